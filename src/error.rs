@@ -1,0 +1,86 @@
+//! What a user may have to deal with.
+
+use core::fmt;
+
+use crate::machine::{InvalidKey, Refusal, StoreError, StoreErrorKind, Unreadable};
+
+/// Why a lease was not granted. That a key is taken is no error: see
+/// [`try_acquire`](crate::LeaseRequest::try_acquire).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The time-out passed while others held the key. Asking again waits again.
+    Timeout,
+    /// The manager was closed.
+    Closed,
+    /// The name is no key.
+    InvalidKey(InvalidKey),
+    /// A newer version of this library wrote the record; it was left as it is.
+    FormatTooNew {
+        /// The format that was found.
+        found: u64,
+        /// The newest format that this version knows.
+        known: u64,
+    },
+    /// The platform has no such store, or forbids it here.
+    Unsupported(StoreError),
+    /// The store is full.
+    Quota(StoreError),
+    /// The store failed; the error says whether it was applied and whether trying again may help.
+    Store(StoreError),
+}
+
+impl From<Refusal> for AcquireError {
+    fn from(refusal: Refusal) -> Self {
+        let permanent = |message| Self::Store(StoreError::permanent(StoreErrorKind::Unavailable, message));
+        match refusal {
+            Refusal::Timeout => Self::Timeout,
+            Refusal::Closed => Self::Closed,
+            Refusal::Exhausted => permanent("the key has used up its tokens; use another key"),
+            Refusal::Unreadable(unreadable) => unreadable.into(),
+            Refusal::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<Unreadable> for AcquireError {
+    fn from(unreadable: Unreadable) -> Self {
+        match unreadable {
+            Unreadable::FormatTooNew { found, known } => Self::FormatTooNew { found, known },
+            Unreadable::Corrupt => Self::Store(StoreError::permanent(
+                StoreErrorKind::Unavailable,
+                "the stored value is no lease record; it was left as it is",
+            )),
+        }
+    }
+}
+
+impl From<StoreError> for AcquireError {
+    fn from(error: StoreError) -> Self {
+        match error.kind {
+            StoreErrorKind::Unsupported => Self::Unsupported(error),
+            StoreErrorKind::Quota => Self::Quota(error),
+            StoreErrorKind::Closed | StoreErrorKind::Unavailable => Self::Store(error),
+        }
+    }
+}
+
+impl From<InvalidKey> for AcquireError {
+    fn from(invalid: InvalidKey) -> Self {
+        Self::InvalidKey(invalid)
+    }
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => out.write_str("the time-out passed while others held the key"),
+            Self::Closed => out.write_str("the lease manager was closed; build another one"),
+            Self::InvalidKey(invalid) => invalid.fmt(out),
+            Self::FormatTooNew { found, known } => Unreadable::FormatTooNew { found: *found, known: *known }.fmt(out),
+            Self::Unsupported(error) | Self::Quota(error) | Self::Store(error) => error.fmt(out),
+        }
+    }
+}
+
+impl core::error::Error for AcquireError {}

@@ -1,0 +1,64 @@
+//! The one difference between a browser and everything else: whether a task may move between threads.
+
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+mod sys {
+    /// `Send` natively, nothing in a browser.
+    pub trait MaybeSend: Send {}
+    impl<T: Send + ?Sized> MaybeSend for T {}
+
+    /// `Send + Sync` natively, nothing in a browser.
+    pub trait MaybeSendSync: Send + Sync {}
+    impl<T: Send + Sync + ?Sized> MaybeSendSync for T {}
+
+    /// A shared handle: `Arc` natively, `Rc` in a browser.
+    pub type Shared<T> = std::sync::Arc<T>;
+    /// A weak shared handle.
+    pub type WeakShared<T> = std::sync::Weak<T>;
+    /// A boxed future that may move between threads natively.
+    pub type MaybeSendFuture<'a, T> = futures::future::BoxFuture<'a, T>;
+
+    /// Declares a function that shows one value for the whole process.
+    macro_rules! process_wide {
+        ($with:ident, $type:ty, $init:expr) => {
+            fn $with<R>(visit: impl FnOnce(&std::sync::Mutex<$type>) -> R) -> R {
+                static VALUE: std::sync::Mutex<$type> = std::sync::Mutex::new($init);
+                visit(&VALUE)
+            }
+        };
+    }
+    pub(crate) use process_wide;
+}
+
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+mod sys {
+    /// `Send` natively, nothing in a browser.
+    pub trait MaybeSend {}
+    impl<T: ?Sized> MaybeSend for T {}
+
+    /// `Send + Sync` natively, nothing in a browser.
+    pub trait MaybeSendSync {}
+    impl<T: ?Sized> MaybeSendSync for T {}
+
+    /// A shared handle: `Arc` natively, `Rc` in a browser.
+    pub type Shared<T> = std::rc::Rc<T>;
+    /// A weak shared handle.
+    pub type WeakShared<T> = std::rc::Weak<T>;
+    /// A boxed future that may move between threads natively.
+    pub type MaybeSendFuture<'a, T> = futures::future::LocalBoxFuture<'a, T>;
+
+    /// Declares a function that shows one value for the whole context.
+    macro_rules! process_wide {
+        ($with:ident, $type:ty, $init:expr) => {
+            fn $with<R>(visit: impl FnOnce(&std::sync::Mutex<$type>) -> R) -> R {
+                std::thread_local! {
+                    static VALUE: std::sync::Mutex<$type> = const { std::sync::Mutex::new($init) };
+                }
+                VALUE.with(visit)
+            }
+        };
+    }
+    pub(crate) use process_wide;
+}
+
+pub(crate) use sys::process_wide;
+pub use sys::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};

@@ -1,0 +1,184 @@
+//! Records and messages as text: JSON with a `format` number, so that an old tab and a fresh one run side by side.
+
+use alloc::string::String;
+use core::fmt;
+
+use super::{
+    id::{Incarnation, RequestId, StoreId},
+    json::{Extra, Fields, Object},
+    key::Key,
+    message::{Body, Message},
+    record::{FORMAT, Grant, Record, Waiter},
+    time::Wall,
+    token::{Token, TokenBlock},
+};
+
+/// Why a stored record cannot be used. It is left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// A newer version wrote it.
+    FormatTooNew {
+        /// The format that was found.
+        found: u64,
+        /// The newest format that this version knows.
+        known: u64,
+    },
+    /// It is no record of ours.
+    Corrupt,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FormatTooNew { found, known } => {
+                write!(out, "the record has format {found}, this version knows {known}; update this program")
+            }
+            Self::Corrupt => out.write_str("the stored value is no lease record; it was left as it is"),
+        }
+    }
+}
+
+impl core::error::Error for Unreadable {}
+
+fn check_format(fields: &mut Fields<'_>) -> Result<(), Unreadable> {
+    match fields.number("format") {
+        Some(FORMAT) => Ok(()),
+        Some(found) if found > FORMAT => Err(Unreadable::FormatTooNew { found, known: FORMAT }),
+        _ => Err(Unreadable::Corrupt),
+    }
+}
+
+impl Record {
+    /// Writes the record down.
+    pub fn encode(&self) -> String {
+        Object::new()
+            .number("format", FORMAT)
+            .number("last_token", self.last_token.0)
+            .number("revision", self.revision)
+            .list("grants", self.grants.iter().map(encode_grant))
+            .list("queue", self.queue.iter().map(encode_waiter))
+            .end(&self.extra)
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote, in this version or in another of the same format.
+    ///
+    /// # Errors
+    /// [`Unreadable`] if a newer version wrote it, or if it is no record at all.
+    pub fn decode(text: &str) -> Result<Self, Unreadable> {
+        let mut fields = Fields::read(text).ok_or(Unreadable::Corrupt)?;
+        check_format(&mut fields)?;
+        decode_record(fields).ok_or(Unreadable::Corrupt)
+    }
+}
+
+fn decode_record(mut fields: Fields<'_>) -> Option<Record> {
+    Some(Record {
+        last_token: Token(fields.number("last_token")?),
+        revision: fields.number("revision")?,
+        grants: fields.list("grants", decode_grant)?,
+        queue: fields.list("queue", decode_waiter)?,
+        extra: fields.rest(),
+    })
+}
+
+fn encode_grant(grant: &Grant) -> String {
+    Object::new()
+        .id("holder", grant.holder.0)
+        .number("request", grant.request.0)
+        .number("token", grant.block.first.0)
+        .number("tokens", grant.block.last.0)
+        .number("beat", grant.beat)
+        .number("beacon", grant.beacon)
+        .number("lease_ms", grant.lease_ms)
+        .number("renewed_at", grant.renewed_at.as_ms())
+        .number("expires_at", grant.expires_at.as_ms())
+        .text("info", &grant.info)
+        .end(&grant.extra)
+}
+
+fn decode_grant(mut fields: Fields<'_>) -> Option<Grant> {
+    Some(Grant {
+        holder: Incarnation(fields.id("holder")?),
+        request: RequestId(fields.number("request")?),
+        block: TokenBlock { first: Token(fields.number("token")?), last: Token(fields.number("tokens")?) },
+        beat: fields.number("beat")?,
+        beacon: fields.number("beacon")?,
+        lease_ms: fields.number("lease_ms")?,
+        renewed_at: Wall::from_ms(fields.number("renewed_at")?),
+        expires_at: Wall::from_ms(fields.number("expires_at")?),
+        deadline: None,
+        info: fields.text("info")?,
+        extra: fields.rest(),
+    })
+}
+
+fn encode_waiter(waiter: &Waiter) -> String {
+    Object::new()
+        .id("holder", waiter.holder.0)
+        .number("request", waiter.request.0)
+        .number("ticket", waiter.ticket)
+        .number("beat", waiter.beat)
+        .number("beacon", waiter.beacon)
+        .number("lease_ms", waiter.lease_ms)
+        .number("heir_ms", waiter.heir_ms)
+        .text("info", &waiter.info)
+        .end(&waiter.extra)
+}
+
+fn decode_waiter(mut fields: Fields<'_>) -> Option<Waiter> {
+    Some(Waiter {
+        holder: Incarnation(fields.id("holder")?),
+        request: RequestId(fields.number("request")?),
+        ticket: fields.number("ticket")?,
+        beat: fields.number("beat")?,
+        beacon: fields.number("beacon")?,
+        lease_ms: fields.number("lease_ms")?,
+        heir_ms: fields.number("heir_ms")?,
+        deadline: None,
+        info: fields.text("info")?,
+        extra: fields.rest(),
+    })
+}
+
+impl Message {
+    /// Writes the message down.
+    pub fn encode(&self) -> String {
+        let head = Object::new().number("format", FORMAT).id("store", self.store.0).text("key", self.key.as_str());
+        match self.body {
+            Body::Granted { holder, request, block, lease_ms } => head
+                .text("kind", "granted")
+                .id("holder", holder.0)
+                .number("request", request.0)
+                .number("token", block.first.0)
+                .number("tokens", block.last.0)
+                .number("lease_ms", lease_ms),
+            Body::Wanted { holder } => head.text("kind", "wanted").id("holder", holder.0),
+            Body::Evicted { holder, token } => {
+                head.text("kind", "evicted").id("holder", holder.0).number("token", token.0)
+            }
+        }
+        .end(&Extra::default())
+    }
+
+    /// Reads a message. Anybody can post on a channel: what is malformed, or newer than us, is `None`.
+    pub fn decode(text: &str) -> Option<Self> {
+        let mut fields = Fields::read(text)?;
+        check_format(&mut fields).ok()?;
+        let store = StoreId(fields.id("store")?);
+        let key = Key::new(&fields.text("key")?).ok()?;
+        let holder = Incarnation(fields.id("holder")?);
+        let body = match fields.text("kind")?.as_str() {
+            "granted" => Body::Granted {
+                holder,
+                request: RequestId(fields.number("request")?),
+                block: TokenBlock { first: Token(fields.number("token")?), last: Token(fields.number("tokens")?) },
+                lease_ms: fields.number("lease_ms")?,
+            },
+            "wanted" => Body::Wanted { holder },
+            "evicted" => Body::Evicted { holder, token: Token(fields.number("token")?) },
+            _ => return None,
+        };
+        Some(Self { store, key, body })
+    }
+}

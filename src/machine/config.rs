@@ -1,0 +1,201 @@
+//! The times of a lease, checked once and right from then on.
+
+use core::{fmt, time::Duration};
+
+use super::time::whole_ms;
+
+/// Shorter leases are refused: the margin would eat them.
+pub const LEAST_LEASE_MS: u64 = 1_000;
+/// Longer leases are refused: a dead holder would block a key for days.
+pub const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Faster heartbeats are refused: they are a write storm.
+pub const LEAST_HEARTBEAT_MS: u64 = 100;
+
+/// Twice the grain of the coarsest timer that we know: what a margin must be at least.
+const LEAST_MARGIN_MS: u64 = 100;
+/// Store operations that a renewal may lose to a time-out before the lease is over.
+const RETRIES: u64 = 2;
+
+/// What a user may choose. What is `None` follows from the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long a lease lasts without renewal.
+    pub lease: Duration,
+    /// How often it is renewed: a quarter of the lease unless chosen.
+    pub heartbeat: Option<Duration>,
+    /// The time limit of one store operation: a quarter of the lease, at most 5 s, unless chosen.
+    pub store_timeout: Option<Duration>,
+    /// How often a context may hand a lease from one local request to the next while another context waits.
+    pub max_local_handoffs: u32,
+    /// How long it may go on doing so.
+    pub max_tenure: Duration,
+    /// Whether to keep up a sign of life where the platform has one.
+    pub beacon: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(20),
+            heartbeat: None,
+            store_timeout: None,
+            max_local_handoffs: 32,
+            max_tenure: Duration::from_millis(50),
+            beacon: true,
+        }
+    }
+}
+
+/// Checked times, in ms.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    pub(super) lease_ms: u64,
+    pub(super) heartbeat_ms: u64,
+    pub(super) store_timeout_ms: u64,
+    pub(super) max_local_handoffs: u32,
+    pub(super) max_tenure_ms: u64,
+    pub(super) beacon: bool,
+}
+
+/// Why options do not fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidOptions {
+    /// The lease is out of range.
+    Lease {
+        /// The lease in ms.
+        lease_ms: u64,
+    },
+    /// The heartbeat is too fast.
+    Heartbeat {
+        /// The heartbeat in ms.
+        heartbeat_ms: u64,
+    },
+    /// The time limit of a store operation is zero.
+    StoreTimeout,
+    /// A renewal would come too late when the store is slow: heartbeat + 2 × store time-out + margin ≥ lease.
+    Sum {
+        /// The lease in ms.
+        lease_ms: u64,
+        /// The heartbeat in ms.
+        heartbeat_ms: u64,
+        /// The time limit of a store operation in ms.
+        store_timeout_ms: u64,
+        /// The margin in ms.
+        margin_ms: u64,
+    },
+}
+
+impl Config {
+    /// Checks options.
+    ///
+    /// # Errors
+    /// [`InvalidOptions`] names the value and the remedy.
+    pub fn parse(options: &Options) -> Result<Self, InvalidOptions> {
+        let lease_ms = whole_ms(options.lease);
+        if !(LEAST_LEASE_MS..=LONGEST_LEASE_MS).contains(&lease_ms) {
+            return Err(InvalidOptions::Lease { lease_ms });
+        }
+        let heartbeat_ms = options.heartbeat.map_or(lease_ms / 4, whole_ms);
+        if heartbeat_ms < LEAST_HEARTBEAT_MS {
+            return Err(InvalidOptions::Heartbeat { heartbeat_ms });
+        }
+        let store_timeout_ms = options.store_timeout.map_or_else(|| (lease_ms / 4).min(5_000), whole_ms);
+        if store_timeout_ms == 0 {
+            return Err(InvalidOptions::StoreTimeout);
+        }
+        let margin_ms = margin_ms(lease_ms);
+        let retries_ms = store_timeout_ms.saturating_mul(RETRIES);
+        if heartbeat_ms.saturating_add(retries_ms).saturating_add(margin_ms) >= lease_ms {
+            return Err(InvalidOptions::Sum { lease_ms, heartbeat_ms, store_timeout_ms, margin_ms });
+        }
+        Ok(Self {
+            lease_ms,
+            heartbeat_ms,
+            store_timeout_ms,
+            max_local_handoffs: options.max_local_handoffs,
+            max_tenure_ms: whole_ms(options.max_tenure),
+            beacon: options.beacon,
+        })
+    }
+
+    /// How long an heir's first lease lasts: two heartbeats, at most its lease.
+    pub(super) fn heir_ms(&self) -> u64 {
+        self.lease_ms.min(self.heartbeat_ms * 2)
+    }
+}
+
+/// What clocks may differ over a lease: a tenth of it, at least 100 ms.
+pub(super) fn margin_ms(lease_ms: u64) -> u64 {
+    (lease_ms / 10).max(LEAST_MARGIN_MS)
+}
+
+/// How long a holder may believe in a lease, from before it sent the request.
+pub(super) fn belief_ms(lease_ms: u64) -> u64 {
+    lease_ms.saturating_sub(margin_ms(lease_ms))
+}
+
+/// How long an onlooker must watch an entry stand still, from after it read it.
+pub(super) fn silence_ms(lease_ms: u64) -> u64 {
+    lease_ms.saturating_add(margin_ms(lease_ms))
+}
+
+impl fmt::Display for InvalidOptions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Lease { lease_ms } => write!(
+                out,
+                "a lease of {lease_ms} ms is out of range; choose {LEAST_LEASE_MS} to {LONGEST_LEASE_MS} ms"
+            ),
+            Self::Heartbeat { heartbeat_ms } => write!(
+                out,
+                "a heartbeat of {heartbeat_ms} ms is too fast; choose at least {LEAST_HEARTBEAT_MS} ms, or none"
+            ),
+            Self::StoreTimeout => out.write_str("a store time-out of 0 ms lets no operation end; choose more, or none"),
+            Self::Sum { lease_ms, heartbeat_ms, store_timeout_ms, margin_ms } => write!(
+                out,
+                "heartbeat {heartbeat_ms} ms + {RETRIES} store time-outs of {store_timeout_ms} ms + margin {margin_ms} ms \
+                 must be less than the lease of {lease_ms} ms; lengthen the lease or shorten the heartbeat"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for InvalidOptions {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(lease_ms: u64, heartbeat_ms: Option<u64>) -> Result<Config, InvalidOptions> {
+        let heartbeat = heartbeat_ms.map(Duration::from_millis);
+        Config::parse(&Options { lease: Duration::from_millis(lease_ms), heartbeat, ..Options::default() })
+    }
+
+    #[test]
+    fn defaults_are_a_quarter() {
+        let config = parse(20_000, None).unwrap();
+        assert_eq!((config.heartbeat_ms, config.store_timeout_ms, config.heir_ms()), (5_000, 5_000, 10_000));
+        assert_eq!(parse(1_000, None).unwrap().heartbeat_ms, 250);
+    }
+
+    #[test]
+    fn absurd_times_are_refused_with_their_value() {
+        for lease_ms in [0, 1, 999, LONGEST_LEASE_MS + 1, u64::MAX] {
+            assert_eq!(parse(lease_ms, None), Err(InvalidOptions::Lease { lease_ms }));
+        }
+        assert_eq!(parse(20_000, Some(0)), Err(InvalidOptions::Heartbeat { heartbeat_ms: 0 }));
+        let sum = parse(20_000, Some(10_000)).unwrap_err();
+        assert!(sum.to_string().contains("heartbeat 10000 ms") && sum.to_string().contains("20000 ms"), "{sum}");
+        let store_timeout = Some(Duration::MAX);
+        let huge = Config::parse(&Options { store_timeout, ..Options::default() });
+        assert!(matches!(huge, Err(InvalidOptions::Sum { .. })), "{huge:?}");
+    }
+
+    #[test]
+    fn a_holder_stops_believing_before_an_onlooker_may_act() {
+        for lease_ms in [200, 1_000, 20_000, LONGEST_LEASE_MS] {
+            assert!(belief_ms(lease_ms) + 200 <= silence_ms(lease_ms));
+        }
+    }
+}

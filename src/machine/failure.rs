@@ -1,0 +1,70 @@
+//! What can go wrong in a store, as far as a decision hangs on it.
+
+use alloc::string::String;
+use core::fmt;
+
+/// A store operation that gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StoreError {
+    /// What kind of failure it is.
+    pub kind: StoreErrorKind,
+    /// Whether the transaction may have been applied all the same.
+    pub applied: Applied,
+    /// Whether trying again may help.
+    pub retry: bool,
+    /// What the platform said.
+    pub message: String,
+}
+
+/// Kinds of store failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The platform has no such store, or forbids it here.
+    Unsupported,
+    /// The store does not answer, or not in time.
+    Unavailable,
+    /// There is no room left.
+    Quota,
+    /// The store was closed.
+    Closed,
+}
+
+/// Whether a transaction that gave no answer took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Applied {
+    /// It certainly did not.
+    No,
+    /// Nobody knows until the record is read again.
+    Unknown,
+}
+
+impl StoreError {
+    /// A failure that took no effect and may pass.
+    pub fn transient(message: impl Into<String>) -> Self {
+        Self { kind: StoreErrorKind::Unavailable, applied: Applied::No, retry: true, message: message.into() }
+    }
+
+    /// A failure that took no effect and stays.
+    pub fn permanent(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, applied: Applied::No, retry: false, message: message.into() }
+    }
+
+    /// A failure after which nobody knows what took effect.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self { applied: Applied::Unknown, ..Self::transient(message) }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let applied = match self.applied {
+            Applied::No => "not applied",
+            Applied::Unknown => "outcome unknown",
+        };
+        let remedy = if self.retry { "trying again may help" } else { "trying again will not help" };
+        write!(out, "the store failed: {} ({applied}; {remedy})", self.message)
+    }
+}
+
+impl core::error::Error for StoreError {}

@@ -1,0 +1,92 @@
+//! Keys: the names of what is leased.
+
+use alloc::{string::String, sync::Arc};
+use core::fmt;
+
+/// A key longer than this many UTF-16 units is refused.
+pub const KEY_LIMIT: usize = 1024;
+
+/// The checked name of a leased resource: not empty, at most [`KEY_LIMIT`] UTF-16 units.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<str>);
+
+/// Why a name is not a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidKey {
+    /// The name is empty.
+    Empty,
+    /// The name is longer than [`KEY_LIMIT`].
+    TooLong {
+        /// The name's length in UTF-16 units.
+        units: usize,
+    },
+    /// The name holds half of a surrogate pair, so it is no text and cannot be stored faithfully.
+    LoneSurrogate {
+        /// Where it stands, in UTF-16 units from the start.
+        at: usize,
+    },
+}
+
+impl Key {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`InvalidKey`] if it is empty or too long.
+    pub fn new(name: &str) -> Result<Self, InvalidKey> {
+        let units = name.encode_utf16().count();
+        match units {
+            0 => Err(InvalidKey::Empty),
+            1..=KEY_LIMIT => Ok(Self(name.into())),
+            _ => Err(InvalidKey::TooLong { units }),
+        }
+    }
+
+    /// Checks a name given in UTF-16, as JavaScript keeps its strings.
+    ///
+    /// # Errors
+    /// [`InvalidKey`] if it is empty, too long, or has a lone surrogate.
+    pub fn from_utf16(units: &[u16]) -> Result<Self, InvalidKey> {
+        let mut name = String::with_capacity(units.len());
+        let mut at = 0;
+        for unit in char::decode_utf16(units.iter().copied()) {
+            let character = unit.map_err(|_| InvalidKey::LoneSurrogate { at })?;
+            at += character.len_utf16();
+            name.push(character);
+        }
+        Self::new(&name)
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, out)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for InvalidKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => out.write_str("the key is empty; name what is leased"),
+            Self::TooLong { units } => {
+                write!(out, "the key has {units} UTF-16 units; shorten it to at most {KEY_LIMIT}")
+            }
+            Self::LoneSurrogate { at } => {
+                write!(out, "the key has a lone surrogate at UTF-16 unit {at}; use well-formed text")
+            }
+        }
+    }
+}
+
+impl core::error::Error for InvalidKey {}

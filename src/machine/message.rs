@@ -1,0 +1,46 @@
+//! Messages between contexts. A message is a hint: it makes things fast, and nothing rests on its arrival.
+
+use super::{
+    id::{Incarnation, RequestId, StoreId},
+    key::Key,
+    token::{Token, TokenBlock},
+};
+
+/// What one context tells the others after its transaction committed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// The store that it is about.
+    pub store: StoreId,
+    /// The key that it is about.
+    pub key: Key,
+    /// What happened.
+    pub body: Body,
+}
+
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Body {
+    /// The next in line was granted.
+    Granted {
+        /// To whom.
+        holder: Incarnation,
+        /// Which of its requests.
+        request: RequestId,
+        /// Its tokens.
+        block: TokenBlock,
+        /// How long the first lease lasts, in ms.
+        lease_ms: u64,
+    },
+    /// Somebody queues for the key.
+    Wanted {
+        /// Who.
+        holder: Incarnation,
+    },
+    /// A grant was evicted.
+    Evicted {
+        /// Whose.
+        holder: Incarnation,
+        /// Its first token.
+        token: Token,
+    },
+}

@@ -1,0 +1,244 @@
+//! Floor 0: it decides everything and does nothing.
+//!
+//! Two pure pieces. [`Operation::apply`] is *what a store does*: the only code that grants, queues, promotes, renews,
+//! evicts or refuses. [`Machine`] is *what a context does*: it never waits, never asks the time, never knows the
+//! platform. Both are plain data, so that a model checker and a simulator run the shipped code, not a copy.
+
+mod apply;
+mod clock;
+mod codec;
+mod config;
+mod failure;
+mod hold;
+mod id;
+mod json;
+mod key;
+mod life;
+mod message;
+mod operation;
+mod outbox;
+mod place;
+mod places;
+mod port;
+mod presence;
+mod record;
+mod records;
+mod reply;
+mod seek;
+mod sight;
+mod time;
+mod token;
+
+#[cfg(test)]
+mod apply_tests;
+
+pub use codec::Unreadable;
+pub use config::{Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LONGEST_LEASE_MS, Options};
+pub use failure::{Applied, StoreError, StoreErrorKind};
+pub use id::{Beacon, Incarnation, RequestId, StoreId};
+pub use key::{InvalidKey, KEY_LIMIT, Key};
+pub use message::{Body, Message};
+pub use operation::{Acquire, Action, Answer, Batch, Operation, Outcome, Promotion, Reply, StoreClock, StoreNow};
+pub use port::{Input, LostReason, Output, Refusal, ReleaseOutcome, Turn, TurnId};
+pub use record::{Entry, FORMAT, Grant, Record, Sighting, Waiter};
+pub use records::Records;
+pub(crate) use time::whole_ms;
+pub use time::{Monotonic, Now, Wall};
+pub use token::TokenBlock;
+pub use token::{BLOCK, Token};
+
+use alloc::collections::VecDeque;
+
+use clock::{Clocks, Dice};
+use life::Life;
+use outbox::Outbox;
+use place::{Place, Stage};
+use places::Places;
+use presence::Presence;
+use sight::{Observations, Watches};
+
+/// What one context does: one per [`LeaseManager`](crate::LeaseManager).
+///
+/// # The driving rule
+/// 1. Call [`handle`](Self::handle) with one [`Input`] and the present time.
+/// 2. Call [`poll_output`](Self::poll_output) until it returns [`Output::Timeout`], and do what each output says.
+/// 3. Whatever comes of that is a new input. If nothing comes by the time of the `Timeout`, the input is
+///    [`Input::Tick`].
+///
+/// ```text
+///            turns queue            answered "waiting"
+///   Idle ───────────────▶ Seeking ──────────────────────┐
+///    ▲ ▲                   │  ▲ └──── renews its place ─┘
+///    │ │ all gave up       │  └───────────────────────┐
+///    │ └── W ──────────────┤                          │ more turns wait
+///    │                     │ granted, by answer       │
+///    │                     ▼ or by signal             │
+///    └──── R ─────────── Held ────────── R or W ──────┘
+///         last turn        │ ▲
+///         released         └─┘ renewed; handed from turn to turn
+///
+///   R sends Release, W sends Withdraw: every request ends with one of them.
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    config: Config,
+    me: Incarnation,
+    store: Option<StoreId>,
+    life: Life,
+    places: Places,
+    observed: Observations,
+    watches: Watches,
+    outbox: Outbox,
+    presence: Presence,
+    clocks: Clocks,
+    dice: Dice,
+    last_request: u64,
+    last_beat: u64,
+    heartbeat_at: Option<Monotonic>,
+    outputs: VecDeque<Output>,
+}
+
+impl Machine {
+    /// A machine for a fresh incarnation.
+    pub fn new(config: Config, me: Incarnation) -> Self {
+        Self {
+            config,
+            me,
+            store: None,
+            life: Life::Open,
+            places: Places::default(),
+            observed: Observations::default(),
+            watches: Watches::default(),
+            outbox: Outbox::default(),
+            presence: Presence::default(),
+            clocks: Clocks::default(),
+            dice: Dice::new(me),
+            last_request: 0,
+            last_beat: 0,
+            heartbeat_at: None,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The incarnation that this machine acts for.
+    pub fn incarnation(&self) -> Incarnation {
+        self.me
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, input: Input, now: Now) {
+        if self.clocks.jumped(now, &self.config) {
+            self.suspect_all(now.monotonic);
+        }
+        let now = now.monotonic;
+        match input {
+            Input::Acquire(turn) => self.acquire(turn, now),
+            Input::Cancel { turn, key } => self.cancel(turn, &key, now),
+            Input::Release { turn, key } => self.release(turn, &key, now),
+            Input::Verify { query, turn, key } => self.verify(query, turn, &key, now),
+            Input::Inspect { query, key } => self.inspect(query, key, now),
+            Input::Reply { id, result } => self.reply(id, result, now),
+            Input::Message(message) => self.message(&message, now),
+            Input::BeaconStands(beacon) => self.presence.stands(beacon),
+            Input::NoBeacon => self.presence.no_beacon(),
+            Input::BeaconGone { watch } => self.beacon_gone(watch, now),
+            Input::Tick => {}
+            Input::Close => self.close(now),
+        }
+        self.fire_due(now);
+        self.settle(now);
+    }
+
+    /// The next thing to do; [`Output::Timeout`] when there is none.
+    pub fn poll_output(&mut self) -> Output {
+        self.outputs.pop_front().unwrap_or_else(|| {
+            let wake = self.next_wake();
+            self.clocks.announce(wake);
+            Output::Timeout(wake)
+        })
+    }
+
+    /// How long the guard of this turn is still valid, in ms; 0 if it is lost, released or in doubt.
+    pub fn remaining_ms(&self, turn: TurnId, key: &Key, now: Now) -> u64 {
+        let held = self.places.get(key).and_then(Place::held).filter(|held| held.user == Some(turn));
+        match held {
+            Some(held) if !self.clocks.in_doubt(now, &self.config) => held.belief_left(now.monotonic),
+            _ => 0,
+        }
+    }
+
+    /// What every input ends with: timers and watches follow the places, and what is to be sent is sent.
+    fn settle(&mut self, now: Monotonic) {
+        let (observed, outbox) = (&self.observed, &self.outbox);
+        let queues_changed = self.places.settle(|key, place| observed.next_judgement(key, place, outbox));
+        self.sync_watches(queues_changed);
+        self.arm_heartbeat(now);
+        self.follow_presence(now);
+        self.flush(now);
+        self.end_closing();
+    }
+
+    /// Everything that is due by now, in the order in which it matters.
+    fn fire_due(&mut self, now: Monotonic) {
+        self.give_up_on_silent_store(now);
+        for key in self.places.due(now) {
+            self.time_out_turns(&key, now);
+            self.doubt_if_expired(&key, now);
+            self.judge_if_silent(&key, now);
+        }
+        self.beat_if_due(now);
+        self.presence.give_up_rising(now);
+        self.rest_if_due(now);
+        self.force_closed(now);
+    }
+
+    /// All timers, in one place.
+    fn next_wake(&self) -> Option<Monotonic> {
+        let timers = [
+            self.places.next_wake(),
+            self.heartbeat_at,
+            self.outbox.next_wake(),
+            self.presence.next_wake(),
+            self.life.next_wake(),
+        ];
+        timers.into_iter().flatten().min()
+    }
+
+    fn emit(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    fn next_request(&mut self) -> RequestId {
+        self.last_request += 1;
+        RequestId(self.last_request)
+    }
+
+    fn next_beat(&mut self) -> u64 {
+        self.last_beat += 1;
+        self.last_beat
+    }
+
+    /// One heartbeat for all keys. It is armed anew when the store answered.
+    fn arm_heartbeat(&mut self, now: Monotonic) {
+        if !self.places.any_beats() {
+            self.heartbeat_at = None;
+        } else if self.heartbeat_at.is_none() && !self.outbox.carries_beats() {
+            let early = self.dice.below(self.config.heartbeat_ms / 8 + 1);
+            self.heartbeat_at = Some(now.plus(self.config.heartbeat_ms - early));
+        }
+    }
+
+    fn beat_if_due(&mut self, now: Monotonic) {
+        if self.heartbeat_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.heartbeat_at = None;
+        for key in self.places.keys() {
+            match self.places.get(&key).map(|place| &place.stage) {
+                Some(Stage::Held(_)) => self.renew(&key, None, now),
+                Some(Stage::Seeking(seeking)) if seeking.waiting_sent.is_some() => self.ask(&key, now),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Operations on their way: one transaction in flight per context, the rest waits and goes together.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use super::{
+    Machine,
+    failure::StoreError,
+    id::RequestId,
+    key::Key,
+    operation::{Action, Batch, Operation},
+    place::{Place, Stage},
+    port::{Output, TurnId},
+    time::Monotonic,
+    token::Token,
+};
+
+/// Late answers of so many transactions are still looked at.
+const REMEMBERED: usize = 4;
+
+/// One operation, and who wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Errand {
+    pub(super) key: Key,
+    pub(super) action: Action,
+    pub(super) turn: Option<TurnId>,
+    pub(super) attempts: u32,
+    pub(super) since: Monotonic,
+}
+
+/// A transaction that was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Flight {
+    pub(super) id: u64,
+    pub(super) sent: Monotonic,
+    pub(super) errands: Vec<Errand>,
+    limit: Monotonic,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Outbox {
+    waiting: Vec<Errand>,
+    later: Vec<(Monotonic, Errand)>,
+    flight: Option<Flight>,
+    /// Transactions that did not answer in time.
+    overdue: VecDeque<Flight>,
+    last_id: u64,
+}
+
+impl Outbox {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.later.is_empty() && self.flight.is_none()
+    }
+
+    /// Gives up everything.
+    pub(super) fn drain(&mut self) -> Vec<Errand> {
+        let given_up = core::mem::replace(self, Self { last_id: self.last_id, ..Self::default() });
+        let later = given_up.later.into_iter().map(|(_, errand)| errand);
+        let flying = given_up.flight.into_iter().flat_map(|flight| flight.errands);
+        given_up.waiting.into_iter().chain(later).chain(flying).collect()
+    }
+
+    pub(super) fn push(&mut self, key: &Key, action: Action, turn: Option<TurnId>, now: Monotonic) {
+        self.waiting.push(Errand { key: key.clone(), action, turn, attempts: 0, since: now });
+    }
+
+    pub(super) fn push_later(&mut self, at: Monotonic, errand: Errand) {
+        self.later.push((at, errand));
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Monotonic> {
+        let limit = self.flight.as_ref().map(|flight| flight.limit);
+        self.later.iter().map(|(at, _)| *at).chain(limit).min()
+    }
+
+    /// Takes the transaction with this number, and whether it was overdue.
+    pub(super) fn land(&mut self, id: u64) -> Option<(Flight, bool)> {
+        if let Some(flight) = self.flight.take_if(|flight| flight.id == id) {
+            return Some((flight, false));
+        }
+        let at = self.overdue.iter().position(|flight| flight.id == id)?;
+        self.overdue.remove(at).map(|flight| (flight, true))
+    }
+
+    fn give_up(&mut self, now: Monotonic) -> Option<Flight> {
+        let flight = self.flight.take_if(|flight| flight.limit <= now)?;
+        self.overdue.push_back(flight.clone());
+        if self.overdue.len() > REMEMBERED {
+            self.overdue.pop_front();
+        }
+        Some(flight)
+    }
+
+    /// Whether a heartbeat, or an attempt to get something to keep alive, is on its way.
+    pub(super) fn carries_beats(&self) -> bool {
+        self.all().any(|errand| matches!(errand.action, Action::Renew { .. } | Action::Acquire(_)))
+    }
+
+    pub(super) fn carries(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
+        self.all().any(|errand| errand.key == *key && is_it(&errand.action))
+    }
+
+    /// Takes back what was not sent yet.
+    pub(super) fn recall(&mut self, key: &Key, is_it: impl Fn(&Action) -> bool) -> Vec<Errand> {
+        let mut recalled = Vec::new();
+        for errand in core::mem::take(&mut self.waiting) {
+            let matches = errand.key == *key && is_it(&errand.action);
+            if matches { recalled.push(errand) } else { self.waiting.push(errand) }
+        }
+        recalled
+    }
+
+    /// Takes back what was not sent yet and nobody asked about.
+    pub(super) fn recall_plain(&mut self, key: &Key, is_it: impl Fn(&Action) -> bool) {
+        self.waiting.retain(|errand| errand.turn.is_some() || errand.key != *key || !is_it(&errand.action));
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Errand> {
+        let later = self.later.iter().map(|(_, errand)| errand);
+        self.waiting.iter().chain(later).chain(self.flight.iter().flat_map(|flight| &flight.errands))
+    }
+
+    fn collect_due(&mut self, now: Monotonic) {
+        for (at, errand) in core::mem::take(&mut self.later) {
+            if at <= now { self.waiting.push(errand) } else { self.later.push((at, errand)) }
+        }
+    }
+}
+
+impl Machine {
+    /// Sends what waits, unless a transaction is in flight.
+    pub(super) fn flush(&mut self, now: Monotonic) {
+        self.outbox.collect_due(now);
+        if self.outbox.flight.is_some() || self.presence.is_rising() {
+            return;
+        }
+        let mut errands = core::mem::take(&mut self.outbox.waiting);
+        errands.retain(|errand| self.is_current(errand));
+        if errands.is_empty() {
+            return;
+        }
+        let operations = errands.iter_mut().map(|errand| self.stamp(errand, now)).collect();
+        self.outbox.last_id += 1;
+        let (id, limit) = (self.outbox.last_id, now.plus(self.config.store_timeout_ms));
+        self.outbox.flight = Some(Flight { id, sent: now, errands, limit });
+        self.emit(Output::Store { id, batch: Batch(operations) });
+    }
+
+    /// What changed its sense while it waited is not sent.
+    fn is_current(&self, errand: &Errand) -> bool {
+        let place = self.places.get(&errand.key);
+        match &errand.action {
+            Action::Acquire(acquire) => {
+                place.and_then(Place::seeking).is_some_and(|seeking| seeking.request == acquire.request)
+            }
+            Action::Renew { token, .. } => {
+                errand.turn.is_some() || place.and_then(Place::held).is_some_and(|held| held.block.first == *token)
+            }
+            Action::Evict { .. } => place.and_then(Place::seeking).is_some(),
+            Action::Release { .. } | Action::Withdraw { .. } | Action::Inspect => true,
+        }
+    }
+
+    /// Fills in what must be true at the time of sending: beat and beacon.
+    fn stamp(&mut self, errand: &mut Errand, now: Monotonic) -> Operation {
+        let (next_beat, flag) = (self.next_beat(), self.presence.flag());
+        match &mut errand.action {
+            Action::Acquire(acquire) => {
+                (acquire.beat, acquire.beacon) = (next_beat, flag);
+                if let Some(Stage::Seeking(seeking)) = self.places.change(&errand.key).map(|place| &mut place.stage) {
+                    seeking.first_sent.get_or_insert(now);
+                }
+            }
+            Action::Renew { beat, beacon, .. } => (*beat, *beacon) = (next_beat, flag),
+            _ => {}
+        }
+        Operation { key: errand.key.clone(), holder: self.me, action: errand.action.clone() }
+    }
+
+    /// Past its time limit, the outcome of a transaction is unknown until it is read back.
+    pub(super) fn give_up_on_silent_store(&mut self, now: Monotonic) {
+        if let Some(flight) = self.outbox.give_up(now) {
+            let limit_ms = self.config.store_timeout_ms;
+            let error = StoreError::unknown(alloc::format!("no answer within {limit_ms} ms"));
+            self.failed(flight, &error, now);
+        }
+    }
+
+    /// Tries again later; each time after twice as long, with jitter, capped by the heartbeat.
+    pub(super) fn retry(&mut self, mut errand: Errand, now: Monotonic) {
+        let cap_ms = (self.config.heartbeat_ms / 2).max(1);
+        let delay_ms = (50_u64 << errand.attempts.min(10)).min(cap_ms);
+        let jitter_ms = self.dice.below(delay_ms / 2 + 1);
+        errand.attempts += 1;
+        self.outbox.push_later(now.plus(delay_ms - jitter_ms), errand);
+    }
+}
+
+pub(super) fn is_renewal_of(token: Token) -> impl Fn(&Action) -> bool {
+    move |action| matches!(action, Action::Renew { token: renewed, .. } if *renewed == token)
+}
+
+pub(super) fn is_ask_for(request: RequestId) -> impl Fn(&Action) -> bool {
+    move |action| matches!(action, Action::Acquire(acquire) if acquire.request == request)
+}

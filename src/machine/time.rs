@@ -1,0 +1,79 @@
+//! Two clocks that cannot be mixed up, in whole milliseconds.
+
+use core::time::Duration;
+
+/// A moment on a context's own monotonic clock, in ms since an arbitrary origin.
+///
+/// Leases are counted on this clock alone. Comparing it with a [`Wall`] does not compile:
+///
+/// ```compile_fail
+/// use leasehold::machine::{Monotonic, Wall};
+/// let _ = Monotonic::from_ms(1) < Wall::from_ms(2);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Monotonic(u64);
+
+impl Monotonic {
+    /// The moment `ms` milliseconds after the clock's origin.
+    pub const fn from_ms(ms: u64) -> Self {
+        Self(ms)
+    }
+
+    /// Milliseconds since the clock's origin.
+    pub const fn as_ms(self) -> u64 {
+        self.0
+    }
+
+    /// The moment `span_ms` later; stops at the end of time.
+    pub const fn plus(self, span_ms: u64) -> Self {
+        Self(self.0.saturating_add(span_ms))
+    }
+
+    /// Milliseconds from `earlier` to here, or 0 if that lies ahead.
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A moment on the wall clock, in ms since the Unix epoch: for tokens and for display, never for judging a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wall(u64);
+
+impl Wall {
+    /// The moment `ms` milliseconds after the Unix epoch.
+    pub const fn from_ms(ms: u64) -> Self {
+        Self(ms)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn as_ms(self) -> u64 {
+        self.0
+    }
+
+    /// The moment `span_ms` later; stops at the end of time.
+    pub const fn plus(self, span_ms: u64) -> Self {
+        Self(self.0.saturating_add(span_ms))
+    }
+}
+
+/// One reading of both clocks, taken together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Now {
+    /// The context's monotonic clock.
+    pub monotonic: Monotonic,
+    /// The wall clock.
+    pub wall: Wall,
+}
+
+impl Now {
+    /// How far the wall clock is ahead of the monotonic one, in ms. It is constant unless one of them jumped.
+    pub(crate) const fn wall_offset(self) -> i64 {
+        // Both are far below 2^63 ms, 292 million years.
+        self.wall.0.wrapping_sub(self.monotonic.0) as i64
+    }
+}
+
+/// Whole milliseconds of a duration; at most `u64::MAX`.
+pub(crate) fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

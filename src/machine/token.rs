@@ -1,0 +1,51 @@
+//! Fencing tokens: they only grow, and stay exact in JavaScript.
+
+use super::time::Wall;
+
+/// Tokens that one grant reserves, so that guards handed out within a context's tenure never share one.
+pub const BLOCK: u64 = 64;
+
+/// The clock's part of a token is capped here (the year 2109), so that one wrong clock cannot use up a key.
+const CLOCK_CAP_MS: u64 = 1 << 42;
+
+/// Tokens stay below this, and so are exact as JavaScript numbers.
+const END: u64 = 1 << 53;
+
+/// A fencing token: of two grants of one key, the later has the larger.
+///
+/// A resource that keeps the largest token it has seen, and refuses smaller ones, is safe from a holder that
+/// was paused and does not know that it lost its lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub(super) u64);
+
+impl Token {
+    /// The token as a number below 2^53.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    pub(super) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// A block of tokens, first and last, reserved by one grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TokenBlock {
+    /// The first token: the grant's identity.
+    pub first: Token,
+    /// The last token of the block.
+    pub last: Token,
+}
+
+impl TokenBlock {
+    /// The block after `last`: `max(last + 1, min(now, 2^42) << 10)`, or `None` at the end of the range.
+    ///
+    /// Because the wall clock is mixed in, tokens go on growing when the store was wiped or lost its last write.
+    pub(super) fn after(last: Token, now: Wall) -> Option<Self> {
+        let clock = now.as_ms().min(CLOCK_CAP_MS) << 10;
+        let first = last.0.checked_add(1)?.max(clock);
+        let end = first.checked_add(BLOCK - 1)?;
+        (end < END).then_some(Self { first: Token(first), last: Token(end) })
+    }
+}

@@ -1,0 +1,65 @@
+//! What a key looks like from outside.
+
+use alloc::{string::String, vec::Vec};
+
+use crate::machine::{Grant, Incarnation, Key, Token, Waiter, Wall};
+
+/// A snapshot of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseStatus {
+    /// The key.
+    pub key: Key,
+    /// The last token that was ever reserved.
+    pub last_token: Token,
+    /// Who holds it.
+    pub holders: Vec<HolderStatus>,
+    /// Who waits, the next first.
+    pub queue: Vec<WaiterStatus>,
+}
+
+/// A holder of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HolderStatus {
+    /// The context.
+    pub holder: Incarnation,
+    /// Whether it is the one that looks.
+    pub own: bool,
+    /// The first token of its grant.
+    pub token: Token,
+    /// When the lease runs out unless renewed, by the holder's wall clock: for display only.
+    pub expires_at: Wall,
+    /// What the holder says of itself.
+    pub info: String,
+}
+
+/// A context that waits for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaiterStatus {
+    /// The context.
+    pub holder: Incarnation,
+    /// Whether it is the one that looks.
+    pub own: bool,
+    /// What the waiter says of itself.
+    pub info: String,
+}
+
+impl LeaseStatus {
+    pub(crate) fn new(me: Incarnation, key: Key, last_token: Token, grants: Vec<Grant>, queue: Vec<Waiter>) -> Self {
+        let holders = grants.into_iter().map(|grant| HolderStatus {
+            holder: grant.holder,
+            own: grant.holder == me,
+            token: grant.block.first,
+            expires_at: grant.expires_at,
+            info: grant.info,
+        });
+        let queue = queue.into_iter().map(|waiter| WaiterStatus {
+            holder: waiter.holder,
+            own: waiter.holder == me,
+            info: waiter.info,
+        });
+        Self { key, last_token, holders: holders.collect(), queue: queue.collect() }
+    }
+}

@@ -1,0 +1,123 @@
+//! A store that fails on demand, for tests.
+
+use alloc::{collections::VecDeque, vec::Vec};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::future::pending;
+
+use super::{Reach, Store};
+use crate::executor::Shared;
+use crate::machine::{Action, Batch, Now, Reply, StoreClock, StoreError, StoreErrorKind};
+
+/// What may go wrong with one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It is not applied, and may be tried again.
+    Refuse,
+    /// It is not applied, and trying again does not help.
+    Fail,
+    /// It is applied, but its answer is lost.
+    LoseReply,
+    /// It is applied, but no answer ever comes.
+    Silence,
+    /// It is not applied, and no answer ever comes.
+    Stall,
+}
+
+/// A store around another one. Clones share the faults.
+///
+/// ```
+/// use leasehold::store::{Fault, FaultyStore, MemoryStore};
+/// let store = FaultyStore::new(MemoryStore::new());
+/// store.inject(Fault::LoseReply);    // the next transaction
+/// ```
+#[derive(Debug)]
+pub struct FaultyStore<S> {
+    inner: S,
+    plan: Shared<Mutex<Plan>>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    next: VecDeque<Fault>,
+    always: Option<Fault>,
+    seen: Vec<Batch>,
+}
+
+impl<S> FaultyStore<S> {
+    /// A store that works like `inner` until told otherwise.
+    pub fn new(inner: S) -> Self {
+        Self { inner, plan: Shared::default() }
+    }
+
+    /// Lets the next transaction that has no fault yet fail.
+    pub fn inject(&self, fault: Fault) {
+        self.plan().next.push_back(fault);
+    }
+
+    /// Lets all transactions fail, or none.
+    pub fn fail_always(&self, fault: Option<Fault>) {
+        self.plan().always = fault;
+    }
+
+    /// The transactions that were asked for since the last look.
+    pub fn take_seen(&self) -> Vec<Batch> {
+        core::mem::take(&mut self.plan().seen)
+    }
+
+    /// How many transactions since the last look carried a renewal.
+    pub fn take_renewals(&self) -> usize {
+        let renews = |batch: &Batch| batch.0.iter().any(|operation| matches!(operation.action, Action::Renew { .. }));
+        self.take_seen().iter().filter(|batch| renews(batch)).count()
+    }
+
+    /// Nothing panics under the lock, so a poisoned one guards a sound plan.
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Clone> Clone for FaultyStore<S> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), plan: self.plan.clone() }
+    }
+}
+
+maybe_send! {
+impl<S: Store> Store for FaultyStore<S> {
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        let fault = {
+            let mut plan = self.plan();
+            plan.seen.push(batch.clone());
+            plan.next.pop_front().or(plan.always)
+        };
+        match fault {
+            None => self.inner.transact(batch, now).await,
+            Some(Fault::Refuse) => Err(StoreError::transient("refused on demand")),
+            Some(Fault::Fail) => Err(StoreError::permanent(StoreErrorKind::Unavailable, "failed on demand")),
+            Some(Fault::LoseReply) => {
+                self.inner.transact(batch, now).await?;
+                Err(StoreError::unknown("the answer was lost on demand"))
+            }
+            Some(Fault::Silence) => {
+                self.inner.transact(batch, now).await?;
+                pending().await
+            }
+            Some(Fault::Stall) => pending().await,
+        }
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+
+    fn clock(&self) -> StoreClock {
+        self.inner.clock()
+    }
+
+    fn reach(&self) -> Reach {
+        self.inner.reach()
+    }
+}
+}

@@ -1,0 +1,88 @@
+//! A store in memory, for tasks of one process.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use super::{Reach, Store};
+use crate::executor::Shared;
+use crate::machine::{Batch, Now, Records, Reply, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow};
+
+static OPENED: AtomicU64 = AtomicU64::new(1);
+
+/// Records in memory. Clones share them.
+///
+/// Its clock is [trusted](StoreClock::Trusted): all tasks of a process read one monotonic clock.
+///
+/// ```
+/// use leasehold::store::MemoryStore;
+/// let one = MemoryStore::new();
+/// let other = one.clone();    // the same records
+/// # let _ = other;
+/// ```
+#[derive(Debug)]
+pub struct MemoryStore {
+    room: Shared<Room>,
+    closed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Room {
+    number: u64,
+    clock: StoreClock,
+    records: Mutex<Records>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::with_clock(StoreClock::Trusted)
+    }
+
+    /// An empty store that judges time as another kind of store does: with [`StoreClock::Observed`] like IndexedDB.
+    pub fn with_clock(clock: StoreClock) -> Self {
+        let number = OPENED.fetch_add(1, Ordering::Relaxed);
+        let room = Room { number, clock, records: Mutex::new(Records::new()) };
+        Self { room: Shared::new(room), closed: AtomicBool::new(false) }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clone for MemoryStore {
+    /// Another handle to the same records, open whether or not this one was closed.
+    fn clone(&self) -> Self {
+        Self { room: self.room.clone(), closed: AtomicBool::new(false) }
+    }
+}
+
+maybe_send! {
+impl Store for MemoryStore {
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(StoreError::permanent(StoreErrorKind::Closed, "this handle of the memory store was closed"));
+        }
+        // `apply` leaves no record half changed, so a poisoned lock guards sound records.
+        let mut records = self.room.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = batch.apply(&mut records, StoreNow::new(self.clock(), now));
+        Ok(Reply { store: StoreId(self.room.number.into()), answers })
+    }
+
+    async fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn clock(&self) -> StoreClock {
+        self.room.clock
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Process(self.room.number)
+    }
+}
+}

@@ -1,0 +1,75 @@
+//! Stores: where all contexts meet. A store reads, applies, writes and commits; it decides nothing.
+
+/// `async_trait` for a store that is compiled on both sides: its futures are `Send` natively, in a browser not.
+macro_rules! maybe_send {
+    ($implementation:item) => {
+        #[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), async_trait::async_trait)]
+        #[cfg_attr(all(target_family = "wasm", target_os = "unknown"), async_trait::async_trait(?Send))]
+        $implementation
+    };
+}
+
+#[cfg(feature = "test-util")]
+pub mod contract;
+#[cfg(feature = "test-util")]
+mod faulty;
+#[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
+mod indexed_db;
+mod memory;
+
+#[cfg(feature = "test-util")]
+pub use faulty::{Fault, FaultyStore};
+#[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
+pub use indexed_db::IndexedDbStore;
+pub use memory::MemoryStore;
+
+use core::fmt::Debug;
+use std::string::String;
+
+use async_trait::async_trait;
+
+use crate::executor::MaybeSendSync;
+use crate::machine::{Batch, Now, Reply, StoreClock, StoreError};
+
+/// A place that all contexts share, and that applies a batch of operations in one atomic transaction.
+///
+/// # Behavior
+/// * [`transact`](Self::transact) MUST read the records of [`Batch::keys`], run [`Batch::apply`] on them once, write
+///   what changed and commit, all in one transaction that no other can interleave with.
+/// * It MUST answer only after the transaction was committed, so that a second connection sees it.
+/// * It MUST leave alone a record that it cannot read.
+/// * An error MUST say [`Applied::No`](crate::machine::Applied::No) only if that is certain.
+/// * Once polled, dropping its future MAY leave the transaction running.
+/// * A store MAY keep an answer back for as long as it likes: the caller has a time limit of its own.
+///
+/// [`contract`](crate::store::contract) (feature `test-util`) holds these rules as tests for any store.
+#[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), async_trait)]
+#[cfg_attr(all(target_family = "wasm", target_os = "unknown"), async_trait(?Send))]
+pub trait Store: MaybeSendSync + Debug + 'static {
+    /// Applies a batch in one transaction. `now` is the caller's time; see [`StoreClock`].
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is no answer.
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError>;
+
+    /// Lets go of connections. Later transactions answer an error of kind
+    /// [`Closed`](crate::machine::StoreErrorKind::Closed).
+    async fn close(&self);
+
+    /// What the store's clock is worth.
+    fn clock(&self) -> StoreClock {
+        StoreClock::Observed
+    }
+
+    /// Where the contexts that share this store hear each other.
+    fn reach(&self) -> Reach;
+}
+
+/// Which contexts share a store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reach {
+    /// Those of this process that hold the same handle, by its number.
+    Process(u64),
+    /// All that open this name.
+    Named(String),
+}

@@ -1,0 +1,110 @@
+//! A store that fails: X9, lost answers, silence.
+
+use leasehold::store::Fault;
+use leasehold::{AcquireError, ReleaseOutcome};
+
+use crate::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
+
+/// X9: transient errors in renewal are survived within the lease.
+#[test]
+fn x9_transient_errors_lose_nothing() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        for _ in 0..10 {
+            one.store.inject(Fault::Refuse);
+            one.store.inject(Fault::LoseReply);
+            world.sim.pass(HEARTBEAT).await;
+            assert!(guard.is_valid());
+        }
+        assert!(two.leases.lock("k").try_acquire().await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_request_whose_answer_is_lost_is_granted_once() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        one.store.inject(Fault::LoseReply);
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        assert!(guard.is_valid());
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+        assert!(two.leases.lock("k").try_acquire().await.unwrap().is_some(), "nothing is left behind");
+    });
+}
+
+#[test]
+fn a_request_that_is_given_up_after_lost_answers_leaves_nothing() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        for _ in 0..3 {
+            one.store.inject(Fault::LoseReply);
+        }
+        let failed = one.leases.lock("k").acquire().await;
+        assert!(matches!(failed, Err(AcquireError::Store(_))), "{failed:?}");
+        world.sim.pass(secs(1)).await;
+        assert!(two.leases.lock("k").try_acquire().await.unwrap().is_some(), "it was withdrawn in the background");
+    });
+}
+
+/// L1: a store that is down is told, after a few attempts.
+#[test]
+fn a_dead_store_is_told() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        tab.store.fail_always(Some(Fault::Fail));
+        let failed = tab.leases.lock("k").try_acquire().await.unwrap_err();
+        assert!(failed.to_string().contains("failed on demand"), "{failed}");
+        tab.store.fail_always(Some(Fault::Refuse));
+        assert!(matches!(tab.leases.lock("k").acquire().await, Err(AcquireError::Store(_))));
+        tab.store.fail_always(None);
+        assert!(tab.leases.lock("k").acquire().await.unwrap().is_valid());
+    });
+}
+
+#[test]
+fn a_silent_store_is_given_up_in_time_and_its_late_grant_returned() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        one.store.fail_always(Some(Fault::Silence));
+        let refused = one.leases.lock("k").timeout(secs(2)).acquire().await;
+        assert_eq!(refused.unwrap_err(), AcquireError::Timeout);
+        one.store.fail_always(None);
+        // The withdrawal waits for the time limit of the operation in flight.
+        world.sim.pass(HEARTBEAT + ms(500)).await;
+        assert!(two.leases.lock("k").try_acquire().await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn a_release_survives_a_dropped_future_and_a_failing_store() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        for _ in 0..4 {
+            one.store.inject(Fault::Refuse);
+        }
+        drop(guard.release());
+        drop(guard);
+        world.sim.pass(secs(3)).await;
+        assert!(two.leases.lock("k").try_acquire().await.unwrap().is_some());
+    });
+}
+
+/// Retries do not become a storm.
+#[test]
+fn a_failing_store_is_not_hammered() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let _guard = one.leases.lock("k").acquire().await.unwrap();
+        one.store.fail_always(Some(Fault::Refuse));
+        two.store.take_seen();
+        let mut waiting = std::pin::pin!(two.leases.lock("k").acquire());
+        assert!(world.within(secs(1), &mut waiting).await.is_none());
+        two.store.fail_always(Some(Fault::Refuse));
+        one.store.take_seen();
+        world.sim.pass(LEASE).await;
+        let (renewals, asks) = (one.store.take_seen().len(), two.store.take_seen().len());
+        assert!(renewals < 40 && asks < 40, "{renewals} and {asks} transactions in a lease");
+    });
+}

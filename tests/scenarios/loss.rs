@@ -1,0 +1,97 @@
+//! Loss is told: X2, X3, X12.
+
+use leasehold::store::Fault;
+use leasehold::{LostReason, ReleaseOutcome};
+
+use crate::world::{LEASE, everywhere, ms, secs};
+
+/// X2: the guard says that it is lost, and the fast path refuses.
+#[test]
+fn x2_a_lost_guard_says_so_and_no_guard_comes_of_it() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        let lost = guard.lost();
+        one.store.fail_always(Some(Fault::Refuse));
+        let next = two.leases.lock("k").acquire().await.unwrap();
+        assert!(!guard.is_valid() && guard.remaining().is_zero());
+        one.store.fail_always(None);
+        assert_eq!(lost.await, LostReason::Expired);
+        assert_eq!(guard.lost().await, LostReason::Expired, "told to every later call too");
+        assert!(!guard.verify().await.unwrap());
+        assert!(one.leases.lock("k").try_acquire().await.unwrap().is_none(), "the lost lease gives no guard");
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Lost);
+        assert!(next.is_valid());
+    });
+}
+
+/// X3: what the loser does late cannot touch the successor, not even in the same context.
+#[test]
+fn x3_a_stale_release_or_renewal_touches_no_successor() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let stale = one.leases.lock("k").acquire().await.unwrap();
+        one.store.fail_always(Some(Fault::Refuse));
+        let next = two.leases.lock("k").acquire().await.unwrap();
+        one.store.fail_always(None);
+        assert_eq!(stale.release().await.unwrap(), ReleaseOutcome::Lost);
+        assert!(next.verify().await.unwrap());
+        next.release().await.unwrap();
+        let again = one.leases.lock("k").acquire().await.unwrap();
+        drop(stale);
+        world.sim.pass(LEASE * 2).await;
+        assert!(again.is_valid() && again.verify().await.unwrap(), "the same context's own successor");
+        assert_eq!(again.release().await.unwrap(), ReleaseOutcome::Released);
+        assert_eq!(again.release().await.unwrap(), ReleaseOutcome::Released);
+    });
+}
+
+/// X12: a frozen holder learns of the loss before its code goes on.
+#[test]
+fn x12_a_frozen_holder_knows_before_it_acts() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        one.executor.freeze();
+        let next = two.leases.lock("k").acquire().await.unwrap();
+        world.sim.pass(secs(60)).await;
+        // The very first thing that its code does, before any timer of its own ran.
+        assert!(!guard.is_valid());
+        one.executor.thaw();
+        assert!(!guard.verify().await.unwrap());
+        assert_eq!(guard.lost().await, LostReason::Expired);
+        assert!(next.is_valid());
+    });
+}
+
+/// A context that was blocked for less than its lease, with nobody after the lease, keeps it once it has asked.
+#[test]
+fn a_holder_in_doubt_asks_and_goes_on() {
+    everywhere(async |world| {
+        let tab = world.dark_tab();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        tab.executor.freeze();
+        world.sim.pass(LEASE * 2).await;
+        assert!(!guard.is_valid());
+        tab.executor.thaw();
+        world.sim.pass(ms(10)).await;
+        assert!(guard.is_valid(), "nobody took it, so the late renewal was allowed");
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    });
+}
+
+/// P4: the guard stops being valid before another can be granted, whatever the order of events.
+#[test]
+fn belief_ends_before_another_begins() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        one.store.fail_always(Some(Fault::Stall));
+        let mut next = std::pin::pin!(two.leases.lock("k").acquire());
+        loop {
+            if let Some(next) = world.within(ms(50), &mut next).await {
+                return assert!(!guard.is_valid() && next.unwrap().is_valid());
+            }
+        }
+    });
+}

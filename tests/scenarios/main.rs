@@ -1,0 +1,12 @@
+//! Scenarios in simulated time, by the names of the systems that they come from.
+#![allow(missing_docs, reason = "the names of the tests say it")]
+
+mod close;
+mod contract;
+mod fairness;
+mod faults;
+mod input;
+mod locks;
+mod loss;
+mod takeover;
+mod world;

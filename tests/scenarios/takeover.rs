@@ -1,0 +1,113 @@
+//! Dead and silent holders: S4, S5, and what beacons and watching are for.
+
+use leasehold::LostReason;
+use leasehold::machine::StoreClock;
+use leasehold::store::Fault;
+
+use crate::world::{HEARTBEAT, LEASE, World, everywhere, ms};
+
+/// S4: `test_timeout_lock`: renewal stopped.
+#[test]
+fn s4_a_holder_that_cannot_renew_is_overtaken_and_told() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        one.store.fail_always(Some(Fault::Refuse));
+        let next = two.leases.lock("k").acquire().await.unwrap();
+        assert!(!guard.is_valid(), "the old guard stopped being valid before the new one came into being");
+        assert!(next.token() > guard.token());
+        one.store.fail_always(None);
+        assert_eq!(guard.lost().await, LostReason::Expired);
+        assert!(next.is_valid(), "the old context's renewals touch nothing of the new holder's");
+        world.sim.pass(LEASE).await;
+        assert!(next.is_valid() && !guard.is_valid());
+    });
+}
+
+/// S5: `test_drop`: a context that vanishes without a word, as in a crash.
+#[test]
+fn s5_a_crashed_holder_without_beacon_is_replaced_after_a_lease() {
+    for seed in 0..8 {
+        let world = World::with_clock(seed, StoreClock::Observed);
+        world.run(async {
+            let (one, two) = (world.dark_tab(), world.dark_tab());
+            let guard = one.leases.lock("k").acquire().await.unwrap();
+            one.executor.kill();
+            let limit = LEASE + LEASE / 10 + HEARTBEAT + ms(1_000);
+            let next = world.within(limit, two.leases.lock("k").acquire()).await;
+            assert!(next.expect("replaced within lease (1 + m) + heartbeat + 1 s").unwrap().is_valid());
+            assert!(!guard.is_valid());
+        });
+    }
+}
+
+/// The same with beacons, which stand while the context lives and vanish with it.
+#[test]
+fn a_context_that_vanishes_takes_its_beacon_along_and_is_replaced_at_once() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        let take_over = async { two.leases.lock("k").timeout(ms(100)).acquire().await };
+        let crash = async {
+            world.sim.pass(ms(10)).await;
+            one.executor.kill();
+            // What a crash does: nothing of the context runs again, not even its destructors.
+            leasehold_vanish(guard, one);
+        };
+        let (next, ()) = futures::join!(take_over, crash);
+        assert!(next.unwrap().is_valid());
+    });
+}
+
+/// Drops a context whose executor and store are dead: its memory goes, its voice does not sound.
+fn leasehold_vanish(guard: leasehold::LeaseGuard, tab: crate::world::Tab) {
+    tab.store.fail_always(Some(Fault::Fail));
+    drop(guard);
+    drop(tab);
+}
+
+#[test]
+fn a_waiter_that_vanishes_does_not_block_the_queue() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        let mut dead = Box::pin(two.leases.lock("k").acquire());
+        assert!(futures::poll!(dead.as_mut()).is_pending());
+        let wait = async { three.leases.lock("k").acquire().await.unwrap() };
+        let events = async {
+            world.sim.pass(ms(10)).await;
+            two.executor.kill();
+            two.store.fail_always(Some(Fault::Fail));
+            drop(dead);
+            drop(two);
+            world.sim.pass(ms(10)).await;
+            guard.release().await.unwrap();
+        };
+        let (granted, ()) = futures::join!(world.within(ms(100), wait), events);
+        assert!(granted.is_some(), "the next one alive is granted");
+    });
+}
+
+/// A slow holder is not mistaken for a dead one, whatever the wall clocks say.
+#[test]
+fn wall_clock_jumps_neither_lose_nor_grant_a_lease() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        let mut last = guard.token();
+        for jump_ms in [86_400_000, -2 * 86_400_000, 31_536_000_000, -31_536_000_000] {
+            world.sim.set_wall_clock(jump_ms);
+            assert!(!guard.is_valid(), "after a jump nothing is believed until the store has answered");
+            assert!(guard.verify().await.unwrap());
+            assert!(guard.is_valid());
+            assert!(two.leases.lock("k").try_acquire().await.unwrap().is_none());
+            world.sim.pass(LEASE * 2).await;
+            assert!(guard.is_valid());
+            let other = two.leases.lock("other").acquire().await.unwrap();
+            assert!(other.token() > leasehold::Token::default());
+            let own = one.leases.lock("grows").acquire().await.unwrap();
+            assert!(own.token() > last || jump_ms < 0);
+            last = own.token().max(last);
+        }
+    });
+}

@@ -1,0 +1,84 @@
+//! A world with one store and several contexts.
+
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use leasehold::{
+    LeaseManager,
+    executor::SimExecutor,
+    machine::StoreClock,
+    store::{FaultyStore, MemoryStore},
+};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(20);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
+
+pub(crate) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// One store, whose clock is trusted like memory's, or merely observed like IndexedDB's.
+pub(crate) struct World {
+    pub(crate) sim: SimExecutor,
+    shared: MemoryStore,
+}
+
+/// A context: its manager, its executor to freeze, its connection to break.
+pub(crate) struct Tab {
+    pub(crate) leases: LeaseManager,
+    pub(crate) executor: SimExecutor,
+    pub(crate) store: FaultyStore<MemoryStore>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self::with_clock(seed, StoreClock::Observed)
+    }
+
+    pub(crate) fn with_clock(seed: u64, clock: StoreClock) -> Self {
+        Self { sim: SimExecutor::new(seed), shared: MemoryStore::with_clock(clock) }
+    }
+
+    pub(crate) fn tab(&self) -> Tab {
+        self.tab_with(true)
+    }
+
+    /// A tab without a sign of life: it is judged by watching alone.
+    pub(crate) fn dark_tab(&self) -> Tab {
+        self.tab_with(false)
+    }
+
+    fn tab_with(&self, beacon: bool) -> Tab {
+        let store = FaultyStore::new(self.shared.clone());
+        let executor = self.sim.context();
+        let builder = LeaseManager::builder(store.clone(), executor.clone());
+        let leases = builder.lease(LEASE).heartbeat(HEARTBEAT).beacon(beacon).build().unwrap();
+        Tab { leases, executor, store }
+    }
+
+    /// What the future gives within this time, if anything.
+    pub(crate) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        match select(Box::pin(future), Box::pin(self.sim.pass(limit))).await {
+            Either::Left((value, _)) => Some(value),
+            Either::Right(_) => None,
+        }
+    }
+
+    pub(crate) fn run<T>(&self, scenario: impl Future<Output = T>) -> T {
+        self.sim.block_on(scenario)
+    }
+}
+
+/// Runs a scenario for both kinds of clock and several orders of events.
+pub(crate) fn everywhere(scenario: impl AsyncFn(&World)) {
+    for clock in [StoreClock::Trusted, StoreClock::Observed] {
+        for seed in 0..8 {
+            let world = World::with_clock(seed, clock);
+            world.run(scenario(&world));
+        }
+    }
+}
