@@ -86,21 +86,16 @@ impl LeaseRequest {
     }
 
     async fn ask(self, wait: bool) -> Result<Option<LeaseGuard>, AcquireError> {
-        let key = self.key?;
-        let deadline = if wait { deadline(&self.driver, self.timeout) } else { None };
-        let (turn, answer) = self.driver.request(key.clone(), wait, deadline, self.info);
-        let mut pending = Pending { driver: self.driver, turn, key, answer, settled: false };
-        let reaction = (&mut pending.answer).await;
-        pending.settled = true;
-        match reaction {
-            Ok(Reaction::Granted(token, fate)) => {
-                let guard = LeaseGuard::new(pending.driver.clone(), turn, pending.key.clone(), token, fate);
-                Ok(Some(guard))
+        let Self { driver, key, timeout, info } = self;
+        let key = key?;
+        let deadline = if wait { deadline(&driver, timeout) } else { None };
+        loop {
+            let granted = Pending::start(&driver, &key, wait, deadline, &info).settle().await?;
+            let Some(guard) = granted else { return Ok(None) };
+            // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
+            if guard.is_valid() || (guard.verify().await == Ok(true) && guard.is_valid()) {
+                return Ok(Some(guard));
             }
-            Ok(Reaction::Busy) => Ok(None),
-            Ok(Reaction::Failed(refusal)) => Err(refusal.into()),
-            // The machine answers every request; a dropped sender means that the manager is gone.
-            Ok(Reaction::Verified(_) | Reaction::Status(_)) | Err(oneshot::Canceled) => Err(AcquireError::Closed),
         }
     }
 }
@@ -118,6 +113,27 @@ struct Pending {
     key: Key,
     answer: oneshot::Receiver<Reaction>,
     settled: bool,
+}
+
+impl Pending {
+    fn start(driver: &Shared<Driver>, key: &Key, wait: bool, deadline: Option<Monotonic>, info: &str) -> Self {
+        let (turn, answer) = driver.request(key.clone(), wait, deadline, info.into());
+        Self { driver: driver.clone(), turn, key: key.clone(), answer, settled: false }
+    }
+
+    async fn settle(mut self) -> Result<Option<LeaseGuard>, AcquireError> {
+        let reaction = (&mut self.answer).await;
+        self.settled = true;
+        match reaction {
+            Ok(Reaction::Granted(token, fate)) => {
+                Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, self.key.clone(), token, fate)))
+            }
+            Ok(Reaction::Busy) => Ok(None),
+            Ok(Reaction::Failed(refusal)) => Err(refusal.into()),
+            // The machine answers every request; a dropped sender means that the manager is gone.
+            Ok(Reaction::Verified(_) | Reaction::Status(_)) | Err(oneshot::Canceled) => Err(AcquireError::Closed),
+        }
+    }
 }
 
 impl Drop for Pending {

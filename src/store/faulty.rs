@@ -61,6 +61,13 @@ impl<S> FaultyStore<S> {
         self.plan().always = fault;
     }
 
+    /// Takes all faults back.
+    pub fn heal(&self) {
+        let mut plan = self.plan();
+        plan.next.clear();
+        plan.always = None;
+    }
+
     /// The transactions that were asked for since the last look.
     pub fn take_seen(&self) -> Vec<Batch> {
         core::mem::take(&mut self.plan().seen)

@@ -5,6 +5,7 @@ mod close;
 mod contract;
 mod fairness;
 mod faults;
+mod histories;
 mod input;
 mod locks;
 mod loss;
