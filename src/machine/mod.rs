@@ -31,6 +31,8 @@ mod token;
 
 #[cfg(test)]
 mod apply_tests;
+#[cfg(test)]
+mod machine_tests;
 
 pub use codec::Unreadable;
 pub use config::{Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LONGEST_LEASE_MS, Options};

@@ -193,7 +193,7 @@ async fn peace(world: &World, tabs: &[Tab], oracle: &Oracle) {
 #[test]
 fn no_history_breaks_a_promise() {
     let replay = std::env::var("HISTORY_SEED").ok().and_then(|seed| seed.parse().ok());
-    let count = std::env::var("HISTORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(200);
+    let count = std::env::var("HISTORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
     let (mut granted, mut lost) = (0, 0);
     for seed in replay.map_or(0..count, |seed| seed..seed + 1) {
         let told = std::panic::catch_unwind(|| history(seed));
