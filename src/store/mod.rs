@@ -42,7 +42,7 @@ use crate::machine::{Batch, Now, Reply, StoreClock, StoreError};
 /// * Once polled, dropping its future MAY leave the transaction running.
 /// * A store MAY keep an answer back for as long as it likes: the caller has a time limit of its own.
 ///
-/// [`contract`](crate::store::contract) (feature `test-util`) holds these rules as tests for any store.
+/// The module `contract` (feature `test-util`) holds these rules as tests for any store.
 #[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), async_trait)]
 #[cfg_attr(all(target_family = "wasm", target_os = "unknown"), async_trait(?Send))]
 pub trait Store: MaybeSendSync + Debug + 'static {

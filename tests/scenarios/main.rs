@@ -1,4 +1,5 @@
 //! Scenarios in simulated time, by the names of the systems that they come from.
+#![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 #![allow(missing_docs, reason = "the names of the tests say it")]
 
 mod close;

@@ -1,0 +1,56 @@
+//! Web Locks and what they need, which web-sys has only behind an unstable flag.
+
+use js_sys::{Function, Promise};
+use wasm_bindgen::prelude::*;
+
+#[wasm_bindgen]
+extern "C" {
+    /// `globalThis`: a window or a worker.
+    type Global;
+
+    #[wasm_bindgen(method, getter)]
+    fn navigator(this: &Global) -> Option<Navigator>;
+
+    type Navigator;
+
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/Navigator/locks). Only in secure contexts.
+    #[wasm_bindgen(method, getter)]
+    fn locks(this: &Navigator) -> Option<LockManager>;
+
+    pub(super) type LockManager;
+
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/LockManager/request)
+    #[wasm_bindgen(method, catch)]
+    pub(super) fn request(
+        this: &LockManager,
+        name: &str,
+        options: &LockOptions,
+        granted: &Function,
+    ) -> Result<Promise, JsValue>;
+
+    #[wasm_bindgen(extends = js_sys::Object)]
+    pub(super) type LockOptions;
+
+    #[wasm_bindgen(method, setter)]
+    pub(super) fn set_mode(this: &LockOptions, mode: &str);
+
+    #[wasm_bindgen(method, setter)]
+    pub(super) fn set_signal(this: &LockOptions, signal: &JsValue);
+
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/AbortController)
+    pub(super) type AbortController;
+
+    #[wasm_bindgen(constructor)]
+    pub(super) fn new() -> AbortController;
+
+    #[wasm_bindgen(method, getter)]
+    pub(super) fn signal(this: &AbortController) -> JsValue;
+
+    #[wasm_bindgen(method)]
+    pub(super) fn abort(this: &AbortController);
+}
+
+/// The lock manager, if there is one here.
+pub(super) fn locks() -> Option<LockManager> {
+    js_sys::global().unchecked_into::<Global>().navigator()?.locks()
+}

@@ -1,0 +1,44 @@
+//! The channel that messages go over.
+
+use wasm_bindgen::prelude::*;
+use web_sys::{BroadcastChannel, MessageEvent};
+
+use crate::executor::WeakShared;
+use crate::machine::Message;
+use crate::signal::{Inbox, Notice};
+
+/// An open channel. Dropping it closes it.
+pub(super) struct Channel {
+    channel: BroadcastChannel,
+    _on_message: Closure<dyn Fn(MessageEvent)>,
+}
+
+impl Channel {
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel/BroadcastChannel). Where the class is
+    /// missing, messages do not happen.
+    pub(super) fn open(name: &str, inbox: WeakShared<dyn Inbox>) -> Option<Self> {
+        let channel = BroadcastChannel::new(name).ok()?;
+        let on_message = Closure::<dyn Fn(MessageEvent)>::new(move |event: MessageEvent| {
+            // Anybody of this origin can post here: what is no message of ours is not for us.
+            let message = event.data().as_string().and_then(|text| Message::decode(&text));
+            if let (Some(message), Some(inbox)) = (message, inbox.upgrade()) {
+                inbox.notice(Notice::Message(message));
+            }
+        });
+        channel.set_onmessage(Some(on_message.as_ref().unchecked_ref()));
+        Some(Self { channel, _on_message: on_message })
+    }
+
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel/postMessage)
+    pub(super) fn post(&self, text: &str) {
+        // A message may be lost: nothing rests on it, so a failure is nobody's business.
+        let _ = self.channel.post_message(&text.into());
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.channel.set_onmessage(None);
+        self.channel.close();
+    }
+}

@@ -1,0 +1,72 @@
+//! Web Locks that can be taken back.
+//!
+//! [Specification](https://w3c.github.io/web-locks/)
+
+use js_sys::{Function, Object, Promise};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
+
+use super::bindings::{AbortController, LockManager, LockOptions};
+
+/// A request for a lock. Dropping it takes it out of the queue; a lock that was granted stays.
+pub(super) struct LockRequest {
+    controller: AbortController,
+}
+
+impl LockRequest {
+    /// Requests the lock. `granted` is called when it is, and the lock is held until what it returns has settled.
+    pub(super) fn new(
+        locks: &LockManager,
+        name: &str,
+        mode: &str,
+        granted: impl FnOnce() -> JsValue + 'static,
+    ) -> Self {
+        let controller = AbortController::new();
+        let options = Object::new().unchecked_into::<LockOptions>();
+        options.set_mode(mode);
+        options.set_signal(&controller.signal());
+        let granted = Closure::once(move |_lock: JsValue| granted());
+        if let Ok(settled) = locks.request(name, &options, granted.as_ref().unchecked_ref()) {
+            spawn_local(async move {
+                // The browser may call back until then. If it refused, or we took the request back, nothing happens.
+                let _ = JsFuture::from(settled).await;
+                drop(granted);
+            });
+        }
+        Self { controller }
+    }
+}
+
+impl Drop for LockRequest {
+    fn drop(&mut self) {
+        self.controller.abort();
+    }
+}
+
+/// A lock, held from its grant on. Dropping it releases it, or takes the request back.
+pub(super) struct HeldLock {
+    release: Option<Function>,
+    _request: LockRequest,
+}
+
+impl HeldLock {
+    /// Requests the lock, and tells when it is held.
+    pub(super) fn take(locks: &LockManager, name: &str, stands: impl FnOnce() + 'static) -> Self {
+        let mut release = None;
+        let held = Promise::new(&mut |resolve, _| release = Some(resolve));
+        let request = LockRequest::new(locks, name, "exclusive", move || {
+            stands();
+            held.into()
+        });
+        Self { release, _request: request }
+    }
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        if let Some(release) = &self.release {
+            // Resolving a promise throws nothing.
+            let _ = release.call0(&JsValue::UNDEFINED);
+        }
+    }
+}

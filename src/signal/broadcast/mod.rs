@@ -1,0 +1,145 @@
+//! The signals of browsers: messages by BroadcastChannel, beacons by Web Locks.
+
+mod bindings;
+mod channel;
+mod lock;
+
+use core::{cell::RefCell, fmt};
+use std::rc::{Rc, Weak};
+
+use wasm_bindgen::prelude::*;
+
+use super::{Inbox, Notice, Signals};
+use crate::executor::WeakShared;
+use crate::machine::{Beacon, Message};
+
+use bindings::{LockManager, locks};
+use channel::Channel;
+use lock::{HeldLock, LockRequest};
+
+/// Signals between the windows and workers of one origin that open the same name.
+///
+/// Messages go over a [`BroadcastChannel`](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel). A beacon
+/// is an exclusive [Web Lock](https://developer.mozilla.org/en-US/docs/Web/API/Web_Locks_API) of its own name, and a
+/// watch queues behind it with a shared request: the browser itself tells when the holder died. Both are open from
+/// [`wake`](Signals::wake) to [`rest`](Signals::rest) only. Web Locks are missing in insecure contexts: then there are
+/// no beacons, and a dead context is only known by its silence.
+///
+/// ```no_run
+/// use leasehold::signal::{BroadcastSignals, Signals};
+///
+/// let signals = BroadcastSignals::new("leasehold:my-app");
+/// signals.rest();
+/// ```
+pub struct BroadcastSignals {
+    name: String,
+    awake: RefCell<Option<Rc<Awake>>>,
+}
+
+/// What stands between `wake` and `rest`. Callbacks find it by a weak reference: with it gone, they do nothing.
+struct Awake {
+    channel: Option<Channel>,
+    locks: Option<LockManager>,
+    inbox: WeakShared<dyn Inbox>,
+    beacon: RefCell<Option<HeldLock>>,
+    watches: RefCell<Vec<(u64, LockRequest)>>,
+}
+
+impl BroadcastSignals {
+    /// The signals of all contexts that use this name. Nothing is opened yet.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.into(), awake: RefCell::new(None) }
+    }
+
+    fn awake(&self) -> Option<Rc<Awake>> {
+        self.awake.borrow().clone()
+    }
+
+    fn lock_name(&self, beacon: Beacon) -> String {
+        format!("{}:{beacon}", self.name)
+    }
+}
+
+impl Signals for BroadcastSignals {
+    fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.rest();
+        let awake = Rc::new(Awake {
+            channel: Channel::open(&self.name, inbox.clone()),
+            locks: locks(),
+            inbox,
+            beacon: RefCell::new(None),
+            watches: RefCell::default(),
+        });
+        let raised = beacon.is_some_and(|beacon| awake.raise(beacon, &self.lock_name(beacon)));
+        self.awake.replace(Some(awake));
+        raised
+    }
+
+    fn rest(&self) {
+        drop(self.awake.take());
+    }
+
+    fn send(&self, message: &Message) {
+        if let Some(channel) = self.awake().as_ref().and_then(|awake| awake.channel.as_ref()) {
+            channel.post(&message.encode());
+        }
+    }
+
+    fn watch(&self, watch: u64, beacon: Beacon) {
+        if let Some(awake) = self.awake() {
+            awake.watch(watch, &self.lock_name(beacon));
+        }
+    }
+
+    fn unwatch(&self, watch: u64) {
+        if let Some(awake) = self.awake() {
+            awake.end_watch(watch);
+        }
+    }
+}
+
+impl Awake {
+    fn raise(self: &Rc<Self>, beacon: Beacon, name: &str) -> bool {
+        let Some(locks) = &self.locks else { return false };
+        let awake = Rc::downgrade(self);
+        let held = HeldLock::take(locks, name, move || tell(&awake, Notice::BeaconStands(beacon)));
+        self.beacon.replace(Some(held));
+        true
+    }
+
+    fn watch(self: &Rc<Self>, watch: u64, name: &str) {
+        let Some(locks) = &self.locks else { return };
+        self.end_watch(watch);
+        let awake = Rc::downgrade(self);
+        let request = LockRequest::new(locks, name, "shared", move || {
+            // A watch that was ended meanwhile has nothing to say.
+            if awake.upgrade().is_some_and(|awake| awake.end_watch(watch)) {
+                tell(&awake, Notice::BeaconGone { watch });
+            }
+            // The lock is let go at once: it has said what it had to say.
+            JsValue::UNDEFINED
+        });
+        self.watches.borrow_mut().push((watch, request));
+    }
+
+    /// Ends a watch. Whether there was one.
+    fn end_watch(&self, watch: u64) -> bool {
+        let mut watches = self.watches.borrow_mut();
+        let at = watches.iter().position(|(placed, _)| *placed == watch);
+        at.map(|at| watches.swap_remove(at)).is_some()
+    }
+}
+
+/// Tells the inbox, with nothing borrowed: it may call back into the signals, and end them.
+fn tell(awake: &Weak<Awake>, notice: Notice) {
+    let inbox = awake.upgrade().and_then(|awake| awake.inbox.upgrade());
+    if let Some(inbox) = inbox {
+        inbox.notice(notice);
+    }
+}
+
+impl fmt::Debug for BroadcastSignals {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("BroadcastSignals").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+//! One connection to the database: how it opens, and how it ends.
+
+use core::cell::Cell;
+use std::rc::Rc;
+
+use futures::{
+    channel::oneshot,
+    future::{Either, select},
+};
+use gloo_timers::future::TimeoutFuture;
+use js_sys::Object;
+use wasm_bindgen::prelude::*;
+use web_sys::{Event, IdbDatabase, IdbFactory, IdbOpenDbRequest};
+
+use super::{
+    bindings::{Database, Transaction, TransactionOptions, global},
+    failure,
+    pending::Pending,
+};
+use crate::machine::{StoreError, StoreId};
+
+/// The one object store.
+pub(super) const OBJECT_STORE: &str = "leases";
+/// The version of the database. It stays: a newer one would lock out tabs that run old code.
+const VERSION: u32 = 1;
+/// Some browsers never answer.
+const OPEN_LIMIT_MS: u32 = 5_000;
+
+/// An open database. Dropping it closes it, after the transactions that run.
+pub(super) struct Connection {
+    database: Database,
+    usable: Rc<Cell<bool>>,
+    store: Cell<Option<StoreId>>,
+    _on_close: Closure<dyn Fn(Event)>,
+    _on_version_change: Closure<dyn Fn(Event)>,
+}
+
+impl Connection {
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBFactory/open)
+    pub(super) async fn open(database: &str) -> Result<Self, StoreError> {
+        let request = factory()?.open_with_u32(database, VERSION);
+        let request = request.map_err(|error| failure::of_open(database, &error))?;
+        match select(answer_of(&request), TimeoutFuture::new(OPEN_LIMIT_MS)).await {
+            Either::Left((Ok(answer), _)) => answer.map_err(|error| failure::of_open(database, &error)),
+            _ => Err(StoreError::transient(["the database ", database, " did not open within 5 s"].concat())),
+        }
+    }
+
+    fn new(database: Database) -> Self {
+        let usable = Rc::new(Cell::new(true));
+        let on_close = Closure::<dyn Fn(Event)>::new({
+            let usable = Rc::clone(&usable);
+            move |_| usable.set(false)
+        });
+        // Somebody wants to delete the database or to make a newer one, and waits until all others have let go.
+        let on_version_change = Closure::<dyn Fn(Event)>::new({
+            let (usable, database) = (Rc::clone(&usable), database.clone());
+            move |_| {
+                usable.set(false);
+                database.close();
+            }
+        });
+        database.set_onclose(Some(on_close.as_ref().unchecked_ref()));
+        database.set_onversionchange(Some(on_version_change.as_ref().unchecked_ref()));
+        Self { database, usable, store: Cell::new(None), _on_close: on_close, _on_version_change: on_version_change }
+    }
+
+    /// Whether transactions can still be created, as far as is known.
+    pub(super) fn is_usable(&self) -> bool {
+        self.usable.get()
+    }
+
+    /// Has the next transaction open another connection.
+    pub(super) fn give_up(&self) {
+        self.usable.set(false);
+    }
+
+    /// Which store this is, once a transaction has read it.
+    pub(super) fn store(&self) -> Option<StoreId> {
+        self.store.get()
+    }
+
+    pub(super) fn remember(&self, store: StoreId) {
+        self.store.set(Some(store));
+    }
+
+    /// Creates a transaction that answers when its data is with the operating system. Tokens survive even its loss, as
+    /// they have the clock mixed in.
+    ///
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBDatabase/transaction)
+    pub(super) fn begin(&self) -> Result<Transaction, JsValue> {
+        let options = Object::new().unchecked_into::<TransactionOptions>();
+        options.set_durability("relaxed");
+        self.database.transaction(OBJECT_STORE, "readwrite", &options)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.database.set_onclose(None);
+        self.database.set_onversionchange(None);
+        self.database.close();
+    }
+}
+
+fn factory() -> Result<IdbFactory, StoreError> {
+    match global().indexed_db() {
+        Ok(Some(factory)) => Ok(factory),
+        Ok(None) => Err(failure::unsupported("there is no IndexedDB here")),
+        Err(_) => Err(failure::unsupported("IndexedDB is forbidden here")),
+    }
+}
+
+/// What comes of the request. If it opens after nobody waits any more, it is closed at once.
+fn answer_of(request: &IdbOpenDbRequest) -> oneshot::Receiver<Result<Connection, JsValue>> {
+    let (pending, answer) = Pending::new();
+    let on_upgrade = pending.handler(|event| {
+        let made = opened(&event).and_then(|database| database.create_object_store(OBJECT_STORE));
+        // A database without an object store must not come to be: then it does not open.
+        if let (Err(_), Some(upgrade)) = (made, request_of(&event).transaction()) {
+            let _ = upgrade.abort();
+        }
+    });
+    let on_success = pending.handler({
+        let pending = Rc::clone(&pending);
+        move |event| pending.settle(opened(&event).map(|database| Connection::new(database.unchecked_into())))
+    });
+    let on_error = pending.handler({
+        let pending = Rc::clone(&pending);
+        move |event| {
+            // The caller is told; the console need not be.
+            event.prevent_default();
+            pending.settle(Err(error_of(&event)));
+        }
+    });
+    request.set_onupgradeneeded(Some(&on_upgrade));
+    request.set_onsuccess(Some(&on_success));
+    request.set_onerror(Some(&on_error));
+    answer
+}
+
+fn request_of(event: &Event) -> IdbOpenDbRequest {
+    event.target().expect("an event of a request has it as its target").unchecked_into()
+}
+
+fn opened(event: &Event) -> Result<IdbDatabase, JsValue> {
+    request_of(event).result().map(JsValue::unchecked_into)
+}
+
+fn error_of(event: &Event) -> JsValue {
+    match request_of(event).error() {
+        Ok(Some(error)) => error.into(),
+        Ok(None) => JsValue::UNDEFINED,
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,125 @@
+//! The store of browsers: one database, one object store, one transaction an operation.
+
+mod bindings;
+mod connection;
+mod failure;
+mod pending;
+mod transaction;
+
+use core::{
+    cell::{Cell, RefCell},
+    fmt,
+};
+use std::rc::Rc;
+
+use async_trait::async_trait;
+use futures::{channel::oneshot, lock::Mutex};
+
+use super::{Reach, Store};
+use crate::machine::{Batch, Now, Reply, StoreError, StoreErrorKind, StoreNow};
+
+use connection::Connection;
+
+/// Leases in [IndexedDB](https://developer.mozilla.org/en-US/docs/Web/API/IndexedDB_API), shared by all windows and
+/// workers of one origin.
+///
+/// It has a database of its own, `leasehold:<name>`, opened by the first transaction. It yields to whoever deletes
+/// the database, and opens it anew when the browser closed it.
+///
+/// ```no_run
+/// use leasehold::store::{IndexedDbStore, Reach, Store};
+///
+/// let store = IndexedDbStore::new("my-app");
+/// assert_eq!(store.reach(), Reach::Named("leasehold:my-app".into()));
+/// ```
+pub struct IndexedDbStore {
+    database: String,
+    connection: RefCell<Option<Rc<Connection>>>,
+    /// Held while the database is opened, so that it is opened once.
+    opening: Mutex<()>,
+    closed: Cell<bool>,
+}
+
+impl IndexedDbStore {
+    /// The store of this name. Nothing is opened yet.
+    pub fn new(name: &str) -> Self {
+        Self {
+            database: ["leasehold:", name].concat(),
+            connection: RefCell::new(None),
+            opening: Mutex::new(()),
+            closed: Cell::new(false),
+        }
+    }
+
+    /// Opens the database now, so that what is missing or forbidden here shows before the first transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`] says why it does not open.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a database that opens after all is closed at once.
+    pub async fn open(&self) -> Result<(), StoreError> {
+        self.connect().await.map(drop)
+    }
+
+    async fn connect(&self) -> Result<Rc<Connection>, StoreError> {
+        if let Some(connection) = self.standing()? {
+            return Ok(connection);
+        }
+        let _one_at_a_time = self.opening.lock().await;
+        if let Some(connection) = self.standing()? {
+            return Ok(connection);
+        }
+        let connection = Rc::new(Connection::open(&self.database).await?);
+        // It may have been closed meanwhile.
+        self.standing()?;
+        *self.connection.borrow_mut() = Some(Rc::clone(&connection));
+        Ok(connection)
+    }
+
+    fn standing(&self) -> Result<Option<Rc<Connection>>, StoreError> {
+        if self.closed.get() {
+            return Err(StoreError::permanent(StoreErrorKind::Closed, "the store was closed"));
+        }
+        Ok(self.connection.borrow().clone().filter(|connection| connection.is_usable()))
+    }
+
+    /// Starts the transaction, on a new connection if the one at hand turns out to be dead.
+    async fn start(&self, batch: &Batch, now: StoreNow) -> Result<Answer, StoreError> {
+        let connection = self.connect().await?;
+        if let Ok(answer) = transaction::start(&connection, batch, now) {
+            return Ok(answer);
+        }
+        // Nothing was asked of the database yet, so that a second try does nothing twice.
+        connection.give_up();
+        let connection = self.connect().await?;
+        transaction::start(&connection, batch, now).map_err(|error| failure::of_start(&error))
+    }
+}
+
+/// What a running transaction will answer.
+type Answer = oneshot::Receiver<Result<Reply, StoreError>>;
+
+#[async_trait(?Send)]
+impl Store for IndexedDbStore {
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        let answer = self.start(&batch, StoreNow::new(self.clock(), now)).await?;
+        answer.await.unwrap_or_else(|_| Err(StoreError::unknown("the transaction ended without an answer")))
+    }
+
+    /// Closes the connection once the transactions that run are over.
+    async fn close(&self) {
+        self.closed.set(true);
+        self.connection.take();
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Named(self.database.clone())
+    }
+}
+
+impl fmt::Debug for IndexedDbStore {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("IndexedDbStore").field("database", &self.database).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,48 @@
+//! One thing asked of the database, and the handlers that bring its answer.
+
+use core::cell::RefCell;
+use std::rc::Rc;
+
+use futures::channel::oneshot;
+use js_sys::Function;
+use wasm_bindgen::prelude::*;
+use web_sys::Event;
+
+type Handler = Closure<dyn Fn(Event)>;
+
+/// Who waits for an answer, and the event handlers that may bring it. The handlers live exactly until the answer, even
+/// if nobody waits for it any more: the browser would call one that was dropped, and log an error.
+pub(super) struct Pending<T>(RefCell<Option<Asked<T>>>);
+
+struct Asked<T> {
+    answer: oneshot::Sender<T>,
+    handlers: Vec<Handler>,
+}
+
+impl<T: 'static> Pending<T> {
+    pub(super) fn new() -> (Rc<Self>, oneshot::Receiver<T>) {
+        let (answer, receiver) = oneshot::channel();
+        let asked = Asked { answer, handlers: Vec::new() };
+        (Rc::new(Self(RefCell::new(Some(asked)))), receiver)
+    }
+
+    /// Makes an event handler that lives until the answer. What it captures may own this `Pending`.
+    pub(super) fn handler(&self, handle: impl Fn(Event) + 'static) -> Function {
+        let handler = Handler::new(handle);
+        let function = handler.as_ref().unchecked_ref::<Function>().clone();
+        if let Some(asked) = &mut *self.0.borrow_mut() {
+            asked.handlers.push(handler);
+        }
+        function
+    }
+
+    /// Gives the answer, once, and drops all handlers. A handler may do this in its own call: it is freed after that.
+    pub(super) fn settle(&self, value: T) {
+        let asked = self.0.take();
+        if let Some(Asked { answer, handlers }) = asked {
+            drop(handlers);
+            // Nobody may be waiting any more; then the value is dropped.
+            let _ = answer.send(value);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! `IndexedDbStore`: what it does beyond the contract of all stores, when the database or the browser misbehaves.
+
+use futures::{
+    FutureExt,
+    future::{join, join_all},
+};
+use js_sys::{Array, Reflect, global};
+use leasehold::{
+    executor::{Executor, WebExecutor},
+    machine::{
+        Acquire, Action, Applied, Batch, FORMAT, Incarnation, Key, Now, Operation, Outcome, Reply, RequestId,
+        StoreError, StoreErrorKind, Unreadable,
+    },
+    store::{IndexedDbStore, Reach, Store, contract},
+};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::platform::{Replaced, done, fresh_name, get_raw, indexed_db, open_raw, put_raw, soon};
+
+pub(super) fn now() -> Now {
+    WebExecutor::new().now()
+}
+
+fn ask(key: &str, holder: u128, action: Action) -> Batch {
+    Batch(vec![Operation { key: Key::new(key).unwrap(), holder: Incarnation(holder), action }])
+}
+
+pub(super) fn acquire(key: &str, holder: u128) -> Batch {
+    let info = String::new();
+    let (request, wait, beat, beacon, lease_ms, heir_ms) = (RequestId(1), true, 1, 0, 20_000, 10_000);
+    ask(key, holder, Action::Acquire(Acquire { request, wait, beat, beacon, lease_ms, heir_ms, info }))
+}
+
+/// A store that works, and the name of its database.
+async fn working_store(test: &str) -> (IndexedDbStore, String) {
+    let name = fresh_name(test);
+    let store = IndexedDbStore::new(&name);
+    granted(store.transact(acquire("first", 1), now()).await);
+    (store, format!("leasehold:{name}"))
+}
+
+fn granted(result: Result<Reply, StoreError>) -> Reply {
+    let reply = result.unwrap();
+    assert!(matches!(reply.answers[0].outcome, Outcome::Granted { .. }), "{reply:?}");
+    reply
+}
+
+/// How many stand before who asked.
+fn ahead(reply: &Reply) -> usize {
+    match &reply.answers[0].outcome {
+        Outcome::Granted { .. } => 0,
+        Outcome::Waiting { ahead, .. } => ahead.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+async fn it_keeps_the_contract_of_all_stores() {
+    let name = fresh_name("contract");
+    contract::all(async || IndexedDbStore::new(&name)).await;
+}
+
+#[test]
+async fn many_connections_take_turns() {
+    let name = fresh_name("turns");
+    let stores: Vec<_> = (0..8).map(|_| IndexedDbStore::new(&name)).collect();
+    // All at once, so that their connections open and their transactions queue beside each other.
+    let replies = join_all(stores.iter().zip(1..).map(|(store, holder)| store.transact(acquire("k", holder), now())));
+    let replies: Vec<_> = replies.await.into_iter().map(Result::unwrap).collect();
+    assert!(replies.iter().all(|reply| reply.store == replies[0].store), "they know one store");
+    let mut ahead: Vec<_> = replies.iter().map(ahead).collect();
+    ahead.sort();
+    assert_eq!(ahead, (0..8).collect::<Vec<_>>(), "one holds, and each of the others queues in a place of its own");
+}
+
+#[test]
+fn it_reaches_who_opens_the_same_database() {
+    assert_eq!(IndexedDbStore::new("app").reach(), Reach::Named("leasehold:app".into()));
+}
+
+#[test]
+async fn nothing_is_asked_of_a_batch_of_nothing() {
+    let store = IndexedDbStore::new(&fresh_name("nothing"));
+    let first = store.transact(Batch(Vec::new()), now()).await.unwrap();
+    let second = store.transact(Batch(Vec::new()), now()).await.unwrap();
+    assert_eq!((first.store, first.answers), (second.store, second.answers));
+}
+
+#[test]
+async fn many_transactions_at_once_share_one_connection_and_keep_their_order() {
+    let opened = Replaced::method(
+        "IDBFactory",
+        "open",
+        "function (...given) { globalThis.opened = (globalThis.opened ?? 0) + 1; return original.apply(this, given) }",
+    );
+    let store = IndexedDbStore::new(&fresh_name("many"));
+    let replies = join_all((1..=20).map(|holder| store.transact(acquire("k", holder), now()))).await;
+    drop(opened);
+    assert_eq!(Reflect::get(&global(), &"opened".into()).unwrap(), 1);
+    assert!(replies.into_iter().map(|reply| ahead(&reply.unwrap())).eq(0..20));
+}
+
+#[test]
+async fn a_transaction_that_nobody_waits_for_is_completed() {
+    let (store, _) = working_store("dropped").await;
+    // Polled once, the connection being there, it is under way.
+    assert!(store.transact(acquire("k", 1), now()).now_or_never().is_none());
+    let reply = store.transact(acquire("k", 2), now()).await.unwrap();
+    assert!(matches!(&reply.answers[0].outcome, Outcome::Waiting { ahead, .. } if ahead.len() == 1));
+}
+
+#[test]
+async fn an_open_that_nobody_waits_for_does_not_hold_the_database() {
+    let name = fresh_name("open-dropped");
+    let store = IndexedDbStore::new(&name);
+    assert!(store.transact(acquire("k", 1), now()).now_or_never().is_none());
+    drop(store);
+    done(&indexed_db().delete_database(&format!("leasehold:{name}")).unwrap()).await.unwrap();
+}
+
+#[test]
+async fn what_it_cannot_read_is_left_as_it_is() {
+    let (store, database) = working_store("unreadable").await;
+    let newer = format!(r#"{{"format":{},"anything":[1,2]}}"#, FORMAT + 1);
+    let cases: [(JsValue, Unreadable); 3] = [
+        (newer.into(), Unreadable::FormatTooNew { found: FORMAT + 1, known: FORMAT }),
+        ("no record".into(), Unreadable::Corrupt),
+        (JsValue::from(42), Unreadable::Corrupt),
+    ];
+    for (value, why) in cases {
+        put_raw(&database, "k", &value).await;
+        let reply = store.transact(acquire("k", 1), now()).await.unwrap();
+        assert_eq!(reply.answers[0].outcome, Outcome::Unreadable(why));
+        assert_eq!(get_raw(&database, "k").await, value);
+    }
+}
+
+#[test]
+async fn it_lets_go_of_a_database_that_is_deleted_and_then_makes_a_new_one() {
+    let (store, database) = working_store("deleted").await;
+    let before = granted(store.transact(acquire("k", 1), now()).await);
+    // Without its letting go, this would wait for ever.
+    done(&indexed_db().delete_database(&database).unwrap()).await.unwrap();
+    let after = granted(store.transact(acquire("k", 2), now()).await);
+    assert_ne!(before.store, after.store);
+}
+
+#[test]
+async fn every_transaction_is_relaxed_and_committed_at_once() {
+    let (store, _) = working_store("relaxed").await;
+    let note = "function (...given) {
+        (globalThis.committed ??= []).push(`${this.durability ?? 'relaxed'} ${this.mode}`);
+        return original.apply(this, given);
+    }";
+    let _noted = Replaced::method("IDBTransaction", "commit", note);
+    granted(store.transact(acquire("k", 1), now()).await);
+    // One that writes nothing too.
+    store.transact(ask("k", 1, Action::Inspect), now()).await.unwrap();
+    let committed = Reflect::get(&global(), &"committed".into()).unwrap();
+    assert_eq!(committed.unchecked_into::<Array>().join(","), "relaxed readwrite,relaxed readwrite");
+}
+
+#[test]
+async fn the_store_keeps_its_id() {
+    let (store, database) = working_store("id").await;
+    let first = granted(store.transact(acquire("a", 1), now()).await);
+    store.close().await;
+    let again = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
+    let second = granted(again.transact(acquire("b", 1), now()).await);
+    assert_eq!(first.store, second.store);
+}
+
+#[test]
+async fn a_newer_version_of_the_database_is_no_use_trying() {
+    let (store, database) = working_store("newer").await;
+    let newer = done(&indexed_db().open_with_u32(&database, 2).unwrap()).await.unwrap();
+    let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
+    assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, false));
+    assert!(error.message.contains(&database) && error.message.contains("reload"), "{error}");
+    newer.unchecked_into::<web_sys::IdbDatabase>().close();
+}
+
+#[test]
+async fn a_database_that_does_not_open_is_given_up() {
+    let (store, database) = working_store("stuck").await;
+    store.close().await;
+    // Deleting waits for this connection, which does not yield, and opening waits for the deletion.
+    let stubborn = open_raw(&database).await;
+    let deletion = indexed_db().delete_database(&database).unwrap();
+    let store = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
+    let error = soon(store.transact(acquire("k", 1), now())).await.unwrap_err();
+    assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, true));
+    stubborn.close();
+    done(&deletion).await.unwrap();
+    granted(store.transact(acquire("k", 1), now()).await);
+}
+
+#[test]
+async fn without_indexed_db_it_says_what_to_do() {
+    for missing in [JsValue::UNDEFINED, JsValue::NULL] {
+        let _none = Replaced::new(&global(), "indexedDB", &missing);
+        let error = IndexedDbStore::new("none").transact(acquire("k", 1), now()).await.unwrap_err();
+        assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unsupported, Applied::No, false));
+        assert!(error.message.contains(r#"{ store: "memory" }"#), "{error}");
+    }
+}
+
+#[test]
+async fn where_indexed_db_is_forbidden_it_says_so() {
+    let forbid = "function () { throw new DOMException('denied', 'SecurityError') }";
+    let _forbidden = Replaced::method("IDBFactory", "open", forbid);
+    let error = IndexedDbStore::new("forbidden").transact(acquire("k", 1), now()).await.unwrap_err();
+    assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
+    assert!(error.message.contains("denied") && error.message.contains("memory"), "{error}");
+}
+
+#[test]
+async fn a_connection_that_died_unnoticed_is_opened_anew_once() {
+    let (store, _) = working_store("died").await;
+    for name in ["InvalidStateError", "UnknownError"] {
+        let dead = Replaced::method("IDBDatabase", "transaction", &fails("dead", name, 1));
+        granted(store.transact(acquire(name, 1), now()).await);
+        drop(dead);
+    }
+    let _dead = Replaced::method("IDBDatabase", "transaction", &fails("dead", "InvalidStateError", 2));
+    let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
+    assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, true));
+    granted(store.transact(acquire("k", 1), now()).await);
+}
+
+/// A method that throws so many times before it works again.
+fn fails(message: &str, name: &str, times: u32) -> String {
+    format!(
+        "(() => {{ let left = {times}; return function (...given) {{
+            if (left-- > 0) throw new DOMException('{message}', '{name}');
+            return original.apply(this, given);
+        }} }})()"
+    )
+}
+
+#[test]
+async fn a_full_disk_is_told_and_leaves_the_record_as_it_was() {
+    let (store, database) = working_store("quota").await;
+    let before = get_raw(&database, "first").await;
+    let full = Replaced::method("IDBObjectStore", "put", &fails("full", "QuotaExceededError", 1));
+    let error = store.transact(acquire("first", 2), now()).await.unwrap_err();
+    drop(full);
+    assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Quota, Applied::No, false));
+    assert_eq!(get_raw(&database, "first").await, before);
+}
+
+#[test]
+async fn a_transaction_aborted_before_its_commit_was_not_applied() {
+    let (store, _) = working_store("aborted").await;
+    let abort = "function (...given) {
+        const request = original.apply(this, given);
+        this.transaction.abort();
+        return request;
+    }";
+    let aborted = Replaced::method("IDBObjectStore", "get", abort);
+    let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
+    drop(aborted);
+    assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, true));
+    granted(store.transact(acquire("k", 1), now()).await);
+}
+
+#[test]
+async fn a_transaction_lost_after_its_commit_is_unknown() {
+    let (store, _) = working_store("unknown").await;
+    // An abort without an error: what a browser does that lost its database process.
+    let lost = Replaced::method("IDBTransaction", "commit", "function () { this.abort() }");
+    let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
+    drop(lost);
+    assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::Unknown, true));
+    granted(store.transact(acquire("k", 1), now()).await);
+}
+
+#[test]
+async fn without_commit_the_browser_commits_by_itself() {
+    let (store, database) = working_store("no-commit").await;
+    let prototype = Reflect::get(&Reflect::get(&global(), &"IDBTransaction".into()).unwrap(), &"prototype".into());
+    let _none = Replaced::new(&prototype.unwrap(), "commit", &JsValue::UNDEFINED);
+    granted(store.transact(acquire("k", 1), now()).await);
+    assert!(get_raw(&database, "k").await.is_string());
+}
+
+#[test]
+async fn a_closed_store_says_so_and_lets_go_of_the_database() {
+    let (store, database) = working_store("closed").await;
+    let under_way = store.transact(acquire("k", 1), now());
+    let (reply, ()) = join(under_way, store.close()).await;
+    granted(reply);
+    let error = store.transact(acquire("k", 2), now()).await.unwrap_err();
+    assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Closed, Applied::No, false));
+    done(&indexed_db().delete_database(&database).unwrap()).await.unwrap();
+}
+
+#[test]
+async fn it_does_not_open_after_it_was_closed_meanwhile() {
+    let name = fresh_name("closed-meanwhile");
+    let store = IndexedDbStore::new(&name);
+    let (result, ()) = join(store.transact(acquire("k", 1), now()), store.close()).await;
+    assert_eq!(result.unwrap_err().kind, StoreErrorKind::Closed);
+    done(&indexed_db().delete_database(&format!("leasehold:{name}")).unwrap()).await.unwrap();
+}

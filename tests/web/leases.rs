@@ -1,0 +1,133 @@
+//! The whole house on the web adapters: leases of two managers that meet in one database.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use futures::future::join;
+use js_sys::global;
+use leasehold::{
+    AcquireError, LeaseManager, Token,
+    executor::{Executor, WeakShared, WebExecutor},
+    machine::{Beacon, FORMAT, Message},
+    signal::{BroadcastSignals, Inbox, Signals},
+    store::{IndexedDbStore, Reach, Store},
+};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::platform::{Replaced, done, fresh_name, indexed_db, locks, property, put_raw, settle, soon};
+
+const TURNS: u32 = 25;
+
+fn manager(name: &str) -> LeaseManager {
+    LeaseManager::builder(IndexedDbStore::new(name), WebExecutor::new()).build().unwrap()
+}
+
+/// What two managers share, to see whether they exclude each other.
+#[derive(Default)]
+struct Table {
+    held: Cell<bool>,
+    last: Cell<Token>,
+    turns: Cell<u32>,
+}
+
+impl Table {
+    async fn take_turns(&self, leases: &LeaseManager) {
+        for _ in 0..TURNS {
+            let guard = soon(leases.lock("notes").acquire()).await.unwrap();
+            assert!(!self.held.replace(true), "never two holders");
+            assert!(guard.token() > self.last.replace(guard.token()), "tokens grow");
+            WebExecutor::new().sleep(Duration::from_millis(1)).await;
+            assert!(guard.is_valid());
+            self.turns.set(self.turns.get() + 1);
+            self.held.set(false);
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+async fn two_managers_take_turns(name: &str) {
+    let (one, two, table) = (manager(name), manager(name), Table::default());
+    join(table.take_turns(&one), table.take_turns(&two)).await;
+    assert_eq!(table.turns.get(), 2 * TURNS);
+    join(one.close(), two.close()).await;
+    // Neither holds the database open.
+    done(&indexed_db().delete_database(&format!("leasehold:{name}")).unwrap()).await.unwrap();
+}
+
+#[test]
+async fn two_managers_take_turns_and_leave_nothing_open() {
+    let name = fresh_name("turns");
+    two_managers_take_turns(&name).await;
+    settle().await;
+    assert_eq!(locks(&format!("leasehold:{name}")).await, Vec::<String>::new());
+}
+
+#[test]
+async fn they_do_so_in_an_insecure_context_too() {
+    let _insecure = Replaced::new(&property(&global(), "navigator"), "locks", &JsValue::UNDEFINED);
+    two_managers_take_turns(&fresh_name("insecure")).await;
+}
+
+/// Signals that can be ended from outside, as the browser ends those of a tab that crashed.
+#[derive(Clone, Debug)]
+struct Mortal(Rc<BroadcastSignals>);
+
+impl Signals for Mortal {
+    fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.0.wake(beacon, inbox)
+    }
+    fn rest(&self) {
+        self.0.rest();
+    }
+    fn send(&self, message: &Message) {
+        self.0.send(message);
+    }
+    fn watch(&self, watch: u64, beacon: Beacon) {
+        self.0.watch(watch, beacon);
+    }
+    fn unwatch(&self, watch: u64) {
+        self.0.unwatch(watch);
+    }
+}
+
+#[test]
+async fn a_holder_whose_beacon_fell_is_replaced_long_before_its_lease_is_over() {
+    let store = IndexedDbStore::new(&fresh_name("crash"));
+    let Reach::Named(database) = store.reach() else { panic!("the store has a name") };
+    let heir = manager(database.strip_prefix("leasehold:").unwrap());
+    let signals = Mortal(Rc::new(BroadcastSignals::new(&database)));
+    let holder = LeaseManager::builder(store, WebExecutor::new()).signals(signals.clone()).build().unwrap();
+    // The beacon is raised with the first request, and shows in what is written after it stands.
+    let _first = holder.lock("other").acquire().await.unwrap();
+    settle().await;
+    let guard = holder.lock("notes").acquire().await.unwrap();
+    let crash = async {
+        settle().await;
+        signals.rest();
+    };
+    let before = WebExecutor::new().now().monotonic;
+    let (taken, ()) = join(soon(heir.lock("notes").acquire()), crash).await;
+    let waited_ms = WebExecutor::new().now().monotonic.since(before);
+    assert!(taken.unwrap().token() > guard.token());
+    assert!(waited_ms < 3_000, "a lease lasts 20 s, and this took {waited_ms} ms");
+    heir.close().await;
+}
+
+#[test]
+async fn without_indexed_db_a_lease_is_unsupported() {
+    let _none = Replaced::new(&global(), "indexedDB", &JsValue::UNDEFINED);
+    let error = manager("none").lock("notes").acquire().await.unwrap_err();
+    assert!(matches!(&error, AcquireError::Unsupported(error) if error.message.contains("memory")), "{error}");
+}
+
+#[test]
+async fn a_record_of_a_newer_format_is_told_with_both_formats() {
+    let name = fresh_name("format");
+    let leases = manager(&name);
+    leases.lock("first").acquire().await.unwrap().release().await.unwrap();
+    let newer = format!(r#"{{"format":{}}}"#, FORMAT + 41);
+    put_raw(&format!("leasehold:{name}"), "notes", &newer.into()).await;
+    let error = leases.lock("notes").acquire().await.unwrap_err();
+    assert_eq!(error, AcquireError::FormatTooNew { found: FORMAT + 41, known: FORMAT });
+    leases.close().await;
+}

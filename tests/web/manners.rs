@@ -1,0 +1,127 @@
+//! Manners towards the page: nothing is thrown at it, and nothing is left behind.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use futures::FutureExt;
+use js_sys::{ArrayBuffer, Function, Reflect, WebAssembly::Memory, global};
+use leasehold::{
+    executor::{Executor, WebExecutor},
+    machine::{Beacon, Body, Incarnation, Key, Message, StoreId},
+    signal::{BroadcastSignals, Inbox, Notice, Signals},
+    store::{IndexedDbStore, Store},
+};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::{
+    indexed_db::{acquire, now},
+    platform::{done, fresh_name, indexed_db, settle},
+};
+
+/// Counts what reaches the page's error handlers, until it is dropped.
+struct Complaints {
+    count: Rc<Cell<u32>>,
+    listener: Closure<dyn Fn()>,
+}
+
+const KINDS: [&str; 2] = ["error", "unhandledrejection"];
+
+impl Complaints {
+    fn listen() -> Self {
+        let count = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&count);
+        let complaints = Self { count, listener: Closure::new(move || counted.set(counted.get() + 1)) };
+        complaints.call("addEventListener");
+        complaints
+    }
+
+    fn call(&self, method: &str) {
+        let method: Function = Reflect::get(&global(), &method.into()).unwrap().unchecked_into();
+        for kind in KINDS {
+            method.call2(&global(), &kind.into(), self.listener.as_ref()).unwrap();
+        }
+    }
+}
+
+impl Drop for Complaints {
+    fn drop(&mut self) {
+        self.call("removeEventListener");
+    }
+}
+
+struct Deaf;
+
+impl Inbox for Deaf {
+    fn notice(&self, _: Notice) {}
+}
+
+/// Wakes, watches itself and a beacon that nobody raised, and gives up all of it before anything was granted.
+fn wake_and_rest(signals: &BroadcastSignals, inbox: &Rc<dyn Inbox>) {
+    let beacon = Beacon { holder: Incarnation(WebExecutor::new().random()), generation: 1 };
+    signals.wake(Some(beacon), Rc::downgrade(inbox));
+    signals.watch(1, beacon);
+    signals.watch(2, Beacon { generation: 2, ..beacon });
+    signals.watch(2, beacon);
+    signals.unwatch(1);
+    signals.rest();
+}
+
+fn wasm_bytes() -> u32 {
+    let buffer = wasm_bindgen::memory().unchecked_into::<Memory>().buffer();
+    buffer.unchecked_into::<ArrayBuffer>().byte_length()
+}
+
+#[test]
+async fn nothing_is_thrown_at_the_page() {
+    let complaints = Complaints::listen();
+    let store = IndexedDbStore::new(&fresh_name("quiet"));
+    // An open that is dropped, a transaction that is dropped, and one that fails.
+    assert!(store.transact(acquire("k", 1), now()).now_or_never().is_none());
+    store.transact(acquire("k", 1), now()).await.unwrap();
+    assert!(store.transact(acquire("k", 2), now()).now_or_never().is_none());
+    drop(store);
+    let name = fresh_name("newer");
+    let newer = done(&indexed_db().open_with_u32(&format!("leasehold:{name}"), 2).unwrap()).await.unwrap();
+    IndexedDbStore::new(&name).transact(acquire("k", 1), now()).await.unwrap_err();
+    newer.unchecked_into::<web_sys::IdbDatabase>().close();
+    let (signals, inbox) = (BroadcastSignals::new(&name), Rc::new(Deaf) as Rc<dyn Inbox>);
+    wake_and_rest(&signals, &inbox);
+    // A message to who has just gone to rest.
+    let others = BroadcastSignals::new(&name);
+    others.wake(None, Rc::downgrade(&inbox));
+    let body = Body::Wanted { holder: Incarnation(1) };
+    others.send(&Message { store: StoreId(1), key: Key::new("k").unwrap(), body });
+    // A timer whose sleep is dropped.
+    assert!(WebExecutor::new().sleep(Duration::from_millis(1)).now_or_never().is_none());
+    settle().await;
+    assert_eq!(complaints.count.get(), 0);
+    // The counter itself works.
+    drop(js_sys::Promise::reject(&"expected by a test".into()));
+    settle().await;
+    assert_eq!(complaints.count.get(), 1);
+}
+
+#[test]
+async fn transactions_leave_no_memory_behind() {
+    let store = IndexedDbStore::new(&fresh_name("memory"));
+    let mut bytes = Vec::new();
+    for _ in 0..3 {
+        for _ in 0..500 {
+            store.transact(acquire("k", 1), now()).await.unwrap();
+        }
+        bytes.push(wasm_bytes());
+    }
+    assert_eq!(bytes[1], bytes[2], "the handlers of 500 transactions take more than a page of memory");
+}
+
+#[test]
+async fn signals_leave_nothing_behind() {
+    let (signals, inbox) = (BroadcastSignals::new(&fresh_name("left")), Rc::new(Deaf) as Rc<dyn Inbox>);
+    for _ in 0..10 {
+        wake_and_rest(&signals, &inbox);
+    }
+    signals.wake(None, Rc::downgrade(&inbox));
+    drop(signals);
+    settle().await;
+    assert_eq!(Rc::weak_count(&inbox), 0, "a handler is still there");
+}

@@ -1,0 +1,293 @@
+//! `BroadcastSignals`: messages between contexts, and beacons that stand and fall.
+
+use std::{cell::RefCell, rc::Rc};
+
+use futures::{StreamExt, channel::mpsc, future::poll_fn};
+use js_sys::global;
+use leasehold::{
+    executor::{Executor, WebExecutor},
+    machine::{Beacon, Body, Incarnation, Key, Message, StoreId},
+    signal::{BroadcastSignals, Inbox, Notice, Signals},
+};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::platform::{Replaced, fresh_name, locks, property, settle, soon};
+
+/// A context with signals: what they bring is read from `notices`.
+struct Context {
+    signals: Rc<BroadcastSignals>,
+    inbox: Rc<Post>,
+    notices: RefCell<mpsc::UnboundedReceiver<Notice>>,
+}
+
+struct Post {
+    notices: mpsc::UnboundedSender<Notice>,
+    /// Ends these signals from within a notice.
+    rests: RefCell<Option<Rc<BroadcastSignals>>>,
+}
+
+impl Inbox for Post {
+    fn notice(&self, notice: Notice) {
+        if let Some(signals) = self.rests.take() {
+            signals.rest();
+        }
+        self.notices.unbounded_send(notice).unwrap();
+    }
+}
+
+impl Context {
+    fn new(name: &str) -> Self {
+        let (sender, receiver) = mpsc::unbounded();
+        let inbox = Rc::new(Post { notices: sender, rests: RefCell::new(None) });
+        Self { signals: Rc::new(BroadcastSignals::new(name)), inbox, notices: RefCell::new(receiver) }
+    }
+
+    fn wake(&self, beacon: Option<Beacon>) -> bool {
+        let inbox: Rc<dyn Inbox> = self.inbox.clone();
+        self.signals.wake(beacon, Rc::downgrade(&inbox))
+    }
+
+    /// Wakes with a beacon, and waits until it stands.
+    async fn stand(&self, beacon: Beacon) {
+        assert!(self.wake(Some(beacon)));
+        assert_eq!(self.next().await, Notice::BeaconStands(beacon));
+    }
+
+    async fn next(&self) -> Notice {
+        soon(poll_fn(|task| self.notices.borrow_mut().poll_next_unpin(task))).await.unwrap()
+    }
+
+    /// What has arrived so far.
+    fn arrived(&self) -> Option<Notice> {
+        self.notices.borrow_mut().try_recv().ok()
+    }
+}
+
+fn beacon(generation: u64) -> Beacon {
+    Beacon { holder: Incarnation(WebExecutor::new().random()), generation }
+}
+
+fn message(key: &str) -> Message {
+    Message { store: StoreId(7), key: Key::new(key).unwrap(), body: Body::Wanted { holder: Incarnation(9) } }
+}
+
+#[test]
+async fn messages_reach_the_others_and_not_oneself() {
+    let name = fresh_name("messages");
+    let [one, two, three, elsewhere] = [&name, &name, &name, &fresh_name("elsewhere")].map(|name| Context::new(name));
+    for context in [&one, &two, &three, &elsewhere] {
+        assert!(!context.wake(None), "no beacon was asked for");
+    }
+    one.signals.send(&message("first"));
+    one.signals.send(&message("second \u{1f98a}"));
+    for other in [&two, &three] {
+        assert_eq!(other.next().await, Notice::Message(message("first")));
+        assert_eq!(other.next().await, Notice::Message(message("second \u{1f98a}")));
+    }
+    settle().await;
+    assert_eq!((one.arrived(), elsewhere.arrived()), (None, None));
+}
+
+#[test]
+async fn what_is_no_message_is_dropped() {
+    let name = fresh_name("garbage");
+    let context = Context::new(&name);
+    context.wake(None);
+    let raw = web_sys::BroadcastChannel::new(&name).unwrap();
+    let newer = message("k").encode().replace(r#""format":1"#, r#""format":2"#);
+    let garbage = [JsValue::NULL, 7.into(), "".into(), "{}".into(), newer.into(), js_sys::Object::new().into()];
+    for value in garbage {
+        raw.post_message(&value).unwrap();
+    }
+    raw.post_message(&message("good").encode().into()).unwrap();
+    assert_eq!(context.next().await, Notice::Message(message("good")));
+    raw.close();
+}
+
+#[test]
+async fn who_rests_hears_nothing_and_says_nothing() {
+    let name = fresh_name("resting");
+    let [one, two] = [Context::new(&name), Context::new(&name)];
+    one.signals.send(&message("before waking"));
+    one.wake(None);
+    two.wake(None);
+    two.signals.rest();
+    two.signals.send(&message("after resting"));
+    one.signals.send(&message("to nobody"));
+    settle().await;
+    assert_eq!((one.arrived(), two.arrived()), (None, None));
+}
+
+#[test]
+async fn a_message_sent_just_before_resting_arrives() {
+    let name = fresh_name("last-words");
+    let [one, two] = [Context::new(&name), Context::new(&name)];
+    one.wake(None);
+    two.wake(None);
+    one.signals.send(&message("last"));
+    one.signals.rest();
+    assert_eq!(two.next().await, Notice::Message(message("last")));
+}
+
+#[test]
+async fn a_beacon_is_seen_standing_until_its_holder_rests() {
+    let name = fresh_name("beacon");
+    let [holder, watcher] = [Context::new(&name), Context::new(&name)];
+    let raised = beacon(1);
+    holder.stand(raised).await;
+    watcher.wake(None);
+    watcher.signals.watch(5, raised);
+    settle().await;
+    assert_eq!(watcher.arrived(), None);
+    holder.signals.rest();
+    assert_eq!(watcher.next().await, Notice::BeaconGone { watch: 5 });
+    // For ever: whoever looks later sees it gone too.
+    watcher.signals.watch(6, raised);
+    assert_eq!(watcher.next().await, Notice::BeaconGone { watch: 6 });
+    assert_eq!(holder.arrived(), None);
+}
+
+#[test]
+async fn all_who_watch_are_told() {
+    let name = fresh_name("watchers");
+    let [holder, one, two] = [Context::new(&name), Context::new(&name), Context::new(&name)];
+    let raised = beacon(1);
+    holder.stand(raised).await;
+    one.wake(None);
+    two.wake(None);
+    one.signals.watch(1, raised);
+    one.signals.watch(2, raised);
+    two.signals.watch(1, raised);
+    holder.signals.rest();
+    let both = [one.next().await, one.next().await];
+    assert!(both.contains(&Notice::BeaconGone { watch: 1 }) && both.contains(&Notice::BeaconGone { watch: 2 }));
+    assert_eq!(two.next().await, Notice::BeaconGone { watch: 1 });
+}
+
+#[test]
+async fn a_watch_that_was_ended_says_nothing() {
+    let name = fresh_name("unwatch");
+    let [holder, watcher] = [Context::new(&name), Context::new(&name)];
+    let raised = beacon(1);
+    holder.stand(raised).await;
+    watcher.wake(None);
+    watcher.signals.watch(1, raised);
+    watcher.signals.watch(2, raised);
+    settle().await;
+    watcher.signals.unwatch(1);
+    watcher.signals.unwatch(77);
+    holder.signals.rest();
+    assert_eq!(watcher.next().await, Notice::BeaconGone { watch: 2 });
+    settle().await;
+    assert_eq!(watcher.arrived(), None);
+}
+
+#[test]
+async fn a_beacon_that_was_lowered_before_it_stood_never_stands() {
+    let name = fresh_name("early-rest");
+    let context = Context::new(&name);
+    assert!(context.wake(Some(beacon(1))));
+    context.signals.rest();
+    settle().await;
+    assert_eq!(context.arrived(), None);
+    assert_eq!(locks(&name).await, Vec::<String>::new());
+}
+
+#[test]
+async fn nothing_is_left_after_resting() {
+    let name = fresh_name("left");
+    let [holder, watcher] = [Context::new(&name), Context::new(&name)];
+    let raised = beacon(3);
+    holder.stand(raised).await;
+    watcher.stand(beacon(1)).await;
+    watcher.signals.watch(1, raised);
+    settle().await;
+    assert_eq!(locks(&name).await.len(), 3);
+    assert!(locks(&name).await.contains(&format!("{name}:{raised}")));
+    watcher.signals.rest();
+    settle().await;
+    assert_eq!(locks(&name).await, [format!("{name}:{raised}")]);
+    drop(holder);
+    settle().await;
+    assert_eq!(locks(&name).await, Vec::<String>::new());
+}
+
+#[test]
+async fn a_context_may_wake_again_with_a_new_beacon() {
+    let name = fresh_name("again");
+    let [holder, watcher] = [Context::new(&name), Context::new(&name)];
+    let [first, second] = [beacon(1), beacon(2)];
+    holder.stand(first).await;
+    watcher.wake(None);
+    watcher.signals.watch(1, first);
+    holder.signals.rest();
+    holder.stand(second).await;
+    assert_eq!(watcher.next().await, Notice::BeaconGone { watch: 1 });
+    watcher.signals.watch(2, second);
+    settle().await;
+    assert_eq!(watcher.arrived(), None);
+}
+
+#[test]
+async fn signals_may_be_ended_from_within_a_notice() {
+    let name = fresh_name("within");
+    let [holder, watcher] = [Context::new(&name), Context::new(&name)];
+    let raised = beacon(1);
+    // By a message, by the beacon that stands, by a beacon that is gone.
+    watcher.wake(None);
+    holder.wake(None);
+    watcher.inbox.rests.replace(Some(Rc::clone(&watcher.signals)));
+    holder.signals.send(&message("k"));
+    assert_eq!(watcher.next().await, Notice::Message(message("k")));
+
+    watcher.inbox.rests.replace(Some(Rc::clone(&watcher.signals)));
+    watcher.stand(beacon(1)).await;
+
+    holder.stand(raised).await;
+    watcher.wake(None);
+    watcher.signals.watch(1, raised);
+    watcher.inbox.rests.replace(Some(Rc::clone(&watcher.signals)));
+    holder.signals.rest();
+    assert_eq!(watcher.next().await, Notice::BeaconGone { watch: 1 });
+    settle().await;
+    assert_eq!(locks(&name).await, Vec::<String>::new());
+}
+
+#[test]
+async fn without_web_locks_there_are_messages_and_no_beacons() {
+    let name = fresh_name("insecure");
+    let _insecure = Replaced::new(&property(&global(), "navigator"), "locks", &JsValue::UNDEFINED);
+    let [one, two] = [Context::new(&name), Context::new(&name)];
+    assert!(!one.wake(Some(beacon(1))));
+    assert!(!two.wake(None));
+    two.signals.watch(1, beacon(1));
+    two.signals.unwatch(1);
+    one.signals.send(&message("k"));
+    assert_eq!(two.next().await, Notice::Message(message("k")));
+    settle().await;
+    assert_eq!((one.arrived(), two.arrived()), (None, None));
+}
+
+#[test]
+async fn a_refused_lock_is_silent() {
+    let refuse = "function () { return Promise.reject(new DOMException('opaque origin', 'SecurityError')) }";
+    let _refused = Replaced::method("LockManager", "request", refuse);
+    let context = Context::new(&fresh_name("refused"));
+    assert!(context.wake(Some(beacon(1))));
+    context.signals.watch(1, beacon(1));
+    settle().await;
+    assert_eq!(context.arrived(), None);
+}
+
+#[test]
+async fn without_broadcast_channels_there_are_beacons_and_no_messages() {
+    let name = fresh_name("no-channel");
+    let _none = Replaced::new(&global(), "BroadcastChannel", &JsValue::UNDEFINED);
+    let [one, two] = [Context::new(&name), Context::new(&name)];
+    one.stand(beacon(1)).await;
+    two.stand(beacon(1)).await;
+    one.signals.send(&message("k"));
+    settle().await;
+    assert_eq!(two.arrived(), None);
+}

@@ -1,0 +1,6 @@
+//! The web adapters in a dedicated worker.
+#![cfg(all(target_family = "wasm", target_os = "unknown", feature = "web", feature = "test-util"))]
+
+mod web;
+
+wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
