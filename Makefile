@@ -1,0 +1,30 @@
+# The scripts in .ci/ do the work; each sets up what it needs, which takes seconds when nothing is missing.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test bench pkg lint clean
+# Two builds at once would only wait for each other.
+.NOTPARALLEL:
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install whatever is missing for all of the below
+	@.ci/setup
+
+demo: pkg ## build and serve the page; CHECK=1 drives two headless tabs through it, and ends
+	@$(if $(CHECK),.ci/setup chromium)
+	@.ci/with cargo run -p leasehold-browser-tests --bin demo $(if $(CHECK),-- --check)
+
+test: ## run every test: native, wasm in two browsers, the package, real tabs
+	@.ci/test
+
+bench: pkg ## measure, natively and in a browser, into target/bench/
+	@.ci/bench
+
+pkg: ## build the npm package into pkg/, within its size budget
+	@.ci/pkg
+
+lint: ## format, clippy, rustdoc, dependencies of the core, a dry publish
+	@.ci/lint
+
+clean: ## remove all that was built or fetched here
+	rm -rf target pkg benches/node_modules
