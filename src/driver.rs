@@ -2,7 +2,7 @@
 //!
 //! Whoever brings an input pumps the outputs, in place. Nothing outside is called while the lock is held.
 
-use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use core::{
     fmt,
     task::{Context, Poll, Waker},
@@ -18,7 +18,8 @@ use futures::{
 use crate::executor::{Executor, MaybeSendFuture, Shared, WeakShared};
 use crate::guard::Fate;
 use crate::machine::{
-    Config, Incarnation, Input, Key, Machine, Monotonic, Outcome, Output, Refusal, StoreError, Token, Turn, TurnId,
+    Config, Incarnation, Input, Key, Machine, Monotonic, Outcome, Output, Refusal, SortedMap, StoreError, Token, Turn,
+    TurnId,
 };
 use crate::signal::{Inbox, Notice, Signals};
 use crate::store::Store;
@@ -35,8 +36,8 @@ pub(crate) struct Driver {
 struct Core {
     machine: Machine,
     last_turn: u64,
-    questions: BTreeMap<TurnId, oneshot::Sender<Reaction>>,
-    guards: BTreeMap<TurnId, Shared<Fate>>,
+    questions: SortedMap<TurnId, oneshot::Sender<Reaction>>,
+    guards: SortedMap<TurnId, Shared<Fate>>,
     alarm: Option<Alarm>,
     closing: Vec<oneshot::Sender<()>>,
     closed: bool,
@@ -79,8 +80,8 @@ impl Driver {
         let core = Core {
             machine,
             last_turn: 0,
-            questions: BTreeMap::new(),
-            guards: BTreeMap::new(),
+            questions: SortedMap::new(),
+            guards: SortedMap::new(),
             alarm: None,
             closing: Vec::new(),
             closed: false,

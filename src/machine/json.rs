@@ -116,7 +116,7 @@ impl<'a> Fields<'a> {
 
     fn take(&mut self, name: &str) -> Option<&'a str> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.swap_remove(at).1)
+        Some(self.0.remove(at).1)
     }
 
     pub(super) fn number(&mut self, name: &str) -> Option<u64> {
@@ -146,9 +146,7 @@ impl<'a> Fields<'a> {
 
     /// What was not taken.
     pub(super) fn rest(self) -> Extra {
-        let mut extra: Vec<_> = self.0.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
-        extra.sort();
-        Extra(extra)
+        Extra(self.0.into_iter().map(|(name, value)| (name, value.to_owned())).collect())
     }
 }
 

@@ -26,6 +26,7 @@ mod records;
 mod reply;
 mod seek;
 mod sight;
+mod sorted;
 mod time;
 mod token;
 
@@ -44,6 +45,7 @@ pub use operation::{Acquire, Action, Answer, Batch, Operation, Outcome, Promotio
 pub use port::{Input, LostReason, Output, Refusal, ReleaseOutcome, Turn, TurnId};
 pub use record::{Entry, FORMAT, Grant, Record, Sighting, Waiter};
 pub use records::Records;
+pub(crate) use sorted::SortedMap;
 pub(crate) use time::whole_ms;
 pub use time::{Monotonic, Now, Wall};
 pub use token::TokenBlock;

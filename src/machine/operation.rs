@@ -7,6 +7,7 @@ use super::{
     id::{Incarnation, RequestId, StoreId},
     key::Key,
     record::{Entry, Grant, Sighting, Waiter},
+    sorted::SortedMap,
     time::{Monotonic, Now, Wall},
     token::{Token, TokenBlock},
 };
@@ -89,10 +90,11 @@ pub struct Batch(pub Vec<Operation>);
 impl Batch {
     /// The keys that the transaction touches, each once.
     pub fn keys(&self) -> Vec<Key> {
-        let mut keys: Vec<_> = self.0.iter().map(|operation| operation.key.clone()).collect();
-        keys.sort();
-        keys.dedup();
-        keys
+        let mut keys = SortedMap::new();
+        for operation in &self.0 {
+            keys.insert(operation.key.clone(), ());
+        }
+        keys.into_iter().map(|(key, ())| key).collect()
     }
 }
 

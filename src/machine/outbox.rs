@@ -1,6 +1,6 @@
 //! Operations on their way: one transaction in flight per context, the rest waits and goes together.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::vec::Vec;
 
 use super::{
     Machine,
@@ -42,7 +42,7 @@ pub(super) struct Outbox {
     later: Vec<(Monotonic, Errand)>,
     flight: Option<Flight>,
     /// Transactions that did not answer in time.
-    overdue: VecDeque<Flight>,
+    overdue: Vec<Flight>,
     last_id: u64,
 }
 
@@ -78,14 +78,14 @@ impl Outbox {
             return Some((flight, false));
         }
         let at = self.overdue.iter().position(|flight| flight.id == id)?;
-        self.overdue.remove(at).map(|flight| (flight, true))
+        Some((self.overdue.remove(at), true))
     }
 
     fn give_up(&mut self, now: Monotonic) -> Option<Flight> {
         let flight = self.flight.take_if(|flight| flight.limit <= now)?;
-        self.overdue.push_back(flight.clone());
+        self.overdue.push(flight.clone());
         if self.overdue.len() > REMEMBERED {
-            self.overdue.pop_front();
+            self.overdue.remove(0);
         }
         Some(flight)
     }

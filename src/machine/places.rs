@@ -1,17 +1,14 @@
 //! All places of a context, and one table of their timers: what is idle costs nothing, however many keys are held.
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    vec::Vec,
-};
+use alloc::{boxed::Box, vec::Vec};
 
-use super::{key::Key, place::Place, time::Monotonic};
+use super::{key::Key, place::Place, sorted::SortedMap, time::Monotonic};
 
 /// Places by key. Whoever takes one to change it has it planned anew by the next [`settle`](Self::settle).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Places {
-    by_key: BTreeMap<Key, Place>,
-    by_time: BTreeSet<(Monotonic, Key)>,
+    by_key: SortedMap<Key, Box<Place>>,
+    by_time: SortedMap<(Monotonic, Key), ()>,
     touched: Vec<Key>,
     beating: usize,
     waiting: usize,
@@ -31,17 +28,17 @@ impl Places {
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Place> {
-        self.by_key.get(key)
+        self.by_key.get(key).map(AsRef::as_ref)
     }
 
     pub(super) fn change(&mut self, key: &Key) -> Option<&mut Place> {
         self.touched.push(key.clone());
-        self.by_key.get_mut(key)
+        self.by_key.get_mut(key).map(AsMut::as_mut)
     }
 
     pub(super) fn change_or_make(&mut self, key: &Key) -> &mut Place {
         self.touched.push(key.clone());
-        self.by_key.entry(key.clone()).or_default()
+        self.by_key.or_default(key.clone())
     }
 
     pub(super) fn keys(&self) -> Vec<Key> {
@@ -51,7 +48,8 @@ impl Places {
     /// The places that wait in a queue.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (&Key, &Place)> {
         let none_waits = self.waiting == 0;
-        self.by_key.iter().filter(move |(_, place)| !none_waits && place.waits())
+        let all = self.by_key.iter().map(|(key, place)| (key, place.as_ref()));
+        all.filter(move |(_, place)| !none_waits && place.waits())
     }
 
     /// Whether something in the record is to be kept alive.
@@ -60,12 +58,12 @@ impl Places {
     }
 
     pub(super) fn next_wake(&self) -> Option<Monotonic> {
-        self.by_time.first().map(|(at, _)| *at)
+        self.by_time.first().map(|((at, _), ())| *at)
     }
 
     /// The places with something due.
     pub(super) fn due(&self, now: Monotonic) -> Vec<Key> {
-        self.by_time.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| key.clone()).collect()
+        self.by_time.keys().take_while(|(at, _)| *at <= now).map(|(_, key)| key.clone()).collect()
     }
 
     /// Plans what was touched, and drops what became idle. Whether the set of waiting places changed.
@@ -98,7 +96,7 @@ impl Places {
         }
         if let Some(new) = new {
             entry.0 = new;
-            self.by_time.insert(entry);
+            self.by_time.insert(entry, ());
         }
     }
 }

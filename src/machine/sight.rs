@@ -1,6 +1,6 @@
 //! Watching whoever stands ahead: by beacons where there are some, else by watching them stand still.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 
 use super::{
     Machine,
@@ -12,6 +12,7 @@ use super::{
     place::Place,
     port::Output,
     record::{Entry, Sighting},
+    sorted::SortedMap,
     time::Monotonic,
 };
 
@@ -20,7 +21,7 @@ const REMEMBERED: usize = 256;
 
 /// What was seen of each key, and since when it stands still: from after it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Observations(BTreeMap<Key, Vec<(Sighting, Monotonic)>>);
+pub(super) struct Observations(SortedMap<Key, Vec<(Sighting, Monotonic)>>);
 
 impl Observations {
     fn of(&self, key: &Key) -> &[(Sighting, Monotonic)] {
@@ -63,7 +64,7 @@ struct Watch {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Watches {
-    placed: BTreeMap<Beacon, Watch>,
+    placed: SortedMap<Beacon, Watch>,
     last_id: u64,
     stale: bool,
 }
@@ -143,14 +144,14 @@ impl Machine {
     }
 
     /// The grants, and the waiter right before: if it dies, whoever stands before it comes into view.
-    fn wanted_watches(&self) -> BTreeMap<Beacon, Vec<(Key, Sighting)>> {
-        let mut wanted: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    fn wanted_watches(&self) -> SortedMap<Beacon, Vec<(Key, Sighting)>> {
+        let mut wanted: SortedMap<_, Vec<_>> = SortedMap::new();
         for (key, _) in self.places.waiting() {
             let ahead = self.observed.of(key);
             for (index, (seen, _)) in ahead.iter().enumerate() {
                 let near = matches!(seen.entry, Entry::Grant(_)) || index + 1 == ahead.len();
                 if let Some(beacon) = seen.beacon().filter(|_| near && seen.holder != self.me) {
-                    wanted.entry(beacon).or_default().push((key.clone(), *seen));
+                    wanted.or_default(beacon).push((key.clone(), *seen));
                 }
             }
         }

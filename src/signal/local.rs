@@ -1,15 +1,15 @@
 //! Signals within one process: whoever shares a store shares a hub.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Inbox, Notice, Signals};
 use crate::executor::{Shared, WeakShared, process_wide};
-use crate::machine::{Beacon, Message};
+use crate::machine::{Beacon, Message, SortedMap};
 use crate::store::Reach;
 
-process_wide!(with_hubs, BTreeMap<Reach, WeakShared<Hub>>, BTreeMap::new());
+process_wide!(with_hubs, SortedMap<Reach, WeakShared<Hub>>, SortedMap::new());
 
 /// Messages and beacons between contexts of one process. A message is delivered before `send` returns.
 ///
@@ -26,7 +26,7 @@ struct Hub(Mutex<Seats>);
 
 #[derive(Default)]
 struct Seats {
-    taken: BTreeMap<u64, Seat>,
+    taken: SortedMap<u64, Seat>,
     last: u64,
 }
 
@@ -34,7 +34,7 @@ struct Seats {
 struct Seat {
     inbox: WeakShared<dyn Inbox>,
     beacon: Option<Beacon>,
-    watches: BTreeMap<u64, Beacon>,
+    watches: SortedMap<u64, Beacon>,
 }
 
 impl LocalSignals {
@@ -97,7 +97,7 @@ fn tell(inbox: &WeakShared<dyn Inbox>, notice: Notice) {
 
 impl Signals for LocalSignals {
     fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool {
-        let seat = Seat { inbox: inbox.clone(), beacon, watches: BTreeMap::new() };
+        let seat = Seat { inbox: inbox.clone(), beacon, watches: SortedMap::new() };
         self.hub.seats().taken.insert(self.seat, seat);
         if let Some(beacon) = beacon {
             tell(&inbox, Notice::BeaconStands(beacon));

@@ -1,0 +1,128 @@
+//! A map in one sorted vector.
+//!
+//! In a wasm that people download, each kind of B-tree costs 10 kB and more; this costs a few hundred bytes, and is fast
+//! for as many entries as a context has.
+
+use alloc::vec::Vec;
+
+/// A map whose keys are kept in order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SortedMap<K, V>(Vec<(K, V)>);
+
+impl<K, V> SortedMap<K, V> {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn first(&self) -> Option<&(K, V)> {
+        self.0.first()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.0.iter().map(|(key, _)| key)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.0.iter().map(|(_, value)| value)
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.0.iter_mut().map(|(_, value)| value)
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
+        self.0.retain(|(key, value)| keep(key, value));
+    }
+}
+
+impl<K: Ord, V> SortedMap<K, V> {
+    fn find(&self, key: &K) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.cmp(key))
+    }
+
+    pub(crate) fn contains_key(&self, key: &K) -> bool {
+        self.find(key).is_ok()
+    }
+
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        let at = self.find(key).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let at = self.find(key).ok()?;
+        Some(&mut self.0[at].1)
+    }
+
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        match self.find(&key) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (key, value)),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        let at = self.find(key).ok()?;
+        Some(self.0.remove(at).1)
+    }
+}
+
+impl<K: Ord, V: Default> SortedMap<K, V> {
+    /// The value of a key, made if there is none.
+    pub(crate) fn or_default(&mut self, key: K) -> &mut V {
+        let at = match self.find(&key) {
+            Ok(at) => at,
+            Err(at) => {
+                self.0.insert(at, (key, V::default()));
+                at
+            }
+        };
+        &mut self.0[at].1
+    }
+}
+
+impl<K, V> Default for SortedMap<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K, V> IntoIterator for SortedMap<K, V> {
+    type Item = (K, V);
+    type IntoIter = alloc::vec::IntoIter<(K, V)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_a_map_in_order() {
+        let mut map = SortedMap::new();
+        for (key, value) in [(3, 'c'), (1, 'a'), (2, 'b'), (1, 'A')] {
+            map.insert(key, value);
+        }
+        assert!(map.iter().eq([(&1, &'A'), (&2, &'b'), (&3, &'c')]));
+        assert_eq!((map.get(&2), map.get(&4), map.len()), (Some(&'b'), None, 3));
+        assert_eq!((map.remove(&1), map.remove(&1)), (Some('A'), None));
+        *map.or_default(9) = 'i';
+        map.retain(|key, _| *key != 2);
+        assert!(map.into_iter().eq([(3, 'c'), (9, 'i')]));
+    }
+}
