@@ -4,26 +4,39 @@ use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use boot_time::Instant;
+use tokio::runtime::Handle;
 
 use super::{Executor, MaybeSendFuture};
 use crate::machine::{Monotonic, Now, Wall, whole_ms};
 
-/// Runs tasks on the tokio runtime of the caller, and counts on a clock that goes on while the machine is suspended.
+/// Runs tasks on a tokio runtime, and counts on a clock that goes on while the machine is suspended.
 ///
-/// Its methods are called within the runtime: build the manager and use its guards there, and drop them there too.
+/// A guard may be dropped on any thread: its release goes on in the runtime.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
 /// let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build();
 /// # assert!(leases.is_ok());
+/// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TokioExecutor(());
+#[derive(Clone, Debug)]
+pub struct TokioExecutor {
+    runtime: Option<Handle>,
+}
 
 impl TokioExecutor {
-    /// The executor of the runtime that it is used in.
-    pub const fn new() -> Self {
-        Self(())
+    /// The executor of the runtime that this is called in. Called outside, it uses the runtime that each of its users
+    /// runs in.
+    pub fn new() -> Self {
+        Self { runtime: Handle::try_current().ok() }
+    }
+}
+
+impl Default for TokioExecutor {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -40,12 +53,11 @@ impl Executor for TokioExecutor {
         Now { monotonic: Monotonic::from_ms(whole_ms(origin().elapsed())), wall: Wall::from_ms(whole_ms(wall)) }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "an executor is where tasks are spawned")]
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
-        // Dropped outside a runtime, say at the end of `main`, a guard cannot release in the background; its lease
-        // runs out, and its beacon goes with the manager.
-        if tokio::runtime::Handle::try_current().is_ok() {
-            tokio::spawn(task);
+        let runtime = self.runtime.clone().or_else(|| Handle::try_current().ok());
+        // Without any, as after the end of `main`, nothing goes on in the background: what is held then runs out.
+        if let Some(runtime) = runtime {
+            runtime.spawn(task);
         }
     }
 
