@@ -78,7 +78,8 @@ impl fmt::Display for AcquireError {
             Self::Closed => out.write_str("the lease manager was closed; build another one"),
             Self::InvalidKey(invalid) => invalid.fmt(out),
             Self::FormatTooNew { found, known } => Unreadable::FormatTooNew { found: *found, known: *known }.fmt(out),
-            Self::Unsupported(error) | Self::Quota(error) | Self::Store(error) => error.fmt(out),
+            Self::Unsupported(error) => out.write_str(&error.message),
+            Self::Quota(error) | Self::Store(error) => error.fmt(out),
         }
     }
 }

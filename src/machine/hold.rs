@@ -107,7 +107,7 @@ impl Machine {
 
     /// The lease is gone. The request is withdrawn too, and the turns that still wait ask anew.
     pub(super) fn lose(&mut self, key: &Key, reason: LostReason, now: Monotonic) {
-        let Some(place) = self.places.change(key) else { return };
+        let Some(place) = self.places.change(key).filter(|place| place.held().is_some()) else { return };
         let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
         self.drop_renewals(key, held.block.first);
         if let Some(turn) = held.user {

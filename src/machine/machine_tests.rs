@@ -357,6 +357,26 @@ fn a_wiped_store_is_told_and_nothing_from_before_holds() {
 }
 
 #[test]
+fn who_asks_a_wiped_store_is_answered_by_it_and_who_waited_in_the_old_one_asks_again() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    let (other, key) = (Key::new("other").unwrap(), script.key.clone());
+    let turn = Turn { id: TurnId(2), key: other, wait: false, deadline: None, info: String::new() };
+    script.input(Input::Acquire(turn));
+    let (id, _) = script.sent();
+    let wiped = Reply { store: StoreId(10), answers: [Answer::from(granted(64))].into() };
+    let outputs = script.input(Input::Reply { id, result: Ok(wiped) });
+    assert!(outputs.contains(&Output::Granted { turn: TurnId(2), token: Token(64) }));
+    let (_, Batch(operations)) = script.sent();
+    assert_eq!((operations.len(), &operations[0].key), (1, &key));
+    assert!(matches!(&operations[0].action, Action::Acquire(acquire) if acquire.request > request));
+    script.answer([granted(128)]);
+    // The reply of `answer` comes from the old store again: as after a second wipe, what was held is lost.
+    assert!(script.outputs.contains(&Output::Lost { turn: TurnId(2), reason: LostReason::StoreCleared }));
+    assert!(script.outputs.contains(&Output::Granted { turn: TurnId(1), token: Token(128) }));
+}
+
+#[test]
 fn a_newer_format_is_told_to_who_holds_and_who_asks() {
     let newer = super::Unreadable::FormatTooNew { found: 2, known: 1 };
     let mut script = Script::new();

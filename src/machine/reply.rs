@@ -9,7 +9,7 @@ use super::{
     key::Key,
     message::{Body, Message},
     operation::{Action, Answer, Outcome, Promotion, Reply},
-    outbox::{Errand, Flight, is_renewal_of},
+    outbox::{Errand, Flight, is_ask_for, is_renewal_of},
     place::{Place, Stage},
     port::{LostReason, Output, Refusal, ReleaseOutcome, TurnId},
     record::{Entry, Sighting},
@@ -33,7 +33,7 @@ impl Machine {
 
     fn answered(&mut self, flight: Flight, reply: Reply, now: Monotonic) {
         if self.store.replace(reply.store).is_some_and(|known| known != reply.store) {
-            self.store_cleared(now);
+            self.store_cleared(&flight, now);
         }
         for (errand, answer) in flight.errands.into_iter().zip(reply.answers) {
             self.promoted(&errand.key, &answer, now);
@@ -183,11 +183,18 @@ impl Machine {
         }
     }
 
-    /// Nothing from before a wipe holds any more.
-    fn store_cleared(&mut self, now: Monotonic) {
+    /// Nothing from before a wipe holds any more. Who is being answered by the new store right now need not ask it again.
+    fn store_cleared(&mut self, flight: &Flight, now: Monotonic) {
         for key in self.places.keys() {
-            self.lose(&key, LostReason::StoreCleared, now);
-            if self.places.get(&key).and_then(Place::seeking).is_some() {
+            let seeking = self.places.change(&key).and_then(Place::seeking_mut);
+            let Some(seeking) = seeking else {
+                self.lose(&key, LostReason::StoreCleared, now);
+                continue;
+            };
+            let asks = is_ask_for(seeking.request);
+            if flight.errands.iter().any(|errand| errand.key == key && asks(&errand.action)) {
+                seeking.waiting_sent = None;
+            } else {
                 self.seek(&key, now);
             }
         }

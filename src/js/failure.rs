@@ -1,0 +1,72 @@
+//! What goes wrong, as the face learns it.
+
+use core::{fmt::Display, future::Future};
+use std::{boxed::Box, format, string::String};
+
+use futures::future::LocalBoxFuture;
+use js_sys::Promise;
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::future_to_promise;
+
+use crate::{AcquireError, InvalidKey, InvalidOptions, StoreError, machine::StoreErrorKind};
+
+/// The code of a `LeaseError`, a blank, and its message. What else the face may catch is a bug.
+pub(super) struct Failure(String);
+
+/// The promise of what a future brings.
+pub(super) fn promise(future: impl Future<Output = Result<JsValue, Failure>> + 'static) -> Promise {
+    promise_of_boxed(Box::pin(future))
+}
+
+/// Not generic: a promise of its own for each future makes the wasm 10 kB larger.
+fn promise_of_boxed(future: LocalBoxFuture<'static, Result<JsValue, Failure>>) -> Promise {
+    future_to_promise(async { future.await.map_err(|failure| failure.0.into()) })
+}
+
+impl Failure {
+    fn new(code: &str, error: &dyn Display) -> Self {
+        Self(format!("{code} {error}"))
+    }
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        let code = match &error {
+            AcquireError::Timeout => "Timeout",
+            AcquireError::Closed => "Closed",
+            AcquireError::InvalidKey(_) => "InvalidKey",
+            AcquireError::FormatTooNew { .. } => "FormatTooNew",
+            AcquireError::Unsupported(cause) | AcquireError::Quota(cause) | AcquireError::Store(cause) => {
+                store_code(cause)
+            }
+        };
+        Self::new(code, &error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(store_code(&error), &error)
+    }
+}
+
+impl From<InvalidKey> for Failure {
+    fn from(invalid: InvalidKey) -> Self {
+        Self::new("InvalidKey", &invalid)
+    }
+}
+
+impl From<InvalidOptions> for Failure {
+    fn from(invalid: InvalidOptions) -> Self {
+        Self::new("InvalidOptions", &invalid)
+    }
+}
+
+fn store_code(error: &StoreError) -> &'static str {
+    match error.kind {
+        StoreErrorKind::Unsupported => "Unsupported",
+        StoreErrorKind::Quota => "Quota",
+        StoreErrorKind::Closed => "Closed",
+        StoreErrorKind::Unavailable => "Store",
+    }
+}

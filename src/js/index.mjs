@@ -1,0 +1,290 @@
+// @ts-check
+// The package's face. index.d.ts tells what is exported and its types; what happens to leases happens in the wasm.
+import load, { LeaseManager as Wasm } from "./leasehold.js";
+
+/** By this, copies of the package know each other's errors. */
+const BRAND = Symbol.for("leasehold.LeaseError");
+
+/** Only this file makes leases and managers. */
+const INTERNAL = Symbol();
+
+/** The DOM's names for what goes wrong, where it has one. */
+const DOM_NAMES = {
+  Timeout: "TimeoutError",
+  Closed: "InvalidStateError",
+  InitConflict: "InvalidStateError",
+  Unsupported: "NotSupportedError",
+  Quota: "QuotaExceededError",
+};
+
+/** To TypeScript, the `code` of a DOMException is a number. @type {any} */
+const Base = DOMException;
+
+/** Any failure; `code` says which. */
+export class LeaseError extends Base {
+  constructor(code, message, details) {
+    super(message, DOM_NAMES[code] ?? "LeaseError");
+    for (const [name, value] of Object.entries({ code, ...details })) {
+      // Assigned, it would meet the DOM's own `code`, which is read-only.
+      Object.defineProperty(this, name, { value, enumerable: true });
+    }
+  }
+
+  get [BRAND]() {
+    return true;
+  }
+}
+
+export function isLeaseError(value) {
+  return isObject(value) && BRAND in value;
+}
+
+/** Calls the wasm. What goes wrong there becomes a LeaseError. */
+async function ask(call) {
+  try {
+    return await call();
+  } catch (cause) {
+    // What is no string is a bug, such as a trap.
+    if (typeof cause !== "string") throw new LeaseError("Internal", `a bug in leasehold: ${cause}`, { cause });
+    const [code] = cause.split(" ", 1);
+    throw new LeaseError(code, cause.slice(code.length + 1));
+  }
+}
+
+const isObject = (value) => typeof value === "object" && value !== null;
+
+/** What a value must be, in words and as a test. @type {Record<string, [string, (value: any) => boolean]>} */
+const KINDS = {
+  object: ["an object", isObject],
+  source: ["a URL, bytes or a WebAssembly.Module", (value) => typeof value === "string"],
+  text: ["a string", (value) => typeof value === "string"],
+  name: ["a string of well-formed text, not empty", (value) => KINDS.text[1](value) && /^\P{Cs}+$/u.test(value)],
+  span: ["a finite number of milliseconds, 0 or more", (value) => Number.isFinite(value) && value >= 0],
+  wait: ["a number of milliseconds, 0 or more", (value) => typeof value === "number" && value >= 0],
+  choice: ["true or false", (value) => typeof value === "boolean"],
+  store: ['"indexeddb" or "memory"', (value) => value === "indexeddb" || value === "memory"],
+  // By its looks: a signal of another window is no instance of this one's class.
+  signal: ["an AbortSignal", (value) => isObject(value) && "aborted" in value && "addEventListener" in value],
+};
+
+const OPEN = { leaseMs: "span", heartbeatMs: "span", storeTimeoutMs: "span", beacon: "choice", store: "store" };
+const ACQUIRE = { timeoutMs: "wait", signal: "signal", info: "text" };
+const TRY_ACQUIRE = { info: "text" };
+
+function check(code, what, kind, value) {
+  const [mustBe, fits] = KINDS[kind];
+  if (fits(value)) return;
+  const shown = isObject(value) ? {}.toString.call(value) : typeof value === "string" ? JSON.stringify(value) : String(value);
+  throw new LeaseError(code, `${what} must be ${mustBe}; it is ${shown}`);
+}
+
+const checkKey = (key) => check("InvalidKey", "the key", "text", key);
+
+/** Reads each option once. Refuses names that are none of ours, and values that do not fit. */
+function read(options, kinds) {
+  check("InvalidOptions", "what holds the options", "object", options);
+  const names = Object.keys(kinds);
+  const stranger = Object.keys(options).find((name) => !names.includes(name));
+  if (stranger !== undefined) {
+    throw new LeaseError("InvalidOptions", `unknown option \`${stranger}\`; ${advice(stranger, names)}`);
+  }
+  const values = names.map((name) => {
+    const value = options[name];
+    if (value !== undefined) check("InvalidOptions", name, kinds[name], value);
+    return [name, value];
+  });
+  return Object.fromEntries(values);
+}
+
+function advice(stranger, names) {
+  const far = names.map((name) => distance(stranger.toLowerCase(), name.toLowerCase()));
+  const least = Math.min(...far);
+  const nearest = names[far.indexOf(least)];
+  return least <= nearest.length / 2 ? `did you mean \`${nearest}\`?` : `there are ${names.join(", ")}`;
+}
+
+/** How many letters to change, add or drop to get from one word to the other. */
+function distance(from, to) {
+  let row = [...to, ""].map((_, column) => column);
+  for (const letter of from) {
+    const next = [row[0] + 1];
+    for (let column = 0; column < to.length; column++) {
+      next.push(Math.min(next[column] + 1, row[column + 1] + 1, row[column] + Number(letter !== to[column])));
+    }
+    row = next;
+  }
+  return row[to.length];
+}
+
+// Where the wasm comes from.
+
+/** The choice that counts: what identifies it, its name for people, and the loading. */
+let chosen;
+
+export function init(source) {
+  if (source === undefined && chosen) return chosen.ready;
+  try {
+    const wasm = source ?? new URL("./leasehold_bg.wasm", import.meta.url);
+    const [identity, name] = identify(wasm);
+    chosen ??= { identity, name, ready: start(wasm, name) };
+    if (chosen.identity === identity) return chosen.ready;
+    throw new LeaseError("InitConflict", `init() with ${name} comes too late: ${chosen.name} was chosen before`);
+  } catch (error) {
+    return Promise.reject(error);
+  }
+}
+
+function identify(source) {
+  if (source instanceof WebAssembly.Module) return [source, "a WebAssembly.Module"];
+  const bytes = source instanceof ArrayBuffer ? new DataView(source) : source;
+  if (ArrayBuffer.isView(bytes)) {
+    const { buffer, byteOffset, byteLength } = bytes;
+    let hash = 0;
+    for (const byte of new Uint8Array(buffer, byteOffset, byteLength)) hash = Math.imul(hash ^ byte, 0x01000193);
+    const name = `${byteLength} bytes of hash ${hash}`;
+    return [name, name];
+  }
+  if (!(source instanceof URL)) check("InvalidOptions", "what init() takes", "source", source);
+  return [String(source), String(source)];
+}
+
+async function start(wasm, name) {
+  try {
+    const isUrl = typeof wasm === "string" || wasm instanceof URL;
+    await load({ module_or_path: isUrl ? await download(wasm) : wasm });
+  } catch (cause) {
+    // Another try may succeed.
+    chosen = undefined;
+    const advice = "is it served, and does the Content-Security-Policy allow 'wasm-unsafe-eval'?";
+    throw new LeaseError("InitFailed", `the wasm did not load from ${name}: ${cause}; ${advice}`, { cause });
+  }
+}
+
+async function download(url) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`HTTP status ${response.status}`);
+  // Of a response with another type, the glue would warn in the console.
+  return response.headers.get("Content-Type") === "application/wasm" ? response : response.arrayBuffer();
+}
+
+// The leases.
+
+export class LeaseManager {
+  #wasm;
+  #closed;
+
+  constructor(internal, wasm) {
+    if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
+    this.#wasm = wasm;
+    this.holder = wasm.holder;
+    Object.freeze(this);
+  }
+
+  static async open(name, options = {}) {
+    check("InvalidOptions", "the name", "name", name);
+    const { leaseMs, heartbeatMs, storeTimeoutMs, beacon, store } = read(options, OPEN);
+    await init();
+    const inMemory = store === "memory";
+    const wasm = await ask(() => Wasm.open(name, inMemory, leaseMs, heartbeatMs, storeTimeoutMs, beacon));
+    return new LeaseManager(INTERNAL, wasm);
+  }
+
+  async acquire(key, options = {}) {
+    checkKey(key);
+    const { timeoutMs, signal, info } = read(options, ACQUIRE);
+    if (signal?.aborted) throw signal.reason;
+    let stop = () => {};
+    const stopped = signal && new Promise((resolve) => (stop = () => resolve(undefined)));
+    signal?.addEventListener("abort", stop);
+    try {
+      const limitMs = timeoutMs === Infinity ? undefined : timeoutMs;
+      const wasm = await ask(() => this.#wasm.acquire(key, info, limitMs, stopped));
+      const lease = wasm && new Lease(INTERNAL, wasm, key);
+      if (!signal?.aborted) return lease;
+      // It may have been granted in that moment.
+      lease?.release().catch(() => {});
+      throw signal.reason;
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      // The wasm waits for this promise, too.
+      stop();
+    }
+  }
+
+  async tryAcquire(key, options = {}) {
+    checkKey(key);
+    const { info } = read(options, TRY_ACQUIRE);
+    const wasm = await ask(() => this.#wasm.tryAcquire(key, info));
+    return wasm ? new Lease(INTERNAL, wasm, key) : null;
+  }
+
+  async status(key) {
+    checkKey(key);
+    return ask(() => this.#wasm.status(key));
+  }
+
+  close() {
+    return (this.#closed ??= ask(() => this.#wasm.close()));
+  }
+}
+
+export class Lease {
+  /** Until the release. */
+  #wasm;
+  #released;
+
+  constructor(internal, wasm, key) {
+    if (internal !== INTERNAL) throw new TypeError("a lease is made by `await leases.acquire(key)`");
+    const { token, lost } = wasm;
+    const controller = new AbortController();
+    // Without `this`: whoever keeps the signal alone is told, too.
+    lost.then((reason) => {
+      const message = `the lease of ${JSON.stringify(key)} was lost: ${reason}`;
+      controller.abort(new LeaseError("LeaseLost", message, { reason, key, token }));
+    });
+    this.#wasm = wasm;
+    Object.freeze(Object.assign(this, { key, token, lost, signal: controller.signal }));
+  }
+
+  get remainingMs() {
+    return this.#wasm?.remainingMs ?? 0;
+  }
+
+  get valid() {
+    return this.remainingMs > 0;
+  }
+
+  get expiresAt() {
+    return Date.now() + this.remainingMs;
+  }
+
+  async verify() {
+    const wasm = this.#wasm;
+    return wasm ? ask(() => wasm.verify()) : false;
+  }
+
+  release() {
+    return (this.#released ??= this.#giveBack());
+  }
+
+  async #giveBack() {
+    const wasm = this.#wasm;
+    this.#wasm = undefined;
+    try {
+      return (await ask(() => wasm.release())) ? "released" : "lost";
+    } finally {
+      wasm.free();
+    }
+  }
+}
+
+// Where an engine lacks the symbols, a computed name in the class would make a method called "undefined".
+if (Symbol.asyncDispose) {
+  LeaseManager.prototype[Symbol.asyncDispose] = LeaseManager.prototype.close;
+  Lease.prototype[Symbol.asyncDispose] = Lease.prototype.release;
+}
+if (Symbol.dispose) {
+  Lease.prototype[Symbol.dispose] = function () {
+    this.release().catch(() => {});
+  };
+}

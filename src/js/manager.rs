@@ -1,0 +1,158 @@
+//! The manager: one context's door to the leases of a store.
+
+use core::{cell::RefCell, future::pending, pin::pin};
+use std::{
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use futures::future::{Either, select};
+use js_sys::{JsString, Promise};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
+
+use super::{
+    failure::{Failure, promise},
+    lease::JsLease,
+    options::{key, rounded_down, rounded_up},
+    status::status,
+};
+use crate::{
+    InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder, LeaseRequest,
+    executor::WebExecutor,
+    machine::{Config, Options},
+    store::{IndexedDbStore, MemoryStore},
+};
+
+std::thread_local! {
+    /// The memory stores of this context: as with databases, who opens the same name shares them.
+    static MEMORY: RefCell<Vec<(String, MemoryStore)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn memory(name: String) -> MemoryStore {
+    MEMORY.with_borrow_mut(|stores| {
+        let known = stores.iter().find(|(known, _)| *known == name).map(|(_, store)| store.clone());
+        known.unwrap_or_else(|| {
+            let store = MemoryStore::new();
+            stores.push((name, store.clone()));
+            store
+        })
+    })
+}
+
+/// One context's door to the leases of a store.
+#[wasm_bindgen(js_name = LeaseManager)]
+#[derive(Debug)]
+pub struct JsLeaseManager {
+    leases: LeaseManager,
+}
+
+#[wasm_bindgen(js_class = LeaseManager)]
+impl JsLeaseManager {
+    /// Checks the options and opens the store, so that what is missing shows now.
+    pub fn open(
+        name: String,
+        in_memory: bool,
+        lease_ms: Option<f64>,
+        heartbeat_ms: Option<f64>,
+        store_timeout_ms: Option<f64>,
+        beacon: Option<bool>,
+    ) -> Promise {
+        let unset = Options::default();
+        let options = Options {
+            lease: lease_ms.map_or(unset.lease, rounded_down),
+            heartbeat: heartbeat_ms.map(rounded_down),
+            store_timeout: store_timeout_ms.map(rounded_down),
+            beacon: beacon.unwrap_or(unset.beacon),
+            ..unset
+        };
+        promise(async move {
+            let leases = if in_memory {
+                manager(LeaseManager::builder(memory(name), WebExecutor::new()), &options)?
+            } else {
+                // Before the store is opened: wrong options leave no database behind.
+                Config::parse(&options)?;
+                let store = IndexedDbStore::new(&name);
+                store.open().await?;
+                manager(LeaseManager::builder(store, WebExecutor::new()), &options)?
+            };
+            Ok(Self { leases }.into())
+        })
+    }
+
+    /// The name of this context's incarnation.
+    #[wasm_bindgen(getter)]
+    pub fn holder(&self) -> String {
+        self.leases.incarnation().to_string()
+    }
+
+    /// Waits for the lease, until the promise `stopped` is fulfilled; that one must settle in the end. Brings
+    /// `undefined` if it was stopped.
+    pub fn acquire(
+        &self,
+        name: JsString,
+        info: Option<String>,
+        timeout_ms: Option<f64>,
+        stopped: Option<Promise>,
+    ) -> Promise {
+        let request = self.request(&name, info);
+        promise(async move {
+            let mut request = request?;
+            if let Some(ms) = timeout_ms {
+                request = request.timeout(rounded_up(ms));
+            }
+            let stop = async {
+                match stopped {
+                    Some(stopped) => drop(JsFuture::from(stopped).await),
+                    None => pending().await,
+                }
+            };
+            // Left behind, the request withdraws itself.
+            match select(pin!(stop), pin!(request.acquire())).await {
+                Either::Left(_) => Ok(JsValue::UNDEFINED),
+                Either::Right((granted, _)) => Ok(lease(granted?)),
+            }
+        })
+    }
+
+    /// Tries once. Brings `undefined` if the key is taken.
+    #[wasm_bindgen(js_name = tryAcquire)]
+    pub fn try_acquire(&self, name: JsString, info: Option<String>) -> Promise {
+        let request = self.request(&name, info);
+        promise(async move { Ok(request?.try_acquire().await?.map_or(JsValue::UNDEFINED, lease)) })
+    }
+
+    /// Looks at a key.
+    pub fn status(&self, name: JsString) -> Promise {
+        let (leases, key) = (self.leases.clone(), key(&name));
+        promise(async move { Ok(status(&leases.status(key?.as_str()).await?)) })
+    }
+
+    /// Releases what is held, and refuses what comes.
+    pub fn close(&self) -> Promise {
+        let leases = self.leases.clone();
+        promise(async move {
+            leases.close().await;
+            Ok(JsValue::UNDEFINED)
+        })
+    }
+
+    fn request(&self, name: &JsString, info: Option<String>) -> Result<LeaseRequest, Failure> {
+        Ok(self.leases.lock(key(name)?.as_str()).info(info.unwrap_or_default()))
+    }
+}
+
+fn manager(builder: LeaseManagerBuilder, options: &Options) -> Result<LeaseManager, InvalidOptions> {
+    let mut builder = builder.lease(options.lease).beacon(options.beacon);
+    if let Some(heartbeat) = options.heartbeat {
+        builder = builder.heartbeat(heartbeat);
+    }
+    if let Some(limit) = options.store_timeout {
+        builder = builder.store_timeout(limit);
+    }
+    builder.build()
+}
+
+fn lease(guard: LeaseGuard) -> JsValue {
+    JsLease::new(guard).into()
+}

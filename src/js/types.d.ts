@@ -1,0 +1,300 @@
+// Written by hand, and checked against the package by tests/js.
+/// <reference lib="esnext.disposable" />
+
+/**
+ * One context's door to the leases of a store: tabs, workers and frames that open the same name take turns.
+ *
+ * Each manager is an incarnation of its own: two of them in one page exclude each other. It owns its leases:
+ * forgetting a {@link Lease} without releasing it keeps it held until the page ends.
+ *
+ * @example
+ * ```js
+ * const leases = await LeaseManager.open("my-app");
+ * const lease = await leases.acquire("notes");
+ * try {
+ *   await save(notes, { token: lease.token, signal: lease.signal });
+ * } finally {
+ *   await lease.release();
+ * }
+ * ```
+ */
+export class LeaseManager {
+  private constructor();
+
+  /**
+   * Loads the wasm if need be, checks the options, and opens the store.
+   *
+   * @param name The store: who opens the same name shares its leases.
+   * @throws {LeaseError} `InvalidOptions`; `Unsupported` where there is no IndexedDB, or it is forbidden; `Quota`;
+   * `Store` if the database does not open; `InitFailed` if the wasm does not load.
+   * @example
+   * ```js
+   * const leases = await LeaseManager.open("my-app", { leaseMs: 20_000, heartbeatMs: 5_000 });
+   * ```
+   */
+  static open(name: string, options?: OpenOptions): Promise<LeaseManager>;
+
+  /** The name of this incarnation, as {@link LeaseStatus} shows it: 32 hexadecimal digits. */
+  readonly holder: string;
+
+  /**
+   * Waits for the lease of a key: first come, first served.
+   *
+   * @param key 1 to 1024 UTF-16 units of well-formed text.
+   * @throws {LeaseError} `Timeout`, `Closed`, `InvalidKey`, `InvalidOptions`, `FormatTooNew`, `Unsupported`, `Quota`,
+   * `Store`. When `signal` aborts, its reason instead, as it is; then the request is withdrawn.
+   * @example
+   * ```js
+   * const lease = await leases.acquire("notes", { timeoutMs: 5_000, info: "autosave" });
+   * ```
+   */
+  acquire(key: string, options?: AcquireOptions): Promise<Lease>;
+
+  /**
+   * Tries once: `null` if the key is taken.
+   *
+   * @param key 1 to 1024 UTF-16 units of well-formed text.
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`.
+   * @example
+   * ```js
+   * const lease = await leases.tryAcquire("notes");
+   * if (!lease) return "somebody else is at it";
+   * ```
+   */
+  tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lease | null>;
+
+  /**
+   * Looks at a key: who holds it, who waits.
+   *
+   * @throws {LeaseError} `Closed`, `InvalidKey`, `FormatTooNew`, `Unsupported`, `Quota`, `Store`.
+   * @example
+   * ```js
+   * const { holder, queue } = await leases.status("notes");
+   * console.log(holder ? `held until ${new Date(holder.expiresAt)}` : "free", queue.length);
+   * ```
+   */
+  status(key: string): Promise<LeaseStatus>;
+
+  /**
+   * Refuses new requests, withdraws the waiting ones, releases what is held, and lets go of the store. Leases that are
+   * held are lost with the reason `Closed`. It ends within two store time-outs; closing twice is closing once.
+   */
+  close(): Promise<void>;
+
+  /** {@link close}, for `await using`; only where the engine has the symbol. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** What {@link LeaseManager.open} takes. What is absent follows from the lease. */
+export interface OpenOptions {
+  /** How long a lease lasts without renewal: 1 s to 24 h. 20 s unless chosen. */
+  leaseMs?: number | undefined;
+  /** How often leases are renewed: at least 100 ms. A quarter of the lease unless chosen. */
+  heartbeatMs?: number | undefined;
+  /** The time limit of one store operation. A quarter of the lease, at most 5 s, unless chosen. */
+  storeTimeoutMs?: number | undefined;
+  /**
+   * Whether to hold a Web Lock as a sign of life. Without it a dead holder is replaced after a lease instead of at once.
+   * `true` unless chosen.
+   */
+  beacon?: boolean | undefined;
+  /** Where the leases are kept. `"memory"` is seen by nobody outside of this page or worker. */
+  store?: "indexeddb" | "memory" | undefined;
+}
+
+/** What {@link LeaseManager.acquire} takes. */
+export interface AcquireOptions {
+  /** How long to wait; 0 tries once. Absent or `Infinity`, it waits for ever. */
+  timeoutMs?: number | undefined;
+  /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */
+  signal?: AbortSignal | undefined;
+  /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}. */
+  info?: string | undefined;
+}
+
+/** What {@link LeaseManager.tryAcquire} takes. */
+export interface TryAcquireOptions {
+  /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}. */
+  info?: string | undefined;
+}
+
+/**
+ * A lease that is held.
+ *
+ * It is not proof: a page that is paused for longer than its lease is overtaken. What must never be done by two holders
+ * is written with the {@link token}, to a place that refuses smaller tokens.
+ */
+export class Lease {
+  private constructor();
+
+  /** The key that is leased. */
+  readonly key: string;
+
+  /** The fencing token: larger than that of every earlier lease of the key. A safe integer. */
+  readonly token: number;
+
+  /** Whether the lease is held, by this page's own clock and with a margin. Asks nobody. */
+  readonly valid: boolean;
+
+  /** How long the lease is certain to last unless it is renewed; 0 if it is lost, released or in doubt. */
+  readonly remainingMs: number;
+
+  /** When the lease runs out unless it is renewed, in ms since 1970; the present if it is not {@link valid}. */
+  readonly expiresAt: number;
+
+  /**
+   * Aborts when the lease is lost. Its reason is a {@link LeaseError} of code `LeaseLost`.
+   *
+   * @example
+   * ```js
+   * await fetch(url, { method: "PUT", body, signal: lease.signal });
+   * ```
+   */
+  readonly signal: AbortSignal;
+
+  /** Brings the reason when the lease is lost; pending for ever after a normal release. Never rejects. */
+  readonly lost: Promise<LostReason>;
+
+  /**
+   * Asks the store whether the lease is still held, and renews it.
+   *
+   * @throws {LeaseError} `Closed`, `Unsupported`, `Quota`, `Store`: then nobody knows, and the lease stays as it is.
+   */
+  verify(): Promise<boolean>;
+
+  /**
+   * Gives the lease back, and tells whether it was still held. It begins at the call. Calling it again gives the same
+   * answer.
+   *
+   * @throws {LeaseError} `Store` if the store does not answer; then the lease runs out by itself. A loss is no error.
+   */
+  release(): Promise<ReleaseOutcome>;
+
+  /** {@link release} in the background; only where the engine has the symbol. */
+  [Symbol.dispose](): void;
+
+  /** {@link release}, for `await using`; only where the engine has the symbol. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** How a release ended. */
+export type ReleaseOutcome = "released" | "lost";
+
+/**
+ * Why a lease was lost: it was not renewed in time; another tab evicted it; the site's data was cleared; the store failed
+ * for good; a newer version of this package rewrote the record; the manager was closed.
+ */
+export type LostReason = "Expired" | "Evicted" | "StoreCleared" | "StoreFailed" | "FormatTooNew" | "Closed";
+
+/** A snapshot of a key. */
+export interface LeaseStatus {
+  /** The key. */
+  key: string;
+  /** The last token that was ever reserved; 0 if none was. */
+  lastToken: number;
+  /** Who holds it. */
+  holder: HolderStatus | null;
+  /** Who waits, the next first. */
+  queue: WaiterStatus[];
+}
+
+/** A context that waits for a key. */
+export interface WaiterStatus {
+  /** The {@link LeaseManager.holder} of its manager. */
+  holder: string;
+  /** What it says of itself. */
+  info: string;
+  /** Whether it is the manager that was asked. */
+  own: boolean;
+}
+
+/** A context that holds a key. */
+export interface HolderStatus extends WaiterStatus {
+  /** The first token of its grant. */
+  token: number;
+  /** When the lease runs out unless it is renewed, in ms since 1970 by the holder's clock: for display only. */
+  expiresAt: number;
+}
+
+/**
+ * What went wrong. With the DOM's name for it where it has one, else `LeaseError`:
+ *
+ * | code | name | |
+ * | --- | --- | --- |
+ * | `Timeout` | `TimeoutError` | the time-out passed while others held the key |
+ * | `Closed` | `InvalidStateError` | the manager was closed |
+ * | `InvalidKey` | | the key is empty, too long, or no well-formed text |
+ * | `InvalidOptions` | | an unknown option, or a value that does not fit |
+ * | `FormatTooNew` | | a newer version of this package wrote the record; it was left as it is |
+ * | `Unsupported` | `NotSupportedError` | there is no IndexedDB here, or it is forbidden |
+ * | `Quota` | `QuotaExceededError` | the store is full |
+ * | `Store` | | the store failed; the message says whether trying again may help |
+ * | `LeaseLost` | | the reason of {@link Lease.signal} |
+ * | `InitConflict` | `InvalidStateError` | `init()` named another wasm than the one that was chosen before |
+ * | `InitFailed` | | the wasm did not load |
+ * | `Internal` | | a bug |
+ */
+export type LeaseErrorCode =
+  | "Timeout"
+  | "Closed"
+  | "InvalidKey"
+  | "InvalidOptions"
+  | "FormatTooNew"
+  | "Unsupported"
+  | "Quota"
+  | "Store"
+  | "LeaseLost"
+  | "InitConflict"
+  | "InitFailed"
+  | "Internal";
+
+/** A `DOMException`, but for its `code`, which is a number there. */
+interface DOMExceptionWithoutCode extends Omit<DOMException, "code"> {}
+declare const DOMExceptionWithoutCode: { new (message?: string, name?: string): DOMExceptionWithoutCode };
+
+/** Every failure of this package. It is a `DOMException`; its `code` tells what went wrong. */
+export class LeaseError extends DOMExceptionWithoutCode {
+  private constructor();
+
+  /** What went wrong. */
+  readonly code: LeaseErrorCode;
+  /** Of `LeaseLost`: why. */
+  readonly reason?: LostReason;
+  /** Of `LeaseLost`: the key. */
+  readonly key?: string;
+  /** Of `LeaseLost`: the token of the lease. */
+  readonly token?: number;
+  /** Of `InitFailed` and `Internal`: what lies behind it. */
+  readonly cause?: unknown;
+}
+
+/**
+ * Whether a value is a {@link LeaseError}, of whichever copy of this package.
+ *
+ * @example
+ * ```js
+ * const lease = await leases.acquire("notes", { timeoutMs: 500 }).catch((error) => {
+ *   if (isLeaseError(error) && error.code === "Timeout") return null;
+ *   throw error;
+ * });
+ * ```
+ */
+export function isLeaseError(value: unknown): value is LeaseError;
+
+/** Where the wasm comes from: its URL, its bytes, or the compiled module. */
+export type WasmSource = string | URL | ArrayBuffer | ArrayBufferView | WebAssembly.Module;
+
+/**
+ * Chooses where the wasm comes from; needed only where `leasehold_bg.wasm` does not lie beside `index.mjs`, or `fetch()`
+ * cannot reach it. It loads once: another call with the same source, or with none, gives the same promise.
+ *
+ * @throws {LeaseError} `InitFailed`; `InitConflict` if another source was chosen before; `InvalidOptions`.
+ * @example
+ * ```js
+ * import { readFile } from "node:fs/promises";
+ * await init(await readFile(new URL(import.meta.resolve("leasehold/leasehold.wasm"))));
+ * ```
+ */
+export function init(source?: WasmSource): Promise<void>;
+
+export {};

@@ -1,0 +1,207 @@
+// The life of a lease through the JavaScript face. Run by `node --test tests/js/*.test.mjs`, after `make pkg`.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { LeaseError, openManager, refused, settle } from "./pkg.mjs";
+
+test("a lease is taken, shown and given back", async () => {
+  const leases = await openManager();
+  assert.match(leases.holder, /^[0-9a-f]{32}$/);
+  const before = Date.now();
+  const lease = await leases.acquire("notes", { info: "test" });
+  assert.equal(lease.key, "notes");
+  assert.ok(Number.isSafeInteger(lease.token) && lease.token > 0);
+  assert.ok(lease.valid && lease.remainingMs > 10_000 && lease.remainingMs <= 20_000, `${lease.remainingMs} ms`);
+  assert.ok(lease.expiresAt > before + 10_000 && lease.expiresAt <= Date.now() + 20_000);
+  assert.equal(lease.signal.aborted, false);
+  assert.equal(await lease.verify(), true);
+
+  const status = await leases.status("notes");
+  const { token, expiresAt, ...holder } = status.holder;
+  assert.deepEqual(holder, { holder: leases.holder, info: "test", own: true });
+  assert.ok(token <= lease.token && expiresAt > before && status.lastToken >= lease.token);
+  assert.deepEqual([status.key, status.queue], ["notes", []]);
+
+  assert.equal(await lease.release(), "released");
+  assert.deepEqual([lease.valid, lease.remainingMs, lease.signal.aborted], [false, 0, false]);
+  assert.ok(lease.expiresAt <= Date.now());
+  assert.equal(await lease.verify(), false);
+  assert.equal((await leases.status("notes")).holder, null);
+  const next = await leases.acquire("notes");
+  assert.ok(next.token > lease.token);
+  await leases.close();
+});
+
+test("a key that was never leased", async () => {
+  const leases = await openManager();
+  assert.deepEqual(await leases.status("free"), { key: "free", lastToken: 0, holder: null, queue: [] });
+  await leases.close();
+});
+
+test("release is idempotent and starts at the call", async () => {
+  const leases = await openManager();
+  const lease = await leases.acquire("notes");
+  const first = lease.release();
+  assert.equal(lease.valid, false);
+  assert.deepEqual(await Promise.all([first, lease.release(), lease.release()]), Array(3).fill("released"));
+  const next = await leases.acquire("notes");
+  assert.equal(await lease.release(), "released");
+  assert.equal(await next.verify(), true, "a late release harms nobody");
+  await leases.close();
+});
+
+test("tryAcquire brings null if the key is taken", async () => {
+  const leases = await openManager();
+  const lease = await leases.tryAcquire("notes", { info: "first" });
+  assert.equal(await leases.tryAcquire("notes"), null);
+  await lease.release();
+  assert.notEqual(await leases.tryAcquire("notes"), null);
+  await leases.close();
+});
+
+test("two managers of one name take turns, of two names they do not meet", async () => {
+  const [one, other, stranger] = [await openManager({}, "shared"), await openManager({}, "shared"), await openManager()];
+  const lease = await one.acquire("notes");
+  assert.equal(await other.tryAcquire("notes"), null);
+  assert.notEqual(await stranger.tryAcquire("notes"), null);
+  const waiting = other.acquire("notes", { info: "waiter" });
+  await settle();
+  const { holder, queue } = await one.status("notes");
+  assert.deepEqual([holder.own, queue], [true, [{ holder: other.holder, info: "waiter", own: false }]]);
+  await lease.release();
+  assert.ok((await waiting).token > lease.token);
+  await Promise.all([one, other, stranger].map((leases) => leases.close()));
+});
+
+test("a hundred overlapping turns exclude each other and are first come, first served", async () => {
+  const leases = await openManager();
+  const turns = [];
+  let inside = 0;
+  const turn = async (number) => {
+    const lease = await leases.acquire("notes");
+    assert.equal((inside += 1), 1);
+    turns.push([number, lease.token]);
+    await Promise.all([lease.verify(), leases.status("notes"), leases.tryAcquire("notes")]);
+    inside -= 1;
+    await lease.release();
+  };
+  await Promise.all(Array.from({ length: 100 }, (_, number) => turn(number)));
+  assert.deepEqual(turns.map(([number]) => number), [...Array(100).keys()]);
+  assert.ok(turns.every(([, token], at) => at === 0 || token > turns[at - 1][1]));
+  await leases.close();
+});
+
+test("a time-out rejects; 0 tries once; Infinity waits", async () => {
+  const leases = await openManager();
+  const lease = await leases.acquire("notes");
+  const began = performance.now();
+  await refused(() => leases.acquire("notes", { timeoutMs: 0 }), "Timeout", "TimeoutError");
+  assert.ok(performance.now() - began < 30);
+  await refused(() => leases.acquire("notes", { timeoutMs: 50.5 }), "Timeout", "TimeoutError", "time-out");
+  assert.ok(performance.now() - began >= 50);
+  const waiting = leases.acquire("notes", { timeoutMs: Infinity });
+  const bounded = leases.acquire("notes", { timeoutMs: 1e300 });
+  await lease.release();
+  await (await waiting).release();
+  await bounded;
+  await leases.close();
+});
+
+test("an aborted wait rejects with the reason itself, and leaves the queue", async () => {
+  const leases = await openManager();
+  const lease = await leases.acquire("notes");
+  for (const reason of [new Error("why"), "a word", undefined]) {
+    const controller = new AbortController();
+    const waiting = leases.acquire("notes", { signal: controller.signal, timeoutMs: 5_000 });
+    await settle();
+    controller.abort(reason);
+    await assert.rejects(waiting, (error) => error === controller.signal.reason);
+  }
+  const waiting = leases.acquire("notes", { timeoutMs: 1_000 });
+  assert.deepEqual((await leases.status("notes")).queue, []);
+  await lease.release();
+  await (await waiting).release();
+  await leases.close();
+});
+
+test("an aborted signal asks for nothing; one that aborts later does nothing", async () => {
+  const leases = await openManager();
+  const reason = { not: "even an error" };
+  await assert.rejects(leases.acquire("notes", { signal: AbortSignal.abort(reason) }), (error) => error === reason);
+  assert.equal((await leases.status("notes")).lastToken, 0);
+  const controller = new AbortController();
+  const lease = await leases.acquire("notes", { signal: controller.signal });
+  controller.abort();
+  await settle();
+  assert.equal(await lease.verify(), true);
+  await leases.close();
+});
+
+test("an abort at any moment of a grant leaves nothing held", async () => {
+  const leases = await openManager();
+  for (let steps = 0; steps < 25; steps++) {
+    const controller = new AbortController();
+    const acquiring = leases.acquire("notes", { signal: controller.signal });
+    for (let step = 0; step < steps; step++) await null;
+    controller.abort("enough");
+    await acquiring.then((lease) => lease.release(), (error) => assert.equal(error, "enough"));
+    await settle();
+    assert.equal((await leases.status("notes")).holder, null, `after ${steps} steps`);
+  }
+  await leases.close();
+});
+
+test("close loses what is held, refuses what waits and what comes", async () => {
+  const leases = await openManager({}, "closing");
+  const lease = await leases.acquire("notes");
+  const waiting = refused(() => leases.acquire("notes"), "Closed", "InvalidStateError");
+  await settle();
+  assert.equal(leases.close(), leases.close());
+  await waiting;
+  await leases.close();
+  assert.equal(await lease.lost, "Closed");
+  assert.equal(lease.signal.aborted, true);
+  const { reason } = lease.signal;
+  assert.ok(reason instanceof LeaseError);
+  assert.deepEqual(
+    [reason.code, reason.name, reason.reason, reason.key, reason.token],
+    ["LeaseLost", "LeaseError", "Closed", "notes", lease.token],
+  );
+  assert.deepEqual([lease.valid, await lease.verify(), await lease.release()], [false, false, "lost"]);
+  for (const verb of ["acquire", "tryAcquire", "status"]) {
+    await refused(() => leases[verb]("notes"), "Closed", "InvalidStateError", "closed");
+  }
+  const successor = await openManager({}, "closing");
+  assert.notEqual(await successor.tryAcquire("notes"), null, "what a manager held is free when it has closed");
+  await successor.close();
+});
+
+test("disposal releases; where the engine has the symbols", async () => {
+  const leases = await openManager();
+  const one = await leases.acquire("one");
+  const two = await leases.acquire("two");
+  await one[Symbol.asyncDispose]();
+  assert.equal(one[Symbol.dispose] && two[Symbol.dispose](), undefined);
+  await settle();
+  assert.deepEqual([(await leases.status("one")).holder, (await leases.status("two")).holder], [null, null]);
+  await leases[Symbol.asyncDispose]();
+  await refused(() => leases.acquire("one"), "Closed", "InvalidStateError");
+});
+
+test("what a lease shows cannot be written", async () => {
+  const leases = await openManager();
+  const lease = await leases.acquire("notes");
+  assert.throws(() => (lease.token = 1), TypeError);
+  assert.throws(() => (leases.holder = "me"), TypeError);
+  assert.throws(() => new lease.constructor(), /acquire/);
+  assert.throws(() => new leases.constructor(), /open/);
+  await leases.close();
+});
+
+test("collecting what holds a lease releases nothing", () => {
+  // In a process of its own: nobody can give these leases back.
+  const collecting = fileURLToPath(new URL("collecting.mjs", import.meta.url));
+  const printed = execFileSync(process.execPath, ["--expose-gc", collecting], { encoding: "utf8", timeout: 30_000 });
+  assert.equal(printed.trim(), "3 handles collected; kept: held, forgotten: held; aborted: false");
+});

@@ -1,0 +1,126 @@
+// What callers may get wrong: each is a rejection with the value in its words. Run as leases.test.mjs is.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { test } from "node:test";
+import { LeaseManager, bytes, init, openManager, refused } from "./pkg.mjs";
+
+const LEASE_ERROR = "LeaseError";
+
+test("keys", async () => {
+  const leases = await openManager();
+  for (const verb of ["acquire", "tryAcquire", "status"]) {
+    const refuse = (key, ...words) => refused(() => leases[verb](key), "InvalidKey", LEASE_ERROR, ...words);
+    await refuse("", "empty");
+    await refuse("k".repeat(1025), "1025", "1024");
+    await refuse("\u{1f512}".repeat(513), "1026");
+    await refuse("a\ud800b", "surrogate", "1");
+    await refuse("\udc00", "surrogate", "0");
+    await refuse(5, "5", "string");
+    await refuse(undefined, "undefined");
+    await refuse({}, "[object Object]");
+    await refuse(Symbol("s"), "Symbol(s)");
+  }
+  for (const key of ["\u{1f512}".repeat(512), "\ufffd", "\0", "__proto__", '"'.repeat(1024)]) {
+    const lease = await leases.acquire(key);
+    assert.deepEqual([lease.key, (await leases.status(key)).key], [key, key]);
+  }
+  await leases.close();
+});
+
+test("times", async () => {
+  const refuse = (options, ...words) => refused(() => openManager(options), "InvalidOptions", LEASE_ERROR, ...words);
+  await refuse({ leaseMs: 0 }, "0 ms");
+  await refuse({ leaseMs: 999 }, "999", "1000");
+  await refuse({ leaseMs: 1e15 }, "1000000000000000");
+  await refuse({ leaseMs: -5 }, "leaseMs", "-5");
+  await refuse({ leaseMs: NaN }, "NaN");
+  await refuse({ leaseMs: Infinity }, "Infinity");
+  await refuse({ leaseMs: "20000" }, '"20000"');
+  await refuse({ leaseMs: null }, "null");
+  await refuse({ leaseMs: 20n }, "20");
+  await refuse({ heartbeatMs: 10 }, "10 ms");
+  await refuse({ storeTimeoutMs: 0 }, "0 ms");
+  await refuse({ leaseMs: 20_000, heartbeatMs: 15_000 }, "20000", "15000");
+  const leases = await openManager({ leaseMs: 1_000, heartbeatMs: undefined });
+  await leases.close();
+});
+
+test("other options", async () => {
+  const open = (options, ...words) => refused(() => openManager(options), "InvalidOptions", LEASE_ERROR, ...words);
+  await open({ lease: 5 }, "`lease`", "did you mean `leaseMs`?");
+  await open({ hearbeatMS: 5 }, "did you mean `heartbeatMs`?");
+  await open({ storage: "memory" }, "did you mean `store`?");
+  await open({ toString: 1 }, "`toString`", "there are leaseMs, heartbeatMs, storeTimeoutMs, beacon, store");
+  await open({ beacon: 1 }, "beacon", "true or false");
+  await open({ store: "disk" }, '"indexeddb" or "memory"', '"disk"');
+  const leases = await openManager();
+  const acquire = (options, ...words) =>
+    refused(() => leases.acquire("notes", options), "InvalidOptions", LEASE_ERROR, ...words);
+  await acquire({ timeout: 5 }, "did you mean `timeoutMs`?");
+  await acquire({ timeoutMs: -1 }, "-1");
+  await acquire({ timeoutMs: NaN }, "NaN");
+  await acquire({ timeoutMs: "5" }, '"5"');
+  await acquire({ signal: {} }, "signal", "AbortSignal");
+  await acquire({ signal: new AbortController() }, "[object AbortController]");
+  await acquire({ info: 5 }, "info", "string");
+  await acquire(5, "5");
+  await acquire(null, "null");
+  await refused(() => leases.tryAcquire("notes", { timeoutMs: 5 }), "InvalidOptions", LEASE_ERROR, "`timeoutMs`", "info");
+  assert.equal((await leases.status("notes")).lastToken, 0);
+  await leases.close();
+});
+
+test("names of stores", async () => {
+  for (const name of ["", undefined, 5, null, "a\ud800"]) {
+    await refused(() => LeaseManager.open(name, { store: "memory" }), "InvalidOptions", LEASE_ERROR, "the name");
+  }
+});
+
+test("no IndexedDB, and never memory in its place", async () => {
+  await init(bytes);
+  await refused(() => LeaseManager.open("app"), "Unsupported", "NotSupportedError", "IndexedDB", '{ store: "memory" }');
+});
+
+test("init chooses once", async () => {
+  const first = init(bytes);
+  assert.equal(first, init(new Uint8Array(bytes)));
+  assert.equal(first, init());
+  assert.equal(await first, undefined);
+  const conflict = (source, ...words) =>
+    refused(() => init(source), "InitConflict", "InvalidStateError", "init", `${bytes.length}`, ...words);
+  await conflict(new Uint8Array([0, 97, 115, 109]), "4 bytes");
+  await conflict("https://example.org/other.wasm", "https://example.org/other.wasm");
+  await conflict(new WebAssembly.Module(bytes), "Module");
+  for (const source of [5, {}]) await refused(() => init(source), "InvalidOptions", LEASE_ERROR, "init()");
+});
+
+/** What a fresh process prints that runs this module. */
+function run(script, before = "") {
+  const index = new URL("../../pkg/index.mjs", import.meta.url);
+  const source = `${before} const { init, LeaseManager } = await import("${index}"); ${script}`;
+  const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", source], { encoding: "utf8" });
+  assert.equal(stderr, "");
+  return stdout.trim();
+}
+
+test("wasm that does not load is told, and another try is free", () => {
+  const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
+  const script = `
+    const tell = (error) => console.log(error.code, error.message);
+    await init(new Uint8Array(8)).catch(tell);
+    await LeaseManager.open("app", { store: "memory" }).catch(tell);
+    const module = new WebAssembly.Module((await import("node:fs")).readFileSync(new URL(${wasm})));
+    await init(module);
+    console.log(init(module) === init());
+    await (await LeaseManager.open("app", { store: "memory" })).close();`;
+  const [broken, absent, same, ...rest] = run(script).split("\n");
+  assert.match(broken, /^InitFailed .*8 bytes.*'wasm-unsafe-eval'/);
+  assert.match(absent, /^InitFailed .*leasehold_bg\.wasm/);
+  assert.deepEqual([same, rest], ["true", []]);
+});
+
+test("importing touches nothing", () => {
+  const trap = `for (const name of ["fetch", "WebAssembly", "indexedDB", "navigator", "BroadcastChannel"])
+    Object.defineProperty(globalThis, name, { get() { throw new Error(name); } });`;
+  assert.equal(run("console.log('silent')", trap), "silent");
+});

@@ -1,0 +1,92 @@
+// Uses every export as users do; types.test.mjs compiles it, strictly. It never runs.
+import {
+  type AcquireOptions,
+  type HolderStatus,
+  Lease,
+  LeaseError,
+  type LeaseErrorCode,
+  LeaseManager,
+  type LeaseStatus,
+  type LostReason,
+  type OpenOptions,
+  type ReleaseOutcome,
+  type TryAcquireOptions,
+  type WaiterStatus,
+  type WasmSource,
+  init,
+  isLeaseError,
+} from "leasehold";
+
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+function same<A, B>(..._equal: Equal<A, B> extends true ? [] : [never]): void {}
+
+export async function everything(signal: AbortSignal): Promise<void> {
+  const source: WasmSource = new URL("https://example.org/leasehold.wasm");
+  await init(source);
+  await init(new Uint8Array(8));
+  await init();
+
+  const times: OpenOptions = { leaseMs: 20_000, heartbeatMs: 5_000, storeTimeoutMs: 2_000, beacon: true, store: "memory" };
+  await using leases = await LeaseManager.open("my-app", times);
+  // @ts-expect-error
+  await LeaseManager.open("my-app", { lease: 5 });
+  // @ts-expect-error
+  await LeaseManager.open("my-app", { store: "disk" });
+  // @ts-expect-error
+  new LeaseManager();
+  same<typeof leases.holder, string>();
+
+  const options: AcquireOptions = { timeoutMs: Infinity, signal, info: "tab 1" };
+  await using lease = await leases.acquire("notes", options);
+  same<typeof lease, Lease>();
+  const trying: TryAcquireOptions = { info: "tab 1" };
+  const maybe = await leases.tryAcquire("notes", trying);
+  same<typeof maybe, Lease | null>();
+  // @ts-expect-error
+  await leases.tryAcquire("notes", { timeoutMs: 5 });
+  {
+    using short = await leases.acquire("notes");
+    same<typeof short.key, string>();
+  }
+
+  same<typeof lease.token, number>();
+  same<typeof lease.valid, boolean>();
+  same<typeof lease.remainingMs, number>();
+  same<typeof lease.expiresAt, number>();
+  same<typeof lease.signal, AbortSignal>();
+  same<typeof lease.lost, Promise<LostReason>>();
+  same<Awaited<ReturnType<typeof lease.verify>>, boolean>();
+  // @ts-expect-error
+  lease.token = 5;
+  const outcome: ReleaseOutcome = await lease.release();
+  same<typeof outcome, "released" | "lost">();
+
+  const status: LeaseStatus = await leases.status("notes");
+  const holder: HolderStatus | null = status.holder;
+  const first: WaiterStatus | undefined = status.queue[0];
+  console.log(status.key, status.lastToken, holder?.token, holder?.expiresAt, first?.holder, first?.info, first?.own);
+  await leases.close();
+}
+
+export function explain(error: unknown): string {
+  if (!isLeaseError(error)) return "not ours";
+  same<typeof error, LeaseError>();
+  const plain: Error = error;
+  const code: LeaseErrorCode = error.code;
+  switch (code) {
+    case "LeaseLost":
+      return `${error.key} ${error.token} ${error.reason satisfies LostReason | undefined}`;
+    case "Timeout":
+    case "Closed":
+    case "InvalidKey":
+    case "InvalidOptions":
+    case "FormatTooNew":
+    case "Unsupported":
+    case "Quota":
+    case "Store":
+    case "InitConflict":
+    case "InitFailed":
+    case "Internal":
+      return `${plain.name}: ${plain.message}`;
+  }
+}
