@@ -1,8 +1,9 @@
 //! The driver: brings inputs to the machine, does what its outputs say, and decides nothing.
 //!
-//! Whoever brings an input pumps the outputs, in place. Nothing outside is called while the lock is held.
+//! Whoever brings an input pumps the outputs, in place and in their order; whoever comes meanwhile leaves its own to that
+//! pump. Nothing outside is called while the lock is held.
 
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, string::String, vec::Vec};
 use core::{
     fmt,
     task::{Context, Poll, Waker},
@@ -39,13 +40,19 @@ struct Core {
     questions: SortedMap<TurnId, oneshot::Sender<Reaction>>,
     guards: SortedMap<TurnId, Shared<Fate>>,
     alarm: Option<Alarm>,
+    last_alarm: u64,
     closing: Vec<oneshot::Sender<()>>,
     closed: bool,
+    deeds: VecDeque<Deed>,
+    pumping: bool,
 }
 
 /// The one timer of a context; it stands only while the machine waits for a time.
 struct Alarm {
+    id: u64,
     at: Monotonic,
+    /// Keeps the context alive until it rings: there is something to be tried again.
+    keeps_alive: bool,
     /// `None` until it is set.
     sleep: Option<AbortHandle>,
 }
@@ -83,8 +90,11 @@ impl Driver {
             questions: SortedMap::new(),
             guards: SortedMap::new(),
             alarm: None,
+            last_alarm: 0,
             closing: Vec::new(),
             closed: false,
+            deeds: VecDeque::new(),
+            pumping: false,
         };
         Shared::new_cyclic(|this| Self { store, executor, signals, core: Mutex::new(core), this: this.clone() })
     }
@@ -116,9 +126,7 @@ impl Driver {
         core.last_turn += 1;
         let turn = TurnId(core.last_turn);
         core.questions.insert(turn, sender);
-        let deeds = self.step(&mut core, input(turn));
-        drop(core);
-        self.perform(deeds);
+        self.step(core, input(turn));
         (turn, receiver)
     }
 
@@ -127,10 +135,7 @@ impl Driver {
         let mut core = self.core();
         core.questions.remove(&turn);
         let granted = core.guards.contains_key(&turn);
-        let input = if granted { Input::Release { turn, key } } else { Input::Cancel { turn, key } };
-        let deeds = self.step(&mut core, input);
-        drop(core);
-        self.perform(deeds);
+        self.step(core, if granted { Input::Release { turn, key } } else { Input::Cancel { turn, key } });
     }
 
     pub(crate) fn remaining_ms(&self, turn: TurnId, key: &Key) -> u64 {
@@ -146,48 +151,53 @@ impl Driver {
             return None;
         }
         core.closing.push(sender);
-        let deeds = self.step(&mut core, Input::Close);
-        drop(core);
-        self.perform(deeds);
+        self.step(core, Input::Close);
         Some(receiver)
     }
 
     pub(crate) fn handle(&self, input: Input) {
-        let deeds = self.step(&mut self.core(), input);
-        self.perform(deeds);
+        self.step(self.core(), input);
     }
 
-    /// One turn of the driving rule: an input in, all outputs out.
-    fn step(&self, core: &mut Core, input: Input) -> Vec<Deed> {
+    /// One turn of the driving rule: an input in, all outputs out, and done.
+    fn step<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
         let now = self.executor.now();
         core.machine.handle(input, now);
-        let mut deeds = Vec::new();
         loop {
             match core.machine.poll_output() {
-                Output::Timeout(wake) => {
-                    deeds.extend(core.plan_alarm(wake).then_some(Deed::SetAlarm));
-                    return deeds;
-                }
-                output => core.sort(output, &mut deeds),
+                Output::Timeout(wake) => break core.plan_alarm(wake, now.monotonic),
+                output => core.sort(output),
             }
         }
+        self.pump(core);
     }
 
-    fn perform(&self, deeds: Vec<Deed>) {
-        for deed in deeds {
-            match deed {
-                Deed::Act(output) => self.act(output),
-                // Who dropped the receiver has abandoned the request, or does so in a moment.
-                Deed::Answer(sender, reaction) => drop(sender.send(reaction)),
-                Deed::Close(senders) => {
-                    for sender in senders {
-                        // Who no longer waits need not hear.
-                        let _ = sender.send(());
-                    }
+    /// Does what is to be done. Only one thread pumps, so that everything is done in the machine's order.
+    fn pump<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
+        if core::mem::replace(&mut core.pumping, true) {
+            return;
+        }
+        while let Some(deed) = core.deeds.pop_front() {
+            drop(core);
+            self.perform(deed);
+            core = self.core();
+        }
+        core.pumping = false;
+    }
+
+    fn perform(&self, deed: Deed) {
+        match deed {
+            Deed::Act(output) => self.act(output),
+            // Who dropped the receiver has abandoned the request, or does so in a moment.
+            Deed::Answer(sender, reaction) => drop(sender.send(reaction)),
+            Deed::Close(senders) => {
+                for sender in senders {
+                    // Who no longer waits need not hear.
+                    let _ = sender.send(());
                 }
-                Deed::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
-                Deed::SetAlarm => self.set_alarm(),
             }
+            Deed::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
+            Deed::SetAlarm => self.set_alarm(),
         }
     }
 
@@ -230,16 +240,15 @@ impl Driver {
     /// Sets the alarm that was planned last, unless it is set already.
     fn set_alarm(&self) {
         let now = self.executor.now().monotonic;
-        let this = self.this.clone();
         let mut core = self.core();
         let Some(alarm) = core.alarm.as_mut().filter(|alarm| alarm.sleep.is_none()) else { return };
         let sleep = self.executor.sleep(Duration::from_millis(alarm.at.since(now)));
+        let kept = if alarm.keeps_alive { self.this.upgrade() } else { None };
+        let bell = Bell { driver: self.this.clone(), id: alarm.id };
         let (ring, handle) = abortable(async move {
             sleep.await;
-            if let Some(driver) = this.upgrade() {
-                driver.core().alarm = None;
-                driver.handle(Input::Tick);
-            }
+            bell.ring();
+            drop(kept);
         });
         alarm.sleep = Some(handle);
         drop(core);
@@ -250,48 +259,81 @@ impl Driver {
     }
 }
 
-impl Core {
-    /// Whether the alarm must be set anew: one that goes off too early does no harm, one that goes off late does.
-    fn plan_alarm(&mut self, wake: Option<Monotonic>) -> bool {
-        if wake.is_some_and(|at| self.alarm.as_ref().is_some_and(|alarm| alarm.at <= at)) {
-            return false;
+/// What an alarm does when its time has come, or when the runtime that it slept in is gone.
+struct Bell {
+    driver: WeakShared<Driver>,
+    id: u64,
+}
+
+impl Bell {
+    fn ring(&self) {
+        let Some(driver) = self.driver.upgrade() else { return };
+        if driver.core().forget_alarm(self.id) {
+            driver.handle(Input::Tick);
         }
-        let old = core::mem::replace(&mut self.alarm, wake.map(|at| Alarm { at, sleep: None }));
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        // An alarm that will never ring must not keep the next one from being set.
+        if let Some(driver) = self.driver.upgrade() {
+            driver.core().forget_alarm(self.id);
+        }
+    }
+}
+
+impl Core {
+    /// Plans the alarm anew if it must ring earlier: one that rings too early does no harm, one that rings late does.
+    fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic) {
+        let keeps_alive = self.machine.has_retries();
+        let serves = |alarm: &Alarm, at| alarm.at <= at && alarm.at > now && (alarm.keeps_alive || !keeps_alive);
+        if wake.is_some_and(|at| self.alarm.as_ref().is_some_and(|alarm| serves(alarm, at))) {
+            return;
+        }
+        self.last_alarm += 1;
+        let id = self.last_alarm;
+        let planned = wake.map(|at| Alarm { id, at, keeps_alive, sleep: None });
+        let old = core::mem::replace(&mut self.alarm, planned);
         if let Some(sleep) = old.and_then(|alarm| alarm.sleep) {
             sleep.abort();
         }
-        wake.is_some()
-    }
-
-    /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
-    fn sort(&mut self, output: Output, deeds: &mut Vec<Deed>) {
-        match output {
-            Output::Granted { turn, token } => {
-                let fate = Shared::new(Fate::default());
-                self.guards.insert(turn, fate.clone());
-                self.answer(turn, Reaction::Granted(token, fate), deeds);
-            }
-            Output::Busy { turn } => self.answer(turn, Reaction::Busy, deeds),
-            Output::Failed { turn, refusal } => self.answer(turn, Reaction::Failed(refusal), deeds),
-            Output::Verified { query, result } => self.answer(query, Reaction::Verified(result), deeds),
-            Output::Status { query, result } => self.answer(query, Reaction::Status(result), deeds),
-            Output::Lost { turn, reason } => {
-                deeds.extend(self.guards.get(&turn).map(|fate| Deed::Wake(fate.lose(reason))));
-            }
-            Output::Released { turn, result } => {
-                deeds.extend(self.guards.remove(&turn).map(|fate| Deed::Wake(fate.release(result))));
-            }
-            Output::Closed => {
-                self.closed = true;
-                deeds.push(Deed::Close(core::mem::take(&mut self.closing)));
-            }
-            Output::Suspect { .. } | Output::Timeout(_) => {}
-            act => deeds.push(Deed::Act(act)),
+        if wake.is_some() {
+            self.deeds.push_back(Deed::SetAlarm);
         }
     }
 
-    fn answer(&mut self, turn: TurnId, reaction: Reaction, deeds: &mut Vec<Deed>) {
-        deeds.extend(self.questions.remove(&turn).map(|sender| Deed::Answer(sender, reaction)));
+    /// Whether it is this alarm that stood.
+    fn forget_alarm(&mut self, id: u64) -> bool {
+        self.alarm.take_if(|alarm| alarm.id == id).is_some()
+    }
+
+    /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
+    fn sort(&mut self, output: Output) {
+        let deed = match output {
+            Output::Granted { turn, token } => {
+                let fate = Shared::new(Fate::default());
+                self.guards.insert(turn, fate.clone());
+                self.answer(turn, Reaction::Granted(token, fate))
+            }
+            Output::Busy { turn } => self.answer(turn, Reaction::Busy),
+            Output::Failed { turn, refusal } => self.answer(turn, Reaction::Failed(refusal)),
+            Output::Verified { query, result } => self.answer(query, Reaction::Verified(result)),
+            Output::Status { query, result } => self.answer(query, Reaction::Status(result)),
+            Output::Lost { turn, reason } => self.guards.get(&turn).map(|fate| Deed::Wake(fate.lose(reason))),
+            Output::Released { turn, result } => self.guards.remove(&turn).map(|fate| Deed::Wake(fate.release(result))),
+            Output::Closed => {
+                self.closed = true;
+                Some(Deed::Close(core::mem::take(&mut self.closing)))
+            }
+            Output::Suspect { .. } | Output::Timeout(_) => None,
+            act => Some(Deed::Act(act)),
+        };
+        self.deeds.extend(deed);
+    }
+
+    fn answer(&mut self, turn: TurnId, reaction: Reaction) -> Option<Deed> {
+        self.questions.remove(&turn).map(|sender| Deed::Answer(sender, reaction))
     }
 }
 
@@ -309,8 +351,15 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // Nobody is left to hold or to wait: other contexts see the beacon go.
         self.signals.rest();
-        if let Some(sleep) = self.core().alarm.take().and_then(|alarm| alarm.sleep) {
+        let mut core = self.core();
+        if let Some(sleep) = core.alarm.take().and_then(|alarm| alarm.sleep) {
             sleep.abort();
+        }
+        let guards = core::mem::take(&mut core.guards);
+        drop(core);
+        for (_, fate) in guards {
+            let gone = StoreError::unknown("the runtime ended before the store answered");
+            fate.release(Err(gone)).into_iter().for_each(Waker::wake);
         }
     }
 }

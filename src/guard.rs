@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::{Driver, Reaction};
 use crate::executor::Shared;
-use crate::machine::{Input, Key, LostReason, ReleaseOutcome, StoreError, StoreErrorKind, Token, TurnId};
+use crate::machine::{Input, Key, LostReason, ReleaseOutcome, SortedMap, StoreError, StoreErrorKind, Token, TurnId};
 
 /// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also tells how
 /// that ended.
@@ -96,7 +96,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = LostReason> + use<> {
-        Watch { fate: self.fate.clone(), look: |state: &FateState| state.lost }
+        Watch { fate: self.fate.clone(), place: None, look: |state: &FateState| state.lost }
     }
 
     /// Gives the lease back, and says whether it was still held. Calling it again gives the same answer.
@@ -122,7 +122,7 @@ impl LeaseGuard {
     /// ```
     pub fn release(&self) -> impl Future<Output = Result<ReleaseOutcome, StoreError>> + use<> {
         self.begin_release();
-        Watch { fate: self.fate.clone(), look: |state: &FateState| state.released.clone() }
+        Watch { fate: self.fate.clone(), place: None, look: |state: &FateState| state.released.clone() }
     }
 
     fn begin_release(&self) {
@@ -147,7 +147,8 @@ struct FateState {
     releasing: bool,
     lost: Option<LostReason>,
     released: Option<Result<ReleaseOutcome, StoreError>>,
-    wakers: Vec<Waker>,
+    wakers: SortedMap<u64, Waker>,
+    last_place: u64,
 }
 
 impl Fate {
@@ -160,34 +161,52 @@ impl Fate {
     pub(crate) fn lose(&self, reason: LostReason) -> Vec<Waker> {
         let mut state = self.state();
         state.lost.get_or_insert(reason);
-        core::mem::take(&mut state.wakers)
+        state.take_wakers()
     }
 
     /// The release ended; who waits is to be woken.
     pub(crate) fn release(&self, result: Result<ReleaseOutcome, StoreError>) -> Vec<Waker> {
         let mut state = self.state();
         state.released = Some(result);
-        core::mem::take(&mut state.wakers)
+        state.take_wakers()
     }
 }
 
-/// Waits until something is known of a fate.
+impl FateState {
+    fn take_wakers(&mut self) -> Vec<Waker> {
+        core::mem::take(&mut self.wakers).into_iter().map(|(_, waker)| waker).collect()
+    }
+}
+
+/// Waits until something is known of a fate. Dropped, it leaves nothing behind.
 struct Watch<L> {
     fate: Shared<Fate>,
+    place: Option<u64>,
     look: L,
 }
 
 impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Watch<L> {
     type Output = T;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let mut state = self.fate.state();
-        if let Some(known) = (self.look)(&state) {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let watch = &mut *self;
+        let mut state = watch.fate.state();
+        if let Some(known) = (watch.look)(&state) {
             return Poll::Ready(known);
         }
-        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            state.wakers.push(context.waker().clone());
-        }
+        let place = *watch.place.get_or_insert_with(|| {
+            state.last_place += 1;
+            state.last_place
+        });
+        state.wakers.insert(place, context.waker().clone());
         Poll::Pending
+    }
+}
+
+impl<L> Drop for Watch<L> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.fate.state().wakers.remove(&place);
+        }
     }
 }

@@ -27,8 +27,7 @@ pub struct TokioExecutor {
 }
 
 impl TokioExecutor {
-    /// The executor of the runtime that this is called in. Called outside, it uses the runtime that each of its users
-    /// runs in.
+    /// The executor of whichever runtime it is used in; where there is none, of the one that this is called in.
     pub fn new() -> Self {
         Self { runtime: Handle::try_current().ok() }
     }
@@ -54,7 +53,7 @@ impl Executor for TokioExecutor {
     }
 
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
-        let runtime = self.runtime.clone().or_else(|| Handle::try_current().ok());
+        let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
         // Without any, as after the end of `main`, nothing goes on in the background: what is held then runs out.
         if let Some(runtime) = runtime {
             runtime.spawn(task);

@@ -22,7 +22,10 @@ impl Clocks {
     /// Takes a reading. Whether the context slept, was blocked for long, or a clock was set.
     pub(super) fn jumped(&mut self, now: Now, config: &Config) -> bool {
         let jumped = self.in_doubt(now, config);
-        self.wall_offset = Some(now.wall_offset());
+        // Kept until the next jump, so that several small ones add up.
+        if jumped || self.wall_offset.is_none() {
+            self.wall_offset = Some(now.wall_offset());
+        }
         self.announced = None;
         jumped
     }

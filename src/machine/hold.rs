@@ -5,7 +5,7 @@ use super::{
     id::RequestId,
     key::Key,
     operation::Action,
-    outbox::is_renewal_of,
+    outbox::{Sent, is_renewal_of},
     place::{Held, Place, Stage},
     port::{LostReason, Output, ReleaseOutcome, TurnId},
     time::Monotonic,
@@ -17,9 +17,15 @@ impl Machine {
     pub(super) fn hold(&mut self, key: &Key, request: RequestId, grant: Grant, now: Monotonic) {
         let Some(place) = self.places.change(key) else { return };
         let mut held = Held::new(request, grant.block, grant.sent, grant.lease_ms, now);
-        held.contended = grant.contended;
+        held.contended = place.contended(grant.sent, grant.contended);
+        held.doubted = self.doubted.filter(|doubted| grant.sent.flight <= *doubted);
+        let in_doubt = held.doubted.is_some();
         place.stage = Stage::Held(held);
         self.hand_out(key, now);
+        self.beat_by(grant.sent.at);
+        if in_doubt {
+            self.renew(key, None, now);
+        }
     }
 
     /// Gives the lease to the next turn, if it is free and beyond doubt.
@@ -63,7 +69,7 @@ impl Machine {
     pub(super) fn give_back(&mut self, key: &Key, held: &Held, turn: Option<TurnId>, now: Monotonic) {
         self.drop_renewals(key, held.block.first);
         let release = Action::Release { token: held.block.first, request: held.request };
-        self.outbox.push(key, release, turn, now);
+        self.outbox.push_release(key, release, turn, now.plus(held.belief_left(now)), now);
     }
 
     fn drop_renewals(&mut self, key: &Key, token: Token) {
@@ -97,10 +103,12 @@ impl Machine {
 
     /// The store confirmed what was sent at `sent`.
     pub(super) fn confirm(&mut self, key: &Key, token: Token, confirmed: Confirmed, now: Monotonic) {
-        let Some(held) = self.places.change(key).and_then(Place::held_mut) else { return };
+        let Some(place) = self.places.change(key) else { return };
+        let contended = place.contended(confirmed.sent, confirmed.contended);
+        let Some(held) = place.held_mut() else { return };
         if held.block.first == token {
             held.confirm(confirmed.sent, confirmed.lease_ms, now);
-            held.contended = confirmed.contended;
+            held.contended = contended;
             self.hand_out(key, now);
         }
     }
@@ -119,14 +127,16 @@ impl Machine {
 
     /// Time passed otherwise than it should: nothing is believed until the store has answered.
     pub(super) fn suspect_all(&mut self, now: Monotonic) {
+        self.doubted = Some(self.outbox.last_flight());
         for key in self.places.keys() {
             self.suspect(&key, now);
         }
     }
 
     pub(super) fn suspect(&mut self, key: &Key, now: Monotonic) {
+        let last_flight = self.outbox.last_flight();
         let Some(held) = self.places.change(key).and_then(Place::held_mut) else { return };
-        held.doubted_at = Some(now);
+        held.doubted = Some(last_flight);
         self.tell_suspect(key);
         self.renew(key, None, now);
     }
@@ -158,14 +168,14 @@ impl Machine {
 pub(super) struct Grant {
     pub(super) block: TokenBlock,
     pub(super) lease_ms: u64,
-    pub(super) sent: Monotonic,
+    pub(super) sent: Sent,
     pub(super) contended: bool,
 }
 
 /// A renewal that the store confirmed.
 #[derive(Clone, Copy)]
 pub(super) struct Confirmed {
-    pub(super) sent: Monotonic,
+    pub(super) sent: Sent,
     pub(super) lease_ms: u64,
     pub(super) contended: bool,
 }

@@ -416,3 +416,176 @@ fn a_permanent_failure_of_renewal_is_told() {
     let outputs = script.input(Input::Reply { id, result: Err(error) });
     assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::StoreFailed }));
 }
+
+/// a jump of the clocks while a request is in flight: the grant is in doubt too.
+#[test]
+fn a_grant_in_flight_over_a_sleep_is_in_doubt() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    let (id, _) = script.sent();
+    // The monotonic clock stood still for 60 s, the wall clock went on.
+    let asleep = Now { wall: script.now().wall.plus(60_000), ..script.now() };
+    let answers = [Answer::from(granted(64))].into();
+    script.machine.handle(Input::Reply { id, result: Ok(Reply { store: STORE, answers }) }, asleep);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.key, asleep), 0, "counted from before the sleep");
+}
+
+#[test]
+fn an_heir_that_slept_is_in_doubt() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    let asleep = Now { wall: script.now().wall.plus(60_000), ..script.now() };
+    let key = script.key.clone();
+    script.machine.handle(Input::Message(Message { store: STORE, key, body: heir(request, 101) }), asleep);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.key, asleep), 0, "counted from before the sleep");
+}
+
+/// many short sleeps, each below the margin.
+#[test]
+fn short_sleeps_add_up() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    let mut wall_ms = script.now_ms + 1_000_000;
+    let real_start = wall_ms;
+    // 12 s by the monotonic clock, 32.4 s by the wall clock, and by everybody else's: no renewal is answered.
+    for _ in 0..12 {
+        script.now_ms += 1_000;
+        wall_ms += 1_000 + 1_700;
+        let now = Now { monotonic: Monotonic::from_ms(script.now_ms), wall: Wall::from_ms(wall_ms) };
+        script.machine.handle(Input::Tick, now);
+        while !matches!(script.machine.poll_output(), Output::Timeout(_)) {}
+    }
+    let now = Now { monotonic: Monotonic::from_ms(script.now_ms), wall: Wall::from_ms(wall_ms) };
+    assert!(wall_ms - real_start > 22_000);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.key, now), 0);
+}
+
+/// "waiting" that comes late for a request that was given up.
+#[test]
+fn a_late_waiting_answer_leaves_a_dead_place() {
+    let mut script = Script::new();
+    let key = script.key.clone();
+    script.acquire(1, true);
+    let (late, _) = script.sent();
+    script.input(Input::Cancel { turn: TurnId(1), key });
+    script.tick(5_000);
+    assert_eq!(script.actions(), [Action::Withdraw { request: RequestId(1) }]);
+    script.answer([Outcome::Withdrawn]);
+    script.reply(late, [waiting(100, 1)]);
+    let withdrawn = script.outputs.iter().any(|output| matches!(output, Output::Store { .. }));
+    assert!(withdrawn, "the place is in the queue and nobody takes it out: {:?}", script.outputs);
+}
+
+/// a grant signalled for a request that is not known (rule h).
+#[test]
+fn a_signalled_grant_of_an_unknown_request_is_released() {
+    let mut script = Script::new();
+    script.queue(1, 100);
+    script.signal(heir(RequestId(77), 200));
+    assert!(script.outputs.iter().any(|output| matches!(output, Output::Store { .. })), "{:?}", script.outputs);
+}
+
+/// "wanted" between the sending of a renewal and its answer is forgotten.
+#[test]
+fn wanted_is_not_forgotten() {
+    let mut script = Script::new();
+    let key = script.key.clone();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.acquire(2, true);
+    script.tick(5_000);
+    let (id, _) = script.sent();
+    script.signal(Body::Wanted { holder: OTHER });
+    // Applied before the other one queued.
+    script.reply(id, [Outcome::Renewed { lease_ms: LEASE_MS, contended: false }]);
+    script.input(Input::Release { turn: TurnId(1), key });
+    assert!(!is_granted(&script.outputs), "past its tenure it hands on locally though another context waits");
+}
+
+#[test]
+fn wanted_before_the_answer_that_grants_is_not_forgotten() {
+    let mut script = Script::new();
+    let key = script.key.clone();
+    script.acquire(1, true);
+    script.acquire(2, true);
+    let id = 1;
+    script.signal(Body::Wanted { holder: OTHER });
+    script.reply(id, [granted(64)]);
+    script.now_ms += 100;
+    script.input(Input::Release { turn: TurnId(1), key });
+    assert!(!is_granted(&script.outputs), "past its tenure it hands on locally though another context waits");
+}
+
+/// doubts during an outage pile up renewals.
+#[test]
+fn doubts_during_an_outage_do_not_pile_up() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    let mut largest = 0;
+    for _ in 0..2_000 {
+        let token = Token(64);
+        script.signal(Body::Evicted { holder: ME, token });
+        for _ in 0..3 {
+            let sent = script.outputs.iter().find_map(|output| match output {
+                Output::Store { id, batch } => Some((*id, batch.0.len())),
+                _ => None,
+            });
+            let Some((id, len)) = sent else { break };
+            largest = largest.max(len);
+            script.input(Input::Reply { id, result: Err(StoreError::transient("down")) });
+        }
+        script.tick(10);
+        if let Some(Output::Store { id, batch }) =
+            script.outputs.iter().find(|o| matches!(o, Output::Store { .. })).cloned()
+        {
+            largest = largest.max(batch.0.len());
+            script.input(Input::Reply { id, result: Err(StoreError::transient("down")) });
+        }
+    }
+    assert!(largest < 4, "{largest} renewals of one lease in one transaction");
+}
+
+/// a silent store, an heir in doubt: the request is never answered.
+#[test]
+fn an_heir_whose_store_is_dead_is_told() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    script.tick(5_000);
+    script.now_ms += 4_500;
+    assert!(!is_granted(script.signal(heir(request, 101))), "its first lease is over already");
+    let mut told = false;
+    for _ in 0..6_000 {
+        script.tick(100);
+        let sent: Vec<_> = script
+            .outputs
+            .iter()
+            .filter_map(|output| match output {
+                Output::Store { id, .. } => Some(*id),
+                _ => None,
+            })
+            .collect();
+        told |= script.outputs.iter().any(|output| matches!(output, Output::Failed { .. }));
+        for id in sent {
+            script.input(Input::Reply { id, result: Err(StoreError::transient("down")) });
+            told |= script.outputs.iter().any(|output| matches!(output, Output::Failed { .. }));
+        }
+    }
+    assert!(told, "ten minutes without a store, and the request still waits");
+}
+
+/// the renewal was sent in the very millisecond in which the monotonic clock stopped.
+#[test]
+fn what_was_sent_before_the_sleep_dispels_no_doubt() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.tick(5_000);
+    let (id, _) = script.sent();
+    let asleep = Now { wall: script.now().wall.plus(60_000), ..script.now() };
+    script.machine.handle(Input::Tick, asleep);
+    let answers = [Answer::from(Outcome::Renewed { lease_ms: LEASE_MS, contended: false })].into();
+    script.machine.handle(Input::Reply { id, result: Ok(Reply { store: STORE, answers }) }, asleep);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.key, asleep), 0);
+}

@@ -99,6 +99,9 @@ pub struct Machine {
     last_request: u64,
     last_beat: u64,
     heartbeat_at: Option<Monotonic>,
+    last_heartbeat: Monotonic,
+    /// The last transaction that was sent before a clock jumped: what it granted is in doubt.
+    doubted: Option<u64>,
     outputs: VecDeque<Output>,
 }
 
@@ -120,6 +123,8 @@ impl Machine {
             last_request: 0,
             last_beat: 0,
             heartbeat_at: None,
+            last_heartbeat: Monotonic::default(),
+            doubted: None,
             outputs: VecDeque::new(),
         }
     }
@@ -169,6 +174,11 @@ impl Machine {
             Some(held) if !self.clocks.in_doubt(now, &self.config) => held.belief_left(now.monotonic),
             _ => 0,
         }
+    }
+
+    /// Whether something is still to be tried again, whoever else has gone.
+    pub(crate) fn has_retries(&self) -> bool {
+        self.outbox.retries()
     }
 
     /// What every input ends with: timers and watches follow the places, and what is to be sent is sent.
@@ -222,14 +232,23 @@ impl Machine {
         self.last_beat
     }
 
-    /// One heartbeat for all keys. It is armed anew when the store answered.
+    /// One heartbeat for all keys. It is armed anew when the store has answered the last one, counted from its sending:
+    /// else a slow store would stretch the time between two.
     fn arm_heartbeat(&mut self, now: Monotonic) {
         if !self.places.any_beats() {
             self.heartbeat_at = None;
         } else if self.heartbeat_at.is_none() && !self.outbox.carries_beats() {
-            let early = self.dice.below(self.config.heartbeat_ms / 8 + 1);
-            self.heartbeat_at = Some(now.plus(self.config.heartbeat_ms - early));
+            let since = now.since(self.last_heartbeat);
+            let base = if since < self.config.lease_ms { self.last_heartbeat } else { now };
+            self.beat_by(base);
         }
+    }
+
+    /// Has the next heartbeat come no later than one interval after this moment.
+    fn beat_by(&mut self, sent: Monotonic) {
+        let early_ms = self.dice.below(self.config.heartbeat_ms / 8 + 1);
+        let at = sent.plus(self.config.heartbeat_ms - early_ms);
+        self.heartbeat_at = Some(self.heartbeat_at.map_or(at, |planned| planned.min(at)));
     }
 
     fn beat_if_due(&mut self, now: Monotonic) {
@@ -244,5 +263,6 @@ impl Machine {
                 _ => {}
             }
         }
+        self.outbox.mark_beats();
     }
 }

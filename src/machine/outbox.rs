@@ -25,13 +25,25 @@ pub(super) struct Errand {
     pub(super) turn: Option<TurnId>,
     pub(super) attempts: u32,
     pub(super) since: Monotonic,
+    /// Sent for the heartbeat.
+    pub(super) beat: bool,
+    /// Of a release: until when the lease was believed in, and whether an attempt without an answer may have given it
+    /// back before that.
+    pub(super) believed_until: Monotonic,
+    pub(super) maybe_released: bool,
+}
+
+/// When something was sent, and by which transaction: two moments of a clock that stood still are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Sent {
+    pub(super) at: Monotonic,
+    pub(super) flight: u64,
 }
 
 /// A transaction that was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Flight {
-    pub(super) id: u64,
-    pub(super) sent: Monotonic,
+    pub(super) sent: Sent,
     pub(super) errands: Vec<Errand>,
     limit: Monotonic,
 }
@@ -39,7 +51,9 @@ pub(super) struct Flight {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outbox {
     waiting: Vec<Errand>,
-    later: Vec<(Monotonic, Errand)>,
+    /// What failed goes again together, or every errand would be a transaction of its own.
+    later: Vec<Errand>,
+    retry_at: Option<Monotonic>,
     flight: Option<Flight>,
     /// Transactions that did not answer in time.
     overdue: Vec<Flight>,
@@ -54,30 +68,62 @@ impl Outbox {
     /// Gives up everything.
     pub(super) fn drain(&mut self) -> Vec<Errand> {
         let given_up = core::mem::replace(self, Self { last_id: self.last_id, ..Self::default() });
-        let later = given_up.later.into_iter().map(|(_, errand)| errand);
         let flying = given_up.flight.into_iter().flat_map(|flight| flight.errands);
-        given_up.waiting.into_iter().chain(later).chain(flying).collect()
+        given_up.waiting.into_iter().chain(given_up.later).chain(flying).collect()
     }
 
     pub(super) fn push(&mut self, key: &Key, action: Action, turn: Option<TurnId>, now: Monotonic) {
-        self.waiting.push(Errand { key: key.clone(), action, turn, attempts: 0, since: now });
+        self.push_release(key, action, turn, Monotonic::default(), now);
     }
 
-    pub(super) fn push_later(&mut self, at: Monotonic, errand: Errand) {
-        self.later.push((at, errand));
+    pub(super) fn push_release(
+        &mut self,
+        key: &Key,
+        action: Action,
+        turn: Option<TurnId>,
+        believed_until: Monotonic,
+        now: Monotonic,
+    ) {
+        self.waiting.push(Errand {
+            key: key.clone(),
+            action,
+            turn,
+            attempts: 0,
+            since: now,
+            beat: false,
+            believed_until,
+            maybe_released: false,
+        });
+    }
+
+    /// The transaction that was sent last.
+    pub(super) fn last_flight(&self) -> u64 {
+        self.last_id
+    }
+
+    /// What waits to be sent now is a heartbeat, whatever it was before.
+    pub(super) fn mark_beats(&mut self) {
+        for errand in &mut self.waiting {
+            errand.beat |= matches!(errand.action, Action::Renew { .. } | Action::Acquire(_));
+        }
+    }
+
+    /// Whether something failed and is to be tried again.
+    pub(super) fn retries(&self) -> bool {
+        !self.later.is_empty()
     }
 
     pub(super) fn next_wake(&self) -> Option<Monotonic> {
         let limit = self.flight.as_ref().map(|flight| flight.limit);
-        self.later.iter().map(|(at, _)| *at).chain(limit).min()
+        self.retry_at.into_iter().chain(limit).min()
     }
 
     /// Takes the transaction with this number, and whether it was overdue.
     pub(super) fn land(&mut self, id: u64) -> Option<(Flight, bool)> {
-        if let Some(flight) = self.flight.take_if(|flight| flight.id == id) {
+        if let Some(flight) = self.flight.take_if(|flight| flight.sent.flight == id) {
             return Some((flight, false));
         }
-        let at = self.overdue.iter().position(|flight| flight.id == id)?;
+        let at = self.overdue.iter().position(|flight| flight.sent.flight == id)?;
         Some((self.overdue.remove(at), true))
     }
 
@@ -90,9 +136,9 @@ impl Outbox {
         Some(flight)
     }
 
-    /// Whether a heartbeat, or an attempt to get something to keep alive, is on its way.
+    /// Whether a heartbeat is on its way.
     pub(super) fn carries_beats(&self) -> bool {
-        self.all().any(|errand| matches!(errand.action, Action::Renew { .. } | Action::Acquire(_)))
+        self.waiting.iter().chain(self.flight.iter().flat_map(|flight| &flight.errands)).any(|errand| errand.beat)
     }
 
     pub(super) fn carries(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
@@ -101,27 +147,27 @@ impl Outbox {
 
     /// Takes back what was not sent yet.
     pub(super) fn recall(&mut self, key: &Key, is_it: impl Fn(&Action) -> bool) -> Vec<Errand> {
-        let mut recalled = Vec::new();
-        for errand in core::mem::take(&mut self.waiting) {
-            let matches = errand.key == *key && is_it(&errand.action);
-            if matches { recalled.push(errand) } else { self.waiting.push(errand) }
-        }
+        let matches = |errand: &mut Errand| errand.key == *key && is_it(&errand.action);
+        let mut recalled: Vec<_> = self.waiting.extract_if(.., matches).collect();
+        recalled.extend(self.later.extract_if(.., matches));
         recalled
     }
 
     /// Takes back what was not sent yet and nobody asked about.
     pub(super) fn recall_plain(&mut self, key: &Key, is_it: impl Fn(&Action) -> bool) {
-        self.waiting.retain(|errand| errand.turn.is_some() || errand.key != *key || !is_it(&errand.action));
+        let stays = |errand: &Errand| errand.turn.is_some() || errand.key != *key || !is_it(&errand.action);
+        self.waiting.retain(stays);
+        self.later.retain(stays);
     }
 
     fn all(&self) -> impl Iterator<Item = &Errand> {
-        let later = self.later.iter().map(|(_, errand)| errand);
-        self.waiting.iter().chain(later).chain(self.flight.iter().flat_map(|flight| &flight.errands))
+        self.waiting.iter().chain(&self.later).chain(self.flight.iter().flat_map(|flight| &flight.errands))
     }
 
     fn collect_due(&mut self, now: Monotonic) {
-        for (at, errand) in core::mem::take(&mut self.later) {
-            if at <= now { self.waiting.push(errand) } else { self.later.push((at, errand)) }
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            self.waiting.append(&mut self.later);
         }
     }
 }
@@ -138,11 +184,15 @@ impl Machine {
         if errands.is_empty() {
             return;
         }
-        let operations = errands.iter_mut().map(|errand| self.stamp(errand, now)).collect();
         self.outbox.last_id += 1;
-        let (id, limit) = (self.outbox.last_id, now.plus(self.config.store_timeout_ms));
-        self.outbox.flight = Some(Flight { id, sent: now, errands, limit });
-        self.emit(Output::Store { id, batch: Batch(operations) });
+        let sent = Sent { at: now, flight: self.outbox.last_id };
+        let operations = errands.iter_mut().map(|errand| self.stamp(errand, sent)).collect();
+        if errands.iter().any(|errand| errand.beat) {
+            self.last_heartbeat = now;
+        }
+        let limit = now.plus(self.config.store_timeout_ms);
+        self.outbox.flight = Some(Flight { sent, errands, limit });
+        self.emit(Output::Store { id: sent.flight, batch: Batch(operations) });
     }
 
     /// What changed its sense while it waited is not sent.
@@ -161,13 +211,13 @@ impl Machine {
     }
 
     /// Fills in what must be true at the time of sending: beat and beacon.
-    fn stamp(&mut self, errand: &mut Errand, now: Monotonic) -> Operation {
+    fn stamp(&mut self, errand: &mut Errand, sent: Sent) -> Operation {
         let (next_beat, flag) = (self.next_beat(), self.presence.flag());
         match &mut errand.action {
             Action::Acquire(acquire) => {
                 (acquire.beat, acquire.beacon) = (next_beat, flag);
                 if let Some(Stage::Seeking(seeking)) = self.places.change(&errand.key).map(|place| &mut place.stage) {
-                    seeking.first_sent.get_or_insert(now);
+                    seeking.first_sent.get_or_insert(sent);
                 }
             }
             Action::Renew { beat, beacon, .. } => (*beat, *beacon) = (next_beat, flag),
@@ -185,13 +235,15 @@ impl Machine {
         }
     }
 
-    /// Tries again later; each time after twice as long, with jitter, capped by the heartbeat.
+    /// Tries again later, with all else that failed; after twice as long each time, with jitter, capped by the
+    /// heartbeat.
     pub(super) fn retry(&mut self, mut errand: Errand, now: Monotonic) {
         let cap_ms = (self.config.heartbeat_ms / 2).max(1);
         let delay_ms = (50_u64 << errand.attempts.min(10)).min(cap_ms);
         let jitter_ms = self.dice.below(delay_ms / 2 + 1);
         errand.attempts += 1;
-        self.outbox.push_later(now.plus(delay_ms - jitter_ms), errand);
+        self.outbox.retry_at.get_or_insert_with(|| now.plus(delay_ms - jitter_ms));
+        self.outbox.later.push(errand);
     }
 }
 

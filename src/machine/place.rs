@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use super::{
     config::belief_ms,
     id::RequestId,
+    outbox::Sent,
     places::Plan,
     port::{Turn, TurnId},
     time::Monotonic,
@@ -17,6 +18,8 @@ pub(super) struct Place {
     pub(super) turns: VecDeque<Turn>,
     pub(super) stage: Stage,
     pub(super) plan: Plan,
+    /// Another context said that it waits, when this transaction was the last that had been sent.
+    pub(super) wanted: Option<u64>,
 }
 
 /// What stands in the record, as far as this context knows.
@@ -34,9 +37,9 @@ pub(super) struct Seeking {
     pub(super) request: RequestId,
     pub(super) wait: bool,
     /// When the first attempt was sent.
-    pub(super) first_sent: Option<Monotonic>,
+    pub(super) first_sent: Option<Sent>,
     /// When the latest attempt that was answered "waiting" was sent: an heir's lease counts from there.
-    pub(super) waiting_sent: Option<Monotonic>,
+    pub(super) waiting_sent: Option<Sent>,
     /// The token in the latest such answer: a signalled grant must have a larger one.
     pub(super) last_token: Token,
     /// When the store last answered, or the request began.
@@ -53,8 +56,8 @@ pub(super) struct Held {
     /// Who uses the lease now.
     pub(super) user: Option<TurnId>,
     pub(super) valid_until: Monotonic,
-    /// Nothing sent before this moment dispels the doubt.
-    pub(super) doubted_at: Option<Monotonic>,
+    /// Nothing that this transaction or an earlier one carried dispels the doubt.
+    pub(super) doubted: Option<u64>,
     pub(super) told_suspect: bool,
     /// Whether another context waits.
     pub(super) contended: bool,
@@ -65,6 +68,12 @@ pub(super) struct Held {
 impl Place {
     pub(super) fn is_idle(&self) -> bool {
         self.turns.is_empty() && matches!(self.stage, Stage::Idle)
+    }
+
+    /// Whether another context waits, as an answer to what was sent then says, unless that one said so since.
+    pub(super) fn contended(&mut self, sent: Sent, answer: bool) -> bool {
+        self.wanted = self.wanted.filter(|wanted| *wanted >= sent.flight);
+        answer || self.wanted.is_some()
     }
 
     pub(super) fn held(&self) -> Option<&Held> {
@@ -121,14 +130,14 @@ impl Place {
 
 impl Held {
     /// A grant, counted from the sending of the request that it answers.
-    pub(super) fn new(request: RequestId, block: TokenBlock, sent: Monotonic, lease_ms: u64, now: Monotonic) -> Self {
+    pub(super) fn new(request: RequestId, block: TokenBlock, sent: Sent, lease_ms: u64, now: Monotonic) -> Self {
         Self {
             request,
             block,
             next_token: block.first,
             user: None,
-            valid_until: sent.plus(belief_ms(lease_ms)),
-            doubted_at: None,
+            valid_until: sent.at.plus(belief_ms(lease_ms)),
+            doubted: None,
             told_suspect: false,
             contended: false,
             tenure_since: now,
@@ -138,14 +147,14 @@ impl Held {
 
     /// How long the holder may go on believing, in ms.
     pub(super) fn belief_left(&self, now: Monotonic) -> u64 {
-        if self.doubted_at.is_some() { 0 } else { self.valid_until.since(now) }
+        if self.doubted.is_some() { 0 } else { self.valid_until.since(now) }
     }
 
     /// The store confirmed the lease, in answer to what was sent at `sent`.
-    pub(super) fn confirm(&mut self, sent: Monotonic, lease_ms: u64, now: Monotonic) {
-        self.valid_until = self.valid_until.max(sent.plus(belief_ms(lease_ms)));
-        if self.doubted_at.is_some_and(|doubted| sent >= doubted) {
-            self.doubted_at = None;
+    pub(super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
+        self.valid_until = self.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
+        if self.doubted.is_some_and(|doubted| sent.flight > doubted) {
+            self.doubted = None;
         }
         self.told_suspect &= self.belief_left(now) == 0;
     }

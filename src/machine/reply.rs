@@ -9,7 +9,7 @@ use super::{
     key::Key,
     message::{Body, Message},
     operation::{Action, Answer, Outcome, Promotion, Reply},
-    outbox::{Errand, Flight, is_ask_for, is_renewal_of},
+    outbox::{Errand, Flight, Sent, is_ask_for, is_renewal_of},
     place::{Place, Stage},
     port::{LostReason, Output, Refusal, ReleaseOutcome, TurnId},
     record::{Entry, Sighting},
@@ -55,22 +55,38 @@ impl Machine {
     /// After a time-out nothing more is made of an answer, but nothing is left behind either.
     fn late_reply(&mut self, flight: &Flight, reply: Reply, now: Monotonic) {
         for (errand, answer) in flight.errands.iter().zip(reply.answers) {
-            let (Action::Acquire(acquire), Outcome::Granted { block, .. }) = (&errand.action, &answer.outcome) else {
-                continue;
-            };
+            let Action::Acquire(acquire) = &errand.action else { continue };
             let request = acquire.request;
-            let known = match self.places.get(&errand.key).map(|place| &place.stage) {
-                Some(Stage::Seeking(seeking)) => seeking.request == request,
-                Some(Stage::Held(held)) => held.request == request,
-                _ => false,
-            };
-            if !known {
-                self.outbox.push(&errand.key, Action::Release { token: block.first, request }, None, now);
+            match answer.outcome {
+                _ if self.knows(&errand.key, request) => {}
+                Outcome::Granted { block, .. } => self.release_stray(&errand.key, request, block.first, now),
+                Outcome::Waiting { .. } => self.withdraw_request(&errand.key, request, now),
+                _ => {}
             }
         }
     }
 
-    fn errand_answered(&mut self, errand: Errand, outcome: Outcome, sent: Monotonic, now: Monotonic) {
+    /// Whether a request is under way, held, or being ended.
+    fn knows(&self, key: &Key, request: RequestId) -> bool {
+        let stage = self.places.get(key).map(|place| &place.stage);
+        let current = match stage {
+            Some(Stage::Seeking(seeking)) => seeking.request == request,
+            Some(Stage::Held(held)) => held.request == request,
+            Some(Stage::Idle) | None => false,
+        };
+        let ends = |action: &Action| match action {
+            Action::Release { request: ended, .. } | Action::Withdraw { request: ended } => *ended == request,
+            _ => false,
+        };
+        current || self.outbox.carries(key, ends)
+    }
+
+    /// A grant under a request that is not known belongs to nobody.
+    fn release_stray(&mut self, key: &Key, request: RequestId, token: Token, now: Monotonic) {
+        self.outbox.push(key, Action::Release { token, request }, None, now);
+    }
+
+    fn errand_answered(&mut self, errand: Errand, outcome: Outcome, sent: Sent, now: Monotonic) {
         let key = &errand.key;
         match errand.action {
             Action::Acquire(acquire) => self.sought(key, acquire.request, outcome, sent, now),
@@ -81,7 +97,7 @@ impl Machine {
                     self.emit(Output::Verified { query, result: Ok(held) });
                 }
             }
-            Action::Release { .. } => self.returned(errand.turn, &outcome),
+            Action::Release { .. } => self.returned(&errand, &outcome),
             Action::Evict { target, entry: Entry::Grant(token), .. } if outcome == Outcome::Evicted => {
                 self.send(key, Body::Evicted { holder: target, token });
             }
@@ -90,7 +106,7 @@ impl Machine {
         }
     }
 
-    fn sought(&mut self, key: &Key, request: RequestId, outcome: Outcome, sent: Monotonic, now: Monotonic) {
+    fn sought(&mut self, key: &Key, request: RequestId, outcome: Outcome, sent: Sent, now: Monotonic) {
         match self.places.change(key).map(|place| &mut place.stage) {
             Some(Stage::Seeking(seeking)) if seeking.request == request => seeking.heard_at = now,
             Some(Stage::Held(held)) if held.request == request => return self.adopted(key, &outcome, sent, now),
@@ -110,14 +126,14 @@ impl Machine {
     }
 
     /// An answer to a request whose grant was signalled already: adopting is a renewal.
-    fn adopted(&mut self, key: &Key, outcome: &Outcome, sent: Monotonic, now: Monotonic) {
+    fn adopted(&mut self, key: &Key, outcome: &Outcome, sent: Sent, now: Monotonic) {
         if let Outcome::Granted { block, lease_ms, contended } = *outcome {
             self.outbox.recall_plain(key, is_renewal_of(block.first));
             self.confirm(key, block.first, Confirmed { sent, lease_ms, contended }, now);
         }
     }
 
-    fn queued(&mut self, key: &Key, last_token: Token, ahead: &[Sighting], sent: Monotonic, now: Monotonic) {
+    fn queued(&mut self, key: &Key, last_token: Token, ahead: &[Sighting], sent: Sent, now: Monotonic) {
         self.observe(key, ahead, now);
         let Some(seeking) = self.places.change(key).and_then(Place::seeking_mut) else { return };
         seeking.last_token = last_token;
@@ -142,6 +158,9 @@ impl Machine {
     /// A grant that another transaction made, told by a signal.
     fn heir(&mut self, key: &Key, promotion: &Promotion, now: Monotonic) {
         let Promotion { request, block, lease_ms, .. } = *promotion;
+        if !self.knows(key, request) {
+            return self.release_stray(key, request, block.first, now);
+        }
         let Some(seeking) = self.places.get(key).and_then(Place::seeking) else { return };
         let counted_from = match seeking.waiting_sent {
             Some(_) if block.first <= seeking.last_token => None,
@@ -153,7 +172,7 @@ impl Machine {
         self.renew(key, None, now);
     }
 
-    fn renewed(&mut self, key: &Key, token: Token, outcome: &Outcome, sent: Monotonic, now: Monotonic) {
+    fn renewed(&mut self, key: &Key, token: Token, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Some(held) = self.places.get(key).and_then(Place::held).filter(|held| held.block.first == token) else {
             return;
         };
@@ -170,9 +189,11 @@ impl Machine {
         self.lose(key, reason, now);
     }
 
-    fn returned(&mut self, turn: Option<TurnId>, outcome: &Outcome) {
-        let result = if *outcome == Outcome::Released { ReleaseOutcome::Released } else { ReleaseOutcome::Lost };
-        if let Some(turn) = turn {
+    /// A grant that is gone after an attempt without an answer was released by that attempt.
+    fn returned(&mut self, errand: &Errand, outcome: &Outcome) {
+        let released = *outcome == Outcome::Released || errand.maybe_released;
+        let result = if released { ReleaseOutcome::Released } else { ReleaseOutcome::Lost };
+        if let Some(turn) = errand.turn {
             self.emit(Output::Released { turn, result: Ok(result) });
         }
     }
@@ -245,13 +266,24 @@ impl Machine {
         if let Some(query) = errand.turn {
             self.emit(Output::Verified { query, result: Err(error.clone()) });
         } else if current && error.retry {
-            self.retry(errand, now);
+            self.renew_later(errand, error, now);
         } else if current {
             self.lose(&errand.key, LostReason::StoreFailed, now);
         }
     }
 
-    fn return_failed(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
+    /// Retried, unless turns that have no guard yet wait for it in vain.
+    fn renew_later(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
+        let lease_ms = self.config.lease_ms;
+        let held = self.places.get(&errand.key).and_then(Place::held);
+        let vain = held.filter(|held| held.user.is_none() && now.since(held.tenure_since) >= lease_ms);
+        let Some(request) = vain.map(|held| held.request) else { return self.retry(errand, now) };
+        self.fail_turns(&errand.key, &Refusal::Store(error.clone()));
+        self.withdraw_request(&errand.key, request, now);
+    }
+
+    fn return_failed(&mut self, mut errand: Errand, error: &StoreError, now: Monotonic) {
+        errand.maybe_released |= error.applied == Applied::Unknown && now < errand.believed_until;
         if error.retry && now.since(errand.since) < self.errand_limit_ms() {
             self.retry(errand, now);
         } else if let Some(turn) = errand.turn {
@@ -273,11 +305,7 @@ impl Machine {
             Body::Granted { holder, request, block, lease_ms } if holder == self.me => {
                 self.heir(key, &Promotion { holder, request, block, lease_ms }, now);
             }
-            Body::Wanted { holder } if holder != self.me => {
-                if let Some(held) = self.places.change(key).and_then(Place::held_mut) {
-                    held.contended = true;
-                }
-            }
+            Body::Wanted { holder } if holder != self.me => self.wanted(key),
             Body::Evicted { holder, token } if holder == self.me => {
                 let held = self.places.get(key).and_then(Place::held);
                 if held.is_some_and(|held| held.block.first == token) {
@@ -285,6 +313,15 @@ impl Machine {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn wanted(&mut self, key: &Key) {
+        let last_flight = self.outbox.last_flight();
+        let Some(place) = self.places.change(key) else { return };
+        place.wanted = Some(last_flight);
+        if let Some(held) = place.held_mut() {
+            held.contended = true;
         }
     }
 

@@ -21,11 +21,17 @@ const REMEMBERED: usize = 256;
 
 /// What was seen of each key, and since when it stands still: from after it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Observations(SortedMap<Key, Vec<(Sighting, Monotonic)>>);
+pub(super) struct Observations(SortedMap<Key, Observation>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Observation {
+    read_at: Monotonic,
+    ahead: Vec<(Sighting, Monotonic)>,
+}
 
 impl Observations {
     fn of(&self, key: &Key) -> &[(Sighting, Monotonic)] {
-        self.0.get(key).map_or(&[], Vec::as_slice)
+        self.0.get(key).map_or(&[], |observation| &observation.ahead)
     }
 
     /// When the first of those ahead will have been silent for too long, unless that is being dealt with.
@@ -38,19 +44,21 @@ impl Observations {
 
     /// Any change starts the wait anew.
     fn update(&mut self, key: &Key, ahead: &[Sighting], now: Monotonic) {
-        let old = self.0.remove(key).unwrap_or_default();
+        let old = self.0.remove(key).map_or_else(Vec::new, |observation| observation.ahead);
         let since =
             |seen: &Sighting| old.iter().find(|(before, _)| before.same_beat(seen)).map_or(now, |(_, since)| *since);
-        let fresh: Vec<_> = ahead.iter().map(|seen| (*seen, since(seen))).collect();
-        if !fresh.is_empty() {
-            self.0.insert(key.clone(), fresh);
+        let ahead: Vec<_> = ahead.iter().map(|seen| (*seen, since(seen))).collect();
+        if !ahead.is_empty() {
+            self.0.insert(key.clone(), Observation { read_at: now, ahead });
         }
-        if self.0.len() > REMEMBERED {
-            let oldest = self.0.iter().filter(|(other, _)| *other != key);
-            let oldest = oldest.min_by_key(|(_, seen)| seen.first().map(|(_, since)| *since));
-            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                self.0.remove(&oldest);
-            }
+    }
+
+    /// Forgets what was read longest ago, of the keys that nobody here wants now.
+    fn forget_oldest(&mut self, is_wanted: impl Fn(&Key) -> bool) {
+        let unwanted = self.0.iter().filter(|(key, _)| !is_wanted(key));
+        let oldest = unwanted.min_by_key(|(_, observation)| observation.read_at);
+        if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+            self.0.remove(&oldest);
         }
     }
 }
@@ -73,6 +81,9 @@ impl Machine {
     /// Notes who stands before this context, and releases what it left there itself.
     pub(super) fn observe(&mut self, key: &Key, ahead: &[Sighting], now: Monotonic) {
         self.observed.update(key, ahead, now);
+        if self.observed.0.len() > REMEMBERED {
+            self.observed.forget_oldest(|key| self.places.get(key).is_some());
+        }
         self.watches.stale = true;
         for seen in ahead.iter().filter(|seen| seen.holder == self.me) {
             let Entry::Grant(token) = seen.entry else { continue };
