@@ -25,6 +25,7 @@ mod record;
 mod records;
 mod reply;
 mod seek;
+mod setback;
 mod sight;
 mod sorted;
 mod time;

@@ -3,7 +3,7 @@
 use super::{
     Machine,
     codec::Unreadable,
-    failure::{Applied, StoreError},
+    failure::StoreError,
     hold::{Confirmed, Grant},
     id::RequestId,
     key::Key,
@@ -16,9 +16,6 @@ use super::{
     time::Monotonic,
     token::Token,
 };
-
-/// Attempts to reach a store that has not answered a request yet.
-const ATTEMPTS: u32 = 3;
 
 impl Machine {
     pub(super) fn reply(&mut self, id: u64, result: Result<Reply, StoreError>, now: Monotonic) {
@@ -198,7 +195,7 @@ impl Machine {
         }
     }
 
-    fn inspected(&mut self, query: Option<TurnId>, result: Result<Outcome, StoreError>) {
+    pub(super) fn inspected(&mut self, query: Option<TurnId>, result: Result<Outcome, StoreError>) {
         if let Some(query) = query {
             self.emit(Output::Status { query, result });
         }
@@ -218,76 +215,6 @@ impl Machine {
             } else {
                 self.seek(&key, now);
             }
-        }
-    }
-
-    /// The transaction gave no answer: what it carried is tried again, or given up with the error.
-    pub(super) fn failed(&mut self, flight: Flight, error: &StoreError, now: Monotonic) {
-        for errand in flight.errands {
-            match &errand.action {
-                Action::Acquire(acquire) => self.ask_failed(acquire.request, errand, error, now),
-                Action::Renew { token, .. } => self.renewal_failed(*token, errand, error, now),
-                Action::Release { .. } | Action::Withdraw { .. } => self.return_failed(errand, error, now),
-                Action::Inspect => self.inspected(errand.turn, Err(error.clone())),
-                Action::Evict { .. } => self.eviction_failed(errand, error, now),
-            }
-        }
-    }
-
-    /// Tried again after a while, or the same judgement would be passed at once and for ever.
-    fn eviction_failed(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
-        if error.retry {
-            self.retry(errand, now);
-        }
-    }
-
-    fn ask_failed(&mut self, request: RequestId, errand: Errand, error: &StoreError, now: Monotonic) {
-        let limit_ms = self.config.lease_ms;
-        let Some(seeking) = self.places.get(&errand.key).and_then(Place::seeking) else { return };
-        if seeking.request != request {
-            return;
-        }
-        let patience = match seeking.waiting_sent {
-            Some(_) => now.since(seeking.heard_at) < limit_ms,
-            None => errand.attempts + 1 < ATTEMPTS,
-        };
-        if error.retry && patience {
-            return self.retry(errand, now);
-        }
-        let known_unsent = error.applied == Applied::No && errand.attempts == 0 && seeking.waiting_sent.is_none();
-        self.fail_turns(&errand.key, &Refusal::Store(error.clone()));
-        if !known_unsent {
-            self.withdraw_request(&errand.key, request, now);
-        }
-    }
-
-    fn renewal_failed(&mut self, token: Token, errand: Errand, error: &StoreError, now: Monotonic) {
-        let current = self.places.get(&errand.key).and_then(Place::held).is_some_and(|held| held.block.first == token);
-        if let Some(query) = errand.turn {
-            self.emit(Output::Verified { query, result: Err(error.clone()) });
-        } else if current && error.retry {
-            self.renew_later(errand, error, now);
-        } else if current {
-            self.lose(&errand.key, LostReason::StoreFailed, now);
-        }
-    }
-
-    /// Retried, unless turns that have no guard yet wait for it in vain.
-    fn renew_later(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
-        let lease_ms = self.config.lease_ms;
-        let held = self.places.get(&errand.key).and_then(Place::held);
-        let vain = held.filter(|held| held.user.is_none() && now.since(held.tenure_since) >= lease_ms);
-        let Some(request) = vain.map(|held| held.request) else { return self.retry(errand, now) };
-        self.fail_turns(&errand.key, &Refusal::Store(error.clone()));
-        self.withdraw_request(&errand.key, request, now);
-    }
-
-    fn return_failed(&mut self, mut errand: Errand, error: &StoreError, now: Monotonic) {
-        errand.maybe_released |= error.applied == Applied::Unknown && now < errand.believed_until;
-        if error.retry && now.since(errand.since) < self.errand_limit_ms() {
-            self.retry(errand, now);
-        } else if let Some(turn) = errand.turn {
-            self.emit(Output::Released { turn, result: Err(error.clone()) });
         }
     }
 
