@@ -3,7 +3,7 @@
 //! Whoever brings an input pumps the outputs, in place and in their order; whoever comes meanwhile leaves its own to that
 //! pump. Nothing outside is called while the lock is held.
 
-use alloc::{boxed::Box, collections::VecDeque, string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use core::{
     fmt,
     task::{Context, Poll, Waker},
@@ -43,7 +43,7 @@ struct Core {
     last_alarm: u64,
     closing: Vec<oneshot::Sender<()>>,
     closed: bool,
-    deeds: VecDeque<Deed>,
+    deeds: Vec<Deed>,
     pumping: bool,
 }
 
@@ -93,7 +93,7 @@ impl Driver {
             last_alarm: 0,
             closing: Vec::new(),
             closed: false,
-            deeds: VecDeque::new(),
+            deeds: Vec::new(),
             pumping: false,
         };
         Shared::new_cyclic(|this| Self { store, executor, signals, core: Mutex::new(core), this: this.clone() })
@@ -177,9 +177,10 @@ impl Driver {
         if core::mem::replace(&mut core.pumping, true) {
             return;
         }
-        while let Some(deed) = core.deeds.pop_front() {
+        while !core.deeds.is_empty() {
+            let deeds = core::mem::take(&mut core.deeds);
             drop(core);
-            self.perform(deed);
+            deeds.into_iter().for_each(|deed| self.perform(deed));
             core = self.core();
         }
         core.pumping = false;
@@ -299,7 +300,7 @@ impl Core {
             sleep.abort();
         }
         if wake.is_some() {
-            self.deeds.push_back(Deed::SetAlarm);
+            self.deeds.push(Deed::SetAlarm);
         }
     }
 
@@ -366,6 +367,6 @@ impl Drop for Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Driver").field("store", &self.store).finish_non_exhaustive()
+        write!(out, "Driver({:?})", self.store)
     }
 }

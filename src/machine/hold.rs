@@ -34,7 +34,10 @@ impl Machine {
         if held.user.is_some() || held.belief_left(now) == 0 {
             return;
         }
-        let Some(turn) = turns.pop_front() else { return };
+        if turns.is_empty() {
+            return;
+        }
+        let turn = turns.remove(0);
         let token = held.next_token;
         held.next_token = token.next();
         held.user = Some(turn.id);

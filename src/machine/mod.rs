@@ -52,7 +52,7 @@ pub use time::{Monotonic, Now, Wall};
 pub use token::TokenBlock;
 pub use token::{BLOCK, Token};
 
-use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use clock::{Clocks, Dice};
 use life::Life;
@@ -103,7 +103,9 @@ pub struct Machine {
     last_heartbeat: Monotonic,
     /// The last transaction that was sent before a clock jumped: what it granted is in doubt.
     doubted: Option<u64>,
-    outputs: VecDeque<Output>,
+    outputs: Vec<Output>,
+    /// How many of the outputs were polled.
+    polled: usize,
 }
 
 impl Machine {
@@ -126,7 +128,8 @@ impl Machine {
             heartbeat_at: None,
             last_heartbeat: Monotonic::default(),
             doubted: None,
-            outputs: VecDeque::new(),
+            outputs: Vec::new(),
+            polled: 0,
         }
     }
 
@@ -161,11 +164,15 @@ impl Machine {
 
     /// The next thing to do; [`Output::Timeout`] when there is none.
     pub fn poll_output(&mut self) -> Output {
-        self.outputs.pop_front().unwrap_or_else(|| {
-            let wake = self.next_wake();
-            self.clocks.announce(wake);
-            Output::Timeout(wake)
-        })
+        if let Some(output) = self.outputs.get_mut(self.polled) {
+            self.polled += 1;
+            return core::mem::replace(output, Output::Timeout(None));
+        }
+        self.outputs.clear();
+        self.polled = 0;
+        let wake = self.next_wake();
+        self.clocks.announce(wake);
+        Output::Timeout(wake)
     }
 
     /// How long the guard of this turn is still valid, in ms; 0 if it is lost, released or in doubt.
@@ -220,7 +227,7 @@ impl Machine {
     }
 
     fn emit(&mut self, output: Output) {
-        self.outputs.push_back(output);
+        self.outputs.push(output);
     }
 
     fn next_request(&mut self) -> RequestId {

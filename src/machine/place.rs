@@ -1,6 +1,6 @@
 //! A context's place at one key: the local turns, and what stands in the record for all of them.
 
-use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use super::{
     config::belief_ms,
@@ -15,7 +15,7 @@ use super::{
 /// Many local turns share one place in the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Place {
-    pub(super) turns: VecDeque<Turn>,
+    pub(super) turns: Vec<Turn>,
     pub(super) stage: Stage,
     pub(super) plan: Plan,
     /// Another context said that it waits, when this transaction was the last that had been sent.

@@ -27,7 +27,7 @@ impl Machine {
         if !turn.wait && !free {
             return self.emit(Output::Busy { turn: turn.id });
         }
-        place.turns.push_back(turn);
+        place.turns.push(turn);
         if free {
             self.seek(&key, now);
         } else {
@@ -76,7 +76,7 @@ impl Machine {
             beacon: 0,
             lease_ms,
             heir_ms,
-            info: place.turns.front().map_or_else(String::new, |turn| turn.info.clone()),
+            info: place.turns.first().map_or_else(String::new, |turn| turn.info.clone()),
         };
         self.outbox.recall(key, is_ask_for(acquire.request));
         self.outbox.push(key, Action::Acquire(acquire), None, now);

@@ -14,7 +14,6 @@ process_wide!(with_hubs, SortedMap<Reach, WeakShared<Hub>>, SortedMap::new());
 /// Messages and beacons between contexts of one process. A message is delivered before `send` returns.
 ///
 /// A context that is dropped without a word takes its beacon with it.
-#[derive(Debug)]
 pub struct LocalSignals {
     hub: Shared<Hub>,
     seat: u64,
@@ -151,8 +150,8 @@ impl Drop for LocalSignals {
     }
 }
 
-impl fmt::Debug for Hub {
+impl fmt::Debug for LocalSignals {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Hub").field("awake", &self.seats().taken.len()).finish()
+        write!(out, "LocalSignals({})", self.seat)
     }
 }

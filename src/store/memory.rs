@@ -62,7 +62,7 @@ impl Clone for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("MemoryStore").field("number", &self.room.number).finish_non_exhaustive()
+        write!(out, "MemoryStore({})", self.room.number)
     }
 }
 
