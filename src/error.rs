@@ -75,7 +75,7 @@ impl fmt::Display for AcquireError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout => out.write_str("the time-out passed while others held the key"),
-            Self::Closed => out.write_str("the lease manager was closed; build another one"),
+            Self::Closed => out.write_str("the lease manager was closed; make another one"),
             Self::InvalidKey(invalid) => invalid.fmt(out),
             Self::FormatTooNew { found, known } => Unreadable::FormatTooNew { found: *found, known: *known }.fmt(out),
             Self::Unsupported(error) => out.write_str(&error.message),

@@ -1,7 +1,25 @@
-//! Leases for the web and beyond.
+//! Leases for the web and beyond: tabs, workers and tasks take turns on a named resource, and a lost turn is told.
 //!
-//! Browser tabs, workers and native tasks take turns on a named resource through leases in a shared store.
-#![cfg_attr(docsrs, feature(doc_cfg))]
+//! * [`LeaseManager`] is one context's door to a store; [`LeaseManager::lock`] asks for a lease, and a [`LeaseGuard`]
+//!   is one that is held.
+//! * [`store`] is where contexts meet, [`signal`] how they tell each other, [`executor`] the world they run in: traits,
+//!   and adapters for browsers and for native programs.
+//! * [`machine`] decides everything: pure, for model checkers, simulators and authors of stores.
+//!
+//! What a lease promises and what not is said in the
+//! [README](https://github.com/leasehold/leasehold#what-it-promises-and-what-not).
+//!
+//! ```
+//! use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+//! let guard = leases.lock("notes").acquire().await?;
+//! // … write, with guard.token() …
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
 
 extern crate alloc;
 
@@ -25,3 +43,8 @@ pub use machine::{InvalidKey, InvalidOptions, LostReason, ReleaseOutcome, StoreE
 pub use manager::{LeaseManager, LeaseManagerBuilder};
 pub use request::LeaseRequest;
 pub use status::{HolderStatus, LeaseStatus, WaiterStatus};
+
+/// The README's Rust example runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,102 @@
+//! One browser with a fresh profile: all of its tabs share an origin's storage, as a person's do.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use serde_json::Value;
+use tempfile::TempDir;
+use thirtyfour::{Capabilities, TimeoutConfiguration, WebDriver, WindowHandle, error::WebDriverResult};
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::{Engine, Tab, driver::Driver};
+
+/// Longer than any script of ours, each of which has a deadline of its own.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(150);
+
+/// How a new tab is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// In the window of the others, of which only one is visible.
+    Tab,
+    /// In its own window, and visible: nothing that a browser does to hidden pages happens to it.
+    Window,
+}
+
+/// A running browser, ended when it and its tabs are dropped.
+#[derive(Clone, Debug)]
+pub struct Browser {
+    session: Arc<Session>,
+}
+
+/// WebDriver has one current window: whoever sends a command switches to its own first, one at a time.
+pub(crate) struct Session {
+    // Dropped in this order: the session ends the browser, the driver is killed, the profile is removed.
+    web_driver: WebDriver,
+    /// The blank window that it began with: whatever happens to the others, this one stays.
+    home: WindowHandle,
+    current: Mutex<Option<WindowHandle>>,
+    _driver: Driver,
+    _profiles: TempDir,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl Browser {
+    /// Starts it, with a profile that no one has used.
+    ///
+    /// # Errors
+    /// When it or its driver does not start.
+    pub async fn start(engine: Engine) -> anyhow::Result<Self> {
+        let profiles = tempfile::Builder::new().prefix("leasehold-").tempdir()?;
+        let driver = Driver::start(engine, profiles.path())?;
+        let Value::Object(capabilities) = engine.capabilities(profiles.path()) else {
+            unreachable!("an object literal")
+        };
+        let web_driver = WebDriver::builder(driver.url(), Capabilities::from(capabilities))
+            .connect()
+            .await
+            .with_context(|| format!("{} did not start", engine.name()))?;
+        web_driver.update_timeouts(TimeoutConfiguration::new(Some(SCRIPT_LIMIT), None, None)).await?;
+        let home = web_driver.window().await?;
+        let session = Session { web_driver, home, current: Mutex::new(None), _driver: driver, _profiles: profiles };
+        Ok(Self { session: Arc::new(session) })
+    }
+
+    /// Opens a tab at an address.
+    ///
+    /// # Errors
+    /// When the page does not load.
+    pub async fn open(&self, url: &str, shape: Shape) -> anyhow::Result<Tab> {
+        let handle = {
+            // The one that was current may be gone, and nothing can be opened from there.
+            let (driver, _current) = self.session.at(&self.session.home).await?;
+            match shape {
+                Shape::Tab => driver.new_tab().await?,
+                Shape::Window => driver.new_window().await?,
+            }
+        };
+        let tab = Tab::new(Arc::clone(&self.session), handle);
+        tab.goto(url).await.with_context(|| format!("cannot open {url}"))?;
+        Ok(tab)
+    }
+}
+
+impl Session {
+    /// The driver, with `handle` as its current window for as long as the guard lives.
+    pub(crate) async fn at(
+        &self,
+        handle: &WindowHandle,
+    ) -> WebDriverResult<(&WebDriver, MutexGuard<'_, Option<WindowHandle>>)> {
+        let mut current = self.current.lock().await;
+        if current.as_ref() != Some(handle) {
+            *current = None;
+            self.web_driver.switch_to_window(handle.clone()).await?;
+            *current = Some(handle.clone());
+        }
+        Ok((&self.web_driver, current))
+    }
+}

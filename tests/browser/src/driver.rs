@@ -1,0 +1,75 @@
+//! A WebDriver server as a child process, which is gone with its browser when it is dropped.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::Engine;
+
+/// A running chromedriver or geckodriver.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    process: Child,
+    port: u16,
+}
+
+impl Driver {
+    pub(crate) fn start(engine: Engine, profiles: &Path) -> anyhow::Result<Self> {
+        let program = engine.driver().context("the driver is not on PATH")?;
+        let process = Command::new(&program)
+            .args(engine.driver_flags(profiles))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // A group of its own, so that whatever it starts can be ended with it.
+            .process_group(0)
+            .env_remove("DISPLAY")
+            // Where Chromium leaves the remains of the tabs that we crash; else that is in the user's home.
+            .env("BREAKPAD_DUMP_LOCATION", profiles)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let mut driver = Self { process, port: 0 };
+        driver.port = driver.told_port()?;
+        Ok(driver)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Each driver takes a free port and says which: "… on port 40123." or "… on 127.0.0.1:40123".
+    fn told_port(&mut self) -> anyhow::Result<u16> {
+        let stdout = self.process.stdout.take().context("stdout is piped")?;
+        let mut lines = BufReader::new(stdout).lines();
+        for line in &mut lines {
+            if let Some(port) = port_in(&line?) {
+                // Read on, or the driver would stop at a full pipe.
+                thread::spawn(move || lines.for_each(drop));
+                return Ok(port);
+            }
+        }
+        bail!("the driver ended without telling its port")
+    }
+}
+
+fn port_in(line: &str) -> Option<u16> {
+    if !line.contains("started successfully") && !line.contains("Listening on") {
+        return None;
+    }
+    line.trim_end_matches('.').rsplit([' ', ':']).next()?.parse().ok()
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // The session has been ended by now; this is for what a crash has left behind.
+        let group = format!("-{}", self.process.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,115 @@
+//! The browsers that we drive, and the flags that each wants.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+
+use crate::Server;
+
+/// A browser engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Chromium by chromedriver.
+    Chromium,
+    /// Firefox by geckodriver.
+    Firefox,
+}
+
+impl Engine {
+    /// As prefix of a benchmark's key, and for people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chromium => "chromium",
+            Self::Firefox => "firefox",
+        }
+    }
+
+    /// Whether it and its driver are installed. Where they are not, says so on stderr.
+    ///
+    /// # Panics
+    /// In CI, where nothing may be skipped.
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        let here = self.driver().is_some() && self.has_browser();
+        if !here {
+            let missing = format!("{} and its WebDriver are not both on PATH", self.name());
+            assert!(env::var("CI").as_deref() != Ok("true"), "{missing}");
+            eprintln!("skipped: {missing}");
+        }
+        here
+    }
+
+    /// The driver's program: the environment's `CHROMEDRIVER` or `GECKODRIVER`, else the one on `PATH`.
+    pub(crate) fn driver(self) -> Option<PathBuf> {
+        let (variable, program) = match self {
+            Self::Chromium => ("CHROMEDRIVER", "chromedriver"),
+            Self::Firefox => ("GECKODRIVER", "geckodriver"),
+        };
+        env::var_os(variable)
+            .map_or_else(|| on_path(program), |named| Some(PathBuf::from(named)).filter(|file| file.is_file()))
+    }
+
+    fn has_browser(self) -> bool {
+        let (programs, bundle): (&[&str], _) = match self {
+            Self::Chromium => (&["chromium", "google-chrome", "chrome"], "/Applications/Google Chrome.app"),
+            Self::Firefox => (&["firefox", "firefox-esr"], "/Applications/Firefox.app"),
+        };
+        programs.iter().any(|program| on_path(program).is_some()) || Path::new(bundle).exists()
+    }
+
+    /// What the driver is told on its command line.
+    pub(crate) fn driver_flags(self, profiles: &Path) -> Vec<String> {
+        match self {
+            Self::Chromium => vec!["--port=0".into()],
+            Self::Firefox => vec!["--port=0".into(), format!("--profile-root={}", profiles.display())],
+        }
+    }
+
+    /// The capabilities of a session whose profile lies in `profiles`.
+    pub(crate) fn capabilities(self, profiles: &Path) -> Value {
+        match self {
+            Self::Chromium => json!({ "goog:chromeOptions": { "args": chromium_flags(profiles) } }),
+            Self::Firefox => json!({ "moz:firefoxOptions": { "args": ["-headless"], "prefs": firefox_preferences() } }),
+        }
+    }
+}
+
+fn chromium_flags(profiles: &Path) -> Vec<String> {
+    let mut flags: Vec<String> = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--window-size=1000,1150",
+    ]
+    .map(String::from)
+    .into();
+    flags.push(format!("--user-data-dir={}", profiles.display()));
+    flags.push(format!("--host-resolver-rules=MAP {} 127.0.0.1", Server::INSECURE_HOST));
+    flags
+}
+
+fn firefox_preferences() -> Value {
+    json!({
+        "app.update.disabledForTesting": true,
+        "datareporting.policy.dataSubmissionEnabled": false,
+        "network.captive-portal-service.enabled": false,
+        "network.connectivity-service.enabled": false,
+        "network.dns.localDomains": Server::INSECURE_HOST,
+        // Else it would try https first for a name that is not loopback's.
+        "dom.security.https_first": false,
+        "dom.disable_open_during_load": false,
+    })
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())
+}

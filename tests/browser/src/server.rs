@@ -1,0 +1,163 @@
+//! A static file server on loopback: the demo page at `/`, and beside it what the tests and the benchmark need.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Write as _},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::{Component, Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+
+/// A connection that a browser opened in advance and never used is given up after this.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Serves until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    port: u16,
+    stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// A name of this machine that is not loopback's: a page of it over plain http is an insecure context. Browsers of
+    /// ours know it.
+    pub const INSECURE_HOST: &str = "leasehold.test";
+
+    /// On any free port.
+    ///
+    /// # Errors
+    /// When loopback has no free port.
+    pub fn start() -> anyhow::Result<Self> {
+        Self::listen(0)
+    }
+
+    /// On this port.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub fn listen(port: u16) -> anyhow::Result<Self> {
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).with_context(|| format!("port {port} is taken"))?;
+        let port = listener.local_addr()?.port();
+        let stopped = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stopped);
+        let thread = Some(thread::spawn(move || accept(&listener, &seen)));
+        Ok(Self { port, stopped, thread })
+    }
+
+    /// The address of a page, in a secure context.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        self.url_at("localhost", path)
+    }
+
+    /// The address of a page by another name for this machine, which the browser must know.
+    #[must_use]
+    pub fn url_at(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.port)
+    }
+
+    /// Serves until the program is ended.
+    pub fn run(mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("accepting connections does not panic");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        // One more connection, so that the thread looks.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+/// A thread for each connection, and a connection for each file: a page has a dozen, and no request waits for another.
+fn accept(listener: &TcpListener, stopped: &AtomicBool) {
+    for connection in listener.incoming().filter_map(Result::ok) {
+        if stopped.load(Ordering::Acquire) {
+            return;
+        }
+        // A browser that went away before its answer is no concern of ours.
+        thread::spawn(move || answer(connection).ok());
+    }
+}
+
+fn answer(mut connection: TcpStream) -> io::Result<()> {
+    connection.set_read_timeout(Some(IDLE))?;
+    let Some(path) = asked_path(&connection)? else { return Ok(()) };
+    let Some((content, place)) = locate(&path).and_then(|place| Some((fs::read(&place).ok()?, place))) else {
+        return write!(connection, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    };
+    write!(connection, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n", content.len())?;
+    for (name, value) in headers(&path, &place) {
+        write!(connection, "{name}: {value}\r\n")?;
+    }
+    connection.write_all(b"\r\n")?;
+    connection.write_all(&content)
+}
+
+/// The path of a GET, read to the end of its headers, without its query; none when the browser asks nothing.
+fn asked_path(connection: &TcpStream) -> io::Result<Option<String>> {
+    let mut lines = BufReader::new(connection).lines();
+    let Some(request) = lines.next().transpose()? else { return Ok(None) };
+    for line in lines {
+        if line?.is_empty() {
+            break;
+        }
+    }
+    let target = request.strip_prefix("GET ").and_then(|rest| rest.split([' ', '?']).next());
+    Ok(target.map(str::to_owned))
+}
+
+fn headers(path: &str, place: &Path) -> Vec<(&'static str, &'static str)> {
+    let mut headers = vec![("Content-Type", content_type(place)), ("Cache-Control", "no-cache")];
+    if path.starts_with("/benches/") {
+        // An isolated page has a clock of 5 µs in Chromium and of 20 µs in Firefox; others get 100 µs and 1 ms.
+        headers.push(("Cross-Origin-Opener-Policy", "same-origin"));
+        headers.push(("Cross-Origin-Embedder-Policy", "require-corp"));
+    }
+    headers
+}
+
+/// The file behind a path; none for one that tries to leave its folder.
+fn locate(path: &str) -> Option<PathBuf> {
+    let mounts = [("/pkg/", package()), ("/tests/", root("tests/browser/pages")), ("/benches/", root("benches"))];
+    let (folder, rest) = mounts
+        .into_iter()
+        .find_map(|(prefix, folder)| Some((folder, path.strip_prefix(prefix)?)))
+        .or_else(|| Some((root("www"), path.strip_prefix('/')?)))?;
+    let inside = Path::new(rest).components().all(|part| matches!(part, Component::Normal(_)));
+    let place = folder.join(rest);
+    inside.then(|| if place.is_dir() { place.join("index.html") } else { place })
+}
+
+/// The built npm package, or another build of it that the environment names.
+fn package() -> PathBuf {
+    std::env::var_os("LEASEHOLD_PKG").map_or_else(|| root("pkg"), PathBuf::from)
+}
+
+fn root(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
+}
+
+fn content_type(place: &Path) -> &'static str {
+    match place.extension().and_then(|extension| extension.to_str()) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js" | "mjs") => "text/javascript; charset=utf-8",
+        Some("json") => "application/json",
+        Some("wasm") => "application/wasm",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}

@@ -1,0 +1,140 @@
+//! One tab. What takes long runs in the page itself, as a *job*: the tab needs not be the current one meanwhile.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use thirtyfour::WindowHandle;
+
+use crate::{Deadline, browser::Session};
+
+/// A tab of a [`Browser`](crate::Browser). Dropping it leaves it open.
+#[derive(Debug)]
+pub struct Tab {
+    session: Arc<Session>,
+    handle: WindowHandle,
+}
+
+impl Tab {
+    pub(crate) fn new(session: Arc<Session>, handle: WindowHandle) -> Self {
+        Self { session, handle }
+    }
+
+    /// Loads another page in it.
+    ///
+    /// # Errors
+    /// When the page does not load.
+    pub async fn goto(&self, url: &str) -> anyhow::Result<()> {
+        Ok(self.session.at(&self.handle).await?.0.goto(url).await?)
+    }
+
+    /// Runs the body of an async function of one argument, `arg`, and brings back what it returns.
+    ///
+    /// # Errors
+    /// When the script throws or rejects: the page's error as a text.
+    pub async fn run(&self, body: &str, arg: Value) -> anyhow::Result<Value> {
+        let script = format!(
+            "const [arg, done] = arguments;
+            (async () => {{ {body} }})().then(
+                (value) => done({{ value: value ?? null }}),
+                (error) => done({{ error: `${{error?.name}} (${{error?.code}}): ${{error?.message ?? error}}` }}),
+            );"
+        );
+        let (driver, _current) = self.session.at(&self.handle).await?;
+        let mut answer = driver.execute_async(script, vec![arg]).await?.json().clone();
+        match answer.get("error") {
+            Some(error) => bail!("the page says {error} to: {body}"),
+            None => Ok(answer["value"].take()),
+        }
+    }
+
+    /// Starts work that goes on in the page; [`outcome`](Self::outcome) fetches what it returned, by its name.
+    ///
+    /// # Errors
+    /// When the script cannot be started.
+    pub async fn start(&self, job: &str, body: &str, arg: Value) -> anyhow::Result<()> {
+        let script = format!(
+            "const {{ job, arg }} = arguments[0];
+            const work = (async () => {{ {body} }})();
+            // It is heard when its outcome is fetched.
+            work.catch(() => {{}});
+            (window.jobs ??= {{}})[job] = work;"
+        );
+        let (driver, _current) = self.session.at(&self.handle).await?;
+        driver.execute(script, vec![json!({ "job": job, "arg": arg })]).await?;
+        Ok(())
+    }
+
+    /// What a job returned, when it has within that time. It is awaited in the page: looking again and again would slow
+    /// down what is measured.
+    ///
+    /// # Errors
+    /// When the job threw, or took longer.
+    pub async fn outcome(&self, job: &str, within: Duration) -> anyhow::Result<Value> {
+        let wait = "const late = new Promise((_, reject) => {
+                setTimeout(() => reject(Error(`it takes longer than ${arg.within} ms`)), arg.within);
+            });
+            return Promise.race([jobs[arg.job], late]);";
+        let arg = json!({ "job": job, "within": u64::try_from(within.as_millis())? });
+        self.run(wait, arg).await.with_context(|| format!("the job {job:?}"))
+    }
+
+    /// Runs a script again and again until it returns something true, and brings that back.
+    ///
+    /// # Errors
+    /// When it throws, or nothing is true within that time.
+    pub async fn until(&self, body: &str, arg: Value, within: Duration) -> anyhow::Result<Value> {
+        let deadline = Deadline::after(within);
+        loop {
+            let value = self.run(body, arg.clone()).await?;
+            if !matches!(value, Value::Null | Value::Bool(false)) {
+                return Ok(value);
+            }
+            if !deadline.glance().await {
+                bail!("not true within {within:?}, for {arg}: {body}");
+            }
+        }
+    }
+
+    /// Closes it as a person does, who is not asked whether.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn close(self) -> anyhow::Result<()> {
+        let (driver, mut current) = self.session.at(&self.handle).await?;
+        *current = None;
+        Ok(driver.close_window().await?)
+    }
+
+    /// Loads its page again.
+    ///
+    /// # Errors
+    /// When the page does not load.
+    pub async fn reload(&self) -> anyhow::Result<()> {
+        Ok(self.session.at(&self.handle).await?.0.refresh().await?)
+    }
+
+    /// Ends its process as a bug in the browser would. Chromium only.
+    ///
+    /// # Errors
+    /// When the tab is still alive after it.
+    pub async fn crash(self) -> anyhow::Result<()> {
+        let (driver, mut current) = self.session.at(&self.handle).await?;
+        *current = None;
+        match driver.cdp().send_raw("Page.crash", json!({})).await {
+            Ok(answer) => bail!("the tab answered to its crash: {answer}"),
+            Err(error) if error.to_string().contains("crashed") => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Saves what it shows as a PNG.
+    ///
+    /// # Errors
+    /// When the picture cannot be taken or written.
+    pub async fn screenshot(&self, file: &Path) -> anyhow::Result<()> {
+        let png = self.session.at(&self.handle).await?.0.screenshot_as_png().await?;
+        fs::create_dir_all(file.parent().context("a file in a folder")?)?;
+        fs::write(file, png).with_context(|| format!("cannot write {}", file.display()))
+    }
+}

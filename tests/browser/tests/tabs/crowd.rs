@@ -1,0 +1,68 @@
+//! Tabs that come, go and change their minds.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use leasehold_browser_tests::{Engine, Tab};
+use serde_json::{Value, json};
+
+use crate::{
+    counting::read,
+    world::{SOON, World},
+};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Two tabs count from beginning to end; others join them, and are ended in the middle of whatever they do.
+pub async fn tabs_that_come_and_go_lose_no_increment(world: &World) -> anyhow::Result<()> {
+    let steady = [world.tab(json!({})).await?, world.tab(json!({})).await?];
+    for tab in &steady {
+        count(tab, 1_000).await?;
+    }
+    steady[0].run("go()", Value::Null).await?;
+    for guest in 0..6 {
+        let tab = world.tab(json!({})).await?;
+        count(&tab, 1_000).await?;
+        tab.run("go()", Value::Null).await?;
+        tab.until("return (await leases.status('counter')).holder?.own", Value::Null, SOON).await?;
+        match (guest % 3, world.engine) {
+            (0, Engine::Chromium) => tab.crash().await?,
+            (1, _) => tab.reload().await?,
+            _ => tab.close().await?,
+        }
+    }
+    for tab in &steady {
+        tab.outcome("count", LONG).await?;
+    }
+    let (actual, expected) = read(&steady[0]).await?;
+    ensure!(expected >= 2_000, "only {expected} steps were made");
+    ensure!(actual == expected, "of {expected} steps {} were lost", expected - actual);
+    nothing_is_left(&steady[0], "counter").await
+}
+
+async fn count(tab: &Tab, steps: u32) -> anyhow::Result<()> {
+    tab.start("count", "return count(arg)", json!({ "steps": steps, "key": "counter" })).await
+}
+
+/// Two tabs whose waits end in every way: granted, timed out, aborted, refused.
+pub async fn given_up_waits_leave_nothing_behind(world: &World) -> anyhow::Result<()> {
+    let tabs = [world.window(json!({})).await?, world.window(json!({})).await?];
+    for tab in &tabs {
+        tab.start("waver", "return waver(arg)", json!({ "key": "notes", "times": 200 })).await?;
+    }
+    tabs[0].run("go()", Value::Null).await?;
+    for tab in &tabs {
+        let ends = tab.outcome("waver", LONG).await?;
+        for end in ["granted", "timed out", "aborted", "refused"] {
+            ensure!(ends[end].as_u64() > Some(0), "no wait was {end}: {ends}");
+        }
+        ensure!(ends["surprises"] == json!([]), "{ends}");
+    }
+    nothing_is_left(&tabs[0], "notes").await
+}
+
+async fn nothing_is_left(tab: &Tab, key: &str) -> anyhow::Result<()> {
+    let status = tab.run("return leases.status(arg)", json!(key)).await?;
+    ensure!(status["holder"].is_null() && status["queue"] == json!([]), "something is left: {status}");
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! leasehold in real tabs, by the built npm package. Each scenario runs in each browser, one at a time: they are timed.
+
+mod bad_input;
+mod counting;
+mod crowd;
+mod insecure;
+mod page;
+mod readme;
+mod take_over;
+mod world;
+
+macro_rules! tests {
+    ($engine:ident: $($part:ident::$scenario:ident,)*) => {$(
+        #[test]
+        fn $scenario() {
+            crate::world::run(leasehold_browser_tests::Engine::$engine, crate::$part::$scenario);
+        }
+    )*};
+}
+
+macro_rules! in_each_browser {
+    ($($part:ident::$scenario:ident,)*) => {
+        mod chromium {
+            // Firefox has no way to crash a tab over WebDriver.
+            tests! { Chromium: $($part::$scenario,)* take_over::a_crashed_holder_is_replaced, }
+        }
+        mod firefox {
+            tests! { Firefox: $($part::$scenario,)* }
+        }
+    };
+}
+
+in_each_browser! {
+    counting::two_tabs_lose_no_increment,
+    counting::without_the_lease_increments_are_lost,
+    crowd::tabs_that_come_and_go_lose_no_increment,
+    crowd::given_up_waits_leave_nothing_behind,
+    take_over::a_closed_holder_is_replaced,
+    take_over::a_reloaded_holder_is_replaced,
+    take_over::a_frozen_holder_is_replaced_and_told,
+    take_over::a_closed_waiter_does_not_block_the_queue,
+    take_over::released_while_others_wait_in_order,
+    insecure::two_tabs_without_web_locks_lose_no_increment,
+    insecure::a_silent_holder_without_web_locks_is_replaced,
+    page::the_demo_page_works_in_an_insecure_context,
+    readme::the_readme_example_runs,
+    bad_input::bad_keys_are_refused,
+    bad_input::bad_times_are_refused,
+    bad_input::a_second_init_with_other_bytes_is_refused,
+    bad_input::a_closed_manager_refuses,
+    bad_input::without_indexed_db_open_is_refused,
+}
