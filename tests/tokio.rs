@@ -2,6 +2,9 @@
 #![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 #![expect(clippy::disallowed_methods, reason = "a test spawns its contestants itself")]
 
+#[path = "tokio/contest.rs"]
+mod contest;
+
 use std::{
     sync::{
         Arc,
@@ -12,8 +15,22 @@ use std::{
 };
 
 use futures::future::join_all;
-use leasehold::{LeaseManager, ReleaseOutcome, executor::TokioExecutor, store::MemoryStore};
-use tokio::task::{spawn, yield_now};
+use leasehold::{
+    LeaseManager, ReleaseOutcome,
+    executor::{Executor, MaybeSendFuture, TokioExecutor, WeakShared},
+    machine::{Beacon, Message, Now, StoreClock},
+    signal::{Inbox, LocalSignals, Signals},
+    store::{MemoryStore, Store},
+};
+use tokio::{
+    runtime::Builder,
+    task::{spawn, yield_now},
+    time::{sleep, timeout},
+};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
 
 fn manager(store: &MemoryStore) -> LeaseManager {
     LeaseManager::builder(store.clone(), TokioExecutor::new()).build().unwrap()
@@ -56,7 +73,7 @@ async fn never_more_than_one_is_inside_on_several_threads() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_dropped_on_a_foreign_thread_is_released_and_others_are_renewed() {
     let store = MemoryStore::new();
-    let build = || LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(Duration::from_secs(1)).build();
+    let build = || LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(ms(1_000)).build();
     let (one, two) = (build().unwrap(), build().unwrap());
     let guard = one.lock("a").acquire().await.unwrap();
     let leases = one.clone();
@@ -67,6 +84,133 @@ async fn a_guard_dropped_on_a_foreign_thread_is_released_and_others_are_renewed(
     let kept = kept.join().unwrap();
     assert!(two.lock("a").try_acquire().await.unwrap().is_some());
     // It is renewed for longer than a lease, while another context would take it if it could.
-    let refused = two.lock("b").timeout(Duration::from_millis(1_500)).acquire().await;
+    let refused = two.lock("b").timeout(ms(1_500)).acquire().await;
     assert!(refused.is_err() && kept.is_valid());
+}
+
+/// The release on a foreign thread may plan the alarm anew, and that must ring all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_dropped_on_a_foreign_thread_harms_no_lease_from_before() {
+    let store = MemoryStore::new();
+    let builder = LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(ms(1_000));
+    let one = builder.heartbeat(ms(400)).store_timeout(ms(50)).build().unwrap();
+    let kept = one.lock("kept").acquire().await.unwrap();
+    let other = one.lock("other").acquire().await.unwrap();
+    sleep(ms(50)).await;
+    thread::spawn(move || drop(other)).join().unwrap();
+    sleep(ms(1_500)).await;
+    assert!(kept.is_valid(), "never renewed again");
+    assert!(manager(&store).lock("kept").try_acquire().await.unwrap().is_none());
+}
+
+/// A manager that outlives the runtime in which it set its alarm.
+#[test]
+fn a_second_runtime_has_timers() {
+    let leases = manager(&MemoryStore::new());
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let held = runtime().block_on(leases.lock("k").acquire()).unwrap();
+    let wait = leases.lock("k").timeout(ms(200)).acquire();
+    let told = runtime().block_on(async { timeout(ms(3_000), wait).await });
+    assert!(told.expect("the time-out fires").is_err() && held.is_valid());
+}
+
+/// Signals whose thread is preempted as it begins to rest.
+#[derive(Debug)]
+struct Preempted(LocalSignals);
+
+impl Signals for Preempted {
+    fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.0.wake(beacon, inbox)
+    }
+
+    fn rest(&self) {
+        thread::sleep(ms(300));
+        self.0.rest();
+    }
+
+    fn send(&self, message: &Message) {
+        self.0.send(message);
+    }
+
+    fn watch(&self, watch: u64, beacon: Beacon) {
+        self.0.watch(watch, beacon);
+    }
+
+    fn unwatch(&self, watch: u64) {
+        self.0.unwatch(watch);
+    }
+}
+
+/// Else a context that holds would be seen without a beacon, and taken for dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn rest_and_wake_keep_their_order() {
+    let store = MemoryStore::with_clock(StoreClock::Observed);
+    let signals = Preempted(LocalSignals::new(&store.reach()));
+    let one = LeaseManager::builder(store.clone(), TokioExecutor::new()).signals(signals).build().unwrap();
+    let two = manager(&store);
+    one.lock("k").acquire().await.unwrap().release().await.unwrap();
+    // The rest comes ten seconds later, on the thread of the alarm, and is still under way here. This thread needs no
+    // timer, which that one might hold up.
+    thread::sleep(ms(10_150));
+    let first = one.lock("k").acquire().await.unwrap();
+    thread::sleep(ms(400));
+    let second = two.lock("k").timeout(ms(500)).acquire().await;
+    assert!(second.is_err(), "evicted while its holder lives");
+    assert!(first.is_valid());
+}
+
+/// An executor that counts the timers that stand.
+#[derive(Debug, Clone, Default)]
+struct Counting {
+    inner: TokioExecutor,
+    timers: Arc<()>,
+}
+
+impl Executor for Counting {
+    fn now(&self) -> Now {
+        self.inner.now()
+    }
+
+    fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
+        self.inner.spawn(task);
+    }
+
+    fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
+        let (timer, sleep) = (self.timers.clone(), self.inner.sleep(duration));
+        Box::pin(async move {
+            sleep.await;
+            drop(timer);
+        })
+    }
+
+    fn random(&self) -> u128 {
+        self.inner.random()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_context_has_one_timer() {
+    let (store, executor) = (MemoryStore::new(), Counting::default());
+    let leases = LeaseManager::builder(store.clone(), executor.clone()).build().unwrap();
+    let _kept = leases.lock("kept").acquire().await.unwrap();
+    let _held = manager(&store).lock("k").acquire().await.unwrap();
+    for _ in 0..4 {
+        let impatient = (0..16).map(|task| {
+            let leases = leases.clone();
+            spawn(async move {
+                for turn in 0..100 {
+                    let refused = leases.lock("k").timeout(ms(1 + (task + turn) % 3)).acquire().await;
+                    assert!(refused.is_err());
+                }
+            })
+        });
+        for task in join_all(impatient.collect::<Vec<_>>()).await {
+            task.unwrap();
+        }
+        // Those that were put off end in their own tasks.
+        sleep(ms(50)).await;
+        // Two are the executors'.
+        let timers = Arc::strong_count(&executor.timers) - 2;
+        assert!(timers <= 1, "{timers} timers");
+    }
 }

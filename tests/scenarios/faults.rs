@@ -1,5 +1,6 @@
 //! A store that fails: X9, lost answers, silence.
 
+use futures::future::join_all;
 use leasehold::store::Fault;
 use leasehold::{AcquireError, ReleaseOutcome};
 
@@ -91,6 +92,61 @@ fn a_release_survives_a_dropped_future_and_a_failing_store() {
     });
 }
 
+/// The heir learns of its grant, must renew it before it may believe, and never can.
+#[test]
+fn a_waiter_whose_store_died_is_told() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let held = one.leases.lock("k").acquire().await.unwrap();
+        let wait = two.leases.lock("k").acquire();
+        let events = async {
+            world.sim.pass(secs(1)).await;
+            two.store.fail_always(Some(Fault::Refuse));
+            world.sim.pass(secs(12)).await;
+            held.release().await.unwrap();
+        };
+        let (told, ()) = futures::join!(world.within(secs(600), wait), events);
+        assert!(matches!(told, Some(Err(AcquireError::Store(_)))), "{told:?}");
+    });
+}
+
+#[test]
+fn a_release_whose_answer_is_lost_was_a_release() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        tab.store.inject(Fault::LoseReply);
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    });
+}
+
+#[test]
+fn a_release_is_tried_again_though_manager_and_guard_are_gone() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        one.store.inject(Fault::Refuse);
+        drop(guard);
+        drop(one);
+        world.sim.pass(secs(3)).await;
+        assert!(two.leases.lock("k").try_acquire().await.unwrap().is_some(), "the release was forgotten");
+    });
+}
+
+#[test]
+fn who_awaits_a_release_hears_of_it_though_manager_and_guard_are_gone() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        tab.store.inject(Fault::Refuse);
+        let released = guard.release();
+        drop(guard);
+        drop(tab);
+        let released = world.within(secs(3), released).await;
+        assert_eq!(released.expect("it ends").unwrap(), ReleaseOutcome::Released);
+    });
+}
+
 /// Retries do not become a storm.
 #[test]
 fn a_failing_store_is_not_hammered() {
@@ -106,5 +162,36 @@ fn a_failing_store_is_not_hammered() {
         world.sim.pass(LEASE).await;
         let (renewals, asks) = (one.store.take_seen().len(), two.store.take_seen().len());
         assert!(renewals < 40 && asks < 40, "{renewals} and {asks} transactions in a lease");
+    });
+}
+
+#[test]
+fn a_failing_store_is_not_hammered_for_many_keys_either() {
+    everywhere(async |world| {
+        let tab = world.dark_tab();
+        let names: Vec<_> = (0..200).map(|key| format!("k{key}")).collect();
+        let _guards = join_all(names.iter().map(|name| tab.leases.lock(name).acquire())).await;
+        tab.store.fail_always(Some(Fault::Refuse));
+        tab.store.take_seen();
+        world.sim.pass(LEASE).await;
+        let seen = tab.store.take_seen().len();
+        assert!(seen < 60, "{seen} transactions in a lease");
+    });
+}
+
+/// Every request is asked once and withdrawn once, with a few retries: what was given up is not asked again.
+#[test]
+fn requests_that_were_given_up_do_not_hammer_a_failing_store() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let _held = one.leases.lock("k").acquire().await.unwrap();
+        two.store.fail_always(Some(Fault::LoseReply));
+        two.store.take_seen();
+        let asks = 1_000;
+        for _ in 0..asks {
+            assert!(world.within(ms(20), two.leases.lock("k").acquire()).await.is_none());
+        }
+        let seen = two.store.take_seen();
+        assert!(seen.len() < 3 * asks, "{} transactions for {asks} requests", seen.len());
     });
 }

@@ -1,205 +1,265 @@
-//! Random histories: contexts that freeze, crash and come anew, stores that fail, clocks that jump; and an oracle that
-//! watches every guard at every moment. A failing seed is printed; `HISTORY_SEED=n` replays it.
+//! Random histories: contexts that freeze, sleep, crash and come anew, stores that fail or dawdle, signals that get
+//! lost, clocks that jump; and an oracle that watches every guard at every moment.
+//!
+//! `HISTORIES=n` runs more of them, or fewer; `HISTORY_SEED=n` replays one, as a failing test says.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::{env, ops::Range, panic, sync::Arc};
 
+use futures::future::{Either, select};
 use leasehold::{
-    LeaseGuard, LeaseManager,
+    AcquireError, LeaseGuard, LeaseManager, LeaseRequest, ReleaseOutcome,
     executor::{Executor, SimExecutor},
-    machine::StoreClock,
-    store::{Fault, FaultyStore, MemoryStore},
+    machine::StoreClock::{self, Observed, Trusted},
+    store::MemoryStore,
 };
 
-use crate::world::{HEARTBEAT, LEASE, Tab, World, ms, secs};
+use crate::{
+    chaos::{Chaos, Context, How},
+    doubles::PausingExecutor,
+    oracle::{Oracle, Tally},
+    world::{Dice, ms, secs},
+};
 
 const KEYS: [&str; 2] = ["a", "b"];
 const WORKERS: u64 = 3;
 const EVENTS: u64 = 60;
+const BOTH: &[StoreClock] = &[Observed, Trusted];
+const PLAIN: How = How {
+    name: "on_a_prompt_store",
+    lease_ms: 20_000,
+    applies_ms: (0, 0),
+    answers_ms: (0, 0),
+    late_ms: 0,
+    pauses: false,
+    clocks: BOTH,
+    histories: 60,
+    expected: &["the store denied a guard", "a loss was told"],
+};
+const TOO_LATE: &[&str] = &["an answer came after the time limit"];
+const SIGNALS: &[&str] = &["a signal was lost", "a signal came twice", "a signal overtook another"];
 
-/// What all see: the guards alive, and the largest token of each key.
-#[derive(Clone, Default)]
-struct Oracle(Arc<Mutex<Seen>>);
+const HOWS: [How; 7] = [
+    PLAIN,
+    How { name: "on_a_slow_store", applies_ms: (0, 2_000), answers_ms: (0, 2_000), expected: TOO_LATE, ..PLAIN },
+    // Just within the time limit: a belief that counted from the answer would outlast the lease. By observed clocks it
+    // would not, for they leave twice the margin.
+    How {
+        name: "with_late_answers",
+        lease_ms: 10_000,
+        applies_ms: (0, 200),
+        answers_ms: (1_900, 2_250),
+        clocks: &[Trusted],
+        ..PLAIN
+    },
+    How {
+        name: "with_late_signals",
+        applies_ms: (0, 300),
+        answers_ms: (0, 300),
+        late_ms: 20_000,
+        expected: SIGNALS,
+        ..PLAIN
+    },
+    How {
+        name: "past_the_time_limit",
+        lease_ms: 10_000,
+        applies_ms: (0, 4_000),
+        answers_ms: (0, 4_000),
+        late_ms: 10_000,
+        expected: TOO_LATE,
+        ..PLAIN
+    },
+    How {
+        name: "with_short_leases",
+        lease_ms: 1_000,
+        applies_ms: (0, 200),
+        answers_ms: (0, 200),
+        late_ms: 5_000,
+        histories: 20,
+        expected: SIGNALS,
+        ..PLAIN
+    },
+    How {
+        name: "on_clocks_that_pause",
+        applies_ms: (0, 1_000),
+        answers_ms: (0, 1_000),
+        late_ms: 10_000,
+        pauses: true,
+        // A store whose clock is trusted shares it with all contexts, so that none pauses alone.
+        clocks: &[Observed],
+        expected: &["a machine slept"],
+        ..PLAIN
+    },
+];
 
-#[derive(Default)]
-struct Seen {
-    guards: Vec<(u128, Arc<LeaseGuard>)>,
-    largest: BTreeMap<String, u64>,
-    granted: u64,
-    lost: u64,
+/// What happens in every kind of world.
+const EXPECTED: [&str; 14] = [
+    "a context froze",
+    "a context crashed",
+    "the wall clock jumped",
+    "a transaction was refused",
+    "a transaction overran its time limit",
+    "an answer was lost",
+    "a try found the key taken",
+    "a wait timed out",
+    "a request was dropped",
+    "a request was told that the store failed",
+    "the store confirmed a guard",
+    "a guard was lost or in doubt at its end",
+    "a doubt was dispelled",
+    "a release came too late",
+];
+
+#[test]
+fn on_a_prompt_store() {
+    no_history_breaks_a_promise("on_a_prompt_store");
 }
 
-impl Oracle {
-    fn granted(&self, context: u128, guard: &Arc<LeaseGuard>) {
-        let mut seen = self.0.lock().unwrap();
-        let token = guard.token().as_u64();
-        let largest = seen.largest.insert(guard.key().to_owned(), token);
-        assert!(largest.is_none_or(|largest| largest < token), "tokens grow: {largest:?}, then {token}");
-        seen.granted += 1;
-        seen.guards.push((context, guard.clone()));
-        drop(seen);
-        self.look();
-    }
+#[test]
+fn on_a_slow_store() {
+    no_history_breaks_a_promise("on_a_slow_store");
+}
 
-    /// Never do two contexts believe, not even for a moment.
-    fn look(&self) {
-        let seen = self.0.lock().unwrap();
-        for key in KEYS {
-            let believers = seen.guards.iter().filter(|(_, guard)| guard.key() == key && guard.is_valid()).count();
-            assert!(believers <= 1, "{believers} guards of {key} are valid at once");
+#[test]
+fn with_late_answers() {
+    no_history_breaks_a_promise("with_late_answers");
+}
+
+#[test]
+fn with_late_signals() {
+    no_history_breaks_a_promise("with_late_signals");
+}
+
+#[test]
+fn past_the_time_limit() {
+    no_history_breaks_a_promise("past_the_time_limit");
+}
+
+#[test]
+fn with_short_leases() {
+    no_history_breaks_a_promise("with_short_leases");
+}
+
+#[test]
+fn on_clocks_that_pause() {
+    no_history_breaks_a_promise("on_clocks_that_pause");
+}
+
+fn no_history_breaks_a_promise(name: &str) {
+    let how = HOWS.into_iter().find(|how| how.name == name).expect("it is listed");
+    let (seeds, tally) = (seeds(how.histories), Tally::default());
+    for seed in seeds.clone() {
+        let told = panic::catch_unwind(|| history(seed, how, tally.clone()));
+        assert!(
+            told.is_ok(),
+            "replay with: HISTORY_SEED={seed} cargo test --features tokio,test-util --test scenarios histories::{name}"
+        );
+    }
+    if seeds.end - seeds.start >= how.histories {
+        let missing = tally.missing(EXPECTED.iter().chain(how.expected).copied());
+        assert!(missing.is_empty(), "the histories are too kind, nowhere happened: {missing:?}");
+    }
+}
+
+fn seeds(histories: u64) -> Range<u64> {
+    let number = |name| env::var(name).ok().map(|value| value.parse().expect("it is a number"));
+    match number("HISTORY_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("HISTORIES").unwrap_or(histories),
+    }
+}
+
+fn history(seed: u64, how: How, tally: Tally) {
+    let sim = SimExecutor::new(seed);
+    let clock = how.clocks[Dice(&sim).index(how.clocks.len())];
+    let (memory, oracle) = (MemoryStore::with_clock(clock), Oracle::new(tally));
+    let mut chaos = Chaos { how, sim: sim.clone(), memory, oracle, contexts: Vec::new(), begin };
+    sim.block_on(async {
+        for _ in 0..2 + chaos.dice().below(3) {
+            chaos.join();
         }
-    }
-
-    fn gone(&self, guard: &Arc<LeaseGuard>, was_valid: bool) {
-        let mut seen = self.0.lock().unwrap();
-        seen.lost += u64::from(!was_valid);
-        seen.guards.retain(|(_, other)| !Arc::ptr_eq(other, guard));
-    }
+        for _ in 0..EVENTS {
+            chaos.strike().await;
+            for _ in 0..chaos.dice().below(40) {
+                sim.pass(ms(chaos.dice().below(400))).await;
+                chaos.oracle.look();
+            }
+        }
+        peace(&chaos).await;
+    });
 }
 
-/// Dice of the world.
-struct Dice(SimExecutor);
-
-impl Dice {
-    fn below(&self, end: u64) -> u64 {
-        u64::try_from(self.0.random() % u128::from(end)).unwrap()
+/// When everything works again, everybody is served.
+async fn peace(chaos: &Chaos) {
+    chaos.heal();
+    let (sim, before) = (&chaos.sim, chaos.oracle.granted());
+    let builder = LeaseManager::builder(chaos.memory.clone(), sim.context());
+    let visitor = builder.lease(ms(chaos.how.lease_ms)).build().unwrap();
+    for key in KEYS {
+        let served = select(Box::pin(visitor.lock(key).acquire()), Box::pin(sim.pass(secs(900)))).await;
+        let Either::Left((guard, _)) = served else { panic!("{key} is never granted again") };
+        guard.unwrap().release().await.unwrap();
+        chaos.oracle.look();
     }
+    sim.pass(secs(100)).await;
+    chaos.oracle.look();
+    assert!(chaos.oracle.granted() > before, "the others go on too");
+}
 
-    fn one_in(&self, chances: u64) -> bool {
-        self.below(chances) == 0
+fn begin(context: &Context, oracle: &Oracle) {
+    for _ in 0..WORKERS {
+        let worker = work(context.leases.clone(), context.executor.clone(), oracle.clone());
+        context.executor.spawn(Box::pin(worker));
     }
 }
 
 /// Somebody who takes leases in every way there is, and holds them for a while.
-async fn work(leases: LeaseManager, executor: SimExecutor, oracle: Oracle) {
-    let dice = Dice(executor.clone());
-    let context = leases.incarnation().0;
+async fn work(leases: LeaseManager, executor: PausingExecutor, oracle: Oracle) {
     loop {
-        executor.sleep(ms(dice.below(3_000))).await;
-        let request = leases.lock(KEYS[usize::from(dice.one_in(3))]);
-        let granted = match dice.below(4) {
-            0 => request.try_acquire().await.unwrap_or(None),
-            1 => request.timeout(ms(dice.below(30_000))).acquire().await.ok(),
-            2 => {
-                // A future that is dropped somewhere on its way.
-                let limit = executor.sleep(ms(dice.below(8_000)));
-                let request = Box::pin(request.acquire());
-                match futures::future::select(request, limit).await {
-                    futures::future::Either::Left((granted, _)) => granted.ok(),
-                    futures::future::Either::Right(_) => None,
-                }
-            }
-            _ => request.acquire().await.ok(),
-        };
-        let Some(guard) = granted.map(Arc::new) else { continue };
-        oracle.granted(context, &guard);
-        hold(&guard, &executor, &dice).await;
-        oracle.gone(&guard, guard.is_valid());
-        if dice.one_in(2) {
-            let _ = guard.release().await;
+        executor.sleep(ms(Dice(&executor.sim).below(2_000))).await;
+        let request = leases.lock(KEYS[Dice(&executor.sim).index(KEYS.len())]);
+        let Some(guard) = ask(request, &executor, &oracle.tally).await.map(Arc::new) else { continue };
+        oracle.welcome(leases.incarnation(), &executor, &guard);
+        hold(&guard, &executor, &oracle.tally).await;
+        oracle.dismiss(&guard);
+        if Dice(&executor.sim).one_in(2) && guard.release().await == Ok(ReleaseOutcome::Lost) {
+            oracle.tally.count("a release came too late", ());
         }
     }
 }
 
-async fn hold(guard: &LeaseGuard, executor: &SimExecutor, dice: &Dice) {
-    let patience = if dice.one_in(8) { 60_000 } else { 200 };
-    executor.sleep(ms(dice.below(patience))).await;
+async fn ask(request: LeaseRequest, executor: &PausingExecutor, tally: &Tally) -> Option<LeaseGuard> {
+    let dice = Dice(&executor.sim);
+    let answer = match dice.below(4) {
+        0 => match request.try_acquire().await {
+            Ok(None) => return tally.count("a try found the key taken", None),
+            answer => answer.map(Option::unwrap),
+        },
+        1 => request.timeout(ms(dice.below(30_000))).acquire().await,
+        2 => match select(Box::pin(request.acquire()), executor.sleep(ms(dice.below(8_000)))).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => return tally.count("a request was dropped", None),
+        },
+        _ => request.acquire().await,
+    };
+    match answer {
+        Err(AcquireError::Timeout) => tally.count("a wait timed out", None),
+        Err(AcquireError::Store(_)) => tally.count("a request was told that the store failed", None),
+        answer => Some(answer.unwrap()),
+    }
+}
+
+async fn hold(guard: &LeaseGuard, executor: &PausingExecutor, tally: &Tally) {
+    let dice = Dice(&executor.sim);
+    let patience_ms = if dice.one_in(8) { 60_000 } else { 200 };
+    executor.sleep(ms(dice.below(patience_ms))).await;
     if dice.one_in(4) {
-        let held = guard.verify().await;
-        assert!(held != Ok(false) || !guard.is_valid(), "what the store denies is not valid");
-    }
-}
-
-/// A context with its workers.
-fn start(world: &World, oracle: &Oracle, dice: &Dice) -> Tab {
-    let tab = if dice.one_in(2) { world.tab() } else { world.dark_tab() };
-    for _ in 0..WORKERS {
-        let worker = work(tab.leases.clone(), tab.executor.clone(), oracle.clone());
-        tab.executor.spawn(Box::pin(worker));
-    }
-    tab
-}
-
-/// One misfortune.
-async fn strike(world: &World, tabs: &mut Vec<Tab>, oracle: &Oracle, dice: &Dice) {
-    let chosen = usize::try_from(dice.below(tabs.len() as u64)).unwrap();
-    let tab = &tabs[chosen];
-    match dice.below(12) {
-        0 => tab.executor.freeze(),
-        1 | 2 => tabs.iter().for_each(|tab| tab.executor.thaw()),
-        3 => world.sim.set_wall_clock(if dice.one_in(2) { 31_536_000_000 } else { -31_536_000_000 }),
-        4 => tab.store.fail_always(Some(Fault::Refuse)),
-        5 => tab.store.fail_always(Some(Fault::Silence)),
-        6 => tab.store.fail_always(Some(Fault::Stall)),
-        7 => (0..dice.below(6)).for_each(|_| tab.store.inject(Fault::LoseReply)),
-        8 | 9 => tabs.iter().for_each(|tab| tab.store.fail_always(None)),
-        10 => crash(world, tabs, chosen, oracle, dice),
-        _ => world.sim.pass(LEASE).await,
-    }
-}
-
-/// A context dies without a word, and another comes in its place.
-fn crash(world: &World, tabs: &mut Vec<Tab>, chosen: usize, oracle: &Oracle, dice: &Dice) {
-    let dead = tabs.swap_remove(chosen);
-    dead.executor.kill();
-    dead.store.fail_always(Some(Fault::Fail));
-    let context = dead.leases.incarnation().0;
-    let mut seen = oracle.0.lock().unwrap();
-    let (guards, alive) = seen.guards.drain(..).partition(|(other, _)| *other == context);
-    seen.guards = alive;
-    drop(seen);
-    drop::<(Vec<_>, Tab)>((guards, dead));
-    tabs.push(start(world, oracle, dice));
-}
-
-fn history(seed: u64) -> (u64, u64) {
-    let clock = if seed.is_multiple_of(4) { StoreClock::Trusted } else { StoreClock::Observed };
-    let world = World::with_clock(seed, clock);
-    world.run(async {
-        let (oracle, dice) = (Oracle::default(), Dice(world.sim.context()));
-        let mut tabs: Vec<_> = (0..2 + dice.below(3)).map(|_| start(&world, &oracle, &dice)).collect();
-        for _ in 0..EVENTS {
-            strike(&world, &mut tabs, &oracle, &dice).await;
-            for _ in 0..dice.below(40) {
-                world.sim.pass(ms(dice.below(400))).await;
-                oracle.look();
+        match guard.verify().await {
+            Ok(true) => tally.count("the store confirmed a guard", ()),
+            Ok(false) => {
+                tally.count("the store denied a guard", ());
+                assert!(!guard.is_valid(), "what the store denies is not valid");
             }
+            Err(_) => {}
         }
-        peace(&world, &tabs, &oracle).await;
-        let seen = oracle.0.lock().unwrap();
-        (seen.granted, seen.lost)
-    })
-}
-
-/// When everything works again, everybody is served.
-async fn peace(world: &World, tabs: &[Tab], oracle: &Oracle) {
-    for tab in tabs {
-        tab.executor.thaw();
-        tab.store.heal();
     }
-    let before = oracle.0.lock().unwrap().granted;
-    let store: FaultyStore<MemoryStore> = tabs[0].store.clone();
-    let visitor = LeaseManager::builder(store, world.sim.context()).lease(LEASE).heartbeat(HEARTBEAT).build().unwrap();
-    for key in KEYS {
-        let guard = world.within(secs(600), visitor.lock(key).acquire()).await;
-        guard.unwrap_or_else(|| panic!("{key} is never granted again")).unwrap().release().await.unwrap();
-    }
-    world.sim.pass(secs(60)).await;
-    assert!(oracle.0.lock().unwrap().granted > before, "the others go on too");
-}
-
-#[test]
-fn no_history_breaks_a_promise() {
-    let replay = std::env::var("HISTORY_SEED").ok().and_then(|seed| seed.parse().ok());
-    let count = std::env::var("HISTORIES").ok().and_then(|count| count.parse().ok()).unwrap_or(60);
-    let (mut granted, mut lost) = (0, 0);
-    for seed in replay.map_or(0..count, |seed| seed..seed + 1) {
-        let told = std::panic::catch_unwind(|| history(seed));
-        let (grants, losses) = told.unwrap_or_else(|_| panic!("replay with HISTORY_SEED={seed}"));
-        (granted, lost) = (granted + grants, lost + losses);
-    }
-    println!("{granted} guards, {lost} of them lost");
-    assert!(granted > 0 && (lost > 0 || replay.is_some()), "the histories are too kind: {granted}, {lost}");
 }

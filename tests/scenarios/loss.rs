@@ -1,5 +1,10 @@
 //! Loss is told: X2, X3, X12.
 
+use std::{
+    sync::Arc,
+    task::{Context, Wake, Waker},
+};
+
 use leasehold::store::Fault;
 use leasehold::{LostReason, ReleaseOutcome};
 
@@ -93,5 +98,25 @@ fn belief_ends_before_another_begins() {
                 return assert!(!guard.is_valid() && next.unwrap().is_valid());
             }
         }
+    });
+}
+
+#[test]
+fn who_looked_out_for_a_loss_and_went_away_is_forgotten() {
+    struct Nothing;
+    impl Wake for Nothing {
+        fn wake(self: Arc<Self>) {}
+    }
+    everywhere(async |world| {
+        let tab = world.tab();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        let wakers: Vec<_> = (0..100).map(|_| Arc::new(Nothing)).collect();
+        for waker in &wakers {
+            let mut lost = Box::pin(guard.lost());
+            let waker = Waker::from(waker.clone());
+            assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        let kept = wakers.iter().filter(|waker| Arc::strong_count(waker) > 1).count();
+        assert!(kept < 10, "{kept} wakers of futures that are gone");
     });
 }

@@ -2,13 +2,17 @@
 #![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 #![allow(missing_docs, reason = "the names of the tests say it")]
 
+mod chaos;
 mod close;
 mod contract;
+mod doubles;
 mod fairness;
 mod faults;
 mod histories;
 mod input;
 mod locks;
 mod loss;
+mod oracle;
+mod slow;
 mod takeover;
 mod world;

@@ -1,10 +1,13 @@
 //! Dead and silent holders: S4, S5, and what beacons and watching are for.
 
+use std::cell::Cell;
+
+use futures::future::join_all;
 use leasehold::LostReason;
 use leasehold::machine::StoreClock;
 use leasehold::store::Fault;
 
-use crate::world::{HEARTBEAT, LEASE, World, everywhere, ms};
+use crate::world::{HEARTBEAT, LEASE, World, everywhere, ms, secs};
 
 /// S4: `test_timeout_lock`: renewal stopped.
 #[test]
@@ -39,6 +42,26 @@ fn s5_a_crashed_holder_without_beacon_is_replaced_after_a_lease() {
             assert!(!guard.is_valid());
         });
     }
+}
+
+/// More keys wait than one context remembers the holders of.
+#[test]
+fn a_crashed_holder_of_very_many_keys_is_replaced_in_all_of_them() {
+    let world = World::with_clock(1, StoreClock::Observed);
+    world.run(async {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let names: Vec<_> = (0..300).map(|key| format!("k{key}")).collect();
+        let _guards = join_all(names.iter().map(|name| one.leases.lock(name).acquire())).await;
+        one.executor.kill();
+        let served = Cell::new(0);
+        let waits = join_all(names.iter().map(|name| async {
+            let guard = two.leases.lock(name).acquire().await;
+            served.set(served.get() + 1);
+            guard
+        }));
+        let all = world.within(secs(600), waits).await;
+        assert!(all.is_some(), "{} of {} after ten minutes", served.get(), names.len());
+    });
 }
 
 /// The same with beacons, which stand while the context lives and vanish with it.

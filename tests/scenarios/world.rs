@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use leasehold::{
     LeaseManager,
-    executor::SimExecutor,
+    executor::{Executor, SimExecutor},
     machine::StoreClock,
     store::{FaultyStore, MemoryStore},
 };
@@ -19,6 +19,23 @@ pub(crate) const fn ms(ms: u64) -> Duration {
 
 pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
+}
+
+/// Dice of the world: the same seed throws the same.
+pub(crate) struct Dice<'a>(pub(crate) &'a SimExecutor);
+
+impl Dice<'_> {
+    pub(crate) fn below(&self, end: u64) -> u64 {
+        u64::try_from(self.0.random() % u128::from(end)).unwrap()
+    }
+
+    pub(crate) fn one_in(&self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+
+    pub(crate) fn index(&self, items: usize) -> usize {
+        usize::try_from(self.below(items as u64)).unwrap()
+    }
 }
 
 /// One store, whose clock is trusted like memory's, or merely observed like IndexedDB's.

@@ -1,0 +1,140 @@
+//! What a context does, with a store that answers what the test says.
+
+mod doubt;
+mod protocol;
+
+use alloc::{string::String, vec::Vec};
+
+use super::{
+    Action, Answer, Batch, Body, Config, Entry, Incarnation, Input, Key, Machine, Message, Monotonic, Now, Options,
+    Outcome, Output, Reply, RequestId, Sighting, StoreError, StoreId, Token, TokenBlock, Turn, TurnId, Wall,
+};
+
+const ME: Incarnation = Incarnation(1);
+const OTHER: Incarnation = Incarnation(2);
+const STORE: StoreId = StoreId(9);
+const LEASE_MS: u64 = 20_000;
+
+/// A machine whose store answers what the test says.
+struct Script {
+    machine: Machine,
+    now_ms: u64,
+    key: Key,
+    outputs: Vec<Output>,
+}
+
+impl Script {
+    fn new() -> Self {
+        let config = Config::parse(&Options { beacon: false, ..Options::default() }).unwrap();
+        let machine = Machine::new(config, ME);
+        Self { machine, now_ms: 1_000, key: Key::new("k").unwrap(), outputs: Vec::new() }
+    }
+
+    fn with_beacon() -> Self {
+        let mut script = Self::new();
+        script.machine = Machine::new(Config::parse(&Options::default()).unwrap(), ME);
+        script
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: Monotonic::from_ms(self.now_ms), wall: Wall::from_ms(self.now_ms + 1_000_000) }
+    }
+
+    /// A minute later: the wall clock went on while the monotonic one stood still.
+    fn asleep(&self) -> Now {
+        Now { wall: self.now().wall.plus(60_000), ..self.now() }
+    }
+
+    fn input(&mut self, input: Input) -> &[Output] {
+        self.machine.handle(input, self.now());
+        self.outputs.clear();
+        loop {
+            match self.machine.poll_output() {
+                Output::Timeout(_) => return &self.outputs,
+                output => self.outputs.push(output),
+            }
+        }
+    }
+
+    fn acquire(&mut self, turn: u64, wait: bool) {
+        let key = self.key.clone();
+        self.input(Input::Acquire(Turn { id: TurnId(turn), key, wait, deadline: None, info: String::new() }));
+    }
+
+    /// The transaction that was just sent.
+    fn sent(&self) -> (u64, Batch) {
+        let sent = self.outputs.iter().find_map(|output| match output {
+            Output::Store { id, batch } => Some((*id, batch.clone())),
+            _ => None,
+        });
+        sent.unwrap_or_else(|| panic!("nothing was sent: {:?}", self.outputs))
+    }
+
+    fn actions(&self) -> Vec<Action> {
+        self.sent().1.0.into_iter().map(|operation| operation.action).collect()
+    }
+
+    fn reply(&mut self, id: u64, outcomes: impl IntoIterator<Item = Outcome>) -> &[Output] {
+        let answers = outcomes.into_iter().map(Answer::from).collect();
+        self.input(Input::Reply { id, result: Ok(Reply { store: STORE, answers }) })
+    }
+
+    /// Answers what was just sent.
+    fn answer(&mut self, outcomes: impl IntoIterator<Item = Outcome>) -> &[Output] {
+        self.reply(self.sent().0, outcomes)
+    }
+
+    /// Refuses what was just sent, if anything; how many operations that was.
+    fn refuse(&mut self) -> Option<usize> {
+        let is_sent = self.outputs.iter().any(|output| matches!(output, Output::Store { .. }));
+        let (id, Batch(operations)) = is_sent.then(|| self.sent())?;
+        self.input(Input::Reply { id, result: Err(StoreError::transient("down")) });
+        Some(operations.len())
+    }
+
+    fn signal(&mut self, body: Body) -> &[Output] {
+        let key = self.key.clone();
+        self.input(Input::Message(Message { store: STORE, key, body }))
+    }
+
+    fn tick(&mut self, after_ms: u64) -> &[Output] {
+        self.now_ms += after_ms;
+        self.input(Input::Tick)
+    }
+
+    fn remaining_ms(&self, turn: u64) -> u64 {
+        self.machine.remaining_ms(TurnId(turn), &self.key, self.now())
+    }
+
+    /// Queues behind another holder; the request's number.
+    fn queue(&mut self, turn: u64, last_token: u64) -> RequestId {
+        self.acquire(turn, true);
+        let Action::Acquire(acquire) = self.actions().remove(0) else { panic!("a request acquires") };
+        self.answer([waiting(last_token, 1)]);
+        acquire.request
+    }
+}
+
+fn block(first: u64) -> TokenBlock {
+    TokenBlock { first: Token(first), last: Token(first + 63) }
+}
+
+fn granted(first: u64) -> Outcome {
+    Outcome::Granted { block: block(first), lease_ms: LEASE_MS, contended: false }
+}
+
+fn seen(beat: u64, beacon: u64) -> Sighting {
+    Sighting { holder: OTHER, entry: Entry::Grant(Token(64)), beat, beacon, lease_ms: LEASE_MS }
+}
+
+fn waiting(last_token: u64, beat: u64) -> Outcome {
+    Outcome::Waiting { last_token: Token(last_token), ahead: [seen(beat, 0)].into() }
+}
+
+fn heir(request: RequestId, first: u64) -> Body {
+    Body::Granted { holder: ME, request, block: block(first), lease_ms: 10_000 }
+}
+
+fn is_granted(outputs: &[Output]) -> bool {
+    outputs.iter().any(|output| matches!(output, Output::Granted { .. }))
+}
