@@ -31,10 +31,7 @@ impl Machine {
     /// Gives the lease to the next turn, if it is free and beyond doubt.
     pub(super) fn hand_out(&mut self, key: &Key, now: Monotonic) {
         let Some(Place { turns, stage: Stage::Held(held), .. }) = self.places.change(key) else { return };
-        if held.user.is_some() || held.belief_left(now) == 0 {
-            return;
-        }
-        if turns.is_empty() {
+        if held.user.is_some() || held.belief_left(now) == 0 || turns.is_empty() {
             return;
         }
         let turn = turns.remove(0);
@@ -72,7 +69,7 @@ impl Machine {
     pub(super) fn give_back(&mut self, key: &Key, held: &Held, turn: Option<TurnId>, now: Monotonic) {
         self.drop_renewals(key, held.block.first);
         let release = Action::Release { token: held.block.first, request: held.request };
-        self.outbox.push_release(key, release, turn, now.plus(held.belief_left(now)), now);
+        self.outbox.push(key, release, turn, now).believed_until = now.plus(held.belief_left(now));
     }
 
     fn drop_renewals(&mut self, key: &Key, token: Token) {

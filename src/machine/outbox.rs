@@ -72,18 +72,8 @@ impl Outbox {
         given_up.waiting.into_iter().chain(given_up.later).chain(flying).collect()
     }
 
-    pub(super) fn push(&mut self, key: &Key, action: Action, turn: Option<TurnId>, now: Monotonic) {
-        self.push_release(key, action, turn, Monotonic::default(), now);
-    }
-
-    pub(super) fn push_release(
-        &mut self,
-        key: &Key,
-        action: Action,
-        turn: Option<TurnId>,
-        believed_until: Monotonic,
-        now: Monotonic,
-    ) {
+    pub(super) fn push(&mut self, key: &Key, action: Action, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
+        let last = self.waiting.len();
         self.waiting.push(Errand {
             key: key.clone(),
             action,
@@ -91,9 +81,10 @@ impl Outbox {
             attempts: 0,
             since: now,
             beat: false,
-            believed_until,
+            believed_until: Monotonic::default(),
             maybe_released: false,
         });
+        &mut self.waiting[last]
     }
 
     /// The transaction that was sent last.
