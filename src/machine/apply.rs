@@ -76,7 +76,7 @@ impl Work<'_> {
             // A place under an older request was abandoned.
             Some(at) => {
                 self.record.queue.remove(at);
-                self.record.revision += 1;
+                self.changed();
             }
             None => {}
         }
@@ -142,7 +142,7 @@ impl Work<'_> {
             (Some(at), Entry::Grant(_)) => self.remove_grant(at),
             (Some(at), Entry::Waiter(_)) => {
                 self.record.queue.remove(at);
-                self.record.revision += 1;
+                self.changed();
             }
         }
         Outcome::Evicted
@@ -162,6 +162,11 @@ impl Work<'_> {
 
     // ---- what the operations are made of
 
+    /// Tells stores to write the record. Whatever number a record came with, the next one differs.
+    fn changed(&mut self) {
+        self.record.revision = self.record.revision.wrapping_add(1);
+    }
+
     /// What ran out by a clock that everybody shares is over at once.
     fn expire(&mut self) {
         let (now, holder) = (self.now, self.holder);
@@ -169,7 +174,7 @@ impl Work<'_> {
         self.record.grants.retain(|grant| grant.holder == holder || !now.is_over(grant.deadline));
         self.record.queue.retain(|waiter| waiter.holder == holder || !now.is_over(waiter.deadline));
         if self.record.grants.len() + self.record.queue.len() < entries {
-            self.record.revision += 1;
+            self.changed();
         }
     }
 
@@ -178,7 +183,7 @@ impl Work<'_> {
         while self.record.grants.is_empty() && !self.record.queue.is_empty() {
             let Some(block) = TokenBlock::after(self.record.last_token, self.now.wall) else { break };
             let waiter = self.record.queue.remove(0);
-            self.record.revision += 1;
+            self.changed();
             if self.now.is_over(waiter.deadline) && waiter.holder != self.holder {
                 continue;
             }
@@ -195,7 +200,7 @@ impl Work<'_> {
         if self.record.queue.iter().any(|waiter| self.is_own_place(waiter, ask.request)) {
             return;
         }
-        self.record.revision += 1;
+        self.changed();
         self.record.queue.push(Waiter {
             holder: self.holder,
             request: ask.request,
@@ -218,7 +223,7 @@ impl Work<'_> {
             place.lease_ms = ask.lease_ms;
             place.heir_ms = ask.heir_ms;
             place.deadline = self.now.deadline(ask.lease_ms);
-            self.record.revision += 1;
+            self.changed();
         }
     }
 
@@ -231,13 +236,13 @@ impl Work<'_> {
             grant.renewed_at = self.now.wall;
             grant.expires_at = self.now.wall.plus(lease_ms);
             grant.deadline = self.now.deadline(lease_ms);
-            self.record.revision += 1;
+            self.changed();
         }
     }
 
     fn remove_grant(&mut self, at: usize) {
         self.record.grants.remove(at);
-        self.record.revision += 1;
+        self.changed();
     }
 
     fn remove_place(&mut self, request: RequestId) {
@@ -245,7 +250,7 @@ impl Work<'_> {
         let holder = self.holder;
         self.record.queue.retain(|waiter| (waiter.holder, waiter.request) != (holder, request));
         if self.record.queue.len() < places {
-            self.record.revision += 1;
+            self.changed();
         }
     }
 

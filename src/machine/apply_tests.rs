@@ -3,8 +3,8 @@
 use alloc::{string::String, vec::Vec};
 
 use super::{
-    Acquire, Action, Answer, Entry, Incarnation, Key, Monotonic, Operation, Outcome, Record, Records, RequestId,
-    StoreNow, Token, TokenBlock, Unreadable, Wall,
+    Acquire, Action, Answer, Body, Entry, Incarnation, Key, Message, Monotonic, Operation, Outcome, Record, Records,
+    RequestId, StoreId, StoreNow, Token, TokenBlock, Unreadable, Wall,
 };
 
 const A: Incarnation = Incarnation(0xa);
@@ -215,5 +215,38 @@ fn what_is_written_is_read_again() {
     assert_eq!(Record::decode(&record.encode()), Ok(record));
     for text in ["", "{}", "null", "{\"format\":1}", "{\"format\":0,\"last_token\":1}"] {
         assert_eq!(Record::decode(text), Err(Unreadable::Corrupt), "{text}");
+    }
+}
+
+/// Anybody of the origin can write to the store and post on the channel.
+#[test]
+fn mutilated_text_is_refused_or_read_but_never_a_panic() {
+    let mut bench = Bench::new(false);
+    bench.granted(A, 1, 1_000);
+    bench.acquire(B, 1, true, 1_000);
+    let block = TokenBlock { first: Token(64), last: Token(127) };
+    let body = Body::Granted { holder: A, request: RequestId(1), block, lease_ms: 1_000 };
+    let message = Message { store: StoreId(9), key: Key::new("k\u{1f98a}\"").unwrap(), body };
+    assert_eq!(Message::decode(&message.encode()), Some(message.clone()));
+    for text in [bench.record().encode(), message.encode()] {
+        for at in (0..text.len()).filter(|at| text.is_char_boundary(*at)) {
+            for patch in ["", "\"", "\\", "{", "]", "9", "99999999999999999999", "\\ud800", "null"] {
+                let mutilated = [&text[..at], patch, text.get(at + 1..).unwrap_or_default()].concat();
+                let _ = Message::decode(&mutilated);
+                if let Ok(record) = Record::decode(&mutilated) {
+                    assert_eq!(Record::decode(&record.encode()), Ok(record), "{mutilated}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_out_of_range_are_none() {
+    let block = TokenBlock { first: Token(64), last: Token(127) };
+    let body = Body::Granted { holder: A, request: RequestId(1), block, lease_ms: 1_000 };
+    let text = Message { store: StoreId(9), key: Key::new("k").unwrap(), body }.encode();
+    for (good, bad) in [("127", "9007199254740992"), ("127", "18446744073709551615"), ("127", "63"), ("64", "-1")] {
+        assert_eq!(Message::decode(&text.replacen(good, bad, 1)), None, "{bad}");
     }
 }

@@ -101,7 +101,7 @@ fn decode_grant(mut fields: Fields<'_>) -> Option<Grant> {
     Some(Grant {
         holder: Incarnation(fields.id("holder")?),
         request: RequestId(fields.number("request")?),
-        block: TokenBlock { first: Token(fields.number("token")?), last: Token(fields.number("tokens")?) },
+        block: decode_block(&mut fields)?,
         beat: fields.number("beat")?,
         beacon: fields.number("beacon")?,
         lease_ms: fields.number("lease_ms")?,
@@ -111,6 +111,11 @@ fn decode_grant(mut fields: Fields<'_>) -> Option<Grant> {
         info: fields.text("info")?,
         extra: fields.rest(),
     })
+}
+
+/// Anybody can write what is read here: tokens out of range are none.
+fn decode_block(fields: &mut Fields<'_>) -> Option<TokenBlock> {
+    TokenBlock::from_range(fields.number("token")?, fields.number("tokens")?)
 }
 
 fn encode_waiter(waiter: &Waiter) -> String {
@@ -172,7 +177,7 @@ impl Message {
             "granted" => Body::Granted {
                 holder,
                 request: RequestId(fields.number("request")?),
-                block: TokenBlock { first: Token(fields.number("token")?), last: Token(fields.number("tokens")?) },
+                block: decode_block(&mut fields)?,
                 lease_ms: fields.number("lease_ms")?,
             },
             "wanted" => Body::Wanted { holder },

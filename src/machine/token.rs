@@ -39,6 +39,11 @@ pub struct TokenBlock {
 }
 
 impl TokenBlock {
+    /// A block as it was written down, if it is one.
+    pub(super) fn from_range(first: u64, last: u64) -> Option<Self> {
+        (first <= last && last < END).then_some(Self { first: Token(first), last: Token(last) })
+    }
+
     /// The block after `last`: `max(last + 1, min(now, 2^42) << 10)`, or `None` at the end of the range.
     ///
     /// Because the wall clock is mixed in, tokens go on growing when the store was wiped or lost its last write.
