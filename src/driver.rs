@@ -177,6 +177,7 @@ impl Driver {
         if core::mem::replace(&mut core.pumping, true) {
             return;
         }
+        let pump = Pump(self);
         while !core.deeds.is_empty() {
             let deeds = core::mem::take(&mut core.deeds);
             drop(core);
@@ -184,6 +185,8 @@ impl Driver {
             core = self.core();
         }
         core.pumping = false;
+        drop(core);
+        core::mem::forget(pump);
     }
 
     fn perform(&self, deed: Deed) {
@@ -257,6 +260,15 @@ impl Driver {
             // Aborted or not, there is nothing more to do.
             let _ = ring.await;
         }));
+    }
+}
+
+/// A pump at work. Dropped by a panic, of a store say, it leaves the rest to the next one who comes.
+struct Pump<'a>(&'a Driver);
+
+impl Drop for Pump<'_> {
+    fn drop(&mut self) {
+        self.0.core().pumping = false;
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Fault {
     Silence,
     /// It is not applied, and no answer ever comes.
     Stall,
+    /// It panics before anything is applied: a bug of the store.
+    Panic,
 }
 
 /// A store around another one. Clones share the faults.
@@ -112,6 +114,7 @@ impl<S: Store> Store for FaultyStore<S> {
                 pending().await
             }
             Some(Fault::Stall) => pending().await,
+            Some(Fault::Panic) => panic!("panicked on demand"),
         }
     }
 

@@ -1,6 +1,8 @@
 //! A store that fails: X9, lost answers, silence.
 
-use futures::future::join_all;
+use std::panic::AssertUnwindSafe;
+
+use futures::{FutureExt, future::join_all};
 use leasehold::store::Fault;
 use leasehold::{AcquireError, ReleaseOutcome};
 
@@ -193,5 +195,21 @@ fn requests_that_were_given_up_do_not_hammer_a_failing_store() {
         }
         let seen = two.store.take_seen();
         assert!(seen.len() < 3 * asks, "{} transactions for {asks} requests", seen.len());
+    });
+}
+
+/// A bug of a store harms the call that met it, not all that come after.
+#[test]
+fn a_store_that_panics_once_does_not_wedge_the_context() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let kept = tab.leases.lock("kept").acquire().await.unwrap();
+        tab.store.inject(Fault::Panic);
+        let broken = AssertUnwindSafe(tab.leases.lock("broken").acquire()).catch_unwind().await;
+        assert!(broken.is_err(), "the panic is not hidden");
+        let granted = world.within(LEASE, tab.leases.lock("other").acquire()).await;
+        assert!(granted.expect("the context goes on").unwrap().is_valid());
+        world.sim.pass(LEASE * 2).await;
+        assert!(kept.is_valid(), "and renews what it holds");
     });
 }
