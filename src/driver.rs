@@ -3,7 +3,7 @@
 //! Whoever brings an input pumps the outputs, in place and in their order; whoever comes meanwhile leaves its own to that
 //! pump. Nothing outside is called while the lock is held.
 
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 use core::{
     fmt,
     task::{Context, Poll, Waker},
@@ -16,19 +16,22 @@ use futures::{
     future::{AbortHandle, abortable},
 };
 
+use crate::event::{Event, LeaseStats};
 use crate::executor::{Executor, MaybeSendFuture, Shared, WeakShared};
-use crate::guard::Fate;
+use crate::ledger::{Effect, Ledger};
 use crate::machine::{
-    Config, Incarnation, Input, Key, Machine, Monotonic, Outcome, Output, Refusal, SortedMap, StoreError, Token, Turn,
-    TurnId,
+    Batch, Beacon, Config, Incarnation, Input, Key, Machine, Monotonic, Output, Parcel, Slot, StoreError, Turn, TurnId,
 };
 use crate::signal::{Inbox, Notice, Signals};
 use crate::store::Store;
+
+pub(crate) use crate::ledger::Reaction;
 
 /// One context at work: its machine, and the world that it acts on.
 pub(crate) struct Driver {
     pub(crate) store: Shared<dyn Store>,
     pub(crate) executor: Shared<dyn Executor>,
+    pub(crate) long_wait: Duration,
     signals: Shared<dyn Signals>,
     core: Mutex<Core>,
     this: WeakShared<Self>,
@@ -36,9 +39,7 @@ pub(crate) struct Driver {
 
 struct Core {
     machine: Machine,
-    last_turn: u64,
-    questions: SortedMap<TurnId, oneshot::Sender<Reaction>>,
-    guards: SortedMap<TurnId, Shared<Fate>>,
+    ledger: Ledger,
     alarm: Option<Alarm>,
     last_alarm: u64,
     closing: Vec<oneshot::Sender<()>>,
@@ -57,22 +58,10 @@ struct Alarm {
     sleep: Option<AbortHandle>,
 }
 
-/// What the machine says to one request or question.
-#[derive(Debug)]
-pub(crate) enum Reaction {
-    Granted(Token, Shared<Fate>),
-    Busy,
-    Failed(Refusal),
-    Verified(Result<bool, StoreError>),
-    Status(Result<Outcome, StoreError>),
-}
-
 /// What is to be done after the lock was let go.
 enum Deed {
-    Act(Output),
-    Answer(oneshot::Sender<Reaction>, Reaction),
+    Effect(Effect),
     Close(Vec<oneshot::Sender<()>>),
-    Wake(Vec<Waker>),
     SetAlarm,
 }
 
@@ -82,13 +71,12 @@ impl Driver {
         signals: Shared<dyn Signals>,
         executor: Shared<dyn Executor>,
         config: Config,
+        long_wait: Duration,
     ) -> Shared<Self> {
         let machine = Machine::new(config, Incarnation(executor.random()));
         let core = Core {
             machine,
-            last_turn: 0,
-            questions: SortedMap::new(),
-            guards: SortedMap::new(),
+            ledger: Ledger::default(),
             alarm: None,
             last_alarm: 0,
             closing: Vec::new(),
@@ -96,7 +84,8 @@ impl Driver {
             deeds: Vec::new(),
             pumping: false,
         };
-        Shared::new_cyclic(|this| Self { store, executor, signals, core: Mutex::new(core), this: this.clone() })
+        let core = Mutex::new(core);
+        Shared::new_cyclic(|this| Self { store, executor, long_wait, signals, core, this: this.clone() })
     }
 
     /// A panic under the lock would be a bug of the machine; what it guards stays usable all the same.
@@ -111,36 +100,84 @@ impl Driver {
     /// Asks for a lease; dropping the receiver is not enough to stop asking, see [`abandon`](Self::abandon).
     pub(crate) fn request(
         &self,
-        key: Key,
-        wait: bool,
-        deadline: Option<Monotonic>,
-        info: String,
-    ) -> (TurnId, oneshot::Receiver<Reaction>) {
-        self.ask(|id| Input::Acquire(Turn { id, key, wait, deadline, info }))
+        turn: impl FnOnce(TurnId) -> Turn,
+        input: impl FnOnce(Turn) -> Input,
+    ) -> (TurnId, Slot, oneshot::Receiver<Reaction>) {
+        let now = self.executor.now().monotonic;
+        let mut core = self.core();
+        let turn = turn(core.ledger.next_turn());
+        let (id, slot) = (turn.id, turn.slot());
+        let answer = core.ledger.expect(id, Some(slot.clone()), now);
+        self.step(core, input(turn));
+        (id, slot, answer)
+    }
+
+    /// Asks for several leases at once.
+    pub(crate) fn request_all<T>(
+        &self,
+        wants: impl Iterator<Item = T>,
+        turn: impl Fn(TurnId, T) -> Turn,
+    ) -> Vec<(TurnId, Slot, oneshot::Receiver<Reaction>)> {
+        let now = self.executor.now().monotonic;
+        let mut core = self.core();
+        let mut turns = Vec::new();
+        let answers = wants.map(|want| {
+            let turn = turn(core.ledger.next_turn(), want);
+            let (id, slot) = (turn.id, turn.slot());
+            turns.push(turn);
+            (id, slot.clone(), core.ledger.expect(id, Some(slot), now))
+        });
+        let answers = answers.collect();
+        self.step(core, Input::AcquireAll(turns));
+        answers
     }
 
     /// Puts a question under a fresh name.
     pub(crate) fn ask(&self, input: impl FnOnce(TurnId) -> Input) -> (TurnId, oneshot::Receiver<Reaction>) {
-        let (sender, receiver) = oneshot::channel();
         let mut core = self.core();
-        core.last_turn += 1;
-        let turn = TurnId(core.last_turn);
-        core.questions.insert(turn, sender);
+        let (turn, answer) = core.ledger.open(None, Monotonic::default());
         self.step(core, input(turn));
-        (turn, receiver)
+        (turn, answer)
+    }
+
+    /// Nobody waits for this answer any more.
+    pub(crate) fn forget(&self, query: TurnId) {
+        self.core().ledger.forget(query);
     }
 
     /// Nobody waits for this request any more: it is cancelled, or released if it was granted meanwhile.
-    pub(crate) fn abandon(&self, turn: TurnId, key: Key) {
+    pub(crate) fn abandon(&self, turn: TurnId, slot: Slot) {
         let mut core = self.core();
-        core.questions.remove(&turn);
-        let granted = core.guards.contains_key(&turn);
-        self.step(core, if granted { Input::Release { turn, key } } else { Input::Cancel { turn, key } });
+        core.ledger.forget(turn);
+        let granted = core.ledger.is_granted(turn);
+        self.step(core, if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } });
     }
 
-    pub(crate) fn remaining_ms(&self, turn: TurnId, key: &Key) -> u64 {
+    pub(crate) fn remaining_ms(&self, turn: TurnId, slot: &Slot) -> u64 {
         let now = self.executor.now();
-        self.core().machine.remaining_ms(turn, key, now)
+        self.core().machine.remaining_ms(turn, slot, now)
+    }
+
+    pub(crate) fn changed_hands(&self, key: &Key) -> bool {
+        self.core().machine.changed_hands(key)
+    }
+
+    /// Takes a lease out of its guard, unless others use it too.
+    pub(crate) fn detach(&self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
+        let core = self.core();
+        let parcel = core.machine.parcel(turn, slot)?;
+        self.step(core, Input::Detach { turn, slot: slot.clone() });
+        Some(parcel)
+    }
+
+    pub(crate) fn stats(&self) -> LeaseStats {
+        self.core().ledger.stats
+    }
+
+    /// Tells of the guards that live on although their manager goes.
+    pub(crate) fn tell_leaks(&self) {
+        let keys = self.core().machine.used_keys();
+        keys.iter().for_each(|key| Event::Leaked { key }.tell());
     }
 
     /// Closes; the receiver hears when everything is released, and nothing at all if that was so before.
@@ -166,7 +203,7 @@ impl Driver {
         loop {
             match core.machine.poll_output() {
                 Output::Timeout(wake) => break core.plan_alarm(wake, now.monotonic),
-                output => core.sort(output),
+                output => core.sort(output, now.monotonic),
             }
         }
         self.pump(core);
@@ -191,16 +228,16 @@ impl Driver {
 
     fn perform(&self, deed: Deed) {
         match deed {
-            Deed::Act(output) => self.act(output),
+            Deed::Effect(Effect::Act(output)) => self.act(output),
             // Who dropped the receiver has abandoned the request, or does so in a moment.
-            Deed::Answer(sender, reaction) => drop(sender.send(reaction)),
+            Deed::Effect(Effect::Answer(sender, reaction)) => drop(sender.send(reaction)),
+            Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
             Deed::Close(senders) => {
                 for sender in senders {
                     // Who no longer waits need not hear.
                     let _ = sender.send(());
                 }
             }
-            Deed::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
             Deed::SetAlarm => self.set_alarm(),
         }
     }
@@ -217,7 +254,7 @@ impl Driver {
         }
     }
 
-    fn wake(&self, beacon: Option<crate::machine::Beacon>) {
+    fn wake(&self, beacon: Option<Beacon>) {
         let Some(this) = self.this.upgrade() else { return };
         let inbox: Shared<dyn Inbox> = this;
         if !self.signals.wake(beacon, Shared::downgrade(&inbox)) {
@@ -226,7 +263,7 @@ impl Driver {
     }
 
     /// A store that answers at once costs no task.
-    fn transact(&self, id: u64, batch: crate::machine::Batch) {
+    fn transact(&self, id: u64, batch: Batch) {
         let (store, now) = (self.store.clone(), self.executor.now());
         let mut transaction: MaybeSendFuture<'static, _> = Box::pin(async move { store.transact(batch, now).await });
         match transaction.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -299,7 +336,7 @@ impl Drop for Bell {
 impl Core {
     /// Plans the alarm anew if it must ring earlier: one that rings too early does no harm, one that rings late does.
     fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic) {
-        let keeps_alive = self.machine.has_retries();
+        let keeps_alive = self.machine.has_loose_ends();
         let serves = |alarm: &Alarm, at| alarm.at <= at && alarm.at > now && (alarm.keeps_alive || !keeps_alive);
         if wake.is_some_and(|at| self.alarm.as_ref().is_some_and(|alarm| serves(alarm, at))) {
             return;
@@ -322,31 +359,15 @@ impl Core {
     }
 
     /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
-    fn sort(&mut self, output: Output) {
-        let deed = match output {
-            Output::Granted { turn, token } => {
-                let fate = Shared::new(Fate::default());
-                self.guards.insert(turn, fate.clone());
-                self.answer(turn, Reaction::Granted(token, fate))
-            }
-            Output::Busy { turn } => self.answer(turn, Reaction::Busy),
-            Output::Failed { turn, refusal } => self.answer(turn, Reaction::Failed(refusal)),
-            Output::Verified { query, result } => self.answer(query, Reaction::Verified(result)),
-            Output::Status { query, result } => self.answer(query, Reaction::Status(result)),
-            Output::Lost { turn, reason } => self.guards.get(&turn).map(|fate| Deed::Wake(fate.lose(reason))),
-            Output::Released { turn, result } => self.guards.remove(&turn).map(|fate| Deed::Wake(fate.release(result))),
-            Output::Closed => {
-                self.closed = true;
-                Some(Deed::Close(core::mem::take(&mut self.closing)))
-            }
-            Output::Suspect { .. } | Output::Timeout(_) => None,
-            act => Some(Deed::Act(act)),
+    fn sort(&mut self, output: Output, now: Monotonic) {
+        let deed = if output == Output::Closed {
+            self.closed = true;
+            Some(Deed::Close(core::mem::take(&mut self.closing)))
+        } else {
+            let holder = self.machine.incarnation();
+            self.ledger.note(output, holder, now).map(Deed::Effect)
         };
         self.deeds.extend(deed);
-    }
-
-    fn answer(&mut self, turn: TurnId, reaction: Reaction) -> Option<Deed> {
-        self.questions.remove(&turn).map(|sender| Deed::Answer(sender, reaction))
     }
 }
 
@@ -368,9 +389,9 @@ impl Drop for Driver {
         if let Some(sleep) = core.alarm.take().and_then(|alarm| alarm.sleep) {
             sleep.abort();
         }
-        let guards = core::mem::take(&mut core.guards);
+        let guards = core.ledger.take_guards();
         drop(core);
-        for (_, fate) in guards {
+        for fate in guards {
             let gone = StoreError::unknown("the runtime ended before the store answered");
             fate.release(Err(gone)).into_iter().for_each(Waker::wake);
         }

@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use crate::machine::{InvalidKey, Refusal, StoreError, StoreErrorKind, Unreadable};
+use crate::machine::{InvalidKey, InvalidOptions, LostReason, Refusal, StoreError, StoreErrorKind, Unreadable};
 
-/// Why a lease was not granted. That a key is taken is no error: see
+/// Why a lease was not granted, extended or changed. That a key is taken is no error: see
 /// [`try_acquire`](crate::LeaseRequest::try_acquire).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -13,8 +13,16 @@ pub enum AcquireError {
     Timeout,
     /// The manager was closed.
     Closed,
+    /// Another living context has the same [instance name](crate::LeaseManagerBuilder::instance) and holds the key.
+    InstanceInUse,
     /// The name is no key.
     InvalidKey(InvalidKey),
+    /// What was asked for cannot be.
+    InvalidOptions(InvalidOptions),
+    /// Somebody else who shares the key upgrades already, and waits for this guard to go: release it, and try again.
+    UpgradeConflict,
+    /// The lease is lost.
+    Lost(LostReason),
     /// A newer version of this library wrote the record; it was left as it is.
     FormatTooNew {
         /// The format that was found.
@@ -36,6 +44,9 @@ impl From<Refusal> for AcquireError {
         match refusal {
             Refusal::Timeout => Self::Timeout,
             Refusal::Closed => Self::Closed,
+            Refusal::InstanceInUse => Self::InstanceInUse,
+            Refusal::UpgradeConflict => Self::UpgradeConflict,
+            Refusal::Lost(reason) => Self::Lost(reason),
             Refusal::Exhausted => permanent("the key has used up its tokens; use another key"),
             Refusal::Unreadable(unreadable) => unreadable.into(),
             Refusal::Store(error) => error.into(),
@@ -71,12 +82,25 @@ impl From<InvalidKey> for AcquireError {
     }
 }
 
+impl From<InvalidOptions> for AcquireError {
+    fn from(invalid: InvalidOptions) -> Self {
+        Self::InvalidOptions(invalid)
+    }
+}
+
 impl fmt::Display for AcquireError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout => out.write_str("the time-out passed while others held the key"),
             Self::Closed => out.write_str("the lease manager was closed; make another one"),
+            Self::InstanceInUse => out
+                .write_str("a living context of the same instance holds the key; give each context a name of its own"),
             Self::InvalidKey(invalid) => invalid.fmt(out),
+            Self::InvalidOptions(invalid) => invalid.fmt(out),
+            Self::UpgradeConflict => {
+                out.write_str("another holder that shares the key upgrades already; release this guard, and try again")
+            }
+            Self::Lost(reason) => write!(out, "the lease is lost: {}", reason.name()),
             Self::FormatTooNew { found, known } => Unreadable::FormatTooNew { found: *found, known: *known }.fmt(out),
             Self::Unsupported(error) => out.write_str(&error.message),
             Self::Quota(error) | Self::Store(error) => error.fmt(out),

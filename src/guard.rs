@@ -1,46 +1,68 @@
 //! The guard of a held lease.
 
-use alloc::vec::Vec;
+use alloc::string::String;
 use core::{
     future::Future,
-    pin::Pin,
-    task::{Context, Poll, Waker},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::channel::oneshot;
 
 use crate::driver::{Driver, Reaction};
+use crate::error::AcquireError;
 use crate::executor::Shared;
-use crate::machine::{Input, Key, LostReason, ReleaseOutcome, SortedMap, StoreError, StoreErrorKind, Token, TurnId};
+use crate::fate::{Fate, FateState, LeaseWatch, Until};
+use crate::machine::{
+    Input, InvalidOptions, LONGEST_LEASE_MS, LostReason, Mode, ReleaseOutcome, StoreError, StoreErrorKind, Token,
+    TurnId, whole_ms,
+};
+use crate::mapped::MappedLeaseGuard;
+use crate::parts::LeaseParts;
 
 /// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also tells how
-/// that ended.
+/// that ended. Clones count: the lease is given back with the last of them.
 ///
 /// A guard is not proof: a holder that is paused for longer than its lease is overtaken. What must never be done by
 /// two holders is written with the guard's [`token`](Self::token), to a place that refuses smaller tokens.
 #[derive(Debug)]
 #[must_use = "the lease is released when the guard is dropped"]
 pub struct LeaseGuard {
+    claim: Shared<Claim>,
+    given_back: AtomicBool,
+}
+
+/// What the clones of a guard have in common.
+#[derive(Debug)]
+struct Claim {
     driver: Shared<Driver>,
     fate: Shared<Fate>,
     turn: TurnId,
-    key: Key,
-    token: Token,
+    /// The user's name for the key, if the store knows it by another.
+    name: Option<String>,
+    clones: AtomicUsize,
 }
 
 impl LeaseGuard {
-    pub(crate) fn new(driver: Shared<Driver>, turn: TurnId, key: Key, token: Token, fate: Shared<Fate>) -> Self {
-        Self { driver, fate, turn, key, token }
+    pub(crate) fn new(driver: Shared<Driver>, turn: TurnId, fate: Shared<Fate>, name: Option<String>) -> Self {
+        let claim = Claim { driver, fate, turn, name, clones: AtomicUsize::new(1) };
+        Self { claim: Shared::new(claim), given_back: AtomicBool::new(false) }
     }
 
     /// The key that is leased.
     pub fn key(&self) -> &str {
-        self.key.as_str()
+        self.claim.name.as_deref().unwrap_or_else(|| self.claim.fate.slot.key.as_str())
     }
 
-    /// The fencing token: larger than that of every earlier guard of this key, and below 2^53.
+    /// The fencing token: larger than that of every earlier guard of this key, and below 2^53. An
+    /// [upgrade](Self::upgrade) brings a new one.
     pub fn token(&self) -> Token {
-        self.token
+        self.claim.fate.state().token
+    }
+
+    /// How the key is held.
+    pub fn mode(&self) -> Mode {
+        self.claim.fate.state().mode
     }
 
     /// Whether the lease is held, by this context's own clock and with a margin. Asks nobody.
@@ -50,7 +72,22 @@ impl LeaseGuard {
 
     /// How long the lease is certain to last unless it is renewed; zero if it is lost, released or in doubt.
     pub fn remaining(&self) -> Duration {
-        Duration::from_millis(self.driver.remaining_ms(self.turn, &self.key))
+        if self.given_back.load(Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
+        let Claim { driver, fate, turn, .. } = &*self.claim;
+        Duration::from_millis(driver.remaining_ms(*turn, &fate.slot))
+    }
+
+    /// Whether another context held the key exclusively since this one did, so that what is remembered of it may be out
+    /// of date. Stays so until [`clear_changed`](Self::clear_changed).
+    pub fn changed_hands(&self) -> bool {
+        self.claim.driver.changed_hands(&self.claim.fate.slot.key)
+    }
+
+    /// What was out of date was read anew.
+    pub fn clear_changed(&self) {
+        self.claim.driver.handle(Input::ClearChanged { key: self.claim.fate.slot.key.clone() });
     }
 
     /// Asks the store whether the lease is still held, and renews it.
@@ -71,11 +108,104 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn verify(&self) -> Result<bool, StoreError> {
-        let (turn, key) = (self.turn, self.key.clone());
-        let (_, answer) = self.driver.ask(|query| Input::Verify { query, turn, key });
-        match answer.await {
-            Ok(Reaction::Verified(result)) => result,
-            _ => Err(StoreError::permanent(StoreErrorKind::Closed, "the lease manager was closed")),
+        self.renew(0).await
+    }
+
+    /// Makes the lease last at least this long from now (in whole ms, rounded up), however it is renewed otherwise.
+    ///
+    /// # Errors
+    /// [`AcquireError::Lost`] if it is lost, [`InvalidOptions`] if the span is zero or more than a day, and a store's
+    /// error if nobody knows.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing: a renewal under way goes on.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let guard = leases.lock("notes").acquire().await?;
+    /// guard.extend(Duration::from_secs(60)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(59));
+    /// # Ok(()) }
+    /// ```
+    pub async fn extend(&self, span: Duration) -> Result<(), AcquireError> {
+        let span_ms = whole_ms(span.saturating_add(Duration::from_nanos(999_999)));
+        if !(1..=LONGEST_LEASE_MS).contains(&span_ms) {
+            return Err(InvalidOptions::Span { span_ms }.into());
+        }
+        if self.renew(span_ms).await? { Ok(()) } else { Err(self.loss()) }
+    }
+
+    /// Lets others share a lease that is held exclusively, at once. One that is shared already stays so.
+    ///
+    /// # Errors
+    /// [`AcquireError::Lost`] if it is lost, and a store's error if nobody knows.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop it.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, Mode, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let guard = leases.lock("notes").acquire().await?;
+    /// guard.downgrade().await?;
+    /// assert_eq!(guard.mode(), Mode::Shared);
+    /// let reader = leases.lock("notes").shared().acquire().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn downgrade(&self) -> Result<(), AcquireError> {
+        if self.is_given_back() {
+            return Err(self.loss());
+        }
+        let (turn, slot) = (self.claim.turn, self.claim.fate.slot.clone());
+        let (_, answer) = self.claim.driver.ask(|query| Input::Downgrade { query, turn, slot });
+        if !verdict(answer).await? {
+            return Err(self.loss());
+        }
+        self.claim.fate.state().mode = Mode::Shared;
+        Ok(())
+    }
+
+    /// Holds exclusively what was shared: waits until all others who share have gone, ahead of everybody who queues.
+    /// Meanwhile the guard goes on sharing. It gets a new, larger token.
+    ///
+    /// # Errors
+    /// [`AcquireError::UpgradeConflict`] if somebody else who shares upgrades already: both would wait for ever. Release
+    /// the guard, so that the other gets on. [`AcquireError::Lost`] if the lease is lost, and a store's error.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the guard sharing.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, Mode, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let guard = leases.lock("notes").shared().acquire().await?;
+    /// let shared = guard.token();
+    /// guard.upgrade().await?;
+    /// assert!(guard.mode() == Mode::Exclusive && guard.token() > shared);
+    /// # Ok(()) }
+    /// ```
+    pub async fn upgrade(&self) -> Result<(), AcquireError> {
+        if self.is_given_back() {
+            return Err(self.loss());
+        }
+        let (turn, slot) = (self.claim.turn, self.claim.fate.slot.clone());
+        let (query, answer) = self.claim.driver.ask(|query| Input::Upgrade { query, turn, slot });
+        let mut upgrading = Upgrading { claim: &self.claim, query, settled: false };
+        let reaction = answer.await;
+        upgrading.settled = true;
+        match reaction {
+            Ok(Reaction::Upgraded) => Ok(()),
+            Ok(Reaction::Failed(_)) if self.claim.fate.state().lost.is_some() => Err(self.loss()),
+            Ok(Reaction::Failed(refusal)) => Err(refusal.into()),
+            _ => Err(AcquireError::Closed),
         }
     }
 
@@ -96,12 +226,18 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = LostReason> + use<> {
-        Watch { fate: self.fate.clone(), place: None, look: |state: &FateState| state.lost }
+        Until::new(&self.claim.fate, |state: &FateState| state.lost)
+    }
+
+    /// Watches how the lease stands. Any number may watch, for as long as they like.
+    pub fn watch(&self) -> LeaseWatch {
+        LeaseWatch::new(&self.claim.fate)
     }
 
     /// Gives the lease back, and says whether it was still held. Calling it again gives the same answer.
     ///
-    /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight.
+    /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight. Of several
+    /// clones, each gives back its part, and the last one the lease.
     ///
     /// # Errors
     /// [`StoreError`] if the store did not answer within a lease; then the lease runs out by itself. A loss is no
@@ -121,92 +257,125 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub fn release(&self) -> impl Future<Output = Result<ReleaseOutcome, StoreError>> + use<> {
-        self.begin_release();
-        Watch { fate: self.fate.clone(), place: None, look: |state: &FateState| state.released.clone() }
+        self.give_back();
+        let others_hold = self.claim.clones.load(Ordering::Acquire) > 0;
+        Until::new(&self.claim.fate, move |state: &FateState| match (&state.released, state.lost) {
+            (None, None) if others_hold => Some(Ok(ReleaseOutcome::Released)),
+            (None, Some(_)) if others_hold => Some(Ok(ReleaseOutcome::Lost)),
+            (released, _) => released.clone(),
+        })
     }
 
+    /// A guard that carries what it protects: it is there as long as the lease is, and no longer.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let mut notes = leases.lock("notes").acquire().await?.map(vec!["milk"]);
+    /// notes.push("bread");
+    /// assert_eq!(notes.len(), 2);
+    /// # Ok(()) }
+    /// ```
+    pub fn map<T>(self, value: T) -> MappedLeaseGuard<T> {
+        MappedLeaseGuard::new(self, value)
+    }
+
+    /// Takes the guard apart: the lease stays in the store, renewed by nobody, until somebody
+    /// [resumes](crate::LeaseManager::resume) it or it runs out.
+    ///
+    /// A lease that other guards or clones use cannot be handed on: of those, only this guard's part is given back, and
+    /// resuming it fails.
+    pub fn into_parts(self) -> LeaseParts {
+        let Claim { driver, fate, turn, .. } = &*self.claim;
+        let FateState { token, mode, .. } = *fate.state();
+        let sole = !self.is_given_back() && self.claim.clones.load(Ordering::Acquire) == 1;
+        let parcel = if sole { driver.detach(*turn, &fate.slot) } else { None };
+        if parcel.is_some() {
+            // There is nothing left to give back.
+            self.given_back.store(true, Ordering::Relaxed);
+        }
+        LeaseParts::new(self.key(), driver.incarnation(), token, mode, parcel)
+    }
+
+    pub(crate) fn is_given_back(&self) -> bool {
+        self.given_back.load(Ordering::Relaxed)
+    }
+
+    /// Why nothing more can be done with this guard.
+    pub(crate) fn loss(&self) -> AcquireError {
+        AcquireError::Lost(self.told_loss().unwrap_or(LostReason::Expired))
+    }
+
+    /// Why the lease was lost, if that was told.
+    pub(crate) fn told_loss(&self) -> Option<LostReason> {
+        self.claim.fate.state().lost
+    }
+
+    async fn renew(&self, span_ms: u64) -> Result<bool, StoreError> {
+        if self.is_given_back() {
+            return Ok(false);
+        }
+        let (turn, slot) = (self.claim.turn, self.claim.fate.slot.clone());
+        let (_, answer) = self.claim.driver.ask(|query| Input::Verify { query, turn, slot, span_ms });
+        verdict(answer).await
+    }
+
+    fn give_back(&self) {
+        let first = !self.given_back.swap(true, Ordering::Relaxed);
+        if first && self.claim.clones.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.claim.begin_release();
+        }
+    }
+}
+
+impl Claim {
     fn begin_release(&self) {
         if !core::mem::replace(&mut self.fate.state().releasing, true) {
-            self.driver.handle(Input::Release { turn: self.turn, key: self.key.clone() });
+            self.driver.handle(Input::Release { turn: self.turn, slot: self.fate.slot.clone() });
         }
+    }
+}
+
+/// What the store said of a guard.
+async fn verdict(answer: oneshot::Receiver<Reaction>) -> Result<bool, StoreError> {
+    match answer.await {
+        Ok(Reaction::Verified(result)) => result,
+        _ => Err(StoreError::permanent(StoreErrorKind::Closed, "the lease manager was closed")),
+    }
+}
+
+/// An upgrade under way. Dropped before it is settled, it is given up.
+struct Upgrading<'a> {
+    claim: &'a Claim,
+    query: TurnId,
+    settled: bool,
+}
+
+impl Drop for Upgrading<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.claim.driver.forget(self.query);
+            let slot = self.claim.fate.slot.clone();
+            self.claim.driver.handle(Input::CancelUpgrade { query: self.query, slot });
+        }
+    }
+}
+
+impl Clone for LeaseGuard {
+    /// Another handle to the same lease. A clone of one that was given back is given back too.
+    fn clone(&self) -> Self {
+        let given_back = self.is_given_back();
+        if !given_back {
+            self.claim.clones.fetch_add(1, Ordering::Relaxed);
+        }
+        Self { claim: self.claim.clone(), given_back: AtomicBool::new(given_back) }
     }
 }
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        self.begin_release();
-    }
-}
-
-/// What became of a guard; outlives it, for whoever still waits to hear.
-#[derive(Debug, Default)]
-pub(crate) struct Fate(Mutex<FateState>);
-
-#[derive(Debug, Default)]
-struct FateState {
-    releasing: bool,
-    lost: Option<LostReason>,
-    released: Option<Result<ReleaseOutcome, StoreError>>,
-    wakers: SortedMap<u64, Waker>,
-    last_place: u64,
-}
-
-impl Fate {
-    /// Nothing panics under the lock, so a poisoned one guards a sound state.
-    fn state(&self) -> MutexGuard<'_, FateState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The lease is lost, once and for good; who waits is to be woken.
-    pub(crate) fn lose(&self, reason: LostReason) -> Vec<Waker> {
-        let mut state = self.state();
-        state.lost.get_or_insert(reason);
-        state.take_wakers()
-    }
-
-    /// The release ended; who waits is to be woken.
-    pub(crate) fn release(&self, result: Result<ReleaseOutcome, StoreError>) -> Vec<Waker> {
-        let mut state = self.state();
-        state.released = Some(result);
-        state.take_wakers()
-    }
-}
-
-impl FateState {
-    fn take_wakers(&mut self) -> Vec<Waker> {
-        core::mem::take(&mut self.wakers).into_iter().map(|(_, waker)| waker).collect()
-    }
-}
-
-/// Waits until something is known of a fate. Dropped, it leaves nothing behind.
-struct Watch<L> {
-    fate: Shared<Fate>,
-    place: Option<u64>,
-    look: L,
-}
-
-impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Watch<L> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let watch = &mut *self;
-        let mut state = watch.fate.state();
-        if let Some(known) = (watch.look)(&state) {
-            return Poll::Ready(known);
-        }
-        let place = *watch.place.get_or_insert_with(|| {
-            state.last_place += 1;
-            state.last_place
-        });
-        state.wakers.insert(place, context.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl<L> Drop for Watch<L> {
-    fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.fate.state().wakers.remove(&place);
-        }
+        self.give_back();
     }
 }

@@ -25,23 +25,36 @@ extern crate alloc;
 
 mod driver;
 mod error;
+mod event;
 pub mod executor;
+mod fate;
 mod guard;
 #[cfg(all(feature = "js", target_family = "wasm", target_os = "unknown"))]
 #[doc(hidden)]
 pub mod js;
+mod ledger;
 pub mod machine;
 mod manager;
+mod mapped;
+mod multi;
+mod parts;
 mod request;
+mod run;
 pub mod signal;
 mod status;
 pub mod store;
 
 pub use error::AcquireError;
+pub use event::LeaseStats;
+pub use fate::{LeaseState, LeaseWatch};
 pub use guard::LeaseGuard;
-pub use machine::{InvalidKey, InvalidOptions, LostReason, ReleaseOutcome, StoreError, Token};
+pub use machine::{InvalidKey, InvalidOptions, LostReason, Mode, ReleaseOutcome, StoreError, Token};
 pub use manager::{LeaseManager, LeaseManagerBuilder};
-pub use request::LeaseRequest;
+pub use mapped::MappedLeaseGuard;
+pub use multi::{MultiGuard, MultiRequest};
+pub use parts::LeaseParts;
+pub use request::{LeaseRequest, OnLoss};
+pub use run::Ran;
 pub use status::{HolderStatus, LeaseStatus, WaiterStatus};
 
 /// The README's Rust example runs as a test.

@@ -1,14 +1,21 @@
 //! The lease manager: one context's door to a store.
 
-use core::time::Duration;
+use alloc::{borrow::ToOwned, boxed::Box, string::String, vec::Vec};
+use core::{fmt, future::Future, time::Duration};
 
 use crate::driver::{Driver, Reaction};
 use crate::error::AcquireError;
-use crate::executor::{Executor, Shared};
-use crate::machine::{Config, Incarnation, Input, InvalidOptions, Key, Options, Outcome, StoreErrorKind};
-use crate::request::LeaseRequest;
+use crate::event::LeaseStats;
+use crate::executor::{Executor, MaybeSend, MaybeSendSync, Shared};
+use crate::guard::LeaseGuard;
+use crate::machine::{
+    Config, Incarnation, Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Options, Outcome, StoreErrorKind,
+    Turn,
+};
+use crate::parts::LeaseParts;
+use crate::request::{LeaseRequest, Pending};
 use crate::signal::{self, Signals};
-use crate::status::LeaseStatus;
+use crate::status::{HolderStatus, LeaseStatus};
 use crate::store::Store;
 
 /// One context's door to the leases of a store. Clones are the same context.
@@ -29,7 +36,35 @@ use crate::store::Store;
 /// ```
 #[derive(Clone, Debug)]
 pub struct LeaseManager {
+    door: Shared<Door>,
+}
+
+/// What the clones of a manager have in common, and its guards do not.
+struct Door {
     driver: Shared<Driver>,
+    codec: Option<Shared<dyn KeyCodec>>,
+}
+
+/// Gives the name under which the store knows a key: see [`LeaseManagerBuilder::key_codec`].
+pub(crate) trait KeyCodec: Fn(&str) -> String + MaybeSendSync {}
+impl<F: Fn(&str) -> String + MaybeSendSync> KeyCodec for F {}
+
+impl fmt::Debug for dyn KeyCodec {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("KeyCodec")
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.driver.tell_leaks();
+    }
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.driver.fmt(out)
+    }
 }
 
 /// Builds a [`LeaseManager`]. What is not chosen follows from the lease.
@@ -39,8 +74,13 @@ pub struct LeaseManagerBuilder {
     store: Shared<dyn Store>,
     executor: Shared<dyn Executor>,
     signals: Option<Shared<dyn Signals>>,
+    codec: Option<Shared<dyn KeyCodec>>,
+    long_wait: Duration,
     options: Options,
 }
+
+/// A wait that is longer than this is worth a warning.
+const LONG_WAIT: Duration = Duration::from_secs(60);
 
 impl LeaseManager {
     /// Starts building a manager.
@@ -49,18 +89,36 @@ impl LeaseManager {
             store: Shared::new(store),
             executor: Shared::new(executor),
             signals: None,
+            codec: None,
+            long_wait: LONG_WAIT,
             options: Options::default(),
         }
     }
 
     /// A request for the lease of this key: 1 to 1024 UTF-16 units. A name that is no key is told by `acquire`.
     pub fn lock(&self, key: &str) -> LeaseRequest {
-        LeaseRequest::new(self.driver.clone(), Key::new(key))
+        match self.encode(key) {
+            Ok((key, name)) => LeaseRequest::new(self.driver().clone(), Ok(key), name),
+            Err(invalid) => LeaseRequest::new(self.driver().clone(), Err(invalid), None),
+        }
+    }
+
+    pub(crate) fn driver(&self) -> &Shared<Driver> {
+        &self.door.driver
+    }
+
+    /// The store's name for a key, and the user's if it is another.
+    pub(crate) fn encode(&self, name: &str) -> Result<(Key, Option<String>), InvalidKey> {
+        let key = Key::new(name)?;
+        match &self.door.codec {
+            None => Ok((key, None)),
+            Some(codec) => Ok((Key::new(&codec(name))?, Some(name.to_owned()))),
+        }
     }
 
     /// The name of this context's incarnation, as records show it.
     pub fn incarnation(&self) -> Incarnation {
-        self.driver.incarnation()
+        self.driver().incarnation()
     }
 
     /// Looks at a key: who holds it, who waits.
@@ -82,8 +140,12 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn status(&self, key: &str) -> Result<LeaseStatus, AcquireError> {
-        let key = Key::new(key)?;
-        let (_, answer) = self.driver.ask(|query| Input::Inspect { query, key: key.clone() });
+        let (key, _) = self.encode(key)?;
+        self.look(key).await
+    }
+
+    async fn look(&self, key: Key) -> Result<LeaseStatus, AcquireError> {
+        let (_, answer) = self.driver().ask(|query| Input::Inspect { query, key: key.clone() });
         match answer.await {
             Ok(Reaction::Status(Ok(Outcome::Status { last_token, grants, queue }))) => {
                 Ok(LeaseStatus::new(self.incarnation(), key, last_token, grants, queue))
@@ -94,6 +156,113 @@ impl LeaseManager {
         }
     }
 
+    /// Looks at all keys that begin like this and are held or waited for, in order. With a
+    /// [key codec](LeaseManagerBuilder::key_codec) it is the store's names that count.
+    ///
+    /// # Errors
+    /// [`AcquireError`] if a record cannot be read, or the store failed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it changes nothing.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let guard = leases.lock("notes/1").acquire().await?;
+    /// let held = leases.list("notes/").await?;
+    /// assert_eq!(held[0].key.as_str(), "notes/1");
+    /// # Ok(()) }
+    /// ```
+    pub async fn list(&self, prefix: &str) -> Result<Vec<LeaseStatus>, AcquireError> {
+        let keys = self.driver().store.keys(prefix).await?;
+        // Asked for together, they go in one transaction as far as possible.
+        let looks = futures::future::join_all(keys.into_iter().map(|key| self.look(key))).await;
+        let listed: Result<Vec<_>, _> = looks.into_iter().collect();
+        Ok(listed?.into_iter().filter(|status| !status.is_idle()).collect())
+    }
+
+    /// Who leads: who holds the key exclusively. See [`elect`](Self::elect).
+    ///
+    /// # Errors
+    /// As for [`status`](Self::status).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it changes nothing.
+    pub async fn leader(&self, key: &str) -> Result<Option<HolderStatus>, AcquireError> {
+        let holders = self.status(key).await?.holders;
+        Ok(holders.into_iter().find(|holder| holder.mode == Mode::Exclusive))
+    }
+
+    /// What this manager did so far.
+    pub fn stats(&self) -> LeaseStats {
+        self.driver().stats()
+    }
+
+    /// Makes a guard again of a lease that was [taken out](LeaseGuard::into_parts) of one, here or in another context of
+    /// the same store. It has a larger token than the one before.
+    ///
+    /// # Errors
+    /// [`AcquireError::Lost`] if the lease ran out or was taken over meanwhile; else as for
+    /// [`acquire`](LeaseRequest::acquire).
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the lease back, or leaves it where it was.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let parts = leases.lock("notes").acquire().await?.into_parts();
+    /// let token = parts.token();
+    /// let guard = leases.resume(parts).await?;
+    /// assert!(guard.is_valid() && guard.token() > token);
+    /// # Ok(()) }
+    /// ```
+    pub async fn resume(&self, parts: LeaseParts) -> Result<LeaseGuard, AcquireError> {
+        let (key, name) = self.encode(parts.key())?;
+        let parcel = parts.parcel().cloned().ok_or(AcquireError::Lost(LostReason::Expired))?;
+        let turn = |id| Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(id, key) };
+        let pending = Pending::start(self.driver(), turn, |turn| Input::Resume { turn, parcel });
+        pending.settle(name).await?.ok_or(AcquireError::Lost(LostReason::Expired))
+    }
+
+    /// The platform is about to stop this context: what is held is given up at once, as
+    /// [`Suspended`](LostReason::Suspended), and its sign of life goes. Requests wait until it [wakes](Self::wake).
+    pub fn suspend(&self) {
+        self.driver().handle(Input::Suspend);
+    }
+
+    /// The context goes on, as a new [incarnation](Self::incarnation): its waiting requests queue again, inside their
+    /// time-outs.
+    pub fn wake(&self) {
+        let incarnation = Incarnation(self.driver().executor.random());
+        self.driver().handle(Input::Wake { incarnation });
+    }
+
+    /// [Closes](Self::close) when this future ends: that of a signal to the process, say.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// leases.close_when(TokioExecutor::shutdown_signal());    // SIGTERM, SIGINT
+    /// # Ok(()) }
+    /// ```
+    pub fn close_when(&self, end: impl Future<Output = ()> + MaybeSend + 'static) {
+        let driver = Shared::downgrade(self.driver());
+        self.driver().executor.spawn(Box::pin(async move {
+            end.await;
+            // Without a manager and guards, everything was given back before.
+            if let Some(driver) = driver.upgrade() {
+                close(&driver).await;
+            }
+        }));
+    }
+
     /// Refuses new requests, withdraws the waiting ones, releases what is held, and lets go of the store. Guards that
     /// live on are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`](crate::LostReason::Closed).
     ///
@@ -102,11 +271,16 @@ impl LeaseManager {
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open.
     pub async fn close(&self) {
-        if let Some(closed) = self.driver.close() {
-            // Either all is released, or the driver is gone, and its leases with it.
-            let _ = closed.await;
-            self.driver.store.close().await;
-        }
+        close(self.driver()).await;
+    }
+}
+
+async fn close(driver: &Driver) {
+    driver.tell_leaks();
+    if let Some(closed) = driver.close() {
+        // Either all is released, or the driver is gone, and its leases with it.
+        let _ = closed.await;
+        driver.store.close().await;
     }
 }
 
@@ -141,6 +315,46 @@ impl LeaseManagerBuilder {
         self
     }
 
+    /// How long a lease is kept after its last guard went while nobody else wants it, so that the next request here costs
+    /// no transaction: 100 ms unless chosen, zero to give it back at once.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.options.linger = linger;
+        self
+    }
+
+    /// A name of this context that is stable over restarts, such as `worker-1`. After a restart the leases of the dead
+    /// incarnation are taken over as soon as it is known to be dead; while it lives, requests for its keys are refused as
+    /// [`InstanceInUse`](AcquireError::InstanceInUse).
+    pub fn instance(mut self, name: impl Into<String>) -> Self {
+        self.options.instance = Some(name.into());
+        self
+    }
+
+    /// After how long a wait is told to `tracing` as a warning: a minute unless chosen.
+    pub fn long_wait(mut self, wait: Duration) -> Self {
+        self.long_wait = wait;
+        self
+    }
+
+    /// Another name for each key in the store, so that the store does not show what they are called. It must give the
+    /// same name each time, and a different one for each key; all contexts must use the same.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new());
+    /// let leases = builder.key_codec(|key| format!("app/{key}")).build()?;
+    /// let guard = leases.lock("notes").acquire().await?;
+    /// assert_eq!(guard.key(), "notes");
+    /// assert_eq!(leases.list("").await?[0].key.as_str(), "app/notes");
+    /// # Ok(()) }
+    /// ```
+    pub fn key_codec(mut self, codec: impl Fn(&str) -> String + MaybeSendSync + 'static) -> Self {
+        self.codec = Some(Shared::new(codec));
+        self
+    }
+
     /// Whether to keep up a sign of life where the platform has one. Without it a dead holder is replaced after a
     /// lease instead of at once.
     pub fn beacon(mut self, beacon: bool) -> Self {
@@ -168,6 +382,7 @@ impl LeaseManagerBuilder {
     pub fn build(self) -> Result<LeaseManager, InvalidOptions> {
         let config = Config::parse(&self.options)?;
         let signals = self.signals.unwrap_or_else(|| signal::for_reach(&self.store.reach()));
-        Ok(LeaseManager { driver: Driver::new(self.store, signals, self.executor, config) })
+        let driver = Driver::new(self.store, signals, self.executor, config, self.long_wait);
+        Ok(LeaseManager { door: Shared::new(Door { driver, codec: self.codec }) })
     }
 }

@@ -7,39 +7,125 @@ use futures::channel::oneshot;
 
 use crate::driver::{Driver, Reaction};
 use crate::error::AcquireError;
+use crate::event;
 use crate::executor::Shared;
 use crate::guard::LeaseGuard;
-use crate::machine::{InvalidKey, Key, Monotonic, TurnId, whole_ms};
+use crate::machine::{Input, InvalidKey, InvalidOptions, Key, Mode, Monotonic, Slot, Turn, TurnId, whole_ms};
 
 /// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until
-/// [`acquire`](Self::acquire) or [`try_acquire`](Self::try_acquire).
-#[derive(Debug)]
+/// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or one of the others.
+#[derive(Clone, Debug)]
 #[must_use = "a request does nothing until it is acquired"]
 pub struct LeaseRequest {
-    driver: Shared<Driver>,
+    pub(crate) driver: Shared<Driver>,
     key: Result<Key, InvalidKey>,
-    timeout: Option<Duration>,
-    info: String,
+    /// The user's name for the key, if the store knows it by another.
+    name: Option<String>,
+    wish: Wish,
+    pub(crate) on_loss: OnLoss,
+}
+
+/// How a lease is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) priority: i32,
+    pub(crate) share: bool,
+    pub(crate) steal: bool,
+    pub(crate) auto_renew: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) info: String,
+}
+
+/// What the loss of a lease does to the work of [`run`](LeaseRequest::run) and its like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// The work goes on; it may ask its guard, and is told afterwards.
+    #[default]
+    Notify,
+    /// The work's future is dropped at once.
+    Abort,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Exclusive,
+            timeout: None,
+            priority: 0,
+            share: false,
+            steal: false,
+            auto_renew: true,
+            max_hold: None,
+            info: String::new(),
+        }
+    }
 }
 
 impl LeaseRequest {
-    pub(crate) fn new(driver: Shared<Driver>, key: Result<Key, InvalidKey>) -> Self {
-        Self { driver, key, timeout: None, info: String::new() }
+    pub(crate) fn new(driver: Shared<Driver>, key: Result<Key, InvalidKey>, name: Option<String>) -> Self {
+        Self { driver, key, name, wish: Wish::default(), on_loss: OnLoss::default() }
+    }
+
+    /// Holds the key together with others who share it, while nobody holds it exclusively.
+    pub fn shared(self) -> Self {
+        self.mode(Mode::Shared)
+    }
+
+    /// How to hold the key: exclusively unless chosen.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.wish.mode = mode;
+        self
+    }
+
+    /// Goes before requests of a smaller priority, whenever they came: 0 unless chosen.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.wish.priority = priority;
+        self
     }
 
     /// Waits at most this long (whole ms, rounded up); zero tries once. Without it, waits for ever.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+        self.wish.timeout = Some(timeout);
+        self
+    }
+
+    /// Holds the key together with those requests of this manager that say the same; against all others as usual. The
+    /// lease is given back with the last of their guards.
+    pub fn share_in_process(mut self) -> Self {
+        self.wish.share = true;
+        self
+    }
+
+    /// Whether the lease is renewed in the background: it is unless chosen. Without that it is lost as
+    /// [`Expired`](crate::LostReason::Expired) when it runs out, unless [`extend`](LeaseGuard::extend) or
+    /// [`verify`](LeaseGuard::verify) renew it.
+    pub fn auto_renew(mut self, renew: bool) -> Self {
+        self.wish.auto_renew = renew;
+        self
+    }
+
+    /// Holds the key at most this long (whole ms, rounded up); after that the lease is given back, and the guard is lost
+    /// as [`Expired`](crate::LostReason::Expired).
+    pub fn max_hold(mut self, hold: Duration) -> Self {
+        self.wish.max_hold = Some(hold);
+        self
+    }
+
+    /// What the loss of the lease does to the work of [`run`](Self::run): nothing unless chosen.
+    pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
+        self.on_loss = on_loss;
         self
     }
 
     /// What the holder says of itself, for whoever looks at the [status](crate::LeaseManager::status).
     pub fn info(mut self, info: impl Into<String>) -> Self {
-        self.info = info.into();
+        self.wish.info = info.into();
         self
     }
 
-    /// Waits for the lease: first come, first served.
+    /// Waits for the lease: by priority, then first come, first served.
     ///
     /// # Errors
     /// [`AcquireError`]: the time-out passed, the manager was closed, the key is none, or the store failed.
@@ -59,9 +145,8 @@ impl LeaseRequest {
     /// # Ok(()) }
     /// ```
     pub async fn acquire(self) -> Result<LeaseGuard, AcquireError> {
-        let once = self.timeout.is_some_and(|timeout| timeout.is_zero());
-        let granted = if once { self.ask(false).await? } else { self.ask(true).await? };
-        granted.ok_or(AcquireError::Timeout)
+        let waits = self.wish.timeout.is_none_or(|timeout| !timeout.is_zero());
+        self.ask(waits).await?.ok_or(AcquireError::Timeout)
     }
 
     /// Tries once: `None` if the key is taken.
@@ -85,53 +170,118 @@ impl LeaseRequest {
         self.ask(false).await
     }
 
+    /// Takes the lease from whoever holds it, ahead of everybody who waits. Who is robbed is told at once if it can hear,
+    /// and at its next renewal at the latest: its guard is lost as [`Stolen`](crate::LostReason::Stolen). Until then it
+    /// believes in its lease: this breaks exclusion in time, while tokens and fences hold.
+    ///
+    /// # Errors
+    /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`InvalidOptions`] for a shared request.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the lease back; who was robbed stays so.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, LostReason, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let robbed = leases.lock("notes").acquire().await?;
+    /// let guard = leases.lock("notes").steal().await?;
+    /// assert_eq!(robbed.lost().await, LostReason::Stolen);
+    /// assert!(guard.token() > robbed.token());
+    /// # Ok(()) }
+    /// ```
+    pub async fn steal(mut self) -> Result<LeaseGuard, AcquireError> {
+        if self.wish.mode == Mode::Shared {
+            return Err(InvalidOptions::SharedTheft.into());
+        }
+        self.wish.steal = true;
+        self.ask(true).await?.ok_or(AcquireError::Timeout)
+    }
+
     async fn ask(self, wait: bool) -> Result<Option<LeaseGuard>, AcquireError> {
-        let Self { driver, key, timeout, info } = self;
+        let Self { driver, key, name, wish, .. } = self;
         let key = key?;
-        let deadline = if wait { deadline(&driver, timeout) } else { None };
-        loop {
-            let granted = Pending::start(&driver, &key, wait, deadline, &info).settle().await?;
-            let Some(guard) = granted else { return Ok(None) };
-            // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
-            if guard.is_valid() || (guard.verify().await == Ok(true) && guard.is_valid()) {
-                return Ok(Some(guard));
+        let deadline = if wait { wish.deadline(&driver) } else { None };
+        let mode = wish.mode;
+        event::span(key.clone().as_str(), mode, async move {
+            loop {
+                let turn = |id| wish.turn(id, key.clone(), wait, deadline, &driver);
+                let granted = Pending::start(&driver, turn, Input::Acquire).settle(name.clone()).await?;
+                let Some(guard) = granted else { return Ok(None) };
+                // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
+                if guard.is_valid() || (guard.verify().await == Ok(true) && guard.is_valid()) {
+                    return Ok(Some(guard));
+                }
             }
+        })
+        .await
+    }
+}
+
+impl Wish {
+    pub(crate) fn deadline(&self, driver: &Driver) -> Option<Monotonic> {
+        Some(driver.executor.now().monotonic.plus(rounded_up_ms(self.timeout?)))
+    }
+
+    pub(crate) fn turn(&self, id: TurnId, key: Key, wait: bool, deadline: Option<Monotonic>, driver: &Driver) -> Turn {
+        let warn_at = wait.then(|| driver.executor.now().monotonic.plus(whole_ms(driver.long_wait)));
+        Turn {
+            mode: self.mode,
+            wait,
+            priority: self.priority,
+            deadline,
+            warn_at,
+            share: self.share,
+            steal: self.steal,
+            renews: self.auto_renew,
+            max_hold_ms: self.max_hold.map(rounded_up_ms),
+            info: self.info.clone(),
+            ..Turn::new(id, key)
         }
     }
 }
 
-fn deadline(driver: &Driver, timeout: Option<Duration>) -> Option<Monotonic> {
-    // Rounded up: a wait of less than a millisecond is still a wait.
-    let timeout_ms = whole_ms(timeout?.saturating_add(Duration::from_nanos(999_999)));
-    Some(driver.executor.now().monotonic.plus(timeout_ms))
+/// A wait of less than a millisecond is still a wait.
+fn rounded_up_ms(span: Duration) -> u64 {
+    whole_ms(span.saturating_add(Duration::from_nanos(999_999)))
 }
 
 /// A request under way. Dropped before it is settled, it is abandoned.
-struct Pending {
+pub(crate) struct Pending {
     driver: Shared<Driver>,
     turn: TurnId,
-    key: Key,
+    slot: Slot,
     answer: oneshot::Receiver<Reaction>,
     settled: bool,
 }
 
 impl Pending {
-    fn start(driver: &Shared<Driver>, key: &Key, wait: bool, deadline: Option<Monotonic>, info: &str) -> Self {
-        let (turn, answer) = driver.request(key.clone(), wait, deadline, info.into());
-        Self { driver: driver.clone(), turn, key: key.clone(), answer, settled: false }
+    pub(crate) fn start(
+        driver: &Shared<Driver>,
+        turn: impl FnOnce(TurnId) -> Turn,
+        input: impl FnOnce(Turn) -> Input,
+    ) -> Self {
+        let asked = driver.request(turn, input);
+        Self::new(driver, asked)
     }
 
-    async fn settle(mut self) -> Result<Option<LeaseGuard>, AcquireError> {
+    pub(crate) fn new(
+        driver: &Shared<Driver>,
+        (turn, slot, answer): (TurnId, Slot, oneshot::Receiver<Reaction>),
+    ) -> Self {
+        Self { driver: driver.clone(), turn, slot, answer, settled: false }
+    }
+
+    pub(crate) async fn settle(mut self, name: Option<String>) -> Result<Option<LeaseGuard>, AcquireError> {
         let reaction = (&mut self.answer).await;
         self.settled = true;
         match reaction {
-            Ok(Reaction::Granted(token, fate)) => {
-                Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, self.key.clone(), token, fate)))
-            }
+            Ok(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
             Ok(Reaction::Busy) => Ok(None),
             Ok(Reaction::Failed(refusal)) => Err(refusal.into()),
             // The machine answers every request; a dropped sender means that the manager is gone.
-            Ok(Reaction::Verified(_) | Reaction::Status(_)) | Err(oneshot::Canceled) => Err(AcquireError::Closed),
+            _ => Err(AcquireError::Closed),
         }
     }
 }
@@ -139,7 +289,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if !self.settled {
-            self.driver.abandon(self.turn, self.key.clone());
+            self.driver.abandon(self.turn, self.slot.clone());
         }
     }
 }

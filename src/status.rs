@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use crate::machine::{Grant, Incarnation, Key, Token, Waiter, Wall};
+use crate::machine::{Grant, Incarnation, Key, Mode, Token, Waiter, Wall};
 
 /// A snapshot of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub struct HolderStatus {
     pub holder: Incarnation,
     /// Whether it is the one that looks.
     pub own: bool,
+    /// The user's own name for the context; empty for none.
+    pub instance: String,
+    /// How it holds the key.
+    pub mode: Mode,
     /// The first token of its grant.
     pub token: Token,
     /// When the lease runs out unless renewed, by the holder's wall clock: for display only.
@@ -42,15 +46,33 @@ pub struct WaiterStatus {
     pub holder: Incarnation,
     /// Whether it is the one that looks.
     pub own: bool,
+    /// The user's own name for the context; empty for none.
+    pub instance: String,
+    /// How it will hold the key.
+    pub mode: Mode,
+    /// A larger one goes first.
+    pub priority: i32,
     /// What the waiter says of itself.
     pub info: String,
 }
 
 impl LeaseStatus {
+    /// How many contexts stand in the queue before the one that looks; `None` if it does not wait.
+    pub fn position(&self) -> Option<usize> {
+        self.queue.iter().position(|waiter| waiter.own)
+    }
+
+    /// Whether nobody holds the key or waits for it.
+    pub fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.queue.is_empty()
+    }
+
     pub(crate) fn new(me: Incarnation, key: Key, last_token: Token, grants: Vec<Grant>, queue: Vec<Waiter>) -> Self {
         let holders = grants.into_iter().map(|grant| HolderStatus {
             holder: grant.holder,
             own: grant.holder == me,
+            instance: grant.instance,
+            mode: grant.mode,
             token: grant.block.first,
             expires_at: grant.expires_at,
             info: grant.info,
@@ -58,6 +80,9 @@ impl LeaseStatus {
         let queue = queue.into_iter().map(|waiter| WaiterStatus {
             holder: waiter.holder,
             own: waiter.holder == me,
+            instance: waiter.instance,
+            mode: waiter.mode,
+            priority: waiter.priority,
             info: waiter.info,
         });
         Self { key, last_token, holders: holders.collect(), queue: queue.collect() }

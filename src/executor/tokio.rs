@@ -31,6 +31,29 @@ impl TokioExecutor {
     pub fn new() -> Self {
         Self { runtime: Handle::try_current().ok() }
     }
+
+    /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
+    /// [`LeaseManager::close_when`](crate::LeaseManager::close_when). From its first poll on, the signal no longer ends the
+    /// process by itself: the program does so, when its leases are given back. It never ends where signals cannot be had.
+    pub async fn shutdown_signal() {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+                let interrupt = core::pin::pin!(interrupt());
+                futures::future::select(interrupt, core::pin::pin!(terminate.recv())).await;
+                return;
+            }
+        }
+        interrupt().await;
+    }
+}
+
+/// Ends at Ctrl-C.
+async fn interrupt() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        futures::future::pending::<()>().await;
+    }
 }
 
 impl Default for TokioExecutor {

@@ -1,10 +1,10 @@
 //! What a store does, step by step.
 
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
 
 use super::{
-    Acquire, Action, Answer, Body, Entry, Incarnation, Key, Message, Monotonic, Operation, Outcome, Record, Records,
-    RequestId, StoreId, StoreNow, Token, TokenBlock, Unreadable, Wall,
+    Acquire, Action, Answer, Body, Entry, Granted, Incarnation, Key, Message, Monotonic, Operation, Outcome, Record,
+    Records, RequestId, StoreId, StoreNow, Token, TokenBlock, Unreadable, Wall,
 };
 
 const A: Incarnation = Incarnation(0xa);
@@ -33,21 +33,13 @@ impl Bench {
 
     fn acquire(&mut self, holder: Incarnation, request: u64, wait: bool, lease_ms: u64) -> Answer {
         self.beat += 1;
-        let ask = Acquire {
-            request: RequestId(request),
-            wait,
-            beat: self.beat,
-            beacon: 0,
-            lease_ms,
-            heir_ms: lease_ms / 2,
-            info: String::new(),
-        };
+        let ask = Acquire { wait, heir_ms: lease_ms / 2, ..Acquire::new(RequestId(request), self.beat, lease_ms) };
         self.apply(holder, Action::Acquire(ask))
     }
 
     fn granted(&mut self, holder: Incarnation, request: u64, lease_ms: u64) -> TokenBlock {
         match self.acquire(holder, request, false, lease_ms).outcome {
-            Outcome::Granted { block, .. } => block,
+            Outcome::Granted(granted) => granted.block,
             other => panic!("{other:?}"),
         }
     }
@@ -110,10 +102,12 @@ fn who_releases_grants_to_the_next_in_line() {
     assert!(matches!(bench.acquire(C, 1, true, 1_000).outcome, Outcome::Waiting { .. }));
     let answer = bench.release(A, 1, block.first);
     assert_eq!(answer.outcome, Outcome::Released);
-    let [heir] = answer.promoted[..] else { panic!("{answer:?}") };
+    let [heir] = &answer.promoted[..] else { panic!("{answer:?}") };
     assert_eq!((heir.holder, heir.lease_ms), (B, 500), "an heir's first lease is short");
     assert!(heir.block.first > block.last);
-    let Outcome::Granted { block: adopted, lease_ms, contended } = bench.acquire(B, 1, true, 1_000).outcome else {
+    let Outcome::Granted(Granted { block: adopted, lease_ms, contended, .. }) =
+        bench.acquire(B, 1, true, 1_000).outcome
+    else {
         panic!("adopting is asking again");
     };
     assert_eq!((adopted, lease_ms, contended), (heir.block, 1_000, true));
@@ -126,7 +120,7 @@ fn a_stale_release_renewal_or_withdrawal_changes_nothing() {
     bench.release(A, 1, old.first);
     bench.granted(B, 1, 1_000);
     let before = bench.record().clone();
-    let renew = Action::Renew { token: old.first, beat: 99, beacon: 0, lease_ms: 1_000 };
+    let renew = Action::Renew { token: old.first, beat: 99, beacon: 0, lease_ms: 1_000, refill: false };
     assert!(matches!(bench.release(A, 1, old.first).outcome, Outcome::NotCurrent { .. }));
     assert!(matches!(bench.apply(A, renew).outcome, Outcome::NotCurrent { .. }));
     bench.apply(A, Action::Withdraw { request: RequestId(1) });
@@ -139,7 +133,7 @@ fn an_eviction_needs_the_very_beat_that_was_seen() {
     let block = bench.granted(A, 1, 1_000);
     let beat = bench.record().grants[0].beat;
     let evict = Action::Evict { target: A, entry: Entry::Grant(block.first), beat };
-    bench.apply(A, Action::Renew { token: block.first, beat: beat + 1, beacon: 0, lease_ms: 1_000 });
+    bench.apply(A, Action::Renew { token: block.first, beat: beat + 1, beacon: 0, lease_ms: 1_000, refill: false });
     assert_eq!(bench.apply(B, evict.clone()).outcome, Outcome::Moved);
     let evict = Action::Evict { target: A, entry: Entry::Grant(block.first), beat: beat + 1 };
     assert_eq!(bench.apply(B, evict).outcome, Outcome::Evicted);
@@ -165,7 +159,7 @@ fn a_request_names_its_attempt_and_a_later_one_replaces_it() {
 fn an_older_beat_is_ignored() {
     let mut bench = Bench::new(false);
     let block = bench.granted(A, 1, 1_000);
-    let renew = |beat, lease_ms| Action::Renew { token: block.first, beat, beacon: beat, lease_ms };
+    let renew = |beat, lease_ms| Action::Renew { token: block.first, beat, beacon: beat, lease_ms, refill: false };
     bench.apply(A, renew(9, 2_000));
     bench.apply(A, renew(8, 500));
     let grant = &bench.record().grants[0];
@@ -197,7 +191,7 @@ fn unknown_fields_survive_and_a_newer_format_is_refused() {
     let text = text.replacen("{", "{\"later\":{\"a\":1},", 1);
     let key = bench.key.clone();
     bench.records.load(key.clone(), Some(&text));
-    bench.apply(A, Action::Renew { token: block.first, beat: 50, beacon: 0, lease_ms: 1_000 });
+    bench.apply(A, Action::Renew { token: block.first, beat: 50, beacon: 0, lease_ms: 1_000, refill: false });
     let again = bench.record().encode();
     assert!(again.contains("\"mood\":[\"calm\"]") && again.contains("\"later\":{\"a\":1}"), "{again}");
     let newer = again.replacen("\"format\":1", "\"format\":2", 1);
@@ -225,7 +219,7 @@ fn mutilated_text_is_refused_or_read_but_never_a_panic() {
     bench.granted(A, 1, 1_000);
     bench.acquire(B, 1, true, 1_000);
     let block = TokenBlock { first: Token(64), last: Token(127) };
-    let body = Body::Granted { holder: A, request: RequestId(1), block, lease_ms: 1_000 };
+    let body = Body::Granted { holder: A, request: RequestId(1), block, lease_ms: 1_000, previous: Token(0) };
     let message = Message { store: StoreId(9), key: Key::new("k\u{1f98a}\"").unwrap(), body };
     assert_eq!(Message::decode(&message.encode()), Some(message.clone()));
     for text in [bench.record().encode(), message.encode()] {
@@ -244,7 +238,7 @@ fn mutilated_text_is_refused_or_read_but_never_a_panic() {
 #[test]
 fn tokens_out_of_range_are_none() {
     let block = TokenBlock { first: Token(64), last: Token(127) };
-    let body = Body::Granted { holder: A, request: RequestId(1), block, lease_ms: 1_000 };
+    let body = Body::Granted { holder: A, request: RequestId(1), block, lease_ms: 1_000, previous: Token(0) };
     let text = Message { store: StoreId(9), key: Key::new("k").unwrap(), body }.encode();
     for (good, bad) in [("127", "9007199254740992"), ("127", "18446744073709551615"), ("127", "63"), ("64", "-1")] {
         assert_eq!(Message::decode(&text.replacen(good, bad, 1)), None, "{bad}");

@@ -8,6 +8,7 @@ use super::{
     json::{Extra, Fields, Object},
     key::Key,
     message::{Body, Message},
+    mode::Mode,
     record::{FORMAT, Grant, Record, Waiter},
     time::Wall,
     token::{Token, TokenBlock},
@@ -58,6 +59,8 @@ impl Record {
             .number("revision", self.revision)
             .list("grants", self.grants.iter().map(encode_grant))
             .list("queue", self.queue.iter().map(encode_waiter))
+            .number("last_exclusive", self.last_exclusive.0)
+            .numbers("stolen", self.stolen.iter().map(|token| token.0))
             .end(&self.extra)
     }
 
@@ -78,6 +81,8 @@ fn decode_record(mut fields: Fields<'_>) -> Option<Record> {
         revision: fields.number("revision")?,
         grants: fields.list("grants", decode_grant)?,
         queue: fields.list("queue", decode_waiter)?,
+        last_exclusive: Token(fields.number("last_exclusive")?),
+        stolen: fields.numbers("stolen")?.into_iter().map(Token).collect(),
         extra: fields.rest(),
     })
 }
@@ -85,9 +90,12 @@ fn decode_record(mut fields: Fields<'_>) -> Option<Record> {
 fn encode_grant(grant: &Grant) -> String {
     Object::new()
         .id("holder", grant.holder.0)
+        .text("instance", &grant.instance)
         .number("request", grant.request.0)
+        .text("mode", grant.mode.name())
         .number("token", grant.block.first.0)
         .number("tokens", grant.block.last.0)
+        .number("previous", grant.previous.0)
         .number("beat", grant.beat)
         .number("beacon", grant.beacon)
         .number("lease_ms", grant.lease_ms)
@@ -100,8 +108,11 @@ fn encode_grant(grant: &Grant) -> String {
 fn decode_grant(mut fields: Fields<'_>) -> Option<Grant> {
     Some(Grant {
         holder: Incarnation(fields.id("holder")?),
+        instance: fields.text("instance")?,
         request: RequestId(fields.number("request")?),
+        mode: Mode::from_name(&fields.text("mode")?)?,
         block: decode_block(&mut fields)?,
+        previous: Token(fields.number("previous")?),
         beat: fields.number("beat")?,
         beacon: fields.number("beacon")?,
         lease_ms: fields.number("lease_ms")?,
@@ -121,8 +132,13 @@ fn decode_block(fields: &mut Fields<'_>) -> Option<TokenBlock> {
 fn encode_waiter(waiter: &Waiter) -> String {
     Object::new()
         .id("holder", waiter.holder.0)
+        .text("instance", &waiter.instance)
         .number("request", waiter.request.0)
+        .text("mode", waiter.mode.name())
+        .integer("priority", waiter.priority)
         .number("ticket", waiter.ticket)
+        .numbers("upgrades", waiter.upgrades.iter().map(|token| token.0))
+        .number("alone", waiter.alone.into())
         .number("beat", waiter.beat)
         .number("beacon", waiter.beacon)
         .number("lease_ms", waiter.lease_ms)
@@ -134,8 +150,13 @@ fn encode_waiter(waiter: &Waiter) -> String {
 fn decode_waiter(mut fields: Fields<'_>) -> Option<Waiter> {
     Some(Waiter {
         holder: Incarnation(fields.id("holder")?),
+        instance: fields.text("instance")?,
         request: RequestId(fields.number("request")?),
+        mode: Mode::from_name(&fields.text("mode")?)?,
+        priority: fields.integer("priority")?,
         ticket: fields.number("ticket")?,
+        upgrades: fields.numbers("upgrades")?.first().copied().map(Token),
+        alone: fields.number("alone")? > 0,
         beat: fields.number("beat")?,
         beacon: fields.number("beacon")?,
         lease_ms: fields.number("lease_ms")?,
@@ -151,16 +172,24 @@ impl Message {
     pub fn encode(&self) -> String {
         let head = Object::new().number("format", FORMAT).id("store", self.store.0).text("key", self.key.as_str());
         match self.body {
-            Body::Granted { holder, request, block, lease_ms } => head
+            Body::Granted { holder, request, block, lease_ms, previous } => head
                 .text("kind", "granted")
                 .id("holder", holder.0)
                 .number("request", request.0)
                 .number("token", block.first.0)
                 .number("tokens", block.last.0)
-                .number("lease_ms", lease_ms),
-            Body::Wanted { holder } => head.text("kind", "wanted").id("holder", holder.0),
+                .number("lease_ms", lease_ms)
+                .number("previous", previous.0),
+            Body::Wanted { holder, tries } => {
+                head.text("kind", "wanted").id("holder", holder.0).number("tries", tries.into())
+            }
+            Body::Freed { holder } => head.text("kind", "freed").id("holder", holder.0),
+            Body::InUse { holder } => head.text("kind", "in_use").id("holder", holder.0),
             Body::Evicted { holder, token } => {
                 head.text("kind", "evicted").id("holder", holder.0).number("token", token.0)
+            }
+            Body::Stolen { holder, token } => {
+                head.text("kind", "stolen").id("holder", holder.0).number("token", token.0)
             }
         }
         .end(&Extra::default())
@@ -179,8 +208,12 @@ impl Message {
                 request: RequestId(fields.number("request")?),
                 block: decode_block(&mut fields)?,
                 lease_ms: fields.number("lease_ms")?,
+                previous: Token(fields.number("previous")?),
             },
-            "wanted" => Body::Wanted { holder },
+            "wanted" => Body::Wanted { holder, tries: fields.number("tries")? > 0 },
+            "freed" => Body::Freed { holder },
+            "in_use" => Body::InUse { holder },
+            "stolen" => Body::Stolen { holder, token: Token(fields.number("token")?) },
             "evicted" => Body::Evicted { holder, token: Token(fields.number("token")?) },
             _ => return None,
         };

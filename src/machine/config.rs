@@ -1,5 +1,6 @@
 //! The times of a lease, checked once and right from then on.
 
+use alloc::string::String;
 use core::{fmt, time::Duration};
 
 use super::time::whole_ms;
@@ -11,13 +12,16 @@ pub const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Faster heartbeats are refused: they are a write storm.
 pub const LEAST_HEARTBEAT_MS: u64 = 100;
 
+/// More keys cannot be leased by one request.
+pub const MOST_KEYS: usize = 1_000;
+
 /// Twice the grain of the coarsest timer that we know: what a margin must be at least.
 const LEAST_MARGIN_MS: u64 = 100;
 /// Store operations that a renewal may lose to a time-out before the lease is over.
 const RETRIES: u64 = 2;
 
 /// What a user may choose. What is `None` follows from the lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long a lease lasts without renewal.
     pub lease: Duration,
@@ -29,6 +33,10 @@ pub struct Options {
     pub max_local_handoffs: u32,
     /// How long it may go on doing so.
     pub max_tenure: Duration,
+    /// How long a context keeps a lease that it no longer uses and nobody else wants.
+    pub linger: Duration,
+    /// The user's own name for the context, stable over restarts.
+    pub instance: Option<String>,
     /// Whether to keep up a sign of life where the platform has one.
     pub beacon: bool,
 }
@@ -41,6 +49,8 @@ impl Default for Options {
             store_timeout: None,
             max_local_handoffs: 32,
             max_tenure: Duration::from_millis(50),
+            linger: Duration::from_millis(100),
+            instance: None,
             beacon: true,
         }
     }
@@ -54,11 +64,13 @@ pub struct Config {
     pub(super) store_timeout_ms: u64,
     pub(super) max_local_handoffs: u32,
     pub(super) max_tenure_ms: u64,
+    pub(super) linger_ms: u64,
+    pub(super) instance: String,
     pub(super) beacon: bool,
 }
 
-/// Why options do not fit together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why options cannot be, or do not fit together.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidOptions {
     /// The lease is out of range.
@@ -73,6 +85,25 @@ pub enum InvalidOptions {
     },
     /// The time limit of a store operation is zero.
     StoreTimeout,
+    /// The name of the instance is empty.
+    Instance,
+    /// A lease that is stolen is held by one.
+    SharedTheft,
+    /// A request for several leases names none, or more than [`MOST_KEYS`].
+    KeyCount {
+        /// How many it names.
+        count: usize,
+    },
+    /// A request for several leases names a key twice.
+    SameKeyTwice {
+        /// The key.
+        key: String,
+    },
+    /// A span that a lease is to last is out of range.
+    Span {
+        /// The span in ms.
+        span_ms: u64,
+    },
     /// A renewal would come too late when the store is slow: heartbeat + 2 × store time-out + margin ≥ lease.
     Sum {
         /// The lease in ms.
@@ -104,6 +135,9 @@ impl Config {
         if store_timeout_ms == 0 {
             return Err(InvalidOptions::StoreTimeout);
         }
+        if options.instance.as_ref().is_some_and(String::is_empty) {
+            return Err(InvalidOptions::Instance);
+        }
         let margin_ms = margin_ms(lease_ms);
         let retries_ms = store_timeout_ms.saturating_mul(RETRIES);
         if heartbeat_ms.saturating_add(retries_ms).saturating_add(margin_ms) >= lease_ms {
@@ -115,6 +149,8 @@ impl Config {
             store_timeout_ms,
             max_local_handoffs: options.max_local_handoffs,
             max_tenure_ms: whole_ms(options.max_tenure),
+            linger_ms: whole_ms(options.linger),
+            instance: options.instance.clone().unwrap_or_default(),
             beacon: options.beacon,
         })
     }
@@ -135,6 +171,11 @@ pub(super) fn belief_ms(lease_ms: u64) -> u64 {
     lease_ms.saturating_sub(margin_ms(lease_ms))
 }
 
+/// How long a lease must be for its holder to believe in it for so long.
+pub(super) fn lease_for_belief_ms(span_ms: u64) -> u64 {
+    span_ms.saturating_add((span_ms / 9 + 1).max(LEAST_MARGIN_MS))
+}
+
 /// How long an onlooker must watch an entry stand still, from after it read it.
 pub(super) fn silence_ms(lease_ms: u64) -> u64 {
     lease_ms.saturating_add(margin_ms(lease_ms))
@@ -152,6 +193,19 @@ impl fmt::Display for InvalidOptions {
                 "a heartbeat of {heartbeat_ms} ms is too fast; choose at least {LEAST_HEARTBEAT_MS} ms, or none"
             ),
             Self::StoreTimeout => out.write_str("a store time-out of 0 ms lets no operation end; choose more, or none"),
+            Self::Instance => {
+                out.write_str("the instance name is empty; choose one that is this context's own, or none")
+            }
+            Self::SharedTheft => {
+                out.write_str("a stolen lease cannot be shared; steal it exclusively, then downgrade it")
+            }
+            Self::KeyCount { count } => write!(out, "{count} keys cannot be leased together; name 1 to {MOST_KEYS}"),
+            Self::SameKeyTwice { ref key } => {
+                write!(out, "the key {key:?} is named twice; name it once, in the stronger mode")
+            }
+            Self::Span { span_ms } => {
+                write!(out, "a span of {span_ms} ms is out of range; choose 1 to {LONGEST_LEASE_MS} ms")
+            }
             Self::Sum { lease_ms, heartbeat_ms, store_timeout_ms, margin_ms } => write!(
                 out,
                 "heartbeat {heartbeat_ms} ms + {RETRIES} store time-outs of {store_timeout_ms} ms + margin {margin_ms} ms \
@@ -196,6 +250,7 @@ mod tests {
     fn a_holder_stops_believing_before_an_onlooker_may_act() {
         for lease_ms in [200, 1_000, 20_000, LONGEST_LEASE_MS] {
             assert!(belief_ms(lease_ms) + 200 <= silence_ms(lease_ms));
+            assert!(belief_ms(lease_for_belief_ms(lease_ms)) >= lease_ms);
         }
     }
 }

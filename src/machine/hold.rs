@@ -1,181 +1,247 @@
-//! Holding a lease: hand it from turn to turn, renew it, doubt it, give it back, lose it.
+//! Holding a lease: hand it from turn to turn, keep it for a while, give it back, lose it.
 
 use super::{
-    Machine,
+    Machine, Monotonic,
+    config::Config,
     id::RequestId,
-    key::Key,
-    operation::Action,
-    outbox::{Sent, is_renewal_of},
-    place::{Held, Place, Stage},
-    port::{LostReason, Output, ReleaseOutcome, TurnId},
-    time::Monotonic,
-    token::{Token, TokenBlock},
+    message::Body,
+    operation::{Action, Granted},
+    outbox::{Errand, Sent, is_renewal_of},
+    place::{Held, Place, Stage, Upgrade, User},
+    port::{LostReason, Output, Parcel, Refusal, ReleaseOutcome, Slot, TurnId},
+    token::Token,
 };
 
 impl Machine {
     /// A grant is believed, counted from `sent`.
-    pub(super) fn hold(&mut self, key: &Key, request: RequestId, grant: Grant, now: Monotonic) {
-        let Some(place) = self.places.change(key) else { return };
-        let mut held = Held::new(request, grant.block, grant.sent, grant.lease_ms, now);
-        held.contended = place.contended(grant.sent, grant.contended);
-        held.doubted = self.doubted.filter(|doubted| grant.sent.flight <= *doubted);
+    pub(super) fn hold(&mut self, slot: &Slot, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        let cursor = place.seeking().and_then(|seeking| seeking.cursor);
+        let mut held = Held::new(request, slot.mode, granted, sent, now);
+        held.contended = place.contended(sent, granted.contended);
+        held.doubted = self.doubted.filter(|doubted| sent.flight <= *doubted);
+        held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
         let in_doubt = held.doubted.is_some();
         place.stage = Stage::Held(held);
-        self.hand_out(key, now);
-        self.beat_by(grant.sent.at);
+        self.hands.granted(&slot.key, slot.mode, granted, cursor.is_some());
+        self.hand_out(slot, now);
+        self.beat_by(sent.at);
         if in_doubt {
-            self.renew(key, None, now);
+            self.renew(slot, None, now);
         }
     }
 
-    /// Gives the lease to the next turn, if it is free and beyond doubt.
-    pub(super) fn hand_out(&mut self, key: &Key, now: Monotonic) {
-        let Some(Place { turns, stage: Stage::Held(held), .. }) = self.places.change(key) else { return };
-        if held.user.is_some() || held.belief_left(now) == 0 || turns.is_empty() {
-            return;
+    /// Gives the lease to the next turns, as long as they may have it, and it is beyond doubt.
+    pub(super) fn hand_out(&mut self, slot: &Slot, now: Monotonic) {
+        loop {
+            let Some(Place { turns, stage: Stage::Held(held), .. }) = self.places.change(slot) else { return };
+            let Some(turn) = turns.first() else { return };
+            let settled = held.upgrade.is_none() && held.admits(turn);
+            if !settled || (!held.users.is_empty() && !held.may_go_on(&self.config, now)) {
+                return self.refuse_tries(slot);
+            }
+            if held.belief_left(now) == 0 {
+                return;
+            }
+            if held.next_token > held.last_token {
+                return self.refill(slot, now);
+            }
+            let Some(turn) = turns.pop() else { return };
+            let token = held.admit(&turn, now);
+            let tops_up = !turn.renews && held.belief_left(now) < self.config.lease_ms / 2;
+            self.emit(Output::Granted { turn: turn.id, token });
+            if tops_up {
+                self.renew(slot, None, now);
+            }
         }
-        let turn = turns.remove(0);
-        let token = held.next_token;
-        held.next_token = token.next();
-        held.user = Some(turn.id);
-        self.emit(Output::Granted { turn: turn.id, token });
-        self.refuse_tries(key);
     }
 
-    pub(super) fn release(&mut self, turn: TurnId, key: &Key, now: Monotonic) {
-        let max_tenure_ms = self.config.max_tenure_ms;
-        let max_handoffs = self.config.max_local_handoffs;
-        let lost = Output::Released { turn, result: Ok(ReleaseOutcome::Lost) };
-        let Some(Place { turns, stage, .. }) = self.places.change(key) else { return self.emit(lost) };
-        let Stage::Held(held) = stage else { return self.emit(lost) };
-        if held.user != Some(turn) {
-            return self.emit(lost);
+    /// The tokens are used up: more are reserved, and the turns wait for them.
+    fn refill(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        if !core::mem::replace(&mut held.refilling, true) {
+            self.renew(slot, None, now);
         }
-        held.user = None;
-        let within_tenure = held.handoffs < max_handoffs && now.since(held.tenure_since) < max_tenure_ms;
-        let may_keep = held.next_token <= held.block.last && (within_tenure || !held.contended);
-        if may_keep && !turns.is_empty() && held.belief_left(now) > 0 {
-            held.handoffs += 1;
-            self.emit(Output::Released { turn, result: Ok(ReleaseOutcome::Released) });
-            return self.hand_out(key, now);
+    }
+
+    pub(super) fn release(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
+        let released = |result| Output::Released { turn, result: Ok(result) };
+        self.cancel_upgrade_of(turn, slot, now);
+        let Some(Place { turns, stage: Stage::Held(held), .. }) = self.places.change(slot) else {
+            return self.emit(released(ReleaseOutcome::Lost));
+        };
+        let Some(at) = held.users.iter().position(|user| user.turn == turn) else {
+            return self.emit(released(ReleaseOutcome::Lost));
+        };
+        held.users.remove(at);
+        let stays = !held.users.is_empty() || (held.is_plain(slot) && held.belief_left(now) > 0);
+        let goes_on = !turns.is_empty() && held.may_go_on(&self.config, now);
+        let lingers = turns.is_empty() && !held.contended && self.config.linger_ms > 0;
+        if stays && (!held.users.is_empty() || goes_on || lingers) {
+            if held.users.is_empty() && lingers {
+                held.lingers_until = Some(now.plus(self.config.linger_ms));
+            }
+            self.emit(released(ReleaseOutcome::Released));
+            self.begin_upgrade(slot, now);
+            return self.hand_out(slot, now);
         }
         let held = held.clone();
-        self.give_back(key, &held, Some(turn), now);
+        self.give_back(slot, &held, Some(turn), now);
         // In the same transaction: whoever waits elsewhere is granted first.
-        self.seek(key, now);
+        self.seek(slot, now);
     }
 
     /// Sends the release. Renewals that were not sent yet need not go.
-    pub(super) fn give_back(&mut self, key: &Key, held: &Held, turn: Option<TurnId>, now: Monotonic) {
-        self.drop_renewals(key, held.block.first);
-        let release = Action::Release { token: held.block.first, request: held.request };
-        self.outbox.push(key, release, turn, now).believed_until = now.plus(held.belief_left(now));
+    pub(super) fn give_back(&mut self, slot: &Slot, held: &Held, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
+        self.drop_renewals(slot, held.grant);
+        let release = Action::Release { token: held.grant, request: held.request };
+        let errand = self.outbox.push(slot, release, turn, now);
+        errand.believed_until = now.plus(held.belief_left(now));
+        errand
     }
 
-    fn drop_renewals(&mut self, key: &Key, token: Token) {
-        for errand in self.outbox.recall(key, is_renewal_of(token)) {
+    fn drop_renewals(&mut self, slot: &Slot, grant: Token) {
+        for errand in self.outbox.recall(slot, is_renewal_of(grant)) {
             if let Some(query) = errand.turn {
                 self.emit(Output::Verified { query, result: Ok(false) });
             }
         }
     }
 
-    /// Sends a renewal, for the heartbeat or to answer a question.
-    pub(super) fn renew(&mut self, key: &Key, query: Option<TurnId>, now: Monotonic) {
-        let lease_ms = self.config.lease_ms;
-        let Some(held) = self.places.get(key).and_then(Place::held) else { return };
-        let token = held.block.first;
-        let renewal = Action::Renew { token, beat: 0, beacon: 0, lease_ms };
-        if query.is_none() {
-            self.outbox.recall_plain(key, is_renewal_of(token));
-        }
-        self.outbox.push(key, renewal, query, now);
+    /// The lease is kept no longer without being used. Who wanted it is told when the store has it.
+    pub(super) fn end_linger(&mut self, slot: &Slot, wanted: bool, now: Monotonic) {
+        let Some(place) = self.places.change(slot).filter(|place| place.held().is_some_and(Held::lingers)) else {
+            return;
+        };
+        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
+        self.give_back(slot, &held, None, now).tells = wanted;
     }
 
-    pub(super) fn verify(&mut self, query: TurnId, turn: TurnId, key: &Key, now: Monotonic) {
-        let held = self.places.get(key).and_then(Place::held);
-        if held.is_some_and(|held| held.user == Some(turn)) {
-            self.renew(key, Some(query), now);
-        } else {
-            self.emit(Output::Verified { query, result: Ok(false) });
+    pub(super) fn end_linger_if_due(&mut self, slot: &Slot, now: Monotonic) {
+        let lingers_until = self.places.held(slot).and_then(|held| held.lingers_until);
+        if lingers_until.is_some_and(|until| until <= now) {
+            self.end_linger(slot, false, now);
         }
     }
 
-    /// The store confirmed what was sent at `sent`.
-    pub(super) fn confirm(&mut self, key: &Key, token: Token, confirmed: Confirmed, now: Monotonic) {
-        let Some(place) = self.places.change(key) else { return };
-        let contended = place.contended(confirmed.sent, confirmed.contended);
-        let Some(held) = place.held_mut() else { return };
-        if held.block.first == token {
-            held.confirm(confirmed.sent, confirmed.lease_ms, now);
-            held.contended = contended;
-            self.hand_out(key, now);
+    /// Users whose time is over lose the lease; with the last one it is given back.
+    pub(super) fn end_overdue_users(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        let ran_out = !held.renews() && held.valid_until <= now;
+        let is_over = |user: &mut User| ran_out || user.ends_at.is_some_and(|end| end <= now);
+        let over: Vec<_> = held.users.extract_if(.., is_over).map(|user| user.turn).collect();
+        if over.is_empty() {
+            return;
         }
+        let unused = held.users.is_empty();
+        for turn in over {
+            self.cancel_upgrade_of(turn, slot, now);
+            self.emit(Output::Lost { turn, reason: LostReason::Expired });
+        }
+        let Some(held) = self.places.held(slot).filter(|_| unused).cloned() else {
+            self.begin_upgrade(slot, now);
+            return self.hand_out(slot, now);
+        };
+        self.give_back(slot, &held, None, now);
+        self.seek(slot, now);
     }
 
     /// The lease is gone. The request is withdrawn too, and the turns that still wait ask anew.
-    pub(super) fn lose(&mut self, key: &Key, reason: LostReason, now: Monotonic) {
-        let Some(place) = self.places.change(key).filter(|place| place.held().is_some()) else { return };
+    pub(super) fn lose(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
+        if let Some(held) = self.drop_hold(slot, reason) {
+            self.withdraw_request(slot, held.request, now);
+            self.withdraw_upgrade(slot, held.upgrade, now);
+            self.seek(slot, now);
+        }
+    }
+
+    /// Nothing is held any more, and everybody who used it is told.
+    pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Held> {
+        let place = self.places.change(slot).filter(|place| place.held().is_some())?;
+        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return None };
+        self.drop_renewals(slot, held.grant);
+        for user in &held.users {
+            self.emit(Output::Lost { turn: user.turn, reason });
+        }
+        if let Some(upgrade) = held.upgrade.as_ref().filter(|upgrade| !upgrade.cancelled) {
+            self.emit(super::life::refused(upgrade.query, Refusal::Lost(reason)));
+        }
+        Some(held)
+    }
+
+    pub(super) fn withdraw_upgrade(&mut self, slot: &Slot, upgrade: Option<Upgrade>, now: Monotonic) {
+        if let Some(seeking) = upgrade.and_then(|upgrade| upgrade.seeking) {
+            self.withdraw(slot, &seeking, now);
+        }
+    }
+
+    /// What a guard's lease is, for another guard to take over; `None` if others use it too, or it is lost.
+    pub fn parcel(&self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
+        let held = self.places.held(slot).filter(|held| held.is_used_by_only(turn))?;
+        Some(Parcel { from: self.me, grant: held.grant, next: held.next_token })
+    }
+
+    /// The guard goes; unless others use it too, the lease stays in the record, for whoever takes it over in time.
+    pub(super) fn detach(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
+        let sole = self.places.held(slot).is_some_and(|held| held.is_used_by_only(turn));
+        let Some(place) = self.places.change(slot).filter(|_| sole) else {
+            return self.release(turn, slot, now);
+        };
         let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
-        self.drop_renewals(key, held.block.first);
-        if let Some(turn) = held.user {
-            self.emit(Output::Lost { turn, reason });
+        self.drop_renewals(slot, held.grant);
+        self.detached.push((slot.key.clone(), held.grant));
+        if self.detached.len() > DETACHED_LIMIT {
+            self.detached.remove(0);
         }
-        self.withdraw_request(key, held.request, now);
-        self.seek(key, now);
+        self.emit(Output::Released { turn, result: Ok(ReleaseOutcome::Released) });
+        self.seek(slot, now);
     }
 
-    /// Time passed otherwise than it should: nothing is believed until the store has answered.
-    pub(super) fn suspect_all(&mut self, now: Monotonic) {
-        self.doubted = Some(self.outbox.last_flight());
-        for key in self.places.keys() {
-            self.suspect(&key, now);
-        }
-    }
-
-    pub(super) fn suspect(&mut self, key: &Key, now: Monotonic) {
+    /// Another request wants the key: what is not used is given back, and the rest is not handed on for ever.
+    pub(super) fn wanted(&mut self, slot: &Slot, tries: bool, now: Monotonic) {
         let last_flight = self.outbox.last_flight();
-        let Some(held) = self.places.change(key).and_then(Place::held_mut) else { return };
-        held.doubted = Some(last_flight);
-        self.tell_suspect(key);
-        self.renew(key, None, now);
-    }
-
-    /// What ran out by the holder's own clock is in doubt, not lost: nobody may have taken it yet.
-    pub(super) fn doubt_if_expired(&mut self, key: &Key, now: Monotonic) {
-        let expired = self.places.get(key).and_then(Place::belief_ends).is_some_and(|end| end <= now);
-        if !expired {
-            return;
+        let Some(place) = self.places.change(slot) else { return };
+        if !tries {
+            place.wanted = Some(last_flight);
         }
-        self.tell_suspect(key);
-        if !self.outbox.carries(key, |action| matches!(action, Action::Renew { .. })) {
-            self.renew(key, None, now);
-        }
-    }
-
-    fn tell_suspect(&mut self, key: &Key) {
-        let Some(held) = self.places.change(key).and_then(Place::held_mut) else { return };
-        if !held.told_suspect {
-            held.told_suspect = true;
-            if let Some(turn) = held.user {
-                self.emit(Output::Suspect { turn });
-            }
+        let Some(held) = place.held_mut() else { return };
+        held.contended |= !tries;
+        if held.lingers() {
+            self.end_linger(slot, true, now);
+        } else if tries {
+            self.send(&slot.key, Body::InUse { holder: self.me });
         }
     }
 }
 
-/// A grant as an answer or a signal tells it.
-pub(super) struct Grant {
-    pub(super) block: TokenBlock,
-    pub(super) lease_ms: u64,
-    pub(super) sent: Sent,
-    pub(super) contended: bool,
-}
+/// So many leases on their way to another guard are known not to be strays.
+const DETACHED_LIMIT: usize = 64;
 
-/// A renewal that the store confirmed.
-#[derive(Clone, Copy)]
-pub(super) struct Confirmed {
-    pub(super) sent: Sent,
-    pub(super) lease_ms: u64,
-    pub(super) contended: bool,
+impl Held {
+    /// Whether the lease may be handed on here although others wait elsewhere.
+    fn may_go_on(&self, config: &Config, now: Monotonic) -> bool {
+        let within_tenure = now.since(self.tenure_since) < config.max_tenure_ms;
+        !self.contended || (self.handoffs < config.max_local_handoffs && within_tenure)
+    }
+
+    /// Whether it is what the slot asks for: neither upgraded nor downgraded, and not for one request alone.
+    fn is_plain(&self, slot: &Slot) -> bool {
+        self.mode == slot.mode && slot.own.is_none()
+    }
+
+    fn is_used_by_only(&self, turn: TurnId) -> bool {
+        self.is_used_by(turn) && self.users.len() == 1 && self.upgrade.is_none()
+    }
+
+    /// A turn becomes a user.
+    fn admit(&mut self, turn: &super::Turn, now: Monotonic) -> Token {
+        let token = self.next_token;
+        self.next_token = token.next();
+        // The first one of a tenure is no hand-off.
+        self.handoffs += u32::from(token != self.grant);
+        self.lingers_until = None;
+        let ends_at = turn.max_hold_ms.map(|hold_ms| now.plus(hold_ms));
+        self.users.push(User { turn: turn.id, token, share: turn.share, renews: turn.renews, ends_at });
+        token
+    }
 }

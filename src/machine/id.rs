@@ -11,8 +11,14 @@ pub struct Incarnation(pub u128);
 pub struct StoreId(pub u128);
 
 /// One attempt of an incarnation to get a lease. Numbers only grow, so that a late duplicate is known as such.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
+
+impl RequestId {
+    pub(super) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
 
 /// A sign of life that an incarnation keeps up while it holds or waits, and that vanishes when it dies.
 ///

@@ -123,6 +123,21 @@ impl<'a> Fields<'a> {
         self.take(name)?.parse().ok()
     }
 
+    pub(super) fn integer(&mut self, name: &str) -> Option<i32> {
+        self.take(name)?.parse().ok()
+    }
+
+    pub(super) fn numbers(&mut self, name: &str) -> Option<Vec<u64>> {
+        let mut numbers = Vec::new();
+        let mut cutter = Cutter::new(self.take(name)?);
+        (cutter.peek()? == b'[').then_some(())?;
+        cutter.items(b']', false, 0, |_, value| {
+            numbers.push(value.parse().ok()?);
+            Some(())
+        })?;
+        Some(numbers)
+    }
+
     /// 128 bits in hexadecimal.
     pub(super) fn id(&mut self, name: &str) -> Option<u128> {
         u128::from_str_radix(&self.text(name)?, 16).ok()
@@ -200,6 +215,15 @@ impl Object {
         // Writing to a string cannot fail.
         let _ = write!(self.name(name), "{value}");
         self
+    }
+
+    pub(super) fn integer(mut self, name: &str, value: i32) -> Self {
+        let _ = write!(self.name(name), "{value}");
+        self
+    }
+
+    pub(super) fn numbers(self, name: &str, values: impl Iterator<Item = u64>) -> Self {
+        self.list(name, values.map(|value| alloc::format!("{value}")))
     }
 
     pub(super) fn id(mut self, name: &str, value: u128) -> Self {

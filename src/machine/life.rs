@@ -1,12 +1,15 @@
-//! Closing: refuse what comes, release what is held, and end within bounds.
+//! The end of a context, and its pauses: refuse what comes, release what is held, and end within bounds.
+
+use alloc::vec::Vec;
 
 use super::{
     Machine,
     failure::StoreError,
+    id::Incarnation,
     operation::Action,
     outbox::Errand,
-    place::Stage,
-    port::{LostReason, Output, Refusal},
+    place::{Place, Stage},
+    port::{LostReason, Output, Refusal, Slot},
     time::Monotonic,
 };
 
@@ -14,51 +17,120 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Life {
     Open,
-    Closing { until: Monotonic },
+    /// It is stopped, or about to be; requests wait for it to go on.
+    Suspended,
+    Closing {
+        until: Monotonic,
+    },
     Closed,
 }
 
 impl Life {
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, Self::Closing { .. } | Self::Closed)
+    }
+
+    pub(super) fn is_suspended(self) -> bool {
+        self == Self::Suspended
+    }
+
+    /// What is said to a request that cannot wait until the context goes on.
+    pub(super) fn refusal(self) -> Option<Refusal> {
+        match self {
+            Self::Open => None,
+            Self::Suspended => Some(Refusal::Lost(LostReason::Suspended)),
+            Self::Closing { .. } | Self::Closed => Some(Refusal::Closed),
+        }
+    }
+
     pub(super) fn next_wake(self) -> Option<Monotonic> {
         match self {
             Self::Closing { until } => Some(until),
-            Self::Open | Self::Closed => None,
+            Self::Open | Self::Suspended | Self::Closed => None,
         }
     }
 }
 
 impl Machine {
     pub(super) fn close(&mut self, now: Monotonic) {
-        if self.life != Life::Open {
+        if self.life.is_over() {
             return;
         }
         // Twice the limit: an operation in flight, then the releases.
         self.life = Life::Closing { until: now.plus(self.config.store_timeout_ms * 2) };
-        for key in self.places.keys() {
-            let Some(place) = self.places.change(&key) else { continue };
-            let turns = core::mem::take(&mut place.turns);
-            let stage = core::mem::take(&mut place.stage);
+        for slot in self.places.slots() {
+            let Some(place) = self.places.change(&slot) else { continue };
+            let turns = place.turns.take_all();
             self.outputs.extend(turns.iter().map(|turn| refused(turn.id, Refusal::Closed)));
-            match stage {
-                Stage::Held(held) => {
-                    if let Some(turn) = held.user {
-                        self.emit(Output::Lost { turn, reason: LostReason::Closed });
-                    }
-                    self.give_back(&key, &held, None, now);
-                }
-                Stage::Seeking(seeking) => self.withdraw(&key, &seeking, now),
-                Stage::Idle => {}
+            self.give_up(&slot, LostReason::Closed, now);
+        }
+    }
+
+    /// What stands in the record for a slot is given up, and its users are told. Turns stay.
+    fn give_up(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
+        if let Some(held) = self.drop_hold(slot, reason) {
+            self.give_back(slot, &held, None, now);
+            return self.withdraw_upgrade(slot, held.upgrade, now);
+        }
+        let Some(place) = self.places.change(slot) else { return };
+        if let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) {
+            self.withdraw(slot, &seeking, now);
+        }
+    }
+
+    /// The context may be stopped at any moment. Its guards are void first; then the store is told, whatever else is
+    /// under way, and the beacon goes. No answer is waited for.
+    pub(super) fn suspend(&mut self, now: Monotonic) {
+        if self.life != Life::Open {
+            return;
+        }
+        self.life = Life::Suspended;
+        for slot in self.places.slots() {
+            self.give_up(&slot, LostReason::Suspended, now);
+            if slot.own.is_some() {
+                self.fail_turns(&slot, &Refusal::Lost(LostReason::Suspended));
             }
+        }
+        self.outbox.ground();
+        self.drop_unsent();
+        self.flush(now);
+        self.rest();
+    }
+
+    /// Only what gives something up is still sent.
+    fn drop_unsent(&mut self) {
+        let gives_up = |action: &Action| matches!(action, Action::Release { .. } | Action::Withdraw { .. });
+        let error = StoreError::transient("the context was suspended before the store answered");
+        for errand in self.outbox.take_unless(gives_up) {
+            self.unanswered(&errand, &error);
+        }
+    }
+
+    /// The context goes on as a new one; its requests queue again.
+    pub(super) fn wake_up(&mut self, incarnation: Incarnation, now: Monotonic) {
+        if !self.life.is_suspended() {
+            return;
+        }
+        self.life = Life::Open;
+        self.drop_all("the context was suspended before the store answered");
+        self.me = incarnation;
+        self.detached.clear();
+        for slot in self.places.slots() {
+            self.seek(&slot, now);
         }
     }
 
     /// A store that does not answer must not keep a closing context for ever; its leases run out by themselves.
     pub(super) fn force_closed(&mut self, now: Monotonic) {
         if matches!(self.life, Life::Closing { until } if until <= now) {
-            let error = StoreError::unknown("the store did not answer before the lease manager closed");
-            for errand in self.outbox.drain() {
-                self.unanswered(&errand, &error);
-            }
+            self.drop_all("the store did not answer before the lease manager closed");
+        }
+    }
+
+    fn drop_all(&mut self, because: &str) {
+        let error = StoreError::unknown(because);
+        for errand in self.outbox.drain() {
+            self.unanswered(&errand, &error);
         }
     }
 
@@ -68,9 +140,11 @@ impl Machine {
         let error = error.clone();
         match errand.action {
             Action::Release { .. } => self.emit(Output::Released { turn, result: Err(error) }),
-            Action::Renew { .. } => self.emit(Output::Verified { query: turn, result: Err(error) }),
+            Action::Renew { .. } | Action::Downgrade { .. } => {
+                self.emit(Output::Verified { query: turn, result: Err(error) });
+            }
             Action::Inspect => self.emit(Output::Status { query: turn, result: Err(error) }),
-            Action::Acquire(_) | Action::Withdraw { .. } | Action::Evict { .. } => {}
+            _ => {}
         }
     }
 
@@ -80,6 +154,20 @@ impl Machine {
             self.rest();
             self.emit(Output::Closed);
         }
+    }
+
+    /// Whether a lease is kept without being used, or something is still to be tried again, whoever else has gone.
+    pub(crate) fn has_loose_ends(&self) -> bool {
+        self.outbox.retries() || self.places.any_lingers()
+    }
+
+    /// The keys of the guards that live.
+    pub(crate) fn used_keys(&self) -> Vec<super::Key> {
+        let used = |slot: &Slot| {
+            let held = self.places.get(slot).and_then(Place::held);
+            held.is_some_and(|held| !held.users.is_empty()).then(|| slot.key.clone())
+        };
+        self.places.slots().iter().filter_map(used).collect()
     }
 }
 

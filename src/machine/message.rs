@@ -30,14 +30,35 @@ pub enum Body {
         block: TokenBlock,
         /// How long the first lease lasts, in ms.
         lease_ms: u64,
+        /// The last token of the exclusive grant before it.
+        previous: Token,
     },
-    /// Somebody queues for the key.
+    /// Somebody would like to have the key.
     Wanted {
         /// Who.
+        holder: Incarnation,
+        /// It has no place in the queue, and looks again in a moment.
+        tries: bool,
+    },
+    /// The key was kept without being used, and given back because somebody wanted it.
+    Freed {
+        /// By whom.
+        holder: Incarnation,
+    },
+    /// The key that somebody tried is in use.
+    InUse {
+        /// By whom.
         holder: Incarnation,
     },
     /// A grant was evicted.
     Evicted {
+        /// Whose.
+        holder: Incarnation,
+        /// Its first token.
+        token: Token,
+    },
+    /// A grant was stolen.
+    Stolen {
         /// Whose.
         holder: Incarnation,
         /// Its first token.

@@ -9,12 +9,15 @@ mod clock;
 mod codec;
 mod config;
 mod failure;
+mod glance;
+mod hands;
 mod hold;
 mod id;
 mod json;
 mod key;
 mod life;
 mod message;
+mod mode;
 mod operation;
 mod outbox;
 mod place;
@@ -23,6 +26,7 @@ mod port;
 mod presence;
 mod record;
 mod records;
+mod renew;
 mod reply;
 mod seek;
 mod setback;
@@ -30,6 +34,9 @@ mod sight;
 mod sorted;
 mod time;
 mod token;
+mod turns;
+mod upgrade;
+mod work;
 
 #[cfg(test)]
 mod apply_tests;
@@ -37,13 +44,16 @@ mod apply_tests;
 mod machine_tests;
 
 pub use codec::Unreadable;
-pub use config::{Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LONGEST_LEASE_MS, Options};
+pub use config::{Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LONGEST_LEASE_MS, MOST_KEYS, Options};
 pub use failure::{Applied, StoreError, StoreErrorKind};
 pub use id::{Beacon, Incarnation, RequestId, StoreId};
 pub use key::{InvalidKey, KEY_LIMIT, Key};
 pub use message::{Body, Message};
-pub use operation::{Acquire, Action, Answer, Batch, Operation, Outcome, Promotion, Reply, StoreClock, StoreNow};
-pub use port::{Input, LostReason, Output, Refusal, ReleaseOutcome, Turn, TurnId};
+pub use mode::Mode;
+pub use operation::{
+    Acquire, Action, Answer, Batch, Granted, Operation, Outcome, Promotion, Reply, StoreClock, StoreNow, Way,
+};
+pub use port::{Input, LostReason, Output, Parcel, Refusal, ReleaseOutcome, Slot, Turn, TurnId};
 pub use record::{Entry, FORMAT, Grant, Record, Sighting, Waiter};
 pub use records::Records;
 pub(crate) use sorted::SortedMap;
@@ -55,9 +65,10 @@ pub use token::{BLOCK, Token};
 use alloc::vec::Vec;
 
 use clock::{Clocks, Dice};
+use hands::Hands;
 use life::Life;
 use outbox::Outbox;
-use place::{Place, Stage};
+use place::Held;
 use places::Places;
 use presence::Presence;
 use sight::{Observations, Watches};
@@ -97,7 +108,10 @@ pub struct Machine {
     presence: Presence,
     clocks: Clocks,
     dice: Dice,
-    last_request: u64,
+    hands: Hands,
+    /// Grants on their way to another guard.
+    detached: Vec<(Key, Token)>,
+    last_request: RequestId,
     last_beat: u64,
     heartbeat_at: Option<Monotonic>,
     last_heartbeat: Monotonic,
@@ -123,7 +137,9 @@ impl Machine {
             presence: Presence::default(),
             clocks: Clocks::default(),
             dice: Dice::new(me),
-            last_request: 0,
+            hands: Hands::default(),
+            detached: Vec::new(),
+            last_request: RequestId::default(),
             last_beat: 0,
             heartbeat_at: None,
             last_heartbeat: Monotonic::default(),
@@ -146,9 +162,16 @@ impl Machine {
         let now = now.monotonic;
         match input {
             Input::Acquire(turn) => self.acquire(turn, now),
-            Input::Cancel { turn, key } => self.cancel(turn, &key, now),
-            Input::Release { turn, key } => self.release(turn, &key, now),
-            Input::Verify { query, turn, key } => self.verify(query, turn, &key, now),
+            Input::AcquireAll(turns) => self.acquire_all(turns, now),
+            Input::Resume { turn, parcel } => self.resume(turn, &parcel, now),
+            Input::Cancel { turn, slot } => self.cancel(turn, &slot, now),
+            Input::Release { turn, slot } => self.release(turn, &slot, now),
+            Input::Detach { turn, slot } => self.detach(turn, &slot, now),
+            Input::Verify { query, turn, slot, span_ms } => self.verify(query, turn, &slot, span_ms, now),
+            Input::Downgrade { query, turn, slot } => self.downgrade(query, turn, &slot, now),
+            Input::Upgrade { query, turn, slot } => self.upgrade(query, turn, &slot, now),
+            Input::CancelUpgrade { query, slot } => self.cancel_upgrade(query, &slot, now),
+            Input::ClearChanged { key } => self.hands.clear_changed(&key),
             Input::Inspect { query, key } => self.inspect(query, key, now),
             Input::Reply { id, result } => self.reply(id, result, now),
             Input::Message(message) => self.message(&message, now),
@@ -156,6 +179,8 @@ impl Machine {
             Input::NoBeacon => self.presence.no_beacon(),
             Input::BeaconGone { watch } => self.beacon_gone(watch, now),
             Input::Tick => {}
+            Input::Suspend => self.suspend(now),
+            Input::Wake { incarnation } => self.wake_up(incarnation, now),
             Input::Close => self.close(now),
         }
         self.fire_due(now);
@@ -175,24 +200,10 @@ impl Machine {
         Output::Timeout(wake)
     }
 
-    /// How long the guard of this turn is still valid, in ms; 0 if it is lost, released or in doubt.
-    pub fn remaining_ms(&self, turn: TurnId, key: &Key, now: Now) -> u64 {
-        let held = self.places.get(key).and_then(Place::held).filter(|held| held.user == Some(turn));
-        match held {
-            Some(held) if !self.clocks.in_doubt(now, &self.config) => held.belief_left(now.monotonic),
-            _ => 0,
-        }
-    }
-
-    /// Whether something is still to be tried again, whoever else has gone.
-    pub(crate) fn has_retries(&self) -> bool {
-        self.outbox.retries()
-    }
-
     /// What every input ends with: timers and watches follow the places, and what is to be sent is sent.
     fn settle(&mut self, now: Monotonic) {
         let (observed, outbox) = (&self.observed, &self.outbox);
-        let queues_changed = self.places.settle(|key, place| observed.next_judgement(key, place, outbox));
+        let queues_changed = self.places.settle(|slot, place| observed.next_judgement(slot, place, outbox));
         self.sync_watches(queues_changed);
         self.arm_heartbeat(now);
         self.follow_presence(now);
@@ -203,10 +214,14 @@ impl Machine {
     /// Everything that is due by now, in the order in which it matters.
     fn fire_due(&mut self, now: Monotonic) {
         self.give_up_on_silent_store(now);
-        for key in self.places.due(now) {
-            self.time_out_turns(&key, now);
-            self.doubt_if_expired(&key, now);
-            self.judge_if_silent(&key, now);
+        for slot in self.places.due(now) {
+            self.time_out_turns(&slot, now);
+            self.end_overdue_users(&slot, now);
+            self.end_linger_if_due(&slot, now);
+            self.doubt_if_expired(&slot, now);
+            self.look_if_due(&slot, now);
+            self.judge_twin_if_due(&slot, now);
+            self.judge_if_silent(&slot, now);
         }
         self.beat_if_due(now);
         self.presence.give_up_rising(now);
@@ -231,8 +246,8 @@ impl Machine {
     }
 
     fn next_request(&mut self) -> RequestId {
-        self.last_request += 1;
-        RequestId(self.last_request)
+        self.last_request = self.last_request.next();
+        self.last_request
     }
 
     fn next_beat(&mut self) -> u64 {
@@ -264,11 +279,14 @@ impl Machine {
             return;
         }
         self.heartbeat_at = None;
-        for key in self.places.keys() {
-            match self.places.get(&key).map(|place| &place.stage) {
-                Some(Stage::Held(_)) => self.renew(&key, None, now),
-                Some(Stage::Seeking(seeking)) if seeking.waiting_sent.is_some() => self.ask(&key, now),
-                _ => {}
+        for slot in self.places.slots() {
+            let Some(place) = self.places.get(&slot) else { continue };
+            let (renews, waits) = (place.held().is_some_and(Held::renews), place.waits());
+            if renews {
+                self.renew(&slot, None, now);
+            }
+            if waits {
+                self.ask(&slot, now);
             }
         }
         self.outbox.mark_beats();

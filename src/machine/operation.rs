@@ -6,6 +6,7 @@ use super::{
     codec::Unreadable,
     id::{Incarnation, RequestId, StoreId},
     key::Key,
+    mode::Mode,
     record::{Entry, Grant, Sighting, Waiter},
     sorted::SortedMap,
     time::{Monotonic, Now, Wall},
@@ -15,7 +16,7 @@ use super::{
 /// One thing asked of one key's record. A store runs [`Operation::apply`](Self::apply) and decides nothing itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Operation {
-    /// The key it is about.
+    /// The key it is about; of several, the first.
     pub key: Key,
     /// Who asks.
     pub holder: Incarnation,
@@ -28,6 +29,8 @@ pub struct Operation {
 pub enum Action {
     /// Get the lease, or a place in the queue; asked again, it renews the place or adopts the grant.
     Acquire(Acquire),
+    /// Get the leases of several keys at once, or none of them. Nobody waits.
+    AcquireAll(Vec<(Key, Acquire)>),
     /// Make the lease last longer.
     Renew {
         /// The grant's first token.
@@ -38,6 +41,13 @@ pub enum Action {
         beacon: u64,
         /// How long the lease lasts from now, in ms.
         lease_ms: u64,
+        /// Reserve more tokens too.
+        refill: bool,
+    },
+    /// Let others share the key from now on.
+    Downgrade {
+        /// The grant's first token.
+        token: Token,
     },
     /// Give the lease back, and the request's place with it.
     Release {
@@ -62,6 +72,14 @@ pub enum Action {
     },
     /// Look, and change nothing.
     Inspect,
+    /// Ask whether a grant is current, and change nothing: for a write that must not outlive its lease, in the same
+    /// transaction.
+    Fence {
+        /// The grant's first token.
+        token: Token,
+        /// The request that was granted.
+        request: RequestId,
+    },
 }
 
 /// A request for a lease.
@@ -69,8 +87,16 @@ pub enum Action {
 pub struct Acquire {
     /// Names the attempt. Only its retries repeat it.
     pub request: RequestId,
-    /// Queue if the key is taken.
+    /// How to hold the key.
+    pub mode: Mode,
+    /// Queue if the key is taken. Asked again without it, the request gives up its place.
     pub wait: bool,
+    /// A larger one goes first.
+    pub priority: i32,
+    /// How the request differs from a plain one.
+    pub way: Way,
+    /// Whether its place is its own, and not for all requests of its context.
+    pub alone: bool,
     /// Larger than any that this holder sent for the key before.
     pub beat: u64,
     /// The beacon that stands, 0 for none.
@@ -79,8 +105,49 @@ pub struct Acquire {
     pub lease_ms: u64,
     /// How long it lasts at first if somebody else's transaction grants it, in ms.
     pub heir_ms: u64,
+    /// The user's own name for the context; empty for none.
+    pub instance: String,
     /// What the holder says of itself.
     pub info: String,
+}
+
+impl Acquire {
+    /// A plain request: exclusive, not waiting, without a beacon.
+    pub fn new(request: RequestId, beat: u64, lease_ms: u64) -> Self {
+        Self {
+            request,
+            mode: Mode::Exclusive,
+            wait: false,
+            priority: 0,
+            way: Way::Plain,
+            alone: false,
+            beat,
+            beacon: 0,
+            lease_ms,
+            heir_ms: lease_ms,
+            instance: String::new(),
+            info: String::new(),
+        }
+    }
+}
+
+/// How a request differs from a plain one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// It does not.
+    #[default]
+    Plain,
+    /// Whoever holds the key is robbed.
+    Steal,
+    /// The shared grant with this first token is given for an exclusive one, ahead of everybody who queues.
+    Upgrade(Token),
+    /// A grant goes over from another incarnation, or from an earlier request of this one.
+    Resume {
+        /// Who held it.
+        from: Incarnation,
+        /// Its first token.
+        token: Token,
+    },
 }
 
 /// The operations of one transaction, in order.
@@ -93,6 +160,9 @@ impl Batch {
         let mut keys = SortedMap::new();
         for operation in &self.0 {
             keys.insert(operation.key.clone(), ());
+            if let Action::AcquireAll(asks) = &operation.action {
+                asks.iter().for_each(|(key, _)| keys.insert(key.clone(), ()));
+            }
         }
         keys.into_iter().map(|(key, ())| key).collect()
     }
@@ -114,6 +184,8 @@ pub struct Answer {
     pub outcome: Outcome,
     /// Who was granted by it.
     pub promoted: Vec<Promotion>,
+    /// Whose grants were stolen by it, with their first tokens.
+    pub robbed: Vec<(Incarnation, Token)>,
 }
 
 /// The result of one operation for who asked.
@@ -121,14 +193,9 @@ pub struct Answer {
 #[non_exhaustive]
 pub enum Outcome {
     /// `Acquire`: the lease is held.
-    Granted {
-        /// Its tokens.
-        block: TokenBlock,
-        /// The lease that was written down, in ms. Nothing else may be counted with.
-        lease_ms: u64,
-        /// Whether others queue for it.
-        contended: bool,
-    },
+    Granted(Granted),
+    /// `AcquireAll`: all leases are held, in the order of the asking.
+    GrantedAll(Vec<Granted>),
     /// `Acquire`: the request has a place in the queue.
     Waiting {
         /// A later grant has a larger token than this one.
@@ -141,6 +208,10 @@ pub enum Outcome {
         /// Who stands before it.
         ahead: Vec<Sighting>,
     },
+    /// `AcquireAll`: some of the keys are taken; who stands before each, in the order of the asking.
+    BusyAll(Vec<Vec<Sighting>>),
+    /// `Acquire` that upgrades: somebody else upgrades already.
+    UpgradeConflict,
     /// `Acquire`: a later request of the same holder has the place.
     Superseded,
     /// `Acquire`: the key has used up its tokens.
@@ -151,13 +222,21 @@ pub enum Outcome {
         lease_ms: u64,
         /// Whether others queue for it.
         contended: bool,
+        /// More tokens, if it asked for them.
+        refill: Option<TokenBlock>,
     },
+    /// `Downgrade`: others may share the key.
+    Downgraded,
     /// `Release`: the lease was given back.
     Released,
-    /// `Renew`, `Release`: the grant is no longer there, and nothing changed.
+    /// `Fence`: the grant is current.
+    Current,
+    /// The grant that was named is no longer there, and nothing changed.
     NotCurrent {
         /// The last token of the record; smaller than the holder's own if the store was cleared.
         last_token: Token,
+        /// Whether the grant was stolen.
+        stolen: bool,
     },
     /// `Withdraw`: the request has neither place nor grant.
     Withdrawn,
@@ -178,9 +257,24 @@ pub enum Outcome {
     Unreadable(Unreadable),
 }
 
-/// A waiter that was granted: its holder is told by signal.
+/// A lease as it was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Granted {
+    /// Its tokens.
+    pub block: TokenBlock,
+    /// The lease that was written down, in ms. Nothing else may be counted with.
+    pub lease_ms: u64,
+    /// The last token of the exclusive grant before it.
+    pub previous: Token,
+    /// Whether others queue for it.
+    pub contended: bool,
+}
+
+/// A waiter that was granted: its holder is told by signal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Promotion {
+    /// The key.
+    pub key: Key,
     /// Who was granted.
     pub holder: Incarnation,
     /// Its request.
@@ -189,6 +283,8 @@ pub struct Promotion {
     pub block: TokenBlock,
     /// How long its first lease lasts, in ms.
     pub lease_ms: u64,
+    /// The last token of the exclusive grant before it.
+    pub previous: Token,
 }
 
 /// What a store's clock is worth.

@@ -7,9 +7,9 @@ use super::{
     failure::StoreError,
     id::RequestId,
     key::Key,
-    operation::{Action, Batch, Operation},
-    place::{Place, Stage},
-    port::{Output, TurnId},
+    operation::{Acquire, Action, Batch, Operation},
+    place::{Place, Seeking},
+    port::{Output, Slot, TurnId},
     time::Monotonic,
     token::Token,
 };
@@ -20,7 +20,9 @@ const REMEMBERED: usize = 4;
 /// One operation, and who wants to know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Errand {
-    pub(super) key: Key,
+    pub(super) slot: Slot,
+    /// Of a request for several keys: where each of them stands.
+    pub(super) all: Vec<Slot>,
     pub(super) action: Action,
     pub(super) turn: Option<TurnId>,
     pub(super) attempts: u32,
@@ -31,6 +33,17 @@ pub(super) struct Errand {
     /// back before that.
     pub(super) believed_until: Monotonic,
     pub(super) maybe_released: bool,
+    /// Of a release: somebody waits to hear of it.
+    pub(super) tells: bool,
+    /// Of a try: it looks for the second time.
+    pub(super) looked: bool,
+}
+
+impl Errand {
+    /// Whether it is about this slot.
+    pub(super) fn concerns(&self, slot: &Slot) -> bool {
+        self.slot == *slot || self.all.contains(slot)
+    }
 }
 
 /// When something was sent, and by which transaction: two moments of a clock that stood still are the same.
@@ -72,10 +85,33 @@ impl Outbox {
         given_up.waiting.into_iter().chain(given_up.later).chain(flying).collect()
     }
 
-    pub(super) fn push(&mut self, key: &Key, action: Action, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
+    /// What is in flight is no longer waited for, and waits to be sent again.
+    pub(super) fn ground(&mut self) {
+        let Some(flight) = self.flight.take() else { return };
+        let errands = flight.errands.iter().cloned();
+        self.waiting.extend(errands.map(|errand| Errand { maybe_released: true, ..errand }));
+        self.remember(flight);
+    }
+
+    fn remember(&mut self, flight: Flight) {
+        self.overdue.push(flight);
+        if self.overdue.len() > REMEMBERED {
+            self.overdue.remove(0);
+        }
+    }
+
+    /// Takes what waits to be sent, but for what is to be sent all the same.
+    pub(super) fn take_unless(&mut self, stays: impl Fn(&Action) -> bool) -> Vec<Errand> {
+        self.waiting.append(&mut self.later);
+        self.retry_at = None;
+        self.waiting.extract_if(.., |errand| !stays(&errand.action)).collect()
+    }
+
+    pub(super) fn push(&mut self, slot: &Slot, action: Action, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
         let last = self.waiting.len();
         self.waiting.push(Errand {
-            key: key.clone(),
+            slot: slot.clone(),
+            all: Vec::new(),
             action,
             turn,
             attempts: 0,
@@ -83,6 +119,8 @@ impl Outbox {
             beat: false,
             believed_until: Monotonic::default(),
             maybe_released: false,
+            tells: false,
+            looked: false,
         });
         &mut self.waiting[last]
     }
@@ -120,10 +158,7 @@ impl Outbox {
 
     fn give_up(&mut self, now: Monotonic) -> Option<Flight> {
         let flight = self.flight.take_if(|flight| flight.limit <= now)?;
-        self.overdue.push(flight.clone());
-        if self.overdue.len() > REMEMBERED {
-            self.overdue.remove(0);
-        }
+        self.remember(flight.clone());
         Some(flight)
     }
 
@@ -132,23 +167,41 @@ impl Outbox {
         self.waiting.iter().chain(self.flight.iter().flat_map(|flight| &flight.errands)).any(|errand| errand.beat)
     }
 
-    pub(super) fn carries(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
-        self.all().any(|errand| errand.key == *key && is_it(&errand.action))
+    pub(super) fn carries(&self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> bool {
+        self.all().any(|errand| errand.concerns(slot) && is_it(&errand.action))
+    }
+
+    /// Whether something for the key is on its way, whatever its slot.
+    pub(super) fn carries_for(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
+        self.all().any(|errand| errand.slot.key == *key && is_it(&errand.action))
     }
 
     /// Takes back what was not sent yet.
-    pub(super) fn recall(&mut self, key: &Key, is_it: impl Fn(&Action) -> bool) -> Vec<Errand> {
-        let matches = |errand: &mut Errand| errand.key == *key && is_it(&errand.action);
+    pub(super) fn recall(&mut self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> Vec<Errand> {
+        let matches = |errand: &mut Errand| errand.slot == *slot && is_it(&errand.action);
         let mut recalled: Vec<_> = self.waiting.extract_if(.., matches).collect();
         recalled.extend(self.later.extract_if(.., matches));
         recalled
     }
 
     /// Takes back what was not sent yet and nobody asked about.
-    pub(super) fn recall_plain(&mut self, key: &Key, is_it: impl Fn(&Action) -> bool) {
-        let stays = |errand: &Errand| errand.turn.is_some() || errand.key != *key || !is_it(&errand.action);
+    pub(super) fn recall_plain(&mut self, slot: &Slot, is_it: impl Fn(&Action) -> bool) {
+        let stays = |errand: &Errand| errand.turn.is_some() || errand.slot != *slot || !is_it(&errand.action);
         self.waiting.retain(stays);
         self.later.retain(stays);
+    }
+
+    /// A try goes once more, at this time at the latest.
+    pub(super) fn look_again(&mut self, errand: Errand, at: Monotonic) {
+        self.retry_at = Some(self.retry_at.map_or(at, |planned| planned.min(at)));
+        self.later.push(errand);
+    }
+
+    /// A try that waits to look at this key again does so now.
+    pub(super) fn hurry(&mut self, key: &Key) {
+        let looks = |errand: &mut Errand| errand.looked && errand.all.iter().any(|slot| slot.key == *key);
+        self.waiting.extend(self.later.extract_if(.., looks));
+        self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
     }
 
     fn all(&self) -> impl Iterator<Item = &Errand> {
@@ -188,33 +241,46 @@ impl Machine {
 
     /// What changed its sense while it waited is not sent.
     fn is_current(&self, errand: &Errand) -> bool {
-        let place = self.places.get(&errand.key);
+        let place = self.places.get(&errand.slot);
+        let seeks = |slot: &Slot, request| {
+            self.places.get(slot).and_then(Place::seeking).is_some_and(|seeking| seeking.request == request)
+        };
         match &errand.action {
-            Action::Acquire(acquire) => {
-                place.and_then(Place::seeking).is_some_and(|seeking| seeking.request == acquire.request)
-            }
-            Action::Renew { token, .. } => {
-                errand.turn.is_some() || place.and_then(Place::held).is_some_and(|held| held.block.first == *token)
+            Action::Acquire(ask) => seeks(&errand.slot, ask.request),
+            Action::AcquireAll(asks) => errand.all.iter().zip(asks).all(|(slot, (_, ask))| seeks(slot, ask.request)),
+            Action::Renew { token, .. } | Action::Downgrade { token } => {
+                errand.turn.is_some() || place.and_then(Place::held).is_some_and(|held| held.grant == *token)
             }
             Action::Evict { .. } => place.and_then(Place::seeking).is_some(),
-            Action::Release { .. } | Action::Withdraw { .. } | Action::Inspect => true,
+            Action::Release { .. } | Action::Withdraw { .. } | Action::Inspect | Action::Fence { .. } => true,
         }
     }
 
-    /// Fills in what must be true at the time of sending: beat and beacon.
+    /// Fills in what must be true at the time of sending: beat and beacon, and how long a lease is to last.
     fn stamp(&mut self, errand: &mut Errand, sent: Sent) -> Operation {
         let (next_beat, flag) = (self.next_beat(), self.presence.flag());
         match &mut errand.action {
-            Action::Acquire(acquire) => {
-                (acquire.beat, acquire.beacon) = (next_beat, flag);
-                if let Some(Stage::Seeking(seeking)) = self.places.change(&errand.key).map(|place| &mut place.stage) {
-                    seeking.first_sent.get_or_insert(sent);
+            Action::Acquire(ask) => self.stamp_ask(&errand.slot, ask, (next_beat, flag), sent),
+            Action::AcquireAll(asks) => {
+                for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+                    self.stamp_ask(slot, ask, (next_beat, flag), sent);
                 }
             }
-            Action::Renew { beat, beacon, .. } => (*beat, *beacon) = (next_beat, flag),
+            Action::Renew { beat, beacon, lease_ms, refill, .. } => {
+                (*beat, *beacon) = (next_beat, flag);
+                (*lease_ms, *refill) = self.renewal_lease_ms(&errand.slot, sent);
+            }
             _ => {}
         }
-        Operation { key: errand.key.clone(), holder: self.me, action: errand.action.clone() }
+        Operation { key: errand.slot.key.clone(), holder: self.me, action: errand.action.clone() }
+    }
+
+    fn stamp_ask(&mut self, slot: &Slot, ask: &mut Acquire, (beat, beacon): (u64, u64), sent: Sent) {
+        (ask.beat, ask.beacon) = (beat, beacon);
+        let seeking = self.places.change(slot).and_then(Place::seeking_mut);
+        if let Some(Seeking { first_sent, .. }) = seeking.filter(|seeking| seeking.request == ask.request) {
+            first_sent.get_or_insert(sent);
+        }
     }
 
     /// Past its time limit, the outcome of a transaction is unknown until it is read back.

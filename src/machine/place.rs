@@ -1,21 +1,25 @@
-//! A context's place at one key: the local turns, and what stands in the record for all of them.
+//! A slot of a context at one key: the local turns, and what stands in the record for all of them.
 
 use alloc::vec::Vec;
 
 use super::{
     config::belief_ms,
     id::RequestId,
+    mode::Mode,
+    operation::{Granted, Way},
     outbox::Sent,
     places::Plan,
     port::{Turn, TurnId},
+    record::Sighting,
     time::Monotonic,
     token::{Token, TokenBlock},
+    turns::Turns,
 };
 
 /// Many local turns share one place in the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Place {
-    pub(super) turns: Vec<Turn>,
+    pub(super) turns: Turns,
     pub(super) stage: Stage,
     pub(super) plan: Plan,
     /// Another context said that it waits, when this transaction was the last that had been sent.
@@ -35,7 +39,10 @@ pub(super) enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Seeking {
     pub(super) request: RequestId,
+    pub(super) way: Way,
     pub(super) wait: bool,
+    /// As it was asked last.
+    pub(super) priority: i32,
     /// When the first attempt was sent.
     pub(super) first_sent: Option<Sent>,
     /// When the latest attempt that was answered "waiting" was sent: an heir's lease counts from there.
@@ -44,18 +51,45 @@ pub(super) struct Seeking {
     pub(super) last_token: Token,
     /// When the store last answered, or the request began.
     pub(super) heard_at: Monotonic,
+    /// When a refused try looks again.
+    pub(super) look_at: Option<Monotonic>,
+    pub(super) looked: bool,
+    /// Another incarnation of this context's instance stands ahead.
+    pub(super) twin: Option<Twin>,
+    /// Of a lease that is taken over: the token of the next guard.
+    pub(super) cursor: Option<Token>,
+}
+
+/// A grant of the same instance, not known yet to be dead or alive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Twin {
+    pub(super) seen: Sighting,
+    /// Its beacon has so long to go.
+    pub(super) until: Option<Monotonic>,
 }
 
 /// A lease that this context believes it holds, or held until lately.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held {
     pub(super) request: RequestId,
-    pub(super) block: TokenBlock,
+    /// As the record has it: a shared lease may have been upgraded, an exclusive one downgraded.
+    pub(super) mode: Mode,
+    /// The grant's identity.
+    pub(super) grant: Token,
+    /// That of the shared one that it grew out of.
+    pub(super) formerly: Option<Token>,
     /// The token of the next guard. It only moves forward, whatever is answered twice.
     pub(super) next_token: Token,
+    /// The last token that is reserved.
+    pub(super) last_token: Token,
+    pub(super) refilling: bool,
     /// Who uses the lease now.
-    pub(super) user: Option<TurnId>,
+    pub(super) users: Vec<User>,
+    /// One of them wants to be the only one.
+    pub(super) upgrade: Option<Upgrade>,
     pub(super) valid_until: Monotonic,
+    /// Until when a user wants to be sure of it.
+    pub(super) extended_until: Monotonic,
     /// Nothing that this transaction or an earlier one carried dispels the doubt.
     pub(super) doubted: Option<u64>,
     pub(super) told_suspect: bool,
@@ -63,6 +97,53 @@ pub(super) struct Held {
     pub(super) contended: bool,
     pub(super) tenure_since: Monotonic,
     pub(super) handoffs: u32,
+    /// Until when it is kept although nobody uses it.
+    pub(super) lingers_until: Option<Monotonic>,
+}
+
+/// A guard.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct User {
+    pub(super) turn: TurnId,
+    pub(super) token: Token,
+    pub(super) share: bool,
+    pub(super) renews: bool,
+    pub(super) ends_at: Option<Monotonic>,
+}
+
+/// A guard that shares and wants to hold exclusively.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Upgrade {
+    pub(super) query: TurnId,
+    pub(super) turn: TurnId,
+    /// `None` as long as others here share.
+    pub(super) seeking: Option<Seeking>,
+    /// Nobody wants it any more; whether it was granted is not known yet.
+    pub(super) cancelled: bool,
+}
+
+impl Seeking {
+    pub(super) fn new(request: RequestId, way: Way, wait: bool, now: Monotonic) -> Self {
+        Self {
+            request,
+            way,
+            wait,
+            priority: 0,
+            first_sent: None,
+            waiting_sent: None,
+            last_token: Token::default(),
+            heard_at: now,
+            look_at: None,
+            looked: false,
+            twin: None,
+            cursor: None,
+        }
+    }
+
+    /// Whether it is too early to say that the key is taken.
+    pub(super) fn is_looking(&self) -> bool {
+        self.look_at.is_some() || self.twin.as_ref().is_some_and(|twin| twin.until.is_some())
+    }
 }
 
 impl Place {
@@ -90,27 +171,32 @@ impl Place {
         }
     }
 
+    /// The request under way: for a lease, or for holding a shared one exclusively.
     pub(super) fn seeking(&self) -> Option<&Seeking> {
         match &self.stage {
             Stage::Seeking(seeking) => Some(seeking),
-            _ => None,
+            Stage::Held(held) => held.upgrade.as_ref()?.seeking.as_ref(),
+            Stage::Idle => None,
         }
     }
 
     pub(super) fn seeking_mut(&mut self) -> Option<&mut Seeking> {
         match &mut self.stage {
             Stage::Seeking(seeking) => Some(seeking),
-            _ => None,
+            Stage::Held(held) => held.upgrade.as_mut()?.seeking.as_mut(),
+            Stage::Idle => None,
         }
+    }
+
+    /// Whether a request of this number is under way or was granted.
+    pub(super) fn knows(&self, request: RequestId) -> bool {
+        let seeks = self.seeking().is_some_and(|seeking| seeking.request == request);
+        seeks || self.held().is_some_and(|held| held.request == request)
     }
 
     /// Whether something in the record is to be kept alive.
     pub(super) fn beats(&self) -> bool {
-        match &self.stage {
-            Stage::Idle => false,
-            Stage::Seeking(_) => self.waits(),
-            Stage::Held(_) => true,
-        }
+        self.waits() || self.held().is_some_and(Held::renews)
     }
 
     /// Whether the request has a place in the queue.
@@ -118,31 +204,84 @@ impl Place {
         self.seeking().is_some_and(|seeking| seeking.waiting_sent.is_some())
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Monotonic> {
-        self.turns.iter().filter_map(|turn| turn.deadline).min()
+    /// When something is to be done for the turns, the users, or the lease that nobody uses.
+    pub(super) fn next_event(&self) -> Option<Monotonic> {
+        let seeking = self.seeking();
+        let looks = seeking.and_then(|seeking| seeking.look_at);
+        let verdict = seeking.and_then(|seeking| seeking.twin.as_ref()?.until);
+        let held = self.held().and_then(Held::next_event);
+        [self.turns.alarm(), looks, verdict, held].into_iter().flatten().min()
     }
 
     /// When the holder must begin to doubt, unless it does already.
     pub(super) fn belief_ends(&self) -> Option<Monotonic> {
-        self.held().filter(|held| !held.told_suspect).map(|held| held.valid_until)
+        self.held().filter(|held| !held.told_suspect && held.renews()).map(|held| held.valid_until)
     }
 }
 
 impl Held {
     /// A grant, counted from the sending of the request that it answers.
-    pub(super) fn new(request: RequestId, block: TokenBlock, sent: Sent, lease_ms: u64, now: Monotonic) -> Self {
+    pub(super) fn new(request: RequestId, mode: Mode, granted: &Granted, sent: Sent, now: Monotonic) -> Self {
+        let TokenBlock { first, last } = granted.block;
         Self {
             request,
-            block,
-            next_token: block.first,
-            user: None,
-            valid_until: sent.at.plus(belief_ms(lease_ms)),
+            mode,
+            grant: first,
+            formerly: None,
+            next_token: first,
+            last_token: last,
+            refilling: false,
+            users: Vec::new(),
+            upgrade: None,
+            valid_until: sent.at.plus(belief_ms(granted.lease_ms)),
+            extended_until: Monotonic::default(),
             doubted: None,
             told_suspect: false,
-            contended: false,
+            contended: granted.contended,
             tenure_since: now,
             handoffs: 0,
+            lingers_until: None,
         }
+    }
+
+    /// A shared lease became an exclusive one, with tokens of its own.
+    pub(super) fn upgraded(&mut self, request: RequestId, granted: &Granted, sent: Sent) {
+        self.request = request;
+        self.mode = Mode::Exclusive;
+        self.formerly = Some(core::mem::replace(&mut self.grant, granted.block.first));
+        self.next_token = granted.block.first;
+        self.last_token = granted.block.last;
+        self.refilling = false;
+        self.valid_until = sent.at.plus(belief_ms(granted.lease_ms));
+        self.contended = granted.contended;
+    }
+
+    pub(super) fn is_used_by(&self, turn: TurnId) -> bool {
+        self.users.iter().any(|user| user.turn == turn)
+    }
+
+    /// Whether this turn may use the lease beside those who do.
+    pub(super) fn admits(&self, turn: &Turn) -> bool {
+        match (self.users.is_empty(), turn.mode, self.mode) {
+            (true, Mode::Exclusive, mode) => mode == Mode::Exclusive,
+            (true, Mode::Shared, _) | (false, Mode::Shared, Mode::Shared) => true,
+            (false, _, _) => turn.share && self.users.iter().all(|user| user.share),
+        }
+    }
+
+    /// Whether it is renewed without being asked.
+    pub(super) fn renews(&self) -> bool {
+        self.users.is_empty() || self.users.iter().any(|user| user.renews)
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers_until.is_some()
+    }
+
+    fn next_event(&self) -> Option<Monotonic> {
+        let ends = self.users.iter().map(|user| user.ends_at);
+        let runs_out = (!self.renews()).then_some(self.valid_until);
+        ends.chain([self.lingers_until, runs_out]).flatten().min()
     }
 
     /// How long the holder may go on believing, in ms.
@@ -150,12 +289,15 @@ impl Held {
         if self.doubted.is_some() { 0 } else { self.valid_until.since(now) }
     }
 
-    /// The store confirmed the lease, in answer to what was sent at `sent`.
-    pub(super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
+    /// The store confirmed the lease, in answer to what was sent at `sent`. Whether that dispelled a doubt.
+    pub(super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) -> bool {
         self.valid_until = self.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
         if self.doubted.is_some_and(|doubted| sent.flight > doubted) {
             self.doubted = None;
         }
-        self.told_suspect &= self.belief_left(now) == 0;
+        let certain = self.belief_left(now) > 0;
+        let dispelled = self.told_suspect && certain;
+        self.told_suspect &= !certain;
+        dispelled
     }
 }

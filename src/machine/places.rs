@@ -2,16 +2,25 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
-use super::{key::Key, place::Place, sorted::SortedMap, time::Monotonic};
+use super::{
+    id::RequestId,
+    key::Key,
+    place::{Held, Place},
+    port::Slot,
+    sorted::SortedMap,
+    time::Monotonic,
+    token::Token,
+};
 
-/// Places by key. Whoever takes one to change it has it planned anew by the next [`settle`](Self::settle).
+/// Places by slot. Whoever takes one to change it has it planned anew by the next [`settle`](Self::settle).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Places {
-    by_key: SortedMap<Key, Box<Place>>,
-    by_time: SortedMap<(Monotonic, Key), ()>,
-    touched: Vec<Key>,
+    by_slot: SortedMap<Slot, Box<Place>>,
+    by_time: SortedMap<(Monotonic, Slot), ()>,
+    touched: Vec<Slot>,
     beating: usize,
     waiting: usize,
+    lingering: usize,
 }
 
 /// What the table holds of one place.
@@ -20,35 +29,61 @@ pub(super) struct Plan {
     wake: Option<Monotonic>,
     beats: bool,
     waits: bool,
+    lingers: bool,
 }
 
 impl Places {
     pub(super) fn is_empty(&self) -> bool {
-        self.by_key.is_empty()
+        self.by_slot.is_empty()
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<&Place> {
-        self.by_key.get(key).map(AsRef::as_ref)
+    pub(super) fn get(&self, slot: &Slot) -> Option<&Place> {
+        self.by_slot.get(slot).map(AsRef::as_ref)
     }
 
-    pub(super) fn change(&mut self, key: &Key) -> Option<&mut Place> {
-        self.touched.push(key.clone());
-        self.by_key.get_mut(key).map(AsMut::as_mut)
+    pub(super) fn held(&self, slot: &Slot) -> Option<&Held> {
+        self.get(slot)?.held()
     }
 
-    pub(super) fn change_or_make(&mut self, key: &Key) -> &mut Place {
-        self.touched.push(key.clone());
-        self.by_key.or_default(key.clone())
+    pub(super) fn change(&mut self, slot: &Slot) -> Option<&mut Place> {
+        self.touched.push(slot.clone());
+        self.by_slot.get_mut(slot).map(AsMut::as_mut)
     }
 
-    pub(super) fn keys(&self) -> Vec<Key> {
-        self.by_key.keys().cloned().collect()
+    pub(super) fn change_held(&mut self, slot: &Slot) -> Option<&mut Held> {
+        self.change(slot)?.held_mut()
+    }
+
+    pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Place {
+        self.touched.push(slot.clone());
+        self.by_slot.or_default(slot.clone())
+    }
+
+    pub(super) fn slots(&self) -> Vec<Slot> {
+        self.by_slot.keys().cloned().collect()
+    }
+
+    /// The places at one key.
+    pub(super) fn at(&self, key: &Key) -> impl Iterator<Item = (&Slot, &Place)> {
+        let places = self.by_slot.from(|slot| slot.key < *key).take_while(move |(slot, _)| slot.key == *key);
+        places.map(|(slot, place)| (slot, place.as_ref()))
+    }
+
+    /// Where a request of this number is under way or held.
+    pub(super) fn slot_of(&self, key: &Key, request: RequestId) -> Option<Slot> {
+        self.at(key).find(|(_, place)| place.knows(request)).map(|(slot, _)| slot.clone())
+    }
+
+    /// Where a grant is held.
+    pub(super) fn slot_of_grant(&self, key: &Key, grant: Token) -> Option<Slot> {
+        let holds = |place: &Place| place.held().is_some_and(|held| held.grant == grant);
+        self.at(key).find(|(_, place)| holds(place)).map(|(slot, _)| slot.clone())
     }
 
     /// The places that wait in a queue.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (&Key, &Place)> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (&Slot, &Place)> {
         let none_waits = self.waiting == 0;
-        let all = self.by_key.iter().map(|(key, place)| (key, place.as_ref()));
+        let all = self.by_slot.iter().map(|(slot, place)| (slot, place.as_ref()));
         all.filter(move |(_, place)| !none_waits && place.waits())
     }
 
@@ -57,40 +92,47 @@ impl Places {
         self.beating > 0
     }
 
+    /// Whether a lease is kept that nobody uses.
+    pub(super) fn any_lingers(&self) -> bool {
+        self.lingering > 0
+    }
+
     pub(super) fn next_wake(&self) -> Option<Monotonic> {
         self.by_time.first().map(|((at, _), ())| *at)
     }
 
     /// The places with something due.
-    pub(super) fn due(&self, now: Monotonic) -> Vec<Key> {
-        self.by_time.keys().take_while(|(at, _)| *at <= now).map(|(_, key)| key.clone()).collect()
+    pub(super) fn due(&self, now: Monotonic) -> Vec<Slot> {
+        self.by_time.keys().take_while(|(at, _)| *at <= now).map(|(_, slot)| slot.clone()).collect()
     }
 
     /// Plans what was touched, and drops what became idle. Whether the set of waiting places changed.
-    pub(super) fn settle(&mut self, judgement: impl Fn(&Key, &Place) -> Option<Monotonic>) -> bool {
+    pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Place) -> Option<Monotonic>) -> bool {
         let mut changed = false;
-        for key in core::mem::take(&mut self.touched) {
-            let Some(place) = self.by_key.get_mut(&key) else { continue };
-            let wake = [place.next_deadline(), place.belief_ends(), judgement(&key, place)].into_iter().flatten().min();
-            let plan = Plan { wake, beats: place.beats(), waits: place.waits() };
+        for slot in core::mem::take(&mut self.touched) {
+            let Some(place) = self.by_slot.get_mut(&slot) else { continue };
+            let wake = [place.next_event(), place.belief_ends(), judgement(&slot, place)].into_iter().flatten().min();
+            let lingers = place.held().is_some_and(Held::lingers);
+            let plan = Plan { wake, beats: place.beats(), waits: place.waits(), lingers };
             let old = core::mem::replace(&mut place.plan, plan);
             let idle = place.is_idle();
             self.beating = self.beating + usize::from(plan.beats) - usize::from(old.beats);
             self.waiting = self.waiting + usize::from(plan.waits) - usize::from(old.waits);
+            self.lingering = self.lingering + usize::from(plan.lingers) - usize::from(old.lingers);
             changed |= plan.waits != old.waits;
             if idle {
-                self.by_key.remove(&key);
+                self.by_slot.remove(&slot);
             }
-            self.move_timer(key, old.wake, wake);
+            self.move_timer(slot, old.wake, wake);
         }
         changed
     }
 
-    fn move_timer(&mut self, key: Key, old: Option<Monotonic>, new: Option<Monotonic>) {
+    fn move_timer(&mut self, slot: Slot, old: Option<Monotonic>, new: Option<Monotonic>) {
         if old == new {
             return;
         }
-        let mut entry = (old.unwrap_or_default(), key);
+        let mut entry = (old.unwrap_or_default(), slot);
         if old.is_some() {
             self.by_time.remove(&entry);
         }

@@ -5,9 +5,10 @@ use alloc::string::String;
 use super::{
     codec::Unreadable,
     failure::StoreError,
-    id::Beacon,
+    id::{Beacon, Incarnation},
     key::Key,
     message::Message,
+    mode::Mode,
     operation::{Batch, Outcome, Reply},
     time::Monotonic,
     token::Token,
@@ -24,12 +25,76 @@ pub struct Turn {
     pub id: TurnId,
     /// The key.
     pub key: Key,
+    /// How to hold it.
+    pub mode: Mode,
     /// Whether to wait if the key is taken.
     pub wait: bool,
+    /// A larger one goes first.
+    pub priority: i32,
     /// When to give up waiting.
     pub deadline: Option<Monotonic>,
+    /// When the wait gets long.
+    pub warn_at: Option<Monotonic>,
+    /// Whether the context's requests that say so hold an exclusive lease together.
+    pub share: bool,
+    /// Whether to rob whoever holds the key.
+    pub steal: bool,
+    /// Whether it has a place in the record for itself, and shares nothing with other requests of the context.
+    pub alone: bool,
+    /// Whether the lease is renewed without being asked.
+    pub renews: bool,
+    /// How long the lease is held at most, in ms.
+    pub max_hold_ms: Option<u64>,
     /// What the holder says of itself.
     pub info: String,
+}
+
+impl Turn {
+    /// A plain request: exclusive, waiting without end.
+    pub fn new(id: TurnId, key: Key) -> Self {
+        Self {
+            id,
+            key,
+            mode: Mode::Exclusive,
+            wait: true,
+            priority: 0,
+            deadline: None,
+            warn_at: None,
+            share: false,
+            steal: false,
+            alone: false,
+            renews: true,
+            max_hold_ms: None,
+            info: String::new(),
+        }
+    }
+
+    /// Where the request stands among those of its context.
+    pub fn slot(&self) -> Slot {
+        Slot { key: self.key.clone(), mode: self.mode, own: self.alone.then_some(self.id) }
+    }
+}
+
+/// Where local requests queue: they have one place in the record together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// The key.
+    pub key: Key,
+    /// How it is asked for.
+    pub mode: Mode,
+    /// The one request that has it for itself.
+    pub own: Option<TurnId>,
+}
+
+/// A lease on its way from one guard to another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parcel {
+    /// Who held it.
+    pub from: Incarnation,
+    /// The grant's first token.
+    pub grant: Token,
+    /// The token of the next guard: no two guards share one.
+    pub next: Token,
 }
 
 /// What happens to a context.
@@ -37,27 +102,75 @@ pub struct Turn {
 pub enum Input {
     /// Somebody asks for a lease.
     Acquire(Turn),
+    /// Somebody asks for several leases, all at once or none. Each request is [alone](Turn::alone), and none waits.
+    AcquireAll(Vec<Turn>),
+    /// Somebody takes over a lease.
+    Resume {
+        /// Who takes it: [alone](Turn::alone).
+        turn: Turn,
+        /// What there is to take.
+        parcel: Parcel,
+    },
     /// Somebody no longer wants a lease that was not granted yet.
     Cancel {
         /// The request.
         turn: TurnId,
-        /// Its key.
-        key: Key,
+        /// Where it stands.
+        slot: Slot,
     },
     /// A guard is given back.
     Release {
         /// The guard.
         turn: TurnId,
-        /// Its key.
-        key: Key,
+        /// Where it stands.
+        slot: Slot,
     },
-    /// Ask the store whether a guard still holds.
+    /// A guard goes, and its lease stays in the record: see [`Machine::parcel`](super::Machine::parcel).
+    Detach {
+        /// The guard.
+        turn: TurnId,
+        /// Where it stands.
+        slot: Slot,
+    },
+    /// Ask the store whether a guard still holds, and renew it.
     Verify {
         /// Names the question.
         query: TurnId,
         /// The guard.
         turn: TurnId,
-        /// Its key.
+        /// Where it stands.
+        slot: Slot,
+        /// How long the lease is to last from now at least, in ms; 0 for as long as usual.
+        span_ms: u64,
+    },
+    /// Let others share what a guard holds exclusively.
+    Downgrade {
+        /// Names the question.
+        query: TurnId,
+        /// The guard.
+        turn: TurnId,
+        /// Where it stands.
+        slot: Slot,
+    },
+    /// Hold exclusively what a guard shares.
+    Upgrade {
+        /// Names the question.
+        query: TurnId,
+        /// The guard.
+        turn: TurnId,
+        /// Where it stands.
+        slot: Slot,
+    },
+    /// The guard is to go on sharing.
+    CancelUpgrade {
+        /// The question.
+        query: TurnId,
+        /// Where its guard stands.
+        slot: Slot,
+    },
+    /// Somebody knows by now that the key changed hands.
+    ClearChanged {
+        /// The key.
         key: Key,
     },
     /// Look at a key.
@@ -87,6 +200,13 @@ pub enum Input {
     },
     /// Time has passed.
     Tick,
+    /// The context is about to be stopped, and gives up what it holds. Its requests stay.
+    Suspend,
+    /// The context goes on, under a fresh name.
+    Wake {
+        /// The name.
+        incarnation: Incarnation,
+    },
     /// Release everything and refuse what comes.
     Close,
 }
@@ -129,6 +249,18 @@ pub enum Output {
         /// The guard's own token.
         token: Token,
     },
+    /// A request queues.
+    Waiting {
+        /// The request.
+        turn: TurnId,
+        /// How many grants and places stand before it.
+        ahead: usize,
+    },
+    /// A request has waited for long.
+    WaitsLong {
+        /// The request.
+        turn: TurnId,
+    },
     /// The key is taken, and the request did not want to wait.
     Busy {
         /// The request.
@@ -146,6 +278,20 @@ pub enum Output {
         /// The guard.
         turn: TurnId,
     },
+    /// A guard is beyond doubt again.
+    Certain {
+        /// The guard.
+        turn: TurnId,
+    },
+    /// A guard holds exclusively what it shared.
+    Upgraded {
+        /// The question.
+        query: TurnId,
+        /// The guard.
+        turn: TurnId,
+        /// The guard's new token.
+        token: Token,
+    },
     /// A guard is lost, once and for good.
     Lost {
         /// The guard.
@@ -160,7 +306,7 @@ pub enum Output {
         /// What the store said.
         result: Result<ReleaseOutcome, StoreError>,
     },
-    /// Whether a guard still holds.
+    /// Whether a guard still holds: the answer to [`Input::Verify`] and [`Input::Downgrade`].
     Verified {
         /// The question.
         query: TurnId,
@@ -188,6 +334,12 @@ pub enum Refusal {
     Timeout,
     /// The context was closed.
     Closed,
+    /// Another living context has the same instance name, and holds the key.
+    InstanceInUse,
+    /// Somebody else who shares the key upgrades already.
+    UpgradeConflict,
+    /// The lease that it is about is lost.
+    Lost(LostReason),
     /// The key has used up its tokens.
     Exhausted,
     /// The record cannot be read.
@@ -196,12 +348,16 @@ pub enum Refusal {
     Store(StoreError),
 }
 
-/// Why a lease was lost.
+/// Why a lease was lost: see [`LeaseGuard::lost`](crate::LeaseGuard::lost).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// It was not renewed in time, and somebody took it over.
+    /// It ran out: it was not renewed in time, or was held for as long as it may be.
     Expired,
+    /// Another context stole it.
+    Stolen,
+    /// The context was suspended.
+    Suspended,
     /// It was evicted while its holder still believed in it.
     Evicted,
     /// The store was cleared.
@@ -219,6 +375,8 @@ impl LostReason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Expired => "Expired",
+            Self::Stolen => "Stolen",
+            Self::Suspended => "Suspended",
             Self::Evicted => "Evicted",
             Self::StoreCleared => "StoreCleared",
             Self::StoreFailed => "StoreFailed",

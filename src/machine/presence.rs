@@ -70,7 +70,7 @@ impl Machine {
     pub(super) fn follow_presence(&mut self, now: Monotonic) {
         let needed = !self.places.is_empty() || !self.outbox.is_empty();
         match (needed, self.presence.state) {
-            (true, State::Resting) if !self.places.is_empty() => self.wake(now),
+            (true, State::Resting) if !self.places.is_empty() && !self.life.is_suspended() => self.wake(now),
             (true, _) => self.presence.rest_at = None,
             (false, State::Resting) => {}
             (false, _) => {

@@ -1,10 +1,12 @@
 //! The record: one value per key, the whole truth about who holds it and who is next.
 
 use alloc::{string::String, vec::Vec};
+use core::cmp::Reverse;
 
 use super::{
     id::{Beacon, Incarnation, RequestId},
     json::Extra,
+    mode::Mode,
     time::{Monotonic, Wall},
     token::{Token, TokenBlock},
 };
@@ -21,8 +23,12 @@ pub struct Record {
     pub revision: u64,
     /// Who holds the key.
     pub grants: Vec<Grant>,
-    /// Who waits for it, in the order of their tickets.
+    /// Who waits for it, the next first.
     pub queue: Vec<Waiter>,
+    /// The last token of the latest exclusive grant: who finds it unchanged knows that nobody else wrote meanwhile.
+    pub last_exclusive: Token,
+    /// The first tokens of the grants that were stolen lately, so that their holders learn why they lost them.
+    pub stolen: Vec<Token>,
     pub(super) extra: Extra,
 }
 
@@ -31,10 +37,16 @@ pub struct Record {
 pub struct Grant {
     /// The context that holds it.
     pub holder: Incarnation,
+    /// The user's own name for the context, stable over restarts; empty for none.
+    pub instance: String,
     /// The request that was granted.
     pub request: RequestId,
+    /// Whether others may hold the key too.
+    pub mode: Mode,
     /// Its tokens; the first is the grant's identity.
     pub block: TokenBlock,
+    /// The last token of the exclusive grant before it.
+    pub previous: Token,
     /// Grows with each renewal, so that an onlooker sees the holder alive without comparing clocks.
     pub beat: u64,
     /// The generation of the holder's beacon if it stood before this was written, else 0.
@@ -57,10 +69,20 @@ pub struct Grant {
 pub struct Waiter {
     /// The context that waits.
     pub holder: Incarnation,
+    /// The user's own name for the context; empty for none.
+    pub instance: String,
     /// Its request.
     pub request: RequestId,
-    /// First come, first served.
+    /// How it will hold the key.
+    pub mode: Mode,
+    /// A larger one goes first.
+    pub priority: i32,
+    /// Within a priority: first come, first served.
     pub ticket: u64,
+    /// The shared grant of its own that it gives for an exclusive one: it goes before everybody else.
+    pub upgrades: Option<Token>,
+    /// Whether it has this place for itself, and not for all requests of its context.
+    pub alone: bool,
     /// Grows each time the waiter renews its place.
     pub beat: u64,
     /// The generation of the waiter's beacon if it stood before this was written, else 0.
@@ -98,6 +120,8 @@ pub struct Sighting {
     pub beacon: u64,
     /// How long it may be silent, in ms.
     pub lease_ms: u64,
+    /// Whether it is a grant of the onlooker's own instance, in another incarnation.
+    pub twin: bool,
 }
 
 impl Sighting {
@@ -112,6 +136,13 @@ impl Sighting {
     }
 }
 
+impl Waiter {
+    /// The queue is sorted by this: upgrades first, then by priority, then by ticket.
+    pub(super) fn rank(&self) -> (bool, Reverse<i32>, u64) {
+        (self.upgrades.is_none(), Reverse(self.priority), self.ticket)
+    }
+}
+
 impl From<&Grant> for Sighting {
     fn from(grant: &Grant) -> Self {
         Self {
@@ -120,6 +151,7 @@ impl From<&Grant> for Sighting {
             beat: grant.beat,
             beacon: grant.beacon,
             lease_ms: grant.lease_ms,
+            twin: false,
         }
     }
 }
@@ -132,6 +164,7 @@ impl From<&Waiter> for Sighting {
             beat: waiter.beat,
             beacon: waiter.beacon,
             lease_ms: waiter.lease_ms,
+            twin: false,
         }
     }
 }

@@ -40,6 +40,12 @@ impl Records {
         self.0.get(key)?.as_ref().ok()
     }
 
+    /// The keys that begin like this, in order.
+    pub fn keys(&self, prefix: &str) -> Vec<Key> {
+        let later = self.0.keys().skip_while(|key| key.as_str() < prefix);
+        later.take_while(|key| key.as_str().starts_with(prefix)).cloned().collect()
+    }
+
     /// The revision of each record, to tell later which ones changed.
     pub fn revisions(&self) -> Vec<u64> {
         self.0.values().map(|record| record.as_ref().map_or(0, |record| record.revision)).collect()

@@ -1,18 +1,19 @@
 //! What the store and the other contexts say.
 
+use alloc::vec::Vec;
+
 use super::{
     Machine,
-    codec::Unreadable,
     failure::StoreError,
-    hold::{Confirmed, Grant},
     id::RequestId,
     key::Key,
     message::{Body, Message},
-    operation::{Action, Answer, Outcome, Promotion, Reply},
+    operation::{Action, Answer, Granted, Outcome, Promotion, Reply},
     outbox::{Errand, Flight, Sent, is_ask_for, is_renewal_of},
-    place::{Place, Stage},
-    port::{LostReason, Output, Refusal, ReleaseOutcome, TurnId},
+    place::Place,
+    port::{LostReason, Output, Refusal, ReleaseOutcome, Slot, TurnId},
     record::{Entry, Sighting},
+    renew::Confirmed,
     time::Monotonic,
     token::Token,
 };
@@ -33,18 +34,29 @@ impl Machine {
             self.store_cleared(&flight, now);
         }
         for (errand, answer) in flight.errands.into_iter().zip(reply.answers) {
-            self.promoted(&errand.key, &answer, now);
+            self.promoted(&answer, now);
+            self.robbed(&errand.slot.key, &answer, now);
             self.errand_answered(errand, answer.outcome, flight.sent, now);
         }
     }
 
     /// Tells who was granted by this transaction; an own grant is taken at once.
-    fn promoted(&mut self, key: &Key, answer: &Answer, now: Monotonic) {
+    fn promoted(&mut self, answer: &Answer, now: Monotonic) {
         for promotion in &answer.promoted {
-            let Promotion { holder, request, block, lease_ms } = *promotion;
-            self.send(key, Body::Granted { holder, request, block, lease_ms });
+            let Promotion { ref key, holder, request, block, lease_ms, previous } = *promotion;
+            self.send(key, Body::Granted { holder, request, block, lease_ms, previous });
             if holder == self.me {
-                self.heir(key, promotion, now);
+                self.heir(promotion, now);
+            }
+        }
+    }
+
+    /// Tells who was robbed by this transaction.
+    fn robbed(&mut self, key: &Key, answer: &Answer, now: Monotonic) {
+        for &(holder, token) in &answer.robbed {
+            self.send(key, Body::Stolen { holder, token });
+            if let Some(slot) = self.places.slot_of_grant(key, token).filter(|_| holder == self.me) {
+                self.lose(&slot, LostReason::Stolen, now);
             }
         }
     }
@@ -52,138 +64,171 @@ impl Machine {
     /// After a time-out nothing more is made of an answer, but nothing is left behind either.
     fn late_reply(&mut self, flight: &Flight, reply: Reply, now: Monotonic) {
         for (errand, answer) in flight.errands.iter().zip(reply.answers) {
-            let Action::Acquire(acquire) = &errand.action else { continue };
-            let request = acquire.request;
-            match answer.outcome {
-                _ if self.knows(&errand.key, request) => {}
-                Outcome::Granted { block, .. } => self.release_stray(&errand.key, request, block.first, now),
-                Outcome::Waiting { .. } => self.withdraw_request(&errand.key, request, now),
+            match (&errand.action, answer.outcome) {
+                (Action::Acquire(ask), Outcome::Granted(granted)) => {
+                    self.end_stray(&errand.slot, ask.request, Some(granted.block.first), now);
+                }
+                (Action::Acquire(ask), Outcome::Waiting { .. }) => {
+                    self.end_stray(&errand.slot, ask.request, None, now);
+                }
+                (Action::AcquireAll(asks), Outcome::GrantedAll(granted)) => {
+                    for ((slot, (_, ask)), granted) in errand.all.iter().zip(asks).zip(granted) {
+                        self.end_stray(slot, ask.request, Some(granted.block.first), now);
+                    }
+                }
                 _ => {}
             }
         }
     }
 
+    /// What stands in the record for a request that is not known here belongs to nobody.
+    fn end_stray(&mut self, slot: &Slot, request: RequestId, grant: Option<Token>, now: Monotonic) {
+        if self.knows(&slot.key, request) {
+            return;
+        }
+        match grant {
+            Some(token) => _ = self.outbox.push(slot, Action::Release { token, request }, None, now),
+            None => self.withdraw_request(slot, request, now),
+        }
+    }
+
     /// Whether a request is under way, held, or being ended.
     fn knows(&self, key: &Key, request: RequestId) -> bool {
-        let stage = self.places.get(key).map(|place| &place.stage);
-        let current = match stage {
-            Some(Stage::Seeking(seeking)) => seeking.request == request,
-            Some(Stage::Held(held)) => held.request == request,
-            Some(Stage::Idle) | None => false,
-        };
         let ends = |action: &Action| match action {
             Action::Release { request: ended, .. } | Action::Withdraw { request: ended } => *ended == request,
             _ => false,
         };
-        current || self.outbox.carries(key, ends)
-    }
-
-    /// A grant under a request that is not known belongs to nobody.
-    fn release_stray(&mut self, key: &Key, request: RequestId, token: Token, now: Monotonic) {
-        self.outbox.push(key, Action::Release { token, request }, None, now);
+        self.places.slot_of(key, request).is_some() || self.outbox.carries_for(key, ends)
     }
 
     fn errand_answered(&mut self, errand: Errand, outcome: Outcome, sent: Sent, now: Monotonic) {
-        let key = &errand.key;
+        let slot = &errand.slot;
         match errand.action {
-            Action::Acquire(acquire) => self.sought(key, acquire.request, outcome, sent, now),
-            Action::Renew { token, .. } => {
-                let held = matches!(outcome, Outcome::Renewed { .. });
-                self.renewed(key, token, &outcome, sent, now);
-                if let Some(query) = errand.turn {
-                    self.emit(Output::Verified { query, result: Ok(held) });
-                }
-            }
+            Action::Acquire(ref ask) => self.sought(slot, ask.request, outcome, sent, now),
+            Action::AcquireAll(_) => self.sought_all(errand, outcome, sent, now),
+            Action::Renew { token, .. } => self.renewal_answered(&errand, token, &outcome, sent, now),
+            Action::Downgrade { .. } => self.downgraded(&errand, &outcome, sent, now),
             Action::Release { .. } => self.returned(&errand, &outcome),
             Action::Evict { target, entry: Entry::Grant(token), .. } if outcome == Outcome::Evicted => {
-                self.send(key, Body::Evicted { holder: target, token });
+                self.send(&slot.key, Body::Evicted { holder: target, token });
             }
             Action::Inspect => self.inspected(errand.turn, Ok(outcome)),
-            Action::Evict { .. } | Action::Withdraw { .. } => {}
+            Action::Evict { .. } | Action::Withdraw { .. } | Action::Fence { .. } => {}
         }
     }
 
-    fn sought(&mut self, key: &Key, request: RequestId, outcome: Outcome, sent: Sent, now: Monotonic) {
-        match self.places.change(key).map(|place| &mut place.stage) {
-            Some(Stage::Seeking(seeking)) if seeking.request == request => seeking.heard_at = now,
-            Some(Stage::Held(held)) if held.request == request => return self.adopted(key, &outcome, sent, now),
+    fn renewal_answered(&mut self, errand: &Errand, token: Token, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let slot = &errand.slot;
+        self.renewed(slot, token, outcome, sent, now);
+        let Some(query) = errand.turn else { return };
+        let upgraded = self.places.held(slot).is_some_and(|held| held.formerly == Some(token));
+        if matches!(outcome, Outcome::NotCurrent { .. }) && upgraded {
+            // The question went out before the lease got new tokens.
+            return self.renew(slot, Some(query), now);
+        }
+        let held = matches!(outcome, Outcome::Renewed { .. });
+        self.emit(Output::Verified { query, result: Ok(held) });
+    }
+
+    fn sought(&mut self, slot: &Slot, request: RequestId, outcome: Outcome, sent: Sent, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        if place.held().is_some_and(|held| held.request == request) {
+            return self.adopted(slot, &outcome, sent, now);
+        }
+        let upgrades = place.held().is_some_and(|held| held.upgrades_by(request));
+        match place.seeking_mut() {
+            Some(seeking) if seeking.request == request => seeking.heard_at = now,
             _ => return,
         }
+        if upgrades {
+            return self.upgrade_answered(slot, outcome, sent, now);
+        }
         match outcome {
-            Outcome::Granted { block, lease_ms, contended } => {
-                self.hold(key, request, Grant { block, lease_ms, sent, contended }, now);
-            }
-            Outcome::Waiting { last_token, ahead } => self.queued(key, last_token, &ahead, sent, now),
-            Outcome::Busy { ahead } => self.busy(key, &ahead, now),
-            Outcome::Superseded => self.seek(key, now),
-            Outcome::Exhausted => self.fail_turns(key, &Refusal::Exhausted),
-            Outcome::Unreadable(unreadable) => self.fail_turns(key, &Refusal::Unreadable(unreadable)),
+            Outcome::Granted(granted) => self.hold(slot, request, &granted, sent, now),
+            Outcome::Waiting { last_token, ahead } => self.queued(slot, last_token, &ahead, sent, now),
+            Outcome::Busy { ahead } => self.busy(slot, &ahead, now),
+            Outcome::Superseded => self.seek(slot, now),
+            Outcome::Exhausted => self.fail_turns(slot, &Refusal::Exhausted),
+            Outcome::Unreadable(unreadable) => self.fail_turns(slot, &Refusal::Unreadable(unreadable)),
+            // Nothing is left to take over.
+            Outcome::NotCurrent { .. } => self.fail_turns(slot, &Refusal::Lost(LostReason::Expired)),
             _ => {}
         }
     }
 
-    /// An answer to a request whose grant was signalled already: adopting is a renewal.
-    fn adopted(&mut self, key: &Key, outcome: &Outcome, sent: Sent, now: Monotonic) {
-        if let Outcome::Granted { block, lease_ms, contended } = *outcome {
-            self.outbox.recall_plain(key, is_renewal_of(block.first));
-            self.confirm(key, block.first, Confirmed { sent, lease_ms, contended }, now);
+    /// What the store says to a request for several keys.
+    fn sought_all(&mut self, errand: Errand, outcome: Outcome, sent: Sent, now: Monotonic) {
+        let Action::AcquireAll(ref asks) = errand.action else { return };
+        match outcome {
+            Outcome::GrantedAll(granted) => {
+                for ((slot, (_, ask)), granted) in errand.all.iter().zip(asks).zip(granted) {
+                    self.sought(slot, ask.request, Outcome::Granted(granted), sent, now);
+                }
+            }
+            Outcome::BusyAll(ahead) => self.busy_all(errand, ahead, now),
+            other => {
+                for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+                    self.sought(slot, ask.request, other.clone(), sent, now);
+                }
+            }
         }
     }
 
-    fn queued(&mut self, key: &Key, last_token: Token, ahead: &[Sighting], sent: Sent, now: Monotonic) {
-        self.observe(key, ahead, now);
-        let Some(seeking) = self.places.change(key).and_then(Place::seeking_mut) else { return };
+    /// An answer to a request whose grant was signalled already: adopting is a renewal.
+    fn adopted(&mut self, slot: &Slot, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        if let Outcome::Granted(Granted { block, lease_ms, contended, .. }) = *outcome {
+            self.outbox.recall_plain(slot, is_renewal_of(block.first));
+            self.confirm(slot, block.first, Confirmed { sent, lease_ms, contended }, now);
+        }
+    }
+
+    pub(super) fn queued(&mut self, slot: &Slot, last_token: Token, ahead: &[Sighting], sent: Sent, now: Monotonic) {
+        self.observe(slot, ahead, now);
+        let Some(place) = self.places.change(slot) else { return };
+        let Some(seeking) = place.seeking_mut() else { return };
         seeking.last_token = last_token;
         let first_answer = seeking.waiting_sent.replace(sent).is_none();
-        self.refuse_tries(key);
-        self.stop_if_unwanted(key, now);
+        let turns: Vec<_> = place.turns.iter().map(|turn| turn.id).collect();
+        self.meet_twin(slot, ahead, now);
+        self.refuse_tries(slot);
+        self.stop_if_unwanted(slot, now);
         if first_answer {
-            self.send(key, Body::Wanted { holder: self.me });
+            let ahead = ahead.len();
+            self.outputs.extend(turns.into_iter().map(|turn| Output::Waiting { turn, ahead }));
+            self.send(&slot.key, Body::Wanted { holder: self.me, tries: false });
+            self.wanted_here(slot, now);
         }
     }
 
-    fn busy(&mut self, key: &Key, ahead: &[Sighting], now: Monotonic) {
-        self.observe(key, ahead, now);
-        self.refuse_tries(key);
-        let Some(place) = self.places.change(key) else { return };
-        if place.turns.is_empty() {
-            // Who only tries has no place in the record.
-            place.stage = Stage::Idle;
+    /// What this context holds at the key in other ways learns that it stands in the way.
+    fn wanted_here(&mut self, slot: &Slot, now: Monotonic) {
+        let holds = |(other, place): &(&Slot, &Place)| *other != slot && place.held().is_some();
+        let others: Vec<_> = self.places.at(&slot.key).filter(holds).map(|(slot, _)| slot.clone()).collect();
+        for other in others {
+            self.wanted(&other, false, now);
         }
     }
 
     /// A grant that another transaction made, told by a signal.
-    fn heir(&mut self, key: &Key, promotion: &Promotion, now: Monotonic) {
-        let Promotion { request, block, lease_ms, .. } = *promotion;
-        if !self.knows(key, request) {
-            return self.release_stray(key, request, block.first, now);
-        }
-        let Some(seeking) = self.places.get(key).and_then(Place::seeking) else { return };
+    fn heir(&mut self, promotion: &Promotion, now: Monotonic) {
+        let Promotion { ref key, request, block, lease_ms, previous, .. } = *promotion;
+        let Some(slot) = self.places.slot_of(key, request) else {
+            let slot = Slot { key: key.clone(), mode: super::Mode::Exclusive, own: None };
+            return self.end_stray(&slot, request, Some(block.first), now);
+        };
+        let Some(seeking) = self.places.get(&slot).and_then(Place::seeking) else { return };
         let counted_from = match seeking.waiting_sent {
             Some(_) if block.first <= seeking.last_token => None,
             Some(sent) => Some(sent),
             None => seeking.first_sent,
         };
         let Some(sent) = counted_from.filter(|_| seeking.request == request) else { return };
-        self.hold(key, request, Grant { block, lease_ms, sent, contended: false }, now);
-        self.renew(key, None, now);
-    }
-
-    fn renewed(&mut self, key: &Key, token: Token, outcome: &Outcome, sent: Sent, now: Monotonic) {
-        let Some(held) = self.places.get(key).and_then(Place::held).filter(|held| held.block.first == token) else {
-            return;
-        };
-        let reason = match *outcome {
-            Outcome::Renewed { lease_ms, contended } => {
-                return self.confirm(key, token, Confirmed { sent, lease_ms, contended }, now);
-            }
-            Outcome::NotCurrent { last_token } if last_token < token => LostReason::StoreCleared,
-            Outcome::NotCurrent { .. } if now < held.valid_until => LostReason::Evicted,
-            Outcome::Unreadable(Unreadable::FormatTooNew { .. }) => LostReason::FormatTooNew,
-            Outcome::Unreadable(_) => LostReason::StoreFailed,
-            _ => LostReason::Expired,
-        };
-        self.lose(key, reason, now);
+        let granted = Granted { block, lease_ms, previous, contended: false };
+        if self.places.held(&slot).is_some() {
+            return self.upgraded(&slot, &granted, sent, now);
+        }
+        self.hold(&slot, request, &granted, sent, now);
+        self.renew(&slot, None, now);
     }
 
     /// A grant that is gone after an attempt without an answer was released by that attempt.
@@ -192,6 +237,9 @@ impl Machine {
         let result = if released { ReleaseOutcome::Released } else { ReleaseOutcome::Lost };
         if let Some(turn) = errand.turn {
             self.emit(Output::Released { turn, result: Ok(result) });
+        }
+        if errand.tells {
+            self.send(&errand.slot.key, Body::Freed { holder: self.me });
         }
     }
 
@@ -203,23 +251,24 @@ impl Machine {
 
     /// Nothing from before a wipe holds any more. Who is being answered by the new store right now need not ask it again.
     fn store_cleared(&mut self, flight: &Flight, now: Monotonic) {
-        for key in self.places.keys() {
-            let seeking = self.places.change(&key).and_then(Place::seeking_mut);
-            let Some(seeking) = seeking else {
-                self.lose(&key, LostReason::StoreCleared, now);
+        for slot in self.places.slots() {
+            if self.places.held(&slot).is_some() {
+                self.lose(&slot, LostReason::StoreCleared, now);
                 continue;
-            };
+            }
+            let Some(seeking) = self.places.change(&slot).and_then(Place::seeking_mut) else { continue };
             let asks = is_ask_for(seeking.request);
-            if flight.errands.iter().any(|errand| errand.key == key && asks(&errand.action)) {
+            if flight.errands.iter().any(|errand| errand.concerns(&slot) && asks(&errand.action)) {
                 seeking.waiting_sent = None;
             } else {
-                self.seek(&key, now);
+                self.seek(&slot, now);
             }
         }
     }
 
     pub(super) fn inspect(&mut self, query: TurnId, key: Key, now: Monotonic) {
-        self.outbox.push(&key, Action::Inspect, Some(query), now);
+        let slot = Slot { key, mode: super::Mode::Exclusive, own: None };
+        self.outbox.push(&slot, Action::Inspect, Some(query), now);
     }
 
     /// Another context says something. It is a hint: a grant is taken only by the request that it names.
@@ -229,31 +278,33 @@ impl Machine {
         }
         let key = &message.key;
         match message.body {
-            Body::Granted { holder, request, block, lease_ms } if holder == self.me => {
-                self.heir(key, &Promotion { holder, request, block, lease_ms }, now);
+            Body::Granted { holder, request, block, lease_ms, previous } if holder == self.me => {
+                self.heir(&Promotion { key: key.clone(), holder, request, block, lease_ms, previous }, now);
             }
-            Body::Wanted { holder } if holder != self.me => self.wanted(key),
-            Body::Evicted { holder, token } if holder == self.me => {
-                let held = self.places.get(key).and_then(Place::held);
-                if held.is_some_and(|held| held.block.first == token) {
-                    self.suspect(key, now);
+            Body::Wanted { holder, tries } if holder != self.me => {
+                let slots: Vec<_> = self.places.at(key).map(|(slot, _)| slot.clone()).collect();
+                for slot in slots {
+                    self.wanted(&slot, tries, now);
                 }
             }
+            Body::Evicted { holder, token } if holder == self.me => {
+                if let Some(slot) = self.places.slot_of_grant(key, token) {
+                    self.suspect(&slot, now);
+                }
+            }
+            Body::Stolen { holder, token } if holder == self.me => {
+                if let Some(slot) = self.places.slot_of_grant(key, token) {
+                    self.lose(&slot, LostReason::Stolen, now);
+                }
+            }
+            Body::Freed { .. } => self.look_again_at(key, now),
+            Body::InUse { .. } => self.conclude_busy(key),
             _ => {}
         }
     }
 
-    fn wanted(&mut self, key: &Key) {
-        let last_flight = self.outbox.last_flight();
-        let Some(place) = self.places.change(key) else { return };
-        place.wanted = Some(last_flight);
-        if let Some(held) = place.held_mut() {
-            held.contended = true;
-        }
-    }
-
-    fn send(&mut self, key: &Key, body: Body) {
-        let to_other = !matches!(body, Body::Granted { holder, .. } if holder == self.me);
+    pub(super) fn send(&mut self, key: &Key, body: Body) {
+        let to_other = !matches!(body, Body::Granted { holder, .. } | Body::Stolen { holder, .. } if holder == self.me);
         if let (true, Some(store)) = (to_other, self.store) {
             self.emit(Output::Send(Message { store, key: key.clone(), body }));
         }

@@ -1,142 +1,214 @@
 //! Getting a lease: ask, queue, keep the place, give up.
 
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
 
 use super::{
     Machine,
     config::silence_ms,
     id::RequestId,
     key::Key,
-    life::{Life, refused},
-    operation::{Acquire, Action},
+    life::refused,
+    operation::{Acquire, Action, Way},
     outbox::is_ask_for,
-    place::{Seeking, Stage},
-    port::{Output, Refusal, Turn, TurnId},
+    place::{Place, Seeking, Stage},
+    port::{LostReason, Output, Parcel, Refusal, Slot, Turn, TurnId},
     time::Monotonic,
-    token::Token,
 };
 
 impl Machine {
     pub(super) fn acquire(&mut self, turn: Turn, now: Monotonic) {
-        if self.life != Life::Open {
+        if self.life.is_over() {
             return self.emit(refused(turn.id, Refusal::Closed));
         }
-        let key = turn.key.clone();
-        let place = self.places.change_or_make(&key);
-        let free = place.is_idle();
-        if !turn.wait && !free {
-            return self.emit(Output::Busy { turn: turn.id });
-        }
+        let (slot, steals) = (turn.slot(), turn.steal);
+        let place = self.places.change_or_make(&slot);
         place.turns.push(turn);
-        if free {
-            self.seek(&key, now);
-        } else {
-            self.want_wait(&key, now);
+        match (&place.stage, steals) {
+            _ if self.life.is_suspended() => {}
+            (Stage::Idle, _) => self.seek(&slot, now),
+            (Stage::Seeking(_), _) => self.join(&slot, now),
+            (Stage::Held(_), true) => self.lose(&slot, LostReason::Stolen, now),
+            (Stage::Held(_), false) => self.hand_out(&slot, now),
         }
     }
 
     /// Starts a fresh request for the turns that queue here, if any.
-    pub(super) fn seek(&mut self, key: &Key, now: Monotonic) {
-        let request = self.next_request();
-        let Some(place) = self.places.change(key) else { return };
+    pub(super) fn seek(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
         place.stage = Stage::Idle;
-        if place.turns.is_empty() {
-            return;
-        }
-        place.stage = Stage::Seeking(Seeking {
-            request,
-            wait: place.turns.iter().any(|turn| turn.wait),
-            first_sent: None,
-            waiting_sent: None,
-            last_token: Token::default(),
-            heard_at: now,
-        });
-        self.evict_silent(key, now);
-        self.ask(key, now);
+        let Some(first) = place.turns.first() else { return };
+        let way = if first.steal { Way::Steal } else { Way::Plain };
+        let wait = place.turns.any_waits();
+        self.seek_by(slot, way, wait, now);
+        self.evict_silent(slot, now);
+        self.ask(slot, now);
     }
 
-    /// A turn that waits joined one that only tries.
-    fn want_wait(&mut self, key: &Key, now: Monotonic) {
-        let Some(seeking) = self.places.change(key).and_then(|place| place.seeking_mut()) else { return };
-        if !seeking.wait {
-            seeking.wait = true;
-            self.ask(key, now);
+    fn seek_by(&mut self, slot: &Slot, way: Way, wait: bool, now: Monotonic) {
+        let request = self.next_request();
+        let Some(place) = self.places.change(slot) else { return };
+        place.stage = Stage::Seeking(Seeking::new(request, way, wait, now));
+        self.end_linger_at(&slot.key, now);
+    }
+
+    /// A turn joined a request under way: it may want to wait, to go first, or to rob.
+    fn join(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        let Some(first) = place.turns.first() else { return };
+        let (priority, steals, wait) = (first.priority, first.steal, place.turns.any_waits());
+        let waits = place.waits();
+        let Some(seeking) = place.seeking_mut() else { return };
+        let asks_more = (wait && !seeking.wait) || priority > seeking.priority;
+        let robs = steals && seeking.way == Way::Plain;
+        seeking.wait |= wait;
+        if robs {
+            seeking.way = Way::Steal;
         }
+        if asks_more || robs {
+            self.ask(slot, now);
+        } else if waits {
+            self.refuse_tries(slot);
+        }
+    }
+
+    /// All keys at once, in one operation, or none.
+    pub(super) fn acquire_all(&mut self, turns: Vec<Turn>, now: Monotonic) {
+        if let Some(refusal) = self.life.refusal() {
+            return self.outputs.extend(turns.iter().map(|turn| refused(turn.id, refusal.clone())));
+        }
+        let mut asks = Vec::with_capacity(turns.len());
+        let slots: Vec<_> = turns.iter().map(Turn::slot).collect();
+        for (turn, slot) in turns.into_iter().zip(&slots) {
+            self.places.change_or_make(slot).turns.push(turn);
+            self.seek_by(slot, Way::Plain, false, now);
+            asks.extend(self.request(slot).map(|ask| (slot.key.clone(), ask)));
+        }
+        let Some(first) = slots.first().cloned() else { return };
+        self.outbox.push(&first, Action::AcquireAll(asks), None, now).all = slots;
+    }
+
+    /// Takes over a lease that another guard left in the record.
+    pub(super) fn resume(&mut self, turn: Turn, parcel: &Parcel, now: Monotonic) {
+        if let Some(refusal) = self.life.refusal() {
+            return self.emit(refused(turn.id, refusal));
+        }
+        let slot = turn.slot();
+        self.detached.retain(|detached| *detached != (slot.key.clone(), parcel.grant));
+        self.places.change_or_make(&slot).turns.push(turn);
+        self.seek_by(&slot, Way::Resume { from: parcel.from, token: parcel.grant }, false, now);
+        if let Some(seeking) = self.places.change(&slot).and_then(Place::seeking_mut) {
+            seeking.cursor = Some(parcel.next);
+        }
+        self.ask(&slot, now);
     }
 
     /// Sends the request: the first time it enqueues, after that it renews the place.
-    pub(super) fn ask(&mut self, key: &Key, now: Monotonic) {
-        let (lease_ms, heir_ms) = (self.config.lease_ms, self.config.heir_ms());
-        let Some(place) = self.places.get(key) else { return };
-        let Some(seeking) = place.seeking() else { return };
-        let acquire = Acquire {
+    pub(super) fn ask(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(acquire) = self.request(slot) else { return };
+        if let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) {
+            seeking.priority = acquire.priority;
+            seeking.look_at = None;
+        }
+        self.outbox.recall(slot, is_ask_for(acquire.request));
+        self.outbox.push(slot, Action::Acquire(acquire), None, now);
+    }
+
+    fn request(&self, slot: &Slot) -> Option<Acquire> {
+        let place = self.places.get(slot)?;
+        let seeking = place.seeking()?;
+        let upgrades = matches!(seeking.way, Way::Upgrade(_));
+        let first = place.turns.first().filter(|_| !upgrades);
+        Some(Acquire {
             request: seeking.request,
+            mode: if upgrades { super::Mode::Exclusive } else { slot.mode },
             wait: seeking.wait,
+            priority: first.map_or(0, |turn| turn.priority),
+            way: seeking.way,
+            alone: slot.own.is_some(),
             beat: 0,
             beacon: 0,
-            lease_ms,
-            heir_ms,
-            info: place.turns.first().map_or_else(String::new, |turn| turn.info.clone()),
-        };
-        self.outbox.recall(key, is_ask_for(acquire.request));
-        self.outbox.push(key, Action::Acquire(acquire), None, now);
+            lease_ms: self.config.lease_ms,
+            heir_ms: self.config.heir_ms(),
+            instance: self.config.instance.clone(),
+            info: first.map_or_else(String::new, |turn| turn.info.clone()),
+        })
     }
 
-    pub(super) fn cancel(&mut self, turn: TurnId, key: &Key, now: Monotonic) {
-        let Some(place) = self.places.change(key) else { return };
-        place.turns.retain(|queued| queued.id != turn);
-        self.stop_if_unwanted(key, now);
+    pub(super) fn cancel(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        place.turns.remove(turn);
+        self.stop_if_unwanted(slot, now);
     }
 
-    pub(super) fn time_out_turns(&mut self, key: &Key, now: Monotonic) {
-        let due = |turn: &Turn| turn.deadline.is_some_and(|deadline| deadline <= now);
-        let Some(place) = self.places.change(key) else { return };
-        let late = place.turns.iter().filter(|turn| due(turn));
-        self.outputs.extend(late.map(|turn| refused(turn.id, Refusal::Timeout)));
-        place.turns.retain(|turn| !due(turn));
-        self.stop_if_unwanted(key, now);
+    pub(super) fn time_out_turns(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        if place.turns.alarm().is_none_or(|alarm| alarm > now) {
+            return;
+        }
+        let late = place.turns.take_late(now);
+        let long = place.turns.take_warnings(now);
+        self.outputs.extend(late.iter().map(|turn| refused(turn.id, Refusal::Timeout)));
+        self.outputs.extend(long.into_iter().map(|turn| Output::WaitsLong { turn }));
+        if !late.is_empty() {
+            self.stop_if_unwanted(slot, now);
+        }
     }
 
     /// Nobody here wants the lease any more: the place, or the grant that nobody uses, is given up.
-    pub(super) fn stop_if_unwanted(&mut self, key: &Key, now: Monotonic) {
-        let Some(place) = self.places.change(key) else { return };
-        let used = place.held().is_some_and(|held| held.user.is_some());
+    pub(super) fn stop_if_unwanted(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        let used = place.held().is_some_and(|held| !held.users.is_empty() || held.lingers());
         if used || !place.turns.is_empty() {
             return;
         }
         match core::mem::take(&mut place.stage) {
-            Stage::Seeking(seeking) => self.withdraw(key, &seeking, now),
-            Stage::Held(held) => self.give_back(key, &held, None, now),
+            Stage::Seeking(seeking) => self.withdraw(slot, &seeking, now),
+            Stage::Held(held) => _ = self.give_back(slot, &held, None, now),
             Stage::Idle => {}
         }
     }
 
     /// Every request that was sent and did not end in a release ends in a withdrawal.
-    pub(super) fn withdraw(&mut self, key: &Key, seeking: &Seeking, now: Monotonic) {
-        self.outbox.recall(key, is_ask_for(seeking.request));
+    pub(super) fn withdraw(&mut self, slot: &Slot, seeking: &Seeking, now: Monotonic) {
+        self.outbox.recall(slot, is_ask_for(seeking.request));
         if seeking.first_sent.is_some() {
-            self.withdraw_request(key, seeking.request, now);
+            self.withdraw_request(slot, seeking.request, now);
         }
     }
 
-    pub(super) fn withdraw_request(&mut self, key: &Key, request: RequestId, now: Monotonic) {
-        self.outbox.push(key, Action::Withdraw { request }, None, now);
+    pub(super) fn withdraw_request(&mut self, slot: &Slot, request: RequestId, now: Monotonic) {
+        self.outbox.push(slot, Action::Withdraw { request }, None, now);
     }
 
-    /// All turns of a key fail together.
-    pub(super) fn fail_turns(&mut self, key: &Key, refusal: &Refusal) {
-        let Some(place) = self.places.change(key) else { return };
-        let turns = core::mem::take(&mut place.turns);
+    /// All turns of a slot fail together.
+    pub(super) fn fail_turns(&mut self, slot: &Slot, refusal: &Refusal) {
+        let Some(place) = self.places.change(slot) else { return };
+        let turns = place.turns.take_all();
         place.stage = Stage::Idle;
         self.outputs.extend(turns.iter().map(|turn| refused(turn.id, refusal.clone())));
     }
 
-    /// The key is taken: who did not want to wait is told, and goes.
-    pub(super) fn refuse_tries(&mut self, key: &Key) {
-        let Some(place) = self.places.change(key) else { return };
-        let tries = place.turns.iter().filter(|turn| !turn.wait);
-        self.outputs.extend(tries.map(|turn| Output::Busy { turn: turn.id }));
-        place.turns.retain(|turn| turn.wait);
+    /// The key is taken: who did not want to wait is told, and goes, unless it is too early to say so.
+    pub(super) fn refuse_tries(&mut self, slot: &Slot) {
+        let Some(place) = self.places.change(slot) else { return };
+        if place.seeking().is_some_and(Seeking::is_looking) {
+            return;
+        }
+        let tries = place.turns.take_tries();
+        self.outputs.extend(tries.iter().map(|turn| Output::Busy { turn: turn.id }));
+    }
+
+    /// What this context keeps at a key without using it does not stand in its own way.
+    pub(super) fn end_linger_at(&mut self, key: &Key, now: Monotonic) {
+        if !self.places.any_lingers() {
+            return;
+        }
+        let lingers = |place: &Place| place.held().is_some_and(super::place::Held::lingers);
+        let slots: Vec<_> =
+            self.places.at(key).filter(|(_, place)| lingers(place)).map(|(slot, _)| slot.clone()).collect();
+        for slot in slots {
+            self.end_linger(&slot, false, now);
+        }
     }
 
     /// How long an errand that must not be forgotten is tried again, in ms: after that nobody believes it any more.

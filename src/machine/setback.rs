@@ -6,7 +6,7 @@ use super::{
     id::RequestId,
     operation::Action,
     outbox::{Errand, Flight},
-    place::Place,
+    place::Held,
     port::{LostReason, Output, Refusal},
     time::Monotonic,
     token::Token,
@@ -20,11 +20,14 @@ impl Machine {
     pub(super) fn failed(&mut self, flight: Flight, error: &StoreError, now: Monotonic) {
         for errand in flight.errands {
             match &errand.action {
-                Action::Acquire(acquire) => self.ask_failed(acquire.request, errand, error, now),
+                Action::Acquire(ask) => self.ask_failed(ask.request, errand, error, now),
+                Action::AcquireAll(_) => self.ask_all_failed(errand, error, now),
+                Action::Downgrade { .. } => self.downgrade_failed(errand, error, now),
                 Action::Renew { token, .. } => self.renewal_failed(*token, errand, error, now),
                 Action::Release { .. } | Action::Withdraw { .. } => self.return_failed(errand, error, now),
                 Action::Inspect => self.inspected(errand.turn, Err(error.clone())),
                 Action::Evict { .. } => self.eviction_failed(errand, error, now),
+                Action::Fence { .. } => {}
             }
         }
     }
@@ -38,10 +41,8 @@ impl Machine {
 
     fn ask_failed(&mut self, request: RequestId, errand: Errand, error: &StoreError, now: Monotonic) {
         let limit_ms = self.config.lease_ms;
-        let Some(seeking) = self.places.get(&errand.key).and_then(Place::seeking) else { return };
-        if seeking.request != request {
-            return;
-        }
+        let Some(place) = self.places.get(&errand.slot) else { return };
+        let Some(seeking) = place.seeking().filter(|seeking| seeking.request == request) else { return };
         let patience = match seeking.waiting_sent {
             Some(_) => now.since(seeking.heard_at) < limit_ms,
             None => errand.attempts + 1 < ATTEMPTS,
@@ -50,31 +51,56 @@ impl Machine {
             return self.retry(errand, now);
         }
         let known_unsent = error.applied == Applied::No && errand.attempts == 0 && seeking.waiting_sent.is_none();
-        self.fail_turns(&errand.key, &Refusal::Store(error.clone()));
+        let refusal = Refusal::Store(error.clone());
+        if place.held().is_some() {
+            self.end_upgrade(&errand.slot, refusal, now);
+        } else {
+            self.fail_turns(&errand.slot, &refusal);
+        }
         if !known_unsent {
-            self.withdraw_request(&errand.key, request, now);
+            self.withdraw_request(&errand.slot, request, now);
+        }
+    }
+
+    fn ask_all_failed(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
+        if error.retry && errand.attempts + 1 < ATTEMPTS {
+            return self.retry(errand, now);
+        }
+        let Action::AcquireAll(asks) = &errand.action else { return };
+        for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+            self.fail_turns(slot, &Refusal::Store(error.clone()));
+            self.withdraw_request(slot, ask.request, now);
+        }
+    }
+
+    /// Who asked is told. What nobody asked for, the end of an upgrade that nobody wants, is tried again.
+    fn downgrade_failed(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
+        match errand.turn {
+            Some(query) => self.emit(Output::Verified { query, result: Err(error.clone()) }),
+            None if error.retry => self.retry(errand, now),
+            None => {}
         }
     }
 
     fn renewal_failed(&mut self, token: Token, errand: Errand, error: &StoreError, now: Monotonic) {
-        let current = self.places.get(&errand.key).and_then(Place::held).is_some_and(|held| held.block.first == token);
+        let current = self.places.held(&errand.slot).is_some_and(|held| held.grant == token);
         if let Some(query) = errand.turn {
             self.emit(Output::Verified { query, result: Err(error.clone()) });
         } else if current && error.retry {
             self.renew_later(errand, error, now);
         } else if current {
-            self.lose(&errand.key, LostReason::StoreFailed, now);
+            self.lose(&errand.slot, LostReason::StoreFailed, now);
         }
     }
 
     /// Retried, unless turns that have no guard yet wait for it in vain.
     fn renew_later(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
-        let held = self.places.get(&errand.key).and_then(Place::held);
-        let vain = held.filter(|held| held.user.is_none() && now.since(held.tenure_since) >= lease_ms);
-        let Some(request) = vain.map(|held| held.request) else { return self.retry(errand, now) };
-        self.fail_turns(&errand.key, &Refusal::Store(error.clone()));
-        self.withdraw_request(&errand.key, request, now);
+        let vain = |held: &&Held| held.users.is_empty() && now.since(held.tenure_since) >= lease_ms;
+        let vain = self.places.held(&errand.slot).filter(vain).map(|held| held.request);
+        let Some(request) = vain else { return self.retry(errand, now) };
+        self.fail_turns(&errand.slot, &Refusal::Store(error.clone()));
+        self.withdraw_request(&errand.slot, request, now);
     }
 
     fn return_failed(&mut self, mut errand: Errand, error: &StoreError, now: Monotonic) {

@@ -6,22 +6,22 @@ use super::{
     Machine,
     config::silence_ms,
     id::{Beacon, RequestId},
-    key::Key,
     operation::Action,
     outbox::Outbox,
     place::Place,
-    port::Output,
+    port::{Output, Slot},
     record::{Entry, Sighting},
     sorted::SortedMap,
     time::Monotonic,
+    token::Token,
 };
 
-/// Keys whose sightings are remembered between calls, so that a `try` can judge without waiting.
+/// Slots whose sightings are remembered between calls, so that a `try` can judge without waiting.
 const REMEMBERED: usize = 256;
 
-/// What was seen of each key, and since when it stands still: from after it was read.
+/// What was seen at each slot, and since when it stands still: from after it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Observations(SortedMap<Key, Observation>);
+pub(super) struct Observations(SortedMap<Slot, Observation>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Observation {
@@ -30,34 +30,34 @@ struct Observation {
 }
 
 impl Observations {
-    fn of(&self, key: &Key) -> &[(Sighting, Monotonic)] {
-        self.0.get(key).map_or(&[], |observation| &observation.ahead)
+    fn of(&self, slot: &Slot) -> &[(Sighting, Monotonic)] {
+        self.0.get(slot).map_or(&[], |observation| &observation.ahead)
     }
 
     /// When the first of those ahead will have been silent for too long, unless that is being dealt with.
-    pub(super) fn next_judgement(&self, key: &Key, place: &Place, outbox: &Outbox) -> Option<Monotonic> {
-        if !place.waits() || outbox.carries(key, |action| matches!(action, Action::Evict { .. })) {
+    pub(super) fn next_judgement(&self, slot: &Slot, place: &Place, outbox: &Outbox) -> Option<Monotonic> {
+        if !place.waits() || outbox.carries(slot, |action| matches!(action, Action::Evict { .. })) {
             return None;
         }
-        self.of(key).iter().map(|(seen, since)| since.plus(silence_ms(seen.lease_ms))).min()
+        self.of(slot).iter().map(|(seen, since)| since.plus(silence_ms(seen.lease_ms))).min()
     }
 
     /// Any change starts the wait anew.
-    fn update(&mut self, key: &Key, ahead: &[Sighting], now: Monotonic) {
-        let old = self.0.remove(key).map_or_else(Vec::new, |observation| observation.ahead);
+    fn update(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
+        let old = self.0.remove(slot).map_or_else(Vec::new, |observation| observation.ahead);
         let since =
             |seen: &Sighting| old.iter().find(|(before, _)| before.same_beat(seen)).map_or(now, |(_, since)| *since);
         let ahead: Vec<_> = ahead.iter().map(|seen| (*seen, since(seen))).collect();
         if !ahead.is_empty() {
-            self.0.insert(key.clone(), Observation { read_at: now, ahead });
+            self.0.insert(slot.clone(), Observation { read_at: now, ahead });
         }
     }
 
-    /// Forgets what was read longest ago, of the keys that nobody here wants now.
-    fn forget_oldest(&mut self, is_wanted: impl Fn(&Key) -> bool) {
-        let unwanted = self.0.iter().filter(|(key, _)| !is_wanted(key));
+    /// Forgets what was read longest ago, of the slots that nobody here wants now.
+    fn forget_oldest(&mut self, is_wanted: impl Fn(&Slot) -> bool) {
+        let unwanted = self.0.iter().filter(|(slot, _)| !is_wanted(slot));
         let oldest = unwanted.min_by_key(|(_, observation)| observation.read_at);
-        if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+        if let Some(oldest) = oldest.map(|(slot, _)| slot.clone()) {
             self.0.remove(&oldest);
         }
     }
@@ -67,7 +67,7 @@ impl Observations {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Watch {
     id: u64,
-    suspects: Vec<(Key, Sighting)>,
+    suspects: Vec<(Slot, Sighting)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -79,53 +79,65 @@ pub(super) struct Watches {
 
 impl Machine {
     /// Notes who stands before this context, and releases what it left there itself.
-    pub(super) fn observe(&mut self, key: &Key, ahead: &[Sighting], now: Monotonic) {
-        self.observed.update(key, ahead, now);
+    pub(super) fn observe(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
+        // A request of its own that only tries leaves what it saw to the next one.
+        let tries = self.places.get(slot).and_then(Place::seeking).is_some_and(|seeking| !seeking.wait);
+        let common = Slot { own: slot.own.filter(|_| !tries), ..slot.clone() };
+        self.observed.update(&common, ahead, now);
         if self.observed.0.len() > REMEMBERED {
-            self.observed.forget_oldest(|key| self.places.get(key).is_some());
+            self.observed.forget_oldest(|slot| self.places.get(slot).is_some());
         }
         self.watches.stale = true;
-        for seen in ahead.iter().filter(|seen| seen.holder == self.me) {
-            let Entry::Grant(token) = seen.entry else { continue };
-            let is_release =
-                |action: &Action| matches!(action, Action::Release { token: released, .. } if *released == token);
-            if !self.outbox.carries(key, is_release) {
-                let release = Action::Release { token, request: RequestId(0) };
-                self.outbox.push(key, release, None, now);
+        for seen in ahead {
+            match seen.entry {
+                Entry::Grant(token) if seen.holder == self.me => self.release_if_stray(slot, token, now),
+                _ => {}
             }
         }
     }
 
-    pub(super) fn judge_if_silent(&mut self, key: &Key, now: Monotonic) {
-        let Some(place) = self.places.get(key) else { return };
-        if self.observed.next_judgement(key, place, &self.outbox).is_some_and(|at| at <= now) {
-            self.evict_silent(key, now);
-            self.ask(key, now);
+    /// A grant of its own that this context does not know of belongs to nobody.
+    fn release_if_stray(&mut self, slot: &Slot, token: Token, now: Monotonic) {
+        let is_release =
+            |action: &Action| matches!(action, Action::Release { token: released, .. } if *released == token);
+        let detached = self.detached.iter().any(|(key, detached)| (key, *detached) == (&slot.key, token));
+        let known = self.places.slot_of_grant(&slot.key, token).is_some() || detached;
+        if !known && !self.outbox.carries_for(&slot.key, is_release) {
+            let release = Action::Release { token, request: RequestId::default() };
+            self.outbox.push(slot, release, None, now);
+        }
+    }
+
+    pub(super) fn judge_if_silent(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.get(slot) else { return };
+        if self.observed.next_judgement(slot, place, &self.outbox).is_some_and(|at| at <= now) {
+            self.evict_silent(slot, now);
+            self.ask(slot, now);
         }
     }
 
     /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
-    pub(super) fn evict_silent(&mut self, key: &Key, now: Monotonic) {
+    pub(super) fn evict_silent(&mut self, slot: &Slot, now: Monotonic) {
         let silent =
-            self.observed.of(key).iter().filter(|(seen, since)| now.since(*since) >= silence_ms(seen.lease_ms));
+            self.observed.of(slot).iter().filter(|(seen, since)| now.since(*since) >= silence_ms(seen.lease_ms));
         let silent: Vec<_> = silent.map(|(seen, _)| *seen).collect();
         for seen in silent {
-            self.evict(key, &seen, now);
+            self.evict(slot, &seen, now);
         }
     }
 
-    fn evict(&mut self, key: &Key, seen: &Sighting, now: Monotonic) {
+    fn evict(&mut self, slot: &Slot, seen: &Sighting, now: Monotonic) {
         let evict = Action::Evict { target: seen.holder, entry: seen.entry, beat: seen.beat };
-        self.outbox.push(key, evict, None, now);
+        self.outbox.push(slot, evict, None, now);
     }
 
     /// A beacon is gone, seen so after the entries were read: its holder is dead.
     pub(super) fn beacon_gone(&mut self, watch: u64, now: Monotonic) {
         let Some(beacon) = self.watches.beacon_of(watch) else { return };
         let Some(watch) = self.watches.placed.remove(&beacon) else { return };
-        for (key, seen) in watch.suspects {
-            self.evict(&key, &seen, now);
-            self.ask(&key, now);
+        for (slot, seen) in watch.suspects {
+            self.evict(&slot, &seen, now);
+            self.ask(&slot, now);
         }
     }
 
@@ -155,14 +167,14 @@ impl Machine {
     }
 
     /// The grants, and the waiter right before: if it dies, whoever stands before it comes into view.
-    fn wanted_watches(&self) -> SortedMap<Beacon, Vec<(Key, Sighting)>> {
+    fn wanted_watches(&self) -> SortedMap<Beacon, Vec<(Slot, Sighting)>> {
         let mut wanted: SortedMap<_, Vec<_>> = SortedMap::new();
-        for (key, _) in self.places.waiting() {
-            let ahead = self.observed.of(key);
+        for (slot, _) in self.places.waiting() {
+            let ahead = self.observed.of(slot);
             for (index, (seen, _)) in ahead.iter().enumerate() {
                 let near = matches!(seen.entry, Entry::Grant(_)) || index + 1 == ahead.len();
                 if let Some(beacon) = seen.beacon().filter(|_| near && seen.holder != self.me) {
-                    wanted.or_default(beacon).push((key.clone(), *seen));
+                    wanted.or_default(beacon).push((slot.clone(), *seen));
                 }
             }
         }

@@ -42,6 +42,12 @@ impl<K, V> SortedMap<K, V> {
         self.0.iter_mut().map(|(_, value)| value)
     }
 
+    /// The entries after those of which `before` holds.
+    pub(crate) fn from(&self, before: impl Fn(&K) -> bool) -> impl Iterator<Item = (&K, &V)> {
+        let start = self.0.partition_point(|(key, _)| before(key));
+        self.0[start..].iter().map(|(key, value)| (key, value))
+    }
+
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
         self.0.retain(|(key, value)| keep(key, value));
     }

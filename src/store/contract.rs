@@ -135,7 +135,7 @@ struct Outcomes(Outcome);
 impl Outcomes {
     fn token(&self) -> Token {
         match self.0 {
-            Outcome::Granted { block, .. } => block.first,
+            Outcome::Granted(granted) => granted.block.first,
             ref other => panic!("a free key is granted: {other:?}"),
         }
     }
@@ -157,15 +157,8 @@ impl<S: Store> Client<S> {
 
     fn ask(&mut self, key: &str, request: u64) -> Operation {
         self.requests = self.requests.max(request);
-        let acquire = Acquire {
-            request: RequestId(request),
-            wait: false,
-            beat: request,
-            beacon: 0,
-            lease_ms: LEASE_MS,
-            heir_ms: LEASE_MS,
-            info: String::from("\"contract\" \u{1f98a}"),
-        };
+        let info = String::from("\"contract\" \u{1f98a}");
+        let acquire = Acquire { info, ..Acquire::new(RequestId(request), request, LEASE_MS) };
         self.operation(key, Action::Acquire(acquire))
     }
 

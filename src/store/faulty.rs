@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::pending;
 
-use super::{Reach, Store};
+use super::{Durability, Reach, Store};
 use crate::executor::Shared;
-use crate::machine::{Action, Batch, Now, Reply, StoreClock, StoreError, StoreErrorKind};
+use crate::machine::{Action, Batch, Key, Now, Reply, StoreClock, StoreError, StoreErrorKind};
 
 /// What may go wrong with one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +116,14 @@ impl<S: Store> Store for FaultyStore<S> {
             Some(Fault::Stall) => pending().await,
             Some(Fault::Panic) => panic!("panicked on demand"),
         }
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        self.inner.keys(prefix).await
+    }
+
+    fn durability(&self) -> Durability {
+        self.inner.durability()
     }
 
     async fn close(&self) {

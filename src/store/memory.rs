@@ -1,14 +1,15 @@
-//! A store in memory, for tasks of one process.
+//! Stores in memory: one for the tasks of a process, one for a single manager.
 
+use alloc::vec::Vec;
 use core::fmt;
 use std::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use super::{Reach, Store};
+use super::{Durability, Reach, Store};
 use crate::executor::Shared;
-use crate::machine::{Batch, Now, Records, Reply, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow};
+use crate::machine::{Batch, Key, Now, Records, Reply, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow};
 
 static OPENED: AtomicU64 = AtomicU64::new(1);
 
@@ -78,6 +79,15 @@ impl Store for MemoryStore {
         Ok(Reply { store: StoreId(self.room.number.into()), answers })
     }
 
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        let records = self.room.records.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(records.keys(prefix))
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Ephemeral
+    }
+
     async fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
@@ -88,6 +98,56 @@ impl Store for MemoryStore {
 
     fn reach(&self) -> Reach {
         Reach::Process(self.room.number)
+    }
+}
+}
+
+/// Shares nothing with anybody: a [`LeaseManager`](crate::LeaseManager) on it excludes its own requests only. The same
+/// code runs with it in a program of one process, and with a shared store in one of many.
+///
+/// ```
+/// use leasehold::{LeaseManager, executor::TokioExecutor, store::NoStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let leases = LeaseManager::builder(NoStore::new(), TokioExecutor::new()).build()?;
+/// let guard = leases.lock("notes").acquire().await?;
+/// assert!(leases.lock("notes").try_acquire().await?.is_none());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Default)]
+pub struct NoStore(MemoryStore);
+
+impl NoStore {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+maybe_send! {
+impl Store for NoStore {
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        self.0.transact(batch, now).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        self.0.keys(prefix).await
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+
+    fn clock(&self) -> StoreClock {
+        self.0.clock()
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Ephemeral
+    }
+
+    fn reach(&self) -> Reach {
+        self.0.reach()
     }
 }
 }

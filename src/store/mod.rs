@@ -21,15 +21,15 @@ mod memory;
 pub use faulty::{Fault, FaultyStore};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use indexed_db::IndexedDbStore;
-pub use memory::MemoryStore;
+pub use memory::{MemoryStore, NoStore};
 
 use core::fmt::Debug;
-use std::string::String;
+use std::{format, string::String, vec::Vec};
 
 use async_trait::async_trait;
 
 use crate::executor::MaybeSendSync;
-use crate::machine::{Batch, Now, Reply, StoreClock, StoreError};
+use crate::machine::{Batch, Key, Now, Reply, StoreClock, StoreError, StoreErrorKind};
 
 /// A place that all contexts share, and that applies a batch of operations in one atomic transaction.
 ///
@@ -52,6 +52,15 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     /// [`StoreError`] if there is no answer.
     async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError>;
 
+    /// The keys that have a record and begin like this, in order; a store that cannot tell says so.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is no answer.
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        let message = format!("this store cannot list the keys that begin with {prefix:?}");
+        Err(StoreError::permanent(StoreErrorKind::Unsupported, message))
+    }
+
     /// Lets go of connections. Later transactions answer an error of kind
     /// [`Closed`](crate::machine::StoreErrorKind::Closed).
     async fn close(&self);
@@ -61,8 +70,25 @@ pub trait Store: MaybeSendSync + Debug + 'static {
         StoreClock::Observed
     }
 
+    /// What a lease in this store outlives.
+    fn durability(&self) -> Durability {
+        Durability::Local
+    }
+
     /// Where the contexts that share this store hear each other.
     fn reach(&self) -> Reach;
+}
+
+/// What outlives what: how much must be lost before a store forgets its leases, and their tokens may start again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Durability {
+    /// They are gone with the process.
+    Ephemeral,
+    /// They are gone with one machine's disk.
+    Local,
+    /// They are gone when most of several machines are.
+    Quorum,
 }
 
 /// Which contexts share a store.

@@ -1,7 +1,5 @@
 //! What ran out, was slept through, came late or failed: believed never, told always, left behind nowhere.
 
-use alloc::string::String;
-
 use super::{LEASE_MS, ME, STORE, Script, granted, heir, is_granted, waiting};
 use crate::machine::{
     Action, Answer, Batch, Body, Input, Key, LostReason, Message, Now, Outcome, Output, Refusal, Reply, RequestId,
@@ -21,7 +19,7 @@ fn k_what_ran_out_is_in_doubt_and_a_late_renewal_that_succeeds_dispels_it() {
     assert!(!outputs.iter().any(|output| matches!(output, Output::Lost { .. })));
     assert_eq!(script.remaining_ms(1), 0);
     // The answer to what was sent long ago came after its time limit; the next one counts.
-    script.reply(id, [Outcome::Renewed { lease_ms: LEASE_MS, contended: false }]);
+    script.reply(id, [Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None }]);
     assert_eq!(script.remaining_ms(1), 0);
 }
 
@@ -35,9 +33,9 @@ fn k_after_lost_a_late_success_revives_nothing() {
     script.tick(5_000);
     script.tick(100);
     let (id, _) = script.sent();
-    script.reply(id, [Outcome::NotCurrent { last_token: Token(500) }]);
+    script.reply(id, [Outcome::NotCurrent { last_token: Token(500), stolen: false }]);
     assert_eq!(script.remaining_ms(1), 0);
-    script.reply(late, [Outcome::Renewed { lease_ms: LEASE_MS, contended: false }]);
+    script.reply(late, [Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None }]);
     assert_eq!(script.remaining_ms(1), 0);
 }
 
@@ -48,7 +46,7 @@ fn a_context_that_slept_believes_nothing_until_the_store_has_answered() {
     script.answer([granted(64)]);
     assert!(script.remaining_ms(1) > 0);
     let asleep = script.asleep();
-    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.key, asleep), 0);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), asleep), 0);
     script.machine.handle(Input::Tick, asleep);
     assert_eq!(script.machine.poll_output(), Output::Suspect { turn: TurnId(1) });
     assert!(matches!(script.machine.poll_output(), Output::Store { .. }));
@@ -63,7 +61,7 @@ fn a_grant_in_flight_over_a_sleep_is_in_doubt() {
     let asleep = script.asleep();
     let answers = [Answer::from(granted(64))].into();
     script.machine.handle(Input::Reply { id, result: Ok(Reply { store: STORE, answers }) }, asleep);
-    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.key, asleep), 0);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), asleep), 0);
 }
 
 #[test]
@@ -71,9 +69,10 @@ fn an_heir_that_slept_is_in_doubt() {
     let mut script = Script::new();
     let request = script.queue(1, 100);
     let asleep = script.asleep();
-    let key = script.key.clone();
-    script.machine.handle(Input::Message(Message { store: STORE, key, body: heir(request, 101) }), asleep);
-    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.key, asleep), 0);
+    script
+        .machine
+        .handle(Input::Message(Message { store: STORE, key: script.key.clone(), body: heir(request, 101) }), asleep);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), asleep), 0);
 }
 
 /// Not even what was sent in the very millisecond in which the monotonic clock stopped.
@@ -86,9 +85,9 @@ fn what_was_sent_before_the_sleep_dispels_no_doubt() {
     let (id, _) = script.sent();
     let asleep = script.asleep();
     script.machine.handle(Input::Tick, asleep);
-    let answers = [Answer::from(Outcome::Renewed { lease_ms: LEASE_MS, contended: false })].into();
+    let answers = [Answer::from(Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None })].into();
     script.machine.handle(Input::Reply { id, result: Ok(Reply { store: STORE, answers }) }, asleep);
-    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.key, asleep), 0);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), asleep), 0);
 }
 
 /// Each is shorter than the margin.
@@ -104,7 +103,7 @@ fn short_sleeps_add_up() {
         script.machine.handle(Input::Tick, now);
         while !matches!(script.machine.poll_output(), Output::Timeout(_)) {}
     }
-    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.key, now), 0);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), now), 0);
 }
 
 #[test]
@@ -155,10 +154,9 @@ fn a_permanent_failure_of_renewal_is_told() {
 #[test]
 fn an_answer_that_comes_after_its_time_limit_leaves_nothing_behind() {
     let mut script = Script::new();
-    let key = script.key.clone();
     script.acquire(1, true);
     let (late, _) = script.sent();
-    script.input(Input::Cancel { turn: TurnId(1), key });
+    script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() });
     script.tick(5_000);
     assert_eq!(script.actions(), [Action::Withdraw { request: RequestId(1) }]);
     script.answer([Outcome::Withdrawn]);
@@ -169,10 +167,9 @@ fn an_answer_that_comes_after_its_time_limit_leaves_nothing_behind() {
 #[test]
 fn a_late_waiting_answer_to_a_request_that_was_given_up_leaves_no_place() {
     let mut script = Script::new();
-    let key = script.key.clone();
     script.acquire(1, true);
     let (late, _) = script.sent();
-    script.input(Input::Cancel { turn: TurnId(1), key });
+    script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() });
     script.tick(5_000);
     assert_eq!(script.actions(), [Action::Withdraw { request: RequestId(1) }]);
     script.answer([Outcome::Withdrawn]);
@@ -187,7 +184,7 @@ fn a_wiped_store_is_told_and_nothing_from_before_holds() {
     script.answer([granted(64)]);
     script.tick(5_000);
     let (id, _) = script.sent();
-    let answers = [Answer::from(Outcome::NotCurrent { last_token: Token(0) })].into();
+    let answers = [Answer::from(Outcome::NotCurrent { last_token: Token(0), stolen: false })].into();
     let wiped = Reply { store: StoreId(10), answers };
     let outputs = script.input(Input::Reply { id, result: Ok(wiped) });
     assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::StoreCleared }));
@@ -198,7 +195,7 @@ fn who_asks_a_wiped_store_is_answered_by_it_and_who_waited_in_the_old_one_asks_a
     let mut script = Script::new();
     let request = script.queue(1, 100);
     let (other, key) = (Key::new("other").unwrap(), script.key.clone());
-    let turn = Turn { id: TurnId(2), key: other, wait: false, deadline: None, info: String::new() };
+    let turn = Turn { wait: false, ..Turn::new(TurnId(2), other) };
     script.input(Input::Acquire(turn));
     let (id, _) = script.sent();
     let wiped = Reply { store: StoreId(10), answers: [Answer::from(granted(64))].into() };

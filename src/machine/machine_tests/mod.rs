@@ -3,11 +3,13 @@
 mod doubt;
 mod protocol;
 
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::{
-    Action, Answer, Batch, Body, Config, Entry, Incarnation, Input, Key, Machine, Message, Monotonic, Now, Options,
-    Outcome, Output, Reply, RequestId, Sighting, StoreError, StoreId, Token, TokenBlock, Turn, TurnId, Wall,
+    Action, Answer, Batch, Body, Config, Entry, Granted, Incarnation, Input, Key, Machine, Message, Mode, Monotonic,
+    Now, Options, Outcome, Output, Reply, RequestId, Sighting, Slot, StoreError, StoreId, Token, TokenBlock, Turn,
+    TurnId, Wall,
 };
 
 const ME: Incarnation = Incarnation(1);
@@ -25,15 +27,20 @@ struct Script {
 
 impl Script {
     fn new() -> Self {
-        let config = Config::parse(&Options { beacon: false, ..Options::default() }).unwrap();
+        let config = Config::parse(&Options { beacon: false, linger: Duration::ZERO, ..Options::default() }).unwrap();
         let machine = Machine::new(config, ME);
         Self { machine, now_ms: 1_000, key: Key::new("k").unwrap(), outputs: Vec::new() }
     }
 
     fn with_beacon() -> Self {
         let mut script = Self::new();
-        script.machine = Machine::new(Config::parse(&Options::default()).unwrap(), ME);
+        script.machine =
+            Machine::new(Config::parse(&Options { linger: Duration::ZERO, ..Options::default() }).unwrap(), ME);
         script
+    }
+
+    fn slot(&self) -> Slot {
+        Slot { key: self.key.clone(), mode: Mode::Exclusive, own: None }
     }
 
     fn now(&self) -> Now {
@@ -58,7 +65,7 @@ impl Script {
 
     fn acquire(&mut self, turn: u64, wait: bool) {
         let key = self.key.clone();
-        self.input(Input::Acquire(Turn { id: TurnId(turn), key, wait, deadline: None, info: String::new() }));
+        self.input(Input::Acquire(Turn { wait, ..Turn::new(TurnId(turn), key) }));
     }
 
     /// The transaction that was just sent.
@@ -103,7 +110,7 @@ impl Script {
     }
 
     fn remaining_ms(&self, turn: u64) -> u64 {
-        self.machine.remaining_ms(TurnId(turn), &self.key, self.now())
+        self.machine.remaining_ms(TurnId(turn), &self.slot(), self.now())
     }
 
     /// Queues behind another holder; the request's number.
@@ -120,11 +127,11 @@ fn block(first: u64) -> TokenBlock {
 }
 
 fn granted(first: u64) -> Outcome {
-    Outcome::Granted { block: block(first), lease_ms: LEASE_MS, contended: false }
+    Outcome::Granted(Granted { block: block(first), lease_ms: LEASE_MS, previous: Token(0), contended: false })
 }
 
 fn seen(beat: u64, beacon: u64) -> Sighting {
-    Sighting { holder: OTHER, entry: Entry::Grant(Token(64)), beat, beacon, lease_ms: LEASE_MS }
+    Sighting { holder: OTHER, entry: Entry::Grant(Token(64)), beat, beacon, lease_ms: LEASE_MS, twin: false }
 }
 
 fn waiting(last_token: u64, beat: u64) -> Outcome {
@@ -132,7 +139,7 @@ fn waiting(last_token: u64, beat: u64) -> Outcome {
 }
 
 fn heir(request: RequestId, first: u64) -> Body {
-    Body::Granted { holder: ME, request, block: block(first), lease_ms: 10_000 }
+    Body::Granted { holder: ME, request, block: block(first), lease_ms: 10_000, previous: Token(0) }
 }
 
 fn is_granted(outputs: &[Output]) -> bool {

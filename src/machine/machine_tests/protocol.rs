@@ -9,7 +9,7 @@ use crate::machine::{
 fn a_every_enqueue_draws_a_fresh_request() {
     let mut script = Script::new();
     let first = script.queue(1, 100);
-    script.input(Input::Cancel { turn: TurnId(1), key: script.key.clone() });
+    script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() });
     assert_eq!(script.actions(), [Action::Withdraw { request: first }]);
     script.answer([Outcome::Withdrawn]);
     assert!(script.queue(2, 100) > first);
@@ -21,7 +21,7 @@ fn b_a_signalled_grant_is_believed_only_with_a_larger_token() {
     let request = script.queue(1, 100);
     assert!(!is_granted(script.signal(heir(request, 100))), "it is older than the answer");
     assert!(!is_granted(script.signal(heir(RequestId(request.0 + 1), 200))), "another request");
-    let stranger = Body::Granted { holder: OTHER, request, block: block(200), lease_ms: 10_000 };
+    let stranger = Body::Granted { holder: OTHER, request, block: block(200), lease_ms: 10_000, previous: Token(0) };
     assert!(!is_granted(script.signal(stranger)), "another holder");
     assert!(is_granted(script.signal(heir(request, 101))));
     assert!(!is_granted(script.signal(heir(request, 101))), "a doubled signal grants nothing");
@@ -63,7 +63,7 @@ fn d_an_heir_that_learns_too_late_renews_before_the_first_guard() {
     assert!(!is_granted(script.signal(heir(request, 101))), "its first lease is over already");
     script.reply(beat, [waiting(100, 1)]);
     assert!(matches!(script.actions()[..], [Action::Renew { token: Token(101), .. }]));
-    let renewed = Outcome::Renewed { lease_ms: LEASE_MS, contended: false };
+    let renewed = Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None };
     assert!(is_granted(script.answer([renewed])));
 }
 
@@ -73,7 +73,7 @@ fn e_after_a_loss_the_request_is_withdrawn_too() {
     script.acquire(1, true);
     script.answer([granted(64)]);
     script.tick(5_000);
-    let not_current = Outcome::NotCurrent { last_token: Token(500) };
+    let not_current = Outcome::NotCurrent { last_token: Token(500), stolen: false };
     let outputs = script.answer([not_current]).to_vec();
     assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::Evicted }));
     assert_eq!(script.actions(), [Action::Withdraw { request: RequestId(1) }]);
@@ -155,16 +155,15 @@ fn n_operations_say_whether_the_beacon_stood_when_they_were_sent() {
 #[test]
 fn n_a_beacon_rests_only_when_nothing_is_held_awaited_or_unknown_and_never_rises_again() {
     let mut script = Script::with_beacon();
-    let key = script.key.clone();
     script.acquire(1, true);
     script.input(Input::BeaconStands(Beacon { holder: ME, generation: 1 }));
     script.answer([granted(64)]);
     for _ in 0..10 {
         script.tick(5_000);
         assert!(!script.outputs.contains(&Output::Rest), "something is held");
-        script.answer([Outcome::Renewed { lease_ms: LEASE_MS, contended: false }]);
+        script.answer([Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None }]);
     }
-    script.input(Input::Release { turn: TurnId(1), key });
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
     script.answer([Outcome::Released]);
     assert_eq!(script.tick(10_000), [Output::Rest]);
     script.acquire(2, true);
@@ -175,42 +174,39 @@ fn n_a_beacon_rests_only_when_nothing_is_held_awaited_or_unknown_and_never_rises
 #[test]
 fn q_guards_of_one_tenure_never_share_a_token_whatever_is_answered_twice() {
     let mut script = Script::new();
-    let key = script.key.clone();
     script.acquire(1, true);
     let (id, _) = script.sent();
     script.reply(id, [granted(64)]);
     script.acquire(2, true);
     script.reply(id, [granted(64)]);
-    let outputs = script.input(Input::Release { turn: TurnId(1), key }).to_vec();
+    let outputs = script.input(Input::Release { turn: TurnId(1), slot: script.slot() }).to_vec();
     assert!(outputs.contains(&Output::Granted { turn: TurnId(2), token: Token(65) }), "{outputs:?}");
 }
 
 #[test]
 fn who_said_that_it_waits_is_not_forgotten_over_an_older_answer() {
     let mut script = Script::new();
-    let key = script.key.clone();
     script.acquire(1, true);
     script.answer([granted(64)]);
     script.acquire(2, true);
     script.tick(5_000);
     let (id, _) = script.sent();
-    script.signal(Body::Wanted { holder: OTHER });
+    script.signal(Body::Wanted { holder: OTHER, tries: false });
     // Applied before the other one queued.
-    script.reply(id, [Outcome::Renewed { lease_ms: LEASE_MS, contended: false }]);
-    script.input(Input::Release { turn: TurnId(1), key });
+    script.reply(id, [Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None }]);
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
     assert!(!is_granted(&script.outputs), "past its tenure it hands on locally though another context waits");
 }
 
 #[test]
 fn who_said_that_it_waits_is_not_forgotten_over_the_grant() {
     let mut script = Script::new();
-    let key = script.key.clone();
     script.acquire(1, true);
     let (id, _) = script.sent();
     script.acquire(2, true);
-    script.signal(Body::Wanted { holder: OTHER });
+    script.signal(Body::Wanted { holder: OTHER, tries: false });
     script.reply(id, [granted(64)]);
     script.now_ms += 100;
-    script.input(Input::Release { turn: TurnId(1), key });
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
     assert!(!is_granted(&script.outputs), "past its tenure it hands on locally though another context waits");
 }

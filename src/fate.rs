@@ -1,0 +1,183 @@
+//! What became of a guard: outlives it, for whoever still waits to hear.
+
+use alloc::vec::Vec;
+use core::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::executor::Shared;
+use crate::machine::{LostReason, Mode, Monotonic, ReleaseOutcome, Slot, SortedMap, StoreError, Token};
+
+/// How a lease stands: see [`LeaseGuard::watch`](crate::LeaseGuard::watch).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaseState {
+    /// It is held.
+    Held,
+    /// It may have run out: it is not valid until the store has confirmed it.
+    Suspect,
+    /// It is lost, once and for good.
+    Lost(LostReason),
+    /// It was given back.
+    Released,
+}
+
+/// One guard, from its grant to its end.
+#[derive(Debug)]
+pub(crate) struct Fate {
+    pub(crate) slot: Slot,
+    pub(crate) since: Monotonic,
+    state: Mutex<FateState>,
+}
+
+#[derive(Debug)]
+pub(crate) struct FateState {
+    pub(crate) token: Token,
+    pub(crate) mode: Mode,
+    /// Set by whoever begins the release, so that there is one.
+    pub(crate) releasing: bool,
+    pub(crate) suspect: bool,
+    pub(crate) lost: Option<LostReason>,
+    pub(crate) released: Option<Result<ReleaseOutcome, StoreError>>,
+    wakers: SortedMap<u64, Waker>,
+    last_place: u64,
+}
+
+impl Fate {
+    pub(crate) fn new(slot: Slot, token: Token, since: Monotonic) -> Self {
+        let state = FateState {
+            token,
+            mode: slot.mode,
+            releasing: false,
+            suspect: false,
+            lost: None,
+            released: None,
+            wakers: SortedMap::new(),
+            last_place: 0,
+        };
+        Self { slot, since, state: Mutex::new(state) }
+    }
+
+    /// Nothing panics under the lock, so a poisoned one guards a sound state.
+    pub(crate) fn state(&self) -> MutexGuard<'_, FateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something changed; who waits is to be woken.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut FateState)) -> Vec<Waker> {
+        let mut state = self.state();
+        change(&mut state);
+        core::mem::take(&mut state.wakers).into_iter().map(|(_, waker)| waker).collect()
+    }
+
+    /// The lease is lost, once and for good.
+    pub(crate) fn lose(&self, reason: LostReason) -> Vec<Waker> {
+        self.change(|state| _ = state.lost.get_or_insert(reason))
+    }
+
+    /// The release ended.
+    pub(crate) fn release(&self, result: Result<ReleaseOutcome, StoreError>) -> Vec<Waker> {
+        self.change(|state| _ = state.released.get_or_insert(result))
+    }
+}
+
+impl FateState {
+    /// How the lease stands; a loss is never forgotten.
+    pub(crate) fn summary(&self) -> LeaseState {
+        match self.lost {
+            Some(reason) => LeaseState::Lost(reason),
+            None if self.releasing => LeaseState::Released,
+            None if self.suspect => LeaseState::Suspect,
+            None => LeaseState::Held,
+        }
+    }
+}
+
+/// Waits until something is known of a fate. Dropped, it leaves nothing behind.
+pub(crate) struct Until<L> {
+    fate: Shared<Fate>,
+    place: Option<u64>,
+    look: L,
+}
+
+impl<L> Until<L> {
+    pub(crate) fn new(fate: &Shared<Fate>, look: L) -> Self {
+        Self { fate: fate.clone(), place: None, look }
+    }
+}
+
+impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Until<L> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let until = &mut *self;
+        let mut state = until.fate.state();
+        if let Some(known) = (until.look)(&state) {
+            return Poll::Ready(known);
+        }
+        let place = *until.place.get_or_insert_with(|| {
+            state.last_place += 1;
+            state.last_place
+        });
+        state.wakers.insert(place, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<L> Drop for Until<L> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.fate.state().wakers.remove(&place);
+        }
+    }
+}
+
+/// Tells how a lease stands, and when that changes: made by [`LeaseGuard::watch`](crate::LeaseGuard::watch).
+///
+/// It shows the present state, not every step on the way: what comes and goes between two looks is not seen, but for a
+/// loss, which stays. It outlives the guard.
+#[derive(Clone, Debug)]
+pub struct LeaseWatch {
+    fate: Shared<Fate>,
+    seen: LeaseState,
+}
+
+impl LeaseWatch {
+    pub(crate) fn new(fate: &Shared<Fate>) -> Self {
+        let seen = fate.state().summary();
+        Self { fate: fate.clone(), seen }
+    }
+
+    /// How the lease stands now.
+    pub fn state(&self) -> LeaseState {
+        self.fate.state().summary()
+    }
+
+    /// Waits until the lease stands otherwise than this watch saw last, and tells how. Pending for ever after the end:
+    /// once it has told of a loss or a release.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a change that was not told yet is told by the next call.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, LeaseState, LostReason, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let guard = leases.lock("notes").acquire().await?;
+    /// let mut watch = guard.watch();
+    /// assert_eq!(watch.state(), LeaseState::Held);
+    /// let _thief = leases.lock("notes").steal().await?;
+    /// assert_eq!(watch.changed().await, LeaseState::Lost(LostReason::Stolen));
+    /// # Ok(()) }
+    /// ```
+    pub async fn changed(&mut self) -> LeaseState {
+        let seen = self.seen;
+        let look = move |state: &FateState| Some(state.summary()).filter(|now| *now != seen);
+        self.seen = Until::new(&self.fate, look).await;
+        self.seen
+    }
+}

@@ -1,0 +1,140 @@
+//! Requests that find a key taken and may be wrong: its holder may not use it, or be a dead twin of this context.
+
+use alloc::vec::Vec;
+
+use super::{
+    Machine,
+    key::Key,
+    message::Body,
+    outbox::Errand,
+    place::{Place, Stage, Twin},
+    port::{Refusal, Slot},
+    record::{Entry, Sighting},
+    time::Monotonic,
+};
+
+/// A holder that keeps a key without using it gives it back by then, if it can hear.
+const LOOK_MS: u64 = 30;
+/// A beacon that still stands by then is that of a living context: time enough for a page that was reloaded to go.
+const TWIN_MS: u64 = 250;
+
+impl Machine {
+    /// The key is taken. Who only tries asks the holder whether it uses it, and looks again once.
+    pub(super) fn busy(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
+        self.observe(slot, ahead, now);
+        if self.meet_twin(slot, ahead, now) {
+            return self.ask(slot, now);
+        }
+        let me = self.me;
+        let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) else { return };
+        if may_be_unused(ahead, me) && !core::mem::replace(&mut seeking.looked, true) {
+            seeking.look_at = Some(now.plus(LOOK_MS));
+            return self.send(&slot.key, Body::Wanted { holder: me, tries: true });
+        }
+        self.found_busy(slot);
+    }
+
+    fn found_busy(&mut self, slot: &Slot) {
+        self.refuse_tries(slot);
+        let Some(place) = self.places.change(slot) else { return };
+        if place.turns.is_empty() {
+            // Who only tries has no place in the record.
+            place.stage = Stage::Idle;
+        }
+    }
+
+    /// Some of several keys are taken.
+    pub(super) fn busy_all(&mut self, mut errand: Errand, ahead: Vec<Vec<Sighting>>, now: Monotonic) {
+        let me = self.me;
+        let unused = ahead.iter().all(|ahead| ahead.is_empty() || may_be_unused(ahead, me));
+        if unused && !core::mem::replace(&mut errand.looked, true) {
+            for (slot, _) in errand.all.iter().zip(&ahead).filter(|(_, ahead)| !ahead.is_empty()) {
+                self.send(&slot.key, Body::Wanted { holder: me, tries: true });
+            }
+            return self.outbox.look_again(errand, now.plus(LOOK_MS));
+        }
+        for slot in &errand.all {
+            self.found_busy(slot);
+        }
+    }
+
+    /// Somebody gave the key back because it was wanted.
+    pub(super) fn look_again_at(&mut self, key: &Key, now: Monotonic) {
+        for slot in self.looking_at(key) {
+            self.ask(&slot, now);
+        }
+        self.outbox.hurry(key);
+    }
+
+    /// Somebody uses the key.
+    pub(super) fn conclude_busy(&mut self, key: &Key) {
+        for slot in self.looking_at(key) {
+            if let Some(seeking) = self.places.change(&slot).and_then(Place::seeking_mut) {
+                seeking.look_at = None;
+            }
+            self.found_busy(&slot);
+        }
+    }
+
+    fn looking_at(&self, key: &Key) -> Vec<Slot> {
+        let looks = |place: &Place| place.seeking().is_some_and(|seeking| seeking.look_at.is_some());
+        self.places.at(key).filter(|(_, place)| looks(place)).map(|(slot, _)| slot.clone()).collect()
+    }
+
+    pub(super) fn look_if_due(&mut self, slot: &Slot, now: Monotonic) {
+        let look_at = self.places.get(slot).and_then(Place::seeking).and_then(|seeking| seeking.look_at);
+        if look_at.is_some_and(|at| at <= now) {
+            self.ask(slot, now);
+        }
+    }
+
+    /// Whether another incarnation of this instance is in the way, and it takes time to tell whether it lives.
+    pub(super) fn meet_twin(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
+        let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) else { return false };
+        let Some(seen) = ahead.iter().find(|seen| seen.twin) else {
+            seeking.twin = None;
+            return false;
+        };
+        let known =
+            seeking.twin.as_ref().filter(|twin| (twin.seen.holder, twin.seen.entry) == (seen.holder, seen.entry));
+        match known {
+            // It renewed its lease meanwhile.
+            Some(twin) if twin.seen.beat != seen.beat => {
+                self.refuse_twin(slot, now);
+                false
+            }
+            Some(_) => false,
+            None => {
+                seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(TWIN_MS)) });
+                // A place in the queue comes with a watch of its beacon.
+                !core::mem::replace(&mut seeking.wait, true)
+            }
+        }
+    }
+
+    /// A twin whose beacon still stands is alive. Without one nobody knows yet: it is a holder like any other.
+    pub(super) fn judge_twin_if_due(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) else { return };
+        let Some(twin) = seeking.twin.as_mut() else { return };
+        if twin.until.take_if(|until| *until <= now).is_none() {
+            return;
+        }
+        if twin.seen.beacon().is_some() {
+            return self.refuse_twin(slot, now);
+        }
+        self.refuse_tries(slot);
+        self.stop_if_unwanted(slot, now);
+    }
+
+    fn refuse_twin(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) else { return };
+        self.fail_turns(slot, &Refusal::InstanceInUse);
+        self.withdraw(slot, &seeking, now);
+    }
+}
+
+/// Whether nobody but holders is in the way, and not this context itself.
+fn may_be_unused(ahead: &[Sighting], me: super::Incarnation) -> bool {
+    ahead.iter().all(|seen| matches!(seen.entry, Entry::Grant(_)) && seen.holder != me)
+}

@@ -1,0 +1,159 @@
+//! Changing the mode of a lease that is held.
+
+use super::{
+    Machine,
+    mode::Mode,
+    operation::{Action, Granted, Outcome, Way},
+    outbox::{Errand, Sent},
+    place::{Held, Place, Seeking, Upgrade},
+    port::{LostReason, Output, Refusal, Slot, TurnId},
+    time::Monotonic,
+};
+
+impl Machine {
+    /// A guard that shares wants to hold exclusively: ahead of everybody who queues, once it is the last who shares.
+    pub(super) fn upgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {
+        let held = self.places.change_held(slot);
+        let Some((held, user)) = held.and_then(|held| {
+            let user = held.users.iter().find(|user| user.turn == turn)?.clone();
+            Some((held, user))
+        }) else {
+            return self.refuse(query, Refusal::Lost(LostReason::Expired));
+        };
+        if held.mode == Mode::Exclusive && held.users.len() == 1 {
+            return self.emit(Output::Upgraded { query, turn, token: user.token });
+        }
+        if held.upgrade.is_some() || held.mode == Mode::Exclusive {
+            return self.refuse(query, Refusal::UpgradeConflict);
+        }
+        held.upgrade = Some(Upgrade { query, turn, seeking: None, cancelled: false });
+        self.begin_upgrade(slot, now);
+    }
+
+    /// Asks the store, once nobody else here shares.
+    pub(super) fn begin_upgrade(&mut self, slot: &Slot, now: Monotonic) {
+        let request = self.last_request.next();
+        let Some(held) = self.places.change_held(slot) else { return };
+        let (sole, token) = (held.users.len() == 1, held.grant);
+        let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| sole && upgrade.seeking.is_none()) else { return };
+        upgrade.seeking = Some(Seeking::new(request, Way::Upgrade(token), true, now));
+        self.last_request = request;
+        self.ask(slot, now);
+    }
+
+    pub(super) fn cancel_upgrade(&mut self, query: TurnId, slot: &Slot, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| upgrade.query == query) else { return };
+        let Some(seeking) = upgrade.seeking.as_mut() else {
+            held.upgrade = None;
+            return self.hand_out(slot, now);
+        };
+        // Asked again without waiting, the place goes, unless it was granted already.
+        upgrade.cancelled = true;
+        seeking.wait = false;
+        self.ask(slot, now);
+    }
+
+    /// The guard that wanted to upgrade goes.
+    pub(super) fn cancel_upgrade_of(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(upgrade) = held.upgrade.take_if(|upgrade| upgrade.turn == turn) else { return };
+        if !upgrade.cancelled {
+            self.refuse(upgrade.query, Refusal::Lost(LostReason::Expired));
+        }
+        self.withdraw_upgrade(slot, Some(upgrade), now);
+    }
+
+    /// What the store says to the request of an upgrade.
+    pub(super) fn upgrade_answered(&mut self, slot: &Slot, outcome: Outcome, sent: Sent, now: Monotonic) {
+        match outcome {
+            Outcome::Granted(granted) => self.upgraded(slot, &granted, sent, now),
+            Outcome::Waiting { last_token, ahead } => self.queued(slot, last_token, &ahead, sent, now),
+            Outcome::UpgradeConflict => self.end_upgrade(slot, Refusal::UpgradeConflict, now),
+            Outcome::Exhausted => self.end_upgrade(slot, Refusal::Exhausted, now),
+            Outcome::Unreadable(unreadable) => self.end_upgrade(slot, Refusal::Unreadable(unreadable), now),
+            Outcome::NotCurrent { .. } => {
+                let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
+                self.renewed(slot, token, &outcome, sent, now);
+            }
+            // It was cancelled.
+            _ => self.end_upgrade(slot, Refusal::Timeout, now),
+        }
+    }
+
+    /// The upgrade failed; the guard goes on sharing.
+    pub(super) fn end_upgrade(&mut self, slot: &Slot, refusal: Refusal, now: Monotonic) {
+        let Some(upgrade) = self.places.change_held(slot).and_then(|held| held.upgrade.take()) else { return };
+        if !upgrade.cancelled {
+            self.refuse(upgrade.query, refusal);
+        }
+        self.hand_out(slot, now);
+    }
+
+    pub(super) fn upgraded(&mut self, slot: &Slot, granted: &Granted, sent: Sent, now: Monotonic) {
+        let doubted = self.doubted.filter(|doubted| sent.flight <= *doubted);
+        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(Upgrade { query, turn, seeking: Some(seeking), cancelled }) = held.upgrade.take() else { return };
+        held.upgraded(seeking.request, granted, sent);
+        held.doubted = held.doubted.max(doubted);
+        let token = held.next_token;
+        held.next_token = token.next();
+        if let Some(user) = held.users.iter_mut().find(|user| user.turn == turn) {
+            user.token = token;
+        }
+        self.hands.granted(&slot.key, Mode::Exclusive, granted, false);
+        self.renew(slot, None, now);
+        if cancelled {
+            self.push_downgrade(slot, None, now);
+        } else {
+            self.emit(Output::Upgraded { query, turn, token });
+        }
+    }
+
+    pub(super) fn downgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {
+        if self.places.held(slot).is_some_and(|held| held.is_used_by(turn)) {
+            self.push_downgrade(slot, Some(query), now);
+        } else {
+            self.emit(Output::Verified { query, result: Ok(false) });
+        }
+    }
+
+    fn push_downgrade(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
+        let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
+        self.outbox.push(slot, Action::Downgrade { token }, query, now);
+    }
+
+    /// What the store says to a downgrade.
+    pub(super) fn downgraded(&mut self, errand: &Errand, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let Action::Downgrade { token } = errand.action else { return };
+        let slot = &errand.slot;
+        let done = *outcome == Outcome::Downgraded;
+        let held = self.places.change(slot).and_then(Place::held_mut).filter(|held| held.grant == token);
+        match held {
+            Some(held) if done => {
+                held.mode = Mode::Shared;
+                held.contended = false;
+                self.hand_out(slot, now);
+            }
+            Some(_) => self.renewed(slot, token, outcome, sent, now),
+            None => {}
+        }
+        if let Some(query) = errand.turn {
+            self.emit(Output::Verified { query, result: Ok(done) });
+        }
+    }
+
+    pub(super) fn refuse(&mut self, query: TurnId, refusal: Refusal) {
+        self.emit(super::life::refused(query, refusal));
+    }
+}
+
+impl Held {
+    /// Whether this is the request by which the lease is upgraded.
+    pub(super) fn upgrades_by(&self, request: super::RequestId) -> bool {
+        self.upgrade
+            .as_ref()
+            .and_then(|upgrade| upgrade.seeking.as_ref())
+            .is_some_and(|seeking| seeking.request == request)
+    }
+}

@@ -1,0 +1,48 @@
+//! A guard together with what it protects.
+
+use core::ops::{Deref, DerefMut};
+
+use crate::guard::LeaseGuard;
+
+/// A lease and what it protects: made by [`LeaseGuard::map`]. It derefs to the value; dropping it gives the lease back.
+#[derive(Debug)]
+#[must_use = "the lease is released when the guard is dropped"]
+pub struct MappedLeaseGuard<T> {
+    guard: LeaseGuard,
+    value: T,
+}
+
+impl<T> MappedLeaseGuard<T> {
+    pub(crate) fn new(guard: LeaseGuard, value: T) -> Self {
+        Self { guard, value }
+    }
+
+    /// The guard. It is a function of the type, so that it hides no method of the value.
+    pub fn guard(this: &Self) -> &LeaseGuard {
+        &this.guard
+    }
+
+    /// Carries something else from now on, made of the value.
+    pub fn map<U>(this: Self, map: impl FnOnce(T) -> U) -> MappedLeaseGuard<U> {
+        MappedLeaseGuard { guard: this.guard, value: map(this.value) }
+    }
+
+    /// The guard and the value, each for itself.
+    pub fn into_inner(this: Self) -> (LeaseGuard, T) {
+        (this.guard, this.value)
+    }
+}
+
+impl<T> Deref for MappedLeaseGuard<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for MappedLeaseGuard<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}

@@ -1,0 +1,127 @@
+//! Work under a lease, as a closure.
+
+use core::pin::pin;
+
+use futures::future::{Either, select};
+
+use crate::error::AcquireError;
+use crate::guard::LeaseGuard;
+use crate::machine::{LostReason, ReleaseOutcome};
+use crate::request::{LeaseRequest, OnLoss};
+
+/// What became of work under a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the lease may have been lost meanwhile"]
+pub struct Ran<T> {
+    /// What the work gave.
+    pub value: T,
+    /// Why the lease was lost before the work ended, if it was.
+    pub lost: Option<LostReason>,
+}
+
+impl LeaseRequest {
+    /// Waits for the lease, does the work, gives the lease back. The work is polled in place: never boxed, never spawned.
+    ///
+    /// # Errors
+    /// As for [`acquire`](Self::acquire); and [`AcquireError::Lost`] if the lease was lost and the request said
+    /// [`OnLoss::Abort`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and gives the lease back.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let ran = leases.lock("notes").run(async |lease| lease.token()).await?;
+    /// assert!(ran.value.as_u64() > 0 && ran.lost.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T>(self, work: impl AsyncFnOnce(&LeaseGuard) -> T) -> Result<Ran<T>, AcquireError> {
+        let on_loss = self.on_loss;
+        let guard = self.acquire().await?;
+        ran(&guard, on_loss, work(&guard)).await
+    }
+
+    /// Like [`run`](Self::run), but tries once: `None` if the key is taken, and the work is not begun.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and gives the lease back.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let held = leases.lock("notes").acquire().await?;
+    /// assert!(leases.lock("notes").try_run(async |_| ()).await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run<T>(self, work: impl AsyncFnOnce(&LeaseGuard) -> T) -> Result<Option<Ran<T>>, AcquireError> {
+        let on_loss = self.on_loss;
+        let Some(guard) = self.try_acquire().await? else { return Ok(None) };
+        ran(&guard, on_loss, work(&guard)).await.map(Some)
+    }
+}
+
+async fn ran<T>(guard: &LeaseGuard, on_loss: OnLoss, work: impl Future<Output = T>) -> Result<Ran<T>, AcquireError> {
+    let value = match on_loss {
+        OnLoss::Notify => work.await,
+        OnLoss::Abort => unless_lost(guard, work).await?,
+    };
+    let lost = match guard.release().await {
+        Ok(ReleaseOutcome::Released) => None,
+        // A release that got no answer says nothing of the time before it.
+        outcome => guard.told_loss().or_else(|| outcome.is_ok().then_some(LostReason::Expired)),
+    };
+    Ok(Ran { value, lost })
+}
+
+/// Polls the work until the lease is lost: then it is dropped.
+pub(crate) async fn unless_lost<T>(guard: &LeaseGuard, work: impl Future<Output = T>) -> Result<T, AcquireError> {
+    match select(pin!(guard.lost()), pin!(work)).await {
+        Either::Left((reason, _)) => Err(AcquireError::Lost(reason)),
+        Either::Right((value, _)) => Ok(value),
+    }
+}
+
+impl crate::LeaseManager {
+    /// Campaigns for a key, leads as long as the lease is held, and campaigns anew after a loss, with a new guard and a
+    /// larger token. The work is dropped when the lead is lost, and begun again with the next one; when it ends, the
+    /// lead is given back.
+    ///
+    /// # Errors
+    /// [`AcquireError`]: the manager was closed, the key is none, or the store failed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and gives the lead back.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let term = leases.elect("leader", async |lease| lease.token()).await?;
+    /// # assert!(term.as_u64() > 0);
+    /// # Ok(()) }
+    /// ```
+    pub async fn elect<T>(&self, key: &str, mut work: impl AsyncFnMut(&LeaseGuard) -> T) -> Result<T, AcquireError> {
+        loop {
+            let guard = self.lock(key).acquire().await?;
+            match unless_lost(&guard, work(&guard)).await {
+                Ok(value) => {
+                    // However the release ends, the work is done.
+                    let _ = guard.release().await;
+                    return Ok(value);
+                }
+                Err(AcquireError::Lost(LostReason::Closed)) => return Err(AcquireError::Closed),
+                // A lost lead is won anew, never revived.
+                Err(_) => {}
+            }
+        }
+    }
+}
