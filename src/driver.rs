@@ -360,7 +360,7 @@ impl Core {
 
     /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
     fn sort(&mut self, output: Output, now: Monotonic) {
-        let deed = if output == Output::Closed {
+        let deed = if matches!(output, Output::Closed) {
             self.closed = true;
             Some(Deed::Close(core::mem::take(&mut self.closing)))
         } else {

@@ -35,6 +35,10 @@ impl From<AcquireError> for Failure {
             AcquireError::Timeout => "Timeout",
             AcquireError::Closed => "Closed",
             AcquireError::InvalidKey(_) => "InvalidKey",
+            AcquireError::InvalidOptions(_) => "InvalidOptions",
+            AcquireError::InstanceInUse => "InstanceInUse",
+            AcquireError::UpgradeConflict => "UpgradeConflict",
+            AcquireError::Lost(_) => "LeaseLost",
             AcquireError::FormatTooNew { .. } => "FormatTooNew",
             AcquireError::Unsupported(cause) | AcquireError::Quota(cause) | AcquireError::Store(cause) => {
                 store_code(cause)

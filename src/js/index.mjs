@@ -67,7 +67,14 @@ const KINDS = {
   signal: ["an AbortSignal", (value) => isObject(value) && "aborted" in value && "addEventListener" in value],
 };
 
-const OPEN = { leaseMs: "span", heartbeatMs: "span", storeTimeoutMs: "span", beacon: "choice", store: "store" };
+const OPEN = {
+  leaseMs: "span",
+  heartbeatMs: "span",
+  storeTimeoutMs: "span",
+  lingerMs: "span",
+  beacon: "choice",
+  store: "store",
+};
 const ACQUIRE = { timeoutMs: "wait", signal: "signal", info: "text" };
 const TRY_ACQUIRE = { info: "text" };
 
@@ -182,10 +189,10 @@ export class LeaseManager {
 
   static async open(name, options = {}) {
     check("InvalidOptions", "the name", "name", name);
-    const { leaseMs, heartbeatMs, storeTimeoutMs, beacon, store } = read(options, OPEN);
+    const { leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, store } = read(options, OPEN);
     await init();
     const inMemory = store === "memory";
-    const wasm = await ask(() => Wasm.open(name, inMemory, leaseMs, heartbeatMs, storeTimeoutMs, beacon));
+    const wasm = await ask(() => Wasm.open(name, inMemory, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon));
     return new LeaseManager(INTERNAL, wasm);
   }
 

@@ -56,6 +56,7 @@ impl JsLeaseManager {
         lease_ms: Option<f64>,
         heartbeat_ms: Option<f64>,
         store_timeout_ms: Option<f64>,
+        linger_ms: Option<f64>,
         beacon: Option<bool>,
     ) -> Promise {
         let unset = Options::default();
@@ -63,6 +64,7 @@ impl JsLeaseManager {
             lease: lease_ms.map_or(unset.lease, rounded_down),
             heartbeat: heartbeat_ms.map(rounded_down),
             store_timeout: store_timeout_ms.map(rounded_down),
+            linger: linger_ms.map_or(unset.linger, rounded_down),
             beacon: beacon.unwrap_or(unset.beacon),
             ..unset
         };
@@ -143,7 +145,7 @@ impl JsLeaseManager {
 }
 
 fn manager(builder: LeaseManagerBuilder, options: &Options) -> Result<LeaseManager, InvalidOptions> {
-    let mut builder = builder.lease(options.lease).beacon(options.beacon);
+    let mut builder = builder.lease(options.lease).linger(options.linger).beacon(options.beacon);
     if let Some(heartbeat) = options.heartbeat {
         builder = builder.heartbeat(heartbeat);
     }

@@ -67,9 +67,10 @@ impl Machine {
     pub(super) fn release(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
         let released = |result| Output::Released { turn, result: Ok(result) };
         self.cancel_upgrade_of(turn, slot, now);
-        let Some(Place { turns, stage: Stage::Held(held), .. }) = self.places.change(slot) else {
+        let Some(Place { turns, stage, .. }) = self.places.change(slot) else {
             return self.emit(released(ReleaseOutcome::Lost));
         };
+        let Stage::Held(held) = stage else { return self.emit(released(ReleaseOutcome::Lost)) };
         let Some(at) = held.users.iter().position(|user| user.turn == turn) else {
             return self.emit(released(ReleaseOutcome::Lost));
         };
@@ -85,7 +86,7 @@ impl Machine {
             self.begin_upgrade(slot, now);
             return self.hand_out(slot, now);
         }
-        let held = held.clone();
+        let Stage::Held(held) = core::mem::take(stage) else { return };
         self.give_back(slot, &held, Some(turn), now);
         // In the same transaction: whoever waits elsewhere is granted first.
         self.seek(slot, now);

@@ -109,7 +109,7 @@ impl Machine {
             Action::Renew { token, .. } => self.renewal_answered(&errand, token, &outcome, sent, now),
             Action::Downgrade { .. } => self.downgraded(&errand, &outcome, sent, now),
             Action::Release { .. } => self.returned(&errand, &outcome),
-            Action::Evict { target, entry: Entry::Grant(token), .. } if outcome == Outcome::Evicted => {
+            Action::Evict { target, entry: Entry::Grant(token), .. } if matches!(outcome, Outcome::Evicted) => {
                 self.send(&slot.key, Body::Evicted { holder: target, token });
             }
             Action::Inspect => self.inspected(errand.turn, Ok(outcome)),
@@ -233,7 +233,7 @@ impl Machine {
 
     /// A grant that is gone after an attempt without an answer was released by that attempt.
     fn returned(&mut self, errand: &Errand, outcome: &Outcome) {
-        let released = *outcome == Outcome::Released || errand.maybe_released;
+        let released = matches!(outcome, Outcome::Released) || errand.maybe_released;
         let result = if released { ReleaseOutcome::Released } else { ReleaseOutcome::Lost };
         if let Some(turn) = errand.turn {
             self.emit(Output::Released { turn, result: Ok(result) });

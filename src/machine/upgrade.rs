@@ -127,7 +127,7 @@ impl Machine {
     pub(super) fn downgraded(&mut self, errand: &Errand, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Action::Downgrade { token } = errand.action else { return };
         let slot = &errand.slot;
-        let done = *outcome == Outcome::Downgraded;
+        let done = matches!(outcome, Outcome::Downgraded);
         let held = self.places.change(slot).and_then(Place::held_mut).filter(|held| held.grant == token);
         match held {
             Some(held) if done => {

@@ -307,9 +307,17 @@ impl Work<'_> {
         }
         self.changed();
         let waiter = self.place_for(ask);
+        if ask.way == Way::Steal {
+            // A thief finds the key free, and goes before everybody who queues.
+            self.record.queue.insert(0, waiter);
+        } else {
+            self.put_in_queue(waiter);
+        }
+    }
+
+    fn put_in_queue(&mut self, waiter: Waiter) {
         let at = self.record.queue.partition_point(|queued| queued.rank() <= waiter.rank());
-        // A thief finds the key free, and goes before everybody who queues.
-        self.record.queue.insert(if ask.way == Way::Steal { 0 } else { at }, waiter);
+        self.record.queue.insert(at, waiter);
     }
 
     /// The place that a request would get now.
@@ -343,9 +351,9 @@ impl Work<'_> {
         place.lease_ms = ask.lease_ms;
         place.heir_ms = ask.heir_ms;
         place.deadline = self.now.deadline(ask.lease_ms);
-        if core::mem::replace(&mut place.priority, ask.priority) != ask.priority {
-            self.record.queue.sort_by_key(Waiter::rank);
-        }
+        place.priority = ask.priority;
+        let place = self.record.queue.remove(at);
+        self.put_in_queue(place);
         self.changed();
     }
 

@@ -26,7 +26,7 @@ export async function everything(signal: AbortSignal): Promise<void> {
   await init(new Uint8Array(8));
   await init();
 
-  const times: OpenOptions = { leaseMs: 20_000, heartbeatMs: 5_000, storeTimeoutMs: 2_000, beacon: true, store: "memory" };
+  const times: OpenOptions = { leaseMs: 20_000, heartbeatMs: 5_000, storeTimeoutMs: 2_000, lingerMs: 0, beacon: true, store: "memory" };
   await using leases = await LeaseManager.open("my-app", times);
   // @ts-expect-error
   await LeaseManager.open("my-app", { lease: 5 });

@@ -3,6 +3,7 @@
 mod bindings;
 mod connection;
 mod failure;
+mod listing;
 mod pending;
 mod transaction;
 
@@ -16,7 +17,7 @@ use async_trait::async_trait;
 use futures::{channel::oneshot, lock::Mutex};
 
 use super::{Reach, Store};
-use crate::machine::{Batch, Now, Reply, StoreError, StoreErrorKind, StoreNow};
+use crate::machine::{Batch, Key, Now, Reply, SortedMap, StoreError, StoreErrorKind, StoreNow};
 
 use connection::Connection;
 
@@ -105,6 +106,16 @@ impl Store for IndexedDbStore {
     async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
         let answer = self.start(&batch, StoreNow::new(self.clock(), now)).await?;
         answer.await.unwrap_or_else(|_| Err(StoreError::unknown("the transaction ended without an answer")))
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        let listed = listing::start(&*self.connect().await?).map_err(|error| failure::of_start(&error))?;
+        let names = listed.await.unwrap_or_else(|_| Err(StoreError::unknown("the listing ended without an answer")))?;
+        let keys = names.iter().filter(|name| name.starts_with(prefix)).filter_map(|name| Key::new(name).ok());
+        // The browser's order is that of UTF-16 units.
+        let mut ordered = SortedMap::new();
+        keys.for_each(|key| ordered.insert(key, ()));
+        Ok(ordered.into_iter().map(|(key, ())| key).collect())
     }
 
     /// Closes the connection once the transactions that run are over.

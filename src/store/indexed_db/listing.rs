@@ -1,0 +1,39 @@
+//! All keys that have a record.
+
+use std::rc::Rc;
+
+use futures::channel::oneshot;
+use wasm_bindgen::prelude::*;
+use web_sys::IdbRequest;
+
+use super::{
+    connection::{Connection, OBJECT_STORE},
+    failure,
+    pending::Pending,
+};
+use crate::machine::StoreError;
+
+/// The names that will be listed.
+pub(super) type Names = oneshot::Receiver<Result<Vec<String>, StoreError>>;
+
+/// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/getAllKeys). The error is the browser's; then
+/// nothing was asked.
+pub(super) fn start(connection: &Connection) -> Result<Names, JsValue> {
+    let transaction = connection.begin()?;
+    let request = transaction.object_store(OBJECT_STORE)?.get_all_keys()?;
+    let (pending, names) = Pending::new();
+    let (found, failed) = (Rc::clone(&pending), Rc::clone(&pending));
+    let listed = request.clone();
+    request.set_onsuccess(Some(&pending.handler(move |_| found.settle(names_of(&listed)))));
+    let aborted = transaction.clone();
+    transaction.set_onabort(Some(&pending.handler(move |_| {
+        failed.settle(Err(failure::of_abort(aborted.error().as_ref().map(AsRef::as_ref), false)));
+    })));
+    Ok(names)
+}
+
+/// Keys of leases are strings; what else is there is ours, and no lease.
+fn names_of(request: &IdbRequest) -> Result<Vec<String>, StoreError> {
+    let keys = request.result().map_err(|error| failure::of_abort(Some(&error), false))?;
+    Ok(js_sys::Array::from(&keys).iter().filter_map(|key| key.as_string()).collect())
+}
