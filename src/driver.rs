@@ -100,12 +100,12 @@ impl Driver {
     /// Asks for a lease; dropping the receiver is not enough to stop asking, see [`abandon`](Self::abandon).
     pub(crate) fn request(
         &self,
-        turn: impl FnOnce(TurnId) -> Turn,
+        mut turn: Turn,
         input: impl FnOnce(Turn) -> Input,
     ) -> (TurnId, Slot, oneshot::Receiver<Reaction>) {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
-        let turn = turn(core.ledger.next_turn());
+        turn.id = core.ledger.next_turn();
         let (id, slot) = (turn.id, turn.slot());
         let answer = core.ledger.expect(id, Some(slot.clone()), now);
         self.step(core, input(turn));
@@ -113,18 +113,12 @@ impl Driver {
     }
 
     /// Asks for several leases at once.
-    pub(crate) fn request_all<T>(
-        &self,
-        wants: impl Iterator<Item = T>,
-        turn: impl Fn(TurnId, T) -> Turn,
-    ) -> Vec<(TurnId, Slot, oneshot::Receiver<Reaction>)> {
+    pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Slot, oneshot::Receiver<Reaction>)> {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
-        let mut turns = Vec::new();
-        let answers = wants.map(|want| {
-            let turn = turn(core.ledger.next_turn(), want);
+        let answers = turns.iter_mut().map(|turn| {
+            turn.id = core.ledger.next_turn();
             let (id, slot) = (turn.id, turn.slot());
-            turns.push(turn);
             (id, slot.clone(), core.ledger.expect(id, Some(slot), now))
         });
         let answers = answers.collect();

@@ -97,7 +97,7 @@ impl Event<'_> {
     }
 }
 
-/// The span in which a lease is asked for and, in `run`, used.
+/// The span in which a lease is asked for.
 #[cfg(feature = "tracing")]
 pub(crate) fn span<F: Future>(key: &str, mode: Mode, future: F) -> impl Future<Output = F::Output> + use<F> {
     use tracing::Instrument as _;

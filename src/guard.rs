@@ -303,6 +303,11 @@ impl LeaseGuard {
         self.given_back.load(Ordering::Relaxed)
     }
 
+    /// Whether the store says that the lease is held, and it may be believed in again.
+    pub(crate) async fn is_confirmed(&self) -> bool {
+        self.verify().await == Ok(true) && self.is_valid()
+    }
+
     /// Why nothing more can be done with this guard.
     pub(crate) fn loss(&self) -> AcquireError {
         AcquireError::Lost(self.told_loss().unwrap_or(LostReason::Expired))

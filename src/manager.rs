@@ -10,7 +10,7 @@ use crate::executor::{Executor, MaybeSend, MaybeSendSync, Shared};
 use crate::guard::LeaseGuard;
 use crate::machine::{
     Config, Incarnation, Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Options, Outcome, StoreErrorKind,
-    Turn,
+    Turn, TurnId,
 };
 use crate::parts::LeaseParts;
 use crate::request::{LeaseRequest, Pending};
@@ -224,7 +224,7 @@ impl LeaseManager {
     pub async fn resume(&self, parts: LeaseParts) -> Result<LeaseGuard, AcquireError> {
         let (key, name) = self.encode(parts.key())?;
         let parcel = parts.parcel().cloned().ok_or(AcquireError::Lost(LostReason::Expired))?;
-        let turn = |id| Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(id, key) };
+        let turn = Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(TurnId::default(), key) };
         let pending = Pending::start(self.driver(), turn, |turn| Input::Resume { turn, parcel });
         pending.settle(name).await?.ok_or(AcquireError::Lost(LostReason::Expired))
     }

@@ -8,7 +8,7 @@ use futures::future::{Either, join_all, select, select_all};
 use crate::error::AcquireError;
 use crate::guard::LeaseGuard;
 use crate::machine::{
-    InvalidOptions, Key, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn, TurnId,
+    InvalidOptions, Key, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn,
 };
 use crate::manager::LeaseManager;
 use crate::request::{Pending, Wish};
@@ -116,11 +116,11 @@ impl MultiRequest {
         let named: Result<Vec<_>, _> =
             (keys.iter()).map(|(name, mode)| leases.encode(name).map(|(key, name)| (key, name, *mode))).collect();
         let named = named?;
-        let turn = |id: TurnId, (key, mode): (Key, Mode)| {
-            let wish = Wish { mode, ..wish.clone() };
-            Turn { alone: true, ..wish.turn(id, key, false, None, driver) }
+        let turn = |(key, _, mode): &(Key, _, Mode)| {
+            let turn = wish.turn(key.clone(), false, None, driver);
+            Turn { mode: *mode, alone: true, ..turn }
         };
-        let asked = driver.request_all(named.iter().map(|(key, _, mode)| (key.clone(), *mode)), turn);
+        let asked = driver.request_all(named.iter().map(turn).collect());
         let pending: Vec<_> = asked.into_iter().map(|asked| Pending::new(driver, asked)).collect();
         let settling = pending.into_iter().zip(named).map(|(pending, (_, name, _))| pending.settle(name));
         // They are answered together. Guards of a request that failed in part are dropped, and so given back.

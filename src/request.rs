@@ -1,9 +1,9 @@
 //! A request for a lease.
 
 use alloc::string::String;
-use core::time::Duration;
+use core::{future::Future, time::Duration};
 
-use futures::channel::oneshot;
+use futures::{FutureExt as _, channel::oneshot};
 
 use crate::driver::{Driver, Reaction};
 use crate::error::AcquireError;
@@ -144,9 +144,9 @@ impl LeaseRequest {
     /// guard.release().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn acquire(self) -> Result<LeaseGuard, AcquireError> {
+    pub fn acquire(self) -> impl Future<Output = Result<LeaseGuard, AcquireError>> {
         let waits = self.wish.timeout.is_none_or(|timeout| !timeout.is_zero());
-        self.ask(waits).await?.ok_or(AcquireError::Timeout)
+        self.ask(waits).map(|granted| granted?.ok_or(AcquireError::Timeout))
     }
 
     /// Tries once: `None` if the key is taken.
@@ -166,8 +166,8 @@ impl LeaseRequest {
     /// assert!(leases.lock("notes").try_acquire().await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(self) -> Result<Option<LeaseGuard>, AcquireError> {
-        self.ask(false).await
+    pub fn try_acquire(self) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
+        self.ask(false)
     }
 
     /// Takes the lease from whoever holds it, ahead of everybody who waits. Who is robbed is told at once if it can hear,
@@ -199,23 +199,25 @@ impl LeaseRequest {
         self.ask(true).await?.ok_or(AcquireError::Timeout)
     }
 
-    async fn ask(self, wait: bool) -> Result<Option<LeaseGuard>, AcquireError> {
-        let Self { driver, key, name, wish, .. } = self;
-        let key = key?;
-        let deadline = if wait { wish.deadline(&driver) } else { None };
-        let mode = wish.mode;
-        event::span(key.clone().as_str(), mode, async move {
+    /// Nothing happens until the future is polled. Who waits in thousands pays for its size: what is rare is boxed.
+    fn ask(self, wait: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
+        let (key, mode) = (self.key.clone(), self.wish.mode);
+        let name = key.as_ref().map_or("", Key::as_str);
+        event::span(name, mode, async move {
+            let Self { driver, key, name, wish, .. } = self;
+            let key = key?;
+            let deadline = if wait { wish.deadline(&driver) } else { None };
             loop {
-                let turn = |id| wish.turn(id, key.clone(), wait, deadline, &driver);
-                let granted = Pending::start(&driver, turn, Input::Acquire).settle(name.clone()).await?;
-                let Some(guard) = granted else { return Ok(None) };
+                let turn = wish.turn(key.clone(), wait, deadline, &driver);
+                let mut pending = Pending::start(&driver, turn, Input::Acquire);
+                let at_once = pending.is_settled();
+                let Some(guard) = pending.settle(name.clone()).await? else { return Ok(None) };
                 // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
-                if guard.is_valid() || (guard.verify().await == Ok(true) && guard.is_valid()) {
+                if at_once || guard.is_valid() || Box::pin(guard.is_confirmed()).await {
                     return Ok(Some(guard));
                 }
             }
         })
-        .await
     }
 }
 
@@ -224,7 +226,8 @@ impl Wish {
         Some(driver.executor.now().monotonic.plus(rounded_up_ms(self.timeout?)))
     }
 
-    pub(crate) fn turn(&self, id: TurnId, key: Key, wait: bool, deadline: Option<Monotonic>, driver: &Driver) -> Turn {
+    /// What the machine is asked for; its name is drawn later.
+    pub(crate) fn turn(&self, key: Key, wait: bool, deadline: Option<Monotonic>, driver: &Driver) -> Turn {
         let warn_at = wait.then(|| driver.executor.now().monotonic.plus(whole_ms(driver.long_wait)));
         Turn {
             mode: self.mode,
@@ -237,7 +240,7 @@ impl Wish {
             renews: self.auto_renew,
             max_hold_ms: self.max_hold.map(rounded_up_ms),
             info: self.info.clone(),
-            ..Turn::new(id, key)
+            ..Turn::new(TurnId::default(), key)
         }
     }
 }
@@ -253,15 +256,12 @@ pub(crate) struct Pending {
     turn: TurnId,
     slot: Slot,
     answer: oneshot::Receiver<Reaction>,
+    early: Option<Reaction>,
     settled: bool,
 }
 
 impl Pending {
-    pub(crate) fn start(
-        driver: &Shared<Driver>,
-        turn: impl FnOnce(TurnId) -> Turn,
-        input: impl FnOnce(Turn) -> Input,
-    ) -> Self {
+    pub(crate) fn start(driver: &Shared<Driver>, turn: Turn, input: impl FnOnce(Turn) -> Input) -> Self {
         let asked = driver.request(turn, input);
         Self::new(driver, asked)
     }
@@ -270,11 +270,20 @@ impl Pending {
         driver: &Shared<Driver>,
         (turn, slot, answer): (TurnId, Slot, oneshot::Receiver<Reaction>),
     ) -> Self {
-        Self { driver: driver.clone(), turn, slot, answer, settled: false }
+        Self { driver: driver.clone(), turn, slot, answer, early: None, settled: false }
+    }
+
+    /// Whether the answer is there already.
+    pub(crate) fn is_settled(&mut self) -> bool {
+        self.early = self.answer.try_recv().ok().flatten();
+        self.early.is_some()
     }
 
     pub(crate) async fn settle(mut self, name: Option<String>) -> Result<Option<LeaseGuard>, AcquireError> {
-        let reaction = (&mut self.answer).await;
+        let reaction = match self.early.take() {
+            Some(reaction) => Ok(reaction),
+            None => (&mut self.answer).await,
+        };
         self.settled = true;
         match reaction {
             Ok(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),

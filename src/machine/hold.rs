@@ -201,7 +201,7 @@ impl Machine {
     /// Another request wants the key: what is not used is given back, and the rest is not handed on for ever.
     pub(super) fn wanted(&mut self, slot: &Slot, tries: bool, now: Monotonic) {
         let last_flight = self.outbox.last_flight();
-        let Some(place) = self.places.change(slot) else { return };
+        let Some(place) = self.places.jot(slot) else { return };
         if !tries {
             place.wanted = Some(last_flight);
         }

@@ -65,3 +65,13 @@ pub enum Body {
         token: Token,
     },
 }
+
+impl Body {
+    /// Whom it concerns alone, if it does not concern everybody.
+    pub const fn recipient(&self) -> Option<Incarnation> {
+        match *self {
+            Self::Granted { holder, .. } | Self::Evicted { holder, .. } | Self::Stolen { holder, .. } => Some(holder),
+            Self::Wanted { .. } | Self::Freed { .. } | Self::InUse { .. } => None,
+        }
+    }
+}

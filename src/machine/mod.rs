@@ -279,11 +279,13 @@ impl Machine {
             return;
         }
         self.heartbeat_at = None;
+        self.outbox.drop_plain_renewals();
         for slot in self.places.slots() {
             let Some(place) = self.places.get(&slot) else { continue };
-            let (renews, waits) = (place.held().is_some_and(Held::renews), place.waits());
+            let renews = |held: &Held| held.renews() || held.doubted.is_some();
+            let (renews, waits) = (place.held().is_some_and(renews), place.waits());
             if renews {
-                self.renew(&slot, None, now);
+                self.push_renewal(&slot, None, now);
             }
             if waits {
                 self.ask(&slot, now);

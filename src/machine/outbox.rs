@@ -191,6 +191,13 @@ impl Outbox {
         self.later.retain(stays);
     }
 
+    /// Takes back all renewals that were not sent yet and nobody asked about: all are about to be sent anew.
+    pub(super) fn drop_plain_renewals(&mut self) {
+        let stays = |errand: &Errand| errand.turn.is_some() || !matches!(errand.action, Action::Renew { .. });
+        self.waiting.retain(stays);
+        self.later.retain(stays);
+    }
+
     /// A try goes once more, at this time at the latest.
     pub(super) fn look_again(&mut self, errand: Errand, at: Monotonic) {
         self.retry_at = Some(self.retry_at.map_or(at, |planned| planned.min(at)));

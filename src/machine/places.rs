@@ -45,8 +45,20 @@ impl Places {
         self.get(slot)?.held()
     }
 
+    /// To be planned anew. Mostly it is the same slot many times in a row.
+    fn touch(&mut self, slot: &Slot) {
+        if self.touched.last() != Some(slot) {
+            self.touched.push(slot.clone());
+        }
+    }
+
     pub(super) fn change(&mut self, slot: &Slot) -> Option<&mut Place> {
-        self.touched.push(slot.clone());
+        self.touch(slot);
+        self.by_slot.get_mut(slot).map(AsMut::as_mut)
+    }
+
+    /// A place, to note what no plan depends on: however many wait, it costs nothing more.
+    pub(super) fn jot(&mut self, slot: &Slot) -> Option<&mut Place> {
         self.by_slot.get_mut(slot).map(AsMut::as_mut)
     }
 
@@ -55,7 +67,7 @@ impl Places {
     }
 
     pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Place {
-        self.touched.push(slot.clone());
+        self.touch(slot);
         self.by_slot.or_default(slot.clone())
     }
 

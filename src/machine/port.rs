@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Names one local request, and the guard that comes of it. Whoever drives the machine draws it, once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TurnId(pub u64);
 
 /// A local request for a lease.

@@ -15,12 +15,17 @@ use super::{
 impl Machine {
     /// Sends a renewal, for the heartbeat or to answer a question. What it says is filled in when it goes.
     pub(super) fn renew(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
-        let Some(held) = self.places.held(slot) else { return };
-        let token = held.grant;
-        let renewal = Action::Renew { token, beat: 0, beacon: 0, lease_ms: 0, refill: false };
+        let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
         if query.is_none() {
             self.outbox.recall_plain(slot, is_renewal_of(token));
         }
+        self.push_renewal(slot, query, now);
+    }
+
+    /// Sends a renewal beside those that wait to be sent.
+    pub(super) fn push_renewal(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
+        let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
+        let renewal = Action::Renew { token, beat: 0, beacon: 0, lease_ms: 0, refill: false };
         self.outbox.push(slot, renewal, query, now);
     }
 

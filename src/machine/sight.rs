@@ -166,13 +166,16 @@ impl Machine {
         }
     }
 
-    /// The grants, and the waiter right before: if it dies, whoever stands before it comes into view.
+    /// The waiter right before, or the grants where there is none: if it dies, whoever stands before it comes into view.
+    /// Else each grant that ends would wake everybody who queues. A twin is watched from anywhere.
     fn wanted_watches(&self) -> SortedMap<Beacon, Vec<(Slot, Sighting)>> {
         let mut wanted: SortedMap<_, Vec<_>> = SortedMap::new();
         for (slot, _) in self.places.waiting() {
             let ahead = self.observed.of(slot);
+            let is_grant = |seen: &Sighting| matches!(seen.entry, Entry::Grant(_));
+            let first = ahead.iter().all(|(seen, _)| is_grant(seen));
             for (index, (seen, _)) in ahead.iter().enumerate() {
-                let near = matches!(seen.entry, Entry::Grant(_)) || index + 1 == ahead.len();
+                let near = seen.twin || if first { is_grant(seen) } else { index + 1 == ahead.len() };
                 if let Some(beacon) = seen.beacon().filter(|_| near && seen.holder != self.me) {
                     wanted.or_default(beacon).push((slot.clone(), *seen));
                 }

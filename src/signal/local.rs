@@ -115,8 +115,14 @@ impl Signals for LocalSignals {
     }
 
     fn send(&self, message: &Message) {
+        let recipient = message.body.recipient();
+        let hears = |seat: &Seat| match (recipient, seat.beacon) {
+            (Some(recipient), Some(beacon)) => beacon.holder == recipient,
+            // Whose seat it is shows only by its beacon.
+            _ => true,
+        };
         let others: Vec<_> = (self.hub.seats().taken.iter())
-            .filter(|(seat, _)| **seat != self.seat)
+            .filter(|(number, seat)| **number != self.seat && hears(seat))
             .map(|(_, seat)| seat.inbox.clone())
             .collect();
         for inbox in others {
