@@ -1,6 +1,6 @@
 //! Who waits for which answer of the machine, which guards live, and what happened so far.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::task::Waker;
 
 use futures::channel::oneshot;
@@ -21,7 +21,8 @@ pub(crate) enum Reaction {
     Failed(Refusal),
     Verified(Result<bool, StoreError>),
     Upgraded,
-    Status(Result<Outcome, StoreError>),
+    /// Boxed: it is rare, and larger than all else that is kept for each request.
+    Status(Box<Result<Outcome, StoreError>>),
 }
 
 /// What is to be done for an output after the lock was let go.
@@ -90,7 +91,7 @@ impl Ledger {
             Output::Busy { turn } => self.answer(turn, Reaction::Busy),
             Output::Failed { turn, refusal } => self.answer(turn, Reaction::Failed(refusal)),
             Output::Verified { query, result } => self.answer(query, Reaction::Verified(result)),
-            Output::Status { query, result } => self.answer(query, Reaction::Status(result)),
+            Output::Status { query, result } => self.answer(query, Reaction::Status(Box::new(result))),
             Output::Waiting { turn, ahead } => self.waits(turn, |key, _| Event::Waiting { key, ahead }, now),
             Output::WaitsLong { turn } => self.waits(turn, |key, waited_ms| Event::WaitsLong { key, waited_ms }, now),
             Output::Suspect { turn } => self.doubt(turn, true),

@@ -147,11 +147,14 @@ impl LeaseManager {
     async fn look(&self, key: Key) -> Result<LeaseStatus, AcquireError> {
         let (_, answer) = self.driver().ask(|query| Input::Inspect { query, key: key.clone() });
         match answer.await {
-            Ok(Reaction::Status(Ok(Outcome::Status { last_token, grants, queue }))) => {
-                Ok(LeaseStatus::new(self.incarnation(), key, last_token, grants, queue))
-            }
-            Ok(Reaction::Status(Ok(Outcome::Unreadable(unreadable)))) => Err(unreadable.into()),
-            Ok(Reaction::Status(Err(error))) if error.kind != StoreErrorKind::Closed => Err(error.into()),
+            Ok(Reaction::Status(status)) => match *status {
+                Ok(Outcome::Status { last_token, grants, queue }) => {
+                    Ok(LeaseStatus::new(self.incarnation(), key, last_token, grants, queue))
+                }
+                Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
+                Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
+                _ => Err(AcquireError::Closed),
+            },
             _ => Err(AcquireError::Closed),
         }
     }
@@ -225,8 +228,9 @@ impl LeaseManager {
         let (key, name) = self.encode(parts.key())?;
         let parcel = parts.parcel().cloned().ok_or(AcquireError::Lost(LostReason::Expired))?;
         let turn = Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(TurnId::default(), key) };
-        let pending = Pending::start(self.driver(), turn, |turn| Input::Resume { turn, parcel });
-        pending.settle(name).await?.ok_or(AcquireError::Lost(LostReason::Expired))
+        let mut pending = Pending::start(self.driver(), turn, |turn| Input::Resume { turn, parcel });
+        let reaction = (&mut pending).await;
+        pending.guard(reaction, name)?.ok_or(AcquireError::Lost(LostReason::Expired))
     }
 
     /// The platform is about to stop this context: what is held is given up at once, as

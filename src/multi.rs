@@ -121,11 +121,13 @@ impl MultiRequest {
             Turn { mode: *mode, alone: true, ..turn }
         };
         let asked = driver.request_all(named.iter().map(turn).collect());
-        let pending: Vec<_> = asked.into_iter().map(|asked| Pending::new(driver, asked)).collect();
-        let settling = pending.into_iter().zip(named).map(|(pending, (_, name, _))| pending.settle(name));
+        let mut pending: Vec<_> = asked.into_iter().map(|asked| Pending::new(driver, asked)).collect();
         // They are answered together. Guards of a request that failed in part are dropped, and so given back.
-        let answers: Result<Vec<_>, _> = join_all(settling).await.into_iter().collect();
-        let guards: Option<Vec<_>> = answers?.into_iter().collect();
+        let reactions = join_all(&mut pending).await;
+        let answers = pending.iter().zip(reactions).zip(named);
+        let guards: Result<Vec<_>, _> =
+            answers.map(|((pending, reaction), (_, name, _))| pending.guard(reaction, name)).collect();
+        let guards: Option<Vec<_>> = guards?.into_iter().collect();
         let Some(guards) = guards.map(|guards| MultiGuard { guards }) else { return Ok(None) };
         // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
         let held = guards.is_valid() || (guards.verify().await == Ok(true) && guards.is_valid());

@@ -1,7 +1,12 @@
 //! A request for a lease.
 
-use alloc::string::String;
-use core::{future::Future, time::Duration};
+use alloc::{boxed::Box, string::String};
+use core::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use futures::{FutureExt as _, channel::oneshot};
 
@@ -204,16 +209,16 @@ impl LeaseRequest {
         let (key, mode) = (self.key.clone(), self.wish.mode);
         let name = key.as_ref().map_or("", Key::as_str);
         event::span(name, mode, async move {
-            let Self { driver, key, name, wish, .. } = self;
-            let key = key?;
-            let deadline = if wait { wish.deadline(&driver) } else { None };
+            let driver = &self.driver;
+            let key = self.key?;
+            let deadline = if wait { self.wish.deadline(driver) } else { None };
             loop {
-                let turn = wish.turn(key.clone(), wait, deadline, &driver);
-                let mut pending = Pending::start(&driver, turn, Input::Acquire);
-                let at_once = pending.is_settled();
-                let Some(guard) = pending.settle(name.clone()).await? else { return Ok(None) };
+                let turn = self.wish.turn(key.clone(), wait, deadline, driver);
+                let mut pending = Pending::start(driver, turn, Input::Acquire);
+                let reaction = (&mut pending).await;
+                let Some(guard) = pending.guard(reaction, self.name.clone())? else { return Ok(None) };
                 // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
-                if at_once || guard.is_valid() || Box::pin(guard.is_confirmed()).await {
+                if pending.polls == 1 || guard.is_valid() || Box::pin(guard.is_confirmed()).await {
                     return Ok(Some(guard));
                 }
             }
@@ -256,7 +261,8 @@ pub(crate) struct Pending {
     turn: TurnId,
     slot: Slot,
     answer: oneshot::Receiver<Reaction>,
-    early: Option<Reaction>,
+    /// How often it was looked at: an answer that was there at once is no older than this moment.
+    polls: u32,
     settled: bool,
 }
 
@@ -270,21 +276,15 @@ impl Pending {
         driver: &Shared<Driver>,
         (turn, slot, answer): (TurnId, Slot, oneshot::Receiver<Reaction>),
     ) -> Self {
-        Self { driver: driver.clone(), turn, slot, answer, early: None, settled: false }
+        Self { driver: driver.clone(), turn, slot, answer, polls: 0, settled: false }
     }
 
-    /// Whether the answer is there already.
-    pub(crate) fn is_settled(&mut self) -> bool {
-        self.early = self.answer.try_recv().ok().flatten();
-        self.early.is_some()
-    }
-
-    pub(crate) async fn settle(mut self, name: Option<String>) -> Result<Option<LeaseGuard>, AcquireError> {
-        let reaction = match self.early.take() {
-            Some(reaction) => Ok(reaction),
-            None => (&mut self.answer).await,
-        };
-        self.settled = true;
+    /// What the answer comes to.
+    pub(crate) fn guard(
+        &self,
+        reaction: Result<Reaction, oneshot::Canceled>,
+        name: Option<String>,
+    ) -> Result<Option<LeaseGuard>, AcquireError> {
         match reaction {
             Ok(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
             Ok(Reaction::Busy) => Ok(None),
@@ -292,6 +292,17 @@ impl Pending {
             // The machine answers every request; a dropped sender means that the manager is gone.
             _ => Err(AcquireError::Closed),
         }
+    }
+}
+
+impl Future for Pending {
+    type Output = Result<Reaction, oneshot::Canceled>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.polls = self.polls.saturating_add(1);
+        let reaction = core::task::ready!(Pin::new(&mut self.answer).poll(context));
+        self.settled = true;
+        Poll::Ready(reaction)
     }
 }
 

@@ -1,0 +1,146 @@
+//! What is told to `tracing`: structured, and nothing is formatted unless somebody listens.
+#![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use leasehold::{LeaseManager, executor::SimExecutor, store::MemoryStore};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+    subscriber::with_default,
+};
+
+/// The fields of one event, as text.
+type Fields = BTreeMap<&'static str, String>;
+
+/// Keeps what is told at one level and above.
+struct Listener {
+    level: Level,
+    told: Arc<Mutex<Vec<Fields>>>,
+}
+
+#[derive(Default)]
+struct Reader(Fields);
+
+impl Visit for Reader {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.level
+    }
+
+    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+        let mut reader = Reader::default();
+        attributes.record(&mut reader);
+        reader.0.insert("span", attributes.metadata().name().into());
+        self.told.lock().unwrap().push(reader.0);
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut reader = Reader::default();
+        event.record(&mut reader);
+        self.told.lock().unwrap().push(reader.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// What is told of a scenario.
+fn told(level: Level, scenario: impl AsyncFnOnce(&SimExecutor)) -> Vec<Fields> {
+    let told = Arc::<Mutex<Vec<_>>>::default();
+    let world = SimExecutor::new(1);
+    let listener = Listener { level, told: told.clone() };
+    with_default(listener, || world.block_on(async { scenario(&world).await }));
+    let told = told.lock().unwrap();
+    told.clone()
+}
+
+fn manager(world: &SimExecutor) -> LeaseManager {
+    LeaseManager::builder(MemoryStore::new(), world.context()).build().unwrap()
+}
+
+fn find<'a>(told: &'a [Fields], message: &str) -> &'a Fields {
+    let is_it = |fields: &&Fields| fields.get("message").is_some_and(|text| text == message);
+    told.iter().find(is_it).unwrap_or_else(|| panic!("{message:?} is not in {told:#?}"))
+}
+
+#[test]
+fn a_lease_is_told_from_its_request_to_its_end() {
+    let told = told(Level::DEBUG, async |world| {
+        let leases = manager(world);
+        let guard = leases.lock("notes").shared().acquire().await.unwrap();
+        world.pass(Duration::from_secs(3)).await;
+        guard.release().await.unwrap();
+        let robbed = leases.lock("notes").acquire().await.unwrap();
+        let _thief = leases.lock("notes").steal().await.unwrap();
+        drop(robbed);
+    });
+    let span = told.iter().find(|fields| fields.get("span").is_some_and(|name| name == "lease")).unwrap();
+    assert_eq!((span["key"].as_str(), span["mode"].as_str()), ("\"notes\"", "\"shared\""));
+    let granted = find(&told, "lease granted");
+    assert_eq!((granted["key"].as_str(), granted["mode"].as_str()), ("notes", "\"shared\""));
+    assert!(granted["token"].parse::<u64>().unwrap() > 0 && granted["holder"].len() == 32);
+    let released = find(&told, "lease released");
+    assert_eq!((&released["token"], released["held_ms"].as_str()), (&granted["token"], "3000"));
+    assert_eq!(find(&told, "lease lost")["reason"], "\"Stolen\"");
+}
+
+#[test]
+fn a_long_wait_is_told_once() {
+    let told = told(Level::WARN, async |world| {
+        let leases = manager(world);
+        let _held = leases.lock("notes").acquire().await.unwrap();
+        let waited = leases.lock("notes").timeout(Duration::from_secs(300)).acquire().await;
+        assert!(waited.is_err());
+    });
+    let long: Vec<_> = told.iter().filter(|fields| fields.contains_key("waited_ms")).collect();
+    assert_eq!(long.len(), 1, "{told:?}");
+    assert_eq!((long[0]["key"].as_str(), long[0]["waited_ms"].as_str()), ("notes", "60000"));
+}
+
+#[test]
+fn a_guard_that_outlives_its_manager_is_told_by_its_key() {
+    for closes in [false, true] {
+        let told = told(Level::WARN, async |world| {
+            let leases = manager(world);
+            let forgotten = leases.lock("forgotten").acquire().await.unwrap();
+            drop(leases.lock("given back").acquire().await.unwrap());
+            if closes {
+                leases.close().await;
+            }
+            drop(leases);
+            std::mem::forget(forgotten);
+        });
+        let leak = find(&told, "the lease manager went while a guard of this key lived");
+        assert_eq!(leak["key"], "forgotten");
+        assert!(!told.iter().any(|fields| fields["key"] == "given back"), "{told:?}");
+    }
+}
+
+#[test]
+fn who_does_not_listen_is_told_nothing() {
+    let told = told(Level::ERROR, async |world| {
+        let leases = manager(world);
+        let guard = leases.lock("notes").acquire().await.unwrap();
+        leases.close().await;
+        drop(guard);
+    });
+    assert!(told.is_empty(), "{told:?}");
+}
