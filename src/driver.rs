@@ -108,7 +108,9 @@ impl Driver {
         turn.id = core.ledger.next_turn();
         let (id, slot) = (turn.id, turn.slot());
         let answer = core.ledger.expect(id, Some(slot.clone()), now);
+        let mut unheard = Unheard { driver: self, asked: Some((id, slot.clone())) };
         self.step(core, input(turn));
+        unheard.asked = None;
         (id, slot, answer)
     }
 
@@ -134,17 +136,20 @@ impl Driver {
         (turn, answer)
     }
 
-    /// Nobody waits for this answer any more.
-    pub(crate) fn forget(&self, query: TurnId) {
-        self.core().ledger.forget(query);
+    /// Nobody waits for this answer any more. Whether it was still to come.
+    pub(crate) fn forget(&self, query: TurnId) -> bool {
+        // Dropped after the lock was let go: who would have been answered is woken.
+        let question = self.core().ledger.forget(query);
+        question.is_some()
     }
 
     /// Nobody waits for this request any more: it is cancelled, or released if it was granted meanwhile.
     pub(crate) fn abandon(&self, turn: TurnId, slot: Slot) {
         let mut core = self.core();
-        core.ledger.forget(turn);
+        let question = core.ledger.forget(turn);
         let granted = core.ledger.is_granted(turn);
         self.step(core, if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } });
+        drop(question);
     }
 
     pub(crate) fn remaining_ms(&self, turn: TurnId, slot: &Slot) -> u64 {
@@ -192,6 +197,12 @@ impl Driver {
 
     /// One turn of the driving rule: an input in, all outputs out, and done.
     fn step<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
+        self.digest(&mut core, input);
+        self.pump(core);
+    }
+
+    /// What is to be done for it is noted only.
+    fn digest(&self, core: &mut Core, input: Input) {
         let now = self.executor.now();
         core.machine.handle(input, now);
         loop {
@@ -200,7 +211,6 @@ impl Driver {
                 output => core.sort(output, now.monotonic),
             }
         }
-        self.pump(core);
     }
 
     /// Does what is to be done. Only one thread pumps, so that everything is done in the machine's order.
@@ -208,16 +218,14 @@ impl Driver {
         if core::mem::replace(&mut core.pumping, true) {
             return;
         }
-        let pump = Pump(self);
+        let mut pump = Pump { driver: self, deeds: Vec::new().into_iter() };
         while !core.deeds.is_empty() {
-            let deeds = core::mem::take(&mut core.deeds);
+            pump.deeds = core::mem::take(&mut core.deeds).into_iter();
             drop(core);
-            deeds.into_iter().for_each(|deed| self.perform(deed));
+            pump.deeds.by_ref().for_each(|deed| self.perform(deed));
             core = self.core();
         }
         core.pumping = false;
-        drop(core);
-        core::mem::forget(pump);
     }
 
     fn perform(&self, deed: Deed) {
@@ -295,11 +303,35 @@ impl Driver {
 }
 
 /// A pump at work. Dropped by a panic, of a store say, it leaves the rest to the next one who comes.
-struct Pump<'a>(&'a Driver);
+struct Pump<'a> {
+    driver: &'a Driver,
+    deeds: alloc::vec::IntoIter<Deed>,
+}
 
 impl Drop for Pump<'_> {
     fn drop(&mut self) {
-        self.0.core().pumping = false;
+        if std::thread::panicking() {
+            let mut core = self.driver.core();
+            let later = core::mem::take(&mut core.deeds);
+            core.deeds = self.deeds.by_ref().chain(later).collect();
+            core.pumping = false;
+        }
+    }
+}
+
+/// A request that nobody waits for yet. Dropped by a panic, it is given up.
+struct Unheard<'a> {
+    driver: &'a Driver,
+    asked: Option<(TurnId, Slot)>,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        let Some((turn, slot)) = self.asked.take() else { return };
+        let mut core = self.driver.core();
+        let granted = core.ledger.is_granted(turn);
+        self.driver
+            .digest(&mut core, if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } });
     }
 }
 

@@ -89,7 +89,7 @@ impl FateState {
     pub(crate) fn summary(&self) -> LeaseState {
         match self.lost {
             Some(reason) => LeaseState::Lost(reason),
-            None if self.releasing => LeaseState::Released,
+            None if self.releasing || self.released.is_some() => LeaseState::Released,
             None if self.suspect => LeaseState::Suspect,
             None => LeaseState::Held,
         }

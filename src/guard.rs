@@ -167,7 +167,6 @@ impl LeaseGuard {
         if !verdict(answer).await? {
             return Err(self.loss());
         }
-        self.claim.fate.state().mode = Mode::Shared;
         Ok(())
     }
 
@@ -197,12 +196,17 @@ impl LeaseGuard {
             return Err(self.loss());
         }
         let (turn, slot) = (self.claim.turn, self.claim.fate.slot.clone());
+        let shared = self.mode() == Mode::Shared;
         let (query, answer) = self.claim.driver.ask(|query| Input::Upgrade { query, turn, slot });
-        let mut upgrading = Upgrading { claim: &self.claim, query, settled: false };
+        let mut upgrading = Upgrading { claim: &self.claim, query, shared, settled: false };
         let reaction = answer.await;
+        let told = matches!(reaction, Ok(Reaction::Upgraded));
+        // As with a new guard: nothing is told that is not valid in this moment.
+        let held = if told && !self.is_valid() { self.verify().await } else { Ok(true) };
         upgrading.settled = true;
         match reaction {
-            Ok(Reaction::Upgraded) => Ok(()),
+            Ok(Reaction::Upgraded) if held? => Ok(()),
+            Ok(Reaction::Upgraded) => Err(self.loss()),
             Ok(Reaction::Failed(_)) if self.claim.fate.state().lost.is_some() => Err(self.loss()),
             Ok(Reaction::Failed(refusal)) => Err(refusal.into()),
             _ => Err(AcquireError::Closed),
@@ -355,15 +359,23 @@ async fn verdict(answer: oneshot::Receiver<Reaction>) -> Result<bool, StoreError
 struct Upgrading<'a> {
     claim: &'a Claim,
     query: TurnId,
+    /// Whether it was shared before.
+    shared: bool,
     settled: bool,
 }
 
 impl Drop for Upgrading<'_> {
     fn drop(&mut self) {
-        if !self.settled {
-            self.claim.driver.forget(self.query);
-            let slot = self.claim.fate.slot.clone();
-            self.claim.driver.handle(Input::CancelUpgrade { query: self.query, slot });
+        if self.settled {
+            return;
+        }
+        let Claim { driver, fate, turn, .. } = self.claim;
+        let slot = fate.slot.clone();
+        if driver.forget(self.query) {
+            driver.handle(Input::CancelUpgrade { query: self.query, slot });
+        } else if self.shared && fate.state().mode == Mode::Exclusive {
+            // It succeeded in that moment, and nobody heard.
+            drop(driver.ask(|query| Input::Downgrade { query, turn: *turn, slot }));
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum Effect {
 }
 
 /// A request or a question without an answer.
-struct Question {
+pub(crate) struct Question {
     sender: oneshot::Sender<Reaction>,
     /// Where a request for a lease stands.
     slot: Option<Slot>,
@@ -72,8 +72,9 @@ impl Ledger {
         receiver
     }
 
-    pub(crate) fn forget(&mut self, turn: TurnId) {
-        self.questions.remove(&turn);
+    /// To be dropped after the lock was let go: who waits for it is woken.
+    pub(crate) fn forget(&mut self, turn: TurnId) -> Option<Question> {
+        self.questions.remove(&turn)
     }
 
     pub(crate) fn is_granted(&self, turn: TurnId) -> bool {
@@ -97,6 +98,7 @@ impl Ledger {
             Output::Suspect { turn } => self.doubt(turn, true),
             Output::Certain { turn } => self.doubt(turn, false),
             Output::Upgraded { query, turn, token } => self.upgraded(query, turn, token),
+            Output::Downgraded { turn } => self.downgraded(turn),
             Output::Lost { turn, reason } => self.lost(turn, reason, now),
             Output::Released { turn, result } => self.released(turn, result, now),
             Output::Store { .. } => {
@@ -147,6 +149,11 @@ impl Ledger {
             (state.token, state.mode) = (token, crate::machine::Mode::Exclusive);
         }
         self.answer(query, Reaction::Upgraded)
+    }
+
+    fn downgraded(&self, turn: TurnId) -> Option<Effect> {
+        self.guards.get(&turn)?.state().mode = crate::machine::Mode::Shared;
+        None
     }
 
     fn lost(&mut self, turn: TurnId, reason: LostReason, now: Monotonic) -> Option<Effect> {

@@ -15,7 +15,9 @@ use crate::error::AcquireError;
 use crate::event;
 use crate::executor::Shared;
 use crate::guard::LeaseGuard;
-use crate::machine::{Input, InvalidKey, InvalidOptions, Key, Mode, Monotonic, Slot, Turn, TurnId, whole_ms};
+use crate::machine::{
+    Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Monotonic, Slot, Turn, TurnId, whole_ms,
+};
 
 /// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until
 /// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or one of the others.
@@ -211,6 +213,9 @@ impl LeaseRequest {
         event::span(name, mode, async move {
             let driver = &self.driver;
             let key = self.key?;
+            if self.wish.max_hold.is_some_and(|hold| hold.is_zero()) {
+                return Err(InvalidOptions::Span { span_ms: 0 }.into());
+            }
             let deadline = if wait { self.wish.deadline(driver) } else { None };
             loop {
                 let turn = self.wish.turn(key.clone(), wait, deadline, driver);
@@ -220,6 +225,10 @@ impl LeaseRequest {
                 // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
                 if pending.polls == 1 || guard.is_valid() || Box::pin(guard.is_confirmed()).await {
                     return Ok(Some(guard));
+                }
+                if self.wish.max_hold.is_some() && guard.told_loss() == Some(LostReason::Expired) {
+                    // Its time was over before anybody looked. The next one may fare no better.
+                    return Err(guard.loss());
                 }
             }
         })

@@ -4,6 +4,8 @@
 
 #[path = "tokio/contest.rs"]
 mod contest;
+#[path = "tokio/spawned.rs"]
+mod spawned;
 
 use std::{
     sync::{

@@ -45,6 +45,9 @@ impl Machine {
 
     /// Some of several keys are taken.
     pub(super) fn busy_all(&mut self, mut errand: Errand, ahead: Vec<Vec<Sighting>>, now: Monotonic) {
+        for (slot, ahead) in errand.all.iter().zip(&ahead) {
+            self.observe(slot, ahead, now);
+        }
         let me = self.me;
         let unused = ahead.iter().all(|ahead| ahead.is_empty() || may_be_unused(ahead, me));
         if unused && !core::mem::replace(&mut errand.looked, true) {
@@ -90,20 +93,25 @@ impl Machine {
 
     /// Whether another incarnation of this instance is in the way, and it takes time to tell whether it lives.
     pub(super) fn meet_twin(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
-        let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) else { return false };
+        // Who upgrades holds the key together with its twin.
+        let place = self.places.change(slot).filter(|place| place.held().is_none());
+        let Some(seeking) = place.and_then(Place::seeking_mut) else { return false };
         let Some(seen) = ahead.iter().find(|seen| seen.twin) else {
             seeking.twin = None;
             return false;
         };
         let known =
-            seeking.twin.as_ref().filter(|twin| (twin.seen.holder, twin.seen.entry) == (seen.holder, seen.entry));
+            seeking.twin.as_mut().filter(|twin| (twin.seen.holder, twin.seen.entry) == (seen.holder, seen.entry));
         match known {
-            // It renewed its lease meanwhile.
-            Some(twin) if twin.seen.beat != seen.beat => {
+            // It renewed its lease after it had had its time to go.
+            Some(twin) if twin.seen.beat != seen.beat && twin.until.is_none() => {
                 self.refuse_twin(slot, now);
                 false
             }
-            Some(_) => false,
+            Some(twin) => {
+                twin.seen = *seen;
+                false
+            }
             None => {
                 seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(TWIN_MS)) });
                 // A place in the queue comes with a watch of its beacon.

@@ -66,7 +66,7 @@ impl Machine {
 
     pub(super) fn release(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
         let released = |result| Output::Released { turn, result: Ok(result) };
-        self.cancel_upgrade_of(turn, slot, now);
+        let upgrading = self.cancel_upgrade_of(turn, slot, now);
         let Some(Place { turns, stage, .. }) = self.places.change(slot) else {
             return self.emit(released(ReleaseOutcome::Lost));
         };
@@ -75,19 +75,26 @@ impl Machine {
             return self.emit(released(ReleaseOutcome::Lost));
         };
         held.users.remove(at);
+        if held.users.is_empty() {
+            // What its user wanted to be sure of does not bind the next.
+            held.extended_until = Monotonic::default();
+        }
         let stays = !held.users.is_empty() || (held.is_plain(slot) && held.belief_left(now) > 0);
         let goes_on = !turns.is_empty() && held.may_go_on(&self.config, now);
         let lingers = turns.is_empty() && !held.contended && self.config.linger_ms > 0;
-        if stays && (!held.users.is_empty() || goes_on || lingers) {
+        if stays && !upgrading && (!held.users.is_empty() || goes_on || lingers) {
             if held.users.is_empty() && lingers {
                 held.lingers_until = Some(now.plus(self.config.linger_ms));
             }
             self.emit(released(ReleaseOutcome::Released));
             self.begin_upgrade(slot, now);
+            self.weaken(slot, None, now);
             return self.hand_out(slot, now);
         }
         let Stage::Held(held) = core::mem::take(stage) else { return };
-        self.give_back(slot, &held, Some(turn), now);
+        let errand = self.give_back(slot, &held, Some(turn), now);
+        // The withdrawal of an upgrade that was granted gives the lease back before.
+        errand.maybe_released = upgrading && held.belief_left(now) > 0;
         // In the same transaction: whoever waits elsewhere is granted first.
         self.seek(slot, now);
     }
@@ -141,6 +148,7 @@ impl Machine {
         }
         let Some(held) = self.places.held(slot).filter(|_| unused).cloned() else {
             self.begin_upgrade(slot, now);
+            self.weaken(slot, None, now);
             return self.hand_out(slot, now);
         };
         self.give_back(slot, &held, None, now);
@@ -179,7 +187,7 @@ impl Machine {
     /// What a guard's lease is, for another guard to take over; `None` if others use it too, or it is lost.
     pub fn parcel(&self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
         let held = self.places.held(slot).filter(|held| held.is_used_by_only(turn))?;
-        Some(Parcel { from: self.me, grant: held.grant, next: held.next_token })
+        Some(Parcel { from: self.me, grant: held.grant, next: held.next_token, request: held.request })
     }
 
     /// The guard goes; unless others use it too, the lease stays in the record, for whoever takes it over in time.
@@ -194,6 +202,10 @@ impl Machine {
         if self.detached.len() > DETACHED_LIMIT {
             self.detached.remove(0);
         }
+        // Once more, without a sign of life: that goes with this context, while the lease is to stay.
+        let token = held.grant;
+        let renewal = Action::Renew { token, beat: 0, beacon: 0, lease_ms: 0, refill: false };
+        self.outbox.push(slot, renewal, None, now);
         self.emit(Output::Released { turn, result: Ok(ReleaseOutcome::Released) });
         self.seek(slot, now);
     }
@@ -242,7 +254,14 @@ impl Held {
         self.handoffs += u32::from(token != self.grant);
         self.lingers_until = None;
         let ends_at = turn.max_hold_ms.map(|hold_ms| now.plus(hold_ms));
-        self.users.push(User { turn: turn.id, token, share: turn.share, renews: turn.renews, ends_at });
+        self.users.push(User {
+            turn: turn.id,
+            token,
+            mode: turn.mode,
+            share: turn.share,
+            renews: turn.renews,
+            ends_at,
+        });
         token
     }
 }

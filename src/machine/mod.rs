@@ -205,9 +205,9 @@ impl Machine {
         let (observed, outbox) = (&self.observed, &self.outbox);
         let queues_changed = self.places.settle(|slot, place| observed.next_judgement(slot, place, outbox));
         self.sync_watches(queues_changed);
-        self.arm_heartbeat(now);
         self.follow_presence(now);
         self.flush(now);
+        self.arm_heartbeat(now);
         self.end_closing();
     }
 

@@ -147,6 +147,8 @@ pub enum Way {
         from: Incarnation,
         /// Its first token.
         token: Token,
+        /// By which request it was granted: a lease is taken over once.
+        request: RequestId,
     },
 }
 

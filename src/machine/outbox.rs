@@ -255,6 +255,7 @@ impl Machine {
         match &errand.action {
             Action::Acquire(ask) => seeks(&errand.slot, ask.request),
             Action::AcquireAll(asks) => errand.all.iter().zip(asks).all(|(slot, (_, ask))| seeks(slot, ask.request)),
+            Action::Renew { token, .. } if self.is_detached(&errand.slot.key, *token) => true,
             Action::Renew { token, .. } | Action::Downgrade { token } => {
                 errand.turn.is_some() || place.and_then(Place::held).is_some_and(|held| held.grant == *token)
             }
@@ -273,8 +274,9 @@ impl Machine {
                     self.stamp_ask(slot, ask, (next_beat, flag), sent);
                 }
             }
-            Action::Renew { beat, beacon, lease_ms, refill, .. } => {
-                (*beat, *beacon) = (next_beat, flag);
+            Action::Renew { token, beat, beacon, lease_ms, refill } => {
+                let stays = self.is_detached(&errand.slot.key, *token);
+                (*beat, *beacon) = (next_beat, if stays { 0 } else { flag });
                 (*lease_ms, *refill) = self.renewal_lease_ms(&errand.slot, sent);
             }
             _ => {}

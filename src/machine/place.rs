@@ -106,6 +106,8 @@ pub(super) struct Held {
 pub(super) struct User {
     pub(super) turn: TurnId,
     pub(super) token: Token,
+    /// How it holds: some of those who hold exclusively together may have been downgraded.
+    pub(super) mode: Mode,
     pub(super) share: bool,
     pub(super) renews: bool,
     pub(super) ends_at: Option<Monotonic>,
@@ -263,8 +265,8 @@ impl Held {
     /// Whether this turn may use the lease beside those who do.
     pub(super) fn admits(&self, turn: &Turn) -> bool {
         match (self.users.is_empty(), turn.mode, self.mode) {
-            (true, Mode::Exclusive, mode) => mode == Mode::Exclusive,
-            (true, Mode::Shared, _) | (false, Mode::Shared, Mode::Shared) => true,
+            (_, Mode::Exclusive, Mode::Shared) => false,
+            (true, _, _) | (false, Mode::Shared, Mode::Shared) => true,
             (false, _, _) => turn.share && self.users.iter().all(|user| user.share),
         }
     }
@@ -272,6 +274,12 @@ impl Held {
     /// Whether it is renewed without being asked.
     pub(super) fn renews(&self) -> bool {
         self.users.is_empty() || self.users.iter().any(|user| user.renews)
+    }
+
+    /// Whether it is held exclusively although nobody who uses it needs that.
+    pub(super) fn is_too_strong(&self) -> bool {
+        let shared = self.users.iter().all(|user| user.mode == Mode::Shared);
+        self.mode == Mode::Exclusive && !self.users.is_empty() && shared
     }
 
     pub(super) fn lingers(&self) -> bool {

@@ -5,7 +5,7 @@ use alloc::string::String;
 use super::{
     codec::Unreadable,
     failure::StoreError,
-    id::{Beacon, Incarnation},
+    id::{Beacon, Incarnation, RequestId},
     key::Key,
     message::Message,
     mode::Mode,
@@ -95,6 +95,8 @@ pub struct Parcel {
     pub grant: Token,
     /// The token of the next guard: no two guards share one.
     pub next: Token,
+    /// By which request it was granted.
+    pub request: RequestId,
 }
 
 /// What happens to a context.
@@ -291,6 +293,11 @@ pub enum Output {
         turn: TurnId,
         /// The guard's new token.
         token: Token,
+    },
+    /// The guard shares from now on.
+    Downgraded {
+        /// The turn.
+        turn: TurnId,
     },
     /// A guard is lost, once and for good.
     Lost {

@@ -51,6 +51,16 @@ impl Machine {
     /// What the store says to a renewal.
     pub(super) fn renewed(&mut self, slot: &Slot, token: Token, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Some(held) = self.places.change_held(slot).filter(|held| held.grant == token) else { return };
+        if matches!(outcome, Outcome::NotCurrent { .. }) && held.asks_for_upgrade() {
+            // It may have been upgraded by a transaction of another context: that the request can tell.
+            held.doubted = held.doubted.max(Some(sent.flight.saturating_sub(1)));
+            return self.ask(slot, now);
+        }
+        self.judge_renewal(slot, token, outcome, sent, now);
+    }
+
+    pub(super) fn judge_renewal(&mut self, slot: &Slot, token: Token, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot).filter(|held| held.grant == token) else { return };
         let valid = now < held.valid_until;
         let reason = match *outcome {
             Outcome::Renewed { lease_ms, contended, refill } => {

@@ -121,7 +121,8 @@ impl Machine {
         let slot = &errand.slot;
         self.renewed(slot, token, outcome, sent, now);
         let Some(query) = errand.turn else { return };
-        let upgraded = self.places.held(slot).is_some_and(|held| held.formerly == Some(token));
+        let upgraded = (self.places.held(slot))
+            .is_some_and(|held| held.formerly == Some(token) || (held.grant == token && held.asks_for_upgrade()));
         if matches!(outcome, Outcome::NotCurrent { .. }) && upgraded {
             // The question went out before the lease got new tokens.
             return self.renew(slot, Some(query), now);
@@ -177,7 +178,10 @@ impl Machine {
     /// An answer to a request whose grant was signalled already: adopting is a renewal.
     fn adopted(&mut self, slot: &Slot, outcome: &Outcome, sent: Sent, now: Monotonic) {
         if let Outcome::Granted(Granted { block, lease_ms, contended, .. }) = *outcome {
-            self.outbox.recall_plain(slot, is_renewal_of(block.first));
+            // A renewal that also brings tokens, or dispels a doubt, goes all the same.
+            if self.places.held(slot).is_some_and(|held| !held.refilling && held.doubted.is_none()) {
+                self.outbox.recall_plain(slot, is_renewal_of(block.first));
+            }
             self.confirm(slot, block.first, Confirmed { sent, lease_ms, contended }, now);
         }
     }

@@ -23,12 +23,16 @@ impl Machine {
         let (slot, steals) = (turn.slot(), turn.steal);
         let place = self.places.change_or_make(&slot);
         place.turns.push(turn);
-        match (&place.stage, steals) {
+        match (&mut place.stage, steals) {
             _ if self.life.is_suspended() => {}
             (Stage::Idle, _) => self.seek(&slot, now),
             (Stage::Seeking(_), _) => self.join(&slot, now),
             (Stage::Held(_), true) => self.lose(&slot, LostReason::Stolen, now),
-            (Stage::Held(_), false) => self.hand_out(&slot, now),
+            (Stage::Held(held), false) => {
+                // It may have to wait for tokens, or for a doubt to go: longer than the linger.
+                held.lingers_until = None;
+                self.hand_out(&slot, now);
+            }
         }
     }
 
@@ -81,6 +85,7 @@ impl Machine {
         for (turn, slot) in turns.into_iter().zip(&slots) {
             self.places.change_or_make(slot).turns.push(turn);
             self.seek_by(slot, Way::Plain, false, now);
+            self.evict_silent(slot, now);
             asks.extend(self.request(slot).map(|ask| (slot.key.clone(), ask)));
         }
         let Some(first) = slots.first().cloned() else { return };
@@ -95,7 +100,8 @@ impl Machine {
         let slot = turn.slot();
         self.detached.retain(|detached| *detached != (slot.key.clone(), parcel.grant));
         self.places.change_or_make(&slot).turns.push(turn);
-        self.seek_by(&slot, Way::Resume { from: parcel.from, token: parcel.grant }, false, now);
+        let Parcel { from, grant: token, request, .. } = *parcel;
+        self.seek_by(&slot, Way::Resume { from, token, request }, false, now);
         if let Some(seeking) = self.places.change(&slot).and_then(Place::seeking_mut) {
             seeking.cursor = Some(parcel.next);
         }
@@ -138,6 +144,20 @@ impl Machine {
         let Some(place) = self.places.change(slot) else { return };
         place.turns.remove(turn);
         self.stop_if_unwanted(slot, now);
+        self.want_less(slot, now);
+    }
+
+    /// Who wanted to rob, or to go first, has gone.
+    fn want_less(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(Place { turns, stage: Stage::Seeking(seeking), .. }) = self.places.change(slot) else { return };
+        let Some(first) = turns.first() else { return };
+        let robs_no_more = seeking.way == Way::Steal && !first.steal;
+        if robs_no_more {
+            seeking.way = Way::Plain;
+        }
+        if robs_no_more || first.priority < seeking.priority {
+            self.ask(slot, now);
+        }
     }
 
     pub(super) fn time_out_turns(&mut self, slot: &Slot, now: Monotonic) {
@@ -151,6 +171,7 @@ impl Machine {
         self.outputs.extend(long.into_iter().map(|turn| Output::WaitsLong { turn }));
         if !late.is_empty() {
             self.stop_if_unwanted(slot, now);
+            self.want_less(slot, now);
         }
     }
 

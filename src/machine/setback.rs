@@ -7,7 +7,7 @@ use super::{
     operation::Action,
     outbox::{Errand, Flight},
     place::Held,
-    port::{LostReason, Output, Refusal},
+    port::{LostReason, Output, Refusal, Slot},
     time::Monotonic,
     token::Token,
 };
@@ -53,13 +53,34 @@ impl Machine {
         let known_unsent = error.applied == Applied::No && errand.attempts == 0 && seeking.waiting_sent.is_none();
         let refusal = Refusal::Store(error.clone());
         if place.held().is_some() {
-            self.end_upgrade(&errand.slot, refusal, now);
-        } else {
-            self.fail_turns(&errand.slot, &refusal);
+            return self.upgrade_failed(errand, refusal, known_unsent, error.retry, now);
         }
+        self.fail_turns(&errand.slot, &refusal);
         if !known_unsent {
             self.withdraw_request(&errand.slot, request, now);
         }
+    }
+
+    /// Who upgrades is told. The store may have exchanged the lease for another one all the same: a withdrawal would take
+    /// that, and so the request goes on, until the store says what it did.
+    fn upgrade_failed(&mut self, mut errand: Errand, refusal: Refusal, unsent: bool, retry: bool, now: Monotonic) {
+        if unsent {
+            return self.end_upgrade(&errand.slot, refusal, now);
+        }
+        if !retry {
+            return self.lose(&errand.slot, LostReason::StoreFailed, now);
+        }
+        let upgrade = self.places.change_held(&errand.slot).and_then(|held| held.upgrade.as_mut());
+        let Some(upgrade) = upgrade else { return };
+        let (query, told) = (upgrade.query, core::mem::replace(&mut upgrade.cancelled, true));
+        upgrade.seeking.iter_mut().for_each(|seeking| seeking.wait = false);
+        if let Action::Acquire(ask) = &mut errand.action {
+            ask.wait = false;
+        }
+        if !told {
+            self.refuse(query, refusal);
+        }
+        self.retry(errand, now);
     }
 
     fn ask_all_failed(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
@@ -73,12 +94,13 @@ impl Machine {
         }
     }
 
-    /// Who asked is told. What nobody asked for, the end of an upgrade that nobody wants, is tried again.
-    fn downgrade_failed(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
-        match errand.turn {
-            Some(query) => self.emit(Output::Verified { query, result: Err(error.clone()) }),
-            None if error.retry => self.retry(errand, now),
-            None => {}
+    /// Who asked is told. It is tried again all the same: the guard shares already.
+    fn downgrade_failed(&mut self, mut errand: Errand, error: &StoreError, now: Monotonic) {
+        if let Some(query) = errand.turn.take() {
+            self.emit(Output::Verified { query, result: Err(error.clone()) });
+        }
+        if error.retry {
+            self.retry(errand, now);
         }
     }
 
@@ -96,11 +118,22 @@ impl Machine {
     /// Retried, unless turns that have no guard yet wait for it in vain.
     fn renew_later(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
+        if self.places.held(&errand.slot).is_some_and(|held| !held.users.is_empty() && held.valid_until <= now) {
+            self.fail_waiting(&errand.slot, error);
+        }
         let vain = |held: &&Held| held.users.is_empty() && now.since(held.tenure_since) >= lease_ms;
         let vain = self.places.held(&errand.slot).filter(vain).map(|held| held.request);
         let Some(request) = vain else { return self.retry(errand, now) };
         self.fail_turns(&errand.slot, &Refusal::Store(error.clone()));
         self.withdraw_request(&errand.slot, request, now);
+    }
+
+    /// Those who have no guard yet fail; the others go on hoping.
+    fn fail_waiting(&mut self, slot: &Slot, error: &StoreError) {
+        let Some(place) = self.places.change(slot) else { return };
+        for turn in place.turns.take_all() {
+            self.refuse(turn.id, Refusal::Store(error.clone()));
+        }
     }
 
     fn return_failed(&mut self, mut errand: Errand, error: &StoreError, now: Monotonic) {

@@ -45,9 +45,15 @@ impl Observations {
     /// Any change starts the wait anew.
     fn update(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
         let old = self.0.remove(slot).map_or_else(Vec::new, |observation| observation.ahead);
-        let since =
-            |seen: &Sighting| old.iter().find(|(before, _)| before.same_beat(seen)).map_or(now, |(_, since)| *since);
-        let ahead: Vec<_> = ahead.iter().map(|seen| (*seen, since(seen))).collect();
+        // They seldom change places: each is looked for from where the last one stood.
+        let mut next = 0;
+        let mut since = |seen: &Sighting| {
+            let (passed, rest) = old.split_at(next);
+            let at = rest.iter().chain(passed).position(|(before, _)| before.same_beat(seen))?;
+            next = (next + at) % old.len() + 1;
+            Some(old[next - 1].1)
+        };
+        let ahead: Vec<_> = ahead.iter().map(|seen| (*seen, since(seen).unwrap_or(now))).collect();
         if !ahead.is_empty() {
             self.0.insert(slot.clone(), Observation { read_at: now, ahead });
         }
@@ -80,10 +86,7 @@ pub(super) struct Watches {
 impl Machine {
     /// Notes who stands before this context, and releases what it left there itself.
     pub(super) fn observe(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
-        // A request of its own that only tries leaves what it saw to the next one.
-        let tries = self.places.get(slot).and_then(Place::seeking).is_some_and(|seeking| !seeking.wait);
-        let common = Slot { own: slot.own.filter(|_| !tries), ..slot.clone() };
-        self.observed.update(&common, ahead, now);
+        self.observed.update(&self.seen_at(slot), ahead, now);
         if self.observed.0.len() > REMEMBERED {
             self.observed.forget_oldest(|slot| self.places.get(slot).is_some());
         }
@@ -96,16 +99,26 @@ impl Machine {
         }
     }
 
+    /// Where sightings are kept: a request of its own that only tries leaves what it saw to the next one.
+    fn seen_at(&self, slot: &Slot) -> Slot {
+        let tries = self.places.get(slot).and_then(Place::seeking).is_some_and(|seeking| !seeking.wait);
+        Slot { own: slot.own.filter(|_| !tries), ..slot.clone() }
+    }
+
     /// A grant of its own that this context does not know of belongs to nobody.
     fn release_if_stray(&mut self, slot: &Slot, token: Token, now: Monotonic) {
         let is_release =
             |action: &Action| matches!(action, Action::Release { token: released, .. } if *released == token);
-        let detached = self.detached.iter().any(|(key, detached)| (key, *detached) == (&slot.key, token));
-        let known = self.places.slot_of_grant(&slot.key, token).is_some() || detached;
+        let known = self.places.slot_of_grant(&slot.key, token).is_some() || self.is_detached(&slot.key, token);
         if !known && !self.outbox.carries_for(&slot.key, is_release) {
             let release = Action::Release { token, request: RequestId::default() };
             self.outbox.push(slot, release, None, now);
         }
+    }
+
+    /// Whether a grant is on its way to another guard.
+    pub(super) fn is_detached(&self, key: &super::Key, token: Token) -> bool {
+        self.detached.iter().any(|(known, detached)| (known, *detached) == (key, token))
     }
 
     pub(super) fn judge_if_silent(&mut self, slot: &Slot, now: Monotonic) {
@@ -118,8 +131,9 @@ impl Machine {
 
     /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
     pub(super) fn evict_silent(&mut self, slot: &Slot, now: Monotonic) {
+        let seen_at = self.seen_at(slot);
         let silent =
-            self.observed.of(slot).iter().filter(|(seen, since)| now.since(*since) >= silence_ms(seen.lease_ms));
+            self.observed.of(&seen_at).iter().filter(|(seen, since)| now.since(*since) >= silence_ms(seen.lease_ms));
         let silent: Vec<_> = silent.map(|(seen, _)| *seen).collect();
         for seen in silent {
             self.evict(slot, &seen, now);

@@ -55,7 +55,10 @@ impl Turns {
     }
 
     pub(super) fn remove(&mut self, turn: TurnId) {
-        self.take_if(|queued| queued.id == turn);
+        let at = self.queue.iter().position(|queued| queued.id == turn);
+        // Its alarm may ring for nobody.
+        let removed = at.and_then(|at| self.queue.remove(at));
+        self.tries -= usize::from(removed.is_some_and(|turn| !turn.wait));
     }
 
     pub(super) fn take_all(&mut self) -> Vec<Turn> {

@@ -54,14 +54,16 @@ impl Machine {
         self.ask(slot, now);
     }
 
-    /// The guard that wanted to upgrade goes.
-    pub(super) fn cancel_upgrade_of(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
-        let Some(held) = self.places.change_held(slot) else { return };
-        let Some(upgrade) = held.upgrade.take_if(|upgrade| upgrade.turn == turn) else { return };
+    /// The guard that wanted to upgrade goes. Whether the store was asked: then nobody knows what became of the lease.
+    pub(super) fn cancel_upgrade_of(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) -> bool {
+        let Some(held) = self.places.change_held(slot) else { return false };
+        let Some(upgrade) = held.upgrade.take_if(|upgrade| upgrade.turn == turn) else { return false };
         if !upgrade.cancelled {
             self.refuse(upgrade.query, Refusal::Lost(LostReason::Expired));
         }
+        let asked = upgrade.seeking.as_ref().is_some_and(|seeking| seeking.first_sent.is_some());
         self.withdraw_upgrade(slot, Some(upgrade), now);
+        asked
     }
 
     /// What the store says to the request of an upgrade.
@@ -74,7 +76,7 @@ impl Machine {
             Outcome::Unreadable(unreadable) => self.end_upgrade(slot, Refusal::Unreadable(unreadable), now),
             Outcome::NotCurrent { .. } => {
                 let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
-                self.renewed(slot, token, &outcome, sent, now);
+                self.judge_renewal(slot, token, &outcome, sent, now);
             }
             // It was cancelled.
             _ => self.end_upgrade(slot, Refusal::Timeout, now),
@@ -95,32 +97,48 @@ impl Machine {
         let Some(held) = self.places.change_held(slot) else { return };
         let Some(Upgrade { query, turn, seeking: Some(seeking), cancelled }) = held.upgrade.take() else { return };
         held.upgraded(seeking.request, granted, sent);
-        held.doubted = held.doubted.max(doubted);
+        held.doubted = held.doubted.filter(|doubted| sent.flight <= *doubted).max(doubted);
         let token = held.next_token;
         held.next_token = token.next();
         if let Some(user) = held.users.iter_mut().find(|user| user.turn == turn) {
             user.token = token;
+            user.mode = if cancelled { Mode::Shared } else { Mode::Exclusive };
         }
         self.hands.granted(&slot.key, Mode::Exclusive, granted, false);
         self.renew(slot, None, now);
         if cancelled {
-            self.push_downgrade(slot, None, now);
+            self.weaken(slot, None, now);
         } else {
             self.emit(Output::Upgraded { query, turn, token });
         }
     }
 
     pub(super) fn downgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {
-        if self.places.held(slot).is_some_and(|held| held.is_used_by(turn)) {
-            self.push_downgrade(slot, Some(query), now);
-        } else {
-            self.emit(Output::Verified { query, result: Ok(false) });
-        }
+        let held = self.places.change_held(slot);
+        let Some(user) = held.and_then(|held| held.users.iter_mut().find(|user| user.turn == turn)) else {
+            return self.emit(Output::Verified { query, result: Ok(false) });
+        };
+        user.mode = Mode::Shared;
+        self.emit(Output::Downgraded { turn });
+        self.weaken(slot, Some(query), now);
     }
 
-    fn push_downgrade(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
-        let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
-        self.outbox.push(slot, Action::Downgrade { token }, query, now);
+    /// Lets other contexts share what is held exclusively, once nobody here needs it so.
+    pub(super) fn weaken(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        let token = held.grant;
+        match query {
+            // Others here hold it exclusively too: it is weakened when they are gone.
+            Some(query) if held.mode == Mode::Exclusive && !held.is_too_strong() => {
+                self.emit(Output::Verified { query, result: Ok(true) });
+            }
+            None if !held.is_too_strong() => {}
+            _ => {
+                // Not believed any longer from now on, whenever the store does it.
+                held.mode = Mode::Shared;
+                self.outbox.push(slot, Action::Downgrade { token }, query, now);
+            }
+        }
     }
 
     /// What the store says to a downgrade.
@@ -149,6 +167,12 @@ impl Machine {
 }
 
 impl Held {
+    /// Whether the store was asked for an upgrade.
+    pub(super) fn asks_for_upgrade(&self) -> bool {
+        let seeking = self.upgrade.as_ref().and_then(|upgrade| upgrade.seeking.as_ref());
+        seeking.is_some_and(|seeking| seeking.first_sent.is_some())
+    }
+
     /// Whether this is the request by which the lease is upgraded.
     pub(super) fn upgrades_by(&self, request: super::RequestId) -> bool {
         self.upgrade

@@ -88,12 +88,16 @@ impl<'a> Work<'a> {
             return Some(Outcome::Exhausted);
         }
         match ask.way {
-            Way::Steal => self.rob(),
+            Way::Steal => {
+                self.rob();
+                // It goes to the front.
+                self.remove_place(ask.request);
+            }
             Way::Upgrade(token) if self.grant_of(self.holder, token).is_none() => return Some(self.not_current(token)),
             Way::Upgrade(_) if !has_place && self.record.queue.iter().any(|waiter| waiter.upgrades.is_some()) => {
                 return Some(Outcome::UpgradeConflict);
             }
-            Way::Resume { from, token } => return Some(self.resume(from, token, ask)),
+            Way::Resume { from, token, request } => return Some(self.resume(from, token, request, ask)),
             Way::Upgrade(_) | Way::Plain => {}
         }
         let obstacles = if ask.wait { None } else { self.obstacles(ask) };
@@ -129,8 +133,9 @@ impl<'a> Work<'a> {
     }
 
     /// The grant goes over to this holder and request; its tokens stay.
-    fn resume(&mut self, from: Incarnation, token: Token, ask: &Acquire) -> Outcome {
-        let Some(at) = self.grant_of(from, token) else { return self.not_current(token) };
+    fn resume(&mut self, from: Incarnation, token: Token, request: RequestId, ask: &Acquire) -> Outcome {
+        let left = self.grant_of(from, token).filter(|&at| self.record.grants[at].request == request);
+        let Some(at) = left else { return self.not_current(token) };
         let grant = &mut self.record.grants[at];
         grant.holder = self.holder;
         grant.request = ask.request;

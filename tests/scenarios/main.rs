@@ -5,6 +5,7 @@
 mod chaos;
 mod close;
 mod contract;
+mod crossings;
 mod doubles;
 mod fairness;
 mod faults;
@@ -12,6 +13,7 @@ mod histories;
 mod input;
 mod locks;
 mod loss;
+mod moments;
 mod oracle;
 mod slow;
 mod takeover;
