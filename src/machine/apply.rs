@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{
     codec::Unreadable,
     key::Key,
-    operation::{Acquire, Action, Answer, Batch, Granted, Operation, Outcome, StoreNow},
+    operation::{Acquire, Action, Answer, Batch, Granted, Operation, Outcome, Promotion, StoreNow},
     records::Records,
     work::Work,
 };
@@ -33,6 +33,8 @@ impl Operation {
 
     /// All or nothing: looked at first, taken only if every key can be.
     fn acquire_all(&self, asks: &[(Key, Acquire)], records: &mut Records, now: StoreNow) -> Result<Answer, Unreadable> {
+        // If one cannot be read, the others are not even looked at: who looks also grants, and must tell whom.
+        asks.iter().try_for_each(|(key, _)| records.record(key).map(drop))?;
         let (mut ahead, mut promoted) = (Vec::with_capacity(asks.len()), Vec::new());
         for (key, ask) in asks {
             let (obstacles, others) = self.work(key, records, now)?.look(ask);
@@ -51,7 +53,7 @@ impl Operation {
                 (Outcome::Granted(granted), Outcome::GrantedAll(list)) => list.push(granted),
                 // Only a key at the end of its tokens gets here; what was granted before it is given back.
                 (other, _) => {
-                    self.give_up(asks, records, now)?;
+                    all.promoted.extend(self.give_up(asks, records, now)?);
                     all.outcome = other;
                     break;
                 }
@@ -60,11 +62,19 @@ impl Operation {
         Ok(all)
     }
 
-    fn give_up(&self, asks: &[(Key, Acquire)], records: &mut Records, now: StoreNow) -> Result<(), Unreadable> {
+    /// Gives back what was granted of several, and tells who is granted by that.
+    fn give_up(
+        &self,
+        asks: &[(Key, Acquire)],
+        records: &mut Records,
+        now: StoreNow,
+    ) -> Result<Vec<Promotion>, Unreadable> {
+        let mut promoted = Vec::new();
         for (key, ask) in asks {
-            self.work(key, records, now)?.run(&Action::Withdraw { request: ask.request });
+            let withdraw = Action::Withdraw { request: ask.request };
+            promoted.extend(self.work(key, records, now)?.run(&withdraw).promoted);
         }
-        Ok(())
+        Ok(promoted)
     }
 }
 

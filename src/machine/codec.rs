@@ -76,10 +76,13 @@ impl Record {
 }
 
 fn decode_record(mut fields: Fields<'_>) -> Option<Record> {
+    let last_token = Token(fields.number("last_token")?);
+    let grants = fields.list("grants", decode_grant)?;
     Some(Record {
-        last_token: Token(fields.number("last_token")?),
+        // No token is granted twice, whatever was written there.
+        last_token: grants.iter().map(|grant| grant.block.last).fold(last_token, Token::max),
         revision: fields.number("revision")?,
-        grants: fields.list("grants", decode_grant)?,
+        grants,
         queue: fields.list("queue", decode_waiter)?,
         last_exclusive: Token(fields.number("last_exclusive")?),
         stolen: fields.numbers("stolen")?.into_iter().map(Token).collect(),

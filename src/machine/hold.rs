@@ -160,6 +160,15 @@ impl Machine {
         if let Some(held) = self.drop_hold(slot, reason) {
             self.withdraw_request(slot, held.request, now);
             self.withdraw_upgrade(slot, held.upgrade, now);
+            self.seek_anew(slot, reason, now);
+        }
+    }
+
+    /// Those who still wait ask anew, but for who asked for one very lease, or for several at once.
+    pub(super) fn seek_anew(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
+        if slot.own.is_some() {
+            self.fail_turns(slot, &Refusal::Lost(reason));
+        } else {
             self.seek(slot, now);
         }
     }

@@ -42,6 +42,8 @@ mod work;
 mod apply_tests;
 #[cfg(test)]
 mod machine_tests;
+#[cfg(test)]
+mod mode_tests;
 
 pub use codec::Unreadable;
 pub use config::{Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LONGEST_LEASE_MS, MOST_KEYS, Options};

@@ -265,7 +265,7 @@ impl Machine {
             if flight.errands.iter().any(|errand| errand.concerns(&slot) && asks(&errand.action)) {
                 seeking.waiting_sent = None;
             } else {
-                self.seek(&slot, now);
+                self.seek_anew(&slot, LostReason::StoreCleared, now);
             }
         }
     }

@@ -20,6 +20,9 @@ impl Machine {
         if self.life.is_over() {
             return self.emit(refused(turn.id, Refusal::Closed));
         }
+        if let Some(refusal) = self.life.refusal().filter(|_| !turn.wait) {
+            return self.emit(refused(turn.id, refusal));
+        }
         let (slot, steals) = (turn.slot(), turn.steal);
         let place = self.places.change_or_make(&slot);
         place.turns.push(turn);

@@ -70,12 +70,18 @@ impl<'a> Work<'a> {
             }
             None => false,
         };
-        if let Some(refusal) = self.refusal(ask, has_place) {
-            self.remove_place(ask.request);
-            return refusal;
+        // What ran out makes way for those who queue, before anybody is refused because of it. A thief robs it instead.
+        if ask.way != Way::Steal {
+            self.promote();
         }
-        self.enqueue(ask);
-        self.promote();
+        if self.own_grant(ask.request).is_none() {
+            if let Some(refusal) = self.refusal(ask, has_place) {
+                self.remove_place(ask.request);
+                return refusal;
+            }
+            self.enqueue(ask);
+            self.promote();
+        }
         match self.own_grant(ask.request) {
             Some(grant) => self.adopt(grant, ask),
             None => Outcome::Waiting { last_token: self.record.last_token, ahead: self.ahead_of(ask) },
@@ -88,11 +94,7 @@ impl<'a> Work<'a> {
             return Some(Outcome::Exhausted);
         }
         match ask.way {
-            Way::Steal => {
-                self.rob();
-                // It goes to the front.
-                self.remove_place(ask.request);
-            }
+            Way::Steal => self.rob(),
             Way::Upgrade(token) if self.grant_of(self.holder, token).is_none() => return Some(self.not_current(token)),
             Way::Upgrade(_) if !has_place && self.record.queue.iter().any(|waiter| waiter.upgrades.is_some()) => {
                 return Some(Outcome::UpgradeConflict);
@@ -100,7 +102,7 @@ impl<'a> Work<'a> {
             Way::Resume { from, token, request } => return Some(self.resume(from, token, request, ask)),
             Way::Upgrade(_) | Way::Plain => {}
         }
-        let obstacles = if ask.wait { None } else { self.obstacles(ask) };
+        let obstacles = if ask.wait || ask.way == Way::Steal { None } else { self.obstacles(ask) };
         obstacles.map(|ahead| Outcome::Busy { ahead })
     }
 
@@ -307,13 +309,18 @@ impl Work<'_> {
     }
 
     fn enqueue(&mut self, ask: &Acquire) {
-        if self.record.queue.iter().any(|waiter| self.is_own_place(waiter, ask.request)) {
+        let own = self.record.queue.iter().position(|waiter| self.is_own_place(waiter, ask.request));
+        let steals = ask.way == Way::Steal;
+        if own.is_some() && !steals {
             return;
         }
         self.changed();
-        let waiter = self.place_for(ask);
-        if ask.way == Way::Steal {
-            // A thief finds the key free, and goes before everybody who queues.
+        let waiter = match own {
+            Some(at) => self.record.queue.remove(at),
+            None => self.place_for(ask),
+        };
+        if steals {
+            // A thief finds the key free, and goes before everybody who queues, wherever it queued itself.
             self.record.queue.insert(0, waiter);
         } else {
             self.put_in_queue(waiter);

@@ -3,9 +3,11 @@
 #![allow(missing_docs, reason = "the names of the tests say it")]
 
 mod chaos;
+mod clients;
 mod close;
 mod contract;
 mod crossings;
+mod cv_lease;
 mod doubles;
 mod fairness;
 mod faults;
@@ -13,8 +15,12 @@ mod histories;
 mod input;
 mod locks;
 mod loss;
+mod luci;
+mod matrix;
 mod moments;
 mod oracle;
 mod slow;
+mod synapse;
 mod takeover;
+mod worker_lock;
 mod world;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use leasehold::{
-    LeaseManager,
+    LeaseManager, LeaseManagerBuilder,
     executor::{Executor, SimExecutor},
     machine::StoreClock,
     store::{FaultyStore, MemoryStore},
@@ -49,6 +49,15 @@ pub(crate) struct Tab {
     pub(crate) leases: LeaseManager,
     pub(crate) executor: SimExecutor,
     pub(crate) store: FaultyStore<MemoryStore>,
+}
+
+impl Tab {
+    /// The same context, with options of its own.
+    pub(crate) fn with(self, choose: impl FnOnce(LeaseManagerBuilder) -> LeaseManagerBuilder) -> Self {
+        let builder = LeaseManager::builder(self.store.clone(), self.executor.clone());
+        let leases = choose(builder.lease(LEASE).heartbeat(HEARTBEAT)).build().unwrap();
+        Self { leases, ..self }
+    }
 }
 
 impl World {
