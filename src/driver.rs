@@ -61,6 +61,7 @@ struct Alarm {
 /// What is to be done after the lock was let go.
 enum Deed {
     Effect(Effect),
+    Tell(Event),
     Close(Vec<oneshot::Sender<()>>),
     SetAlarm,
 }
@@ -176,7 +177,7 @@ impl Driver {
     /// Tells of the guards that live on although their manager goes.
     pub(crate) fn tell_leaks(&self) {
         let keys = self.core().machine.used_keys();
-        keys.iter().for_each(|key| Event::Leaked { key }.tell());
+        keys.into_iter().for_each(|key| Event::Leaked { key }.tell());
     }
 
     /// Closes; the receiver hears when everything is released, and nothing at all if that was so before.
@@ -240,6 +241,7 @@ impl Driver {
                     let _ = sender.send(());
                 }
             }
+            Deed::Tell(event) => event.tell(),
             Deed::SetAlarm => self.set_alarm(),
         }
     }
@@ -393,6 +395,7 @@ impl Core {
             let holder = self.machine.incarnation();
             self.ledger.note(output, holder, now).map(Deed::Effect)
         };
+        self.deeds.extend(self.ledger.news.drain(..).map(Deed::Tell));
         self.deeds.extend(deed);
     }
 }

@@ -21,46 +21,46 @@ pub struct LeaseStats {
 }
 
 /// Something that happened to a lease.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "nobody is told"))]
-pub(crate) enum Event<'a> {
+pub(crate) enum Event {
     Granted {
-        key: &'a Key,
+        key: Key,
         mode: Mode,
         token: Token,
         holder: Incarnation,
         waited_ms: u64,
     },
     Waiting {
-        key: &'a Key,
+        key: Key,
         ahead: usize,
     },
     WaitsLong {
-        key: &'a Key,
+        key: Key,
         waited_ms: u64,
     },
     Suspect {
-        key: &'a Key,
+        key: Key,
         token: Token,
     },
     Certain {
-        key: &'a Key,
+        key: Key,
         token: Token,
     },
     Lost {
-        key: &'a Key,
+        key: Key,
         token: Token,
         reason: LostReason,
         held_ms: u64,
     },
     Released {
-        key: &'a Key,
+        key: Key,
         token: Token,
         held_ms: u64,
     },
     /// A manager went while this key was still held.
     Leaked {
-        key: &'a Key,
+        key: Key,
     },
     Transaction {
         operations: usize,
@@ -68,12 +68,18 @@ pub(crate) enum Event<'a> {
 }
 
 #[cfg(not(feature = "tracing"))]
-impl Event<'_> {
+impl Event {
+    /// Whether anybody could be told.
+    pub(crate) const HEARD: bool = false;
+
     pub(crate) fn tell(self) {}
 }
 
 #[cfg(feature = "tracing")]
-impl Event<'_> {
+impl Event {
+    /// Whether anybody could be told.
+    pub(crate) const HEARD: bool = true;
+
     /// Tells whoever subscribed. Nothing is formatted unless somebody did.
     pub(crate) fn tell(self) {
         use tracing::{debug, info, trace, warn};

@@ -46,6 +46,8 @@ pub(crate) struct Ledger {
     questions: SortedMap<TurnId, Question>,
     guards: SortedMap<TurnId, Shared<Fate>>,
     pub(crate) stats: LeaseStats,
+    /// To be told once the lock was let go: who listens may ask back.
+    pub(crate) news: Vec<Event>,
 }
 
 impl Ledger {
@@ -93,7 +95,10 @@ impl Ledger {
             Output::Failed { turn, refusal } => self.answer(turn, Reaction::Failed(refusal)),
             Output::Verified { query, result } => self.answer(query, Reaction::Verified(result)),
             Output::Status { query, result } => self.answer(query, Reaction::Status(Box::new(result))),
-            Output::Waiting { turn, ahead } => self.waits(turn, |key, _| Event::Waiting { key, ahead }, now),
+            Output::Waiting { turn, ahead } => {
+                self.stats.waited += 1;
+                self.waits(turn, |key, _| Event::Waiting { key, ahead }, now)
+            }
             Output::WaitsLong { turn } => self.waits(turn, |key, waited_ms| Event::WaitsLong { key, waited_ms }, now),
             Output::Suspect { turn } => self.doubt(turn, true),
             Output::Certain { turn } => self.doubt(turn, false),
@@ -109,6 +114,12 @@ impl Ledger {
         }
     }
 
+    fn tell(&mut self, event: impl FnOnce() -> Event) {
+        if Event::HEARD {
+            self.news.push(event());
+        }
+    }
+
     fn answer(&mut self, turn: TurnId, reaction: Reaction) -> Option<Effect> {
         self.questions.remove(&turn).map(|question| Effect::Answer(question.sender, reaction))
     }
@@ -118,28 +129,26 @@ impl Ledger {
         let fate = Shared::new(Fate::new(slot?, token, now));
         self.guards.insert(turn, fate.clone());
         self.stats.granted += 1;
-        let (key, mode, waited_ms) = (&fate.slot.key, fate.slot.mode, now.since(asked_at));
-        Event::Granted { key, mode, token, holder, waited_ms }.tell();
+        self.tell(|| {
+            let (key, mode, waited_ms) = (fate.slot.key.clone(), fate.slot.mode, now.since(asked_at));
+            Event::Granted { key, mode, token, holder, waited_ms }
+        });
         Some(Effect::Answer(sender, Reaction::Granted(fate)))
     }
 
-    fn waits<'a>(
-        &'a mut self,
-        turn: TurnId,
-        event: impl FnOnce(&'a Key, u64) -> Event<'a>,
-        now: Monotonic,
-    ) -> Option<Effect> {
+    fn waits(&mut self, turn: TurnId, event: impl FnOnce(Key, u64) -> Event, now: Monotonic) -> Option<Effect> {
         let Question { slot, asked_at, .. } = self.questions.get(&turn)?;
-        let event = event(&slot.as_ref()?.key, now.since(*asked_at));
-        self.stats.waited += u64::from(matches!(event, Event::Waiting { .. }));
-        event.tell();
+        let (key, waited_ms) = (slot.as_ref()?.key.clone(), now.since(*asked_at));
+        self.tell(|| event(key, waited_ms));
         None
     }
 
-    fn doubt(&self, turn: TurnId, suspect: bool) -> Option<Effect> {
-        let fate = self.guards.get(&turn)?;
-        let (key, token) = (&fate.slot.key, fate.state().token);
-        if suspect { Event::Suspect { key, token } } else { Event::Certain { key, token } }.tell();
+    fn doubt(&mut self, turn: TurnId, suspect: bool) -> Option<Effect> {
+        let fate = self.guards.get(&turn)?.clone();
+        self.tell(|| {
+            let (key, token) = (fate.slot.key.clone(), fate.state().token);
+            if suspect { Event::Suspect { key, token } } else { Event::Certain { key, token } }
+        });
         Some(Effect::Wake(fate.change(|state| state.suspect = suspect)))
     }
 
@@ -157,19 +166,23 @@ impl Ledger {
     }
 
     fn lost(&mut self, turn: TurnId, reason: LostReason, now: Monotonic) -> Option<Effect> {
-        let fate = self.guards.get(&turn)?;
+        let fate = self.guards.get(&turn)?.clone();
         self.stats.lost += 1;
-        let (key, token, held_ms) = (&fate.slot.key, fate.state().token, now.since(fate.since));
-        Event::Lost { key, token, reason, held_ms }.tell();
+        self.tell(|| {
+            let (key, token, held_ms) = (fate.slot.key.clone(), fate.state().token, now.since(fate.since));
+            Event::Lost { key, token, reason, held_ms }
+        });
         Some(Effect::Wake(fate.lose(reason)))
     }
 
     fn released(&mut self, turn: TurnId, result: Result<ReleaseOutcome, StoreError>, now: Monotonic) -> Option<Effect> {
         let fate = self.guards.remove(&turn)?;
-        let (key, token, held_ms) = (&fate.slot.key, fate.state().token, now.since(fate.since));
         if result == Ok(ReleaseOutcome::Released) {
             self.stats.released += 1;
-            Event::Released { key, token, held_ms }.tell();
+            self.tell(|| {
+                let (key, token, held_ms) = (fate.slot.key.clone(), fate.state().token, now.since(fate.since));
+                Event::Released { key, token, held_ms }
+            });
         }
         Some(Effect::Wake(fate.release(result)))
     }
@@ -179,6 +192,6 @@ impl Ledger {
         let renews = |action: &Action| matches!(action, Action::Renew { .. });
         self.stats.transactions += 1;
         self.stats.renewed += batch.0.iter().filter(|operation| renews(&operation.action)).count() as u64;
-        Event::Transaction { operations: batch.0.len() }.tell();
+        self.tell(|| Event::Transaction { operations: batch.0.len() });
     }
 }

@@ -135,6 +135,41 @@ fn a_guard_that_outlives_its_manager_is_told_by_its_key() {
 }
 
 #[test]
+fn who_listens_may_ask_back() {
+    struct Curious(Listener, LeaseManager);
+
+    impl Subscriber for Curious {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            self.0.enabled(metadata)
+        }
+
+        fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+            self.0.new_span(attributes)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            let granted = Fields::from([("granted", self.1.stats().granted.to_string())]);
+            self.0.told.lock().unwrap().push(granted);
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    let world = SimExecutor::new(1);
+    let leases = manager(&world);
+    let told = Arc::<Mutex<Vec<_>>>::default();
+    let curious = Curious(Listener { level: Level::DEBUG, told: told.clone() }, leases.clone());
+    let guard = with_default(curious, || world.block_on(leases.lock("notes").acquire()));
+    assert!(guard.is_ok() && told.lock().unwrap().last().is_some_and(|fields| fields["granted"] == "1"));
+}
+
+#[test]
 fn who_does_not_listen_is_told_nothing() {
     let told = told(Level::ERROR, async |world| {
         let leases = manager(world);
