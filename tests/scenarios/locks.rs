@@ -132,7 +132,7 @@ fn x10_a_dropped_request_leaves_no_orphan() {
             }
             drop(request);
             held.release().await.unwrap();
-            // A context keeps for a moment what nobody else wants.
+            // The other context keeps for a moment what nobody else wants.
             world.sim.pass(ms(101)).await;
             let status = one.leases.status("k").await.unwrap();
             assert!(status.holders.is_empty() && status.queue.is_empty(), "after {polls} polls: {status:?}");
