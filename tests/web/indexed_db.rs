@@ -27,9 +27,7 @@ fn ask(key: &str, holder: u128, action: Action) -> Batch {
 }
 
 pub(super) fn acquire(key: &str, holder: u128) -> Batch {
-    let info = String::new();
-    let (request, wait, beat, beacon, lease_ms, heir_ms) = (RequestId(1), true, 1, 0, 20_000, 10_000);
-    ask(key, holder, Action::Acquire(Acquire { request, wait, beat, beacon, lease_ms, heir_ms, info }))
+    ask(key, holder, Action::Acquire(Acquire { wait: true, ..Acquire::new(RequestId(1), 1, 20_000) }))
 }
 
 /// A store that works, and the name of its database.

@@ -89,7 +89,7 @@ async fn nothing_is_thrown_at_the_page() {
     // A message to who has just gone to rest.
     let others = BroadcastSignals::new(&name);
     others.wake(None, Rc::downgrade(&inbox));
-    let body = Body::Wanted { holder: Incarnation(1) };
+    let body = Body::Wanted { holder: Incarnation(1), tries: false };
     others.send(&Message { store: StoreId(1), key: Key::new("k").unwrap(), body });
     // A timer whose sleep is dropped.
     assert!(WebExecutor::new().sleep(Duration::from_millis(1)).now_or_never().is_none());
