@@ -219,7 +219,7 @@ impl Driver {
         if core::mem::replace(&mut core.pumping, true) {
             return;
         }
-        let mut pump = Pump { driver: self, deeds: Vec::new().into_iter() };
+        let mut pump = Pump { driver: self, deeds: Vec::new().into_iter(), ended: false };
         while !core.deeds.is_empty() {
             pump.deeds = core::mem::take(&mut core.deeds).into_iter();
             drop(core);
@@ -227,6 +227,7 @@ impl Driver {
             core = self.core();
         }
         core.pumping = false;
+        pump.ended = true;
     }
 
     fn perform(&self, deed: Deed) {
@@ -308,11 +309,13 @@ impl Driver {
 struct Pump<'a> {
     driver: &'a Driver,
     deeds: alloc::vec::IntoIter<Deed>,
+    /// A panic may be under way that is none of its own: what a guard is dropped by.
+    ended: bool,
 }
 
 impl Drop for Pump<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if !self.ended {
             let mut core = self.driver.core();
             let later = core::mem::take(&mut core.deeds);
             core.deeds = self.deeds.by_ref().chain(later).collect();

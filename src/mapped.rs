@@ -8,8 +8,9 @@ use crate::guard::LeaseGuard;
 #[derive(Debug)]
 #[must_use = "the lease is released when the guard is dropped"]
 pub struct MappedLeaseGuard<T> {
-    guard: LeaseGuard,
+    // In this order they are dropped: the value's end is still under the lease.
     value: T,
+    guard: LeaseGuard,
 }
 
 impl<T> MappedLeaseGuard<T> {

@@ -27,8 +27,14 @@ impl Machine {
         }
         let me = self.me;
         let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) else { return };
-        if may_be_unused(ahead, me) && !core::mem::replace(&mut seeking.looked, true) {
-            seeking.look_at = Some(now.plus(LOOK_MS));
+        let first = seeking.look_until.is_none();
+        let until = *seeking.look_until.get_or_insert_with(|| now.plus(LOOK_MS));
+        // Of several who do not use it, each gives it back for itself.
+        if may_be_unused(ahead, me) && now < until {
+            seeking.look_at = Some(until);
+            if !first {
+                return;
+            }
             return self.send(&slot.key, Body::Wanted { holder: me, tries: true });
         }
         self.found_busy(slot);

@@ -53,7 +53,8 @@ pub(super) struct Seeking {
     pub(super) heard_at: Monotonic,
     /// When a refused try looks again.
     pub(super) look_at: Option<Monotonic>,
-    pub(super) looked: bool,
+    /// Nor does it look after that.
+    pub(super) look_until: Option<Monotonic>,
     /// Another incarnation of this context's instance stands ahead.
     pub(super) twin: Option<Twin>,
     /// Of a lease that is taken over: the token of the next guard.
@@ -136,7 +137,7 @@ impl Seeking {
             last_token: Token::default(),
             heard_at: now,
             look_at: None,
-            looked: false,
+            look_until: None,
             twin: None,
             cursor: None,
         }

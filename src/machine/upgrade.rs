@@ -150,7 +150,6 @@ impl Machine {
         match held {
             Some(held) if done => {
                 held.mode = Mode::Shared;
-                held.contended = false;
                 self.hand_out(slot, now);
             }
             Some(_) => self.renewed(slot, token, outcome, sent, now),

@@ -2,6 +2,8 @@
 #![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 #![allow(missing_docs, reason = "the names of the tests say it")]
 
+mod beyond;
+mod changes;
 mod chaos;
 mod clients;
 mod close;
@@ -11,16 +13,27 @@ mod cv_lease;
 mod doubles;
 mod fairness;
 mod faults;
+mod forms;
+mod gitea;
 mod histories;
+mod hold;
+mod identity;
 mod input;
+mod life;
+mod linger;
 mod locks;
 mod loss;
 mod luci;
 mod matrix;
+mod modes;
 mod moments;
 mod oracle;
+mod parts;
+mod redsync;
+mod several;
 mod slow;
 mod synapse;
 mod takeover;
+mod waymaker;
 mod worker_lock;
 mod world;

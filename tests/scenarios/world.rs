@@ -6,8 +6,8 @@ use futures::future::{Either, select};
 use leasehold::{
     LeaseManager, LeaseManagerBuilder,
     executor::{Executor, SimExecutor},
-    machine::StoreClock,
-    store::{FaultyStore, MemoryStore},
+    machine::{Monotonic, StoreClock},
+    store::{Fault, FaultyStore, MemoryStore},
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ impl Dice<'_> {
 /// One store, whose clock is trusted like memory's, or merely observed like IndexedDB's.
 pub(crate) struct World {
     pub(crate) sim: SimExecutor,
-    shared: MemoryStore,
+    pub(crate) shared: MemoryStore,
 }
 
 /// A context: its manager, its executor to freeze, its connection to break.
@@ -57,6 +57,21 @@ impl Tab {
         let builder = LeaseManager::builder(self.store.clone(), self.executor.clone());
         let leases = choose(builder.lease(LEASE).heartbeat(HEARTBEAT)).build().unwrap();
         Self { leases, ..self }
+    }
+
+    /// What a crash does: nothing of the context runs again, not even the destructors of what it held.
+    pub(crate) fn crash<T>(self, held: T) {
+        self.executor.kill();
+        self.store.fail_always(Some(Fault::Fail));
+        drop(held);
+        drop(self.leases);
+        // What the end of the guards began does not go on either.
+        self.executor.kill();
+    }
+
+    /// How many transactions it sent since the last look.
+    pub(crate) fn take_transactions(&self) -> usize {
+        self.store.take_seen().len()
     }
 }
 
@@ -84,6 +99,15 @@ impl World {
         let builder = LeaseManager::builder(store.clone(), executor.clone());
         let leases = builder.lease(LEASE).heartbeat(HEARTBEAT).beacon(beacon).build().unwrap();
         Tab { leases, executor, store }
+    }
+
+    pub(crate) fn now(&self) -> Monotonic {
+        self.sim.now().monotonic
+    }
+
+    /// How many ms have passed since.
+    pub(crate) fn ms_since(&self, start: Monotonic) -> u64 {
+        self.now().since(start)
     }
 
     /// What the future gives within this time, if anything.

@@ -69,7 +69,11 @@ fn beacon(generation: u64) -> Beacon {
 }
 
 fn message(key: &str) -> Message {
-    Message { store: StoreId(7), key: Key::new(key).unwrap(), body: Body::Wanted { holder: Incarnation(9), tries: false } }
+    Message {
+        store: StoreId(7),
+        key: Key::new(key).unwrap(),
+        body: Body::Wanted { holder: Incarnation(9), tries: false },
+    }
 }
 
 #[test]

@@ -1,0 +1,109 @@
+//! Shared and exclusive.
+
+use std::cell::Cell;
+
+use futures::{
+    future::{FutureExt, join, join_all},
+    join,
+};
+use leasehold::{LeaseGuard, Mode};
+
+use crate::world::{LEASE, Tab, everywhere, ms, secs};
+
+async fn read(tab: &Tab) -> LeaseGuard {
+    tab.leases.lock("k").shared().acquire().await.unwrap()
+}
+
+async fn may_read(tab: &Tab) -> bool {
+    tab.leases.lock("k").shared().try_acquire().await.unwrap().is_some()
+}
+
+/// Whether the key is held exclusively, so that nobody may read.
+fn is_exclusive(guard: &LeaseGuard) -> bool {
+    guard.mode() == Mode::Exclusive && guard.is_valid()
+}
+
+#[test]
+fn readers_share_and_keep_writers_out() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let readers = [read(&one).await, read(&one).await, read(&two).await];
+        assert!(readers.iter().all(|reader| reader.is_valid() && reader.mode() == Mode::Shared));
+        assert!(readers[0].token() != readers[1].token() && readers[1].token() != readers[2].token());
+        for tab in [&one, &two] {
+            assert!(tab.leases.lock("k").try_acquire().await.unwrap().is_none());
+        }
+        drop(readers);
+        let writer = one.leases.lock("k").try_acquire().await.unwrap().expect("all have gone");
+        assert!(!may_read(&one).await && !may_read(&two).await);
+        assert!(is_exclusive(&writer));
+    });
+}
+
+/// All readers at the head of the queue are granted by one hand-over, several of one context with one place.
+#[test]
+fn waiting_readers_are_granted_together() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        let writer = one.leases.lock("k").acquire().await.unwrap();
+        let readers = [&two, &three, &two, &three].map(read);
+        let events = async {
+            world.sim.pass(ms(10)).await;
+            assert_eq!(one.leases.status("k").await.unwrap().queue.len(), 2, "one place a context");
+            writer.release().await.unwrap();
+        };
+        let (readers, ()) = join!(world.within(ms(11), join_all(readers)), events);
+        let readers = readers.expect("at once, and none waits for another");
+        assert!(readers.len() == 4 && readers.iter().all(LeaseGuard::is_valid));
+        assert!(one.leases.lock("k").try_acquire().await.unwrap().is_none());
+    });
+}
+
+/// Readers of the writer's own context neither pass it for ever, nor does it pass those who hold.
+#[test]
+fn a_writer_is_not_starved_by_readers_of_its_own_context() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let written = Cell::new(false);
+        let readers = (0..3).map(|reader| {
+            let (tab, written) = (&tab, &written);
+            async move {
+                world.sim.pass(ms(reader * 7)).await;
+                while !written.get() {
+                    let guard = read(tab).await;
+                    world.sim.pass(ms(20)).await;
+                    assert!(guard.is_valid());
+                }
+            }
+        });
+        let writer = async {
+            world.sim.pass(secs(1)).await;
+            let start = world.now();
+            let guard = tab.leases.lock("k").acquire().await.unwrap();
+            let waited_ms = world.ms_since(start);
+            assert!(waited_ms <= 70, "it waited for {waited_ms} ms");
+            assert!(is_exclusive(&guard));
+            written.set(true);
+        };
+        assert!(world.within(LEASE, join(join_all(readers), writer)).await.is_some());
+    });
+}
+
+/// A queued writer is not passed by readers who come later, however well they would fit.
+#[test]
+fn readers_do_not_pass_a_queued_writer() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        let reader = read(&one).await;
+        let mut write = Box::pin(two.leases.lock("k").acquire());
+        assert!(world.within(ms(1), &mut write).await.is_none());
+        assert!(!may_read(&three).await);
+        let mut late = Box::pin(read(&three));
+        assert!(world.within(secs(1), &mut late).await.is_none());
+        reader.release().await.unwrap();
+        let writer = world.within(ms(1), write).await.expect("it is next").unwrap();
+        assert!(late.as_mut().now_or_never().is_none());
+        writer.release().await.unwrap();
+        assert!(world.within(ms(1), late).await.is_some());
+    });
+}

@@ -1,0 +1,125 @@
+//! Leases that are taken out of a guard, on their way to another one.
+
+use std::collections::BTreeMap;
+
+use leasehold::{AcquireError, LeaseParts, LostReason, Mode, ReleaseOutcome};
+
+use crate::world::{HEARTBEAT, LEASE, Tab, World, everywhere, secs};
+
+async fn is_free(tab: &Tab) -> bool {
+    tab.leases.lock("k").try_acquire().await.unwrap().is_some()
+}
+
+async fn parts(tab: &Tab) -> LeaseParts {
+    tab.leases.lock("k").info("parcel").acquire().await.unwrap().into_parts()
+}
+
+/// Parts become a guard again, in the same context or in another one, without a moment in which the key is free.
+#[test]
+fn parts_are_resumed_here_or_elsewhere() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        for heir in [&one, &two] {
+            let parts = parts(&one).await;
+            assert_eq!((parts.key(), parts.holder(), parts.mode()), ("k", one.leases.incarnation(), Mode::Exclusive));
+            for tab in [&one, &two, &three] {
+                assert!(!is_free(tab).await, "held on its way, even where it came from");
+            }
+            world.sim.pass(HEARTBEAT).await;
+            let token = parts.token();
+            let guard = heir.leases.resume(parts.clone()).await.unwrap();
+            assert!(guard.is_valid() && guard.token() > token && guard.key() == "k");
+            assert_eq!(three.leases.status("k").await.unwrap().holders[0].holder, heir.leases.incarnation());
+            world.sim.pass(LEASE * 3).await;
+            assert!(guard.is_valid() && !is_free(&three).await, "it is renewed like any other");
+            if heir.leases.incarnation() == two.leases.incarnation() {
+                let twice = one.leases.resume(parts).await;
+                assert!(matches!(twice, Err(AcquireError::Lost(_))), "it went elsewhere: {twice:?}");
+                assert!(guard.is_valid());
+            }
+            assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+            assert!(is_free(&three).await);
+        }
+    });
+}
+
+#[test]
+fn parts_of_a_shared_lease_stay_shared() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let parts = one.leases.lock("k").shared().acquire().await.unwrap().into_parts();
+        let guard = two.leases.resume(parts).await.unwrap();
+        let reader = one.leases.lock("k").shared().try_acquire().await.unwrap();
+        assert!(guard.mode() == Mode::Shared && reader.is_some() && !is_free(&one).await);
+    });
+}
+
+/// Nobody renews parts: others take the key when they have run out, and the parts are lost.
+#[test]
+fn parts_that_ran_out_are_lost() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let parts = parts(&one).await;
+        let token = parts.token();
+        let limit = LEASE + LEASE / 10 + HEARTBEAT;
+        let next = world.within(limit, two.leases.lock("k").acquire()).await.expect("it runs out").unwrap();
+        assert!(next.token() > token);
+        for heir in [&one, &two] {
+            assert_eq!(heir.leases.resume(parts.clone()).await.unwrap_err(), AcquireError::Lost(LostReason::Expired));
+        }
+        world.sim.pass(LEASE).await;
+        assert!(next.is_valid(), "who comes too late touches nothing");
+    });
+}
+
+/// Their lease is all that they have: that the context they come from is idle by now, or gone, proves nothing.
+#[test]
+fn parts_outlive_the_context_that_they_come_from() {
+    everywhere(async |world| {
+        for crashes in [false, true] {
+            let (one, two, three) = (world.tab(), world.tab(), world.tab());
+            let parts = parts(&one).await;
+            let mut wait = Box::pin(two.leases.lock("k").acquire());
+            if crashes {
+                one.crash(());
+            }
+            assert!(world.within(secs(15), &mut wait).await.is_none(), "it lasts for a lease");
+            let guard = three.leases.resume(parts).await.unwrap();
+            assert!(guard.is_valid() && world.within(LEASE * 2, &mut wait).await.is_none());
+            guard.release().await.unwrap();
+        }
+    });
+}
+
+/// What others use too cannot be taken away: only this guard's part is given back.
+#[test]
+fn parts_of_a_guard_with_clones_are_worth_nothing() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        let parts = guard.clone().into_parts();
+        assert!(matches!(tab.leases.resume(parts).await, Err(AcquireError::Lost(_))));
+        assert!(guard.is_valid());
+        let given_back = guard.clone();
+        given_back.release().await.unwrap();
+        assert!(matches!(tab.leases.resume(given_back.into_parts()).await, Err(AcquireError::Lost(_))));
+        assert!(guard.is_valid() && guard.verify().await.unwrap());
+    });
+}
+
+/// Whoever resumes gives the guards that follow tokens of their own.
+#[test]
+fn no_two_guards_share_a_token() {
+    let world = World::new(1);
+    world.run(async {
+        let (one, two) = (world.tab(), world.tab());
+        let mut tokens = BTreeMap::new();
+        let mut guard = one.leases.lock("k").acquire().await.unwrap();
+        for hop in 0..200 {
+            assert_eq!(tokens.insert(guard.token(), hop), None, "hop {hop}");
+            assert_eq!(tokens.last_key_value(), Some((&guard.token(), &hop)), "they grow");
+            let heir = if hop % 3 == 0 { &two } else { &one };
+            guard = heir.leases.resume(guard.into_parts()).await.unwrap();
+        }
+    });
+}

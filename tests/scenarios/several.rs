@@ -1,0 +1,218 @@
+//! Several keys under one request.
+
+use std::cell::Cell;
+
+use futures::future::{FutureExt, join_all};
+use leasehold::{AcquireError, InvalidOptions, LostReason, Mode, MultiRequest, ReleaseOutcome};
+
+use crate::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
+
+const BOTH: [(&str, Mode); 2] = [("a", Mode::Exclusive), ("b", Mode::Exclusive)];
+
+fn both(tab: &Tab) -> MultiRequest {
+    tab.leases.lock_all(BOTH)
+}
+
+async fn is_idle(tab: &Tab, keys: &[&str]) -> bool {
+    let statuses = join_all(keys.iter().map(|key| tab.leases.status(key))).await;
+    statuses.into_iter().all(|status| status.unwrap().is_idle())
+}
+
+#[test]
+fn each_key_has_its_mode_and_its_token() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        for waits in [false, true] {
+            let request = one.leases.lock_all([("b", Mode::Shared), ("a", Mode::Exclusive)]).info("both");
+            let guards =
+                if waits { request.acquire().await.unwrap() } else { request.try_acquire().await.unwrap().unwrap() };
+            let shared = two.leases.lock("b").shared().try_acquire().await.unwrap().expect("b is shared");
+            assert!(two.leases.lock("a").shared().try_acquire().await.unwrap().is_none());
+            let modes: Vec<_> = guards.guards().iter().map(|guard| (guard.key(), guard.mode())).collect();
+            assert_eq!(modes, [("a", Mode::Exclusive), ("b", Mode::Shared)]);
+            for guard in guards.guards() {
+                assert_eq!(guards.token(guard.key()), Some(guard.token()));
+            }
+            assert!(guards.token("c").is_none());
+            assert_eq!(two.leases.status("a").await.unwrap().holders[0].info, "both");
+            world.sim.pass(LEASE * 2).await;
+            assert!(guards.is_valid() && guards.verify().await.unwrap());
+            assert_eq!(guards.release().await.unwrap(), ReleaseOutcome::Released);
+            assert!(!guards.is_valid());
+            shared.release().await.unwrap();
+            world.sim.pass(secs(1)).await;
+            assert!(is_idle(&two, &["a", "b"]).await);
+        }
+    });
+}
+
+#[test]
+fn a_try_takes_all_in_one_transaction_or_none() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        drop(one.leases.lock("warm").acquire().await.unwrap());
+        let held = two.leases.lock("b").acquire().await.unwrap();
+        assert!(both(&one).try_acquire().await.unwrap().is_none());
+        let refused = both(&one).timeout(ms(0)).acquire().await;
+        assert_eq!(refused.unwrap_err(), AcquireError::Timeout);
+        assert!(is_idle(&two, &["a"]).await);
+        let status = one.leases.status("b").await.unwrap();
+        assert_eq!((status.holders.len(), status.queue.len()), (1, 0));
+        held.release().await.unwrap();
+        world.sim.pass(secs(1)).await;
+        one.store.take_seen();
+        let guards = both(&one).try_acquire().await.unwrap().expect("both are free");
+        assert_eq!(one.take_transactions(), 1);
+        assert!(guards.is_valid());
+    });
+}
+
+#[test]
+fn opposite_orders_do_not_deadlock() {
+    everywhere(async |world| {
+        let tabs: Vec<_> = (0..4).map(|_| world.tab()).collect();
+        let (inside, turns) = (Cell::new(0), Cell::new(0));
+        let workers = tabs.iter().enumerate().map(|(number, tab)| {
+            let (inside, turns) = (&inside, &turns);
+            async move {
+                for _ in 0..10 {
+                    let mut keys = BOTH;
+                    keys.rotate_left(number % 2);
+                    let guards = tab.leases.lock_all(keys).acquire().await.unwrap();
+                    inside.set(inside.get() + 1);
+                    assert_eq!(inside.get(), 1);
+                    world.sim.pass(ms(5)).await;
+                    assert!(guards.is_valid());
+                    inside.set(inside.get() - 1);
+                    turns.set(turns.get() + 1);
+                }
+            }
+        });
+        assert!(world.within(LEASE, join_all(workers)).await.is_some(), "{} turns", turns.get());
+        assert_eq!(turns.get(), 40);
+    });
+}
+
+/// Waiting for the second key, with the first one in hand, as `status` shows.
+async fn wait_for_b(world: &World, tab: &Tab, waiting: &mut (impl Future<Output: Sized> + Unpin)) {
+    assert!(world.within(secs(1), waiting).await.is_none());
+    assert!(tab.leases.status("a").await.unwrap().holders[0].own, "what is held meanwhile shows");
+    assert_eq!(tab.leases.status("b").await.unwrap().position(), Some(0));
+}
+
+#[test]
+fn a_time_out_gives_back_what_is_held() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let _held = two.leases.lock("b").acquire().await.unwrap();
+        let start = world.now();
+        let mut waiting = Box::pin(both(&one).timeout(secs(10)).acquire());
+        wait_for_b(world, &one, &mut waiting).await;
+        assert_eq!(waiting.await.unwrap_err(), AcquireError::Timeout);
+        assert_eq!(world.ms_since(start), 10_000, "one time-out for all of them");
+        assert!(two.leases.lock("a").try_acquire().await.unwrap().is_some());
+        assert!(two.leases.status("b").await.unwrap().queue.is_empty());
+    });
+}
+
+#[test]
+fn a_dropped_request_gives_back_what_is_held() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let held = two.leases.lock("b").acquire().await.unwrap();
+        let mut waiting = Box::pin(both(&one).acquire());
+        wait_for_b(world, &one, &mut waiting).await;
+        drop(waiting);
+        world.sim.pass(secs(1)).await;
+        assert!(is_idle(&two, &["a"]).await);
+        assert!(two.leases.status("b").await.unwrap().queue.is_empty());
+        drop(held);
+    });
+}
+
+#[test]
+fn what_is_lost_while_waiting_ends_the_wait() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let held = two.leases.lock("b").acquire().await.unwrap();
+        let mut waiting = Box::pin(both(&one).acquire());
+        wait_for_b(world, &one, &mut waiting).await;
+        let thief = two.leases.lock("a").steal().await.unwrap();
+        let told = world.within(ms(1), waiting).await.expect("at once");
+        assert_eq!(told.unwrap_err(), AcquireError::Lost(LostReason::Stolen));
+        drop((held, thief));
+        world.sim.pass(secs(1)).await;
+        assert!(is_idle(&two, &["a", "b"]).await, "nothing is left behind");
+    });
+}
+
+#[test]
+fn the_loss_of_one_is_told_for_all() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let guards = both(&one).acquire().await.unwrap();
+        let mut lost = Box::pin(guards.lost());
+        assert!((&mut lost).now_or_never().is_none());
+        let thief = two.leases.lock("b").steal().await.unwrap();
+        assert_eq!(world.within(ms(1), lost).await, Some(LostReason::Stolen));
+        assert!(!guards.is_valid() && guards.guards()[0].is_valid());
+        assert!(!guards.verify().await.unwrap());
+        assert_eq!(guards.release().await.unwrap(), ReleaseOutcome::Lost);
+        assert!(two.leases.lock("a").try_acquire().await.unwrap().is_some());
+        assert!(thief.is_valid());
+    });
+}
+
+#[test]
+fn wrong_sets_of_keys_are_told() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let refused = async |keys: &[(&str, Mode)]| {
+            let waits = tab.leases.lock_all(keys.iter().copied()).acquire().await.unwrap_err();
+            let tries = tab.leases.lock_all(keys.iter().copied()).try_acquire().await.unwrap_err();
+            assert_eq!(waits, tries);
+            waits
+        };
+        let none = refused(&[]).await;
+        assert_eq!(none, AcquireError::InvalidOptions(InvalidOptions::KeyCount { count: 0 }));
+        let twice = refused(&[("a", Mode::Shared), ("b", Mode::Shared), ("a", Mode::Exclusive)]).await;
+        assert_eq!(twice, AcquireError::InvalidOptions(InvalidOptions::SameKeyTwice { key: "a".into() }));
+        let names: Vec<_> = (0..1_001).map(|key| format!("k{key}")).collect();
+        let many: Vec<_> = names.iter().map(|name| (name.as_str(), Mode::Shared)).collect();
+        let too_many = refused(&many).await;
+        assert_eq!(too_many, AcquireError::InvalidOptions(InvalidOptions::KeyCount { count: 1_001 }));
+        assert!(matches!(refused(&[("a", Mode::Shared), ("", Mode::Shared)]).await, AcquireError::InvalidKey(_)));
+        world.sim.pass(secs(1)).await;
+        assert!(is_idle(&tab, &["a", "b", "k0"]).await);
+    });
+}
+
+/// What another context keeps without using it is given up to a request for several keys too.
+#[test]
+fn keys_that_linger_elsewhere_are_given_up() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        drop((two.leases.lock("a").acquire().await.unwrap(), three.leases.lock("b").acquire().await.unwrap()));
+        let start = world.now();
+        assert!(both(&one).try_acquire().await.unwrap().is_some());
+        assert!(world.ms_since(start) <= 30, "it took {} ms", world.ms_since(start));
+    });
+}
+
+/// Requests for several keys and for one take turns like any others.
+#[test]
+fn several_keys_wait_like_one() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let all = both(&one).acquire().await.unwrap();
+        let mut single = Box::pin(two.leases.lock("b").acquire());
+        let mut again = Box::pin(both(&one).acquire());
+        assert!(world.within(HEARTBEAT, &mut single).await.is_none());
+        assert!(world.within(HEARTBEAT, &mut again).await.is_none());
+        all.release().await.unwrap();
+        let single = world.within(secs(1), single).await.expect("it is next").unwrap();
+        assert!(world.within(secs(1), &mut again).await.is_none());
+        single.release().await.unwrap();
+        assert!(world.within(secs(1), again).await.expect("it is next").unwrap().is_valid());
+    });
+}
