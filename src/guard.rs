@@ -300,6 +300,7 @@ impl LeaseGuard {
             // There is nothing left to give back.
             self.given_back.store(true, Ordering::Relaxed);
         }
+        let mode = parcel.as_ref().map_or(mode, |parcel| parcel.mode);
         LeaseParts::new(self.key(), driver.incarnation(), token, mode, parcel)
     }
 

@@ -43,6 +43,8 @@ impl Operation {
         }
         if ahead.iter().any(Option::is_some) {
             let ahead = ahead.into_iter().map(Option::unwrap_or_default).collect();
+            // What is left of an attempt whose answer was lost.
+            promoted.extend(self.give_up(asks, records, now)?);
             return Ok(Answer { promoted, ..Outcome::BusyAll(ahead).into() });
         }
         let mut all = Answer { promoted, ..Outcome::GrantedAll(Vec::new()).into() };

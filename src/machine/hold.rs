@@ -196,7 +196,7 @@ impl Machine {
     /// What a guard's lease is, for another guard to take over; `None` if others use it too, or it is lost.
     pub fn parcel(&self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
         let held = self.places.held(slot).filter(|held| held.is_used_by_only(turn))?;
-        Some(Parcel { from: self.me, grant: held.grant, next: held.next_token, request: held.request })
+        Some(Parcel { from: self.me, grant: held.grant, next: held.next_token, request: held.request, mode: held.mode })
     }
 
     /// The guard goes; unless others use it too, the lease stays in the record, for whoever takes it over in time.

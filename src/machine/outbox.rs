@@ -171,9 +171,9 @@ impl Outbox {
         self.all().any(|errand| errand.concerns(slot) && is_it(&errand.action))
     }
 
-    /// Whether something for the key is on its way, whatever its slot.
-    pub(super) fn carries_for(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
-        self.all().any(|errand| errand.slot.key == *key && is_it(&errand.action))
+    /// Whether something for the key is still to be sent, whatever its slot.
+    pub(super) fn will_send_for(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
+        self.waiting.iter().chain(&self.later).any(|errand| errand.slot.key == *key && is_it(&errand.action))
     }
 
     /// Takes back what was not sent yet.

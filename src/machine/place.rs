@@ -143,6 +143,11 @@ impl Seeking {
         }
     }
 
+    /// Whether it takes over this grant.
+    pub(super) fn resumes(&self, grant: Token) -> bool {
+        matches!(self.way, Way::Resume { token, .. } if token == grant)
+    }
+
     /// Whether it is too early to say that the key is taken.
     pub(super) fn is_looking(&self) -> bool {
         self.look_at.is_some() || self.twin.as_ref().is_some_and(|twin| twin.until.is_some())

@@ -97,6 +97,8 @@ pub struct Parcel {
     pub next: Token,
     /// By which request it was granted.
     pub request: RequestId,
+    /// How the key is held: shared, if that was asked for and nobody knows whether it came to pass.
+    pub mode: Mode,
 }
 
 /// What happens to a context.

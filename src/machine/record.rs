@@ -114,6 +114,8 @@ pub struct Sighting {
     pub holder: Incarnation,
     /// Which entry.
     pub entry: Entry,
+    /// The request that it is of.
+    pub request: RequestId,
     /// Its beat at that time: as long as it stands still, the holder is silent.
     pub beat: u64,
     /// The generation of its beacon, 0 for none.
@@ -148,6 +150,7 @@ impl From<&Grant> for Sighting {
         Self {
             holder: grant.holder,
             entry: Entry::Grant(grant.block.first),
+            request: grant.request,
             beat: grant.beat,
             beacon: grant.beacon,
             lease_ms: grant.lease_ms,
@@ -161,6 +164,7 @@ impl From<&Waiter> for Sighting {
         Self {
             holder: waiter.holder,
             entry: Entry::Waiter(waiter.request),
+            request: waiter.request,
             beat: waiter.beat,
             beacon: waiter.beacon,
             lease_ms: waiter.lease_ms,

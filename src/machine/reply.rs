@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
-    failure::StoreError,
+    failure::{Applied, StoreError},
     id::RequestId,
     key::Key,
     message::{Body, Message},
@@ -23,7 +23,7 @@ impl Machine {
         let Some((flight, overdue)) = self.outbox.land(id) else { return };
         match result {
             Ok(reply) if overdue => self.late_reply(&flight, reply, now),
-            Err(_) if overdue => {}
+            Err(error) if overdue => self.late_failure(&flight, &error, now),
             Ok(reply) => self.answered(flight, reply, now),
             Err(error) => self.failed(flight, &error, now),
         }
@@ -81,9 +81,24 @@ impl Machine {
         }
     }
 
+    /// What was withdrawn meanwhile may have been applied after that.
+    fn late_failure(&mut self, flight: &Flight, error: &StoreError, now: Monotonic) {
+        for errand in flight.errands.iter().filter(|_| error.applied == Applied::Unknown) {
+            match &errand.action {
+                Action::Acquire(ask) => self.end_stray(&errand.slot, ask.request, None, now),
+                Action::AcquireAll(asks) => {
+                    for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+                        self.end_stray(slot, ask.request, None, now);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// What stands in the record for a request that is not known here belongs to nobody.
     fn end_stray(&mut self, slot: &Slot, request: RequestId, grant: Option<Token>, now: Monotonic) {
-        if self.knows(&slot.key, request) {
+        if self.knows(&slot.key, request) || grant.is_some_and(|token| self.knows_grant(&slot.key, token)) {
             return;
         }
         match grant {
@@ -92,13 +107,13 @@ impl Machine {
         }
     }
 
-    /// Whether a request is under way, held, or being ended.
-    fn knows(&self, key: &Key, request: RequestId) -> bool {
+    /// Whether a request is under way, held, or about to be ended. What was sent already may have come before it.
+    pub(super) fn knows(&self, key: &Key, request: RequestId) -> bool {
         let ends = |action: &Action| match action {
             Action::Release { request: ended, .. } | Action::Withdraw { request: ended } => *ended == request,
             _ => false,
         };
-        self.places.slot_of(key, request).is_some() || self.outbox.carries_for(key, ends)
+        self.places.slot_of(key, request).is_some() || self.outbox.will_send_for(key, ends)
     }
 
     fn errand_answered(&mut self, errand: Errand, outcome: Outcome, sent: Sent, now: Monotonic) {

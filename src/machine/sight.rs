@@ -93,7 +93,7 @@ impl Machine {
         self.watches.stale = true;
         for seen in ahead {
             match seen.entry {
-                Entry::Grant(token) if seen.holder == self.me => self.release_if_stray(slot, token, now),
+                Entry::Grant(token) if seen.holder == self.me => self.release_if_stray(slot, token, seen.request, now),
                 _ => {}
             }
         }
@@ -105,15 +105,20 @@ impl Machine {
         Slot { own: slot.own.filter(|_| !tries), ..slot.clone() }
     }
 
-    /// A grant of its own that this context does not know of belongs to nobody.
-    fn release_if_stray(&mut self, slot: &Slot, token: Token, now: Monotonic) {
-        let is_release =
-            |action: &Action| matches!(action, Action::Release { token: released, .. } if *released == token);
-        let known = self.places.slot_of_grant(&slot.key, token).is_some() || self.is_detached(&slot.key, token);
-        if !known && !self.outbox.carries_for(&slot.key, is_release) {
-            let release = Action::Release { token, request: RequestId::default() };
-            self.outbox.push(slot, release, None, now);
+    /// A grant of its own that this context does not know of belongs to nobody. One that a request under way got may be
+    /// told of in the next answer, or by a signal.
+    fn release_if_stray(&mut self, slot: &Slot, token: Token, request: RequestId, now: Monotonic) {
+        if !self.knows_grant(&slot.key, token) && !self.knows(&slot.key, request) {
+            self.outbox.push(slot, Action::Release { token, request }, None, now);
         }
+    }
+
+    /// Whether a grant is held here, or on its way to another guard.
+    pub(super) fn knows_grant(&self, key: &super::Key, token: Token) -> bool {
+        let resumes = |place: &Place| place.seeking().is_some_and(|seeking| seeking.resumes(token));
+        self.is_detached(key, token)
+            || self.places.slot_of_grant(key, token).is_some()
+            || self.places.at(key).any(|(_, place)| resumes(place))
     }
 
     /// Whether a grant is on its way to another guard.

@@ -183,15 +183,17 @@ impl<'a> Work<'a> {
                 self.remove_grant(at);
                 Outcome::Released
             }
-            None => self.not_current(token),
+            None => {
+                // The request may have been granted anew since: it is withdrawn with every release.
+                self.remove_grant_of(request);
+                self.not_current(token)
+            }
         }
     }
 
     fn withdraw(&mut self, request: RequestId) -> Outcome {
         self.remove_place(request);
-        if let Some(at) = self.own_grant(request) {
-            self.remove_grant(at);
-        }
+        self.remove_grant_of(request);
         Outcome::Withdrawn
     }
 
@@ -385,6 +387,12 @@ impl Work<'_> {
     fn remove_grant(&mut self, at: usize) {
         self.record.grants.remove(at);
         self.changed();
+    }
+
+    fn remove_grant_of(&mut self, request: RequestId) {
+        if let Some(at) = self.own_grant(request) {
+            self.remove_grant(at);
+        }
     }
 
     fn remove_place(&mut self, request: RequestId) {

@@ -87,8 +87,11 @@ impl Moved<'_> {
                 assert_eq!(self.before, self.after, "a fence changes nothing");
             }
             (Action::Release { request, .. }, Outcome::NotCurrent { .. }) => {
-                let places = |waiter: &Waiter| (waiter.holder, waiter.request) == (self.operation.holder, *request);
-                assert!(self.before == self.after || self.before.queue.iter().any(places), "I9");
+                // Rule e: its own request it takes along, and nothing of anybody else's.
+                let own = |holder, asked| (holder, asked) == (self.operation.holder, *request);
+                let places = self.before.queue.iter().any(|waiter| own(waiter.holder, waiter.request));
+                let grants = self.before.grants.iter().any(|grant| own(grant.holder, grant.request));
+                assert!(self.before == self.after || places || grants, "I9");
             }
             (Action::Renew { .. } | Action::Downgrade { .. }, Outcome::NotCurrent { stolen, .. }) => {
                 assert_eq!(self.before, self.after, "I9: who is not current changes nothing");

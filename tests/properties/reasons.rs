@@ -50,7 +50,10 @@ impl Moved<'_> {
                         || self.ask().is_some_and(|ask| ask.way == Way::Upgrade(token)))
             });
             let meant = match &self.operation.action {
-                Action::Release { token: named, .. } => *named == token && grant.holder == me,
+                // With every release the request is withdrawn too.
+                Action::Release { token: named, request } => {
+                    (*named == token || *request == grant.request) && grant.holder == me
+                }
                 Action::Withdraw { request } => *request == grant.request && grant.holder == me,
                 Action::Evict { target, entry, beat } => (*target, *entry, *beat) == (grant.holder, named, grant.beat),
                 // All or nothing: what a part of it was granted earlier goes too.

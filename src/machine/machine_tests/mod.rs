@@ -131,7 +131,8 @@ fn granted(first: u64) -> Outcome {
 }
 
 fn seen(beat: u64, beacon: u64) -> Sighting {
-    Sighting { holder: OTHER, entry: Entry::Grant(Token(64)), beat, beacon, lease_ms: LEASE_MS, twin: false }
+    let request = RequestId(99);
+    Sighting { holder: OTHER, entry: Entry::Grant(Token(64)), request, beat, beacon, lease_ms: LEASE_MS, twin: false }
 }
 
 fn waiting(last_token: u64, beat: u64) -> Outcome {
