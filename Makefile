@@ -1,6 +1,6 @@
 # The scripts in .ci/ do the work; each sets up what it needs, which takes seconds when nothing is missing.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench pkg lint clean
+.PHONY: help setup demo test sim bench pkg lint clean
 # Two builds at once would only wait for each other.
 .NOTPARALLEL:
 
@@ -16,6 +16,9 @@ demo: pkg ## build and serve the page; CHECK=1 drives two headless tabs through 
 
 test: ## run every test: native, wasm in two browsers, the package, real tabs
 	@.ci/test
+
+sim: ## a million random histories in simulated time; HISTORIES=n runs n of each kind
+	@.ci/sim
 
 bench: pkg ## measure, natively and in a browser, into target/bench/
 	@.ci/bench

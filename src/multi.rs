@@ -124,7 +124,7 @@ impl MultiRequest {
         let mut pending: Vec<_> = asked.into_iter().map(|asked| Pending::new(driver, asked)).collect();
         // They are answered together. Guards of a request that failed in part are dropped, and so given back.
         let reactions = join_all(&mut pending).await;
-        let answers = pending.iter().zip(reactions).zip(named);
+        let answers = pending.iter_mut().zip(reactions).zip(named);
         let guards: Result<Vec<_>, _> =
             answers.map(|((pending, reaction), (_, name, _))| pending.guard(reaction, name)).collect();
         let guards: Option<Vec<_>> = guards?.into_iter().collect();

@@ -288,12 +288,13 @@ impl Pending {
         Self { driver: driver.clone(), turn, slot, answer, polls: 0, settled: false }
     }
 
-    /// What the answer comes to.
+    /// What the answer comes to. A grant that nobody asks for here is given back.
     pub(crate) fn guard(
-        &self,
+        &mut self,
         reaction: Result<Reaction, oneshot::Canceled>,
         name: Option<String>,
     ) -> Result<Option<LeaseGuard>, AcquireError> {
+        self.settled = true;
         match reaction {
             Ok(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
             Ok(Reaction::Busy) => Ok(None),
@@ -309,9 +310,7 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.polls = self.polls.saturating_add(1);
-        let reaction = core::task::ready!(Pin::new(&mut self.answer).poll(context));
-        self.settled = true;
-        Poll::Ready(reaction)
+        Pin::new(&mut self.answer).poll(context)
     }
 }
 

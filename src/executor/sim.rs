@@ -24,6 +24,8 @@ const POLL_LIMIT: u64 = 10_000_000;
 const WALL_START_MS: u64 = 1_735_689_600_000;
 /// The task that `block_on` drives.
 const MAIN: u64 = 0;
+/// The first context.
+const FIRST: u64 = 1;
 
 /// One context of a simulated world. Nothing ever really sleeps: when all tasks wait, time jumps to the next timer.
 ///
@@ -115,10 +117,10 @@ impl SimExecutor {
             tasks: BTreeMap::new(),
             timers: BTreeMap::new(),
             frozen: BTreeSet::new(),
-            last_id: MAIN,
+            last_id: FIRST,
         };
         let world = World { state: Mutex::new(state), ready: Arc::default() };
-        Self { world: Shared::new(world), context: 1 }
+        Self { world: Shared::new(world), context: FIRST }
     }
 
     /// Another context of the same world: it can be frozen apart from the others.

@@ -1,20 +1,25 @@
 //! Contexts to which everything happens that may happen.
 
-use futures::future::{Either, select};
+use std::time::Duration;
+
 use leasehold::{
-    LeaseManager, StoreError,
+    LeaseManager,
     executor::{Executor, SimExecutor},
-    machine::{Applied, Batch, Now, Reply, StoreClock},
-    store::{Fault, FaultyStore, MemoryStore, Reach, Store},
+    machine::StoreClock,
+    store::Fault,
 };
 
 use crate::{
-    doubles::{LateSignals, PausingExecutor, SlowStore},
+    doubles::{LateSignals, PausingExecutor},
     oracle::{Oracle, Tally},
+    vault::{Line, Vault},
+    worker::{Crew, Worker},
     world::{Dice, ms},
 };
 
 const YEAR_MS: i64 = 31_536_000_000;
+/// How many contexts are named, by the same few names.
+const NAMES: u64 = 3;
 
 /// In what way a world is unkind.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +34,10 @@ pub(crate) struct How {
     pub(crate) late_ms: u64,
     /// Whether machines sleep, so that their monotonic clocks stand still.
     pub(crate) pauses: bool,
+    /// Whether the store may lose its last commit; then wall clocks do not jump, for tokens rest on them.
+    pub(crate) forgets: bool,
+    /// How many contexts there are at most.
+    pub(crate) crowd: u64,
     pub(crate) clocks: &'static [StoreClock],
     /// How many histories show all that is expected, and take a few seconds at most.
     pub(crate) histories: u64,
@@ -36,77 +45,184 @@ pub(crate) struct How {
     pub(crate) expected: &'static [&'static str],
 }
 
-/// A context: its manager, its executor to freeze, its connection to break.
-pub(crate) struct Context {
-    pub(crate) leases: LeaseManager,
-    pub(crate) executor: PausingExecutor,
-    pub(crate) store: FaultyStore<MemoryStore>,
+impl How {
+    /// The time in which things happen: a twentieth of the lease.
+    pub(crate) fn unit_ms(&self) -> u64 {
+        self.lease_ms / 20
+    }
+}
+
+/// A context: its manager, its executor to freeze, its line to break.
+struct Context {
+    leases: LeaseManager,
+    executor: PausingExecutor,
+    line: Line,
+    number: u64,
+    suspended: bool,
 }
 
 /// A world and who is in it.
 pub(crate) struct Chaos {
-    pub(crate) how: How,
-    pub(crate) sim: SimExecutor,
-    pub(crate) memory: MemoryStore,
+    how: How,
+    sim: SimExecutor,
+    pub(crate) vault: Vault,
     pub(crate) oracle: Oracle,
-    pub(crate) contexts: Vec<Context>,
-    /// What a context does when it comes.
-    pub(crate) begin: fn(&Context, &Oracle),
+    pub(crate) crew: Crew,
+    contexts: Vec<Context>,
+    /// Those that were closed, and may not have come to their end.
+    closed: Vec<Context>,
+    last_number: u64,
 }
 
 impl Chaos {
+    pub(crate) fn new(sim: &SimExecutor, how: How, tally: Tally) -> Self {
+        let dice = Dice(sim);
+        let clock = how.clocks[dice.index(how.clocks.len())];
+        let keys = match dice.below(8) {
+            0 => 4 + dice.index(17),
+            few => 1 + usize::try_from(few).unwrap() / 3,
+        };
+        let oracle = Oracle::new(sim.clone(), tally);
+        let vault = Vault::new(clock, how.forgets, keys, oracle.clone());
+        Self {
+            how,
+            sim: sim.clone(),
+            vault,
+            oracle,
+            crew: Crew::default(),
+            contexts: Vec::new(),
+            closed: Vec::new(),
+            last_number: 0,
+        }
+    }
+
     pub(crate) fn dice(&self) -> Dice<'_> {
         Dice(&self.sim)
     }
 
-    /// A context comes.
-    pub(crate) fn join(&mut self) {
-        let (how, tally) = (self.how, &self.oracle.tally);
-        let sim = self.sim.context();
-        let executor = PausingExecutor::new(sim.clone());
-        let store = FaultyStore::new(self.memory.clone());
-        // Some are prompt: where all are late, nobody overtakes anybody.
-        let (applies, answers) =
-            if self.dice().one_in(3) { ((0, 0), (0, 0)) } else { (how.applies_ms, how.answers_ms) };
-        let slow =
-            SlowStore::new(store.clone(), sim.clone(), applies.0..=applies.1).answering_in(answers.0..=answers.1);
+    fn units(&self, count: u64) -> Duration {
+        ms(self.how.unit_ms() * count)
+    }
+
+    /// The first contexts come: mostly few.
+    pub(crate) fn open(&mut self) {
+        let count = match self.dice().below(40) {
+            0 => 2 + self.dice().below(self.how.crowd - 1),
+            1..=10 => 4 + self.dice().below(2),
+            _ => 2 + self.dice().below(2),
+        };
+        (0..count).for_each(|_| self.join());
+    }
+
+    /// A context comes, with people who work in it.
+    fn join(&mut self) {
+        let (how, dice) = (self.how, Dice(&self.sim));
+        let executor = PausingExecutor::new(self.sim.context());
         // A builder's own time limit is a quarter of the lease, and at most 5 s.
         let limit_ms = (how.lease_ms / 4).min(5_000);
-        let timed = TimedStore { inner: slow, sim: sim.clone(), limit_ms, tally: tally.clone() };
-        let signals = LateSignals::new(&self.memory.reach(), sim, how.late_ms, tally.clone());
-        let builder = LeaseManager::builder(timed, executor.clone()).signals(signals).lease(ms(how.lease_ms));
-        let leases = builder.beacon(self.dice().one_in(2)).build().unwrap();
-        let context = Context { leases, executor, store };
-        (self.begin)(&context, &self.oracle);
+        let mut line = Line::new(self.vault.clone(), executor.sim.clone(), self.oracle.clone(), limit_ms);
+        // Some are prompt: where all are late, nobody overtakes anybody.
+        if !dice.one_in(3) {
+            (line.applies_ms, line.answers_ms) = (how.applies_ms, how.answers_ms);
+        }
+        let tally = self.oracle.tally.clone();
+        let signals = LateSignals::new(&self.vault.reach(), executor.sim.clone(), how.late_ms, tally);
+        let mut builder =
+            LeaseManager::builder(line.clone(), executor.clone()).signals(signals).lease(ms(how.lease_ms));
+        if dice.one_in(4) {
+            builder = builder.linger(Duration::ZERO);
+        }
+        if dice.one_in(6) {
+            builder = builder.instance(format!("w{}", dice.below(NAMES)));
+        }
+        let leases = builder.beacon(dice.one_in(2)).build().unwrap();
+        self.last_number += 1;
+        let context = Context { leases, executor, line, number: self.last_number, suspended: false };
+        for _ in 0..1 + dice.below(3) {
+            self.employ(&context);
+        }
         self.contexts.push(context);
+    }
+
+    fn employ(&self, context: &Context) {
+        let worker = Worker {
+            leases: context.leases.clone(),
+            executor: context.executor.clone(),
+            vault: self.vault.clone(),
+            oracle: self.oracle.clone(),
+            how: self.how,
+            context: context.number,
+            shift: self.crew.begin_shift(),
+        };
+        context.executor.spawn(Box::pin(worker.work()));
+    }
+
+    /// Everybody who is there works again.
+    pub(crate) fn resume_work(&self) {
+        self.contexts.iter().for_each(|context| self.employ(context));
     }
 
     /// One misfortune, or the end of some.
     pub(crate) async fn strike(&mut self) {
         let chosen = self.dice().index(self.contexts.len());
         let context = &self.contexts[chosen];
-        match self.dice().below(if self.how.pauses { 20 } else { 12 }) {
+        let what = self.dice().below(if self.how.pauses { 28 } else { 20 });
+        self.oracle
+            .tell(|| format!("strike {what} at {} {:04x}", context.number, context.leases.incarnation().0 & 0xffff));
+        match what {
             0 => self.freeze(context),
             1 | 2 => self.awake().for_each(|context| context.executor.sim.thaw()),
+            3 if self.how.forgets => self.forget(),
             3 => self.jump(),
-            4 => context.store.fail_always(Some(Fault::Refuse)),
-            5 => context.store.fail_always(Some(Fault::Silence)),
-            6 => context.store.fail_always(Some(Fault::Stall)),
-            7 => (0..self.dice().below(6)).for_each(|_| context.store.inject(Fault::LoseReply)),
-            8 | 9 => self.contexts.iter().for_each(|context| context.store.fail_always(None)),
-            10 => self.crash(chosen),
-            11 => self.sim.pass(ms(self.how.lease_ms)).await,
+            4 => context.line.fail_always(Some(Fault::Refuse)),
+            5 => context.line.fail_always(Some(Fault::Silence)),
+            6 => context.line.fail_always(Some(Fault::Stall)),
+            7 | 8 => context.line.lose_answers(self.dice().below(6)),
+            9..=11 => self.contexts.iter().for_each(|context| context.line.heal()),
+            12 => self.crash(chosen),
+            13 => self.sim.pass(self.units(20)).await,
+            14 => self.close(chosen),
+            15 => self.suspend(chosen),
+            16 | 17 => self.wake(),
+            18 | 19 => {}
             fall if fall % 2 == 0 => self.sleep(context),
             _ => self.asleep().for_each(|context| context.executor.resume()),
         }
     }
 
     /// All troubles end.
-    pub(crate) fn heal(&self) {
-        for context in &self.contexts {
+    pub(crate) fn heal(&mut self) {
+        for context in self.contexts.iter().chain(&self.closed) {
             context.executor.resume();
-            context.store.heal();
+            context.line.heal();
         }
+        self.wake();
+    }
+
+    /// Answers get lost now and then, and nothing else goes wrong.
+    pub(crate) fn annoy(&self) {
+        for context in &self.contexts {
+            context.line.lose_answers(self.dice().below(2));
+        }
+    }
+
+    /// Everybody closes in good order.
+    pub(crate) async fn close_all(&self) {
+        for context in &self.contexts {
+            context.leases.close().await;
+        }
+    }
+
+    /// Nothing of this world goes on.
+    pub(crate) fn end(&mut self) {
+        let all = || self.contexts.iter().chain(&self.closed);
+        all().for_each(|context| context.executor.sim.kill());
+        all().for_each(|context| drop(self.oracle.bury(context.number)));
+        let executors: Vec<_> = all().map(|context| context.executor.sim.clone()).collect();
+        self.contexts.clear();
+        self.closed.clear();
+        // What the end of the guards began does not go on either.
+        executors.iter().for_each(SimExecutor::kill);
     }
 
     fn awake(&self) -> impl Iterator<Item = &Context> {
@@ -132,56 +248,53 @@ impl Chaos {
         self.sim.set_wall_clock(if self.dice().one_in(2) { YEAR_MS } else { -YEAR_MS });
     }
 
-    /// A context dies without a word, and another comes in its place.
-    fn crash(&mut self, chosen: usize) {
-        let Context { leases, executor, store } = self.contexts.swap_remove(chosen);
-        executor.sim.kill();
-        store.fail_always(Some(Fault::Fail));
-        drop(self.oracle.bury(leases.incarnation()));
-        drop(leases);
-        // What the end of the guards began does not go on either.
-        executor.sim.kill();
-        self.oracle.tally.count("a context crashed", ());
-        self.join();
-    }
-}
-
-/// Counts what a store does to its context.
-#[derive(Debug)]
-struct TimedStore<S> {
-    inner: S,
-    sim: SimExecutor,
-    limit_ms: u64,
-    tally: Tally,
-}
-
-#[async_trait::async_trait]
-impl<S: Store> Store for TimedStore<S> {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        let limit = self.sim.sleep(ms(self.limit_ms));
-        let reply = match select(self.inner.transact(batch, now), limit).await {
-            Either::Left((reply, _)) => reply,
-            Either::Right(((), late)) => {
-                self.tally.count("a transaction overran its time limit", ());
-                self.tally.count("an answer came after the time limit", late.await)
-            }
-        };
-        match &reply {
-            Err(error) if error.applied == Applied::Unknown => self.tally.count("an answer was lost", reply),
-            Err(_) => self.tally.count("a transaction was refused", reply),
-            Ok(_) => reply,
+    /// The store loses its last commit; that takes a moment of wall time, on which the tokens rest.
+    fn forget(&self) {
+        if self.vault.forget_last() {
+            self.oracle.tally.count("a commit was lost", ());
+            self.sim.set_wall_clock(2);
+            self.oracle.shake(self.sim.now().monotonic.plus(self.how.lease_ms * 3));
         }
     }
 
-    async fn close(&self) {
-        self.inner.close().await;
+    /// A context dies without a word, and another comes in its place.
+    fn crash(&mut self, chosen: usize) {
+        self.oracle.tally.count("a context crashed", ());
+        let Context { leases, executor, line, number, .. } = self.contexts.swap_remove(chosen);
+        executor.sim.kill();
+        line.fail_always(Some(Fault::Fail));
+        drop(self.oracle.bury(number));
+        drop(leases);
+        // What the end of the guards began does not go on either.
+        executor.sim.kill();
+        self.join();
     }
 
-    fn clock(&self) -> StoreClock {
-        self.inner.clock()
+    /// A context ends in good order, if it can, and another comes in its place.
+    fn close(&mut self, chosen: usize) {
+        self.oracle.tally.count("a context was closed", ());
+        let context = self.contexts.swap_remove(chosen);
+        let leases = context.leases.clone();
+        context.executor.spawn(Box::pin(async move { leases.close().await }));
+        self.closed.push(context);
+        self.join();
     }
 
-    fn reach(&self) -> Reach {
-        self.inner.reach()
+    fn suspend(&mut self, chosen: usize) {
+        let context = &mut self.contexts[chosen];
+        // A context that does not run cannot hear that it is to stop.
+        if !context.executor.is_paused() {
+            self.oracle.tally.count("a context was suspended", ());
+            context.leases.suspend();
+            context.suspended = true;
+        }
+    }
+
+    fn wake(&mut self) {
+        for context in self.contexts.iter_mut().filter(|context| !context.executor.is_paused()) {
+            if std::mem::take(&mut context.suspended) {
+                context.leases.wake();
+            }
+        }
     }
 }

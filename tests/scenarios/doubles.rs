@@ -35,11 +35,6 @@ impl<S> SlowStore<S> {
         Self { inner, sim, applies_ms: takes_ms.clone(), answers_ms: takes_ms }
     }
 
-    /// The way back takes as long as that instead.
-    pub(crate) fn answering_in(self, answers_ms: RangeInclusive<u64>) -> Self {
-        Self { answers_ms, ..self }
-    }
-
     async fn dawdle(&self, takes_ms: &RangeInclusive<u64>) {
         let (least, most) = (takes_ms.start(), takes_ms.end());
         self.sim.sleep(ms(least + Dice(&self.sim).below(most - least + 1))).await;

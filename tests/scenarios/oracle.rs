@@ -1,14 +1,18 @@
 //! Who watches every guard at every moment, and counts what happened.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, HashSet},
+    fmt::Write as _,
     sync::{Arc, Mutex},
 };
 
-use futures::future::FutureExt;
-use leasehold::{LeaseGuard, machine::Incarnation};
+use leasehold::{
+    LeaseGuard, LeaseParts, LeaseState, LeaseWatch, Mode,
+    executor::{Executor, SimExecutor},
+    machine::Monotonic,
+};
 
-use crate::doubles::PausingExecutor;
+use crate::{doubles::PausingExecutor, ghost::End, vault::Vault};
 
 /// What happened, and how often: a world in which nothing goes wrong proves nothing.
 #[derive(Clone, Debug, Default)]
@@ -26,32 +30,71 @@ impl Tally {
         let counts = self.0.lock().unwrap();
         expected.into_iter().filter(|what| !counts.contains_key(what)).collect()
     }
+
+    /// How often each thing happened, a line each.
+    pub(crate) fn table(&self) -> String {
+        self.0.lock().unwrap().iter().fold(String::new(), |mut table, (what, count)| {
+            writeln!(table, "{count:>12} {what}").unwrap();
+            table
+        })
+    }
 }
 
-/// Sees the guards that are alive in all contexts.
+/// Sees the guards that are alive in all contexts, and is told what the store did to their grants.
 #[derive(Clone)]
 pub(crate) struct Oracle {
     seen: Arc<Mutex<Seen>>,
+    sim: SimExecutor,
     pub(crate) tally: Tally,
+    loud: bool,
 }
 
 #[derive(Default)]
 struct Seen {
     guards: Vec<Watched>,
-    tokens: BTreeMap<String, BTreeSet<u64>>,
+    /// Of all guards ever, by key.
+    tokens: HashSet<(usize, u64)>,
+    /// The newest grants that a guard was handed out of, by key: of all, and of the exclusive ones.
+    handed: BTreeMap<usize, (u64, u64)>,
+    /// Whoever held these believes in them until it is told.
+    robbed: HashSet<(usize, u64)>,
+    /// The store lost a commit: until then belief may be wrong.
+    shaken_until: Monotonic,
+    wrong: Vec<String>,
+    parcels: Vec<LeaseParts>,
     granted: u64,
+    over: bool,
+    calm: bool,
 }
 
 struct Watched {
     guard: Arc<LeaseGuard>,
-    context: Incarnation,
+    watch: LeaseWatch,
     executor: PausingExecutor,
+    context: u64,
+    key: usize,
+    token: u64,
+    grant: u64,
+    shares_in_process: bool,
+    /// It asked to share: from then on it must not count on being alone.
+    downgrades: bool,
     doubted: bool,
 }
 
 impl Oracle {
-    pub(crate) fn new(tally: Tally) -> Self {
-        Self { seen: Arc::default(), tally }
+    pub(crate) fn new(sim: SimExecutor, tally: Tally) -> Self {
+        Self { seen: Arc::default(), sim, tally, loud: std::env::var_os("HISTORY_TRACE").is_some() }
+    }
+
+    /// Whether everything is to be told as it happens.
+    pub(crate) fn is_loud(&self) -> bool {
+        self.loud
+    }
+
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        if self.loud {
+            eprintln!("{:>8} {}", self.sim.now().monotonic.as_ms(), what());
+        }
     }
 
     /// How many guards were handed out.
@@ -59,27 +102,129 @@ impl Oracle {
         self.seen.lock().unwrap().granted
     }
 
-    /// A guard was handed out. That may be late: only if it is valid it must be the newest.
-    pub(crate) fn welcome(&self, context: Incarnation, executor: &PausingExecutor, guard: &Arc<LeaseGuard>) {
-        let watched = Watched { guard: guard.clone(), context, executor: executor.clone(), doubted: false };
+    /// Whether everybody is to come to an end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.seen.lock().unwrap().over
+    }
+
+    pub(crate) fn set_over(&self, over: bool) {
+        self.seen.lock().unwrap().over = over;
+    }
+
+    /// Whether all is to be left in order.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.seen.lock().unwrap().calm
+    }
+
+    pub(crate) fn calm_down(&self) {
         let mut seen = self.seen.lock().unwrap();
+        seen.calm = true;
+        seen.parcels.clear();
+    }
+
+    /// Something is wrong. Told by [`verdict`](Self::verdict): a panic here would go through the code that is tested.
+    pub(crate) fn accuse(&self, wrong: String) {
+        self.seen.lock().unwrap().wrong.push(wrong);
+    }
+
+    /// Looks at all guards, and says what was wrong so far.
+    pub(crate) fn verdict(&self) -> Result<(), String> {
+        self.look();
+        let seen = self.seen.lock().unwrap();
+        seen.wrong.iter().for_each(|wrong| self.tell(|| format!("WRONG {wrong}")));
+        if seen.wrong.is_empty() { Ok(()) } else { Err(seen.wrong.join("; ")) }
+    }
+
+    /// The store lost a commit.
+    pub(crate) fn shake(&self, until: Monotonic) {
+        let mut seen = self.seen.lock().unwrap();
+        seen.shaken_until = until;
+        seen.handed.clear();
+    }
+
+    /// A guard was handed out. That may be late: only if it is valid it must be the newest.
+    pub(crate) fn welcome(&self, guard: &Arc<LeaseGuard>, place: &Place<'_>) {
         let token = guard.token().as_u64();
-        let is_new = seen.tokens.entry(guard.key().to_owned()).or_default().insert(token);
+        let Some(grant) = place.vault.grant_of(place.key, guard.token()) else {
+            return self.accuse(format!("{token} was never granted"));
+        };
+        let watched = Watched {
+            guard: guard.clone(),
+            watch: guard.watch(),
+            executor: place.executor.clone(),
+            context: place.context,
+            key: place.key,
+            token,
+            grant,
+            shares_in_process: place.shares_in_process,
+            downgrades: false,
+            doubted: false,
+        };
+        self.tell(|| {
+            format!("{} gets {token} of k{} {:?} valid {}", place.context, place.key, guard.mode(), guard.is_valid())
+        });
+        let mut seen = self.seen.lock().unwrap();
         seen.granted += 1;
+        seen.hand_out(&watched, self.sim.now().monotonic);
         seen.guards.push(watched);
-        // Not under the lock, which others still need while this history ends.
         drop(seen);
-        assert!(is_new, "{token} was handed out twice");
         self.look();
     }
 
-    /// Never do two contexts believe, not even for a moment; nor does anybody once a larger token was handed out, nor
-    /// once told of the loss.
-    pub(crate) fn look(&self) {
+    /// The guard is about to share.
+    pub(crate) fn downgrades(&self, guard: &Arc<LeaseGuard>) {
         let mut seen = self.seen.lock().unwrap();
-        let wrong = seen.look(&self.tally);
+        seen.of(guard).into_iter().for_each(|watched| watched.downgrades = true);
+    }
+
+    /// The guard became exclusive, and so another one.
+    pub(crate) fn upgraded(&self, guard: &Arc<LeaseGuard>, vault: &Vault) {
+        let mut seen = self.seen.lock().unwrap();
+        let Some(watched) = seen.of(guard) else { return };
+        let token = guard.token();
+        if token.as_u64() == watched.token {
+            return;
+        }
+        let grant = vault.grant_of(watched.key, token).unwrap_or(0);
+        (watched.token, watched.grant, watched.downgrades) = (token.as_u64(), grant, false);
+        let at = seen.guards.iter().position(|watched| Arc::ptr_eq(&watched.guard, guard)).unwrap();
+        let watched = seen.guards.swap_remove(at);
+        seen.hand_out(&watched, self.sim.now().monotonic);
+        seen.guards.push(watched);
         drop(seen);
-        assert!(wrong.is_empty(), "{}", wrong.join("; "));
+        self.look();
+    }
+
+    /// The store ended these grants. Who was taken for dead must have stopped believing before.
+    pub(crate) fn ended(&self, grants: &[(usize, u64, End)]) {
+        let mut seen = self.seen.lock().unwrap();
+        let shaken = self.sim.now().monotonic < seen.shaken_until;
+        for &(key, grant, end) in grants {
+            let believes = |watched: &Watched| {
+                (watched.key, watched.grant) == (key, grant)
+                    && !watched.executor.is_paused()
+                    && watched.guard.is_valid()
+            };
+            match end {
+                End::ByItsHolder => {}
+                // Until its holder is told, and gets another token, it believes in what is no more.
+                End::Upgraded => _ = seen.robbed.insert((key, grant)),
+                End::Stolen => _ = self.tally.count("a grant was stolen", seen.robbed.insert((key, grant))),
+                End::Evicted => {
+                    self.tally.count("a grant was evicted", ());
+                    if !shaken && seen.guards.iter().any(believes) {
+                        seen.wrong.push(format!("{grant} of k{key} was evicted while its holder believed in it"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Never do two contexts believe, not even for a moment, unless both share; nor does anybody once a later grant that
+    /// conflicts was handed out, nor once told of the loss.
+    pub(crate) fn look(&self) {
+        let now = self.sim.now().monotonic;
+        self.seen.lock().unwrap().look(now, &self.tally);
     }
 
     /// Its owner is about to give it back.
@@ -87,45 +232,106 @@ impl Oracle {
         if !guard.is_valid() {
             self.tally.count("a guard was lost or in doubt at its end", ());
         }
-        if guard.lost().now_or_never().is_some() {
+        let mut seen = self.seen.lock().unwrap();
+        let Some(at) = seen.guards.iter().position(|watched| Arc::ptr_eq(&watched.guard, guard)) else { return };
+        let watched = seen.guards.swap_remove(at);
+        drop(seen);
+        self.tell(|| format!("{} ends {} of k{}", watched.context, watched.token, watched.key));
+        if matches!(watched.watch.state(), LeaseState::Lost(_)) {
             self.tally.count("a loss was told", ());
         }
-        self.seen.lock().unwrap().guards.retain(|watched| !Arc::ptr_eq(&watched.guard, guard));
     }
 
     /// Its context crashed: what it held is nobody's.
-    pub(crate) fn bury(&self, context: Incarnation) -> Vec<Arc<LeaseGuard>> {
+    pub(crate) fn bury(&self, context: u64) -> Vec<Arc<LeaseGuard>> {
         let mut seen = self.seen.lock().unwrap();
         let dead = seen.guards.extract_if(.., |watched| watched.context == context);
         dead.map(|watched| watched.guard).collect()
     }
+
+    /// A lease on its way, for whoever takes it.
+    pub(crate) fn leave(&self, parts: LeaseParts) {
+        self.seen.lock().unwrap().parcels.push(parts);
+    }
+
+    pub(crate) fn take_parcel(&self) -> Option<LeaseParts> {
+        self.seen.lock().unwrap().parcels.pop()
+    }
+}
+
+/// Where a guard was handed out.
+pub(crate) struct Place<'a> {
+    pub(crate) vault: &'a Vault,
+    pub(crate) executor: &'a PausingExecutor,
+    pub(crate) context: u64,
+    pub(crate) key: usize,
+    pub(crate) shares_in_process: bool,
+}
+
+impl Watched {
+    fn shares(&self) -> bool {
+        self.downgrades || self.guard.mode() == Mode::Shared
+    }
 }
 
 impl Seen {
-    fn look(&mut self, tally: &Tally) -> Vec<String> {
-        let mut wrong = Vec::new();
-        let mut believers = BTreeMap::<_, Vec<_>>::new();
+    fn of(&mut self, guard: &Arc<LeaseGuard>) -> Option<&mut Watched> {
+        self.guards.iter_mut().find(|watched| Arc::ptr_eq(&watched.guard, guard))
+    }
+
+    fn hand_out(&mut self, watched: &Watched, now: Monotonic) {
+        if !self.tokens.insert((watched.key, watched.token)) {
+            self.wrong.push(format!("{} of k{} was handed out twice", watched.token, watched.key));
+        }
+        if now >= self.shaken_until && watched.guard.is_valid() {
+            let (newest, newest_exclusive) = self.handed.entry(watched.key).or_default();
+            *newest = watched.grant.max(*newest);
+            if !watched.shares() {
+                *newest_exclusive = watched.grant.max(*newest_exclusive);
+            }
+        }
+    }
+
+    fn look(&mut self, now: Monotonic, tally: &Tally) {
+        let Self { guards, handed, robbed, wrong, shaken_until, .. } = self;
+        let mut believers = Vec::<(usize, u64, bool, bool)>::new();
         // Nobody can ask a machine that sleeps.
-        for watched in self.guards.iter_mut().filter(|watched| !watched.executor.is_paused()) {
-            let (guard, token) = (&watched.guard, watched.guard.token().as_u64());
-            if !guard.is_valid() {
+        for watched in guards.iter_mut().filter(|watched| !watched.executor.is_paused()) {
+            if !watched.guard.is_valid() {
                 watched.doubted = true;
                 continue;
             }
             if std::mem::take(&mut watched.doubted) {
                 tally.count("a doubt was dispelled", ());
             }
-            if guard.lost().now_or_never().is_some() {
-                wrong.push(format!("{token} of {} is valid though its loss was told", guard.key()));
+            let Watched { key, token, grant, .. } = *watched;
+            if matches!(watched.watch.state(), LeaseState::Lost(_)) {
+                wrong.push(format!("{token} of k{key} is valid though its loss was told"));
             }
-            let newest = self.tokens[guard.key()].last();
-            if newest.is_none_or(|newest| *newest > token) {
-                wrong.push(format!("{token} of {} is valid after {newest:?}", guard.key()));
+            // One that was upgraded in this moment is told to us in a moment.
+            let upgraded = watched.guard.token().as_u64() != token;
+            if upgraded || now < *shaken_until || robbed.contains(&(key, grant)) {
+                continue;
             }
-            believers.entry(guard.key()).or_default().push((watched.context, token));
+            let shares = watched.shares();
+            let (newest, newest_exclusive) = handed.get(&key).copied().unwrap_or_default();
+            let newer = if shares { newest_exclusive } else { newest };
+            if newer > grant {
+                wrong.push(format!("{token} of k{key} is valid after {newer}"));
+            }
+            let together = |other: &(usize, u64, bool, bool)| {
+                (shares && other.2) || (other.1 == grant && watched.shares_in_process && other.3)
+            };
+            if let Some(other) = believers.iter().find(|other| other.0 == key && !together(other)) {
+                wrong.push(format!("at {now:?} guards of {grant} and {} of k{key} are valid at once", other.1));
+            }
+            believers.push((key, grant, shares, watched.shares_in_process));
         }
-        let crowds = believers.into_iter().filter(|(_, crowd)| crowd.len() > 1);
-        wrong.extend(crowds.map(|(key, crowd)| format!("guards of {key} are valid at once: {crowd:?}")));
-        wrong
+    }
+}
+
+impl std::fmt::Debug for Oracle {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Oracle")
     }
 }

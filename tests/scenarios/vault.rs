@@ -1,0 +1,337 @@
+//! The store of the histories: it keeps its records itself, shows every commit to the oracle, takes fenced writes, and
+//! may lose its last commit; and the lines that connect contexts to it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures::future::pending;
+use leasehold::{
+    StoreError, Token,
+    executor::{Executor, SimExecutor},
+    machine::{
+        Action, Answer, Batch, Incarnation, Key, Now, Operation, Outcome, Record, Records, Reply, StoreClock,
+        StoreErrorKind, StoreId, StoreNow,
+    },
+    store::{Fault, Reach, Store},
+};
+
+use crate::{
+    ghost::{Commit, End, Ghost},
+    oracle::Oracle,
+    world::{Dice, ms},
+};
+
+/// Far from the numbers of other stores of this process.
+static BUILT: AtomicU64 = AtomicU64::new(1 << 32);
+
+/// Where all contexts of a history meet. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Vault(Arc<Room>);
+
+struct Room {
+    number: u64,
+    clock: StoreClock,
+    /// Whether the last commit may be lost.
+    forgets: bool,
+    keys: Vec<Key>,
+    state: Mutex<State>,
+    oracle: Oracle,
+}
+
+struct State {
+    records: Records,
+    ghosts: Vec<Ghost>,
+    undo: Vec<(usize, Record, Ghost)>,
+}
+
+impl Vault {
+    pub(crate) fn new(clock: StoreClock, forgets: bool, keys: usize, oracle: Oracle) -> Self {
+        let number = BUILT.fetch_add(1, Ordering::Relaxed);
+        let state = State { records: Records::new(), ghosts: vec![Ghost::default(); keys], undo: Vec::new() };
+        let keys = (0..keys).map(|key| Key::new(&format!("k{key}")).unwrap()).collect();
+        Self(Arc::new(Room { number, clock, forgets, keys, state: Mutex::new(state), oracle }))
+    }
+
+    pub(crate) fn clock(&self) -> StoreClock {
+        self.0.clock
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        Reach::Process(self.0.number)
+    }
+
+    pub(crate) fn keys(&self) -> &[Key] {
+        &self.0.keys
+    }
+
+    /// The grant that a guard's token is of.
+    pub(crate) fn grant_of(&self, key: usize, token: Token) -> Option<u64> {
+        self.0.state.lock().unwrap().ghosts[key].grant_of(token.as_u64())
+    }
+
+    /// Who stands in the records: what nobody gave up.
+    pub(crate) fn entries(&self) -> Vec<String> {
+        let state = self.0.state.lock().unwrap();
+        let records = self.0.keys.iter().filter_map(|key| Some((key, state.records.peek(key)?)));
+        let busy = records.filter(|(_, record)| !(record.grants.is_empty() && record.queue.is_empty()));
+        busy.map(|(key, record)| format!("{key}: {}", briefly(record))).collect()
+    }
+
+    /// A write that commits if this context's grant is current, in the very transaction that asks. Whether it was.
+    pub(crate) fn write(&self, key: usize, holder: Incarnation, token: Token, now: Now) -> bool {
+        let mut state = self.0.state.lock().unwrap();
+        let State { records, ghosts, undo } = &mut *state;
+        let name = &self.0.keys[key];
+        let (Some(first), Some(record)) = (ghosts[key].grant_of(token.as_u64()), records.peek(name)) else {
+            return false;
+        };
+        let own = record.grants.iter().find(|grant| grant.holder == holder && grant.block.first.as_u64() == first);
+        let Some(grant) = own else { return false };
+        let (mode, request) = (grant.mode, grant.request);
+        let action = Action::Fence { token: grant.block.first, request };
+        let fence = Operation { key: name.clone(), holder, action };
+        let outcome = fence.apply(records, StoreNow::new(self.0.clock, now)).outcome;
+        // It is the last commit now.
+        undo.clear();
+        let written = ghosts[key].write(first, mode);
+        drop(state);
+        written.unwrap_or_else(|wrong| self.0.oracle.accuse(wrong));
+        if outcome != Outcome::Current {
+            self.0.oracle.accuse(format!("the fence denies {token:?}, which is current"));
+        }
+        true
+    }
+
+    /// The last commit is lost, as a power cut does to one that was relaxed. Whether there was one.
+    pub(crate) fn forget_last(&self) -> bool {
+        let mut state = self.0.state.lock().unwrap();
+        let lost = std::mem::take(&mut state.undo);
+        let any = !lost.is_empty();
+        for (key, record, ghost) in lost {
+            *state.records.record(&self.0.keys[key]).unwrap() = record;
+            state.ghosts[key].roll_back(ghost);
+        }
+        any
+    }
+
+    fn index(&self, key: &Key) -> usize {
+        key.as_str()[1..].parse().unwrap()
+    }
+
+    fn apply(&self, batch: &Batch, now: Now) -> Vec<Answer> {
+        let mut state = self.0.state.lock().unwrap();
+        let saved = if self.0.forgets { self.save(&state, batch) } else { Vec::new() };
+        let answers = batch.apply(&mut state.records, StoreNow::new(self.0.clock, now));
+        if self.0.oracle.is_loud() {
+            for (operation, answer) in batch.0.iter().zip(&answers) {
+                eprintln!(
+                    "{:>8} {:04x} {:?} {:?}",
+                    now.monotonic.as_ms(),
+                    operation.holder.0 & 0xffff,
+                    operation.action,
+                    answer.outcome
+                );
+            }
+            for key in keys_of(batch) {
+                eprintln!("{:>8} {key}: {}", "", state.records.peek(key).map_or_else(String::new, briefly));
+            }
+        }
+        let commit = Commit { batch, at: now.monotonic, clock: self.0.clock };
+        let mut ended = Vec::new();
+        for (operation, answer) in batch.0.iter().zip(&answers) {
+            let stolen = |(_, token): &(Incarnation, Token)| (self.index(&operation.key), token.as_u64(), End::Stolen);
+            ended.extend(answer.robbed.iter().map(stolen));
+            for promotion in &answer.promoted {
+                state.ghosts[self.index(&promotion.key)].reserve(promotion.block);
+            }
+        }
+        let seen = self.see(&mut state, &commit, &mut ended);
+        let whole = is_all_or_nothing(&state.records, batch, &answers);
+        let changed = |(key, old, _): &(usize, Record, Ghost)| {
+            state.records.peek(&self.0.keys[*key]).is_some_and(|new| new.revision != old.revision)
+        };
+        if saved.iter().any(changed) {
+            state.undo = saved;
+        }
+        drop(state);
+        for wrong in [seen, whole].into_iter().filter_map(Result::err) {
+            self.0.oracle.accuse(wrong);
+        }
+        if !ended.is_empty() {
+            self.0.oracle.ended(&ended);
+        }
+        answers
+    }
+
+    fn see(&self, state: &mut State, commit: &Commit<'_>, ended: &mut Vec<(usize, u64, End)>) -> Result<(), String> {
+        let State { records, ghosts, .. } = state;
+        let mut grants = Vec::new();
+        for key in keys_of(commit.batch) {
+            let (index, Some(record)) = (self.index(key), records.peek(key)) else { continue };
+            let seen = ghosts[index].commit(key, record, commit, &mut grants);
+            ended.extend(grants.drain(..).map(|(grant, end)| (index, grant, end)));
+            seen.map_err(|wrong| format!("{key}: {wrong}"))?;
+        }
+        Ok(())
+    }
+
+    fn save(&self, state: &State, batch: &Batch) -> Vec<(usize, Record, Ghost)> {
+        let save = |key| {
+            let index = self.index(key);
+            (index, state.records.peek(key).cloned().unwrap_or_default(), state.ghosts[index].clone())
+        };
+        keys_of(batch).map(save).collect()
+    }
+}
+
+fn keys_of(batch: &Batch) -> impl Iterator<Item = &Key> {
+    batch.0.iter().flat_map(|operation| {
+        let all = match &operation.action {
+            Action::AcquireAll(asks) => asks.as_slice(),
+            _ => &[],
+        };
+        std::iter::once(&operation.key).chain(all.iter().map(|(key, _)| key))
+    })
+}
+
+/// Who holds and who waits.
+fn briefly(record: &Record) -> String {
+    let name = |holder: Incarnation| format!("{:04x}", holder.0 & 0xffff);
+    let grants = record.grants.iter().map(|grant| {
+        let (first, request, beat) = (grant.block.first.as_u64(), grant.request.0, grant.beat);
+        format!("{} holds {first} {:?} by {request} beat {beat}", name(grant.holder), grant.mode)
+    });
+    let queue = record.queue.iter().map(|waiter| {
+        let (request, beat) = (waiter.request.0, waiter.beat);
+        format!("{} waits {:?} by {request} beat {beat}", name(waiter.holder), waiter.mode)
+    });
+    grants.chain(queue).collect::<Vec<_>>().join(", ")
+}
+
+/// A request for several keys has all of them, or none.
+fn is_all_or_nothing(records: &Records, batch: &Batch, answers: &[Answer]) -> Result<(), String> {
+    // What came after it in the same transaction may have changed what it did.
+    if let (Some(operation), Some(answer)) = (batch.0.last(), answers.last()) {
+        let Action::AcquireAll(asks) = &operation.action else { return Ok(()) };
+        let has = |(key, ask): &&(Key, leasehold::machine::Acquire)| {
+            let own = |holder, request| (holder, request) == (operation.holder, ask.request);
+            let Some(record) = records.peek(key) else { return false };
+            record.grants.iter().any(|grant| own(grant.holder, grant.request))
+                || record.queue.iter().any(|waiter| own(waiter.holder, waiter.request))
+        };
+        let count = asks.iter().filter(has).count();
+        let expected = if matches!(answer.outcome, Outcome::GrantedAll(_)) { asks.len() } else { 0 };
+        if count != expected {
+            return Err(format!("{count} of {} keys for {:?}", asks.len(), answer.outcome));
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Vault({})", self.0.number)
+    }
+}
+
+/// One context's connection, which may fail or dawdle. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    vault: Vault,
+    sim: SimExecutor,
+    oracle: Oracle,
+    /// How long the way there takes, at least and at most, and the way back.
+    pub(crate) applies_ms: (u64, u64),
+    pub(crate) answers_ms: (u64, u64),
+    pub(crate) limit_ms: u64,
+    trouble: Arc<Mutex<Trouble>>,
+}
+
+#[derive(Debug, Default)]
+struct Trouble {
+    always: Option<Fault>,
+    lost_answers: u64,
+}
+
+impl Line {
+    pub(crate) fn new(vault: Vault, sim: SimExecutor, oracle: Oracle, limit_ms: u64) -> Self {
+        Self { vault, sim, oracle, applies_ms: (0, 0), answers_ms: (0, 0), limit_ms, trouble: Arc::default() }
+    }
+
+    /// All transactions fail like this, or none.
+    pub(crate) fn fail_always(&self, fault: Option<Fault>) {
+        self.trouble.lock().unwrap().always = fault;
+    }
+
+    /// The answers of the next so many transactions are lost.
+    pub(crate) fn lose_answers(&self, count: u64) {
+        self.trouble.lock().unwrap().lost_answers = count;
+    }
+
+    pub(crate) fn heal(&self) {
+        *self.trouble.lock().unwrap() = Trouble::default();
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let mut trouble = self.trouble.lock().unwrap();
+        if trouble.lost_answers > 0 {
+            trouble.lost_answers -= 1;
+            return Some(Fault::LoseReply);
+        }
+        trouble.always
+    }
+
+    async fn dawdle(&self, (least, most): (u64, u64)) {
+        if most > 0 {
+            self.sim.sleep(ms(least + Dice(&self.sim).below(most - least + 1))).await;
+        }
+    }
+
+    async fn never<T>(&self) -> T {
+        self.oracle.tally.count("a transaction overran its time limit", ());
+        pending().await
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Line {
+    async fn transact(&self, batch: Batch, _: Now) -> Result<Reply, StoreError> {
+        let sent = self.sim.now().monotonic;
+        self.dawdle(self.applies_ms).await;
+        let fault = self.fault();
+        match fault {
+            Some(Fault::Refuse) => {
+                return self.oracle.tally.count("a transaction was refused", Err(StoreError::transient("refused")));
+            }
+            Some(Fault::Fail) => return Err(StoreError::permanent(StoreErrorKind::Unavailable, "failed")),
+            Some(Fault::Stall) => return self.never().await,
+            _ => {}
+        }
+        let answers = self.vault.apply(&batch, self.sim.now());
+        match fault {
+            Some(Fault::Silence) => return self.never().await,
+            Some(_) => return self.oracle.tally.count("an answer was lost", Err(StoreError::unknown("lost"))),
+            None => self.dawdle(self.answers_ms).await,
+        }
+        if self.sim.now().monotonic.since(sent) > self.limit_ms {
+            self.oracle.tally.count("a transaction overran its time limit", ());
+            self.oracle.tally.count("an answer came after the time limit", ());
+        }
+        Ok(Reply { store: StoreId(1), answers })
+    }
+
+    async fn close(&self) {}
+
+    fn clock(&self) -> StoreClock {
+        self.vault.clock()
+    }
+
+    fn reach(&self) -> Reach {
+        self.vault.reach()
+    }
+}
