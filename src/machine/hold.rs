@@ -102,10 +102,18 @@ impl Machine {
     /// Sends the release. Renewals that were not sent yet need not go.
     pub(super) fn give_back(&mut self, slot: &Slot, held: &Held, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
         self.drop_renewals(slot, held.grant);
+        self.withdraw_former(slot, held, now);
         let release = Action::Release { token: held.grant, request: held.request };
         let errand = self.outbox.push(slot, release, turn, now);
         errand.believed_until = now.plus(held.belief_left(now));
         errand
+    }
+
+    /// A late attempt of the request that was granted before an upgrade may have queued once more.
+    fn withdraw_former(&mut self, slot: &Slot, held: &Held, now: Monotonic) {
+        if let Some((_, request)) = held.formerly {
+            self.withdraw_request(slot, request, now);
+        }
     }
 
     fn drop_renewals(&mut self, slot: &Slot, grant: Token) {
@@ -158,6 +166,7 @@ impl Machine {
     /// The lease is gone. The request is withdrawn too, and the turns that still wait ask anew.
     pub(super) fn lose(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
         if let Some(held) = self.drop_hold(slot, reason) {
+            self.withdraw_former(slot, &held, now);
             self.withdraw_request(slot, held.request, now);
             self.withdraw_upgrade(slot, held.upgrade, now);
             self.seek_anew(slot, reason, now);

@@ -77,8 +77,8 @@ pub(super) struct Held {
     pub(super) mode: Mode,
     /// The grant's identity.
     pub(super) grant: Token,
-    /// That of the shared one that it grew out of.
-    pub(super) formerly: Option<Token>,
+    /// The shared grant that it grew out of, and by which request that was granted.
+    pub(super) formerly: Option<(Token, RequestId)>,
     /// The token of the next guard. It only moves forward, whatever is answered twice.
     pub(super) next_token: Token,
     /// The last token that is reserved.
@@ -254,9 +254,10 @@ impl Held {
 
     /// A shared lease became an exclusive one, with tokens of its own.
     pub(super) fn upgraded(&mut self, request: RequestId, granted: &Granted, sent: Sent) {
-        self.request = request;
         self.mode = Mode::Exclusive;
-        self.formerly = Some(core::mem::replace(&mut self.grant, granted.block.first));
+        self.formerly = Some((self.grant, self.request));
+        self.request = request;
+        self.grant = granted.block.first;
         self.next_token = granted.block.first;
         self.last_token = granted.block.last;
         self.refilling = false;

@@ -136,8 +136,9 @@ impl Machine {
         let slot = &errand.slot;
         self.renewed(slot, token, outcome, sent, now);
         let Some(query) = errand.turn else { return };
-        let upgraded = (self.places.held(slot))
-            .is_some_and(|held| held.formerly == Some(token) || (held.grant == token && held.asks_for_upgrade()));
+        let upgraded = (self.places.held(slot)).is_some_and(|held| {
+            held.formerly.is_some_and(|(shared, _)| shared == token) || (held.grant == token && held.asks_for_upgrade())
+        });
         if matches!(outcome, Outcome::NotCurrent { .. }) && upgraded {
             // The question went out before the lease got new tokens.
             return self.renew(slot, Some(query), now);
