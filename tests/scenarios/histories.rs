@@ -51,6 +51,8 @@ const HOWS: [How; 9] = [
     // would not, for they leave twice the margin.
     How {
         name: "with_late_answers",
+        // Where belief that lasts too long shows seldom.
+        histories: 1_000,
         lease_ms: 10_000,
         applies_ms: (0, 200),
         answers_ms: (1_900, 2_250),
