@@ -1,11 +1,11 @@
 # The scripts in .ci/ do the work; each sets up what it needs, which takes seconds when nothing is missing.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim bench pkg lint clean
+.PHONY: help setup demo test sim model fuzz mutants bench pkg lint clean
 # Two builds at once would only wait for each other.
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install whatever is missing for all of the below
 	@.ci/setup
@@ -19,6 +19,16 @@ test: ## run every test: native, wasm in two browsers, the package, real tabs
 
 sim: ## a million random histories in simulated time; HISTORIES=n runs n of each kind
 	@.ci/sim
+
+model: ## the shipped core under a model checker at full size, a quarter of an hour; prints its table
+	@.ci/with cargo run --release -p leasehold-model
+
+fuzz: ## random operations and random bytes, for minutes instead of seconds
+	@PROPTEST_CASES=70000 BOLERO_RANDOM_ITERATIONS=3000000 BOLERO_RANDOM_TEST_TIME_MS=600000 \
+	    CARGO_PROFILE_TEST_OPT_LEVEL=2 .ci/with cargo test --features tokio,test-util --test properties
+
+mutants: ## break each rule of the protocol, and see it caught
+	@.ci/with cargo test -p leasehold-mutants -- --nocapture
 
 bench: pkg ## measure, natively and in a browser, into target/bench/
 	@.ci/bench
