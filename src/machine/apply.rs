@@ -44,7 +44,8 @@ impl Operation {
         if ahead.iter().any(Option::is_some) {
             let ahead = ahead.into_iter().map(Option::unwrap_or_default).collect();
             // What is left of an attempt whose answer was lost.
-            promoted.extend(self.give_up(asks, records, now)?);
+            let left: Vec<_> = asks.iter().filter(|(key, ask)| self.is_left(key, ask, records)).cloned().collect();
+            promoted.extend(self.give_up(&left, records, now)?);
             return Ok(Answer { promoted, ..Outcome::BusyAll(ahead).into() });
         }
         let mut all = Answer { promoted, ..Outcome::GrantedAll(Vec::new()).into() };
@@ -62,6 +63,13 @@ impl Operation {
             }
         }
         Ok(all)
+    }
+
+    /// Whether an older attempt was granted. A newer one may be held by now: an attempt that comes late leaves it alone.
+    fn is_left(&self, key: &Key, ask: &Acquire, records: &Records) -> bool {
+        let grants = records.peek(key).map_or(&[][..], |record| &record.grants);
+        let own = |grant: &&super::record::Grant| (grant.holder, grant.request) == (self.holder, ask.request);
+        grants.iter().find(own).is_some_and(|grant| grant.beat < ask.beat)
     }
 
     /// Gives back what was granted of several, and tells who is granted by that.

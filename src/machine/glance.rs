@@ -37,15 +37,16 @@ impl Machine {
             }
             return self.send(&slot.key, Body::Wanted { holder: me, tries: true });
         }
-        self.found_busy(slot);
+        self.found_busy(slot, now);
     }
 
-    fn found_busy(&mut self, slot: &Slot) {
+    fn found_busy(&mut self, slot: &Slot, now: Monotonic) {
         self.refuse_tries(slot);
-        let Some(place) = self.places.change(slot) else { return };
-        if place.turns.is_empty() {
-            // Who only tries has no place in the record.
-            place.stage = Stage::Idle;
+        let Some(place) = self.places.change(slot).filter(|place| place.turns.is_empty()) else { return };
+        // Who only tries has no place in the record, unless an attempt that was given up is applied late.
+        let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) else { return };
+        if seeking.retried {
+            self.withdraw_request(slot, seeking.request, now);
         }
     }
 
@@ -63,7 +64,7 @@ impl Machine {
             return self.outbox.look_again(errand, now.plus(LOOK_MS));
         }
         for slot in &errand.all {
-            self.found_busy(slot);
+            self.found_busy(slot, now);
         }
     }
 
@@ -76,12 +77,12 @@ impl Machine {
     }
 
     /// Somebody uses the key.
-    pub(super) fn conclude_busy(&mut self, key: &Key) {
+    pub(super) fn conclude_busy(&mut self, key: &Key, now: Monotonic) {
         for slot in self.looking_at(key) {
             if let Some(seeking) = self.places.change(&slot).and_then(Place::seeking_mut) {
                 seeking.look_at = None;
             }
-            self.found_busy(&slot);
+            self.found_busy(&slot, now);
         }
     }
 

@@ -19,6 +19,7 @@ impl Machine {
         let cursor = place.seeking().and_then(|seeking| seeking.cursor);
         let mut held = Held::new(request, slot.mode, granted, sent, now);
         held.contended = place.contended(sent, granted.contended);
+        held.queued_for = place.waits();
         held.doubted = self.doubted.filter(|doubted| sent.flight <= *doubted);
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
         let in_doubt = held.doubted.is_some();
@@ -81,7 +82,8 @@ impl Machine {
         }
         let stays = !held.users.is_empty() || (held.is_plain(slot) && held.belief_left(now) > 0);
         let goes_on = !turns.is_empty() && held.may_go_on(&self.config, now);
-        let lingers = turns.is_empty() && !held.contended && self.config.linger_ms > 0;
+        let wanted = held.contended || held.queued_for;
+        let lingers = turns.is_empty() && !wanted && self.config.linger_ms > 0;
         if stays && !upgrading && (!held.users.is_empty() || goes_on || lingers) {
             if held.users.is_empty() && lingers {
                 held.lingers_until = Some(now.plus(self.config.linger_ms));

@@ -49,6 +49,8 @@ pub(super) struct Seeking {
     pub(super) waiting_sent: Option<Sent>,
     /// The token in the latest such answer: a signalled grant must have a larger one.
     pub(super) last_token: Token,
+    /// An earlier attempt gave no answer.
+    pub(super) retried: bool,
     /// When the store last answered, or the request began.
     pub(super) heard_at: Monotonic,
     /// When a refused try looks again.
@@ -96,6 +98,8 @@ pub(super) struct Held {
     pub(super) told_suspect: bool,
     /// Whether another context waits.
     pub(super) contended: bool,
+    /// It came out of a queue: others are about, and it is given back at once when it is not used.
+    pub(super) queued_for: bool,
     pub(super) tenure_since: Monotonic,
     pub(super) handoffs: u32,
     /// Until when it is kept although nobody uses it.
@@ -135,6 +139,7 @@ impl Seeking {
             first_sent: None,
             waiting_sent: None,
             last_token: Token::default(),
+            retried: false,
             heard_at: now,
             look_at: None,
             look_until: None,
@@ -246,6 +251,7 @@ impl Held {
             doubted: None,
             told_suspect: false,
             contended: granted.contended,
+            queued_for: false,
             tenure_since: now,
             handoffs: 0,
             lingers_until: None,

@@ -320,7 +320,7 @@ impl Machine {
                 }
             }
             Body::Freed { .. } => self.look_again_at(key, now),
-            Body::InUse { .. } => self.conclude_busy(key),
+            Body::InUse { .. } => self.conclude_busy(key, now),
             _ => {}
         }
     }

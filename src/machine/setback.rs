@@ -6,7 +6,7 @@ use super::{
     id::RequestId,
     operation::Action,
     outbox::{Errand, Flight},
-    place::Held,
+    place::{Held, Place},
     port::{LostReason, Output, Refusal, Slot},
     time::Monotonic,
     token::Token,
@@ -48,6 +48,7 @@ impl Machine {
             None => errand.attempts + 1 < ATTEMPTS,
         };
         if error.retry && patience {
+            self.note_retry(&errand.slot);
             return self.retry(errand, now);
         }
         let known_unsent = error.applied == Applied::No && errand.attempts == 0 && seeking.waiting_sent.is_none();
@@ -83,8 +84,15 @@ impl Machine {
         self.retry(errand, now);
     }
 
+    fn note_retry(&mut self, slot: &Slot) {
+        if let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) {
+            seeking.retried = true;
+        }
+    }
+
     fn ask_all_failed(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
         if error.retry && errand.attempts + 1 < ATTEMPTS {
+            errand.all.iter().for_each(|slot| self.note_retry(slot));
             return self.retry(errand, now);
         }
         let Action::AcquireAll(asks) = &errand.action else { return };

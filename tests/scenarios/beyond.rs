@@ -107,6 +107,8 @@ fn x6_a_signal_comes_after_what_it_tells() {
         };
         let (heir, ()) = join(wait, release).await;
         heir.release().await.unwrap();
+        // Taken without a queue, it lingers after its release.
+        drop(two.lock("k").acquire().await.unwrap());
         let tried = three.lock("k").try_acquire().await.unwrap().expect("nobody uses it");
         let _thief = one.lock("k").steal().await.unwrap();
         assert_eq!(tried.lost().await, LostReason::Stolen);
