@@ -16,6 +16,21 @@ fn play(steps: &[Step], trusted: bool, newer: Option<u8>) {
     steps.iter().for_each(|step| world.step(step));
 }
 
+/// The range of tokens ends so soon that some are granted yet.
+fn play_at_the_end(steps: &[Step], trusted: bool, left: u64) {
+    let mut world = World::new(trusted);
+    for key in world.keys.clone() {
+        let last = (1 << 53) - 1 - left;
+        let text = format!(
+            "{{\"format\":1,\"last_token\":{last},\"revision\":0,\"grants\":[],\"queue\":[],\
+             \"last_exclusive\":0,\"stolen\":[]}}"
+        );
+        world.records.load(key.clone(), Some(&text));
+        assert!(world.records.peek(&key).is_some());
+    }
+    steps.iter().for_each(|step| world.step(step));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -32,5 +47,10 @@ proptest! {
     #[test]
     fn rules_hold_beside_a_key_of_a_newer_format(steps in steps(30), trusted: bool, newer in 0..3u8) {
         play(&steps, trusted, Some(newer));
+    }
+
+    #[test]
+    fn rules_hold_at_the_end_of_the_tokens(steps in steps(30), trusted: bool, left in 0..400u64) {
+        play_at_the_end(&steps, trusted, left);
     }
 }

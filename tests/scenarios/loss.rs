@@ -8,7 +8,7 @@ use std::{
 use leasehold::store::Fault;
 use leasehold::{LostReason, ReleaseOutcome};
 
-use crate::world::{LEASE, everywhere, ms, secs};
+use crate::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
 
 /// X2: the guard says that it is lost, and the fast path refuses.
 #[test]
@@ -96,6 +96,27 @@ fn belief_ends_before_another_begins() {
         loop {
             if let Some(next) = world.within(ms(50), &mut next).await {
                 return assert!(!guard.is_valid() && next.unwrap().is_valid());
+            }
+        }
+    });
+}
+
+/// Rule j.
+#[test]
+fn belief_in_a_lease_that_was_shortened_ends_before_another_begins() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let first = one.leases.lock("k").acquire().await.unwrap();
+        first.extend(secs(3_600)).await.unwrap();
+        drop(first);
+        let second = one.leases.lock("k").acquire().await.unwrap();
+        world.sim.pass(HEARTBEAT * 2).await;
+        assert!(second.is_valid());
+        one.store.fail_always(Some(Fault::Stall));
+        let mut next = std::pin::pin!(two.leases.lock("k").acquire());
+        loop {
+            if let Some(next) = world.within(ms(50), &mut next).await {
+                return assert!(!second.is_valid() && next.unwrap().is_valid());
             }
         }
     });

@@ -33,6 +33,7 @@ mod parts;
 mod redsync;
 mod several;
 mod slow;
+mod suspension;
 mod synapse;
 mod takeover;
 mod vault;

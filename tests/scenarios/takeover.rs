@@ -3,10 +3,12 @@
 use std::cell::Cell;
 
 use futures::future::join_all;
-use leasehold::LostReason;
+use leasehold::executor::Executor;
 use leasehold::machine::StoreClock;
 use leasehold::store::Fault;
+use leasehold::{LeaseManager, LostReason};
 
+use crate::doubles::SlowStore;
 use crate::world::{HEARTBEAT, LEASE, World, everywhere, ms, secs};
 
 /// S4: `test_timeout_lock`: renewal stopped.
@@ -132,5 +134,22 @@ fn wall_clock_jumps_neither_lose_nor_grant_a_lease() {
             assert!(own.token() > last || jump_ms < 0);
             last = own.token().max(last);
         }
+    });
+}
+
+/// Rule i.
+#[test]
+fn a_silent_holder_is_watched_from_after_the_answer_that_named_it() {
+    let world = World::new(1);
+    world.run(async {
+        let (one, tab) = (world.dark_tab(), world.tab());
+        let _held = one.leases.lock("k").acquire().await.unwrap();
+        one.executor.kill();
+        let slow = SlowStore::new(tab.store, tab.executor.clone(), 2_000..=2_000);
+        let two = LeaseManager::builder(slow, tab.executor).lease(LEASE).heartbeat(HEARTBEAT).build().unwrap();
+        let asked = world.sim.now().monotonic;
+        drop(two.lock("k").acquire().await.unwrap());
+        let waited = ms(world.sim.now().monotonic.since(asked));
+        assert!(waited >= LEASE + LEASE / 10 + ms(2 * 4_000), "the next came after {waited:?}");
     });
 }

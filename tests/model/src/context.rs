@@ -1,0 +1,161 @@
+//! One context: the shipped machine, its clocks, its beacon and its users.
+
+use leasehold::machine::{Beacon, Machine, Mode};
+
+use crate::{
+    configuration::Users,
+    port::{Ticket, Want},
+};
+
+/// A context and all that belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Context {
+    /// The shipped machine.
+    pub machine: Machine,
+    /// Whether it is still there.
+    pub alive: bool,
+    /// When it wants to be woken, on its own clock.
+    pub wake_ms: Option<u64>,
+    /// How long its monotonic clock stood still.
+    pub slept_ms: u64,
+    /// Since when that clock stands still now.
+    pub asleep_since: Option<u64>,
+    /// How far its wall clock was set ahead.
+    pub wall_ahead_ms: i64,
+    /// Whether signals reach it.
+    pub listens: bool,
+    /// The beacon that it asked for, and that does not stand yet.
+    pub rising: Option<Beacon>,
+    /// The beacon that stands.
+    pub standing: Option<Beacon>,
+    /// The beacons that it watches.
+    pub watches: Vec<(u64, Beacon)>,
+    /// Its users' turns, by number less one.
+    pub guards: Vec<Guard>,
+    /// What its users may still ask for.
+    pub may_ask: Users,
+    /// Whether it is suspended.
+    pub suspended: bool,
+    /// How often it went on under a new name.
+    pub names: u8,
+}
+
+/// One turn of one user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Guard {
+    /// How far it got.
+    pub stage: Stage,
+    /// What was asked for.
+    pub want: Want,
+    /// At which key.
+    pub key: usize,
+    /// How it holds.
+    pub mode: Mode,
+    /// Whether it wants to hold exclusively what it shares.
+    pub upgrading: bool,
+    /// Which grant of the history it stands on.
+    pub grant: Option<usize>,
+}
+
+/// How far a turn got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// It was asked for.
+    Waiting,
+    /// There is a guard.
+    Granted,
+    /// The guard is being given back.
+    Returning,
+    /// The guard was lost.
+    Lost,
+    /// It was refused, cancelled or given back.
+    Ended,
+}
+
+impl Context {
+    /// A fresh one.
+    pub fn new(machine: Machine, may_ask: Users) -> Self {
+        Self {
+            machine,
+            alive: true,
+            wake_ms: None,
+            slept_ms: 0,
+            asleep_since: None,
+            wall_ahead_ms: 0,
+            listens: false,
+            rising: None,
+            standing: None,
+            watches: Vec::new(),
+            guards: Vec::new(),
+            may_ask,
+            suspended: false,
+            names: 0,
+        }
+    }
+
+    /// Its own monotonic clock at a moment of true time.
+    pub fn own_ms(&self, true_ms: u64) -> u64 {
+        self.asleep_since.unwrap_or(true_ms).saturating_sub(self.slept_ms)
+    }
+
+    /// When it wants to be woken, in true time; nobody who sleeps is woken.
+    pub fn wakes_at(&self) -> Option<u64> {
+        self.wake_ms.filter(|_| self.runs()).map(|own| own + self.slept_ms)
+    }
+
+    /// Whether anything can happen in it.
+    pub const fn runs(&self) -> bool {
+        self.alive && self.asleep_since.is_none()
+    }
+
+    /// Whether it is due to be woken.
+    pub fn is_due(&self, true_ms: u64) -> bool {
+        self.wakes_at().is_some_and(|at| at <= true_ms)
+    }
+
+    /// Turns in this stage, by their numbers.
+    pub fn turns(&self, stage: Stage) -> impl Iterator<Item = u64> {
+        (1..).zip(&self.guards).filter(move |(_, guard)| guard.stage == stage).map(|(turn, _)| turn)
+    }
+
+    /// A user asks: it gets a turn for each key.
+    pub fn ask(&mut self, want: Want) -> Vec<Ticket> {
+        if let Some((_, left)) = self.may_ask.iter_mut().find(|(asked, _)| *asked == want) {
+            *left = left.saturating_sub(1);
+        }
+        let first = self.guards.len() as u64 + 1;
+        let tickets = (first..).zip(want.keys()).map(|(turn, &key)| Ticket { turn, want, key }).collect();
+        let fresh = |key: &usize| Guard {
+            stage: Stage::Waiting,
+            want,
+            key: *key,
+            mode: want.mode(),
+            upgrading: false,
+            grant: None,
+        };
+        self.guards.extend(want.keys().iter().map(fresh));
+        tickets
+    }
+
+    /// How the machine knows a turn.
+    pub fn ticket(&self, turn: u64) -> Option<Ticket> {
+        let guard = self.guards.get(usize::try_from(turn).ok()?.checked_sub(1)?)?;
+        Some(Ticket { turn, want: guard.want, key: guard.key })
+    }
+
+    /// Whether somebody is still to be answered.
+    pub fn owes(&self) -> bool {
+        self.guards.iter().any(|guard| guard.stage == Stage::Waiting || guard.upgrading)
+    }
+
+    /// The guard of a turn.
+    pub fn guard_mut(&mut self, turn: u64) -> Option<&mut Guard> {
+        self.guards.get_mut(usize::try_from(turn).ok()?.checked_sub(1)?)
+    }
+
+    /// Nothing of it is left but what it sent.
+    pub fn vanish(&mut self, blank: Machine) {
+        let gone = Self::new(blank, Vec::new());
+        *self = Self { alive: false, slept_ms: self.slept_ms, wall_ahead_ms: self.wall_ahead_ms, ..gone };
+    }
+}

@@ -1,0 +1,40 @@
+//! leasehold's core under a model checker: the shipped `Machine` and `Batch::apply`, not a copy of them.
+//!
+//! Two or three contexts, one store with one key or two, a network that delays, loses and doubles, and users who read, write,
+//! rob, upgrade and downgrade; within the budgets of a
+//! [`Configuration`] every order of events is tried. What must hold is listed in [`Rule`].
+//!
+//! * [`port`] and the views of the record that it exports are the only places that know how the core is spoken to.
+//! * [`State`] and [`Action`] are the world; [`step`](World::step) is what an action does to it.
+//! * [`ledger`] compares the records before and after each operation; [`fair`] runs a world to rest.
+//! * [`configurations`] is the table, and [`check`] runs one line of it.
+
+mod action;
+mod budget;
+mod check;
+mod configuration;
+mod context;
+pub mod fair;
+mod hashed;
+pub mod ledger;
+mod model;
+pub mod port;
+mod rules;
+mod state;
+mod step;
+mod table;
+mod trace;
+mod view;
+mod watch;
+
+pub use action::{Action, Deed};
+pub use budget::Budget;
+pub use check::{Finding, Report, check};
+pub use configuration::{Configuration, Flaw, Users};
+pub use context::{Context, Guard, Stage};
+pub use hashed::Hashed;
+pub use model::World;
+pub use port::Want;
+pub use rules::{Broken, Rule};
+pub use state::{Signal, State, Transaction, Write};
+pub use table::{Size, beyond_assumptions, configurations};

@@ -1,0 +1,125 @@
+//! What must hold in every state.
+
+use std::fmt;
+
+/// A rule, by the number that it has among the project's invariants and promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Tokens of later grants are larger, and a record's last token never goes back.
+    TokensGrow,
+    /// No two guards ever have the same token.
+    GuardTokensDiffer,
+    /// A fenced effect commits only if no conflicting grant was committed after its own.
+    EffectsInOrder,
+    /// A renewal, release, withdrawal or eviction of what is no longer there changes nothing of others.
+    StaleIsHarmless,
+    /// A grant over a held record happens only by release, withdrawal, evidence of death or silence, or a trusted clock;
+    /// the same goes for a place that somebody else takes from the queue.
+    TakeoverNeedsEvidence,
+    /// Who believes at the same time may hold together: several who share, or one alone.
+    OneBeliever,
+    /// A lost guard is told once, and is never valid again.
+    LossIsFinal,
+    /// Each request has at most one grant at a time, and is answered once.
+    OneGrantPerRequest,
+    /// Grants in the record fit each other.
+    GrantsFit,
+    /// At rest the head of the queue is never grantable.
+    HeadIsNotGrantable,
+    /// Whoever waits has a timer, a transaction under way, or a beacon to hear of.
+    WaiterIsAwake,
+    /// A batch does what its operations do one by one.
+    BatchIsItsParts,
+    /// Who was robbed believes no longer than its lease, and not once it was told.
+    RobbedAreTold,
+    /// What was downgraded is shared in the record from then on.
+    DowngradeLetsIn,
+    /// Who keeps what nobody uses gives it back when it hears that somebody wants it.
+    UnusedIsFreed,
+    /// Of several keys asked for at once, all are granted in one operation or none.
+    AllOrNothing,
+    /// Run to rest, every live waiter is granted within bounds.
+    WaitersAreGranted,
+    /// Run to rest, nothing of a live context is left in the record.
+    NothingIsLeft,
+}
+
+/// All rules that are noted while the world runs.
+pub(crate) const NOTED: [Rule; 16] = [
+    Rule::TokensGrow,
+    Rule::GuardTokensDiffer,
+    Rule::EffectsInOrder,
+    Rule::StaleIsHarmless,
+    Rule::TakeoverNeedsEvidence,
+    Rule::OneBeliever,
+    Rule::LossIsFinal,
+    Rule::OneGrantPerRequest,
+    Rule::GrantsFit,
+    Rule::HeadIsNotGrantable,
+    Rule::WaiterIsAwake,
+    Rule::BatchIsItsParts,
+    Rule::RobbedAreTold,
+    Rule::DowngradeLetsIn,
+    Rule::UnusedIsFreed,
+    Rule::AllOrNothing,
+];
+
+impl Rule {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TokensGrow => "I1: tokens grow",
+            Self::GuardTokensDiffer => "P2: no token is handed out twice",
+            Self::EffectsInOrder => "I2, P1: effects commit only under the newest grant",
+            Self::StaleIsHarmless => "I3, I9, P3: what is stale changes nothing",
+            Self::TakeoverNeedsEvidence => "I4: a take-over needs evidence",
+            Self::OneBeliever => "I5, I7, I13, P4: only those believe at once who may hold together",
+            Self::LossIsFinal => "I6: loss is told once and is final",
+            Self::OneGrantPerRequest => "I8: a request has one grant and one answer",
+            Self::GrantsFit => "grants in the record fit each other",
+            Self::HeadIsNotGrantable => "f: the head of the queue is never grantable at rest",
+            Self::WaiterIsAwake => "the queue loses nobody alive",
+            Self::BatchIsItsParts => "a batch does what its operations do",
+            Self::RobbedAreTold => "the robbed are told, and believe no longer than their lease",
+            Self::DowngradeLetsIn => "a downgrade lets others in",
+            Self::UnusedIsFreed => "what nobody uses is given back when it is wanted",
+            Self::AllOrNothing => "I14: several keys are granted together or not at all",
+            Self::WaitersAreGranted => "I11, P6: a live waiter is granted in the end",
+            Self::NothingIsLeft => "I8: nothing is left behind",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// The rules that were broken on the way to a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Broken(u16);
+
+impl Broken {
+    /// Notes a rule unless it holds.
+    pub fn unless(&mut self, holds: bool, rule: Rule) {
+        if !holds {
+            self.0 |= 1 << rule as u16;
+        }
+    }
+
+    /// Whether a rule was broken.
+    pub const fn has(self, rule: Rule) -> bool {
+        self.0 & (1 << rule as u16) != 0
+    }
+
+    /// Whether any was.
+    pub const fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Those that were broken.
+    pub fn rules(self) -> impl Iterator<Item = Rule> {
+        NOTED.into_iter().filter(move |rule| self.has(*rule))
+    }
+}

@@ -1,0 +1,191 @@
+//! Records and operations, as far as the model looks at them.
+
+use leasehold::machine::{
+    Action as Act, Batch, Entry, Incarnation, Mode, Operation, Outcome, Record, Records, RequestId, StoreClock, Token,
+    Way,
+};
+
+use crate::port::{KEYS, key, number_of, store_now};
+
+/// A grant or a place, as far as the model looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EntryView {
+    /// Of which key.
+    pub key: usize,
+    /// Whose it is: the number of the context.
+    pub who: usize,
+    /// And its name at that time.
+    pub name: Incarnation,
+    /// How it is held, or is to be.
+    pub mode: Mode,
+    /// The first token of the grant that it is to take the place of.
+    pub upgrades: Option<u64>,
+    /// The request that made it.
+    pub request: u64,
+    /// The first of its tokens; of a grant only.
+    pub token: Option<Token>,
+    /// Its tokens, first and last; of a grant only.
+    pub block: Option<(u64, u64)>,
+    /// How often its holder was heard.
+    pub beat: u64,
+    /// The generation of its holder's beacon, 0 for none.
+    pub beacon: u64,
+    /// How long it lasts.
+    pub lease_ms: u64,
+}
+
+/// A record, as far as the model looks at it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordView {
+    /// The end of the tokens that were granted.
+    pub last_token: u64,
+    /// Who holds.
+    pub grants: Vec<EntryView>,
+    /// Who waits.
+    pub queue: Vec<EntryView>,
+}
+
+/// What one operation is about, as far as the model looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deal {
+    /// It asks for a lease.
+    Acquire,
+    /// It asks for a lease, and robs whoever has it.
+    Steal,
+    /// It asks to hold exclusively what the grant with this first token shares.
+    Upgrade(u64),
+    /// It lets others share the grant with this first token.
+    Downgrade(u64),
+    /// It renews the grant with this first token.
+    Renew(u64),
+    /// It gives back the grant with this first token, and this request's place.
+    Release(u64, u64),
+    /// It ends this request.
+    Withdraw(u64),
+    /// It evicts an entry: whose, the grant's first token or else the place's request, and its beat.
+    Evict {
+        /// Whose entry.
+        whose: Incarnation,
+        /// The grant's first token.
+        grant: Option<u64>,
+        /// The place's request.
+        place: Option<u64>,
+        /// Its beat.
+        beat: u64,
+    },
+    /// It looks.
+    Inspect,
+}
+
+impl EntryView {
+    /// Whether it is the same grant or place, renewed or not.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.key, self.name, self.request, self.block) == (other.key, other.name, other.request, other.block)
+    }
+
+    /// Whether it is the same as it was, for whoever looks for signs of life.
+    pub fn stands_still(&self, other: &Self) -> bool {
+        self.is_same(other) && (self.beat, self.beacon) == (other.beat, other.beacon)
+    }
+
+    /// Its first token; of a grant only.
+    pub fn first(&self) -> Option<u64> {
+        self.block.map(|block| block.0)
+    }
+
+    /// Whether two grants exclude each other.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        self.key == other.key && !self.is_same(other) && !fit(self.mode, other.mode)
+    }
+}
+
+/// Whether two may hold a key together: the rule, written down anew.
+pub const fn fit(one: Mode, other: Mode) -> bool {
+    matches!((one, other), (Mode::Shared, Mode::Shared))
+}
+
+/// The numbers of the keys that an operation is about.
+pub fn keys_of(operation: &Operation) -> Vec<usize> {
+    let keys = Batch(vec![operation.clone()]).keys();
+    (0..KEYS.len()).filter(|at| keys.contains(&KEYS[*at])).collect()
+}
+
+/// What stands in the store under a key.
+pub fn record(records: &Records, at: usize) -> RecordView {
+    records.peek(&KEYS[at]).map_or_else(RecordView::default, |record| view(record, at))
+}
+
+/// Whether an operation for several keys asks for this grant.
+pub fn asks_for(operation: &Operation, grant: &EntryView) -> bool {
+    let Act::AcquireAll(asks) = &operation.action else { return false };
+    let asks = asks.iter().any(|(at, ask)| *at == KEYS[grant.key] && ask.request.0 == grant.request);
+    asks && operation.holder == grant.name
+}
+
+/// What stands in the store under every key.
+pub fn all_records(records: &Records) -> impl Iterator<Item = RecordView> {
+    (0..KEYS.len()).map(|at| record(records, at))
+}
+
+fn view(record: &Record, at: usize) -> RecordView {
+    let grants = record.grants.iter().map(|grant| EntryView {
+        key: at,
+        who: number_of(grant.holder),
+        name: grant.holder,
+        mode: grant.mode,
+        upgrades: None,
+        request: grant.request.0,
+        token: Some(grant.block.first),
+        block: Some((grant.block.first.as_u64(), grant.block.last.as_u64())),
+        beat: grant.beat,
+        beacon: grant.beacon,
+        lease_ms: grant.lease_ms,
+    });
+    let queue = record.queue.iter().map(|waiter| EntryView {
+        key: at,
+        who: number_of(waiter.holder),
+        name: waiter.holder,
+        mode: waiter.mode,
+        upgrades: waiter.upgrades.map(Token::as_u64),
+        request: waiter.request.0,
+        token: None,
+        block: None,
+        beat: waiter.beat,
+        beacon: waiter.beacon,
+        lease_ms: waiter.lease_ms,
+    });
+    RecordView { last_token: record.last_token.as_u64(), grants: grants.collect(), queue: queue.collect() }
+}
+
+/// Whether the shipped fence lets an effect of this grant through. It is asked as a writer would: with what it was told.
+pub fn fence(records: &Records, grant: &EntryView) -> bool {
+    let Some(token) = grant.token else { return false };
+    let fence = Act::Fence { token, request: RequestId(grant.request) };
+    let operation = Operation { key: key(grant.key), holder: grant.name, action: fence };
+    let now = store_now(StoreClock::Observed, 0, 0);
+    operation.apply(&mut records.clone(), now).outcome == Outcome::Current
+}
+
+/// What an operation is about.
+pub fn deal(operation: &Operation) -> Deal {
+    match &operation.action {
+        Act::Acquire(ask) => match ask.way {
+            Way::Steal => Deal::Steal,
+            Way::Upgrade(token) => Deal::Upgrade(token.as_u64()),
+            Way::Plain | Way::Resume { .. } => Deal::Acquire,
+        },
+        Act::AcquireAll(_) => Deal::Acquire,
+        Act::Downgrade { token } => Deal::Downgrade(token.as_u64()),
+        Act::Renew { token, .. } => Deal::Renew(token.as_u64()),
+        Act::Release { token, request } => Deal::Release(token.as_u64(), request.0),
+        Act::Withdraw { request } => Deal::Withdraw(request.0),
+        Act::Evict { target, entry, beat } => {
+            let (grant, place) = match entry {
+                Entry::Grant(token) => (Some(token.as_u64()), None),
+                Entry::Waiter(request) => (None, Some(request.0)),
+            };
+            Deal::Evict { whose: *target, grant, place, beat: *beat }
+        }
+        Act::Inspect | Act::Fence { .. } => Deal::Inspect,
+    }
+}

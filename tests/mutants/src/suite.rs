@@ -1,0 +1,69 @@
+//! The tests that are to notice, by where they are. Whoever renames or moves tests changes this file only.
+
+use std::fmt;
+
+/// Some of the crate's tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suite {
+    /// Random operations against the rules of the record.
+    Properties,
+    /// Random histories in a simulated world of this kind.
+    Histories(&'static str),
+    /// Simulated scenarios whose name contains this.
+    Scenario(&'static str),
+    /// The machine's own tests of one rule: inputs and outputs in a fixed order.
+    Rule(&'static str),
+    /// The model checker, in one configuration.
+    Model(&'static str),
+}
+
+impl Suite {
+    /// What `cargo test` builds for it.
+    pub(crate) fn target(self) -> &'static [&'static str] {
+        const CORE: &[&str] = &["--features", "tokio,test-util", "--lib"];
+        const PROPERTIES: &[&str] = &["--features", "tokio,test-util", "--test", "properties"];
+        const SCENARIOS: &[&str] = &["--features", "tokio,test-util", "--test", "scenarios"];
+        const MODEL: &[&str] = &["--package", "leasehold-model", "--profile", "model", "--test", "search"];
+        match self {
+            Self::Properties => PROPERTIES,
+            Self::Histories(_) | Self::Scenario(_) => SCENARIOS,
+            Self::Rule(_) => CORE,
+            Self::Model(_) => MODEL,
+        }
+    }
+
+    /// Which of the tests in there run.
+    pub(crate) fn filter(self) -> String {
+        match self {
+            Self::Properties => "forged::".to_owned(),
+            Self::Histories(kind) => format!("histories::{kind}"),
+            Self::Scenario(name) => name.to_owned(),
+            Self::Rule(name) => format!("machine::machine_tests::{name}"),
+            Self::Model(_) => "no_configuration".to_owned(),
+        }
+    }
+
+    /// What they are told. The same seeds each time, or a mutant would be caught on some days only.
+    pub(crate) fn environment(self) -> Vec<(&'static str, &'static str)> {
+        match self {
+            Self::Properties => {
+                vec![("PROPTEST_RNG_SEED", "1"), ("PROPTEST_CASES", "256"), ("PROPTEST_MAX_SHRINK_ITERS", "0")]
+            }
+            Self::Histories(_) => vec![("HISTORIES", "400")],
+            Self::Model(configuration) => vec![("CONFIGURATION", configuration)],
+            Self::Scenario(_) | Self::Rule(_) => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Properties => out.write_str("properties"),
+            Self::Histories(kind) => write!(out, "histories {kind}"),
+            Self::Scenario(name) => write!(out, "scenario {name}"),
+            Self::Rule(name) => write!(out, "machine test {name}"),
+            Self::Model(configuration) => write!(out, "model, {configuration}"),
+        }
+    }
+}
