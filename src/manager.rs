@@ -268,7 +268,7 @@ impl LeaseManager {
     }
 
     /// Refuses new requests, withdraws the waiting ones, releases what is held, and lets go of the store. Guards that
-    /// live on are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`](crate::LostReason::Closed).
+    /// live on are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`].
     ///
     /// It ends within two store time-outs, whatever the store does. Closing twice is closing once.
     ///
