@@ -69,16 +69,21 @@ pub(crate) enum Event {
 
 #[cfg(not(feature = "tracing"))]
 impl Event {
-    /// Whether anybody could be told.
-    pub(crate) const HEARD: bool = false;
+    /// Whether anybody listens.
+    pub(crate) fn are_heard() -> bool {
+        false
+    }
 
     pub(crate) fn tell(self) {}
 }
 
 #[cfg(feature = "tracing")]
 impl Event {
-    /// Whether anybody could be told.
-    pub(crate) const HEARD: bool = true;
+    /// Whether anybody listens.
+    pub(crate) fn are_heard() -> bool {
+        use tracing::level_filters::LevelFilter;
+        LevelFilter::current() != LevelFilter::OFF
+    }
 
     /// Tells whoever subscribed. Nothing is formatted unless somebody did.
     pub(crate) fn tell(self) {

@@ -115,7 +115,7 @@ impl Ledger {
     }
 
     fn tell(&mut self, event: impl FnOnce() -> Event) {
-        if Event::HEARD {
+        if Event::are_heard() {
             self.news.push(event());
         }
     }
