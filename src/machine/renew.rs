@@ -95,6 +95,8 @@ impl Machine {
             self.end_linger(slot, false, now);
         }
         self.hand_out(slot, now);
+        // Whoever it was for may have gone while it was in doubt.
+        self.stop_if_unwanted(slot, now);
     }
 
     /// Time passed otherwise than it should: nothing is believed until the store has answered.
