@@ -17,7 +17,7 @@ use futures::{
 };
 
 use crate::event::{Event, LeaseStats};
-use crate::executor::{Executor, MaybeSendFuture, Shared, WeakShared};
+use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
 use crate::ledger::{Effect, Ledger};
 use crate::machine::{
     Batch, Beacon, Config, Incarnation, Input, Key, Machine, Monotonic, Output, Parcel, Slot, StoreError, Turn, TurnId,
@@ -35,6 +35,8 @@ pub(crate) struct Driver {
     signals: Shared<dyn Signals>,
     core: Mutex<Core>,
     this: WeakShared<Self>,
+    /// Ends the watching when it is dropped.
+    _lifecycle: Option<Box<dyn MaybeSendSync>>,
 }
 
 struct Core {
@@ -86,7 +88,10 @@ impl Driver {
             pumping: false,
         };
         let core = Mutex::new(core);
-        Shared::new_cyclic(|this| Self { store, executor, long_wait, signals, core, this: this.clone() })
+        Shared::new_cyclic(|this: &WeakShared<Self>| {
+            let _lifecycle = executor.watch_lifecycle(this.clone());
+            Self { store, executor, long_wait, signals, core, this: this.clone(), _lifecycle }
+        })
     }
 
     /// A panic under the lock would be a bug of the machine; what it guards stays usable all the same.
@@ -192,6 +197,15 @@ impl Driver {
         Some(receiver)
     }
 
+    pub(crate) fn suspend(&self) {
+        self.handle(Input::Suspend { entombs: self.store.entombs() });
+    }
+
+    pub(crate) fn resume(&self) {
+        let incarnation = Incarnation(self.executor.random());
+        self.handle(Input::Wake { incarnation });
+    }
+
     pub(crate) fn handle(&self, input: Input) {
         self.step(self.core(), input);
     }
@@ -250,6 +264,7 @@ impl Driver {
     fn act(&self, output: Output) {
         match output {
             Output::Store { id, batch } => self.transact(id, batch),
+            Output::Entomb(tombstone) => self.store.entomb(tombstone),
             Output::Send(message) => self.signals.send(&message),
             Output::Wake { beacon } => self.wake(beacon),
             Output::Rest => self.signals.rest(),
@@ -278,8 +293,19 @@ impl Driver {
                 self.executor.spawn(Box::pin(async move {
                     let result = transaction.await;
                     this.handle(Input::Reply { id, result });
+                    this.reset_alarm();
                 }));
             }
+        }
+    }
+
+    /// Sets the alarm anew, from here. Chromium lets a hidden page's timers ring once a minute if each was set by the one
+    /// before; this one is set by the store's answer, and rings within a second of its time.
+    fn reset_alarm(&self) {
+        let mut core = self.core();
+        if let Some(at) = core.alarm.as_ref().filter(|alarm| alarm.sleep.is_some()).map(|alarm| alarm.at) {
+            core.replace_alarm(Some(at));
+            self.pump(core);
         }
     }
 
@@ -369,17 +395,19 @@ impl Core {
     fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic) {
         let keeps_alive = self.machine.has_loose_ends();
         let serves = |alarm: &Alarm, at| alarm.at <= at && alarm.at > now && (alarm.keeps_alive || !keeps_alive);
-        if wake.is_some_and(|at| self.alarm.as_ref().is_some_and(|alarm| serves(alarm, at))) {
-            return;
+        if !wake.is_some_and(|at| self.alarm.as_ref().is_some_and(|alarm| serves(alarm, at))) {
+            self.replace_alarm(wake);
         }
-        self.last_alarm += 1;
-        let id = self.last_alarm;
-        let planned = wake.map(|at| Alarm { id, at, keeps_alive, sleep: None });
-        let old = core::mem::replace(&mut self.alarm, planned);
-        if let Some(sleep) = old.and_then(|alarm| alarm.sleep) {
+    }
+
+    fn replace_alarm(&mut self, wake: Option<Monotonic>) {
+        if let Some(sleep) = self.alarm.take().and_then(|alarm| alarm.sleep) {
             sleep.abort();
         }
-        if wake.is_some() {
+        if let Some(at) = wake {
+            self.last_alarm += 1;
+            let keeps_alive = self.machine.has_loose_ends();
+            self.alarm = Some(Alarm { id: self.last_alarm, at, keeps_alive, sleep: None });
             self.deeds.push(Deed::SetAlarm);
         }
     }
@@ -410,6 +438,20 @@ impl Inbox for Driver {
             Notice::BeaconStands(beacon) => Input::BeaconStands(beacon),
             Notice::BeaconGone { watch } => Input::BeaconGone { watch },
         });
+    }
+}
+
+impl LifecycleWatcher for Driver {
+    fn lifecycle(&self, event: Lifecycle) {
+        match event {
+            Lifecycle::Suspending => self.suspend(),
+            Lifecycle::Resumed => self.resume(),
+            Lifecycle::Hidden => {
+                self.handle(Input::Hide);
+                self.handle(Input::Doubt);
+            }
+            Lifecycle::Shown => self.handle(Input::Doubt),
+        }
     }
 }
 

@@ -236,14 +236,13 @@ impl LeaseManager {
     /// The platform is about to stop this context: what is held is given up at once, as
     /// [`Suspended`](LostReason::Suspended), and its sign of life goes. Requests wait until it [wakes](Self::wake).
     pub fn suspend(&self) {
-        self.driver().handle(Input::Suspend);
+        self.driver().suspend();
     }
 
     /// The context goes on, as a new [incarnation](Self::incarnation): its waiting requests queue again, inside their
     /// time-outs.
     pub fn wake(&self) {
-        let incarnation = Incarnation(self.driver().executor.random());
-        self.driver().handle(Input::Wake { incarnation });
+        self.driver().resume();
     }
 
     /// [Closes](Self::close) when this future ends: that of a signal to the process, say.

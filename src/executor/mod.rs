@@ -21,6 +21,26 @@ use core::{fmt::Debug, time::Duration};
 
 use crate::machine::Now;
 
+/// What a platform does to the contexts that run on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Lifecycle {
+    /// It may stop this one at any moment, without another word.
+    Suspending,
+    /// It stopped this one, or was about to, and now lets it go on.
+    Resumed,
+    /// Nobody sees this one any more, and its timers get slow.
+    Hidden,
+    /// Somebody sees it again, and nobody knows how long it slept.
+    Shown,
+}
+
+/// Who is told what the platform does to the context.
+pub trait LifecycleWatcher: MaybeSendSync {
+    /// Takes note. What is not done when this returns may never be done.
+    fn lifecycle(&self, event: Lifecycle);
+}
+
 /// What a lease manager needs of the world it runs in.
 ///
 /// # Behavior
@@ -41,4 +61,10 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
 
     /// Draws 128 random bits: the name of an incarnation.
     fn random(&self) -> u128;
+
+    /// Tells the watcher what the platform does to this context, until what is returned is dropped. `None` where the
+    /// platform does nothing, or does not tell.
+    fn watch_lifecycle(&self, _watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+        None
+    }
 }

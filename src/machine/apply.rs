@@ -28,7 +28,7 @@ impl Operation {
     }
 
     fn work<'a>(&self, key: &'a Key, records: &'a mut Records, now: StoreNow) -> Result<Work<'a>, Unreadable> {
-        Ok(Work::new(key, records.record(key)?, self.holder, now))
+        Ok(Work::new(key, records.open(key)?, self.holder, now))
     }
 
     /// All or nothing: looked at first, taken only if every key can be.

@@ -188,6 +188,7 @@ impl Message {
             }
             Body::Freed { holder } => head.text("kind", "freed").id("holder", holder.0),
             Body::InUse { holder } => head.text("kind", "in_use").id("holder", holder.0),
+            Body::Gone { holder } => head.text("kind", "gone").id("holder", holder.0),
             Body::Evicted { holder, token } => {
                 head.text("kind", "evicted").id("holder", holder.0).number("token", token.0)
             }
@@ -216,6 +217,7 @@ impl Message {
             "wanted" => Body::Wanted { holder, tries: fields.number("tries")? > 0 },
             "freed" => Body::Freed { holder },
             "in_use" => Body::InUse { holder },
+            "gone" => Body::Gone { holder },
             "stolen" => Body::Stolen { holder, token: Token(fields.number("token")?) },
             "evicted" => Body::Evicted { holder, token: Token(fields.number("token")?) },
             _ => return None,

@@ -135,6 +135,12 @@ impl Machine {
         self.give_back(slot, &held, None, now).tells = wanted;
     }
 
+    pub(super) fn end_all_lingers(&mut self, now: Monotonic) {
+        for slot in self.places.slots() {
+            self.end_linger(&slot, false, now);
+        }
+    }
+
     pub(super) fn end_linger_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let lingers_until = self.places.held(slot).and_then(|held| held.lingers_until);
         if lingers_until.is_some_and(|until| until <= now) {

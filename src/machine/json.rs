@@ -128,14 +128,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn numbers(&mut self, name: &str) -> Option<Vec<u64>> {
-        let mut numbers = Vec::new();
-        let mut cutter = Cutter::new(self.take(name)?);
-        (cutter.peek()? == b'[').then_some(())?;
-        cutter.items(b']', false, 0, |_, value| {
-            numbers.push(value.parse().ok()?);
-            Some(())
-        })?;
-        Some(numbers)
+        self.items(name, |value| value.parse().ok())
     }
 
     /// 128 bits in hexadecimal.
@@ -149,14 +142,23 @@ impl<'a> Fields<'a> {
 
     /// An array of objects.
     pub(super) fn list<T>(&mut self, name: &str, read: impl Fn(Self) -> Option<T>) -> Option<Vec<T>> {
-        let mut list = Vec::new();
+        self.items(name, |value| read(Self::read(value)?))
+    }
+
+    /// An array of strings.
+    pub(super) fn texts(&mut self, name: &str) -> Option<Vec<String>> {
+        self.items(name, unquote)
+    }
+
+    fn items<T>(&mut self, name: &str, read: impl Fn(&'a str) -> Option<T>) -> Option<Vec<T>> {
+        let mut items = Vec::new();
         let mut cutter = Cutter::new(self.take(name)?);
         (cutter.peek()? == b'[').then_some(())?;
         cutter.items(b']', false, 0, |_, value| {
-            list.push(read(Self::read(value)?)?);
+            items.push(read(value)?);
             Some(())
         })?;
-        Some(list)
+        Some(items)
     }
 
     /// What was not taken.
@@ -224,6 +226,15 @@ impl Object {
 
     pub(super) fn numbers(self, name: &str, values: impl Iterator<Item = u64>) -> Self {
         self.list(name, values.map(|value| alloc::format!("{value}")))
+    }
+
+    pub(super) fn texts<'a>(self, name: &str, values: impl Iterator<Item = &'a str>) -> Self {
+        let quoted = values.map(|value| {
+            let mut text = String::new();
+            quote(&mut text, value);
+            text
+        });
+        self.list(name, quoted)
     }
 
     pub(super) fn id(mut self, name: &str, value: u128) -> Self {

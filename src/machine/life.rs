@@ -6,12 +6,18 @@ use super::{
     Machine,
     failure::StoreError,
     id::Incarnation,
+    key::Key,
+    message::Body,
     operation::Action,
     outbox::Errand,
     place::{Place, Stage},
-    port::{LostReason, Output, Refusal, Slot},
+    port::{LostReason, Output, Refusal, ReleaseOutcome, Slot},
+    sorted::SortedMap,
     time::Monotonic,
+    tombstone::Tombstone,
 };
+
+const SUSPENDED: &str = "the context was suspended before the store answered";
 
 /// Whether a context takes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,27 +86,63 @@ impl Machine {
 
     /// The context may be stopped at any moment. Its guards are void first; then the store is told, whatever else is
     /// under way, and the beacon goes. No answer is waited for.
-    pub(super) fn suspend(&mut self, now: Monotonic) {
+    pub(super) fn suspend(&mut self, entombs: bool, now: Monotonic) {
         if self.life != Life::Open {
             return;
         }
         self.life = Life::Suspended;
+        let keys = self.keys_in_store();
         for slot in self.places.slots() {
             self.give_up(&slot, LostReason::Suspended, now);
             if slot.own.is_some() {
                 self.fail_turns(&slot, &Refusal::Lost(LostReason::Suspended));
             }
         }
-        self.outbox.ground();
-        self.drop_unsent();
-        self.flush(now);
+        if entombs {
+            self.entomb(keys, now);
+        } else {
+            self.outbox.ground();
+            self.drop_unsent();
+            self.flush(now);
+        }
         self.rest();
+    }
+
+    /// Where this context may have left something.
+    fn keys_in_store(&self) -> Vec<Key> {
+        let mut keys = SortedMap::new();
+        for slot in self.places.slots() {
+            if self.places.get(&slot).is_some_and(|place| !matches!(place.stage, Stage::Idle)) {
+                keys.insert(slot.key, ());
+            }
+        }
+        for key in self.outbox.written_keys().chain(self.detached.iter().map(|(key, _)| key.clone())) {
+            keys.insert(key, ());
+        }
+        keys.into_iter().map(|(key, ())| key).collect()
+    }
+
+    /// One write and one message for everything. What was to be given back is given back by it.
+    fn entomb(&mut self, keys: Vec<Key>, now: Monotonic) {
+        for errand in self.outbox.drain() {
+            match (errand.turn, &errand.action) {
+                (Some(turn), Action::Release { .. }) => {
+                    let held = now < errand.believed_until || errand.maybe_released;
+                    let result = Ok(if held { ReleaseOutcome::Released } else { ReleaseOutcome::Lost });
+                    self.emit(Output::Released { turn, result });
+                }
+                _ => self.unanswered(&errand, &StoreError::transient(SUSPENDED)),
+            }
+        }
+        let Some(first) = keys.first().cloned() else { return };
+        self.emit(Output::Entomb(Tombstone { holder: self.me, keys }));
+        self.send(&first, Body::Gone { holder: self.me });
     }
 
     /// Only what gives something up is still sent.
     fn drop_unsent(&mut self) {
         let gives_up = |action: &Action| matches!(action, Action::Release { .. } | Action::Withdraw { .. });
-        let error = StoreError::transient("the context was suspended before the store answered");
+        let error = StoreError::transient(SUSPENDED);
         for errand in self.outbox.take_unless(gives_up) {
             self.unanswered(&errand, &error);
         }
@@ -112,7 +154,7 @@ impl Machine {
             return;
         }
         self.life = Life::Open;
-        self.drop_all("the context was suspended before the store answered");
+        self.drop_all(SUSPENDED);
         self.me = incarnation;
         self.detached.clear();
         for slot in self.places.slots() {
@@ -162,7 +204,7 @@ impl Machine {
     }
 
     /// The keys of the guards that live.
-    pub(crate) fn used_keys(&self) -> Vec<super::Key> {
+    pub(crate) fn used_keys(&self) -> Vec<Key> {
         let used = |slot: &Slot| {
             let held = self.places.get(slot).and_then(Place::held);
             held.is_some_and(|held| !held.users.is_empty()).then(|| slot.key.clone())

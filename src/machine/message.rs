@@ -50,6 +50,11 @@ pub enum Body {
         /// By whom.
         holder: Incarnation,
     },
+    /// A context was stopped, and left a tombstone: what it had at any key does not count.
+    Gone {
+        /// Which one.
+        holder: Incarnation,
+    },
     /// A grant was evicted.
     Evicted {
         /// Whose.
@@ -71,7 +76,7 @@ impl Body {
     pub const fn recipient(&self) -> Option<Incarnation> {
         match *self {
             Self::Granted { holder, .. } | Self::Evicted { holder, .. } | Self::Stolen { holder, .. } => Some(holder),
-            Self::Wanted { .. } | Self::Freed { .. } | Self::InUse { .. } => None,
+            Self::Wanted { .. } | Self::Freed { .. } | Self::InUse { .. } | Self::Gone { .. } => None,
         }
     }
 }

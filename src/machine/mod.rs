@@ -34,6 +34,7 @@ mod sight;
 mod sorted;
 mod time;
 mod token;
+mod tombstone;
 mod turns;
 mod upgrade;
 mod work;
@@ -63,6 +64,7 @@ pub(crate) use time::whole_ms;
 pub use time::{Monotonic, Now, Wall};
 pub use token::TokenBlock;
 pub use token::{BLOCK, Token};
+pub use tombstone::Tombstone;
 
 use alloc::vec::Vec;
 
@@ -181,8 +183,10 @@ impl Machine {
             Input::NoBeacon => self.presence.no_beacon(),
             Input::BeaconGone { watch } => self.beacon_gone(watch, now),
             Input::Tick => {}
-            Input::Suspend => self.suspend(now),
+            Input::Suspend { entombs } => self.suspend(entombs, now),
             Input::Wake { incarnation } => self.wake_up(incarnation, now),
+            Input::Hide => self.end_all_lingers(now),
+            Input::Doubt => self.suspect_all(now),
             Input::Close => self.close(now),
         }
         self.fire_due(now);

@@ -211,6 +211,14 @@ impl Outbox {
         self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
     }
 
+    /// The keys that something was or is to be written to, and whose answer is not known.
+    pub(super) fn written_keys(&self) -> impl Iterator<Item = Key> {
+        let overdue = self.overdue.iter().flat_map(|flight| &flight.errands);
+        let writes = |errand: &&Errand| !matches!(errand.action, Action::Inspect | Action::Evict { .. });
+        let slots = |errand: &'_ Errand| core::iter::once(errand.slot.clone()).chain(errand.all.clone());
+        self.all().chain(overdue).filter(writes).flat_map(slots).map(|slot| slot.key)
+    }
+
     fn all(&self) -> impl Iterator<Item = &Errand> {
         self.waiting.iter().chain(&self.later).chain(self.flight.iter().flat_map(|flight| &flight.errands))
     }

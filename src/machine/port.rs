@@ -12,6 +12,7 @@ use super::{
     operation::{Batch, Outcome, Reply},
     time::Monotonic,
     token::Token,
+    tombstone::Tombstone,
 };
 
 /// Names one local request, and the guard that comes of it. Whoever drives the machine draws it, once.
@@ -204,8 +205,15 @@ pub enum Input {
     },
     /// Time has passed.
     Tick,
+    /// Nobody looks at the context any more: what it does not use it gives back.
+    Hide,
+    /// The platform did something to the context: nothing is believed until the store has answered.
+    Doubt,
     /// The context is about to be stopped, and gives up what it holds. Its requests stay.
-    Suspend,
+    Suspend {
+        /// Whether the store takes a [`Tombstone`]: then nothing else is sent.
+        entombs: bool,
+    },
     /// The context goes on, under a fresh name.
     Wake {
         /// The name.
@@ -225,6 +233,8 @@ pub enum Output {
         /// What to apply.
         batch: Batch,
     },
+    /// Write this at once, without waiting for anything.
+    Entomb(Tombstone),
     /// Tell the other contexts.
     Send(Message),
     /// Listen to the others, and raise this beacon.

@@ -126,6 +126,13 @@ pub struct Sighting {
     pub twin: bool,
 }
 
+impl Record {
+    /// Tells stores to write it. Whatever number a record came with, the next one differs.
+    pub(super) fn changed(&mut self) {
+        self.revision = self.revision.wrapping_add(1);
+    }
+}
+
 impl Sighting {
     /// The beacon whose absence would prove the holder dead.
     pub(super) fn beacon(&self) -> Option<Beacon> {

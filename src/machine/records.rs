@@ -2,21 +2,70 @@
 
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
-use super::{codec::Unreadable, key::Key, record::Record};
+use super::{
+    codec::Unreadable,
+    id::Incarnation,
+    key::Key,
+    record::Record,
+    tombstone::{Graves, Tombstone},
+};
 
-/// Records by key. A key that nobody used yet has an empty record.
+/// Records by key, and the tombstones of those who are gone. A key that nobody used yet has an empty record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Records(BTreeMap<Key, Result<Record, Unreadable>>);
+pub struct Records {
+    by_key: BTreeMap<Key, Result<Record, Unreadable>>,
+    graves: Graves,
+}
 
 impl Records {
     /// No records.
     pub const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self { by_key: BTreeMap::new(), graves: Graves::new() }
     }
 
     /// Puts in what a store has under a key.
     pub fn load(&mut self, key: Key, stored: Option<&str>) {
-        self.0.insert(key, stored.map_or_else(|| Ok(Record::default()), Record::decode));
+        self.by_key.insert(key, stored.map_or_else(|| Ok(Record::default()), Record::decode));
+    }
+
+    /// Puts in what a store has under the name of somebody who is gone.
+    pub fn load_tombstone(&mut self, holder: Incarnation, stored: &str) {
+        self.graves.add(holder, Tombstone::decode(holder, stored));
+    }
+
+    /// Notes that somebody is gone.
+    pub fn entomb(&mut self, tombstone: Tombstone) {
+        self.graves.add(tombstone.holder, Some(tombstone));
+    }
+
+    /// Whether others than this context have an entry here: then their tombstones matter.
+    pub fn name_others(&self, holder: Incarnation) -> bool {
+        self.by_key.values().flatten().any(|record| record.names(|other| other != holder))
+    }
+
+    /// The keys at which those who are gone may have left something, and which were not loaded.
+    pub fn unvisited(&self) -> Vec<Key> {
+        self.graves.keys().filter(|key| !self.by_key.contains_key(*key)).cloned().collect()
+    }
+
+    /// Removes what those who are gone left at keys where nobody waits: whoever waits does so itself.
+    pub fn sweep(&mut self) {
+        for record in self.by_key.values_mut().flatten() {
+            let waits = record.queue.iter().any(|waiter| !self.graves.hold(waiter.holder));
+            if !waits && record.clean(&self.graves) {
+                record.changed();
+            }
+        }
+    }
+
+    /// What must be written of the tombstones: each one that became shorter, and `None` for what nothing names any more.
+    pub fn changed_tombstones(&mut self) -> Vec<(Incarnation, Option<String>)> {
+        let by_key = &self.by_key;
+        self.graves.settle(|holder, key| match by_key.get(key) {
+            Some(Ok(record)) => !record.names(|named| named == holder),
+            _ => false,
+        });
+        self.graves.take_changed()
     }
 
     /// The record of a key.
@@ -24,12 +73,17 @@ impl Records {
     /// # Errors
     /// [`Unreadable`] if what the store has under the key cannot be used.
     pub fn record(&mut self, key: &Key) -> Result<&mut Record, Unreadable> {
+        self.open(key).map(|(record, _)| record)
+    }
+
+    /// The record of a key, and who is gone.
+    pub(super) fn open(&mut self, key: &Key) -> Result<(&mut Record, &Graves), Unreadable> {
         // Most keys are known: look first, so that only a new one is cloned.
-        if !self.0.contains_key(key) {
-            self.0.insert(key.clone(), Ok(Record::default()));
+        if !self.by_key.contains_key(key) {
+            self.by_key.insert(key.clone(), Ok(Record::default()));
         }
-        match self.0.get_mut(key) {
-            Some(Ok(record)) => Ok(record),
+        match self.by_key.get_mut(key) {
+            Some(Ok(record)) => Ok((record, &self.graves)),
             Some(Err(unreadable)) => Err(*unreadable),
             None => Err(Unreadable::Corrupt),
         }
@@ -37,23 +91,23 @@ impl Records {
 
     /// What a key's record looks like now, if it is known and readable.
     pub fn peek(&self, key: &Key) -> Option<&Record> {
-        self.0.get(key)?.as_ref().ok()
+        self.by_key.get(key)?.as_ref().ok()
     }
 
     /// The keys that begin like this, in order.
     pub fn keys(&self, prefix: &str) -> Vec<Key> {
-        let later = self.0.keys().skip_while(|key| key.as_str() < prefix);
+        let later = self.by_key.keys().skip_while(|key| key.as_str() < prefix);
         later.take_while(|key| key.as_str().starts_with(prefix)).cloned().collect()
     }
 
     /// The revision of each record, to tell later which ones changed.
     pub fn revisions(&self) -> Vec<u64> {
-        self.0.values().map(|record| record.as_ref().map_or(0, |record| record.revision)).collect()
+        self.by_key.values().map(|record| record.as_ref().map_or(0, |record| record.revision)).collect()
     }
 
     /// What must be written: the records whose revision is no longer that of `before`.
     pub fn changed_since(&self, before: &[u64]) -> Vec<(Key, String)> {
-        let changed = self.0.iter().zip(before).filter_map(|((key, record), revision)| {
+        let changed = self.by_key.iter().zip(before).filter_map(|((key, record), revision)| {
             let record = record.as_ref().ok()?;
             (record.revision != *revision).then(|| (key.clone(), record.encode()))
         });

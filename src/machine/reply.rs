@@ -321,6 +321,7 @@ impl Machine {
             }
             Body::Freed { .. } => self.look_again_at(key, now),
             Body::InUse { .. } => self.conclude_busy(key, now),
+            Body::Gone { holder } => self.ask_past(holder, now),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{
     Machine,
     config::silence_ms,
-    id::{Beacon, RequestId},
+    id::{Beacon, Incarnation, RequestId},
     operation::Action,
     outbox::Outbox,
     place::Place,
@@ -160,6 +160,15 @@ impl Machine {
         }
     }
 
+    /// Somebody left a tombstone: whoever stood right behind asks, and finds it.
+    pub(super) fn ask_past(&mut self, gone: Incarnation, now: Monotonic) {
+        let near = |(slot, _): &(&Slot, &Place)| self.nearest(slot).any(|seen| seen.holder == gone);
+        let slots: Vec<_> = self.places.waiting().filter(near).map(|(slot, _)| slot.clone()).collect();
+        for slot in slots {
+            self.ask(&slot, now);
+        }
+    }
+
     /// Watches the beacons of those ahead. A beat that moved restarts its watch: absence counts only if it was seen
     /// after the very entry that it condemns was read.
     pub(super) fn sync_watches(&mut self, queues_changed: bool) {
@@ -185,22 +194,27 @@ impl Machine {
         }
     }
 
-    /// The waiter right before, or the grants where there is none: if it dies, whoever stands before it comes into view.
-    /// Else each grant that ends would wake everybody who queues. A twin is watched from anywhere.
     fn wanted_watches(&self) -> SortedMap<Beacon, Vec<(Slot, Sighting)>> {
         let mut wanted: SortedMap<_, Vec<_>> = SortedMap::new();
         for (slot, _) in self.places.waiting() {
-            let ahead = self.observed.of(slot);
-            let is_grant = |seen: &Sighting| matches!(seen.entry, Entry::Grant(_));
-            let first = ahead.iter().all(|(seen, _)| is_grant(seen));
-            for (index, (seen, _)) in ahead.iter().enumerate() {
-                let near = seen.twin || if first { is_grant(seen) } else { index + 1 == ahead.len() };
-                if let Some(beacon) = seen.beacon().filter(|_| near && seen.holder != self.me) {
+            for seen in self.nearest(slot) {
+                if let Some(beacon) = seen.beacon().filter(|_| seen.holder != self.me) {
                     wanted.or_default(beacon).push((slot.clone(), *seen));
                 }
             }
         }
         wanted
+    }
+
+    /// The waiter right before, or the grants where there is none: if it dies, whoever stands before it comes into view.
+    /// Else each grant that ends would wake everybody who queues. A twin is watched from anywhere.
+    fn nearest(&self, slot: &Slot) -> impl Iterator<Item = &Sighting> {
+        let ahead = self.observed.of(slot);
+        let is_grant = |seen: &Sighting| matches!(seen.entry, Entry::Grant(_));
+        let first = ahead.iter().all(|(seen, _)| is_grant(seen));
+        let near =
+            move |index, seen: &Sighting| seen.twin || if first { is_grant(seen) } else { index + 1 == ahead.len() };
+        ahead.iter().enumerate().filter(move |(index, (seen, _))| near(*index, seen)).map(|(_, (seen, _))| seen)
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     operation::{Acquire, Action, Answer, Granted, Outcome, Promotion, StoreNow, Way},
     record::{Entry, Grant, Record, Sighting, Waiter},
     token::{Token, TokenBlock},
+    tombstone::Graves,
 };
 
 /// The tokens of so many stolen grants are remembered.
@@ -19,6 +20,7 @@ const STOLEN_LIMIT: usize = 8;
 pub(super) struct Work<'a> {
     key: &'a Key,
     record: &'a mut Record,
+    graves: &'a Graves,
     holder: Incarnation,
     now: StoreNow,
     promoted: Vec<Promotion>,
@@ -26,12 +28,22 @@ pub(super) struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(key: &'a Key, record: &'a mut Record, holder: Incarnation, now: StoreNow) -> Self {
-        Self { key, record, holder, now, promoted: Vec::new(), robbed: Vec::new() }
+    pub(super) fn new(
+        key: &'a Key,
+        (record, graves): (&'a mut Record, &'a Graves),
+        holder: Incarnation,
+        now: StoreNow,
+    ) -> Self {
+        Self { key, record, graves, holder, now, promoted: Vec::new(), robbed: Vec::new() }
     }
 
     pub(super) fn run(mut self, action: &Action) -> Answer {
+        if !matches!(action, Action::Inspect | Action::Fence { .. }) {
+            self.clean();
+        }
         let outcome = match action {
+            // It comes late: what it asks for belongs to nobody.
+            Action::Acquire(_) if self.graves.hold(self.holder) => Outcome::Superseded,
             Action::Acquire(ask) => self.acquire(ask),
             Action::Renew { token, beat, beacon, lease_ms, refill } => {
                 self.renew(*token, (*beat, *beacon, *lease_ms), *refill)
@@ -108,6 +120,7 @@ impl<'a> Work<'a> {
 
     /// Looks whether a request could be granted at once, and who stands in its way; and who else was granted.
     pub(super) fn look(mut self, ask: &Acquire) -> (Option<Vec<Sighting>>, Vec<Promotion>) {
+        self.clean();
         self.expire();
         self.promote();
         (self.obstacles(ask), self.promoted)
@@ -217,14 +230,16 @@ impl<'a> Work<'a> {
     fn status(&self) -> Outcome {
         Outcome::Status {
             last_token: self.record.last_token,
-            grants: self.record.grants.clone(),
-            queue: self.record.queue.clone(),
+            grants: self.record.grants.iter().filter(|grant| !self.graves.hold(grant.holder)).cloned().collect(),
+            queue: self.record.queue.iter().filter(|waiter| !self.graves.hold(waiter.holder)).cloned().collect(),
         }
     }
 
     fn fence(&self, token: Token, request: RequestId) -> Outcome {
         match self.own_grant(request) {
-            Some(at) if self.record.grants[at].block.first == token => Outcome::Current,
+            Some(at) if self.record.grants[at].block.first == token && !self.graves.hold(self.holder) => {
+                Outcome::Current
+            }
             _ => self.not_current(token),
         }
     }
@@ -236,9 +251,15 @@ impl<'a> Work<'a> {
 
 /// What the actions are made of.
 impl Work<'_> {
-    /// Tells stores to write the record. Whatever number a record came with, the next one differs.
     fn changed(&mut self) {
-        self.record.revision = self.record.revision.wrapping_add(1);
+        self.record.changed();
+    }
+
+    /// What those who are gone left does not count.
+    fn clean(&mut self) {
+        if self.record.clean(self.graves) {
+            self.changed();
+        }
     }
 
     /// What ran out by a clock that everybody shares is over at once.

@@ -7,7 +7,7 @@ use futures::future::pending;
 
 use super::{Durability, Reach, Store};
 use crate::executor::Shared;
-use crate::machine::{Action, Batch, Key, Now, Reply, StoreClock, StoreError, StoreErrorKind};
+use crate::machine::{Action, Batch, Key, Now, Reply, StoreClock, StoreError, StoreErrorKind, Tombstone};
 
 /// What may go wrong with one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +124,17 @@ impl<S: Store> Store for FaultyStore<S> {
 
     fn durability(&self) -> Durability {
         self.inner.durability()
+    }
+
+    fn entombs(&self) -> bool {
+        self.inner.entombs()
+    }
+
+    /// Written unless all transactions fail.
+    fn entomb(&self, tombstone: Tombstone) {
+        if self.plan().always.is_none() {
+            self.inner.entomb(tombstone);
+        }
     }
 
     async fn close(&self) {

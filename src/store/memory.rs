@@ -3,13 +3,15 @@
 use alloc::vec::Vec;
 use core::fmt;
 use std::sync::{
-    Mutex, PoisonError,
+    Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use super::{Durability, Reach, Store};
 use crate::executor::Shared;
-use crate::machine::{Batch, Key, Now, Records, Reply, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow};
+use crate::machine::{
+    Batch, Key, Now, Records, Reply, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow, Tombstone,
+};
 
 static OPENED: AtomicU64 = AtomicU64::new(1);
 
@@ -46,6 +48,11 @@ impl MemoryStore {
         let room = Room { number, clock, records: Mutex::new(Records::new()) };
         Self { room: Shared::new(room), closed: AtomicBool::new(false) }
     }
+
+    /// `apply` leaves no record half changed, so a poisoned lock guards sound records.
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.room.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Default for MemoryStore {
@@ -73,19 +80,29 @@ impl Store for MemoryStore {
         if self.closed.load(Ordering::Relaxed) {
             return Err(StoreError::permanent(StoreErrorKind::Closed, "this handle of the memory store was closed"));
         }
-        // `apply` leaves no record half changed, so a poisoned lock guards sound records.
-        let mut records = self.room.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut records = self.records();
         let answers = batch.apply(&mut records, StoreNow::new(self.clock(), now));
+        // Nothing else is to be written here: what nothing names any more is forgotten.
+        drop(records.changed_tombstones());
         Ok(Reply { store: StoreId(self.room.number.into()), answers })
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        let records = self.room.records.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(records.keys(prefix))
+        Ok(self.records().keys(prefix))
     }
 
     fn durability(&self) -> Durability {
         Durability::Ephemeral
+    }
+
+    fn entombs(&self) -> bool {
+        true
+    }
+
+    fn entomb(&self, tombstone: Tombstone) {
+        if !self.closed.load(Ordering::Relaxed) {
+            self.records().entomb(tombstone);
+        }
     }
 
     async fn close(&self) {

@@ -29,7 +29,7 @@ use std::{format, string::String, vec::Vec};
 use async_trait::async_trait;
 
 use crate::executor::MaybeSendSync;
-use crate::machine::{Batch, Key, Now, Reply, StoreClock, StoreError, StoreErrorKind};
+use crate::machine::{Batch, Key, Now, Reply, StoreClock, StoreError, StoreErrorKind, Tombstone};
 
 /// A place that all contexts share, and that applies a batch of operations in one atomic transaction.
 ///
@@ -60,6 +60,16 @@ pub trait Store: MaybeSendSync + Debug + 'static {
         let message = format!("this store cannot list the keys that begin with {prefix:?}");
         Err(StoreError::permanent(StoreErrorKind::Unsupported, message))
     }
+
+    /// Whether it takes a [`Tombstone`] from a context that the platform is about to stop.
+    fn entombs(&self) -> bool {
+        false
+    }
+
+    /// Writes that a context is gone, at once: without reading, without waiting, and without telling how that ended. From
+    /// then on [`transact`](Self::transact) MUST load the tombstone with the records that name its holder, and write what
+    /// [`Records::changed_tombstones`](crate::machine::Records::changed_tombstones) says.
+    fn entomb(&self, _tombstone: Tombstone) {}
 
     /// Lets go of connections. Later transactions answer an error of kind
     /// [`Closed`](crate::machine::StoreErrorKind::Closed).

@@ -53,6 +53,11 @@ pub(super) fn of_abort(error: Option<&JsValue>, committing: bool) -> StoreError 
     }
 }
 
+/// What was asked within a transaction. It fails only if the browser is ending it.
+pub(super) fn asked<T>(asked: Result<T, JsValue>) -> Result<T, StoreError> {
+    asked.map_err(|error| of_abort(Some(&error), false))
+}
+
 fn out_of_room(text: String) -> StoreError {
     StoreError::permanent(StoreErrorKind::Quota, text)
 }

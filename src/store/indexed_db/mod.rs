@@ -3,6 +3,7 @@
 mod bindings;
 mod connection;
 mod failure;
+mod graves;
 mod listing;
 mod pending;
 mod transaction;
@@ -17,7 +18,7 @@ use async_trait::async_trait;
 use futures::{channel::oneshot, lock::Mutex};
 
 use super::{Reach, Store};
-use crate::machine::{Batch, Key, Now, Reply, SortedMap, StoreError, StoreErrorKind, StoreNow};
+use crate::machine::{Batch, Key, Now, Reply, SortedMap, StoreError, StoreErrorKind, StoreNow, Tombstone};
 
 use connection::Connection;
 
@@ -116,6 +117,17 @@ impl Store for IndexedDbStore {
         let mut ordered = SortedMap::new();
         keys.for_each(|key| ordered.insert(key, ()));
         Ok(ordered.into_iter().map(|(key, ())| key).collect())
+    }
+
+    fn entombs(&self) -> bool {
+        true
+    }
+
+    fn entomb(&self, tombstone: Tombstone) {
+        // Without a connection, whoever waits sees the beacon go, or the silence.
+        if let Ok(Some(connection)) = self.standing() {
+            let _ = graves::dig(&connection, &tombstone);
+        }
     }
 
     /// Closes the connection once the transactions that run are over.

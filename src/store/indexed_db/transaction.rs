@@ -6,7 +6,7 @@
 use core::cell::RefCell;
 use std::rc::Rc;
 
-use js_sys::Array;
+use js_sys::Function;
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbObjectStore, IdbRequest};
 
@@ -15,9 +15,10 @@ use super::{
     bindings::{Transaction, random_bits},
     connection::{Connection, OBJECT_STORE},
     failure,
+    graves::{self, store_key, tombstone_key},
     pending::Pending,
 };
-use crate::machine::{Batch, Key, Records, Reply, StoreError, StoreErrorKind, StoreId, StoreNow};
+use crate::machine::{Batch, Incarnation, Key, Records, Reply, StoreError, StoreErrorKind, StoreId, StoreNow};
 
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
 pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow) -> Result<Answer, JsValue> {
@@ -31,6 +32,7 @@ pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow) -
         leases,
         batch: batch.clone(),
         now,
+        known: RefCell::default(),
         decision: RefCell::new(None),
         pending,
     });
@@ -46,48 +48,118 @@ struct Running {
     reads: Reads,
     batch: Batch,
     now: StoreNow,
+    /// What was read.
+    known: RefCell<Records>,
     /// What it will answer once it is complete, or why it was aborted.
     decision: RefCell<Option<Result<Reply, StoreError>>>,
     pending: Rc<Pending<Result<Reply, StoreError>>>,
 }
 
 impl Running {
-    /// The events: `success` of the last read, by when all others are there too, then either `complete` or `abort`.
+    /// The events: `success` of each last read, by when all others are there too, then either `complete` or `abort`.
     fn listen(self: &Rc<Self>) {
-        let handler = |handle: fn(&Self)| {
-            let running = Rc::clone(self);
-            self.pending.handler(move |_| handle(&running))
-        };
-        self.reads.last.set_onsuccess(Some(&handler(Self::decide)));
-        self.transaction.set_oncomplete(Some(&handler(Self::complete)));
-        self.transaction.set_onabort(Some(&handler(Self::abort)));
+        self.transaction.set_oncomplete(Some(&self.handler(|running| running.complete())));
+        self.transaction.set_onabort(Some(&self.handler(|running| running.abort())));
+        self.go_on_after(&self.reads.last, |running| running.read_records());
     }
 
-    fn decide(&self) {
-        let decision = self.apply();
-        let failed = decision.is_err();
-        *self.decision.borrow_mut() = Some(decision);
-        if failed {
-            // It fails only if the browser is ending the transaction already.
-            let _ = self.transaction.abort();
-        } else {
-            // Saves a turn. Where the method is missing, the browser commits when it sees that nothing more is asked.
-            let _ = self.transaction.commit();
+    fn handler(self: &Rc<Self>, handle: impl Fn(&Rc<Self>) + 'static) -> Function {
+        let running = Rc::clone(self);
+        self.pending.handler(move |_| handle(&running))
+    }
+
+    /// Takes the next step when a read is done. What fails there aborts the transaction.
+    fn go_on_after(self: &Rc<Self>, read: &IdbRequest, step: impl Fn(&Rc<Self>) -> Result<(), StoreError> + 'static) {
+        read.set_onsuccess(Some(&self.handler(move |running| {
+            if let Err(error) = step(running) {
+                *running.decision.borrow_mut() = Some(Err(error));
+                // It fails only if the browser is ending the transaction already.
+                let _ = running.transaction.abort();
+            }
+        })));
+    }
+
+    fn read_records(self: &Rc<Self>) -> Result<(), StoreError> {
+        load(&self.reads.records, &mut self.known.borrow_mut())?;
+        let asker = self.batch.0.first().map(|operation| operation.holder);
+        let contended = asker.is_some_and(|asker| self.known.borrow().name_others(asker));
+        if !contended && !self.is_first() {
+            return self.decide();
         }
+        let names = failure::asked(graves::ask_names(&self.leases))?;
+        let read = names.clone();
+        self.go_on_after(&names, move |running| running.read_names(&read));
+        Ok(())
+    }
+
+    /// The first transaction of a connection also cleans up where nobody comes any more.
+    fn is_first(&self) -> bool {
+        self.connection.store().is_none()
+    }
+
+    fn read_names(self: &Rc<Self>, names: &IdbRequest) -> Result<(), StoreError> {
+        let gone = graves::names_of(names)?;
+        if gone.is_empty() {
+            return self.decide();
+        }
+        let keys = gone.into_iter().map(|holder| (holder, tombstone_key(holder)));
+        self.read_each(keys, |running, tombstones| running.read_tombstones(tombstones))
+    }
+
+    fn read_tombstones(self: &Rc<Self>, tombstones: &[(Incarnation, IdbRequest)]) -> Result<(), StoreError> {
+        for (holder, read) in tombstones {
+            self.known.borrow_mut().load_tombstone(*holder, &text_of(read)?.unwrap_or_default());
+        }
+        let unvisited = if self.is_first() { self.known.borrow().unvisited() } else { Vec::new() };
+        if unvisited.is_empty() {
+            return self.decide();
+        }
+        let keys = unvisited.into_iter().map(|key| (key.clone(), key.as_str().into()));
+        self.read_each(keys, |running, records| {
+            load(records, &mut running.known.borrow_mut())?;
+            running.decide()
+        })
+    }
+
+    /// Reads several values, and goes on with all of them.
+    fn read_each<T: 'static>(
+        self: &Rc<Self>,
+        keys: impl Iterator<Item = (T, JsValue)>,
+        step: impl Fn(&Rc<Self>, &[(T, IdbRequest)]) -> Result<(), StoreError> + 'static,
+    ) -> Result<(), StoreError> {
+        let asked = keys.map(|(name, key)| Ok((name, failure::asked(self.leases.get(&key))?)));
+        let reads = asked.collect::<Result<Vec<_>, StoreError>>()?;
+        let Some((_, last)) = reads.last() else { return Ok(()) };
+        self.go_on_after(&last.clone(), move |running| step(running, &reads));
+        Ok(())
+    }
+
+    fn decide(&self) -> Result<(), StoreError> {
+        let reply = self.apply()?;
+        *self.decision.borrow_mut() = Some(Ok(reply));
+        // Saves a turn. Where the method is missing, the browser commits when it sees that nothing more is asked.
+        let _ = self.transaction.commit();
+        Ok(())
     }
 
     fn apply(&self) -> Result<Reply, StoreError> {
-        let known = self.connection.store();
-        let store = known.map_or_else(|| self.reads.store(), |store| Ok(Some(store)))?;
+        let store = self.connection.store().map_or_else(|| self.reads.store(), |store| Ok(Some(store)))?;
         let store = store.map_or_else(|| self.make_store(), Ok)?;
-        let mut records = Records::new();
-        for (key, read) in &self.reads.records {
-            records.load(key.clone(), text_of(read)?.as_deref());
-        }
+        let mut records = self.known.borrow_mut();
         let before = records.revisions();
+        if self.is_first() {
+            records.sweep();
+        }
         let answers = self.batch.apply(&mut records, self.now);
         for (key, record) in records.changed_since(&before) {
             self.put(&record, &key.as_str().into())?;
+        }
+        for (holder, tombstone) in records.changed_tombstones() {
+            let key = tombstone_key(holder);
+            match tombstone {
+                Some(shorter) => self.put(&shorter, &key)?,
+                None => drop(failure::asked(self.leases.delete(&key))?),
+            }
         }
         Ok(Reply { store, answers })
     }
@@ -101,8 +173,7 @@ impl Running {
 
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/put)
     fn put(&self, value: &str, key: &JsValue) -> Result<(), StoreError> {
-        let request = self.leases.put_with_key(&value.into(), key);
-        request.map(drop).map_err(|error| failure::of_abort(Some(&error), false))
+        failure::asked(self.leases.put_with_key(&value.into(), key)).map(drop)
     }
 
     fn complete(&self) {
@@ -159,13 +230,16 @@ impl Reads {
     }
 }
 
-/// The text that a finished request found. A value that is no text becomes one that is no record.
-fn text_of(read: &IdbRequest) -> Result<Option<String>, StoreError> {
-    let value = read.result().map_err(|error| failure::of_abort(Some(&error), false))?;
-    Ok((!value.is_undefined()).then(|| value.as_string().unwrap_or_default()))
+/// Puts what was read into the records.
+fn load(reads: &[(Key, IdbRequest)], records: &mut Records) -> Result<(), StoreError> {
+    for (key, read) in reads {
+        records.load(key.clone(), text_of(read)?.as_deref());
+    }
+    Ok(())
 }
 
-/// An array, as no key of a lease can be.
-fn store_key() -> JsValue {
-    Array::of1(&"store".into()).into()
+/// The text that a finished request found. A value that is no text becomes one that is no record.
+fn text_of(read: &IdbRequest) -> Result<Option<String>, StoreError> {
+    let value = failure::asked(read.result())?;
+    Ok((!value.is_undefined()).then(|| value.as_string().unwrap_or_default()))
 }

@@ -86,6 +86,10 @@ impl Browser {
 }
 
 impl Session {
+    pub(crate) fn home(&self) -> &WindowHandle {
+        &self.home
+    }
+
     /// The driver, with `handle` as its current window for as long as the guard lives.
     pub(crate) async fn at(
         &self,

@@ -128,6 +128,28 @@ impl Tab {
         }
     }
 
+    /// Goes back to the page before, as a person does.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn back(&self) -> anyhow::Result<()> {
+        Ok(self.session.at(&self.handle).await?.0.back().await?)
+    }
+
+    /// Freezes its page, or lets it go on, as the browser does with pages that nobody looks at. Chromium only.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn freeze(&self, frozen: bool) -> anyhow::Result<()> {
+        let (driver, _current) = self.session.at(&self.handle).await?;
+        // What is seen is never frozen.
+        let home = self.session.home().to_string();
+        driver.cdp().send_raw("Target.activateTarget", json!({ "targetId": home })).await?;
+        let state = if frozen { "frozen" } else { "active" };
+        driver.cdp().send_raw("Page.setWebLifecycleState", json!({ "state": state })).await?;
+        Ok(())
+    }
+
     /// Saves what it shows as a PNG.
     ///
     /// # Errors

@@ -181,7 +181,7 @@ impl World {
             Action::Suspend(who) => {
                 spend(&mut state.budget.suspends);
                 state.contexts[who].change().suspended = true;
-                self.feed(state, who, Input::Suspend);
+                self.feed(state, who, Input::Suspend { entombs: false });
             }
             Action::GoOn(who) => {
                 let context = state.contexts[who].change();

@@ -4,6 +4,7 @@ mod bad_input;
 mod counting;
 mod crowd;
 mod insecure;
+mod life;
 mod page;
 mod readme;
 mod take_over;
@@ -22,7 +23,7 @@ macro_rules! in_each_browser {
     ($($part:ident::$scenario:ident,)*) => {
         mod chromium {
             // Firefox has no way to crash a tab over WebDriver.
-            tests! { Chromium: $($part::$scenario,)* take_over::a_crashed_holder_is_replaced, }
+            tests! { Chromium: $($part::$scenario,)* take_over::a_crashed_holder_is_replaced, life::a_frozen_page_gives_its_lease_up, }
         }
         mod firefox {
             tests! { Firefox: $($part::$scenario,)* }
@@ -40,6 +41,8 @@ in_each_browser! {
     take_over::a_frozen_holder_is_replaced_and_told,
     take_over::a_closed_waiter_does_not_block_the_queue,
     take_over::released_while_others_wait_in_order,
+    life::a_page_that_is_left_gives_its_lease_up,
+    life::a_page_that_is_left_without_beacon_gives_its_lease_up,
     insecure::two_tabs_without_web_locks_lose_no_increment,
     insecure::a_silent_holder_without_web_locks_is_replaced,
     page::the_demo_page_works_in_an_insecure_context,

@@ -1,12 +1,14 @@
 //! The executor of browsers, in windows and in workers of every kind.
 
+mod lifecycle;
+
 use core::time::Duration;
 
 use gloo_timers::future::TimeoutFuture;
 use js_sys::{Date, Uint8Array};
 use wasm_bindgen::prelude::*;
 
-use super::{Executor, MaybeSendFuture};
+use super::{Executor, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, WeakShared};
 use crate::machine::{Monotonic, Now, Wall};
 
 /// `setTimeout` keeps its delay in 31 bits, and fires at once beyond them.
@@ -67,6 +69,12 @@ impl Executor for WebExecutor {
         let mut bytes = [0; 16];
         drawn.copy_to(&mut bytes);
         u128::from_ne_bytes(bytes)
+    }
+
+    /// Listens to [the page's life cycle](https://developer.chrome.com/docs/web-platform/page-lifecycle-api). Workers have
+    /// none.
+    fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+        lifecycle::watch(watcher)
     }
 }
 

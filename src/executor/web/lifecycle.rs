@@ -1,0 +1,93 @@
+//! What a browser does to a page: it hides it, freezes it, keeps it in the back/forward cache, and ends it.
+//!
+//! [The life cycle of pages](https://developer.chrome.com/docs/web-platform/page-lifecycle-api). Workers get none of these
+//! events: a late tick is their only sign.
+
+use std::rc::Rc;
+
+use js_sys::Function;
+use wasm_bindgen::prelude::*;
+use web_sys::{Event, EventTarget};
+
+use super::super::{Lifecycle, LifecycleWatcher, MaybeSendSync, WeakShared};
+
+/// The event, and whether it is the document's; else it is the window's.
+const EVENTS: [(&str, bool); 5] = [
+    // https://developer.mozilla.org/en-US/docs/Web/API/Window/pagehide_event
+    ("pagehide", false),
+    // https://developer.mozilla.org/en-US/docs/Web/API/Window/pageshow_event
+    ("pageshow", false),
+    // https://developer.mozilla.org/en-US/docs/Web/API/Document/visibilitychange_event
+    ("visibilitychange", true),
+    // Chromium alone: https://wicg.github.io/page-lifecycle/
+    ("freeze", true),
+    ("resume", true),
+];
+
+/// The listeners of one watcher. Dropping it removes them.
+struct Listeners {
+    window: EventTarget,
+    document: Rc<Document>,
+    on_event: Closure<dyn Fn(Event)>,
+}
+
+/// Listens to the page, if this is one.
+pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+    let window = js_sys::global().unchecked_into::<Global>();
+    let document = Rc::new(window.document()?);
+    let on_event = Closure::<dyn Fn(Event)>::new({
+        let document = Rc::clone(&document);
+        move |event: Event| {
+            if let Some(watcher) = watcher.upgrade() {
+                watcher.lifecycle(meaning(&event.type_(), &document));
+            }
+        }
+    });
+    let listeners = Listeners { window: window.unchecked_into(), document, on_event };
+    listeners.each(|target, name, listener| {
+        // It fails only for what is no listener.
+        let _ = target.add_event_listener_with_callback(name, listener);
+    });
+    Some(Box::new(listeners))
+}
+
+fn meaning(event: &str, document: &Document) -> Lifecycle {
+    match event {
+        "pagehide" | "freeze" => Lifecycle::Suspending,
+        "pageshow" | "resume" => Lifecycle::Resumed,
+        _ if document.hidden() => Lifecycle::Hidden,
+        _ => Lifecycle::Shown,
+    }
+}
+
+impl Listeners {
+    fn each(&self, visit: impl Fn(&EventTarget, &str, &Function)) {
+        for (name, of_document) in EVENTS {
+            let target = if of_document { AsRef::<EventTarget>::as_ref(&*self.document) } else { &self.window };
+            visit(target, name, self.on_event.as_ref().unchecked_ref());
+        }
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        self.each(|target, name, listener| {
+            let _ = target.remove_event_listener_with_callback(name, listener);
+        });
+    }
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// `globalThis`, which may be a window.
+    type Global;
+
+    #[wasm_bindgen(method, getter)]
+    fn document(this: &Global) -> Option<Document>;
+
+    #[wasm_bindgen(extends = EventTarget)]
+    type Document;
+
+    #[wasm_bindgen(method, getter)]
+    fn hidden(this: &Document) -> bool;
+}

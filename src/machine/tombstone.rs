@@ -1,0 +1,112 @@
+//! What a context leaves behind when the platform stops it: it has no time to release anything.
+
+use alloc::{string::String, vec::Vec};
+
+use super::{
+    id::Incarnation,
+    json::{Extra, Fields, Object},
+    key::Key,
+    record::{FORMAT, Record},
+};
+
+/// Says that an incarnation is gone: none of its grants and places counts any more. One serves all keys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tombstone {
+    /// Who is gone.
+    pub holder: Incarnation,
+    /// Where it may have left something. When all of these were cleaned, nothing names it any more.
+    pub keys: Vec<Key>,
+}
+
+impl Tombstone {
+    /// Writes the keys down. It is stored under the name of its holder.
+    pub fn encode(&self) -> String {
+        let keys = self.keys.iter().map(Key::as_str);
+        Object::new().number("format", FORMAT).texts("keys", keys).end(&Extra::default())
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote. `None` if it is of a newer format or cannot be read: its holder is gone
+    /// all the same.
+    pub fn decode(holder: Incarnation, text: &str) -> Option<Self> {
+        let mut fields = Fields::read(text)?;
+        (fields.number("format")? == FORMAT).then_some(())?;
+        let keys = fields.texts("keys")?.iter().map(|name| Key::new(name).ok()).collect::<Option<_>>()?;
+        Some(Self { holder, keys })
+    }
+}
+
+/// The tombstones that a transaction knows of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Graves(Vec<Grave>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Grave {
+    holder: Incarnation,
+    /// `None` if it could not be read: it is left as it is.
+    keys: Option<Vec<Key>>,
+    changed: bool,
+}
+
+impl Graves {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(super) fn add(&mut self, holder: Incarnation, tombstone: Option<Tombstone>) {
+        self.0.retain(|grave| grave.holder != holder);
+        self.0.push(Grave { holder, keys: tombstone.map(|tombstone| tombstone.keys), changed: false });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn hold(&self, holder: Incarnation) -> bool {
+        self.0.iter().any(|grave| grave.holder == holder)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.0.iter().filter_map(|grave| grave.keys.as_ref()).flatten()
+    }
+
+    /// Forgets the keys that were cleaned.
+    pub(super) fn settle(&mut self, is_clean: impl Fn(Incarnation, &Key) -> bool) {
+        for grave in &mut self.0 {
+            let Some(keys) = &mut grave.keys else { continue };
+            let before = keys.len();
+            keys.retain(|key| !is_clean(grave.holder, key));
+            grave.changed |= keys.len() < before;
+        }
+    }
+
+    /// What must be written: the shortened tombstones, and `None` for those that nothing names any more.
+    pub(super) fn take_changed(&mut self) -> Vec<(Incarnation, Option<String>)> {
+        let mut written = Vec::new();
+        for grave in &mut self.0 {
+            if core::mem::take(&mut grave.changed) {
+                let tombstone = Tombstone { holder: grave.holder, keys: grave.keys.clone().unwrap_or_default() };
+                written.push((grave.holder, (!tombstone.keys.is_empty()).then(|| tombstone.encode())));
+            }
+        }
+        self.0.retain(|grave| grave.keys.as_ref().is_none_or(|keys| !keys.is_empty()));
+        written
+    }
+}
+
+impl Record {
+    /// Removes what those who are gone left here. Whether there was anything.
+    pub(super) fn clean(&mut self, graves: &Graves) -> bool {
+        if graves.is_empty() {
+            return false;
+        }
+        let entries = self.grants.len() + self.queue.len();
+        self.grants.retain(|grant| !graves.hold(grant.holder));
+        self.queue.retain(|waiter| !graves.hold(waiter.holder));
+        self.grants.len() + self.queue.len() < entries
+    }
+
+    /// Whether it has an entry whose holder is like this.
+    pub(super) fn names(&self, is_it: impl Fn(Incarnation) -> bool) -> bool {
+        self.grants.iter().any(|grant| is_it(grant.holder)) || self.queue.iter().any(|waiter| is_it(waiter.holder))
+    }
+}
