@@ -436,6 +436,7 @@ impl Inbox for Driver {
         self.handle(match notice {
             Notice::Message(message) => Input::Message(message),
             Notice::BeaconStands(beacon) => Input::BeaconStands(beacon),
+            Notice::BeaconLost(beacon) => Input::BeaconLost(beacon),
             Notice::BeaconGone { watch } => Input::BeaconGone { watch },
         });
     }

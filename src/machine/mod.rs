@@ -180,6 +180,7 @@ impl Machine {
             Input::Reply { id, result } => self.reply(id, result, now),
             Input::Message(message) => self.message(&message, now),
             Input::BeaconStands(beacon) => self.presence.stands(beacon),
+            Input::BeaconLost(beacon) => self.beacon_lost(beacon, now),
             Input::NoBeacon => self.presence.no_beacon(),
             Input::BeaconGone { watch } => self.beacon_gone(watch, now),
             Input::Tick => {}

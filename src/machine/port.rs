@@ -196,6 +196,8 @@ pub enum Input {
     Message(Message),
     /// The own beacon stands.
     BeaconStands(Beacon),
+    /// The own beacon stands no more, although nobody lowered it: whoever watches it takes this context for dead.
+    BeaconLost(Beacon),
     /// The platform has no beacons.
     NoBeacon,
     /// A watched beacon is gone.

@@ -45,6 +45,16 @@ impl Presence {
         }
     }
 
+    /// Goes on without it. Whether it stood.
+    fn lost(&mut self, beacon: Beacon) -> bool {
+        let stood = self.state == State::Standing;
+        let own = beacon.generation == self.generation && self.state != State::Resting;
+        if own {
+            self.state = State::Dark;
+        }
+        own && stood
+    }
+
     pub(super) fn no_beacon(&mut self) {
         if self.is_rising() {
             self.state = State::Dark;
@@ -86,6 +96,13 @@ impl Machine {
         self.presence.state =
             if self.config.beacon { State::Rising { until: now.plus(RISING_LIMIT_MS) } } else { State::Dark };
         self.emit(Output::Wake { beacon: self.config.beacon.then_some(beacon) });
+    }
+
+    /// Others may have taken over already. What is still held is renewed without a beacon.
+    pub(super) fn beacon_lost(&mut self, beacon: Beacon, now: Monotonic) {
+        if self.presence.lost(beacon) {
+            self.suspect_all(now);
+        }
     }
 
     pub(super) fn rest_if_due(&mut self, now: Monotonic) {

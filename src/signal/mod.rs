@@ -53,6 +53,8 @@ pub enum Notice {
     Message(Message),
     /// The own beacon stands.
     BeaconStands(Beacon),
+    /// The own beacon stands no more, or never will, although nobody lowered it: the platform took it away.
+    BeaconLost(Beacon),
     /// The beacon of this watch is gone.
     BeaconGone {
         /// The watch that saw it.

@@ -3,13 +3,14 @@
 use std::{cell::RefCell, rc::Rc};
 
 use futures::{StreamExt, channel::mpsc, future::poll_fn};
-use js_sys::global;
+use js_sys::{Function, Promise, global};
 use leasehold::{
     executor::{Executor, WebExecutor},
     machine::{Beacon, Body, Incarnation, Key, Message, StoreId},
     signal::{BroadcastSignals, Inbox, Notice, Signals},
 };
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use super::platform::{Replaced, fresh_name, locks, property, settle, soon};
@@ -273,13 +274,32 @@ async fn without_web_locks_there_are_messages_and_no_beacons() {
     assert_eq!((one.arrived(), two.arrived()), (None, None));
 }
 
+/// Some browsers release a page's locks behind its back.
 #[test]
-async fn a_refused_lock_is_silent() {
+async fn a_beacon_that_was_taken_away_is_told_to_its_holder_and_to_who_watches() {
+    let name = fresh_name("stolen");
+    let [holder, watcher] = [Context::new(&name), Context::new(&name)];
+    let raised = beacon(1);
+    holder.stand(raised).await;
+    watcher.wake(None);
+    watcher.signals.watch(1, raised);
+    settle().await;
+    let steal = Function::new_with_args("name", "return navigator.locks.request(name, { steal: true }, () => {})");
+    let stolen = steal.call1(&JsValue::UNDEFINED, &format!("{name}:{raised}").into()).unwrap();
+    JsFuture::from(stolen.unchecked_into::<Promise>()).await.unwrap();
+    assert_eq!(holder.next().await, Notice::BeaconLost(raised));
+    assert_eq!(watcher.next().await, Notice::BeaconGone { watch: 1 });
+}
+
+#[test]
+async fn a_refused_lock_is_told_at_once() {
     let refuse = "function () { return Promise.reject(new DOMException('opaque origin', 'SecurityError')) }";
     let _refused = Replaced::method("LockManager", "request", refuse);
     let context = Context::new(&fresh_name("refused"));
-    assert!(context.wake(Some(beacon(1))));
+    let refused = beacon(1);
+    assert!(context.wake(Some(refused)));
     context.signals.watch(1, beacon(1));
+    assert_eq!(context.next().await, Notice::BeaconLost(refused));
     settle().await;
     assert_eq!(context.arrived(), None);
 }

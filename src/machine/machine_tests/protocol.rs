@@ -153,6 +153,20 @@ fn n_operations_say_whether_the_beacon_stood_when_they_were_sent() {
 }
 
 #[test]
+fn n_a_beacon_that_was_taken_away_brings_doubt_and_is_not_told_any_more() {
+    let mut script = Script::with_beacon();
+    script.acquire(1, true);
+    let beacon = Beacon { holder: ME, generation: 1 };
+    script.input(Input::BeaconStands(beacon));
+    script.answer([granted(64)]);
+    let lost = script.input(Input::BeaconLost(beacon)).to_vec();
+    assert_eq!(lost[0], Output::Suspect { turn: TurnId(1) });
+    assert!(matches!(script.actions()[0], Action::Renew { beacon: 0, .. }));
+    script.answer([Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None }]);
+    assert!(script.input(Input::BeaconLost(beacon)).is_empty(), "once");
+}
+
+#[test]
 fn n_a_beacon_rests_only_when_nothing_is_held_awaited_or_unknown_and_never_rises_again() {
     let mut script = Script::with_beacon();
     script.acquire(1, true);

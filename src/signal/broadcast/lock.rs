@@ -14,25 +14,29 @@ pub(super) struct LockRequest {
 }
 
 impl LockRequest {
-    /// Requests the lock. `granted` is called when it is, and the lock is held until what it returns has settled.
+    /// Requests the lock. `granted` is called when it is, and the lock is held until what it returns has settled; `over`
+    /// is called after that, or when the browser refuses or takes the lock away.
     pub(super) fn new(
         locks: &LockManager,
         name: &str,
         mode: &str,
         granted: impl FnOnce() -> JsValue + 'static,
+        over: impl FnOnce() + 'static,
     ) -> Self {
         let controller = AbortController::new();
         let options = Object::new().unchecked_into::<LockOptions>();
         options.set_mode(mode);
         options.set_signal(&controller.signal());
         let granted = Closure::once(move |_lock: JsValue| granted());
-        if let Ok(settled) = locks.request(name, &options, granted.as_ref().unchecked_ref()) {
-            spawn_local(async move {
-                // The browser may call back until then. If it refused, or we took the request back, nothing happens.
+        let settled = locks.request(name, &options, granted.as_ref().unchecked_ref());
+        spawn_local(async move {
+            if let Ok(settled) = settled {
+                // The browser may call back until then.
                 let _ = JsFuture::from(settled).await;
-                drop(granted);
-            });
-        }
+            }
+            drop(granted);
+            over();
+        });
         Self { controller }
     }
 }
@@ -50,14 +54,20 @@ pub(super) struct HeldLock {
 }
 
 impl HeldLock {
-    /// Requests the lock, and tells when it is held.
-    pub(super) fn take(locks: &LockManager, name: &str, stands: impl FnOnce() + 'static) -> Self {
+    /// Requests the lock, and tells when it is held and when it no longer is.
+    pub(super) fn take(
+        locks: &LockManager,
+        name: &str,
+        stands: impl FnOnce() + 'static,
+        over: impl FnOnce() + 'static,
+    ) -> Self {
         let mut release = None;
         let held = Promise::new(&mut |resolve, _| release = Some(resolve));
-        let request = LockRequest::new(locks, name, "exclusive", move || {
+        let granted = move || {
             stands();
             held.into()
-        });
+        };
+        let request = LockRequest::new(locks, name, "exclusive", granted, over);
         Self { release, _request: request }
     }
 }

@@ -101,8 +101,14 @@ impl Signals for BroadcastSignals {
 impl Awake {
     fn raise(self: &Rc<Self>, beacon: Beacon, name: &str) -> bool {
         let Some(locks) = &self.locks else { return false };
-        let awake = Rc::downgrade(self);
-        let held = HeldLock::take(locks, name, move || tell(&awake, Notice::BeaconStands(beacon)));
+        let (stands, over) = (Rc::downgrade(self), Rc::downgrade(self));
+        let held = HeldLock::take(
+            locks,
+            name,
+            move || tell(&stands, Notice::BeaconStands(beacon)),
+            // Lowered by ourselves, nobody is left to be told.
+            move || tell(&over, Notice::BeaconLost(beacon)),
+        );
         self.beacon.replace(Some(held));
         true
     }
@@ -111,14 +117,15 @@ impl Awake {
         let Some(locks) = &self.locks else { return };
         self.end_watch(watch);
         let awake = Rc::downgrade(self);
-        let request = LockRequest::new(locks, name, "shared", move || {
+        let gone = move || {
             // A watch that was ended meanwhile has nothing to say.
             if awake.upgrade().is_some_and(|awake| awake.end_watch(watch)) {
                 tell(&awake, Notice::BeaconGone { watch });
             }
             // The lock is let go at once: it has said what it had to say.
             JsValue::UNDEFINED
-        });
+        };
+        let request = LockRequest::new(locks, name, "shared", gone, || {});
         self.watches.borrow_mut().push((watch, request));
     }
 
