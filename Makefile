@@ -14,7 +14,7 @@ demo: pkg ## build and serve the page; CHECK=1 drives two headless tabs through 
 	@$(if $(CHECK),.ci/setup chromium)
 	@.ci/with cargo run -p leasehold-browser-tests --bin demo $(if $(CHECK),-- --check)
 
-test: ## run every test: native, wasm in two browsers, the package, real tabs
+test: ## run every test: native, wasm in two browsers, the package, real tabs in three
 	@.ci/test
 
 sim: ## a million random histories in simulated time; HISTORIES=n runs n of each kind

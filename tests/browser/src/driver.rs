@@ -10,32 +10,44 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use crate::Engine;
+use crate::{
+    Engine,
+    webkit::{self, Display},
+};
 
-/// A running chromedriver or geckodriver.
+/// A running driver.
 #[derive(Debug)]
 pub(crate) struct Driver {
     process: Child,
     port: u16,
+    /// Ended after the driver and its browser.
+    _display: Option<Display>,
 }
 
 impl Driver {
     pub(crate) fn start(engine: Engine, profiles: &Path) -> anyhow::Result<Self> {
         let program = engine.driver().context("the driver is not on PATH")?;
-        let process = Command::new(&program)
+        if engine == Engine::WebKit {
+            return Self::start_webkit(&program, profiles);
+        }
+        let mut command = Command::new(&program);
+        command
             .args(engine.driver_flags(profiles))
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            // A group of its own, so that whatever it starts can be ended with it.
-            .process_group(0)
             .env_remove("DISPLAY")
             // Where Chromium leaves the remains of the tabs that we crash; else that is in the user's home.
-            .env("BREAKPAD_DUMP_LOCATION", profiles)
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
-        let mut driver = Self { process, port: 0 };
+            .env("BREAKPAD_DUMP_LOCATION", profiles);
+        let mut driver = Self { process: spawn(&mut command)?, port: 0, _display: None };
         driver.port = driver.told_port()?;
+        Ok(driver)
+    }
+
+    fn start_webkit(program: &Path, profiles: &Path) -> anyhow::Result<Self> {
+        let (display, port) = (Display::start()?, webkit::free_port()?);
+        let mut command = webkit::command(program, port, &display, profiles)?;
+        let process = spawn(command.stdout(Stdio::null()))?;
+        let mut driver = Self { process, port, _display: Some(display) };
+        webkit::until_it_listens(port, &mut driver.process)?;
         Ok(driver)
     }
 
@@ -43,7 +55,7 @@ impl Driver {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Each driver takes a free port and says which: "… on port 40123." or "… on 127.0.0.1:40123".
+    /// These drivers take a free port and say which: "… on port 40123." or "… on 127.0.0.1:40123".
     fn told_port(&mut self) -> anyhow::Result<u16> {
         let stdout = self.process.stdout.take().context("stdout is piped")?;
         let mut lines = BufReader::new(stdout).lines();
@@ -56,6 +68,16 @@ impl Driver {
         }
         bail!("the driver ended without telling its port")
     }
+}
+
+/// In a group of its own, so that whatever it starts can be ended with it.
+fn spawn(command: &mut Command) -> anyhow::Result<Child> {
+    command
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.get_program().display()))
 }
 
 fn port_in(line: &str) -> Option<u16> {

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::Server;
+use crate::{Server, webkit};
 
 /// A browser engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Engine {
     Chromium,
     /// Firefox by geckodriver.
     Firefox,
+    /// WebKitGTK's MiniBrowser by WebKitWebDriver, on a virtual display.
+    WebKit,
 }
 
 impl Engine {
@@ -25,6 +27,7 @@ impl Engine {
         match self {
             Self::Chromium => "chromium",
             Self::Firefox => "firefox",
+            Self::WebKit => "webkit",
         }
     }
 
@@ -36,27 +39,47 @@ impl Engine {
     pub fn is_here(self) -> bool {
         let here = self.driver().is_some() && self.has_browser();
         if !here {
-            let missing = format!("{} and its WebDriver are not both on PATH", self.name());
+            let missing = match self {
+                Self::Chromium | Self::Firefox => format!("{} and its WebDriver are not both on PATH", self.name()),
+                Self::WebKit => {
+                    "webkit needs WebKitGTK's MiniBrowser, WebKitWebDriver, Xvfb and dbus-run-session".into()
+                }
+            };
             assert!(env::var("CI").as_deref() != Ok("true"), "{missing}");
             eprintln!("skipped: {missing}");
         }
         here
     }
 
-    /// The driver's program: the environment's `CHROMEDRIVER` or `GECKODRIVER`, else the one on `PATH`.
+    /// The driver's program: the environment's `CHROMEDRIVER`, `GECKODRIVER` or `WEBKITDRIVER`, else the one on `PATH`.
     pub(crate) fn driver(self) -> Option<PathBuf> {
         let (variable, program) = match self {
             Self::Chromium => ("CHROMEDRIVER", "chromedriver"),
             Self::Firefox => ("GECKODRIVER", "geckodriver"),
+            Self::WebKit => ("WEBKITDRIVER", "WebKitWebDriver"),
         };
         env::var_os(variable)
             .map_or_else(|| on_path(program), |named| Some(PathBuf::from(named)).filter(|file| file.is_file()))
+    }
+
+    /// A name of this machine whose pages over plain http are insecure contexts in this browser.
+    #[must_use]
+    pub fn insecure_host(self) -> &'static str {
+        match self {
+            Self::Chromium | Self::Firefox => Server::INSECURE_HOST,
+            // It takes no names from us. The system knows this one with its dot as loopback's, and the browser does not.
+            Self::WebKit => "localhost.",
+        }
     }
 
     fn has_browser(self) -> bool {
         let (programs, bundle): (&[&str], _) = match self {
             Self::Chromium => (&["chromium", "google-chrome", "chrome"], "/Applications/Google Chrome.app"),
             Self::Firefox => (&["firefox", "firefox-esr"], "/Applications/Firefox.app"),
+            Self::WebKit => {
+                let tools = ["Xvfb", "dbus-run-session"].map(on_path);
+                return tools.iter().all(Option::is_some) && webkit::mini_browser().is_some();
+            }
         };
         programs.iter().any(|program| on_path(program).is_some()) || Path::new(bundle).exists()
     }
@@ -66,6 +89,8 @@ impl Engine {
         match self {
             Self::Chromium => vec!["--port=0".into()],
             Self::Firefox => vec!["--port=0".into(), format!("--profile-root={}", profiles.display())],
+            // It is started within other programs.
+            Self::WebKit => Vec::new(),
         }
     }
 
@@ -74,6 +99,9 @@ impl Engine {
         match self {
             Self::Chromium => json!({ "goog:chromeOptions": { "args": chromium_flags(profiles) } }),
             Self::Firefox => json!({ "moz:firefoxOptions": { "args": ["-headless"], "prefs": firefox_preferences() } }),
+            Self::WebKit => {
+                json!({ "webkitgtk:browserOptions": { "binary": webkit::mini_browser(), "args": ["--automation"] } })
+            }
         }
     }
 }

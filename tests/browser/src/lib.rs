@@ -6,6 +6,7 @@ mod driver;
 mod engine;
 mod server;
 mod tab;
+mod webkit;
 
 pub use browser::{Browser, Shape};
 pub use engine::Engine;

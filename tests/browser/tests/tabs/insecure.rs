@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use leasehold_browser_tests::{Server, Tab};
+use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 const STEPS: usize = 100;
 
 async fn tab(world: &World, options: Value) -> anyhow::Result<Tab> {
-    let tab = world.tab_at(Server::INSECURE_HOST, options).await?;
+    let tab = world.tab_at(world.engine.insecure_host(), options).await?;
     let context = tab.run("return [isSecureContext, typeof navigator.locks]", Value::Null).await?;
     ensure!(context == json!([false, "undefined"]), "not an insecure context: {context}");
     Ok(tab)

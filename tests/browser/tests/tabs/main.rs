@@ -28,6 +28,9 @@ macro_rules! in_each_browser {
         mod firefox {
             tests! { Firefox: $($part::$scenario,)* }
         }
+        mod webkit {
+            tests! { WebKit: $($part::$scenario,)* }
+        }
     };
 }
 

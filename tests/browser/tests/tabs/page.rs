@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_browser_tests::{Server, Shape};
+use leasehold_browser_tests::Shape;
 use serde_json::json;
 
 use crate::world::World;
@@ -10,7 +10,7 @@ use crate::world::World;
 const SOON: Duration = Duration::from_secs(10);
 
 pub async fn the_demo_page_works_in_an_insecure_context(world: &World) -> anyhow::Result<()> {
-    let tab = world.browser.open(&world.server.url_at(Server::INSECURE_HOST, "/"), Shape::Window).await?;
+    let tab = world.browser.open(&world.server.url_at(world.engine.insecure_host(), "/"), Shape::Window).await?;
     let click = "const error = document.getElementById('error');
         if (!error.hidden) throw error.textContent;
         const button = document.getElementById(arg);

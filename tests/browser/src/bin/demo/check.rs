@@ -113,11 +113,11 @@ async fn take_over(story: &Story, engine: Engine, first: Page, second: &Page) ->
     let before = second.now().await?;
     let (name, what) = match engine {
         Engine::Chromium => (first.name.clone(), "was crashed"),
-        Engine::Firefox => (first.name.clone(), "was closed"),
+        Engine::Firefox | Engine::WebKit => (first.name.clone(), "was closed"),
     };
     match engine {
         Engine::Chromium => first.tab.crash().await?,
-        Engine::Firefox => first.tab.close().await?,
+        Engine::Firefox | Engine::WebKit => first.tab.close().await?,
     }
     let took = second.lease_came(SOON).await? - before;
     story.tell(&format!("{name} {what} while it held; {} had the lease {took} ms after the command.", second.name));
