@@ -4,3 +4,8 @@
 mod web;
 
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);
+
+#[wasm_bindgen_test::wasm_bindgen_test]
+fn this_is_a_dedicated_worker() {
+    assert_eq!(web::context(), "DedicatedWorkerGlobalScope");
+}

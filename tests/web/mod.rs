@@ -6,3 +6,9 @@ mod leases;
 mod manners;
 mod platform;
 mod signals;
+
+/// The class of `globalThis`.
+pub(crate) fn context() -> String {
+    let shown = String::from(js_sys::global().to_string());
+    shown.trim_matches(['[', ']']).replace("object ", "")
+}
