@@ -1,8 +1,9 @@
 // What the tests' scripts find in the page: the library itself, and the parts of the scenarios that are long.
 import * as leasehold from "/pkg/index.mjs";
 import { Counter } from "/counter.mjs";
+import { context } from "./contexts.mjs";
 
-Object.assign(globalThis, leasehold, { Counter, openLeases, count, waver, go, attempt });
+Object.assign(globalThis, leasehold, { Counter, context, openLeases, count, waver, go, attempt });
 
 // A manager under a name of the page's own; `leases` from then on.
 async function openLeases(options = {}) {

@@ -121,6 +121,10 @@ fn asked_path(connection: &TcpStream) -> io::Result<Option<String>> {
 
 fn headers(path: &str, place: &Path) -> Vec<(&'static str, &'static str)> {
     let mut headers = vec![("Content-Type", content_type(place)), ("Cache-Control", "no-cache")];
+    if path.starts_with("/pkg/") || path.starts_with("/tests/") {
+        // A sandboxed frame is of another origin than its own files.
+        headers.push(("Access-Control-Allow-Origin", "*"));
+    }
     if path.starts_with("/benches/") {
         // An isolated page has a clock of 5 µs in Chromium and of 20 µs in Firefox; others get 100 µs and 1 ms.
         headers.push(("Cross-Origin-Opener-Policy", "same-origin"));

@@ -1,6 +1,7 @@
 //! leasehold in real tabs, by the built npm package. Each scenario runs in each browser, one at a time: they are timed.
 
 mod bad_input;
+mod contexts;
 mod counting;
 mod crowd;
 mod insecure;
@@ -46,6 +47,13 @@ in_each_browser! {
     take_over::released_while_others_wait_in_order,
     life::a_page_that_is_left_gives_its_lease_up,
     life::a_page_that_is_left_without_beacon_gives_its_lease_up,
+    contexts::a_dedicated_worker_takes_turns_and_is_terminated,
+    contexts::an_isolated_worker_takes_turns,
+    contexts::a_shared_worker_takes_turns_and_goes_with_its_page,
+    contexts::a_service_worker_takes_turns,
+    contexts::a_frame_takes_turns_and_is_removed,
+    contexts::several_managers_of_one_page_take_turns,
+    contexts::in_a_sandboxed_frame_open_is_refused,
     insecure::two_tabs_without_web_locks_lose_no_increment,
     insecure::a_silent_holder_without_web_locks_is_replaced,
     page::the_demo_page_works_in_an_insecure_context,
