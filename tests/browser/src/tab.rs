@@ -150,6 +150,18 @@ impl Tab {
         Ok(())
     }
 
+    /// Stops all service workers of its origin, as the browser does with idle ones. Chromium only.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn stop_service_workers(&self) -> anyhow::Result<()> {
+        let (driver, _current) = self.session.at(&self.handle).await?;
+        for command in ["ServiceWorker.enable", "ServiceWorker.stopAllWorkers"] {
+            driver.cdp().send_raw(command, json!({})).await?;
+        }
+        Ok(())
+    }
+
     /// Saves what it shows as a PNG.
     ///
     /// # Errors

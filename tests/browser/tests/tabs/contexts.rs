@@ -149,6 +149,36 @@ pub async fn a_shared_worker_takes_turns_and_goes_with_its_page(world: &World) -
     Ok(())
 }
 
+/// The page that made it goes while another one is connected.
+pub async fn a_shared_worker_whose_maker_goes_keeps_its_lease(world: &World) -> anyhow::Result<()> {
+    let [maker, other, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?, world.tab(json!({})).await?];
+    let first = Beside::new(&maker, "shared worker").await?.hold().await?;
+    other.run("window.other = await context('shared worker')", Value::Null).await?;
+    let beside = Beside { tab: &other };
+    let same = beside.run("return my.lease.token").await?;
+    ensure!(same == first, "the second page is connected to another worker: {same}");
+    wait_in_queue(&tab, "notes").await?;
+    maker.close().await?;
+    beside.release().await?;
+    let (token, _) = granted(&tab, SOON).await?;
+    ensure!(token > first, "the token {token} is not larger than {first}");
+    Ok(())
+}
+
+/// The browser may stop it whenever nothing is asked of it.
+pub async fn a_stopped_service_worker_is_replaced(world: &World) -> anyhow::Result<()> {
+    let [maker, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?];
+    let first = Beside::new(&maker, "service worker").await?.hold().await?;
+    wait_in_queue(&tab, "notes").await?;
+    let ended = now_ms();
+    maker.stop_service_workers().await?;
+    let (token, at) = granted(&tab, SOON).await?;
+    let took = at.saturating_sub(ended);
+    world.tell("take-over from a stopped service worker", took);
+    ensure!(token > first && took < LIMIT_MS, "token {token} after {first}, in {took} ms");
+    Ok(())
+}
+
 pub async fn a_service_worker_takes_turns(world: &World) -> anyhow::Result<()> {
     let [maker, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?];
     let beside = Beside::new(&maker, "service worker").await?;

@@ -23,8 +23,13 @@ macro_rules! tests {
 macro_rules! in_each_browser {
     ($($part:ident::$scenario:ident,)*) => {
         mod chromium {
-            // Firefox has no way to crash a tab over WebDriver.
-            tests! { Chromium: $($part::$scenario,)* take_over::a_crashed_holder_is_replaced, life::a_frozen_page_gives_its_lease_up, }
+            // The others have no way to do these over WebDriver.
+            tests! { Chromium:
+                $($part::$scenario,)*
+                take_over::a_crashed_holder_is_replaced,
+                life::a_frozen_page_gives_its_lease_up,
+                contexts::a_stopped_service_worker_is_replaced,
+            }
         }
         mod firefox {
             tests! { Firefox: $($part::$scenario,)* }
@@ -50,6 +55,7 @@ in_each_browser! {
     contexts::a_dedicated_worker_takes_turns_and_is_terminated,
     contexts::an_isolated_worker_takes_turns,
     contexts::a_shared_worker_takes_turns_and_goes_with_its_page,
+    contexts::a_shared_worker_whose_maker_goes_keeps_its_lease,
     contexts::a_service_worker_takes_turns,
     contexts::a_frame_takes_turns_and_is_removed,
     contexts::several_managers_of_one_page_take_turns,
