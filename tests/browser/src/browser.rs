@@ -35,7 +35,7 @@ pub(crate) struct Session {
     /// The blank window that it began with: whatever happens to the others, this one stays.
     home: WindowHandle,
     current: Mutex<Option<WindowHandle>>,
-    _driver: Driver,
+    driver: Driver,
     _profiles: TempDir,
 }
 
@@ -62,7 +62,7 @@ impl Browser {
             .with_context(|| format!("{} did not start", engine.name()))?;
         web_driver.update_timeouts(TimeoutConfiguration::new(Some(SCRIPT_LIMIT), None, None)).await?;
         let home = web_driver.window().await?;
-        let session = Session { web_driver, home, current: Mutex::new(None), _driver: driver, _profiles: profiles };
+        let session = Session { web_driver, home, current: Mutex::new(None), driver, _profiles: profiles };
         Ok(Self { session: Arc::new(session) })
     }
 
@@ -88,6 +88,16 @@ impl Browser {
 impl Session {
     pub(crate) fn home(&self) -> &WindowHandle {
         &self.home
+    }
+
+    /// The process group of the browser.
+    pub(crate) fn group(&self) -> u32 {
+        self.driver.group()
+    }
+
+    /// Which window is the current one; none when that is not known.
+    pub(crate) async fn current(&self) -> MutexGuard<'_, Option<WindowHandle>> {
+        self.current.lock().await
     }
 
     /// The driver, with `handle` as its current window for as long as the guard lives.

@@ -55,6 +55,11 @@ impl Driver {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// The process group of all that it started.
+    pub(crate) fn group(&self) -> u32 {
+        self.process.id()
+    }
+
     /// These drivers take a free port and say which: "… on port 40123." or "… on 127.0.0.1:40123".
     fn told_port(&mut self) -> anyhow::Result<u16> {
         let stdout = self.process.stdout.take().context("stdout is piped")?;

@@ -4,6 +4,7 @@
 mod browser;
 mod driver;
 mod engine;
+mod processes;
 mod server;
 mod tab;
 mod webkit;

@@ -1,12 +1,12 @@
 //! One tab. What takes long runs in the page itself, as a *job*: the tab needs not be the current one meanwhile.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use serde_json::{Value, json};
 use thirtyfour::WindowHandle;
 
-use crate::{Deadline, browser::Session};
+use crate::{Deadline, browser::Session, processes};
 
 /// A tab of a [`Browser`](crate::Browser). Dropping it leaves it open.
 #[derive(Debug)]
@@ -147,6 +147,22 @@ impl Tab {
         driver.cdp().send_raw("Target.activateTarget", json!({ "targetId": home })).await?;
         let state = if frozen { "frozen" } else { "active" };
         driver.cdp().send_raw("Page.setWebLifecycleState", json!({ "state": state })).await?;
+        Ok(())
+    }
+
+    /// Kills the process that runs its page, as the system does when memory is short. Linux only. That process is known by
+    /// being busy when the page is.
+    ///
+    /// # Errors
+    /// When it is not found.
+    pub async fn kill(self) -> anyhow::Result<()> {
+        let group = self.session.group();
+        let before = processes::used_by_group(group)?;
+        self.run("const until = Date.now() + arg; while (Date.now() < until);", json!(500)).await?;
+        let process = processes::busiest_since(&before, group)?;
+        let killed = Command::new("kill").args(["-KILL", &process.to_string()]).status()?;
+        ensure!(killed.success(), "the process {process} was gone already");
+        *self.session.current().await = None;
         Ok(())
     }
 

@@ -28,6 +28,7 @@ macro_rules! in_each_browser {
                 $($part::$scenario,)*
                 take_over::a_crashed_holder_is_replaced,
                 life::a_frozen_page_gives_its_lease_up,
+                take_over::a_holder_whose_process_is_killed_is_replaced,
                 contexts::a_stopped_service_worker_is_replaced,
             }
         }
