@@ -18,12 +18,14 @@ use futures::{
 
 use crate::event::{Event, LeaseStats};
 use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
+use crate::fence::OpenTransactions;
 use crate::ledger::{Effect, Ledger};
 use crate::machine::{
-    Batch, Beacon, Config, Incarnation, Input, Key, Machine, Monotonic, Output, Parcel, Slot, StoreError, Turn, TurnId,
+    Answer, Batch, Beacon, Config, Incarnation, Input, Key, LostReason, Machine, Monotonic, Output, Parcel, Slot,
+    StoreError, StoreId, Ticket, Turn, TurnId,
 };
 use crate::signal::{Inbox, Notice, Signals};
-use crate::store::Store;
+use crate::store::{OpenTransaction, Store};
 
 pub(crate) use crate::ledger::Reaction;
 
@@ -42,6 +44,7 @@ pub(crate) struct Driver {
 struct Core {
     machine: Machine,
     ledger: Ledger,
+    open: OpenTransactions,
     alarm: Option<Alarm>,
     last_alarm: u64,
     closing: Vec<oneshot::Sender<()>>,
@@ -64,6 +67,7 @@ struct Alarm {
 enum Deed {
     Effect(Effect),
     Tell(Event),
+    Abort(Vec<Shared<dyn OpenTransaction>>),
     Close(Vec<oneshot::Sender<()>>),
     SetAlarm,
 }
@@ -80,6 +84,7 @@ impl Driver {
         let core = Core {
             machine,
             ledger: Ledger::default(),
+            open: OpenTransactions::default(),
             alarm: None,
             last_alarm: 0,
             closing: Vec::new(),
@@ -163,6 +168,40 @@ impl Driver {
         self.core().machine.remaining_ms(turn, slot, now)
     }
 
+    /// What a transaction of the user's must check for this guard; `None` if its lease is gone.
+    pub(crate) fn ticket(&self, turn: TurnId, slot: &Slot, renew: bool) -> Option<Ticket> {
+        let now = self.executor.now();
+        let mut core = self.core();
+        let ticket = core.machine.ticket(turn, slot, renew, now)?;
+        if renew {
+            self.step(core, Input::Tick);
+        }
+        Some(ticket)
+    }
+
+    /// Whether a transaction of the user's that found this may commit.
+    pub(crate) fn judge(
+        &self,
+        turn: TurnId,
+        slot: &Slot,
+        ticket: &Ticket,
+        found: (Option<StoreId>, &[Answer]),
+    ) -> Result<(), LostReason> {
+        let now = self.executor.now();
+        self.core().machine.judge(turn, slot, ticket, found, now)
+    }
+
+    /// A transaction of the user's is open; its place among those.
+    pub(crate) fn opened(&self, transaction: Shared<dyn OpenTransaction>) -> u64 {
+        self.core().open.add(transaction)
+    }
+
+    pub(crate) fn over(&self, place: u64) {
+        // Dropped after the lock was let go.
+        let transaction = self.core().open.remove(place);
+        drop(transaction);
+    }
+
     pub(crate) fn changed_hands(&self, key: &Key) -> bool {
         self.core().machine.changed_hands(key)
     }
@@ -219,6 +258,11 @@ impl Driver {
     /// What is to be done for it is noted only.
     fn digest(&self, core: &mut Core, input: Input) {
         let now = self.executor.now();
+        if matches!(input, Input::Suspend { .. }) {
+            // Before anything else: they would keep the store from hearing of it, and all others waiting.
+            let open = core.open.take_all();
+            core.deeds.push(Deed::Abort(open));
+        }
         core.machine.handle(input, now);
         loop {
             match core.machine.poll_output() {
@@ -256,6 +300,7 @@ impl Driver {
                     let _ = sender.send(());
                 }
             }
+            Deed::Abort(open) => open.iter().for_each(|transaction| transaction.abort()),
             Deed::Tell(event) => event.tell(),
             Deed::SetAlarm => self.set_alarm(),
         }

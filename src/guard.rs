@@ -13,6 +13,7 @@ use crate::driver::{Driver, Reaction};
 use crate::error::AcquireError;
 use crate::executor::Shared;
 use crate::fate::{Fate, FateState, LeaseWatch, Until};
+use crate::fence::GuardFence;
 use crate::machine::{
     Input, InvalidOptions, LONGEST_LEASE_MS, LostReason, Mode, ReleaseOutcome, StoreError, StoreErrorKind, Token,
     TurnId, whole_ms,
@@ -302,6 +303,15 @@ impl LeaseGuard {
         }
         let mode = parcel.as_ref().map_or(mode, |parcel| parcel.mode);
         LeaseParts::new(self.key(), driver.incarnation(), token, mode, parcel)
+    }
+
+    /// What a transaction is to check for this guard; `None` if it was given back or lost.
+    pub(crate) fn begin_fence(&self, renew: bool) -> Option<GuardFence> {
+        let Claim { driver, fate, turn, .. } = &*self.claim;
+        if self.is_given_back() {
+            return None;
+        }
+        GuardFence::new(driver.clone(), fate.clone(), *turn, renew)
     }
 
     pub(crate) fn is_given_back(&self) -> bool {

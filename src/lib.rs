@@ -28,6 +28,7 @@ mod error;
 mod event;
 pub mod executor;
 mod fate;
+mod fence;
 mod guard;
 #[cfg(all(feature = "js", target_family = "wasm", target_os = "unknown"))]
 #[doc(hidden)]
@@ -56,6 +57,7 @@ pub use parts::LeaseParts;
 pub use request::{LeaseRequest, OnLoss};
 pub use run::Ran;
 pub use status::{HolderStatus, LeaseStatus, WaiterStatus};
+pub use store::FenceError;
 
 /// The README's Rust example runs as a test.
 #[cfg(doctest)]

@@ -66,7 +66,7 @@ const FLOORS: [(&str, &str, &str); 5] = [
     // Not `js`, the floor above.
     (
         "src/",
-        "machine store signal executor manager request run multi guard mapped parts fate driver ledger event error status \
+        "machine store signal executor manager request run multi guard mapped parts fate fence driver ledger event error status \
          LeaseManager",
         "",
     ),

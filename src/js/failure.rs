@@ -8,7 +8,7 @@ use js_sys::Promise;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
 
-use crate::{AcquireError, InvalidKey, InvalidOptions, StoreError, machine::StoreErrorKind};
+use crate::{AcquireError, FenceError, InvalidKey, InvalidOptions, StoreError, machine::StoreErrorKind};
 
 /// The code of a `LeaseError`, a blank, and its message. What else the face may catch is a bug.
 pub(super) struct Failure(String);
@@ -24,6 +24,11 @@ fn promise_of_boxed(future: LocalBoxFuture<'static, Result<JsValue, Failure>>) -
 }
 
 impl Failure {
+    /// A value that does not fit, in a sentence that says what would.
+    pub(super) fn invalid(sentence: &str) -> Self {
+        Self::new("InvalidOptions", &sentence)
+    }
+
     fn new(code: &str, error: &dyn Display) -> Self {
         Self(format!("{code} {error}"))
     }
@@ -51,6 +56,17 @@ impl From<AcquireError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::new(store_code(&error), &error)
+    }
+}
+
+impl From<FenceError> for Failure {
+    fn from(error: FenceError) -> Self {
+        match &error {
+            // The face makes the message.
+            FenceError::Lost(reason) => Self::new("LeaseLost", &reason.name()),
+            FenceError::Misuse(sentence) => Self::new("InvalidOptions", sentence),
+            FenceError::Store(error) => Self::new(store_code(error), error),
+        }
     }
 }
 

@@ -53,6 +53,9 @@ async function ask(call) {
 
 const isObject = (value) => typeof value === "object" && value !== null;
 
+/** By its looks: an object of another window is no instance of this one's class. */
+const isA = (type, value) => ({}).toString.call(value) === `[object ${type}]`;
+
 /** What a value must be, in words and as a test. @type {Record<string, [string, (value: any) => boolean]>} */
 const KINDS = {
   object: ["an object", isObject],
@@ -62,19 +65,22 @@ const KINDS = {
   span: ["a finite number of milliseconds, 0 or more", (value) => Number.isFinite(value) && value >= 0],
   wait: ["a number of milliseconds, 0 or more", (value) => typeof value === "number" && value >= 0],
   choice: ["true or false", (value) => typeof value === "boolean"],
+  database: ["an open IDBDatabase, or a database that idb or Dexie has opened", (value) => isA("IDBDatabase", value)],
+  transaction: ["an IDBTransaction, or a transaction of idb or Dexie", (value) => isA("IDBTransaction", value)],
   store: ['"indexeddb" or "memory"', (value) => value === "indexeddb" || value === "memory"],
   // By its looks: a signal of another window is no instance of this one's class.
   signal: ["an AbortSignal", (value) => isObject(value) && "aborted" in value && "addEventListener" in value],
 };
 
-const OPEN = {
+const ATTACH = {
   leaseMs: "span",
   heartbeatMs: "span",
   storeTimeoutMs: "span",
   lingerMs: "span",
   beacon: "choice",
-  store: "store",
 };
+const OPEN = { ...ATTACH, store: "store" };
+const FENCE = { renew: "choice" };
 const ACQUIRE = { timeoutMs: "wait", signal: "signal", info: "text" };
 const TRY_ACQUIRE = { info: "text" };
 
@@ -121,6 +127,36 @@ function distance(from, to) {
     row = next;
   }
   return row[to.length];
+}
+
+// The user's own database: raw, or as idb and Dexie show it.
+
+/** What a wrapping of idb stands for: to its listeners the browser shows the object itself. */
+function unwrapped(value) {
+  if (!isObject(value) || typeof value.dispatchEvent !== "function") return value;
+  let raw;
+  value.addEventListener("leasehold", (event) => (raw = event.target), { once: true });
+  value.dispatchEvent(new Event("leasehold"));
+  return raw;
+}
+
+/** Dexie's has the browser's, once it is open. */
+function rawDatabase(value) {
+  const raw = unwrapped(typeof value?.backendDB === "function" ? value.backendDB() : value);
+  check("InvalidOptions", "the database", "database", raw);
+  return raw;
+}
+
+/** Dexie's has the browser's; one within another may leave that to the outer one. */
+function rawTransaction(value) {
+  let outer = value;
+  while (isObject(outer) && !outer.idbtrans && isObject(outer.parent)) outer = outer.parent;
+  return unwrapped(outer?.idbtrans ?? outer);
+}
+
+export function createStore(db) {
+  const raw = rawDatabase(db);
+  if (!raw.objectStoreNames.contains("leasehold")) raw.createObjectStore("leasehold");
 }
 
 // Where the wasm comes from.
@@ -196,6 +232,14 @@ export class LeaseManager {
     return new LeaseManager(INTERNAL, wasm);
   }
 
+  static async attach(db, options = {}) {
+    const raw = rawDatabase(db);
+    const { leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon } = read(options, ATTACH);
+    await init();
+    const wasm = await ask(() => Wasm.attach(raw, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon));
+    return new LeaseManager(INTERNAL, wasm);
+  }
+
   async acquire(key, options = {}) {
     checkKey(key);
     const { timeoutMs, signal, info } = read(options, ACQUIRE);
@@ -235,6 +279,20 @@ export class LeaseManager {
   }
 }
 
+function lossOf({ key, token }, reason) {
+  const message = `the lease of ${JSON.stringify(key)} was lost: ${reason}`;
+  return new LeaseError("LeaseLost", message, { reason, key, token });
+}
+
+/** What cannot be checked must not be written. */
+function abort(transaction) {
+  try {
+    if (KINDS.transaction[1](transaction)) transaction.abort();
+  } catch {
+    // It is over.
+  }
+}
+
 export class Lease {
   /** Until the release. */
   #wasm;
@@ -246,8 +304,7 @@ export class Lease {
     const controller = new AbortController();
     // Without `this`: whoever keeps the signal alone is told, too.
     lost.then((reason) => {
-      const message = `the lease of ${JSON.stringify(key)} was lost: ${reason}`;
-      controller.abort(new LeaseError("LeaseLost", message, { reason, key, token }));
+      controller.abort(lossOf({ key, token }, reason));
     });
     this.#wasm = wasm;
     Object.freeze(Object.assign(this, { key, token, lost, signal: controller.signal }));
@@ -268,6 +325,28 @@ export class Lease {
   async verify() {
     const wasm = this.#wasm;
     return wasm ? ask(() => wasm.verify()) : false;
+  }
+
+  fence(transaction, options = {}) {
+    const fenced = this.#check(transaction, options);
+    // Who does not wait for it need not hear: nothing was written.
+    fenced.catch(() => {});
+    return fenced;
+  }
+
+  async #check(transaction, options) {
+    const raw = rawTransaction(transaction);
+    try {
+      check("InvalidOptions", "what is fenced", "transaction", raw);
+      const { renew = false } = read(options, FENCE);
+      const wasm = this.#wasm;
+      if (!wasm) throw lossOf(this, this.signal.reason?.reason ?? "Expired");
+      // Nothing was awaited so far: it is asked before whatever the caller asks next.
+      await ask(() => wasm.fence(raw, renew));
+    } catch (error) {
+      abort(raw);
+      throw error.code === "LeaseLost" && !error.reason ? lossOf(this, error.message) : error;
+    }
   }
 
   release() {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use futures::future::{AbortHandle, abortable};
 use js_sys::Promise;
 use wasm_bindgen::prelude::*;
+use web_sys::IdbTransaction;
 
 use super::failure::promise;
 use crate::{LeaseGuard, ReleaseOutcome};
@@ -62,6 +63,13 @@ impl JsLease {
     pub fn verify(&self) -> Promise {
         let guard = Rc::clone(&self.guard);
         promise(async move { Ok(guard.verify().await?.into()) })
+    }
+
+    /// Has a transaction commit only if the lease is current in it. It begins at the call.
+    pub fn fence(&self, transaction: IdbTransaction, renew: bool) -> Promise {
+        let guard = &self.guard;
+        let fenced = if renew { guard.fence_and_renew(&transaction) } else { guard.fence(&transaction) };
+        promise(async { Ok(fenced.await.map(|()| JsValue::UNDEFINED)?) })
     }
 
     /// Gives the lease back; whether it was still held.

@@ -10,6 +10,7 @@ use futures::future::{Either, select};
 use js_sys::{JsString, Promise};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
+use web_sys::IdbDatabase;
 
 use super::{
     failure::{Failure, promise},
@@ -59,15 +60,7 @@ impl JsLeaseManager {
         linger_ms: Option<f64>,
         beacon: Option<bool>,
     ) -> Promise {
-        let unset = Options::default();
-        let options = Options {
-            lease: lease_ms.map_or(unset.lease, rounded_down),
-            heartbeat: heartbeat_ms.map(rounded_down),
-            store_timeout: store_timeout_ms.map(rounded_down),
-            linger: linger_ms.map_or(unset.linger, rounded_down),
-            beacon: beacon.unwrap_or(unset.beacon),
-            ..unset
-        };
+        let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon);
         promise(async move {
             let leases = if in_memory {
                 manager(LeaseManager::builder(memory(name), WebExecutor::new()), &options)?
@@ -79,6 +72,22 @@ impl JsLeaseManager {
                 manager(LeaseManager::builder(store, WebExecutor::new()), &options)?
             };
             Ok(Self { leases }.into())
+        })
+    }
+
+    /// The leases of the user's own database.
+    pub fn attach(
+        database: IdbDatabase,
+        lease_ms: Option<f64>,
+        heartbeat_ms: Option<f64>,
+        store_timeout_ms: Option<f64>,
+        linger_ms: Option<f64>,
+        beacon: Option<bool>,
+    ) -> Promise {
+        let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon);
+        promise(async move {
+            let store = IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?;
+            Ok(Self { leases: manager(LeaseManager::builder(store, WebExecutor::new()), &options)? }.into())
         })
     }
 
@@ -141,6 +150,20 @@ impl JsLeaseManager {
 
     fn request(&self, name: &JsString, info: Option<String>) -> Result<LeaseRequest, Failure> {
         Ok(self.leases.lock(key(name)?.as_str()).info(info.unwrap_or_default()))
+    }
+}
+
+/// The spans are those of the lease, the heartbeat, the store's time limit and the linger.
+fn options(spans: [Option<f64>; 4], beacon: Option<bool>) -> Options {
+    let unset = Options::default();
+    let [lease, heartbeat, store_timeout, linger] = spans.map(|ms| ms.map(rounded_down));
+    Options {
+        lease: lease.unwrap_or(unset.lease),
+        heartbeat,
+        store_timeout,
+        linger: linger.unwrap_or(unset.linger),
+        beacon: beacon.unwrap_or(unset.beacon),
+        ..unset
     }
 }
 

@@ -9,6 +9,7 @@ mod clock;
 mod codec;
 mod config;
 mod failure;
+mod fence;
 mod glance;
 mod hands;
 mod hold;
@@ -49,6 +50,7 @@ mod mode_tests;
 pub use codec::Unreadable;
 pub use config::{Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LONGEST_LEASE_MS, MOST_KEYS, Options};
 pub use failure::{Applied, StoreError, StoreErrorKind};
+pub use fence::Ticket;
 pub use id::{Beacon, Incarnation, RequestId, StoreId};
 pub use key::{InvalidKey, KEY_LIMIT, Key};
 pub use message::{Body, Message};
@@ -177,6 +179,7 @@ impl Machine {
             Input::CancelUpgrade { query, slot } => self.cancel_upgrade(query, &slot, now),
             Input::ClearChanged { key } => self.hands.clear_changed(&key),
             Input::Inspect { query, key } => self.inspect(query, key, now),
+            Input::Fenced { slot, ticket, answers } => self.fenced(&slot, &ticket, &answers, now),
             Input::Reply { id, result } => self.reply(id, result, now),
             Input::Message(message) => self.message(&message, now),
             Input::BeaconStands(beacon) => self.presence.stands(beacon),

@@ -147,6 +147,24 @@ impl Outbox {
         self.retry_at.into_iter().chain(limit).min()
     }
 
+    /// Something is sent in a transaction that is none of ours. It gets a number as ours do, if it counts for a lease.
+    pub(super) fn sent_elsewhere(&mut self, now: Monotonic, counts: bool) -> Sent {
+        self.last_id += u64::from(counts);
+        Sent { at: now, flight: self.last_id }
+    }
+
+    /// What is under way for a slot, and since when.
+    pub(super) fn in_flight(
+        &self,
+        slot: &Slot,
+        is_it: impl Fn(&Action) -> bool,
+    ) -> impl Iterator<Item = (Sent, &Action)> {
+        let flying = self.flight.iter().flat_map(|flight| flight.errands.iter().map(|errand| (flight.sent, errand)));
+        flying
+            .filter(move |(_, errand)| errand.slot == *slot && is_it(&errand.action))
+            .map(|(sent, errand)| (sent, &errand.action))
+    }
+
     /// Takes the transaction with this number, and whether it was overdue.
     pub(super) fn land(&mut self, id: u64) -> Option<(Flight, bool)> {
         if let Some(flight) = self.flight.take_if(|flight| flight.sent.flight == id) {

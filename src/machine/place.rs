@@ -91,6 +91,8 @@ pub(super) struct Held {
     /// One of them wants to be the only one.
     pub(super) upgrade: Option<Upgrade>,
     pub(super) valid_until: Monotonic,
+    /// The lease that the latest renewal asked for.
+    pub(super) asked_ms: u64,
     /// Until when a user wants to be sure of it.
     pub(super) extended_until: Monotonic,
     /// Nothing that this transaction or an earlier one carried dispels the doubt.
@@ -247,6 +249,7 @@ impl Held {
             users: Vec::new(),
             upgrade: None,
             valid_until: sent.at.plus(belief_ms(granted.lease_ms)),
+            asked_ms: granted.lease_ms,
             extended_until: Monotonic::default(),
             doubted: None,
             told_suspect: false,

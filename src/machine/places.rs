@@ -104,6 +104,11 @@ impl Places {
         self.beating > 0
     }
 
+    /// Whether this is the only place that is to be kept alive.
+    pub(super) fn beats_alone(&self, slot: &Slot) -> bool {
+        self.beating == 1 && self.get(slot).is_some_and(|place| place.plan.beats)
+    }
+
     /// Whether a lease is kept that nobody uses.
     pub(super) fn any_lingers(&self) -> bool {
         self.lingering > 0

@@ -1,15 +1,16 @@
 //! What goes into a machine and what comes out.
 
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
 
 use super::{
     codec::Unreadable,
     failure::StoreError,
+    fence::Ticket,
     id::{Beacon, Incarnation, RequestId},
     key::Key,
     message::Message,
     mode::Mode,
-    operation::{Batch, Outcome, Reply},
+    operation::{Answer, Batch, Outcome, Reply},
     time::Monotonic,
     token::Token,
     tombstone::Tombstone,
@@ -184,6 +185,16 @@ pub enum Input {
         query: TurnId,
         /// The key.
         key: Key,
+    },
+    /// A transaction of the user's with a [fence](super::Machine::ticket) in it found that the lease is gone; or it
+    /// renewed the lease, and was committed.
+    Fenced {
+        /// Where the guard stands.
+        slot: Slot,
+        /// What was checked.
+        ticket: Ticket,
+        /// What came of it.
+        answers: Vec<Answer>,
     },
     /// The store answered, or failed.
     Reply {

@@ -38,6 +38,7 @@ impl Machine {
             left_ms => lease_ms.max(lease_for_belief_ms(left_ms)),
         };
         held.valid_until = held.valid_until.min(sent.at.plus(belief_ms(lease_ms)));
+        held.asked_ms = lease_ms;
         (lease_ms, held.refilling)
     }
 
@@ -62,22 +63,14 @@ impl Machine {
     pub(super) fn judge_renewal(&mut self, slot: &Slot, token: Token, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Some(held) = self.places.change_held(slot).filter(|held| held.grant == token) else { return };
         let valid = now < held.valid_until;
-        let reason = match *outcome {
-            Outcome::Renewed { lease_ms, contended, refill } => {
-                if let Some(more) = refill.filter(|_| core::mem::take(&mut held.refilling)) {
-                    (held.next_token, held.last_token) = (more.first, more.last);
-                    self.hands.refilled(&slot.key, slot.mode, more.last);
-                }
-                return self.confirm(slot, token, Confirmed { sent, lease_ms, contended }, now);
+        if let Outcome::Renewed { lease_ms, contended, refill } = *outcome {
+            if let Some(more) = refill.filter(|_| core::mem::take(&mut held.refilling)) {
+                (held.next_token, held.last_token) = (more.first, more.last);
+                self.hands.refilled(&slot.key, slot.mode, more.last);
             }
-            Outcome::NotCurrent { last_token, .. } if last_token < token => LostReason::StoreCleared,
-            Outcome::NotCurrent { stolen: true, .. } => LostReason::Stolen,
-            Outcome::NotCurrent { .. } if valid => LostReason::Evicted,
-            Outcome::Unreadable(Unreadable::FormatTooNew { .. }) => LostReason::FormatTooNew,
-            Outcome::Unreadable(_) => LostReason::StoreFailed,
-            _ => LostReason::Expired,
-        };
-        self.lose(slot, reason, now);
+            return self.confirm(slot, token, Confirmed { sent, lease_ms, contended }, now);
+        }
+        self.lose(slot, outcome.loss(token, valid), now);
     }
 
     /// The store confirmed what was sent at `sent`.
@@ -140,6 +133,20 @@ impl Machine {
         match self.places.held(slot).filter(|held| held.is_used_by(turn)) {
             Some(held) if !self.clocks.in_doubt(now, &self.config) => held.remaining_ms(turn, now.monotonic),
             _ => 0,
+        }
+    }
+}
+
+impl Outcome {
+    /// Why a lease is lost of which a store says this. `valid` tells whether its holder believed in it.
+    pub(super) fn loss(&self, token: Token, valid: bool) -> LostReason {
+        match *self {
+            Self::NotCurrent { last_token, .. } if last_token < token => LostReason::StoreCleared,
+            Self::NotCurrent { stolen: true, .. } => LostReason::Stolen,
+            Self::NotCurrent { .. } if valid => LostReason::Evicted,
+            Self::Unreadable(Unreadable::FormatTooNew { .. }) => LostReason::FormatTooNew,
+            Self::Unreadable(_) => LostReason::StoreFailed,
+            _ => LostReason::Expired,
         }
     }
 }

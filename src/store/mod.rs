@@ -13,12 +13,14 @@ macro_rules! maybe_send {
 pub mod contract;
 #[cfg(feature = "test-util")]
 mod faulty;
+mod fenced;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod indexed_db;
 mod memory;
 
 #[cfg(feature = "test-util")]
 pub use faulty::{Fault, FaultyStore};
+pub use fenced::{Fence, FenceError, FencedTransaction, OpenTransaction};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use indexed_db::IndexedDbStore;
 pub use memory::{MemoryStore, NoStore};

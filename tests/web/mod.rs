@@ -1,6 +1,7 @@
 //! What the web adapters do in a real browser, whatever the context.
 
 mod executor;
+mod fence;
 mod indexed_db;
 mod leases;
 mod manners;

@@ -37,6 +37,7 @@ extern "C" {
     ) -> Result<Transaction, JsValue>;
 
     /// A transaction that can be told to commit.
+    #[derive(Clone)]
     #[wasm_bindgen(extends = IdbTransaction)]
     pub(super) type Transaction;
 

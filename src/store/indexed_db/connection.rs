@@ -13,26 +13,29 @@ use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbDatabase, IdbFactory, IdbOpenDbRequest};
 
 use super::{
+    attach::ATTACHED_STORE,
     bindings::{Database, Transaction, TransactionOptions, global},
     failure,
     pending::Pending,
 };
 use crate::machine::{StoreError, StoreId};
 
-/// The one object store.
-pub(super) const OBJECT_STORE: &str = "leases";
+/// The one object store of an own database.
+const OBJECT_STORE: &str = "leases";
 /// The version of the database. It stays: a newer one would lock out tabs that run old code.
 const VERSION: u32 = 1;
 /// Some browsers never answer.
 const OPEN_LIMIT_MS: u32 = 5_000;
 
-/// An open database. Dropping it closes it, after the transactions that run.
+/// An open database. Dropping it closes an own one, after the transactions that run.
 pub(super) struct Connection {
     database: Database,
+    object_store: &'static str,
     usable: Rc<Cell<bool>>,
     store: Cell<Option<StoreId>>,
-    _on_close: Closure<dyn Fn(Event)>,
-    _on_version_change: Closure<dyn Fn(Event)>,
+    on_close: Closure<dyn Fn(Event)>,
+    /// `None` on the user's connection: only who owns it may close it.
+    on_version_change: Option<Closure<dyn Fn(Event)>>,
 }
 
 impl Connection {
@@ -46,23 +49,36 @@ impl Connection {
         }
     }
 
+    /// The connection of an own database.
     fn new(database: Database) -> Self {
-        let usable = Rc::new(Cell::new(true));
-        let on_close = Closure::<dyn Fn(Event)>::new({
-            let usable = Rc::clone(&usable);
-            move |_| usable.set(false)
-        });
+        let mut connection = Self::on(database, OBJECT_STORE);
         // Somebody wants to delete the database or to make a newer one, and waits until all others have let go.
         let on_version_change = Closure::<dyn Fn(Event)>::new({
-            let (usable, database) = (Rc::clone(&usable), database.clone());
+            let (usable, database) = (Rc::clone(&connection.usable), connection.database.clone());
             move |_| {
                 usable.set(false);
                 database.close();
             }
         });
-        database.set_onclose(Some(on_close.as_ref().unchecked_ref()));
-        database.set_onversionchange(Some(on_version_change.as_ref().unchecked_ref()));
-        Self { database, usable, store: Cell::new(None), _on_close: on_close, _on_version_change: on_version_change }
+        connection.database.set_onversionchange(Some(on_version_change.as_ref().unchecked_ref()));
+        connection.on_version_change = Some(on_version_change);
+        connection
+    }
+
+    /// The user's connection. Nothing that the user may have set on it is replaced.
+    pub(super) fn attached(database: Database) -> Self {
+        Self::on(database, ATTACHED_STORE)
+    }
+
+    fn on(database: Database, object_store: &'static str) -> Self {
+        let usable = Rc::new(Cell::new(true));
+        let on_close = Closure::<dyn Fn(Event)>::new({
+            let usable = Rc::clone(&usable);
+            move |_| usable.set(false)
+        });
+        // It fails for what is no event target only.
+        let _ = database.add_event_listener_with_callback("close", on_close.as_ref().unchecked_ref());
+        Self { database, object_store, usable, store: Cell::new(None), on_close, on_version_change: None }
     }
 
     /// Whether transactions can still be created, as far as is known.
@@ -70,9 +86,16 @@ impl Connection {
         self.usable.get()
     }
 
-    /// Has the next transaction open another connection.
+    /// Has the next transaction open another connection, unless it is the user's.
     pub(super) fn give_up(&self) {
-        self.usable.set(false);
+        if self.on_version_change.is_some() {
+            self.usable.set(false);
+        }
+    }
+
+    /// Where the records are.
+    pub(super) fn object_store(&self) -> &'static str {
+        self.object_store
     }
 
     /// Which store this is, once a transaction has read it.
@@ -91,15 +114,17 @@ impl Connection {
     pub(super) fn begin(&self) -> Result<Transaction, JsValue> {
         let options = Object::new().unchecked_into::<TransactionOptions>();
         options.set_durability("relaxed");
-        self.database.transaction(OBJECT_STORE, "readwrite", &options)
+        self.database.transaction(self.object_store, "readwrite", &options)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.database.set_onclose(None);
-        self.database.set_onversionchange(None);
-        self.database.close();
+        let _ = self.database.remove_event_listener_with_callback("close", self.on_close.as_ref().unchecked_ref());
+        if self.on_version_change.is_some() {
+            self.database.set_onversionchange(None);
+            self.database.close();
+        }
     }
 }
 

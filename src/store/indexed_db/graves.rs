@@ -4,10 +4,7 @@ use js_sys::Array;
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbKeyRange, IdbObjectStore, IdbRequest};
 
-use super::{
-    connection::{Connection, OBJECT_STORE},
-    failure,
-};
+use super::{connection::Connection, failure};
 use crate::machine::{Incarnation, StoreError, Tombstone};
 
 /// The first part of the name of a tombstone.
@@ -27,7 +24,7 @@ pub(super) fn tombstone_key(holder: Incarnation) -> JsValue {
 /// time for more.
 pub(super) fn dig(connection: &Connection, tombstone: &Tombstone) -> Result<(), JsValue> {
     let transaction = connection.begin()?;
-    let leases = transaction.object_store(OBJECT_STORE)?;
+    let leases = transaction.object_store(connection.object_store())?;
     leases.put_with_key(&tombstone.encode().into(), &tombstone_key(tombstone.holder))?;
     transaction.commit()
 }

@@ -6,11 +6,7 @@ use futures::channel::oneshot;
 use wasm_bindgen::prelude::*;
 use web_sys::IdbRequest;
 
-use super::{
-    connection::{Connection, OBJECT_STORE},
-    failure,
-    pending::Pending,
-};
+use super::{connection::Connection, failure, pending::Pending};
 use crate::machine::StoreError;
 
 /// The names that will be listed.
@@ -20,7 +16,7 @@ pub(super) type Names = oneshot::Receiver<Result<Vec<String>, StoreError>>;
 /// nothing was asked.
 pub(super) fn start(connection: &Connection) -> Result<Names, JsValue> {
     let transaction = connection.begin()?;
-    let request = transaction.object_store(OBJECT_STORE)?.get_all_keys()?;
+    let request = transaction.object_store(connection.object_store())?.get_all_keys()?;
     let (pending, names) = Pending::new();
     let (found, failed) = (Rc::clone(&pending), Rc::clone(&pending));
     let listed = request.clone();

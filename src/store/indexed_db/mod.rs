@@ -1,8 +1,11 @@
 //! The store of browsers: one database, one object store, one transaction an operation.
 
+mod attach;
 mod bindings;
+mod commit;
 mod connection;
 mod failure;
+mod fence;
 mod graves;
 mod listing;
 mod pending;
@@ -35,7 +38,10 @@ use connection::Connection;
 /// assert_eq!(store.reach(), Reach::Named("leasehold:my-app".into()));
 /// ```
 pub struct IndexedDbStore {
+    /// Its name; of one that is attached, with a mark before it.
     database: String,
+    /// The connection is the user's.
+    attached: bool,
     connection: RefCell<Option<Rc<Connection>>>,
     /// Held while the database is opened, so that it is opened once.
     opening: Mutex<()>,
@@ -45,8 +51,13 @@ pub struct IndexedDbStore {
 impl IndexedDbStore {
     /// The store of this name. Nothing is opened yet.
     pub fn new(name: &str) -> Self {
+        Self::named(["leasehold:", name].concat())
+    }
+
+    fn named(database: String) -> Self {
         Self {
-            database: ["leasehold:", name].concat(),
+            database,
+            attached: false,
             connection: RefCell::new(None),
             opening: Mutex::new(()),
             closed: Cell::new(false),
@@ -67,6 +78,9 @@ impl IndexedDbStore {
     async fn connect(&self) -> Result<Rc<Connection>, StoreError> {
         if let Some(connection) = self.standing()? {
             return Ok(connection);
+        }
+        if self.attached {
+            return Err(attach::gone(&self.database));
         }
         let _one_at_a_time = self.opening.lock().await;
         if let Some(connection) = self.standing()? {
@@ -89,8 +103,10 @@ impl IndexedDbStore {
     /// Starts the transaction, on a new connection if the one at hand turns out to be dead.
     async fn start(&self, batch: &Batch, now: StoreNow) -> Result<Answer, StoreError> {
         let connection = self.connect().await?;
-        if let Ok(answer) = transaction::start(&connection, batch, now) {
-            return Ok(answer);
+        match transaction::start(&connection, batch, now) {
+            Ok(answer) => return Ok(answer),
+            Err(error) if self.attached => return Err(attach::of_start(&self.database, &error)),
+            Err(_) => {}
         }
         // Nothing was asked of the database yet, so that a second try does nothing twice.
         connection.give_up();

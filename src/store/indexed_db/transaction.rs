@@ -13,7 +13,7 @@ use web_sys::{IdbObjectStore, IdbRequest};
 use super::{
     Answer,
     bindings::{Transaction, random_bits},
-    connection::{Connection, OBJECT_STORE},
+    connection::Connection,
     failure,
     graves::{self, store_key, tombstone_key},
     pending::Pending,
@@ -23,7 +23,7 @@ use crate::machine::{Batch, Incarnation, Key, Records, Reply, StoreError, StoreE
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
 pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow) -> Result<Answer, JsValue> {
     let transaction = connection.begin()?;
-    let leases = transaction.object_store(OBJECT_STORE)?;
+    let leases = transaction.object_store(connection.object_store())?;
     let (pending, answer) = Pending::new();
     let running = Rc::new(Running {
         reads: Reads::ask(connection, &leases, batch)?,
@@ -239,7 +239,7 @@ fn load(reads: &[(Key, IdbRequest)], records: &mut Records) -> Result<(), StoreE
 }
 
 /// The text that a finished request found. A value that is no text becomes one that is no record.
-fn text_of(read: &IdbRequest) -> Result<Option<String>, StoreError> {
+pub(super) fn text_of(read: &IdbRequest) -> Result<Option<String>, StoreError> {
     let value = failure::asked(read.result())?;
     Ok((!value.is_undefined()).then(|| value.as_string().unwrap_or_default()))
 }

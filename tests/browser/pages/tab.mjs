@@ -3,11 +3,19 @@ import * as leasehold from "/pkg/index.mjs";
 import { Counter } from "/counter.mjs";
 import { context } from "./contexts.mjs";
 
-Object.assign(globalThis, leasehold, { Counter, context, openLeases, count, waver, go, attempt });
+Object.assign(globalThis, leasehold, { Counter, context, openLeases, count, waver, go, attempt, loadFence });
 
 // A manager under a name of the page's own; `leases` from then on.
 async function openLeases(options = {}) {
   globalThis.leases = await leasehold.LeaseManager.open("tests", options);
+}
+
+// What fenced writes need, with the libraries that most pages use IndexedDB by; complaints that nobody heard are kept.
+async function loadFence() {
+  globalThis.unheard = [];
+  addEventListener("unhandledrejection", ({ reason }) => unheard.push(String(reason)));
+  addEventListener("error", ({ message }) => unheard.push(message));
+  Object.assign(globalThis, await import("./fence.mjs"));
 }
 
 // `steps` of the shared counter, each in a turn of its own unless `key` is null. Brings back the turns' tokens.

@@ -135,7 +135,12 @@ fn headers(path: &str, place: &Path) -> Vec<(&'static str, &'static str)> {
 
 /// The file behind a path; none for one that tries to leave its folder.
 fn locate(path: &str) -> Option<PathBuf> {
-    let mounts = [("/pkg/", package()), ("/tests/", root("tests/browser/pages")), ("/benches/", root("benches"))];
+    let mounts = [
+        ("/pkg/", package()),
+        ("/tests/", root("tests/browser/pages")),
+        ("/modules/", root("tests/browser/node_modules")),
+        ("/benches/", root("benches")),
+    ];
     let (folder, rest) = mounts
         .into_iter()
         .find_map(|(prefix, folder)| Some((folder, path.strip_prefix(prefix)?)))

@@ -4,6 +4,7 @@ mod bad_input;
 mod contexts;
 mod counting;
 mod crowd;
+mod fence;
 mod insecure;
 mod life;
 mod page;
@@ -61,6 +62,12 @@ in_each_browser! {
     contexts::a_frame_takes_turns_and_is_removed,
     contexts::several_managers_of_one_page_take_turns,
     contexts::in_a_sandboxed_frame_open_is_refused,
+    fence::each_library_writes_under_a_current_lease,
+    fence::after_a_pause_nothing_is_written_under_the_lease_that_another_tab_took,
+    fence::a_dexie_upgrade_keeps_the_records,
+    fence::without_the_object_store_attach_is_refused,
+    fence::what_cannot_be_fenced_is_refused_and_not_written,
+    fence::a_busy_writer_needs_no_heartbeat,
     insecure::two_tabs_without_web_locks_lose_no_increment,
     insecure::a_silent_holder_without_web_locks_is_replaced,
     page::the_demo_page_works_in_an_insecure_context,

@@ -1,0 +1,174 @@
+//! Fenced writes: a guard's lease is checked within a transaction of the user's.
+
+use alloc::vec::Vec;
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::driver::Driver;
+use crate::executor::Shared;
+use crate::fate::Fate;
+use crate::guard::LeaseGuard;
+use crate::machine::{Answer, Input, LostReason, Records, StoreId, StoreNow, Ticket, TurnId};
+use crate::store::{Fence, FencedTransaction, OpenTransaction, Reach};
+
+impl LeaseGuard {
+    /// Has a transaction commit only if the lease is still current *in that transaction*: whatever was paused, slept or
+    /// lost meanwhile, nothing is written by a holder that was overtaken.
+    ///
+    /// The check begins at the call, before whatever is asked of the transaction next. If the lease is not current the
+    /// transaction is aborted; nobody needs to wait for the answer. Who does can go on in the same transaction. Keep it
+    /// short, under a third of the lease: the renewals wait behind it. It is aborted if the context is
+    /// [suspended](crate::LeaseManager::suspend) meanwhile.
+    ///
+    /// The lease must be kept in the database of the transaction; in a browser, by `IndexedDbStore::attach`. See
+    /// [`FencedTransaction`] for what can be fenced.
+    ///
+    /// # Errors
+    /// [`FenceError::Lost`](crate::FenceError::Lost) if the lease is lost or was given back,
+    /// [`FenceError::Misuse`](crate::FenceError::Misuse) if the transaction cannot be fenced, and
+    /// [`FenceError::Store`](crate::FenceError::Store) if it ended before the check did.
+    ///
+    /// # Cancel safety
+    /// Dropping the answer changes nothing: the transaction stays fenced.
+    ///
+    /// ```no_run
+    /// # #[cfg(all(target_family = "wasm", feature = "web"))]
+    /// # async fn example(
+    /// #     guard: leasehold::LeaseGuard,
+    /// #     database: web_sys::IdbDatabase,
+    /// #     names: wasm_bindgen::JsValue,
+    /// # ) -> Result<(), wasm_bindgen::JsValue> {
+    /// use web_sys::IdbTransactionMode::Readwrite;
+    ///
+    /// // The names are ["notes", "leasehold"].
+    /// let transaction = database.transaction_with_str_sequence_and_mode(&names, Readwrite)?;
+    /// let fenced = guard.fence(&transaction);
+    /// transaction.object_store("notes")?.put_with_key(&"milk".into(), &1.into())?;
+    /// assert!(fenced.await.is_ok());
+    /// # Ok(()) }
+    /// ```
+    pub fn fence<T: FencedTransaction>(&self, transaction: T) -> T::Answer {
+        self.check(transaction, false)
+    }
+
+    /// [Fences](Self::fence) the transaction, and renews the lease with it: who writes often needs no other renewal. It
+    /// counts from the call, once the transaction is committed.
+    ///
+    /// # Errors
+    /// As for [`fence`](Self::fence).
+    ///
+    /// # Cancel safety
+    /// As for [`fence`](Self::fence).
+    pub fn fence_and_renew<T: FencedTransaction>(&self, transaction: T) -> T::Answer {
+        self.check(transaction, true)
+    }
+
+    fn check<T: FencedTransaction>(&self, transaction: T, renew: bool) -> T::Answer {
+        match self.begin_fence(renew) {
+            Some(fence) => transaction.check(Shared::new(fence)),
+            None => transaction.refuse(self.told_loss().unwrap_or(LostReason::Expired)),
+        }
+    }
+}
+
+/// A guard's lease, to be checked by a transaction.
+pub(crate) struct GuardFence {
+    driver: Shared<Driver>,
+    fate: Shared<Fate>,
+    turn: TurnId,
+    ticket: Ticket,
+    now: StoreNow,
+    /// What came of it, if that is to be told when the transaction is committed.
+    found: Mutex<Vec<Answer>>,
+    /// Its place among the transactions that are open, 0 for none.
+    place: AtomicU64,
+}
+
+impl GuardFence {
+    pub(crate) fn new(driver: Shared<Driver>, fate: Shared<Fate>, turn: TurnId, renew: bool) -> Option<Self> {
+        let now = StoreNow::new(driver.store.clock(), driver.executor.now());
+        let ticket = driver.ticket(turn, &fate.slot, renew)?;
+        let (found, place) = (Mutex::default(), AtomicU64::new(0));
+        Some(Self { driver, fate, turn, ticket, now, found, place })
+    }
+
+    /// Nothing panics under the lock.
+    fn found(&self) -> MutexGuard<'_, Vec<Answer>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, answers: Vec<Answer>) {
+        let (slot, ticket) = (self.fate.slot.clone(), self.ticket.clone());
+        self.driver.handle(Input::Fenced { slot, ticket, answers });
+    }
+}
+
+impl Fence for GuardFence {
+    fn reach(&self) -> Reach {
+        self.driver.store.reach()
+    }
+
+    fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), LostReason> {
+        let mut answers = self.ticket.batch.apply(records, self.now);
+        match self.driver.judge(self.turn, &self.fate.slot, &self.ticket, (store, &answers)) {
+            Ok(()) => *self.found() = answers,
+            Err(reason) => {
+                // Nothing of it is written: what was renewed is not.
+                answers.truncate(1);
+                self.tell(answers);
+                return Err(self.loss().unwrap_or(reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn loss(&self) -> Option<LostReason> {
+        self.fate.state().lost
+    }
+
+    fn open(&self, transaction: Shared<dyn OpenTransaction>) {
+        self.place.store(self.driver.opened(transaction), Ordering::Relaxed);
+    }
+
+    fn committed(&self) {
+        let answers = core::mem::take(&mut *self.found());
+        if self.ticket.renews() && !answers.is_empty() {
+            self.tell(answers);
+        }
+    }
+
+    fn over(&self) {
+        self.driver.over(self.place.load(Ordering::Relaxed));
+    }
+}
+
+/// The user's transactions that are open, and end with the context's suspension.
+#[derive(Default)]
+pub(crate) struct OpenTransactions {
+    last: u64,
+    all: Vec<(u64, Shared<dyn OpenTransaction>)>,
+}
+
+impl OpenTransactions {
+    pub(crate) fn add(&mut self, transaction: Shared<dyn OpenTransaction>) -> u64 {
+        self.last += 1;
+        self.all.push((self.last, transaction));
+        self.last
+    }
+
+    /// To be dropped after the lock was let go.
+    pub(crate) fn remove(&mut self, place: u64) -> Option<Shared<dyn OpenTransaction>> {
+        let at = self.all.iter().position(|(known, _)| *known == place)?;
+        Some(self.all.swap_remove(at).1)
+    }
+
+    pub(crate) fn take_all(&mut self) -> Vec<Shared<dyn OpenTransaction>> {
+        self.all.drain(..).map(|(_, transaction)| transaction).collect()
+    }
+}

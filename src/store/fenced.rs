@@ -1,0 +1,89 @@
+//! Transactions that are not ours, in a database that holds records: what a user writes in one can be fenced.
+
+use core::future::Future;
+use std::string::String;
+
+use super::Reach;
+use crate::executor::{MaybeSendSync, Shared};
+use crate::machine::{LostReason, Records, StoreError, StoreId, Ticket};
+
+/// An open transaction of the user's, in which [`LeaseGuard::fence`](crate::LeaseGuard::fence) checks a lease.
+///
+/// # Behavior
+/// * [`check`](Self::check) MUST refuse a transaction that cannot write, does not reach the records, or is over; and one
+///   in a store of another [reach](Fence::reach).
+/// * It MUST read the store's id and the records of the [ticket's](Fence::ticket) batch in this transaction, before
+///   whatever the caller asks of it next, and hand them to [`Fence::judge`], whatever else was asked of the transaction
+///   meanwhile.
+/// * Whatever is refused MUST NOT be committed. Where it cannot be stopped any more, the answer MUST say so.
+/// * What was judged current MUST be written, if it changed, before the answer comes. The caller MUST be able to go on in
+///   the transaction when it has the answer.
+/// * [`Fence::committed`] MUST be called once the transaction is committed, and only then.
+pub trait FencedTransaction {
+    /// What [`check`](Self::check) answers. Dropped, the check goes on all the same.
+    type Answer: Future<Output = Result<(), FenceError>>;
+
+    /// Checks the lease. It begins at the call.
+    fn check(self, fence: Shared<dyn Fence>) -> Self::Answer;
+
+    /// Has nothing of the transaction committed, if that can be helped: the lease is lost already.
+    fn refuse(self, reason: LostReason) -> Self::Answer;
+}
+
+/// What a transaction is checked for.
+pub trait Fence: MaybeSendSync {
+    /// Where the records are.
+    fn reach(&self) -> Reach;
+
+    /// What is checked.
+    fn ticket(&self) -> &Ticket;
+
+    /// Applies the batch to what the transaction found, and says whether it may commit.
+    ///
+    /// # Errors
+    /// Why the lease is lost.
+    fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), LostReason>;
+
+    /// Why the lease is lost, if that is known by now.
+    fn loss(&self) -> Option<LostReason>;
+
+    /// The transaction is open, until it is [over](Self::over). It is to be aborted if the context is suspended: it would
+    /// block all others until the context goes on.
+    fn open(&self, transaction: Shared<dyn OpenTransaction>);
+
+    /// The transaction was committed, and what it renewed is renewed.
+    fn committed(&self);
+
+    /// The transaction is over, whether committed or not.
+    fn over(&self);
+}
+
+/// A transaction that may have to end before its time.
+pub trait OpenTransaction: MaybeSendSync {
+    /// Ends it without a commit.
+    fn abort(&self);
+}
+
+/// Why a transaction was not fenced. Nothing of it is written, unless it says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FenceError {
+    /// The lease is lost, or was given back.
+    Lost(LostReason),
+    /// The transaction is none that can be fenced; the sentence names the remedy.
+    Misuse(String),
+    /// The transaction ended before the lease was checked.
+    Store(StoreError),
+}
+
+impl core::fmt::Display for FenceError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Lost(reason) => write!(out, "the lease is lost: {}", reason.name()),
+            Self::Misuse(sentence) => out.write_str(sentence),
+            Self::Store(error) => error.fmt(out),
+        }
+    }
+}
+
+impl core::error::Error for FenceError {}

@@ -1,0 +1,84 @@
+//! Records in the user's own database: on the user's connection, which is never ours to close.
+
+use std::rc::Rc;
+
+use wasm_bindgen::prelude::*;
+use web_sys::IdbDatabase;
+
+use super::{IndexedDbStore, connection::Connection, failure};
+use crate::machine::{StoreError, StoreErrorKind};
+
+/// The object store among the user's own.
+pub(super) const ATTACHED_STORE: &str = "leasehold";
+
+impl IndexedDbStore {
+    /// The leases of a database that is open already, so that a write to it can be
+    /// [fenced](crate::LeaseGuard::fence). They are kept in its object store `leasehold`, which
+    /// [`upgrade`](Self::upgrade) makes.
+    ///
+    /// The connection stays the caller's: it is not closed, and its `versionchange` event is left alone. When it is
+    /// closed, the store fails for good: open the database again, and attach a new store.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database has no such object store; it says how to make it.
+    ///
+    /// ```no_run
+    /// # use leasehold::{LeaseManager, StoreError, executor::WebExecutor, store::IndexedDbStore};
+    /// # fn example(database: web_sys::IdbDatabase) -> Result<(), Box<dyn std::error::Error>> {
+    /// let leases = LeaseManager::builder(IndexedDbStore::attach(database)?, WebExecutor::new()).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn attach(database: IdbDatabase) -> Result<Self, StoreError> {
+        if !database.object_store_names().contains(ATTACHED_STORE) {
+            let name = database.name();
+            let parts = ["the database ", &name, " has no object store \"leasehold\"; ", HOW_TO_MAKE_IT];
+            return Err(StoreError::permanent(StoreErrorKind::Unavailable, parts.concat()));
+        }
+        let mut store = Self::named(reach_of(&database));
+        store.attached = true;
+        store.connection = Some(Rc::new(Connection::attached(database.unchecked_into()))).into();
+        Ok(store)
+    }
+
+    /// Makes the object store that [`attach`](Self::attach) needs, unless it is there. To be called when the database is
+    /// [upgraded](https://developer.mozilla.org/en-US/docs/Web/API/IDBOpenDBRequest/upgradeneeded_event).
+    ///
+    /// # Errors
+    /// What the browser says to
+    /// [`createObjectStore()`](https://developer.mozilla.org/en-US/docs/Web/API/IDBDatabase/createObjectStore): it works
+    /// in an upgrade only.
+    ///
+    /// ```no_run
+    /// # use leasehold::store::IndexedDbStore;
+    /// # fn example(database: &web_sys::IdbDatabase) -> Result<(), wasm_bindgen::JsValue> {
+    /// IndexedDbStore::upgrade(database)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn upgrade(database: &IdbDatabase) -> Result<(), JsValue> {
+        if !database.object_store_names().contains(ATTACHED_STORE) {
+            database.create_object_store(ATTACHED_STORE)?;
+        }
+        Ok(())
+    }
+}
+
+const HOW_TO_MAKE_IT: &str = "raise its version and call createStore(db) in onupgradeneeded \
+    (Rust: IndexedDbStore::upgrade), or with Dexie declare leasehold: \"\" in stores()";
+
+/// Where the contexts hear each other that keep their leases in this database. Stores of our own are called otherwise.
+pub(super) fn reach_of(database: &IdbDatabase) -> String {
+    ["leasehold@", &database.name()].concat()
+}
+
+/// The user's connection is closed, or about to be.
+pub(super) fn gone(reach: &str) -> StoreError {
+    let name = reach.trim_start_matches("leasehold@");
+    let parts = ["the database ", name, " was closed; open it again, and attach a new lease manager to it"];
+    StoreError::permanent(StoreErrorKind::Unavailable, parts.concat())
+}
+
+/// No transaction could be created on the user's connection, so that nothing was asked of it.
+pub(super) fn of_start(reach: &str, error: &JsValue) -> StoreError {
+    let name = error.unchecked_ref::<super::bindings::Thrown>().name();
+    if name.as_deref() == Some("InvalidStateError") { gone(reach) } else { failure::of_start(error) }
+}

@@ -1,0 +1,73 @@
+//! Holding up the user's `commit()` until a fence has answered: after it, a transaction cannot be aborted any more.
+
+use core::cell::{Cell, RefCell};
+use std::{rc::Rc, vec::Vec};
+
+use js_sys::{Object, Reflect};
+use wasm_bindgen::prelude::*;
+
+use super::bindings::Transaction;
+
+std::thread_local! {
+    /// The transactions whose `commit()` is held up: several fences in one share it.
+    static HELD: RefCell<Vec<Rc<Held>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A transaction whose own `commit` hides the browser's.
+struct Held {
+    transaction: Transaction,
+    fences: Cell<usize>,
+    /// It was called.
+    wanted: Rc<Cell<bool>>,
+    _commit: Closure<dyn Fn()>,
+}
+
+/// The `commit()` of a transaction, held up.
+pub(super) struct HeldCommit(Rc<Held>);
+
+impl HeldCommit {
+    /// From now on a call of `commit()` is noted only.
+    pub(super) fn hold(transaction: &Transaction) -> Self {
+        HELD.with_borrow_mut(|all| {
+            let known = all.iter().find(|held| Object::is(&held.transaction, transaction)).cloned();
+            let held = known.unwrap_or_else(|| {
+                let held = Rc::new(Held::new(transaction.clone()));
+                all.push(Rc::clone(&held));
+                held
+            });
+            held.fences.set(held.fences.get() + 1);
+            Self(held)
+        })
+    }
+
+    /// This fence has answered. After the last one `commit()` is the browser's again, and called if it was wanted.
+    pub(super) fn release(self, passed: bool) {
+        let Self(held) = self;
+        held.fences.set(held.fences.get() - 1);
+        // What was aborted needs no commit.
+        held.wanted.set(held.wanted.get() && passed);
+        if held.fences.get() > 0 {
+            return;
+        }
+        HELD.with_borrow_mut(|all| all.retain(|other| !Rc::ptr_eq(other, &held)));
+        let _ = Reflect::delete_property(&held.transaction, &COMMIT.into());
+        if held.wanted.get() {
+            // Where the method is missing, nobody can have called it.
+            let _ = held.transaction.commit();
+        }
+    }
+}
+
+const COMMIT: &str = "commit";
+
+impl Held {
+    fn new(transaction: Transaction) -> Self {
+        let wanted = Rc::new(Cell::new(false));
+        let commit = Closure::<dyn Fn()>::new({
+            let wanted = Rc::clone(&wanted);
+            move || wanted.set(true)
+        });
+        let _ = Reflect::set(&transaction, &COMMIT.into(), commit.as_ref());
+        Self { transaction, fences: Cell::new(0), wanted, _commit: commit }
+    }
+}

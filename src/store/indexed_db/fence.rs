@@ -1,0 +1,238 @@
+//! A fence in a transaction of the user's.
+//!
+//! It is driven by the transaction's own events, so that whoever waits for it can go on in the same transaction.
+
+use core::cell::{Cell, RefCell};
+use std::{boxed::Box, rc::Rc, vec::Vec};
+
+use futures::channel::oneshot;
+use wasm_bindgen::prelude::*;
+use web_sys::{Event, IdbObjectStore, IdbRequest, IdbTransaction, IdbTransactionMode};
+
+use super::{
+    super::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach},
+    attach::{ATTACHED_STORE, reach_of},
+    bindings::Transaction,
+    commit::HeldCommit,
+    failure,
+    graves::store_key,
+    transaction::text_of,
+};
+use crate::executor::{MaybeSendFuture, Shared};
+use crate::machine::{Key, LostReason, Records, StoreError, StoreId};
+
+type Verdict = Result<(), FenceError>;
+type Listener = Closure<dyn Fn(Event)>;
+
+/// A raw transaction, read and write, with the object store `leasehold` in its scope.
+///
+/// The lease is read at the call. Whoever waits for the answer may go on in the transaction, and whoever calls
+/// [`commit()`](https://developer.mozilla.org/en-US/docs/Web/API/IDBTransaction/commit) before it came commits when it
+/// has: by then nothing could be stopped any more.
+impl FencedTransaction for &IdbTransaction {
+    type Answer = MaybeSendFuture<'static, Verdict>;
+
+    fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
+        let (sender, answer) = oneshot::channel();
+        match Fenced::start(self, fence, sender) {
+            Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(ended())) }),
+            Err(sentence) => answered(Err(misuse(self, sentence))),
+        }
+    }
+
+    fn refuse(self, reason: LostReason) -> Self::Answer {
+        answered(Err(if self.abort().is_ok() { FenceError::Lost(reason) } else { FenceError::Misuse(OVER.into()) }))
+    }
+}
+
+/// The same, for whoever has it to change.
+impl FencedTransaction for &mut IdbTransaction {
+    type Answer = MaybeSendFuture<'static, Verdict>;
+
+    fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
+        (&*self).check(fence)
+    }
+
+    fn refuse(self, reason: LostReason) -> Self::Answer {
+        (&*self).refuse(reason)
+    }
+}
+
+fn answered(verdict: Verdict) -> MaybeSendFuture<'static, Verdict> {
+    Box::pin(core::future::ready(verdict))
+}
+
+fn ended() -> FenceError {
+    FenceError::Store(StoreError::transient("the transaction was aborted before its fence was checked"))
+}
+
+/// What cannot be checked must not be written.
+fn misuse(transaction: &IdbTransaction, sentence: &str) -> FenceError {
+    // One that is over cannot be aborted, and the sentence says so.
+    let _ = transaction.abort();
+    FenceError::Misuse(sentence.into())
+}
+
+const OVER: &str = "the transaction is over, or waits for nothing more: fence it before anything else is awaited, and \
+    before commit()";
+const READ_ONLY: &str = "the transaction is for reading only: open it with the mode \"readwrite\"";
+const NO_STORE: &str =
+    "the transaction does not include the leases: add \"leasehold\" to the names of its object stores";
+const ELSEWHERE: &str = "the lease is not kept in the database of this transaction: acquire it from a manager that was \
+    attached to it by LeaseManager.attach(db) (Rust: IndexedDbStore::attach)";
+
+/// A transaction with a fence in it. Its listener owns it, until the transaction is over.
+struct Fenced {
+    transaction: Transaction,
+    fence: Shared<dyn Fence>,
+    leases: IdbObjectStore,
+    reads: Reads,
+    /// Until the verdict.
+    asked: Cell<Option<oneshot::Sender<Verdict>>>,
+    commit: RefCell<Option<HeldCommit>>,
+    listener: RefCell<Option<Listener>>,
+}
+
+/// What the fence reads, in this order.
+struct Reads {
+    store: IdbRequest,
+    records: Vec<(Key, IdbRequest)>,
+}
+
+impl Fenced {
+    fn start(
+        transaction: &IdbTransaction,
+        fence: Shared<dyn Fence>,
+        sender: oneshot::Sender<Verdict>,
+    ) -> Result<(), &'static str> {
+        let leases = leases_in(transaction, &fence)?;
+        // It was created, and is asked to commit, or its turn is over.
+        let reads = Reads::ask(&leases, &fence).map_err(|_| OVER)?;
+        let transaction: Transaction = transaction.clone().unchecked_into();
+        let commit = RefCell::new(Some(HeldCommit::hold(&transaction)));
+        let (asked, listener) = (Cell::new(Some(sender)), RefCell::default());
+        let fenced = Rc::new(Self { transaction, fence, leases, reads, asked, commit, listener });
+        fenced.listen();
+        let open: Shared<dyn OpenTransaction> = fenced.clone();
+        fenced.fence.open(open);
+        Ok(())
+    }
+
+    /// One listener for all that may happen: the end of the last read, and the end of the transaction.
+    fn listen(self: &Rc<Self>) {
+        let fenced = Rc::clone(self);
+        let listener = Listener::new(move |event: Event| match event.type_().as_str() {
+            "success" => fenced.found(),
+            "error" => fenced.failed(&event),
+            "complete" => fenced.ended(true),
+            _ => fenced.ended(false),
+        });
+        let function = listener.as_ref().unchecked_ref();
+        self.reads.last().set_onsuccess(Some(function));
+        self.reads.last().set_onerror(Some(function));
+        for end in ["complete", "abort"] {
+            // It fails for what is no event target only.
+            let _ = self.transaction.add_event_listener_with_callback(end, function);
+        }
+        *self.listener.borrow_mut() = Some(listener);
+    }
+
+    fn found(&self) {
+        let verdict = self.judge();
+        if verdict.is_err() {
+            OpenTransaction::abort(self);
+        }
+        self.settle(verdict);
+    }
+
+    fn judge(&self) -> Verdict {
+        let read = |error| FenceError::Store(error);
+        let store = self.reads.store().map_err(read)?;
+        let mut records = Records::new();
+        for (key, found) in &self.reads.records {
+            records.load(key.clone(), text_of(found).map_err(read)?.as_deref());
+        }
+        let before = records.revisions();
+        self.fence.judge(store, &mut records).map_err(FenceError::Lost)?;
+        for (key, record) in records.changed_since(&before) {
+            let put = self.leases.put_with_key(&record.into(), &key.as_str().into());
+            put.map_err(|error| read(failure::of_abort(Some(&error), false)))?;
+        }
+        Ok(())
+    }
+
+    /// The read ended without a result. Whoever set the transaction up hears of its abort, and not of this.
+    fn failed(&self, event: &Event) {
+        event.stop_propagation();
+        OpenTransaction::abort(self);
+        self.settle(Err(self.fence.loss().map_or_else(ended, FenceError::Lost)));
+    }
+
+    fn ended(&self, committed: bool) {
+        self.settle(Err(self.fence.loss().map_or_else(ended, FenceError::Lost)));
+        if committed {
+            self.fence.committed();
+        }
+        self.fence.over();
+        if let Some(listener) = self.listener.take() {
+            let function = listener.as_ref().unchecked_ref();
+            for end in ["complete", "abort"] {
+                let _ = self.transaction.remove_event_listener_with_callback(end, function);
+            }
+        }
+    }
+
+    /// Gives the verdict, once, and lets a commit go on that was held up for it.
+    fn settle(&self, verdict: Verdict) {
+        let Some(asked) = self.asked.take() else { return };
+        let passed = verdict.is_ok();
+        // Nobody may be waiting for it.
+        let _ = asked.send(verdict);
+        if let Some(commit) = self.commit.take() {
+            commit.release(passed);
+        }
+    }
+}
+
+impl OpenTransaction for Fenced {
+    fn abort(&self) {
+        // It fails if the transaction is over.
+        let _ = self.transaction.unchecked_ref::<IdbTransaction>().abort();
+    }
+}
+
+impl Reads {
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/get)
+    fn ask(leases: &IdbObjectStore, fence: &Shared<dyn Fence>) -> Result<Self, JsValue> {
+        let store = leases.get(&store_key())?;
+        let keys = fence.ticket().batch.keys().into_iter();
+        let records =
+            keys.map(|key| leases.get(&key.as_str().into()).map(|read| (key, read))).collect::<Result<_, _>>()?;
+        Ok(Self { store, records })
+    }
+
+    /// Requests are answered in order: after this one, all are.
+    fn last(&self) -> &IdbRequest {
+        self.records.last().map_or(&self.store, |(_, read)| read)
+    }
+
+    /// An id that cannot be read is none that a lease was granted in.
+    fn store(&self) -> Result<Option<StoreId>, StoreError> {
+        let text = text_of(&self.store)?;
+        Ok(text.and_then(|text| u128::from_str_radix(&text, 16).ok()).map(StoreId))
+    }
+}
+
+/// The object store of the leases, if the transaction can be fenced; else why not.
+fn leases_in(transaction: &IdbTransaction, fence: &Shared<dyn Fence>) -> Result<IdbObjectStore, &'static str> {
+    if fence.reach() != Reach::Named(reach_of(&transaction.db())) {
+        return Err(ELSEWHERE);
+    }
+    if !transaction.object_store_names().contains(ATTACHED_STORE) {
+        return Err(NO_STORE);
+    }
+    if transaction.mode() == Ok(IdbTransactionMode::Readonly) {
+        return Err(READ_ONLY);
+    }
+    transaction.object_store(ATTACHED_STORE).map_err(|_| OVER)
+}

@@ -1,0 +1,136 @@
+// Notes and leases in one database, and a note written under a lease, as users of each library would write it.
+import { LeaseManager, createStore } from "/pkg/index.mjs";
+import { openDB } from "/modules/idb/build/index.js";
+import Dexie from "/modules/dexie/dist/dexie.mjs";
+
+const NAME = "tests-notes";
+
+const libraries = {
+  raw: {
+    open(version) {
+      const request = indexedDB.open(NAME, version);
+      request.onupgradeneeded = () => {
+        if (!request.result.objectStoreNames.contains("notes")) request.result.createObjectStore("notes");
+        createStore(request.result);
+      };
+      return new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = () => reject(request.error);
+      });
+    },
+    write(db, text, { fence, waits, commits }) {
+      return new Promise((resolve, reject) => {
+        const transaction = db.transaction(["notes", "leasehold"], "readwrite");
+        transaction.oncomplete = resolve;
+        transaction.onabort = () => reject(transaction.error ?? Error("aborted"));
+        const put = () => {
+          transaction.objectStore("notes").put(text, "note");
+          if (commits) transaction.commit();
+        };
+        const fenced = fence(transaction);
+        if (waits) fenced.then(put, () => {});
+        else put();
+      });
+    },
+  },
+  idb: {
+    open(version) {
+      const upgrade = (db) => {
+        if (!db.objectStoreNames.contains("notes")) db.createObjectStore("notes");
+        createStore(db);
+      };
+      return openDB(NAME, version, { upgrade });
+    },
+    async write(db, text, { fence, waits, commits }) {
+      const transaction = db.transaction(["notes", "leasehold"], "readwrite");
+      const fenced = fence(transaction);
+      // Of what fails here, the end of the transaction tells.
+      transaction.done.catch(() => {});
+      if (waits) await fenced;
+      transaction.objectStore("notes").put(text, "note").catch(() => {});
+      if (commits) transaction.commit();
+      await transaction.done;
+    },
+  },
+  dexie: {
+    open(version, stores = { notes: "", leasehold: "" }) {
+      const db = new Dexie(NAME);
+      db.version(version).stores(stores);
+      return db.open();
+    },
+    write(db, text, { fence, waits, nests }) {
+      const work = async (transaction) => {
+        const fenced = fence(transaction);
+        if (waits) await fenced;
+        await db.notes.put(text, "note");
+      };
+      const within = () => db.transaction("rw", db.notes, db.leasehold, work);
+      return nests ? db.transaction("rw", db.notes, db.leasehold, within) : within();
+    },
+  },
+};
+
+let library, db;
+
+// Opens the database by this library, and attaches `leases` to it.
+export async function openNotes({ by, version = 1, stores, options }) {
+  library = libraries[by];
+  db = await library.open(version, stores);
+  globalThis.leases = await LeaseManager.attach(db, options);
+}
+
+export function closeNotes() {
+  db.close();
+}
+
+// Writes a note under `lease`. Whether it was written, and what the fence said; `ways` are those of the libraries.
+export async function fencedWrite({ text, renew = false, ...ways }) {
+  let said = "nothing";
+  const fence = (transaction) => {
+    const fenced = lease.fence(transaction, { renew });
+    const told = (error) => [error.code, error.reason, error.key, error.token === lease.token, error.name];
+    fenced.then(() => (said = "current"), (error) => (said = told(error)));
+    return fenced;
+  };
+  const written = await library.write(db, text, { ...ways, fence }).then(() => true, () => false);
+  return { written, said };
+}
+
+// The same without a lease.
+export async function plainWrite(text) {
+  await library.write(db, text, { fence: () => Promise.resolve() });
+}
+
+export async function note() {
+  const raw = await libraries.raw.open();
+  const request = raw.transaction("notes").objectStore("notes").get("note");
+  const value = await new Promise((resolve) => (request.onsuccess = () => resolve(request.result)));
+  raw.close();
+  return value;
+}
+
+// Hangs as a page does that is paused, and writes before it can hear of anything.
+export function writeAfterPause({ ms, ...ways }) {
+  const until = Date.now() + ms;
+  while (Date.now() < until);
+  return fencedWrite(ways);
+}
+
+// Writes again and again. How many notes it wrote, and how many transactions the library itself began meanwhile.
+export async function writeBusily({ ms, renew }) {
+  const begin = IDBDatabase.prototype.transaction;
+  let own = 0;
+  IDBDatabase.prototype.transaction = function (stores, ...rest) {
+    if (stores === "leasehold") own++;
+    return begin.call(this, stores, ...rest);
+  };
+  const until = performance.now() + ms;
+  let notes = 0;
+  while (performance.now() < until) {
+    const { written } = await fencedWrite({ text: notes, renew });
+    if (written) notes++;
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+  IDBDatabase.prototype.transaction = begin;
+  return { notes, own, valid: lease.valid };
+}

@@ -1,0 +1,196 @@
+//! Fenced writes to a page's own database, by each library that pages use.
+
+use anyhow::{Context as _, ensure};
+use leasehold_browser_tests::Tab;
+use serde_json::{Value, json};
+
+use crate::world::{SOON, World, granted, hold, wait_in_queue};
+
+const LIBRARIES: [&str; 3] = ["raw", "idb", "dexie"];
+
+/// The ways in which a fenced write may be put together, as far as the library has them.
+fn ways(library: &str) -> Vec<Value> {
+    let mut ways = vec![json!({}), json!({ "waits": true }), json!({ "renew": true })];
+    ways.push(if library == "dexie" { json!({ "nests": true }) } else { json!({ "commits": true }) });
+    ways
+}
+
+async fn desk(world: &World, arg: Value) -> anyhow::Result<Tab> {
+    let tab = world.bare_tab().await?;
+    open(&tab, arg).await?;
+    Ok(tab)
+}
+
+async fn open(tab: &Tab, arg: Value) -> anyhow::Result<()> {
+    tab.run(
+        "await loadFence().catch((error) => { throw Error(`${error}: \\`.ci/setup pages\\` installs it`) })",
+        Value::Null,
+    )
+    .await?;
+    tab.run("await openNotes(arg)", arg).await?;
+    Ok(())
+}
+
+/// One object of all fields of two.
+fn with(mut all: Value, more: &Value) -> Value {
+    if let (Some(all), Some(more)) = (all.as_object_mut(), more.as_object()) {
+        all.extend(more.clone());
+    }
+    all
+}
+
+async fn note(tab: &Tab) -> anyhow::Result<Value> {
+    tab.run("return note()", Value::Null).await
+}
+
+/// No rejection and no error that nobody heard.
+async fn silent(tab: &Tab) -> anyhow::Result<()> {
+    let unheard = tab.run("return unheard", Value::Null).await?;
+    ensure!(unheard == json!([]), "the page complains: {unheard}");
+    Ok(())
+}
+
+pub async fn each_library_writes_under_a_current_lease(world: &World) -> anyhow::Result<()> {
+    for library in LIBRARIES {
+        let tab = desk(world, json!({ "by": library })).await?;
+        hold(&tab, "notes").await?;
+        for way in ways(library) {
+            let text = format!("{library} {way}");
+            let done = tab.run("return fencedWrite(arg)", with(json!({ "text": text }), &way)).await?;
+            ensure!(done == json!({ "written": true, "said": "current" }), "{text}: {done}");
+            ensure!(note(&tab).await? == text, "{text} was not written");
+        }
+        silent(&tab).await?;
+        tab.run("closeNotes()", Value::Null).await?;
+    }
+    Ok(())
+}
+
+/// Paused for longer than its lease, the tab goes on in the very middle of its work, and has heard of nothing.
+pub async fn after_a_pause_nothing_is_written_under_the_lease_that_another_tab_took(
+    world: &World,
+) -> anyhow::Result<()> {
+    for library in LIBRARIES {
+        for way in ways(library) {
+            let options = json!({ "leaseMs": 1_000, "heartbeatMs": 250 });
+            let at = json!({ "by": library, "options": options });
+            let (slow, fast) = (desk(world, at.clone()).await?, desk(world, at).await?);
+            hold(&slow, "notes").await?;
+            wait_in_queue(&fast, "notes").await?;
+            let work = with(json!({ "text": "late", "ms": 3_000 }), &way);
+            slow.start("write", "return writeAfterPause(arg)", work).await?;
+            granted(&fast, SOON).await?;
+            let text = format!("{library} {way}");
+            let done = fast.run("return fencedWrite(arg)", json!({ "text": text })).await?;
+            ensure!(done == json!({ "written": true, "said": "current" }), "{text}: {done}");
+            let late = slow.outcome("write", SOON).await?;
+            ensure!(late["written"] == false, "{text}: {late}");
+            let (said, reason) = (&late["said"], &late["said"][1]);
+            ensure!(*said == json!(["LeaseLost", reason, "notes", true, "LeaseError"]), "{text}: {late}");
+            ensure!(["Evicted", "Expired"].map(Value::from).contains(reason), "{text}: {late}");
+            ensure!(note(&fast).await? == text, "{text} was overwritten");
+            silent(&slow).await?;
+            slow.close().await?;
+            fast.close().await?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn a_dexie_upgrade_keeps_the_records(world: &World) -> anyhow::Result<()> {
+    let mut token = 0;
+    for (version, stores) in (1..).zip([
+        json!({ "notes": "", "leasehold": "" }),
+        json!({ "notes": "", "leasehold": "", "tags": "++id" }),
+        json!({ "notes": "", "leasehold": "", "tags": "++id, name" }),
+    ]) {
+        let tab = desk(world, json!({ "by": "dexie", "version": version, "stores": stores })).await?;
+        let kept = tab.run("return (await leases.status('notes')).lastToken", Value::Null).await?;
+        ensure!(kept.as_u64().context("a token")? >= token, "version {version} forgot the token {token}: {kept}");
+        let next = hold(&tab, "notes").await?;
+        ensure!(next > token, "version {version}: {next} after {token}");
+        token = next;
+        tab.run("await lease.release(); await leases.close(); closeNotes()", Value::Null).await?;
+    }
+    // Without it among its stores, Dexie deletes it.
+    let tab = world.bare_tab().await?;
+    let open = "await loadFence(); return attempt(() => openNotes(arg))";
+    let refused =
+        tab.run(open, json!({ "by": "dexie", "version": 4, "stores": { "notes": "", "leasehold": null } })).await?;
+    ensure!(refused["code"] == "InvalidOptions", "{refused}");
+    ensure!(refused["message"].as_str().is_some_and(|text| text.contains("leasehold: \"\"")), "{refused}");
+    Ok(())
+}
+
+pub async fn without_the_object_store_attach_is_refused(world: &World) -> anyhow::Result<()> {
+    let tab = world.bare_tab().await?;
+    let bare = "await loadFence();
+        const request = indexedDB.open('bare', 1);
+        await new Promise((resolve) => (request.onsuccess = resolve));
+        return [await attempt(() => LeaseManager.attach(request.result)), await attempt(() => LeaseManager.attach({})),
+            await attempt(() => LeaseManager.attach(request.result, { store: 'memory' }))]";
+    let refused = tab.run(bare, Value::Null).await?;
+    for (case, words) in [(0, "createStore(db) in onupgradeneeded"), (1, "IDBDatabase"), (2, "store")] {
+        let refused = &refused[case];
+        ensure!(refused["code"] == "InvalidOptions" && refused["typed"] == true, "{refused}");
+        ensure!(refused["message"].as_str().is_some_and(|text| text.contains(words)), "{words}: {refused}");
+    }
+    Ok(())
+}
+
+pub async fn what_cannot_be_fenced_is_refused_and_not_written(world: &World) -> anyhow::Result<()> {
+    let tab = desk(world, json!({ "by": "raw" })).await?;
+    hold(&tab, "notes").await?;
+    tab.run("window.raw = await new Promise((resolve) => { indexedDB.open('tests-notes').onsuccess = ({ target }) => resolve(target.result) })", Value::Null).await?;
+    let misuse = "const transaction = raw.transaction(arg.stores, arg.mode);
+        const ended = new Promise((resolve) => {
+            transaction.oncomplete = () => resolve('complete');
+            transaction.onabort = () => resolve('abort');
+        });
+        const told = attempt(() => lease.fence(transaction, arg.options));
+        if (arg.mode === 'readwrite') try { transaction.objectStore('notes').put('unchecked', 'note') } catch {}
+        return { ...(await told), ended: await ended };";
+    for (arg, words) in [
+        (json!({ "stores": ["notes", "leasehold"], "mode": "readonly" }), "readwrite"),
+        (json!({ "stores": ["notes"], "mode": "readwrite" }), "leasehold"),
+        (json!({ "stores": ["notes", "leasehold"], "mode": "readwrite", "options": { "renews": true } }), "`renew`"),
+    ] {
+        let told = tab.run(misuse, arg).await?;
+        ensure!(told["code"] == "InvalidOptions" && told["ended"] == "abort", "{words}: {told}");
+        ensure!(told["message"].as_str().is_some_and(|text| text.contains(words)), "{words}: {told}");
+    }
+    let other = "const own = await LeaseManager.open('own'); const lease = await own.acquire('notes');
+        const transaction = raw.transaction(['notes', 'leasehold'], 'readwrite');
+        return [await attempt(() => lease.fence(transaction)), await attempt(() => lease.fence(null)),
+            await attempt(() => window.lease.fence(transaction))]";
+    let told = tab.run(other, Value::Null).await?;
+    for (case, words) in [(0, "LeaseManager.attach(db)"), (1, "IDBTransaction"), (2, "over")] {
+        let told = &told[case];
+        ensure!(told["code"] == "InvalidOptions", "{words}: {told}");
+        ensure!(told["message"].as_str().is_some_and(|text| text.contains(words)), "{words}: {told}");
+    }
+    ensure!(note(&tab).await?.is_null(), "something was written");
+    let released = "await lease.release(); return fencedWrite({ text: 'released' })";
+    let told = tab.run(released, Value::Null).await?;
+    ensure!(
+        told == json!({ "written": false, "said": ["LeaseLost", "Expired", "notes", true, "LeaseError"] }),
+        "{told}"
+    );
+    silent(&tab).await
+}
+
+/// In a window of its own, where timers are on time.
+pub async fn a_busy_writer_needs_no_heartbeat(world: &World) -> anyhow::Result<()> {
+    let tab = world.window(json!({})).await?;
+    open(&tab, json!({ "by": "raw", "options": { "leaseMs": 2_000, "heartbeatMs": 500 } })).await?;
+    hold(&tab, "notes").await?;
+    for (renew, least, most) in [(true, 0, 0), (false, 3, 20)] {
+        // Whatever the acquisition left to be done is done by then.
+        let busy = "await lease.verify(); return writeBusily(arg)";
+        let busy = tab.run(busy, json!({ "ms": 3_000, "renew": renew })).await?;
+        ensure!(busy["valid"] == true && busy["notes"].as_u64() > Some(10), "{busy}");
+        let own = busy["own"].as_u64().context("a number")?;
+        ensure!((least..=most).contains(&own), "renewing: {renew}: {own} transactions of the library's own");
+    }
+    silent(&tab).await
+}
