@@ -17,6 +17,7 @@ use futures::{
 };
 
 use crate::event::{Event, LeaseStats};
+use crate::events::LeaseEvents;
 use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
 use crate::fence::OpenTransactions;
 use crate::ledger::{Effect, Ledger};
@@ -66,7 +67,6 @@ struct Alarm {
 /// What is to be done after the lock was let go.
 enum Deed {
     Effect(Effect),
-    Tell(Event),
     Abort(Vec<Shared<dyn OpenTransaction>>),
     Close(Vec<oneshot::Sender<()>>),
     SetAlarm,
@@ -150,14 +150,16 @@ impl Driver {
     /// Nobody waits for this answer any more. Whether it was still to come.
     pub(crate) fn forget(&self, query: TurnId) -> bool {
         // Dropped after the lock was let go: who would have been answered is woken.
-        let question = self.core().ledger.forget(query);
+        let now = self.executor.now().monotonic;
+        let question = self.core().ledger.forget(query, now);
         question.is_some()
     }
 
     /// Nobody waits for this request any more: it is cancelled, or released if it was granted meanwhile.
     pub(crate) fn abandon(&self, turn: TurnId, slot: Slot) {
+        let now = self.executor.now().monotonic;
         let mut core = self.core();
-        let question = core.ledger.forget(turn);
+        let question = core.ledger.forget(turn, now);
         let granted = core.ledger.is_granted(turn);
         self.step(core, if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } });
         drop(question);
@@ -218,6 +220,13 @@ impl Driver {
         self.core().ledger.stats
     }
 
+    /// What happens from now on; nothing more once it is closed.
+    pub(crate) fn events(&self) -> LeaseEvents {
+        let mut core = self.core();
+        let closed = core.closed;
+        core.ledger.audience().join(closed)
+    }
+
     /// Tells of the guards that live on although their manager goes.
     pub(crate) fn tell_leaks(&self) {
         let keys = self.core().machine.used_keys();
@@ -264,6 +273,7 @@ impl Driver {
             core.deeds.push(Deed::Abort(open));
         }
         core.machine.handle(input, now);
+        core.sort_news();
         loop {
             match core.machine.poll_output() {
                 Output::Timeout(wake) => break core.plan_alarm(wake, now.monotonic),
@@ -301,7 +311,7 @@ impl Driver {
                 }
             }
             Deed::Abort(open) => open.iter().for_each(|transaction| transaction.abort()),
-            Deed::Tell(event) => event.tell(),
+            Deed::Effect(Effect::Tell(event)) => event.tell(),
             Deed::SetAlarm => self.set_alarm(),
         }
     }
@@ -466,13 +476,18 @@ impl Core {
     fn sort(&mut self, output: Output, now: Monotonic) {
         let deed = if matches!(output, Output::Closed) {
             self.closed = true;
+            self.ledger.end_events();
             Some(Deed::Close(core::mem::take(&mut self.closing)))
         } else {
             let holder = self.machine.incarnation();
             self.ledger.note(output, holder, now).map(Deed::Effect)
         };
-        self.deeds.extend(self.ledger.news.drain(..).map(Deed::Tell));
+        self.sort_news();
         self.deeds.extend(deed);
+    }
+
+    fn sort_news(&mut self) {
+        self.deeds.extend(self.ledger.news.drain(..).map(Deed::Effect));
     }
 }
 
@@ -510,7 +525,9 @@ impl Drop for Driver {
             sleep.abort();
         }
         let guards = core.ledger.take_guards();
+        let listeners = core.ledger.audience().end();
         drop(core);
+        listeners.into_iter().for_each(Waker::wake);
         for fate in guards {
             let gone = StoreError::unknown("the runtime ended before the store answered");
             fate.release(Err(gone)).into_iter().for_each(Waker::wake);

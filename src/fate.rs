@@ -66,6 +66,16 @@ impl Fate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The token and the mode that it has by now.
+    pub(crate) fn lease(&self) -> (Token, Mode) {
+        let state = self.state();
+        (state.token, state.mode)
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state().lost.is_some()
+    }
+
     /// Something changed; who waits is to be woken.
     pub(crate) fn change(&self, change: impl FnOnce(&mut FateState)) -> Vec<Waker> {
         let mut state = self.state();

@@ -1,15 +1,16 @@
 //! Who waits for which answer of the machine, which guards live, and what happened so far.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::task::Waker;
+use core::{task::Waker, time::Duration};
 
 use futures::channel::oneshot;
 
-use crate::event::{Event, LeaseStats};
+use crate::event::{Event, LeaseEvent, LeaseEventKind, LeaseStats};
+use crate::events::Audience;
 use crate::executor::Shared;
 use crate::fate::Fate;
 use crate::machine::{
-    Action, Incarnation, Key, LostReason, Monotonic, Outcome, Output, Refusal, ReleaseOutcome, Slot, SortedMap,
+    Action, Incarnation, LostReason, Mode, Monotonic, Outcome, Output, Refusal, ReleaseOutcome, Slot, SortedMap,
     StoreError, Token, TurnId,
 };
 
@@ -30,6 +31,7 @@ pub(crate) enum Effect {
     Act(Output),
     Answer(oneshot::Sender<Reaction>, Reaction),
     Wake(Vec<Waker>),
+    Tell(Event),
 }
 
 /// A request or a question without an answer.
@@ -38,6 +40,7 @@ pub(crate) struct Question {
     /// Where a request for a lease stands.
     slot: Option<Slot>,
     asked_at: Monotonic,
+    told_waiting: bool,
 }
 
 #[derive(Default)]
@@ -47,7 +50,8 @@ pub(crate) struct Ledger {
     guards: SortedMap<TurnId, Shared<Fate>>,
     pub(crate) stats: LeaseStats,
     /// To be told once the lock was let go: who listens may ask back.
-    pub(crate) news: Vec<Event>,
+    pub(crate) news: Vec<Effect>,
+    audience: Audience,
 }
 
 impl Ledger {
@@ -70,13 +74,15 @@ impl Ledger {
         asked_at: Monotonic,
     ) -> oneshot::Receiver<Reaction> {
         let (sender, receiver) = oneshot::channel();
-        self.questions.insert(turn, Question { sender, slot, asked_at });
+        self.questions.insert(turn, Question { sender, slot, asked_at, told_waiting: false });
         receiver
     }
 
     /// To be dropped after the lock was let go: who waits for it is woken.
-    pub(crate) fn forget(&mut self, turn: TurnId) -> Option<Question> {
-        self.questions.remove(&turn)
+    pub(crate) fn forget(&mut self, turn: TurnId, now: Monotonic) -> Option<Question> {
+        let question = self.questions.remove(&turn)?;
+        self.tell_end_of_wait(&question, now);
+        Some(question)
     }
 
     pub(crate) fn is_granted(&self, turn: TurnId) -> bool {
@@ -91,15 +97,12 @@ impl Ledger {
     pub(crate) fn note(&mut self, output: Output, holder: Incarnation, now: Monotonic) -> Option<Effect> {
         match output {
             Output::Granted { turn, token } => self.granted(turn, token, holder, now),
-            Output::Busy { turn } => self.answer(turn, Reaction::Busy),
-            Output::Failed { turn, refusal } => self.answer(turn, Reaction::Failed(refusal)),
+            Output::Busy { turn } => self.refused(turn, Reaction::Busy, now),
+            Output::Failed { turn, refusal } => self.refused(turn, Reaction::Failed(refusal), now),
             Output::Verified { query, result } => self.answer(query, Reaction::Verified(result)),
             Output::Status { query, result } => self.answer(query, Reaction::Status(Box::new(result))),
-            Output::Waiting { turn, ahead } => {
-                self.stats.waited += 1;
-                self.waits(turn, |key, _| Event::Waiting { key, ahead }, now)
-            }
-            Output::WaitsLong { turn } => self.waits(turn, |key, waited_ms| Event::WaitsLong { key, waited_ms }, now),
+            Output::Waiting { turn, ahead } => self.waits(turn, ahead),
+            Output::WaitsLong { turn } => self.waits_long(turn, now),
             Output::Suspect { turn } => self.doubt(turn, true),
             Output::Certain { turn } => self.doubt(turn, false),
             Output::Upgraded { query, turn, token } => self.upgraded(query, turn, token),
@@ -114,75 +117,126 @@ impl Ledger {
         }
     }
 
-    fn tell(&mut self, event: impl FnOnce() -> Event) {
+    /// Whether anybody looks on.
+    fn is_seen(&mut self) -> bool {
+        Event::are_heard() || self.audience.is_there()
+    }
+
+    fn tell_of(&mut self, slot: &Slot, mode: Mode, kind: LeaseEventKind) {
+        let event = LeaseEvent { key: slot.key.clone(), mode, kind };
+        self.news.push(Effect::Wake(self.audience.tell(&event)));
         if Event::are_heard() {
-            self.news.push(event());
+            self.news.push(Effect::Tell(Event::Lease(event)));
         }
+    }
+
+    pub(crate) fn audience(&mut self) -> &mut Audience {
+        &mut self.audience
+    }
+
+    /// Nothing more is told.
+    pub(crate) fn end_events(&mut self) {
+        let listeners = self.audience.end();
+        self.news.push(Effect::Wake(listeners));
+    }
+
+    fn tell_end_of_wait(&mut self, question: &Question, now: Monotonic) {
+        let Some(slot) = question.slot.as_ref().filter(|_| question.told_waiting && self.is_seen()) else { return };
+        self.tell_of(slot, slot.mode, LeaseEventKind::Withdrawn { waited: span(question.asked_at, now) });
     }
 
     fn answer(&mut self, turn: TurnId, reaction: Reaction) -> Option<Effect> {
         self.questions.remove(&turn).map(|question| Effect::Answer(question.sender, reaction))
     }
 
+    fn refused(&mut self, turn: TurnId, refusal: Reaction, now: Monotonic) -> Option<Effect> {
+        let question = self.forget(turn, now)?;
+        Some(Effect::Answer(question.sender, refusal))
+    }
+
     fn granted(&mut self, turn: TurnId, token: Token, holder: Incarnation, now: Monotonic) -> Option<Effect> {
-        let Question { sender, slot, asked_at } = self.questions.remove(&turn)?;
+        let Question { sender, slot, asked_at, .. } = self.questions.remove(&turn)?;
         let fate = Shared::new(Fate::new(slot?, token, now));
         self.guards.insert(turn, fate.clone());
         self.stats.granted += 1;
-        self.tell(|| {
-            let (key, mode, waited_ms) = (fate.slot.key.clone(), fate.slot.mode, now.since(asked_at));
-            Event::Granted { key, mode, token, holder, waited_ms }
-        });
+        if self.is_seen() {
+            let kind = LeaseEventKind::Granted { token, holder, waited: span(asked_at, now) };
+            self.tell_of(&fate.slot, fate.slot.mode, kind);
+        }
         Some(Effect::Answer(sender, Reaction::Granted(fate)))
     }
 
-    fn waits(&mut self, turn: TurnId, event: impl FnOnce(Key, u64) -> Event, now: Monotonic) -> Option<Effect> {
+    fn waits(&mut self, turn: TurnId, ahead: usize) -> Option<Effect> {
+        self.stats.waited += 1;
+        let question = self.questions.get_mut(&turn)?;
+        question.told_waiting = true;
+        let slot = question.slot.clone()?;
+        if self.is_seen() {
+            self.tell_of(&slot, slot.mode, LeaseEventKind::Waiting { ahead });
+        }
+        None
+    }
+
+    fn waits_long(&mut self, turn: TurnId, now: Monotonic) -> Option<Effect> {
         let Question { slot, asked_at, .. } = self.questions.get(&turn)?;
-        let (key, waited_ms) = (slot.as_ref()?.key.clone(), now.since(*asked_at));
-        self.tell(|| event(key, waited_ms));
+        if Event::are_heard() {
+            let (key, waited_ms) = (slot.as_ref()?.key.clone(), now.since(*asked_at));
+            self.news.push(Effect::Tell(Event::WaitsLong { key, waited_ms }));
+        }
         None
     }
 
     fn doubt(&mut self, turn: TurnId, suspect: bool) -> Option<Effect> {
         let fate = self.guards.get(&turn)?.clone();
-        self.tell(|| {
-            let (key, token) = (fate.slot.key.clone(), fate.state().token);
-            if suspect { Event::Suspect { key, token } } else { Event::Certain { key, token } }
-        });
+        if self.is_seen() {
+            let (token, mode) = fate.lease();
+            let kind = if suspect { LeaseEventKind::Suspect { token } } else { LeaseEventKind::Certain { token } };
+            self.tell_of(&fate.slot, mode, kind);
+        }
         Some(Effect::Wake(fate.change(|state| state.suspect = suspect)))
     }
 
     fn upgraded(&mut self, query: TurnId, turn: TurnId, token: Token) -> Option<Effect> {
         if let Some(fate) = self.guards.get(&turn) {
             let mut state = fate.state();
-            (state.token, state.mode) = (token, crate::machine::Mode::Exclusive);
+            (state.token, state.mode) = (token, Mode::Exclusive);
         }
         self.answer(query, Reaction::Upgraded)
     }
 
     fn downgraded(&self, turn: TurnId) -> Option<Effect> {
-        self.guards.get(&turn)?.state().mode = crate::machine::Mode::Shared;
+        self.guards.get(&turn)?.state().mode = Mode::Shared;
         None
     }
 
     fn lost(&mut self, turn: TurnId, reason: LostReason, now: Monotonic) -> Option<Effect> {
         let fate = self.guards.get(&turn)?.clone();
         self.stats.lost += 1;
-        self.tell(|| {
-            let (key, token, held_ms) = (fate.slot.key.clone(), fate.state().token, now.since(fate.since));
-            Event::Lost { key, token, reason, held_ms }
-        });
+        self.tell_loss(&fate, reason, now);
         Some(Effect::Wake(fate.lose(reason)))
+    }
+
+    fn tell_loss(&mut self, fate: &Fate, reason: LostReason, now: Monotonic) {
+        if self.is_seen() {
+            let (token, mode) = fate.lease();
+            self.tell_of(&fate.slot, mode, LeaseEventKind::Lost { token, reason, held: span(fate.since, now) });
+        }
     }
 
     fn released(&mut self, turn: TurnId, result: Result<ReleaseOutcome, StoreError>, now: Monotonic) -> Option<Effect> {
         let fate = self.guards.remove(&turn)?;
-        if result == Ok(ReleaseOutcome::Released) {
-            self.stats.released += 1;
-            self.tell(|| {
-                let (key, token, held_ms) = (fate.slot.key.clone(), fate.state().token, now.since(fate.since));
-                Event::Released { key, token, held_ms }
-            });
+        match &result {
+            Ok(ReleaseOutcome::Released) => {
+                self.stats.released += 1;
+                if self.is_seen() {
+                    let (token, mode) = fate.lease();
+                    self.tell_of(&fate.slot, mode, LeaseEventKind::Released { token, held: span(fate.since, now) });
+                }
+            }
+            _ if fate.is_lost() => {}
+            // The release found it gone.
+            Ok(ReleaseOutcome::Lost) => self.tell_loss(&fate, LostReason::Expired, now),
+            Err(_) => self.tell_loss(&fate, LostReason::StoreFailed, now),
         }
         Some(Effect::Wake(fate.release(result)))
     }
@@ -192,6 +246,12 @@ impl Ledger {
         let renews = |action: &Action| matches!(action, Action::Renew { .. });
         self.stats.transactions += 1;
         self.stats.renewed += batch.0.iter().filter(|operation| renews(&operation.action)).count() as u64;
-        self.tell(|| Event::Transaction { operations: batch.0.len() });
+        if Event::are_heard() {
+            self.news.push(Effect::Tell(Event::Transaction { operations: batch.0.len() }));
+        }
     }
+}
+
+fn span(from: Monotonic, to: Monotonic) -> Duration {
+    Duration::from_millis(to.since(from))
 }

@@ -26,6 +26,7 @@ extern crate alloc;
 mod driver;
 mod error;
 mod event;
+mod events;
 pub mod executor;
 mod fate;
 mod fence;
@@ -46,7 +47,8 @@ mod status;
 pub mod store;
 
 pub use error::AcquireError;
-pub use event::LeaseStats;
+pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
+pub use events::LeaseEvents;
 pub use fate::{LeaseState, LeaseWatch};
 pub use guard::LeaseGuard;
 pub use machine::{InvalidKey, InvalidOptions, LostReason, Mode, ReleaseOutcome, StoreError, Token};

@@ -6,6 +6,7 @@ use core::{fmt, future::Future, time::Duration};
 use crate::driver::{Driver, Reaction};
 use crate::error::AcquireError;
 use crate::event::LeaseStats;
+use crate::events::LeaseEvents;
 use crate::executor::{Executor, MaybeSend, MaybeSendSync, Shared};
 use crate::guard::LeaseGuard;
 use crate::machine::{
@@ -144,18 +145,22 @@ impl LeaseManager {
         self.look(key).await
     }
 
-    async fn look(&self, key: Key) -> Result<LeaseStatus, AcquireError> {
-        let (_, answer) = self.driver().ask(|query| Input::Inspect { query, key: key.clone() });
-        match answer.await {
-            Ok(Reaction::Status(status)) => match *status {
-                Ok(Outcome::Status { last_token, grants, queue }) => {
-                    Ok(LeaseStatus::new(self.incarnation(), key, last_token, grants, queue))
-                }
-                Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
-                Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
+    /// Asks at the call.
+    fn look(&self, key: Key) -> impl Future<Output = Result<LeaseStatus, AcquireError>> + use<> {
+        let (me, asked) = (self.incarnation(), key.clone());
+        let (_, answer) = self.driver().ask(|query| Input::Inspect { query, key: asked });
+        async move {
+            match answer.await {
+                Ok(Reaction::Status(status)) => match *status {
+                    Ok(Outcome::Status { last_token, grants, queue }) => {
+                        Ok(LeaseStatus::new(me, key, last_token, grants, queue))
+                    }
+                    Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
+                    Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
+                    _ => Err(AcquireError::Closed),
+                },
                 _ => Err(AcquireError::Closed),
-            },
-            _ => Err(AcquireError::Closed),
+            }
         }
     }
 
@@ -181,9 +186,12 @@ impl LeaseManager {
     pub async fn list(&self, prefix: &str) -> Result<Vec<LeaseStatus>, AcquireError> {
         let keys = self.driver().store.keys(prefix).await?;
         // Asked for together, they go in one transaction as far as possible.
-        let looks = futures::future::join_all(keys.into_iter().map(|key| self.look(key))).await;
-        let listed: Result<Vec<_>, _> = looks.into_iter().collect();
-        Ok(listed?.into_iter().filter(|status| !status.is_idle()).collect())
+        let looks: Vec<_> = keys.into_iter().map(|key| self.look(key)).collect();
+        let mut listed = Vec::new();
+        for look in looks {
+            listed.extend(Some(look.await?).filter(|status| !status.is_idle()));
+        }
+        Ok(listed)
     }
 
     /// Who leads: who holds the key exclusively. See [`elect`](Self::elect).
@@ -201,6 +209,28 @@ impl LeaseManager {
     /// What this manager did so far.
     pub fn stats(&self) -> LeaseStats {
         self.driver().stats()
+    }
+
+    /// What happens to the leases of this manager from now on, in its order. Costs nothing while nobody listens; ends when
+    /// the manager has [closed](Self::close), or went together with its guards.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseEventKind, LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let mut events = leases.events();
+    /// leases.lock("notes").acquire().await?.release().await?;
+    /// leases.close().await;
+    /// let mut told = Vec::new();
+    /// while let Some(event) = events.next().await {
+    ///     told.push(event.kind.name());
+    /// }
+    /// assert_eq!(told, ["granted", "released"]);
+    /// # Ok(()) }
+    /// ```
+    pub fn events(&self) -> LeaseEvents {
+        self.driver().events()
     }
 
     /// Makes a guard again of a lease that was [taken out](LeaseGuard::into_parts) of one, here or in another context of

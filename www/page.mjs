@@ -128,7 +128,8 @@ async function update() {
 
 function tick() {
   // Our own lease knows best how long it lasts; of another's we know what its holder wrote.
-  const remaining = lease ? lease.remainingMs : status?.holder ? status.holder.expiresAt - Date.now() : null;
+  const holder = status?.holders[0];
+  const remaining = lease ? lease.remainingMs : holder ? holder.expiresAt - Date.now() : null;
   view.showRemaining(remaining, LEASE_MS);
 }
 

@@ -21,7 +21,7 @@ export const showTakeButton = (waiting) => {
 };
 
 // `status` is what leases.status() answered.
-export function showStatus({ holder, queue, lastToken }) {
+export function showStatus({ holders: [holder], queue, lastToken }) {
   const state = !holder ? "free" : holder.own ? "mine" : "theirs";
   const name = holder?.info || "a tab without a name";
   const sentence = { free: "Nobody holds it", mine: `This tab holds it`, theirs: `${name} holds it` }[state];

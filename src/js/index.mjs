@@ -61,6 +61,7 @@ const KINDS = {
   object: ["an object", isObject],
   source: ["a URL, bytes or a WebAssembly.Module", (value) => typeof value === "string"],
   text: ["a string", (value) => typeof value === "string"],
+  prefix: ["a string of well-formed text", (value) => KINDS.text[1](value) && /^\P{Cs}*$/u.test(value)],
   name: ["a string of well-formed text, not empty", (value) => KINDS.text[1](value) && /^\P{Cs}+$/u.test(value)],
   span: ["a finite number of milliseconds, 0 or more", (value) => Number.isFinite(value) && value >= 0],
   wait: ["a number of milliseconds, 0 or more", (value) => typeof value === "number" && value >= 0],
@@ -212,15 +213,36 @@ async function download(url) {
 
 // The leases.
 
-export class LeaseManager {
+/** The types of events. */
+const HAPPENINGS = new Set(["waiting", "withdrawn", "granted", "suspect", "certain", "lost", "released"]);
+
+/** Something that happened to a lease. */
+export class LeaseEvent extends Event {
+  constructor(internal, type, details) {
+    if (internal !== INTERNAL) throw new TypeError("an event is made by what happens to a lease");
+    super(type);
+    for (const [name, value] of Object.entries(details)) Object.defineProperty(this, name, { value, enumerable: true });
+  }
+}
+
+export class LeaseManager extends EventTarget {
   #wasm;
   #closed;
+  #listens = false;
 
   constructor(internal, wasm) {
     if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
+    super();
     this.#wasm = wasm;
-    this.holder = wasm.holder;
-    Object.freeze(this);
+    // Not frozen as a whole: some engines keep their notes on listeners in the object.
+    Object.defineProperty(this, "holder", { value: wasm.holder, enumerable: true });
+  }
+
+  addEventListener(type, listener, options) {
+    super.addEventListener(type, listener, options);
+    if (this.#listens || !HAPPENINGS.has(type)) return;
+    this.#listens = true;
+    this.#wasm.listen((type, details) => this.dispatchEvent(new LeaseEvent(INTERNAL, type, details)));
   }
 
   static async open(name, options = {}) {
@@ -272,6 +294,15 @@ export class LeaseManager {
   async status(key) {
     checkKey(key);
     return ask(() => this.#wasm.status(key));
+  }
+
+  async list(prefix = "") {
+    check("InvalidKey", "the prefix", "prefix", prefix);
+    return ask(() => this.#wasm.list(prefix));
+  }
+
+  stats() {
+    return this.#wasm.stats();
   }
 
   close() {

@@ -7,16 +7,16 @@ use std::{
 };
 
 use futures::future::{Either, select};
-use js_sys::{JsString, Promise};
+use js_sys::{Function, JsString, Promise};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::JsFuture;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::IdbDatabase;
 
 use super::{
     failure::{Failure, promise},
     lease::JsLease,
     options::{key, rounded_down, rounded_up},
-    status::status,
+    status::{event, stats, status, statuses},
 };
 use crate::{
     InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder, LeaseRequest,
@@ -137,6 +137,28 @@ impl JsLeaseManager {
     pub fn status(&self, name: JsString) -> Promise {
         let (leases, key) = (self.leases.clone(), key(&name));
         promise(async move { Ok(status(&leases.status(key?.as_str()).await?)) })
+    }
+
+    /// Looks at all keys that begin like this and are in use. The prefix is well-formed text.
+    pub fn list(&self, prefix: String) -> Promise {
+        let leases = self.leases.clone();
+        promise(async move { Ok(statuses(&leases.list(&prefix).await?)) })
+    }
+
+    /// What this manager did so far.
+    pub fn stats(&self) -> JsValue {
+        stats(self.leases.stats())
+    }
+
+    /// Calls `tell` with the type of each event from now on and what else is known of it, until the manager has closed.
+    pub fn listen(&self, tell: Function) {
+        let mut events = self.leases.events();
+        spawn_local(async move {
+            while let Some(told) = events.next().await {
+                // The face throws nothing that concerns us.
+                let _ = tell.call2(&JsValue::NULL, &told.kind.name().into(), &event(&told));
+            }
+        });
     }
 
     /// Releases what is held, and refuses what comes.

@@ -18,7 +18,7 @@
  * }
  * ```
  */
-export class LeaseManager {
+export class LeaseManager extends EventTarget {
   private constructor();
 
   /**
@@ -69,11 +69,56 @@ export class LeaseManager {
    * @throws {LeaseError} `Closed`, `InvalidKey`, `FormatTooNew`, `Unsupported`, `Quota`, `Store`.
    * @example
    * ```js
-   * const { holder, queue } = await leases.status("notes");
-   * console.log(holder ? `held until ${new Date(holder.expiresAt)}` : "free", queue.length);
+   * const { holders, queue, position } = await leases.status("notes");
+   * console.log(holders.length ? `held by ${holders[0].info}` : "free", `${queue.length} wait`, position);
    * ```
    */
   status(key: string): Promise<LeaseStatus>;
+
+  /**
+   * Looks at all keys that begin like this and are held or waited for, in order.
+   *
+   * @throws {LeaseError} `Closed`, `InvalidKey`, `FormatTooNew`, `Unsupported`, `Quota`, `Store`.
+   * @example
+   * ```js
+   * for (const { key, holders } of await leases.list("notes/")) console.log(key, holders.map(({ info }) => info));
+   * ```
+   */
+  list(prefix?: string): Promise<LeaseStatus[]>;
+
+  /** What this manager did so far. Asks nobody. */
+  stats(): LeaseStats;
+
+  /**
+   * Hears what happens to the leases of this manager, in its order, until it has closed. Nothing is made of what nobody
+   * listens to.
+   *
+   * @example
+   * ```js
+   * leases.addEventListener("lost", ({ key, reason }) => console.warn(`lost ${key}: ${reason}`));
+   * leases.addEventListener("waiting", ({ key, ahead }) => console.log(`${ahead} before me at ${key}`));
+   * ```
+   */
+  addEventListener<K extends keyof LeaseManagerEventMap>(
+    type: K,
+    listener: (this: LeaseManager, event: LeaseManagerEventMap[K]) => unknown,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject | null,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  removeEventListener<K extends keyof LeaseManagerEventMap>(
+    type: K,
+    listener: (this: LeaseManager, event: LeaseManagerEventMap[K]) => unknown,
+    options?: boolean | EventListenerOptions,
+  ): void;
+  removeEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject | null,
+    options?: boolean | EventListenerOptions,
+  ): void;
 
   /**
    * Refuses new requests, withdraws the waiting ones, releases what is held, and lets go of the store. Leases that are
@@ -200,34 +245,110 @@ export type LostReason =
   | "FormatTooNew"
   | "Closed";
 
+/** How a key is held: by one alone, or together with others who share it. */
+export type LeaseMode = "exclusive" | "shared";
+
 /** A snapshot of a key. */
 export interface LeaseStatus {
   /** The key. */
   key: string;
   /** The last token that was ever reserved; 0 if none was. */
   lastToken: number;
-  /** Who holds it. */
-  holder: HolderStatus | null;
+  /** Who holds it: one exclusively, or several who share it. */
+  holders: HolderStatus[];
   /** Who waits, the next first. */
   queue: WaiterStatus[];
+  /** How many stand in the queue before the manager that was asked; `null` if it does not wait. */
+  position: number | null;
+}
+
+/** What is known of a context that holds a key or waits for it. */
+export interface ContextStatus {
+  /** The {@link LeaseManager.holder} of its manager. */
+  holder: string;
+  /** Whether it is the manager that was asked. */
+  own: boolean;
+  /** The user's own name for the context; empty for none. */
+  instance: string;
+  /** How it holds the key, or will. */
+  mode: LeaseMode;
+  /** What it says of itself. */
+  info: string;
 }
 
 /** A context that waits for a key. */
-export interface WaiterStatus {
-  /** The {@link LeaseManager.holder} of its manager. */
-  holder: string;
-  /** What it says of itself. */
-  info: string;
-  /** Whether it is the manager that was asked. */
-  own: boolean;
+export interface WaiterStatus extends ContextStatus {
+  /** A larger one goes first. */
+  priority: number;
 }
 
 /** A context that holds a key. */
-export interface HolderStatus extends WaiterStatus {
+export interface HolderStatus extends ContextStatus {
   /** The first token of its grant. */
   token: number;
   /** When the lease runs out unless it is renewed, in ms since 1970 by the holder's clock: for display only. */
   expiresAt: number;
+}
+
+/** What a manager did so far. */
+export interface LeaseStats {
+  /** Leases that were granted. */
+  granted: number;
+  /** Requests that had to queue in the store. */
+  waited: number;
+  /** Renewals that were sent. */
+  renewed: number;
+  /** Leases that were given back. */
+  released: number;
+  /** Leases that were lost. */
+  lost: number;
+  /** Transactions of the store. */
+  transactions: number;
+}
+
+/** Something that happened to a lease, or to a request for one. What it has depends on its type: {@link LeaseManagerEventMap}. */
+export class LeaseEvent extends Event {
+  private constructor();
+
+  /** What happened. */
+  readonly type: keyof LeaseManagerEventMap;
+  /** The key. */
+  readonly key: string;
+  /** How the lease is held or asked for. */
+  readonly mode: LeaseMode;
+  /** The lease's fencing token. */
+  readonly token?: number;
+  /** How many contexts hold the key or stand before the request. */
+  readonly ahead?: number;
+  /** The context that holds: the {@link LeaseManager.holder} of this manager. */
+  readonly holder?: string;
+  /** Why the lease was lost. */
+  readonly reason?: LostReason;
+  /** The time since the request, in ms. */
+  readonly waitedMs?: number;
+  /** The time since the grant, in ms. */
+  readonly heldMs?: number;
+}
+
+/**
+ * What a {@link LeaseManager} tells. Of each lease: `granted`, then `suspect` and `certain` in turns, and in the end either
+ * `lost` or `released`. A lease that ran out was `suspect` before it is `lost`, unless it was its release that found it gone.
+ */
+export interface LeaseManagerEventMap {
+  /** A request queues: others hold the key, or came before. One that waits for this manager's own leases only is not told. */
+  waiting: LeaseEvent & { readonly ahead: number };
+  /** A request that was told as waiting got no lease: its time was up, or it was aborted or refused. */
+  withdrawn: LeaseEvent & { readonly waitedMs: number };
+  /** A request has its lease. */
+  granted: LeaseEvent & { readonly token: number; readonly holder: string; readonly waitedMs: number };
+  /** A lease is in doubt: not valid, not lost. The store is asked. */
+  suspect: LeaseEvent & { readonly token: number };
+  /** A lease is beyond doubt again. */
+  certain: LeaseEvent & { readonly token: number };
+  /** A lease is lost, once and for good. */
+  lost: LeaseEvent & { readonly token: number; readonly reason: LostReason; readonly heldMs: number };
+  /** A lease was given back. */
+  released: LeaseEvent & { readonly token: number; readonly heldMs: number };
 }
 
 /**

@@ -18,6 +18,6 @@ for (let round = 0; round < 100 && collected < 3; round++) {
   globalThis.gc();
 }
 await settle();
-const state = async (key) => `${key}: ${(await watcher.status(key)).holder ? "held" : "free"}`;
+const state = async (key) => `${key}: ${(await watcher.status(key)).holders.length ? "held" : "free"}`;
 console.log(`${collected} handles collected; ${await state("kept")}, ${await state("forgotten")}; aborted: ${signal.aborted}`);
 process.exit();

@@ -18,16 +18,17 @@ test("a lease is taken, shown and given back", async () => {
   assert.equal(await lease.verify(), true);
 
   const status = await leases.status("notes");
-  const { token, expiresAt, ...holder } = status.holder;
-  assert.deepEqual(holder, { holder: leases.holder, info: "test", own: true });
+  const { token, expiresAt, ...holder } = status.holders[0];
+  const me = { holder: leases.holder, own: true, instance: "", mode: "exclusive", info: "test" };
+  assert.deepEqual([holder, status.holders.length], [me, 1]);
   assert.ok(token <= lease.token && expiresAt > before && status.lastToken >= lease.token);
-  assert.deepEqual([status.key, status.queue], ["notes", []]);
+  assert.deepEqual([status.key, status.queue, status.position], ["notes", [], null]);
 
   assert.equal(await lease.release(), "released");
   assert.deepEqual([lease.valid, lease.remainingMs, lease.signal.aborted], [false, 0, false]);
   assert.ok(lease.expiresAt <= Date.now());
   assert.equal(await lease.verify(), false);
-  assert.equal((await leases.status("notes")).holder, null);
+  assert.deepEqual((await leases.status("notes")).holders, []);
   const next = await leases.acquire("notes");
   assert.ok(next.token > lease.token);
   await leases.close();
@@ -35,8 +36,32 @@ test("a lease is taken, shown and given back", async () => {
 
 test("a key that was never leased", async () => {
   const leases = await openManager();
-  assert.deepEqual(await leases.status("free"), { key: "free", lastToken: 0, holder: null, queue: [] });
+  assert.deepEqual(await leases.status("free"), { key: "free", lastToken: 0, holders: [], queue: [], position: null });
   await leases.close();
+});
+
+test("list shows the keys in use that begin alike, in order; stats count", async () => {
+  const [leases, other] = [await openManager({}, "listed"), await openManager({}, "listed")];
+  for (const key of ["notes/2", "notes/1", "else", "\u{1f512}"]) await leases.acquire(key, { info: key });
+  await (await leases.acquire("notes/3")).release();
+  const waiting = other.acquire("notes/2", { info: "waiter" });
+  await settle();
+  const listed = await leases.list("notes/");
+  assert.deepEqual(listed.map(({ key, holders, queue }) => [key, holders[0]?.info, queue.length]), [
+    ["notes/1", "notes/1", 0],
+    ["notes/2", "notes/2", 1],
+  ]);
+  assert.deepEqual(listed[1], await leases.status("notes/2"));
+  assert.equal((await other.list("notes/2"))[0].position, 0);
+  assert.deepEqual((await leases.list()).map(({ key }) => key), ["else", "notes/1", "notes/2", "\u{1f512}"]);
+  const { transactions, ...stats } = leases.stats();
+  assert.deepEqual(stats, { granted: 5, waited: 0, renewed: 0, released: 1, lost: 0 });
+  assert.ok(transactions >= 5);
+  assert.equal(other.stats().waited, 1);
+  const refusedWait = refused(() => waiting, "Closed", "InvalidStateError");
+  await Promise.all([leases.close(), other.close(), refusedWait]);
+  for (const prefix of [5, null, "a\ud800"]) await refused(() => leases.list(prefix), "InvalidKey", "LeaseError", "the prefix");
+  await refused(() => leases.list(), "Closed", "InvalidStateError");
 });
 
 test("release is idempotent and starts at the call", async () => {
@@ -67,8 +92,10 @@ test("two managers of one name take turns, of two names they do not meet", async
   assert.notEqual(await stranger.tryAcquire("notes"), null);
   const waiting = other.acquire("notes", { info: "waiter" });
   await settle();
-  const { holder, queue } = await one.status("notes");
-  assert.deepEqual([holder.own, queue], [true, [{ holder: other.holder, info: "waiter", own: false }]]);
+  const { holders, queue, position } = await one.status("notes");
+  const waiter = { holder: other.holder, own: false, instance: "", mode: "exclusive", info: "waiter", priority: 0 };
+  assert.deepEqual([holders.map(({ own }) => own), queue, position], [[true], [waiter], null]);
+  assert.equal((await other.status("notes")).position, 0);
   await lease.release();
   assert.ok((await waiting).token > lease.token);
   await Promise.all([one, other, stranger].map((leases) => leases.close()));
@@ -147,7 +174,7 @@ test("an abort at any moment of a grant leaves nothing held", async () => {
     controller.abort("enough");
     await acquiring.then((lease) => lease.release(), (error) => assert.equal(error, "enough"));
     await settle();
-    assert.equal((await leases.status("notes")).holder, null, `after ${steps} steps`);
+    assert.deepEqual((await leases.status("notes")).holders, [], `after ${steps} steps`);
   }
   await leases.close();
 });
@@ -184,7 +211,7 @@ test("disposal releases; where the engine has the symbols", async () => {
   await one[Symbol.asyncDispose]();
   assert.equal(one[Symbol.dispose] && two[Symbol.dispose](), undefined);
   await settle();
-  assert.deepEqual([(await leases.status("one")).holder, (await leases.status("two")).holder], [null, null]);
+  assert.deepEqual(await leases.list(), []);
   await leases[Symbol.asyncDispose]();
   await refused(() => leases.acquire("one"), "Closed", "InvalidStateError");
 });

@@ -1,11 +1,16 @@
 // Uses every export as users do; types.test.mjs compiles it, strictly. It never runs.
 import {
   type AcquireOptions,
+  type ContextStatus,
   type HolderStatus,
   Lease,
   LeaseError,
   type LeaseErrorCode,
+  LeaseEvent,
   LeaseManager,
+  type LeaseManagerEventMap,
+  type LeaseMode,
+  type LeaseStats,
   type LeaseStatus,
   type LostReason,
   type OpenOptions,
@@ -62,10 +67,42 @@ export async function everything(signal: AbortSignal): Promise<void> {
   same<typeof outcome, "released" | "lost">();
 
   const status: LeaseStatus = await leases.status("notes");
-  const holder: HolderStatus | null = status.holder;
+  const holder: HolderStatus | undefined = status.holders[0];
   const first: WaiterStatus | undefined = status.queue[0];
-  console.log(status.key, status.lastToken, holder?.token, holder?.expiresAt, first?.holder, first?.info, first?.own);
+  const anybody: ContextStatus | undefined = holder ?? first;
+  console.log(status.key, status.lastToken, holder?.token, holder?.expiresAt, first?.priority, status.position);
+  console.log(anybody?.holder, anybody?.info, anybody?.own, anybody?.instance, anybody?.mode satisfies LeaseMode | undefined);
+  same<Awaited<ReturnType<typeof leases.list>>, LeaseStatus[]>();
+  await leases.list("notes/");
+  const stats: LeaseStats = leases.stats();
+  console.log(stats.granted, stats.waited, stats.renewed, stats.released, stats.lost, stats.transactions);
+  listen(leases, signal);
   await leases.close();
+}
+
+function listen(leases: LeaseManager, signal: AbortSignal): void {
+  const hear = (event: LeaseEvent) => console.log(event.type, event.key, event.token, event.mode satisfies LeaseMode);
+  leases.addEventListener("granted", hear, { signal });
+  leases.removeEventListener("granted", hear);
+  leases.addEventListener("granted", (event) => {
+    same<typeof event.token, number>();
+    same<typeof event.holder, string>();
+    console.log(event.waitedMs);
+  });
+  leases.addEventListener("waiting", (event) => same<typeof event.ahead, number>());
+  leases.addEventListener("lost", function (event) {
+    same<typeof this, LeaseManager>();
+    same<typeof event.reason, LostReason>();
+    console.log(event.heldMs satisfies number);
+  });
+  const types: (keyof LeaseManagerEventMap)[] = ["withdrawn", "suspect", "certain", "released"];
+  for (const type of types) leases.addEventListener(type, hear);
+  // @ts-expect-error
+  leases.addEventListener("waiting", (event) => same<typeof event.reason, LostReason>());
+  // @ts-expect-error
+  new LeaseEvent("granted");
+  const target: EventTarget = leases;
+  target.addEventListener("of the user's own", { handleEvent: (event: Event) => console.log(event instanceof LeaseEvent) });
 }
 
 export function explain(error: unknown): string {

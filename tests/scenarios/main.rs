@@ -11,6 +11,7 @@ mod contract;
 mod crossings;
 mod cv_lease;
 mod doubles;
+mod events;
 mod fairness;
 mod faults;
 mod forms;

@@ -1,0 +1,137 @@
+//! Who listens to what happens to leases: a mailbox each, filled under the lock and read outside of it.
+
+use alloc::{collections::VecDeque, vec::Vec};
+use core::{
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::Stream;
+
+use crate::event::LeaseEvent;
+use crate::executor::{Shared, WeakShared};
+
+/// So many unread events are kept for each listener.
+const UNREAD_LIMIT: usize = 4096;
+
+/// What happens to the leases of a manager, in its order: made by [`LeaseManager::events`](crate::LeaseManager::events).
+///
+/// It ends when the manager has closed, or went together with its guards; it keeps neither alive. Dropping it ends the
+/// listening. Who reads too slowly holds nobody up: of more than 4096 unread events the oldest go, and are
+/// [counted](Self::missed).
+#[derive(Debug)]
+#[must_use = "events are told to whoever reads them"]
+pub struct LeaseEvents {
+    mailbox: Shared<Mailbox>,
+}
+
+impl LeaseEvents {
+    /// Waits for the next event; `None` after the end. The stream is the same.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: an event that was not told yet is told by the next call.
+    pub async fn next(&mut self) -> Option<LeaseEvent> {
+        poll_fn(|context| self.mailbox.poll(context.waker())).await
+    }
+
+    /// How many events were dropped because they were not read.
+    pub fn missed(&self) -> u64 {
+        self.mailbox.letters().missed
+    }
+}
+
+impl Stream for LeaseEvents {
+    type Item = LeaseEvent;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<LeaseEvent>> {
+        self.mailbox.poll(context.waker())
+    }
+}
+
+impl Drop for LeaseEvents {
+    fn drop(&mut self) {
+        // Here and not with the mailbox, which may be dropped under the manager's lock: a waker may hold anything.
+        let waker = self.mailbox.letters().waker.take();
+        drop(waker);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Mailbox(Mutex<Letters>);
+
+#[derive(Debug, Default)]
+struct Letters {
+    unread: VecDeque<LeaseEvent>,
+    missed: u64,
+    ended: bool,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    /// Nothing panics under the lock, so a poisoned one guards a sound state.
+    fn letters(&self) -> MutexGuard<'_, Letters> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poll(&self, waker: &Waker) -> Poll<Option<LeaseEvent>> {
+        let waker = waker.clone();
+        let mut letters = self.letters();
+        if let Some(event) = letters.unread.pop_front() {
+            return Poll::Ready(Some(event));
+        }
+        if letters.ended {
+            return Poll::Ready(None);
+        }
+        let before = letters.waker.replace(waker);
+        drop(letters);
+        drop(before);
+        Poll::Pending
+    }
+
+    fn put(&self, event: LeaseEvent) -> Option<Waker> {
+        let mut letters = self.letters();
+        if letters.unread.len() == UNREAD_LIMIT {
+            letters.unread.pop_front();
+            letters.missed += 1;
+        }
+        letters.unread.push_back(event);
+        letters.waker.take()
+    }
+}
+
+/// All who listen. It keeps none of them: who goes is forgotten at the next event.
+#[derive(Default)]
+pub(crate) struct Audience(Vec<WeakShared<Mailbox>>);
+
+impl Audience {
+    pub(crate) fn join(&mut self, ended: bool) -> LeaseEvents {
+        let mailbox = Shared::new(Mailbox::default());
+        mailbox.letters().ended = ended;
+        if !ended {
+            self.0.push(Shared::downgrade(&mailbox));
+        }
+        LeaseEvents { mailbox }
+    }
+
+    pub(crate) fn is_there(&mut self) -> bool {
+        self.0.retain(|mailbox| mailbox.strong_count() > 0);
+        !self.0.is_empty()
+    }
+
+    /// Who is to be woken once the lock was let go.
+    pub(crate) fn tell(&self, event: &LeaseEvent) -> Vec<Waker> {
+        self.0.iter().filter_map(WeakShared::upgrade).filter_map(|mailbox| mailbox.put(event.clone())).collect()
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&mut self) -> Vec<Waker> {
+        let ends = |mailbox: Shared<Mailbox>| {
+            let mut letters = mailbox.letters();
+            letters.ended = true;
+            letters.waker.take()
+        };
+        core::mem::take(&mut self.0).iter().filter_map(WeakShared::upgrade).filter_map(ends).collect()
+    }
+}

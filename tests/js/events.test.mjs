@@ -1,0 +1,112 @@
+// What a manager tells of its leases. Run as leases.test.mjs is.
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { test } from "node:test";
+import { LeaseEvent, openManager, settle } from "./pkg.mjs";
+
+const TYPES = ["waiting", "withdrawn", "granted", "suspect", "certain", "lost", "released"];
+
+/** All that a manager tells, as plain objects. */
+function hear(leases) {
+  const heard = [];
+  const own = ([name]) => name !== "isTrusted";
+  const hear = (event) => heard.push({ type: event.type, ...Object.fromEntries(Object.entries(event).filter(own)) });
+  for (const type of TYPES) leases.addEventListener(type, hear);
+  return heard;
+}
+
+test("a lease is told from its wait to its end", async () => {
+  const [one, two] = [await openManager({}, "told"), await openManager({}, "told")];
+  const heard = hear(two);
+  const first = await one.acquire("notes");
+  const waiting = two.acquire("notes");
+  await settle();
+  await first.release();
+  const lease = await waiting;
+  await lease.release();
+  await settle();
+  const [, granted, released] = heard;
+  const { waitedMs } = granted;
+  assert.ok(waitedMs >= 0 && waitedMs < 5_000 && released.heldMs >= 0, JSON.stringify(heard));
+  const [lock, token] = [{ key: "notes", mode: "exclusive" }, lease.token];
+  assert.deepEqual(heard, [
+    { type: "waiting", ...lock, ahead: 1 },
+    { type: "granted", ...lock, token, holder: two.holder, waitedMs },
+    { type: "released", ...lock, token, heldMs: released.heldMs },
+  ]);
+  await Promise.all([one.close(), two.close()]);
+});
+
+test("a wait in vain and a loss are told; nothing is after the close", async () => {
+  const [one, two] = [await openManager({}, "ends"), await openManager({}, "ends")];
+  const [heard, other] = [hear(one), hear(two)];
+  await one.acquire("notes");
+  await assert.rejects(two.acquire("notes", { timeoutMs: 20 }));
+  await settle();
+  assert.deepEqual(other.map(({ type }) => type), ["waiting", "withdrawn"]);
+  assert.ok(other[1].waitedMs >= 20);
+  await one.close();
+  await settle();
+  assert.deepEqual(heard.map(({ type, reason }) => [type, reason]), [["granted", undefined], ["lost", "Closed"]]);
+  one.addEventListener("granted", assert.fail);
+  await two.close();
+});
+
+test("it is an EventTarget like any other", async () => {
+  const leases = await openManager();
+  const [heard, controller] = [[], new AbortController()];
+  const listener = { handleEvent: (event) => heard.push(event) };
+  leases.addEventListener("granted", listener, { once: true });
+  leases.addEventListener("granted", () => heard.push("aborted"), { signal: controller.signal });
+  const removed = () => heard.push("removed");
+  leases.addEventListener("granted", removed);
+  leases.removeEventListener("granted", removed);
+  // More than Node.js finds sound: it takes a note of that in the object, and warns.
+  const warned = once(process, "warning");
+  for (let count = 0; count < 12; count++) leases.addEventListener("lost", () => count);
+  assert.equal((await warned)[0].name, "MaxListenersExceededWarning");
+  controller.abort();
+  await (await leases.acquire("notes")).release();
+  await (await leases.acquire("notes")).release();
+  await settle();
+  const [event, ...rest] = heard;
+  assert.deepEqual(rest, []);
+  assert.ok(leases instanceof EventTarget && event instanceof LeaseEvent && event instanceof Event);
+  assert.deepEqual([event.target, event.cancelable, event.bubbles], [leases, false, false]);
+  assert.throws(() => (event.token = 1), TypeError);
+  assert.throws(() => new LeaseEvent("granted", {}), TypeError);
+  leases.addEventListener("of the user's own", (event) => heard.push(event.type));
+  leases.dispatchEvent(new Event("of the user's own"));
+  assert.equal(heard.at(-1), "of the user's own");
+  await leases.close();
+});
+
+test("a listener that throws breaks nothing", () => {
+  // In a process of its own: what a listener throws is reported to all of the process, as in a browser to the page.
+  const script = `
+    import { openManager, settle } from "${new URL("pkg.mjs", import.meta.url)}";
+    process.on("uncaughtException", (error) => console.log("reported:", error.message));
+    const leases = await openManager();
+    leases.addEventListener("granted", () => { throw new Error("on purpose"); });
+    for (const type of ["granted", "released"]) leases.addEventListener(type, () => console.log(type));
+    await (await leases.acquire("notes")).release();
+    await settle();
+    await leases.close();
+    console.log("closed");`;
+  const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", script], { encoding: "utf8" });
+  const lines = stdout.trim().split("\n");
+  assert.deepEqual([lines.sort(), stderr], [["closed", "granted", "released", "reported: on purpose"], ""]);
+});
+
+test("a listener may ask back", async () => {
+  const leases = await openManager();
+  const answers = [];
+  leases.addEventListener("granted", async ({ key }) => {
+    answers.push(leases.stats().granted, await leases.tryAcquire(key), (await leases.status(key)).holders.length);
+  });
+  await leases.acquire("notes");
+  await settle();
+  assert.deepEqual(answers, [1, null, 1]);
+  await leases.close();
+});
