@@ -1,9 +1,11 @@
-// Those who are measured beside each other. Each can `take()` a lock, which brings the function that gives it back.
-// `each`: how many turns it gets per round; the slow ones get fewer.
+// Those who are measured beside each other. Each can `take(key)`, which brings the function that gives it back, and tells
+// with `queued(key)` when a waiter of that key stands in the queue, if there is one.
+// `alone`, `handOffs`: how many turns it gets per round; `crowd`: how many in the crowd. The slow ones get fewer.
 import { LeaseManager } from "/pkg/index.mjs";
 import { load } from "./commonjs.mjs";
-
-const KEY = "bench";
+import { electorOverLocks, electorOverMessages } from "./election.mjs";
+import { sleep, until } from "./wait.mjs";
+import { withoutLocks } from "./without-locks.mjs";
 
 export async function contestants() {
   const { default: Mutex } = await load("/benches/node_modules/idb-mutex/dist/index.js");
@@ -11,57 +13,89 @@ export async function contestants() {
   return {
     // What is measured is the store, not the lease that is kept for the next request.
     leasehold: leasehold(await LeaseManager.open("bench", { lingerMs: 0 })),
-    weblocks: { each: 10, take: takeWebLock, queued: webLockQueued },
-    idb_mutex: idbMutex(new Mutex(KEY)),
+    weblocks: { alone: 10, handOffs: 10, crowd: 100, take: takeWebLock, queued: queuedAtLocks },
+    idb_mutex: idbMutex(Mutex),
     browser_tabs_lock: browserTabsLock(new TabsLock()),
+    locks_polyfill: polyfill(),
+    broadcast_channel: { alone: 2, handOffs: 2, crowd: 10, ...electorOverLocks },
+    broadcast_channel_messages: { alone: 0.1, handOffs: 0.5, crowd: 0, ...electorOverMessages },
   };
 }
 
 function leasehold(leases) {
   return {
-    each: 10,
+    alone: 10,
+    handOffs: 10,
+    crowd: 100,
     leases,
-    take: async () => {
-      const lease = await leases.acquire(KEY);
+    take: async (key) => {
+      const lease = await leases.acquire(key);
       return () => lease.release();
     },
-    queued: () => until(async () => (await leases.status(KEY)).queue.length > 0),
+    queued: (key) => until(async () => (await leases.status(key)).queue.length > 0),
   };
 }
 
-function takeWebLock() {
-  return new Promise((taken) => {
-    const ended = navigator.locks.request(KEY, () => new Promise((release) => {
+const takeWebLock = (key) => takeFrom(navigator.locks, key);
+const queuedAtLocks = (key) => queuedAt(navigator.locks, key);
+
+function takeFrom(locks, name) {
+  return new Promise((taken, failed) => {
+    const ended = locks.request(name, () => new Promise((release) => {
       taken(() => {
         release();
         return ended;
       });
     }));
+    ended.catch(failed);
   });
 }
 
-const webLockQueued = () => until(async () => (await navigator.locks.query()).pending.some(({ name }) => name === KEY));
+const queuedAt = (locks, key) => until(async () => (await locks.query()).pending.some(({ name }) => name === key));
 
-function idbMutex(mutex) {
-  const take = async () => {
+function idbMutex(Mutex) {
+  const mutexes = {};
+  const take = async (key) => {
+    const mutex = (mutexes[key] ??= new Mutex(key));
     await mutex.lock();
     return () => mutex.unlock();
   };
-  return { each: 10, take, queued: spinning };
+  return { alone: 10, handOffs: 1, crowd: 100, take, queued: spinning };
 }
 
 function browserTabsLock(lock) {
-  const take = async () => {
-    // It gives up by itself after a while.
-    while (!(await lock.acquireLock(KEY, 30_000)));
-    return () => lock.releaseLock(KEY);
+  const take = async (key) => {
+    // It gives up by itself after 5 s.
+    while (!(await lock.acquireLock(key)));
+    return () => lock.releaseLock(key);
   };
-  return { each: 1, take, queued: spinning };
+  return { alone: 1, handOffs: 1, crowd: 5, take, queued: spinning };
+}
+
+// `navigator.locks` of npm: in localStorage. It loads when it is first asked: from then on it writes a beat each second.
+function polyfill() {
+  let loaded;
+  const locks = () => (loaded ??= loadPolyfill());
+  return {
+    // Each request leaves listeners behind: many of them would measure these.
+    alone: 1,
+    handOffs: 1,
+    crowd: 10,
+    take: async (key) => takeFrom(await locks(), key),
+    queued: async (key) => queuedAt(await locks(), key),
+  };
+}
+
+// It steps in only where the browser has no locks.
+async function loadPolyfill() {
+  const locks = await withoutLocks(async () => {
+    await import("/benches/node_modules/navigator.locks/dist/index.esm.js");
+    return navigator.locks;
+  });
+  // Before its first beat it counts as dead to the others.
+  await sleep(1_200);
+  return locks;
 }
 
 // Who polls has no queue to look at; the moment of the release falls anywhere between two of its polls.
-const spinning = () => new Promise((resolve) => setTimeout(resolve, 60 + Math.random() * 60));
-
-async function until(condition) {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 1));
-}
+const spinning = () => sleep(60 + Math.random() * 60);

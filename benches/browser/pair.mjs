@@ -1,4 +1,6 @@
 // What takes two tabs. One calls `serve()` and answers from then on; the other measures.
+import { inTime } from "./wait.mjs";
+
 const channel = new BroadcastChannel("bench");
 const now = () => performance.timeOrigin + performance.now();
 
@@ -20,34 +22,14 @@ const say = (message) => channel.postMessage(message);
 export function serve(contestants) {
   const replies = {
     ping: () => say({ kind: "pong", at: now() }),
-    wait: async ({ name }) => {
-      const giveBack = await contestants[name].take();
-      say({ kind: "granted", at: now() });
+    wait: async ({ name, key }) => {
+      const giveBack = await contestants[name].take(key);
+      say({ kind: `granted ${key}`, at: now() });
       await giveBack();
-      say({ kind: "given back" });
+      say({ kind: `given back ${key}` });
     },
   };
   channel.addEventListener("message", ({ data }) => replies[data.kind]?.(data));
-}
-
-// Waits for the lease while another tab holds it and tells every few ms that it lives: `alive`. Brings the time from the
-// last such sign to the grant, both as seen here, so that no two clocks are compared.
-export async function takeOver({ leases }) {
-  let lastSign;
-  const listen = ({ data }) => {
-    if (data.kind === "alive") lastSign = now();
-  };
-  channel.addEventListener("message", listen);
-  const lease = await leases.acquire("life");
-  const granted = now();
-  channel.removeEventListener("message", listen);
-  await lease.release();
-  return granted - lastSign;
-}
-
-export async function live({ leases }) {
-  await leases.acquire("life");
-  setInterval(() => say({ kind: "alive" }), 1);
 }
 
 // ---- The measuring side ---------------------------------------------------------------------------------------------
@@ -68,21 +50,43 @@ export async function pings(count) {
   return { trips, ahead: best.ahead };
 }
 
-// From the start of the release here to the grant's arrival there, by our clock.
-export async function handOffs(contestants, name, count) {
-  const { take, queued } = contestants[name];
-  const samples = [];
-  for (let i = 0; i < count; i++) {
-    const { ahead } = await pings(20);
-    const giveBack = await take();
-    const granted = next("granted");
-    const givenBack = next("given back");
-    say({ kind: "wait", name });
-    await queued();
-    const started = now();
-    await giveBack();
-    samples.push((await granted).at - ahead - started);
-    await givenBack;
+// Hand-offs of all who take part, round by round, and beside them what they consist of: a transaction, a hop. Samples in
+// ms by name, and why those who have none failed.
+export async function handOffs(contestants, raw, rounds) {
+  const samples = { hop: [], transaction: [] };
+  const failures = {};
+  for (const name in contestants) samples[name] = [];
+  for (let round = 1; round <= rounds; round++) {
+    const { trips, ahead } = await pings(30);
+    samples.hop.push(...trips.map((trip) => trip / 2));
+    for (let i = 0; i < 10; i++) samples.transaction.push(await timed(raw));
+    for (const [name, { handOffs }] of Object.entries(contestants)) {
+      for (let i = Math.floor((round - 1) * handOffs); i < Math.floor(round * handOffs) && !failures[name]; i++) {
+        // A key of its own after a failure elsewhere: nobody waits for what another left behind.
+        const work = inTime(handOff(contestants[name], name, `handoff-${name}`, ahead));
+        await work.then((sample) => samples[name].push(sample), (error) => (failures[name] = String(error)));
+      }
+    }
   }
-  return samples;
+  return { samples, failures };
+}
+
+async function timed(turn) {
+  const started = performance.now();
+  await turn();
+  return performance.now() - started;
+}
+
+// From the start of the release here to the grant's arrival there, by our clock.
+async function handOff({ take, queued }, name, key, ahead) {
+  const giveBack = await take(key);
+  const granted = next(`granted ${key}`);
+  const givenBack = next(`given back ${key}`);
+  say({ kind: "wait", name, key });
+  await queued(key);
+  const started = now();
+  await giveBack();
+  const sample = (await granted).at - ahead - started;
+  await givenBack;
+  return sample;
 }

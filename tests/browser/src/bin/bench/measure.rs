@@ -1,121 +1,72 @@
-//! Drives the page of `benches/browser` in several tabs, and turns its samples into figures.
+//! One engine, from its start to its figures.
 
-use std::time::Duration;
+use leasehold_browser_tests::{Browser, Engine, Server, Tab};
+use serde_json::Value;
 
-use anyhow::Context as _;
-use leasehold_browser_tests::{Browser, Engine, Server, Shape, Tab};
-use serde_json::{Value, json};
+use crate::{alone, crowd, figures::Figures, idle, page::Pages, pair, take_over};
 
-/// Rounds of uncontended turns: ten samples each for all but the slowest.
-const ROUNDS: u32 = 40;
-const PINGS: u32 = 500;
-const HAND_OFFS: u32 = 200;
-/// For those who poll, and so take a hundred times as long.
-const SLOW_HAND_OFFS: u32 = 20;
-const TAKE_OVERS: usize = 9;
-const LONG: Duration = Duration::from_secs(120);
+/// How much of everything.
+pub(crate) struct Plan {
+    /// Rounds of uncontended turns, of ten turns each for the quick.
+    pub(crate) alone_rounds: u32,
+    /// Rounds of hand-offs, of ten each for the quick.
+    pub(crate) hand_off_rounds: u32,
+    pub(crate) take_overs: u32,
+    /// Of those who poll.
+    pub(crate) slow_take_overs: u32,
+    pub(crate) crowd_tabs: usize,
+    /// A tab's turns in the crowd are divided by this.
+    pub(crate) crowd_divisor: u32,
+    pub(crate) idle_beats: u32,
+}
 
-/// Names with the unit last, and values, in the order of the table.
-pub(crate) type Figures = Vec<(String, f64)>;
+impl Plan {
+    pub(crate) const FULL: Self = Self {
+        alone_rounds: 40,
+        hand_off_rounds: 20,
+        take_overs: 30,
+        slow_take_overs: 3,
+        crowd_tabs: 10,
+        crowd_divisor: 1,
+        idle_beats: 8,
+    };
+    pub(crate) const QUICK: Self = Self {
+        alone_rounds: 5,
+        hand_off_rounds: 3,
+        take_overs: 3,
+        slow_take_overs: 1,
+        crowd_tabs: 4,
+        crowd_divisor: 5,
+        idle_beats: 3,
+    };
+}
 
-pub(crate) async fn measure(engine: Engine) -> anyhow::Result<Figures> {
-    let server = Server::start()?;
-    let browser = Browser::start(engine).await?;
-    let tab = open(&browser, &server).await?;
-    let mut figures = Figures::new();
-    alone(&tab, &mut figures).await?;
+pub(crate) async fn measure(engine: Engine, plan: &Plan) -> anyhow::Result<Figures> {
+    let pages = Pages { server: Server::start()?, browser: Browser::start(engine).await? };
+    let tab = pages.open().await?;
+    tell_clock(&tab).await?;
+    let mut figures = Figures::default();
+    alone::measure(&tab, plan, &mut figures).await?;
 
-    let other = open(&browser, &server).await?;
+    let other = pages.open().await?;
     other.run("bench.serve()", Value::Null).await?;
-    pair(&tab, &mut figures).await?;
+    pair::measure(&tab, plan, &mut figures).await?;
+    other.close().await?;
 
-    if engine == Engine::Chromium {
-        let samples = take_overs(&browser, &server, &other, async |holder| holder.crash().await).await?;
-        percentiles(&mut figures, "crash_takeover", &samples, &[50, 95]);
-    }
-    let samples = take_overs(&browser, &server, &other, async |holder| holder.close().await).await?;
-    percentiles(&mut figures, "close_takeover", &samples, &[50, 95]);
+    take_over::measure(engine, &pages, &tab, plan, &mut figures).await?;
+    crowd::measure(&pages, plan, &mut figures).await?;
+    // Counts and seconds, which nothing here disturbs: both at a time.
+    let mut slow = Figures::default();
+    let polled = take_over::measure_slow(engine, &pages, &tab, plan, &mut slow);
+    let (polled, idle) = tokio::join!(polled, idle::measure(&pages, plan));
+    polled?;
+    slow.iter().chain(idle?.iter()).for_each(|(name, value)| figures.add(name, value));
     Ok(figures)
 }
 
-/// A window of its own: a browser slows down what it hides.
-async fn open(browser: &Browser, server: &Server) -> anyhow::Result<Tab> {
-    let tab = browser.open(&server.url("/benches/browser/"), Shape::Window).await?;
-    let ready = "if (window.failed) throw Error('pkg/ did not load: `make pkg` builds it'); return window.ready";
-    tab.until(ready, Value::Null, Duration::from_secs(20)).await?;
-    let isolated = tab.run("return crossOriginIsolated", Value::Null).await?;
-    anyhow::ensure!(isolated == true, "the page is not isolated, and so has a coarse clock");
-    Ok(tab)
-}
-
-async fn alone(tab: &Tab, figures: &mut Figures) -> anyhow::Result<()> {
-    let measured = ask(tab, "return bench.alone(arg)", json!(ROUNDS)).await?;
-    let names = [
-        ("raw", "raw_transaction"),
-        ("leasehold", "cold_acquire_release"),
-        ("weblocks", "weblocks_request"),
-        ("idb_mutex", "idb_mutex_lock_unlock"),
-        ("browser_tabs_lock", "browser_tabs_lock_acquire_release"),
-    ];
-    for (contestant, name) in names {
-        let samples = samples(&measured[contestant])?;
-        percentiles(figures, name, &samples, &[50, 99]);
-        // Over the whole run, where a coarse clock matters least.
-        figures.push((format!("{name}_mean_ms"), samples.iter().sum::<f64>() / samples.len() as f64));
+async fn tell_clock(tab: &Tab) -> anyhow::Result<()> {
+    if tab.run("return crossOriginIsolated", Value::Null).await? != true {
+        eprintln!("  the page is not isolated, and so has a coarse clock");
     }
     Ok(())
-}
-
-async fn pair(tab: &Tab, figures: &mut Figures) -> anyhow::Result<()> {
-    let measured = ask(tab, "return bench.pings(arg)", json!(PINGS)).await?;
-    let hops: Vec<f64> = samples(&measured["trips"])?.into_iter().map(|trip| trip / 2.0).collect();
-    percentiles(figures, "hop", &hops, &[50, 99]);
-    let contestants = [
-        ("leasehold", "handoff", HAND_OFFS),
-        ("weblocks", "weblocks_handoff", HAND_OFFS),
-        ("idb_mutex", "idb_mutex_handoff", SLOW_HAND_OFFS),
-        ("browser_tabs_lock", "browser_tabs_lock_handoff", SLOW_HAND_OFFS),
-    ];
-    for (contestant, name, count) in contestants {
-        let measured = ask(tab, "return bench.handOffs(...arg)", json!([contestant, count])).await?;
-        percentiles(figures, name, &samples(&measured)?, &[50, 95]);
-    }
-    Ok(())
-}
-
-/// Ends a new holder each time, in the given way.
-async fn take_overs(
-    browser: &Browser,
-    server: &Server,
-    waiter: &Tab,
-    end: impl AsyncFn(Tab) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<f64>> {
-    let mut samples = vec![];
-    for _ in 0..TAKE_OVERS {
-        let holder = open(browser, server).await?;
-        holder.run("await bench.live()", Value::Null).await?;
-        waiter.start("take over", "return bench.takeOver()", Value::Null).await?;
-        waiter.until("return bench.queued()", Value::Null, Duration::from_secs(10)).await?;
-        end(holder).await?;
-        samples.push(waiter.outcome("take over", LONG).await?.as_f64().context("a number")?);
-    }
-    Ok(samples)
-}
-
-/// What takes longer than a WebDriver command may.
-async fn ask(tab: &Tab, body: &str, arg: Value) -> anyhow::Result<Value> {
-    tab.start("bench", body, arg).await?;
-    tab.outcome("bench", LONG).await
-}
-
-fn samples(list: &Value) -> anyhow::Result<Vec<f64>> {
-    list.as_array().context("a list of samples")?.iter().map(|sample| sample.as_f64().context("a number")).collect()
-}
-
-fn percentiles(figures: &mut Figures, name: &str, samples: &[f64], percents: &[usize]) {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    for percent in percents {
-        figures.push((format!("{name}_p{percent}_ms"), sorted[(sorted.len() - 1) * percent / 100]));
-    }
 }

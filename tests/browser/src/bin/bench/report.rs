@@ -5,58 +5,47 @@ use std::{fs, path::PathBuf};
 use leasehold_browser_tests::Engine;
 use serde_json::{Map, Value, json};
 
-use crate::measure::Figures;
+use crate::{figures::Figures, goals};
+
+const LEGEND: &str = "
+browser: all of one run; the last word of a name is its unit
+  Hand-off: from the start of release() in one tab to the grant in the other; the difference of their clocks is
+  taken from the quickest of 30 round trips in the same round. Take-over: from the dead holder's last sign of life
+  (one every 1 to 4 ms) to the grant, both as the waiter saw them. Hit: asking again in the same tab, 200 to a sample.
+  Crowd: tabs that want one lock again and again; fairness when the first of them has had all of its turns.
+";
 
 pub(crate) fn print(all: &[(Engine, Figures)]) {
-    println!("\nbrowser: milliseconds, in one run{:21}", "");
-    println!(
-        "  Hand-off: from the start of release() in one tab to the grant in the other; the difference of their clocks is"
-    );
-    println!(
-        "  taken from the quickest of 20 round trips before each. Take-over: from the dead holder's last sign of life"
-    );
-    println!("  (one every 1 to 4 ms) to the grant, both as the waiter saw them.\n");
-    let (first, figures) = &all[0];
-    print!("{:48}{:>10}", "", first.name());
-    all[1..].iter().for_each(|(engine, _)| print!("{:>10}", engine.name()));
+    println!("{LEGEND}");
+    print!("{:52}", "");
+    all.iter().for_each(|(engine, _)| print!("{:>11}", engine.name()));
     println!();
-    for (name, value) in figures {
-        print!("{name:48}{value:10.3}");
-        for (_, others) in &all[1..] {
-            find(others, name).map_or_else(|| print!("{:>10}", "–"), |value| print!("{value:10.3}"));
+    for name in names(all) {
+        print!("{name:52}");
+        for (_, figures) in all {
+            figures.find(name).map_or_else(|| print!("{:>11}", "–"), |value| print!("{value:11.3}"));
         }
         println!();
     }
-    for (engine, figures) in all.iter().filter(|(engine, _)| *engine == Engine::Chromium) {
-        println!("\ntargets in {}:", engine.name());
-        print_targets(figures);
-    }
+    all.iter().for_each(|(engine, figures)| goals::print(engine.name(), figures));
 }
 
-fn print_targets(figures: &Figures) {
-    let figure = |name| find(figures, name).unwrap_or(f64::NAN);
-    let (transaction, hop) = (figure("raw_transaction_p50_ms"), figure("hop_p50_ms"));
-    let targets = [
-        ("cold_acquire_release_p50_ms", "1.4 × two transactions", 1.4 * 2.0 * transaction),
-        ("handoff_p50_ms", "2 × (one transaction + one hop)", 2.0 * (transaction + hop)),
-        ("crash_takeover_p50_ms", "150 ms", 150.0),
-    ];
-    for (name, words, limit) in targets {
-        let value = figure(name);
-        let verdict = if value <= limit { "met" } else { "MISSED" };
-        println!("  {name:32}{value:9.3} <= {limit:7.3} ({words}): {verdict}");
+/// In the order of the first engine, then what only others have.
+fn names(all: &[(Engine, Figures)]) -> Vec<&str> {
+    let mut names = vec![];
+    for (name, _) in all.iter().flat_map(|(_, figures)| figures.iter()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
-}
-
-fn find(figures: &Figures, name: &str) -> Option<f64> {
-    figures.iter().find(|(known, _)| known == name).map(|&(_, value)| value)
+    names
 }
 
 pub(crate) fn save(all: &[(Engine, Figures)]) -> anyhow::Result<()> {
     let mut object = Map::new();
     for (engine, figures) in all {
-        for (name, value) in figures {
-            // Microseconds are as fine as any of these clocks.
+        for (name, value) in figures.iter() {
+            // Finer than any of these clocks.
             object.insert(format!("{}_{name}", engine.name()), json!((value * 1e3).round() / 1e3));
         }
     }

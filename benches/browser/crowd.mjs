@@ -1,0 +1,37 @@
+// Many tabs want the same lock again and again, each to add one to a counter that it reads and writes in two
+// transactions: who is not alone loses updates.
+import { openCounter } from "./raw.mjs";
+import { inTime } from "./wait.mjs";
+
+const starts = new BroadcastChannel("bench-starts");
+
+// The counter's value after each turn of this tab, and when it began and ended.
+export async function crowd(locks, { name, turns }) {
+  const counter = await openCounter(`crowd-${name}`);
+  // Whatever it loads or opens at first.
+  await (await locks[name].take(`warm ${Math.random()}`))();
+  const started = await going();
+  const values = [];
+  const work = async () => {
+    for (let turn = 0; turn < turns; turn++) {
+      const giveBack = await locks[name].take("crowd");
+      const value = (await counter.read()) + 1;
+      await counter.write(value);
+      values.push(value);
+      await giveBack();
+    }
+  };
+  await inTime(work(), 60_000);
+  return { values, started, ended: Date.now() };
+}
+
+// Resolves when somebody says so.
+function going() {
+  window.standsReady = true;
+  return new Promise((resolve) => {
+    starts.onmessage = () => {
+      window.standsReady = false;
+      resolve(Date.now());
+    };
+  });
+}

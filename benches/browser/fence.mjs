@@ -1,0 +1,43 @@
+// One write into the user's own database, plain and under a fence.
+import * as leasehold from "/pkg/index.mjs";
+
+const NOTES = "notes";
+const LEASES = "leasehold";
+
+// None while the library has no fences.
+export async function writes() {
+  if (!leasehold.Lease.prototype.fence) return {};
+  const db = await open();
+  const lease = await (await leasehold.LeaseManager.attach(db)).acquire("writes");
+  return {
+    plain_write: { each: 10, turn: () => write(db.transaction(NOTES, "readwrite", { durability: "relaxed" })) },
+    fenced_write: {
+      each: 10,
+      turn: () => {
+        const transaction = db.transaction([NOTES, LEASES], "readwrite", { durability: "relaxed" });
+        lease.fence(transaction);
+        return write(transaction);
+      },
+    },
+  };
+}
+
+function open() {
+  const request = indexedDB.open("bench-fence", 1);
+  request.onupgradeneeded = () => {
+    request.result.createObjectStore(NOTES);
+    leasehold.createStore(request.result);
+  };
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+function write(transaction) {
+  return new Promise((resolve, reject) => {
+    transaction.oncomplete = resolve;
+    transaction.onabort = () => reject(transaction.error);
+    transaction.objectStore(NOTES).put({ text: "a note", at: Date.now() }, "note");
+  });
+}

@@ -1,0 +1,35 @@
+//! Turns that nobody contends for, writes under a fence, and hits within the linger.
+
+use leasehold_browser_tests::Tab;
+use serde_json::json;
+
+use crate::{
+    contestants::CONTESTANTS,
+    figures::{Figures, Unit, mean, numbers},
+    measure::Plan,
+    page::{ask, tell_failures},
+};
+
+pub(crate) async fn measure(tab: &Tab, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
+    let measured = ask(tab, "return bench.alone(arg)", json!(plan.alone_rounds)).await?;
+    tell_failures("alone", &measured["failures"]);
+    let samples = |name: &str| numbers(&measured["samples"][name]);
+    let turns = CONTESTANTS.iter().map(|contestant| (contestant.name, contestant.figure(contestant.turn)));
+    let mut all: Vec<(&str, String)> = vec![("raw", "raw_transaction".into())];
+    all.extend(turns);
+    all.extend(["plain_write", "fenced_write"].map(|name| (name, name.into())));
+    for (program, name) in all {
+        // The library may have no fences.
+        let Ok(samples) = samples(program) else { continue };
+        figures.percentiles(&name, Unit::Ms, &samples, &[50, 99]);
+        figures.mean(&name, Unit::Ms, &samples);
+    }
+    for (program, name) in [("hit", "linger_hit"), ("weblocks_hit", "weblocks_hit")] {
+        let samples = samples(program)?;
+        figures.percentiles(name, Unit::Us, &samples, &[50, 99]);
+        if let Some(mean_ms) = mean(&samples) {
+            figures.add(format!("{name}s_per_s"), 1e3 / mean_ms);
+        }
+    }
+    Ok(())
+}
