@@ -30,8 +30,8 @@ fuzz: ## random operations and random bytes, for minutes instead of seconds
 mutants: ## break each rule of the protocol, and see it caught
 	@.ci/with cargo test -p leasehold-mutants -- --nocapture
 
-bench: pkg ## measure, natively and in a browser, into target/bench/
-	@.ci/bench
+bench: $(if $(filter native,$(ONLY)),,pkg) ## measure into target/bench/; ONLY=native|browser|chromium|… a part, QUICK=1 few samples
+	@.ci/bench $(ONLY) $(if $(QUICK),quick)
 
 pkg: ## build the npm package into pkg/, within its size budget
 	@.ci/pkg
