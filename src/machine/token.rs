@@ -5,6 +5,9 @@ use super::time::Wall;
 /// Tokens that one grant reserves, so that guards handed out within a context's tenure never share one.
 pub const BLOCK: u64 = 64;
 
+/// Tokens for a tenure that has used up its block: it is a busy one, and each refill costs a transaction.
+const REFILL: u64 = 1_024;
+
 /// The clock's part of a token is capped here (the year 2109), so that one wrong clock cannot use up a key.
 const CLOCK_CAP_MS: u64 = 1 << 42;
 
@@ -48,9 +51,18 @@ impl TokenBlock {
     ///
     /// Because the wall clock is mixed in, tokens go on growing when the store was wiped or lost its last write.
     pub(super) fn after(last: Token, now: Wall) -> Option<Self> {
+        Self::of(BLOCK, last, now)
+    }
+
+    /// The same for a tenure that goes on: a larger one, if there is room.
+    pub(super) fn refill_after(last: Token, now: Wall) -> Option<Self> {
+        Self::of(REFILL, last, now).or_else(|| Self::after(last, now))
+    }
+
+    fn of(size: u64, last: Token, now: Wall) -> Option<Self> {
         let clock = now.as_ms().min(CLOCK_CAP_MS) << 10;
         let first = last.0.checked_add(1)?.max(clock);
-        let end = first.checked_add(BLOCK - 1)?;
+        let end = first.checked_add(size - 1)?;
         (end < END).then_some(Self { first: Token(first), last: Token(end) })
     }
 }

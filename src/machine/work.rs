@@ -170,7 +170,7 @@ impl<'a> Work<'a> {
 
     /// Reserves more tokens for a grant; the first one stays its identity.
     fn refill(&mut self, at: usize) -> Option<TokenBlock> {
-        let more = TokenBlock::after(self.record.last_token, self.now.wall)?;
+        let more = TokenBlock::refill_after(self.record.last_token, self.now.wall)?;
         self.record.last_token = more.last;
         self.record.grants[at].block.last = more.last;
         if self.record.grants[at].mode == Mode::Exclusive {
