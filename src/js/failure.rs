@@ -1,6 +1,10 @@
 //! What goes wrong, as the face learns it.
 
-use core::{fmt::Display, future::Future};
+use core::{
+    fmt::Display,
+    future::Future,
+    task::{Context, Poll, Waker},
+};
 use std::{boxed::Box, format, string::String};
 
 use futures::future::LocalBoxFuture;
@@ -13,14 +17,18 @@ use crate::{AcquireError, FenceError, InvalidKey, InvalidOptions, StoreError, ma
 /// The code of a `LeaseError`, a blank, and its message. What else the face may catch is a bug.
 pub(super) struct Failure(String);
 
-/// The promise of what a future brings.
-pub(super) fn promise(future: impl Future<Output = Result<JsValue, Failure>> + 'static) -> Promise {
+/// What a future brings: itself if it is there at once, as a lease that lingers, else its promise.
+pub(super) fn promise(future: impl Future<Output = Result<JsValue, Failure>> + 'static) -> JsValue {
     promise_of_boxed(Box::pin(future))
 }
 
 /// Not generic: a promise of its own for each future makes the wasm 10 kB larger.
-fn promise_of_boxed(future: LocalBoxFuture<'static, Result<JsValue, Failure>>) -> Promise {
-    future_to_promise(async { future.await.map_err(|failure| failure.0.into()) })
+fn promise_of_boxed(mut future: LocalBoxFuture<'static, Result<JsValue, Failure>>) -> JsValue {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(value)) => value,
+        Poll::Ready(Err(failure)) => Promise::reject(&failure.0.into()).into(),
+        Poll::Pending => future_to_promise(async { future.await.map_err(|failure| failure.0.into()) }).into(),
+    }
 }
 
 impl Failure {

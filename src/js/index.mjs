@@ -39,16 +39,21 @@ export function isLeaseError(value) {
   return isObject(value) && BRAND in value;
 }
 
-/** Calls the wasm. What goes wrong there becomes a LeaseError. */
-async function ask(call) {
+/** Calls the wasm. Brings what is there at once, else a promise. What goes wrong there becomes a LeaseError. */
+function ask(call) {
   try {
-    return await call();
+    const answer = call();
+    return answer instanceof Promise ? answer.catch(fail) : answer;
   } catch (cause) {
-    // What is no string is a bug, such as a trap.
-    if (typeof cause !== "string") throw new LeaseError("Internal", `a bug in leasehold: ${cause}`, { cause });
-    const [code] = cause.split(" ", 1);
-    throw new LeaseError(code, cause.slice(code.length + 1));
+    return fail(cause);
   }
+}
+
+function fail(cause) {
+  // What is no string is a bug, such as a trap.
+  if (typeof cause !== "string") throw new LeaseError("Internal", `a bug in leasehold: ${cause}`, { cause });
+  const [code] = cause.split(" ", 1);
+  throw new LeaseError(code, cause.slice(code.length + 1));
 }
 
 const isObject = (value) => typeof value === "object" && value !== null;
@@ -306,7 +311,11 @@ export class LeaseManager extends EventTarget {
   }
 
   close() {
-    return (this.#closed ??= ask(() => this.#wasm.close()));
+    return (this.#closed ??= this.#end());
+  }
+
+  async #end() {
+    await ask(() => this.#wasm.close());
   }
 }
 
@@ -325,20 +334,30 @@ function abort(transaction) {
 }
 
 export class Lease {
-  /** Until the release. */
+  /** Until the release is over. */
   #wasm;
   #released;
+  /** Why it was lost, if the release said that it was. */
+  #reason;
+  #lost;
+  #signal;
 
   constructor(internal, wasm, key) {
     if (internal !== INTERNAL) throw new TypeError("a lease is made by `await leases.acquire(key)`");
-    const { token, lost } = wasm;
-    const controller = new AbortController();
-    // Without `this`: whoever keeps the signal alone is told, too.
-    lost.then((reason) => {
-      controller.abort(lossOf({ key, token }, reason));
-    });
     this.#wasm = wasm;
-    Object.freeze(Object.assign(this, { key, token, lost, signal: controller.signal }));
+    this.key = key;
+    this.token = wasm.token;
+    Object.freeze(this);
+  }
+
+  // Neither of these two is made before somebody asks: they cost more than all else of a lease that lingered.
+  get lost() {
+    return (this.#lost ??= Promise.resolve(this.#wasm?.lost ?? new Promise(() => {})));
+  }
+
+  get signal() {
+    const reason = this.#reason ?? this.#wasm?.reason;
+    return (this.#signal ??= signalOf(reason, this.lost, this.key, this.token));
   }
 
   get remainingMs() {
@@ -355,7 +374,7 @@ export class Lease {
 
   async verify() {
     const wasm = this.#wasm;
-    return wasm ? ask(() => wasm.verify()) : false;
+    return wasm && !this.#released ? ask(() => wasm.verify()) : false;
   }
 
   fence(transaction, options = {}) {
@@ -371,7 +390,7 @@ export class Lease {
       check("InvalidOptions", "what is fenced", "transaction", raw);
       const { renew = false } = read(options, FENCE);
       const wasm = this.#wasm;
-      if (!wasm) throw lossOf(this, this.signal.reason?.reason ?? "Expired");
+      if (!wasm) throw lossOf(this, this.#reason ?? "Expired");
       // Nothing was awaited so far: it is asked before whatever the caller asks next.
       await ask(() => wasm.fence(raw, renew));
     } catch (error) {
@@ -386,13 +405,26 @@ export class Lease {
 
   async #giveBack() {
     const wasm = this.#wasm;
-    this.#wasm = undefined;
     try {
-      return (await ask(() => wasm.release())) ? "released" : "lost";
+      if (await ask(() => wasm.release())) return "released";
+      // Who asks later is told all the same.
+      this.#reason = wasm.reason;
+      this.#lost ??= Promise.resolve(wasm.lost);
+      return "lost";
     } finally {
+      this.#wasm = undefined;
       wasm.free();
     }
   }
+}
+
+/** Without the lease itself: whoever keeps the signal alone is told, too. */
+function signalOf(reason, lost, key, token) {
+  const controller = new AbortController();
+  const abort = (reason) => controller.abort(lossOf({ key, token }, reason));
+  if (reason === undefined) lost.then(abort);
+  else abort(reason);
+  return controller.signal;
 }
 
 // Where an engine lacks the symbols, a computed name in the class would make a method called "undefined".

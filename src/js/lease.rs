@@ -1,41 +1,45 @@
 //! A lease that is held.
 
-use core::future::pending;
-use std::rc::Rc;
+use core::{
+    cell::{Cell, RefCell},
+    future::pending,
+};
+use std::{rc::Rc, string::String};
 
 use futures::future::{AbortHandle, abortable};
-use js_sys::Promise;
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbTransaction;
 
 use super::failure::promise;
 use crate::{LeaseGuard, ReleaseOutcome};
 
-/// Names a lease that is held. The guard belongs to a task that ends with the release or the loss: collecting the
-/// JavaScript object never releases the lease.
+/// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
+/// release leaves the guard to a task that ends with the loss.
 #[wasm_bindgen(js_name = Lease)]
 #[derive(Debug)]
 pub struct JsLease {
     guard: Rc<LeaseGuard>,
-    lost: Promise,
-    watch: AbortHandle,
+    released: Cell<bool>,
+    /// Who waits for the loss is told to stop by the release.
+    watch: RefCell<Option<AbortHandle>>,
 }
 
 impl JsLease {
     pub(super) fn new(guard: LeaseGuard) -> Self {
-        let guard = Rc::new(guard);
-        let (watched, watch) = abortable(guard.lost());
-        let owner = Rc::clone(&guard);
-        let lost = promise(async move {
-            let fate = watched.await;
-            drop(owner);
-            match fate {
-                Ok(reason) => Ok(reason.name().into()),
-                // It was released: the promise stays open for ever, and nothing holds on to it.
-                Err(_) => pending().await,
-            }
-        });
-        Self { guard, lost, watch }
+        Self { guard: Rc::new(guard), released: Cell::new(false), watch: RefCell::new(None) }
+    }
+}
+
+impl Drop for JsLease {
+    fn drop(&mut self) {
+        if !self.released.get() {
+            let guard = Rc::clone(&self.guard);
+            spawn_local(async move {
+                guard.lost().await;
+                drop(guard);
+            });
+        }
     }
 }
 
@@ -53,31 +57,48 @@ impl JsLease {
         self.guard.remaining().as_millis() as f64
     }
 
-    /// The promise of why the lease was lost.
+    /// Why the lease was lost, if it is known by now.
     #[wasm_bindgen(getter)]
-    pub fn lost(&self) -> Promise {
-        self.lost.clone()
+    pub fn reason(&self) -> Option<String> {
+        self.guard.told_loss().map(|reason| reason.name().into())
+    }
+
+    /// The promise of why the lease was lost, to be asked for once. After a release it stays open for ever, and nothing
+    /// holds on to it.
+    #[wasm_bindgen(getter)]
+    pub fn lost(&self) -> JsValue {
+        let (watched, watch) = abortable(self.guard.lost());
+        self.watch.replace(Some(watch));
+        promise(async move {
+            match watched.await {
+                Ok(reason) => Ok(reason.name().into()),
+                Err(_) => pending().await,
+            }
+        })
     }
 
     /// Asks the store whether the lease is still held.
-    pub fn verify(&self) -> Promise {
+    pub fn verify(&self) -> JsValue {
         let guard = Rc::clone(&self.guard);
         promise(async move { Ok(guard.verify().await?.into()) })
     }
 
     /// Has a transaction commit only if the lease is current in it. It begins at the call.
-    pub fn fence(&self, transaction: IdbTransaction, renew: bool) -> Promise {
+    pub fn fence(&self, transaction: IdbTransaction, renew: bool) -> JsValue {
         let guard = &self.guard;
         let fenced = if renew { guard.fence_and_renew(&transaction) } else { guard.fence(&transaction) };
         promise(async { Ok(fenced.await.map(|()| JsValue::UNDEFINED)?) })
     }
 
     /// Gives the lease back; whether it was still held.
-    pub fn release(&self) -> Promise {
-        let (released, watch) = (self.guard.release(), self.watch.clone());
+    pub fn release(&self) -> JsValue {
+        self.released.set(true);
+        let (released, watch) = (self.guard.release(), self.watch.take());
         promise(async move {
             let outcome = released.await;
-            watch.abort();
+            if let Some(watch) = watch {
+                watch.abort();
+            }
             Ok((outcome? == ReleaseOutcome::Released).into())
         })
     }

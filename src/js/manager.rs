@@ -59,7 +59,7 @@ impl JsLeaseManager {
         store_timeout_ms: Option<f64>,
         linger_ms: Option<f64>,
         beacon: Option<bool>,
-    ) -> Promise {
+    ) -> JsValue {
         let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon);
         promise(async move {
             let leases = if in_memory {
@@ -83,7 +83,7 @@ impl JsLeaseManager {
         store_timeout_ms: Option<f64>,
         linger_ms: Option<f64>,
         beacon: Option<bool>,
-    ) -> Promise {
+    ) -> JsValue {
         let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon);
         promise(async move {
             let store = IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?;
@@ -105,7 +105,7 @@ impl JsLeaseManager {
         info: Option<String>,
         timeout_ms: Option<f64>,
         stopped: Option<Promise>,
-    ) -> Promise {
+    ) -> JsValue {
         let request = self.request(&name, info);
         promise(async move {
             let mut request = request?;
@@ -128,19 +128,19 @@ impl JsLeaseManager {
 
     /// Tries once. Brings `undefined` if the key is taken.
     #[wasm_bindgen(js_name = tryAcquire)]
-    pub fn try_acquire(&self, name: JsString, info: Option<String>) -> Promise {
+    pub fn try_acquire(&self, name: JsString, info: Option<String>) -> JsValue {
         let request = self.request(&name, info);
         promise(async move { Ok(request?.try_acquire().await?.map_or(JsValue::UNDEFINED, lease)) })
     }
 
     /// Looks at a key.
-    pub fn status(&self, name: JsString) -> Promise {
+    pub fn status(&self, name: JsString) -> JsValue {
         let (leases, key) = (self.leases.clone(), key(&name));
         promise(async move { Ok(status(&leases.status(key?.as_str()).await?)) })
     }
 
     /// Looks at all keys that begin like this and are in use. The prefix is well-formed text.
-    pub fn list(&self, prefix: String) -> Promise {
+    pub fn list(&self, prefix: String) -> JsValue {
         let leases = self.leases.clone();
         promise(async move { Ok(statuses(&leases.list(&prefix).await?)) })
     }
@@ -162,7 +162,7 @@ impl JsLeaseManager {
     }
 
     /// Releases what is held, and refuses what comes.
-    pub fn close(&self) -> Promise {
+    pub fn close(&self) -> JsValue {
         let leases = self.leases.clone();
         promise(async move {
             leases.close().await;
