@@ -24,7 +24,7 @@ macro_rules! tests {
 macro_rules! in_each_browser {
     ($($part:ident::$scenario:ident,)*) => {
         mod chromium {
-            // The others have no way to do these over WebDriver.
+            // The others have no way to do these over WebDriver, or end as a whole when one process does.
             tests! { Chromium:
                 $($part::$scenario,)*
                 take_over::a_crashed_holder_is_replaced,
