@@ -239,8 +239,12 @@ export class LeaseManager extends EventTarget {
     if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
     super();
     this.#wasm = wasm;
-    // Not frozen as a whole: some engines keep their notes on listeners in the object.
-    Object.defineProperty(this, "holder", { value: wasm.holder, enumerable: true });
+    // Not frozen: some engines keep their notes on listeners in the object.
+  }
+
+  /** Another one after each suspension. */
+  get holder() {
+    return this.#wasm.holder;
   }
 
   addEventListener(type, listener, options) {

@@ -34,7 +34,10 @@ export class LeaseManager extends EventTarget {
    */
   static open(name: string, options?: OpenOptions): Promise<LeaseManager>;
 
-  /** The name of this incarnation, as {@link LeaseStatus} shows it: 32 hexadecimal digits. */
+  /**
+   * The name of this incarnation, as {@link LeaseStatus} shows it: 32 hexadecimal digits. A page that was frozen, or came
+   * back from the back/forward cache, has another one.
+   */
   readonly holder: string;
 
   /**

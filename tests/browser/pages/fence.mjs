@@ -1,7 +1,9 @@
 // Notes and leases in one database, and a note written under a lease, as users of each library would write it.
-import { LeaseManager, createStore } from "/pkg/index.mjs";
 import { openDB } from "/modules/idb/build/index.js";
 import Dexie from "/modules/dexie/dist/dexie.mjs";
+
+// Of the build that the page runs.
+const { LeaseManager, createStore } = globalThis;
 
 const NAME = "tests-notes";
 

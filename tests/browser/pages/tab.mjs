@@ -1,7 +1,10 @@
 // What the tests' scripts find in the page: the library itself, and the parts of the scenarios that are long.
-import * as leasehold from "/pkg/index.mjs";
 import { Counter } from "/counter.mjs";
 import { context } from "./contexts.mjs";
+
+// The present build, unless the address names another.
+const build = new URLSearchParams(location.search).get("build") ?? "/pkg";
+const leasehold = await import(`${build}/index.mjs`);
 
 Object.assign(globalThis, leasehold, { Counter, context, openLeases, count, waver, go, attempt, loadFence });
 

@@ -21,7 +21,7 @@ async fn desk(world: &World, arg: Value) -> anyhow::Result<Tab> {
     Ok(tab)
 }
 
-async fn open(tab: &Tab, arg: Value) -> anyhow::Result<()> {
+pub async fn open(tab: &Tab, arg: Value) -> anyhow::Result<()> {
     tab.run(
         "await loadFence().catch((error) => { throw Error(`${error}: \\`.ci/setup pages\\` installs it`) })",
         Value::Null,
@@ -39,7 +39,7 @@ fn with(mut all: Value, more: &Value) -> Value {
     all
 }
 
-async fn note(tab: &Tab) -> anyhow::Result<Value> {
+pub async fn note(tab: &Tab) -> anyhow::Result<Value> {
     tab.run("return note()", Value::Null).await
 }
 

@@ -10,6 +10,7 @@ mod life;
 mod page;
 mod readme;
 mod take_over;
+mod versions;
 mod world;
 
 macro_rules! tests {
@@ -68,6 +69,9 @@ in_each_browser! {
     fence::without_the_object_store_attach_is_refused,
     fence::what_cannot_be_fenced_is_refused_and_not_written,
     fence::a_busy_writer_needs_no_heartbeat,
+    versions::two_builds_lose_no_increment,
+    versions::two_builds_hand_over,
+    versions::two_builds_fence_each_other,
     insecure::two_tabs_without_web_locks_lose_no_increment,
     insecure::a_silent_holder_without_web_locks_is_replaced,
     page::the_demo_page_works_in_an_insecure_context,

@@ -47,21 +47,27 @@ impl World {
 
     /// The same, at another name of this machine.
     pub async fn tab_at(&self, host: &str, options: Value) -> anyhow::Result<Tab> {
-        opened(self.load(host, Shape::Tab).await?, options).await
+        opened(self.load(host, "", Shape::Tab).await?, options).await
     }
 
     /// The same, visible: its timers are on time.
     pub async fn window(&self, options: Value) -> anyhow::Result<Tab> {
-        opened(self.load("localhost", Shape::Window).await?, options).await
+        opened(self.load("localhost", "", Shape::Window).await?, options).await
     }
 
     /// A tab whose page has loaded the library, but not opened it.
     pub async fn bare_tab(&self) -> anyhow::Result<Tab> {
-        self.load("localhost", Shape::Tab).await
+        self.load("localhost", "", Shape::Tab).await
     }
 
-    async fn load(&self, host: &str, shape: Shape) -> anyhow::Result<Tab> {
-        let tab = self.browser.open(&self.server.url_at(host, "/tests/tab.html"), shape).await?;
+    /// A tab that runs an earlier build of the library.
+    pub async fn earlier_tab(&self) -> anyhow::Result<Tab> {
+        self.load("localhost", "?build=/tests/earlier", Shape::Tab).await
+    }
+
+    async fn load(&self, host: &str, query: &str, shape: Shape) -> anyhow::Result<Tab> {
+        let page = format!("/tests/tab.html{query}");
+        let tab = self.browser.open(&self.server.url_at(host, &page), shape).await?;
         let ready = "if (window.failed) throw Error('pkg/ did not load: `make pkg` builds it'); return window.ready";
         tab.until(ready, Value::Null, SOON).await?;
         Ok(tab)
@@ -73,7 +79,8 @@ impl World {
     }
 }
 
-async fn opened(tab: Tab, options: Value) -> anyhow::Result<Tab> {
+/// A tab whose page opens a manager now.
+pub async fn opened(tab: Tab, options: Value) -> anyhow::Result<Tab> {
     tab.run("await openLeases(arg)", options).await?;
     Ok(tab)
 }

@@ -3,6 +3,8 @@
 //! Whoever brings an input pumps the outputs, in place and in their order; whoever comes meanwhile leaves its own to that
 //! pump. Nothing outside is called while the lock is held.
 
+mod alarm;
+
 use alloc::{boxed::Box, vec::Vec};
 use core::{
     fmt,
@@ -11,10 +13,7 @@ use core::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use futures::{
-    channel::oneshot,
-    future::{AbortHandle, abortable},
-};
+use futures::channel::oneshot;
 
 use crate::event::{Event, LeaseStats};
 use crate::events::LeaseEvents;
@@ -27,6 +26,8 @@ use crate::machine::{
 };
 use crate::signal::{Inbox, Notice, Signals};
 use crate::store::{OpenTransaction, Store};
+
+use alarm::Alarm;
 
 pub(crate) use crate::ledger::Reaction;
 
@@ -52,16 +53,6 @@ struct Core {
     closed: bool,
     deeds: Vec<Deed>,
     pumping: bool,
-}
-
-/// The one timer of a context; it stands only while the machine waits for a time.
-struct Alarm {
-    id: u64,
-    at: Monotonic,
-    /// Keeps the context alive until it rings: there is something to be tried again.
-    keeps_alive: bool,
-    /// `None` until it is set.
-    sleep: Option<AbortHandle>,
 }
 
 /// What is to be done after the lock was let go.
@@ -353,37 +344,6 @@ impl Driver {
             }
         }
     }
-
-    /// Sets the alarm anew, from here. Chromium lets a hidden page's timers ring once a minute if each was set by the one
-    /// before; this one is set by the store's answer, and rings within a second of its time.
-    fn reset_alarm(&self) {
-        let mut core = self.core();
-        if let Some(at) = core.alarm.as_ref().filter(|alarm| alarm.sleep.is_some()).map(|alarm| alarm.at) {
-            core.replace_alarm(Some(at));
-            self.pump(core);
-        }
-    }
-
-    /// Sets the alarm that was planned last, unless it is set already.
-    fn set_alarm(&self) {
-        let now = self.executor.now().monotonic;
-        let mut core = self.core();
-        let Some(alarm) = core.alarm.as_mut().filter(|alarm| alarm.sleep.is_none()) else { return };
-        let sleep = self.executor.sleep(Duration::from_millis(alarm.at.since(now)));
-        let kept = if alarm.keeps_alive { self.this.upgrade() } else { None };
-        let bell = Bell { driver: self.this.clone(), id: alarm.id };
-        let (ring, handle) = abortable(async move {
-            sleep.await;
-            bell.ring();
-            drop(kept);
-        });
-        alarm.sleep = Some(handle);
-        drop(core);
-        self.executor.spawn(Box::pin(async move {
-            // Aborted or not, there is nothing more to do.
-            let _ = ring.await;
-        }));
-    }
 }
 
 /// A pump at work. Dropped by a panic, of a store say, it leaves the rest to the next one who comes.
@@ -421,57 +381,7 @@ impl Drop for Unheard<'_> {
     }
 }
 
-/// What an alarm does when its time has come, or when the runtime that it slept in is gone.
-struct Bell {
-    driver: WeakShared<Driver>,
-    id: u64,
-}
-
-impl Bell {
-    fn ring(&self) {
-        let Some(driver) = self.driver.upgrade() else { return };
-        if driver.core().forget_alarm(self.id) {
-            driver.handle(Input::Tick);
-        }
-    }
-}
-
-impl Drop for Bell {
-    fn drop(&mut self) {
-        // An alarm that will never ring must not keep the next one from being set.
-        if let Some(driver) = self.driver.upgrade() {
-            driver.core().forget_alarm(self.id);
-        }
-    }
-}
-
 impl Core {
-    /// Plans the alarm anew if it must ring earlier: one that rings too early does no harm, one that rings late does.
-    fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic) {
-        let keeps_alive = self.machine.has_loose_ends();
-        let serves = |alarm: &Alarm, at| alarm.at <= at && alarm.at > now && (alarm.keeps_alive || !keeps_alive);
-        if !wake.is_some_and(|at| self.alarm.as_ref().is_some_and(|alarm| serves(alarm, at))) {
-            self.replace_alarm(wake);
-        }
-    }
-
-    fn replace_alarm(&mut self, wake: Option<Monotonic>) {
-        if let Some(sleep) = self.alarm.take().and_then(|alarm| alarm.sleep) {
-            sleep.abort();
-        }
-        if let Some(at) = wake {
-            self.last_alarm += 1;
-            let keeps_alive = self.machine.has_loose_ends();
-            self.alarm = Some(Alarm { id: self.last_alarm, at, keeps_alive, sleep: None });
-            self.deeds.push(Deed::SetAlarm);
-        }
-    }
-
-    /// Whether it is this alarm that stood.
-    fn forget_alarm(&mut self, id: u64) -> bool {
-        self.alarm.take_if(|alarm| alarm.id == id).is_some()
-    }
-
     /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
     fn sort(&mut self, output: Output, now: Monotonic) {
         let deed = if matches!(output, Output::Closed) {
@@ -521,9 +431,7 @@ impl Drop for Driver {
         // Nobody is left to hold or to wait: other contexts see the beacon go.
         self.signals.rest();
         let mut core = self.core();
-        if let Some(sleep) = core.alarm.take().and_then(|alarm| alarm.sleep) {
-            sleep.abort();
-        }
+        core.replace_alarm(None);
         let guards = core.ledger.take_guards();
         let listeners = core.ledger.audience().end();
         drop(core);

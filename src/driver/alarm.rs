@@ -1,0 +1,105 @@
+//! The one timer of a context.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use futures::future::{AbortHandle, abortable};
+
+use super::{Core, Deed, Driver};
+use crate::executor::WeakShared;
+use crate::machine::{Input, Monotonic};
+
+/// The one timer of a context; it stands only while the machine waits for a time.
+pub(super) struct Alarm {
+    id: u64,
+    at: Monotonic,
+    /// Keeps the context alive until it rings: there is something to be tried again.
+    keeps_alive: bool,
+    /// `None` until it is set.
+    sleep: Option<AbortHandle>,
+}
+
+impl Driver {
+    /// Sets the alarm anew, from here. Chromium lets a hidden page's timers ring once a minute if each was set by the one
+    /// before; this one is set by the store's answer, and rings within a second of its time.
+    pub(super) fn reset_alarm(&self) {
+        let mut core = self.core();
+        if let Some(at) = core.alarm.as_ref().filter(|alarm| alarm.sleep.is_some()).map(|alarm| alarm.at) {
+            core.replace_alarm(Some(at));
+            self.pump(core);
+        }
+    }
+
+    /// Sets the alarm that was planned last, unless it is set already.
+    pub(super) fn set_alarm(&self) {
+        let now = self.executor.now().monotonic;
+        let mut core = self.core();
+        let Some(alarm) = core.alarm.as_mut().filter(|alarm| alarm.sleep.is_none()) else { return };
+        let sleep = self.executor.sleep(Duration::from_millis(alarm.at.since(now)));
+        let kept = if alarm.keeps_alive { self.this.upgrade() } else { None };
+        let bell = Bell { driver: self.this.clone(), id: alarm.id };
+        let (ring, handle) = abortable(async move {
+            sleep.await;
+            bell.ring();
+            drop(kept);
+        });
+        alarm.sleep = Some(handle);
+        drop(core);
+        self.executor.spawn(Box::pin(async move {
+            // Aborted or not, there is nothing more to do.
+            let _ = ring.await;
+        }));
+    }
+}
+
+/// What an alarm does when its time has come, or when the runtime that it slept in is gone.
+struct Bell {
+    driver: WeakShared<Driver>,
+    id: u64,
+}
+
+impl Bell {
+    fn ring(&self) {
+        let Some(driver) = self.driver.upgrade() else { return };
+        if driver.core().forget_alarm(self.id) {
+            driver.handle(Input::Tick);
+        }
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        // An alarm that will never ring must not keep the next one from being set.
+        if let Some(driver) = self.driver.upgrade() {
+            driver.core().forget_alarm(self.id);
+        }
+    }
+}
+
+impl Core {
+    /// Plans the alarm anew if it must ring earlier: one that rings too early does no harm, one that rings late does.
+    pub(super) fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic) {
+        let keeps_alive = self.machine.has_loose_ends();
+        let serves = |alarm: &Alarm, at| alarm.at <= at && alarm.at > now && (alarm.keeps_alive || !keeps_alive);
+        if !wake.is_some_and(|at| self.alarm.as_ref().is_some_and(|alarm| serves(alarm, at))) {
+            self.replace_alarm(wake);
+        }
+    }
+
+    pub(super) fn replace_alarm(&mut self, wake: Option<Monotonic>) {
+        if let Some(sleep) = self.alarm.take().and_then(|alarm| alarm.sleep) {
+            sleep.abort();
+        }
+        if let Some(at) = wake {
+            self.last_alarm += 1;
+            let keeps_alive = self.machine.has_loose_ends();
+            self.alarm = Some(Alarm { id: self.last_alarm, at, keeps_alive, sleep: None });
+            self.deeds.push(Deed::SetAlarm);
+        }
+    }
+
+    /// Whether it is this alarm that stood.
+    fn forget_alarm(&mut self, id: u64) -> bool {
+        self.alarm.take_if(|alarm| alarm.id == id).is_some()
+    }
+}
