@@ -62,8 +62,7 @@ export async function handOffs(contestants, raw, rounds) {
     for (let i = 0; i < 10; i++) samples.transaction.push(await timed(raw));
     for (const [name, { handOffs }] of Object.entries(contestants)) {
       for (let i = Math.floor((round - 1) * handOffs); i < Math.floor(round * handOffs) && !failures[name]; i++) {
-        // A key of its own after a failure elsewhere: nobody waits for what another left behind.
-        const work = inTime(handOff(contestants[name], name, `handoff-${name}`, ahead));
+        const work = inTime(handOff(contestants[name], name, `handoff-${name}`, ahead), 10_000);
         await work.then((sample) => samples[name].push(sample), (error) => (failures[name] = String(error)));
       }
     }
