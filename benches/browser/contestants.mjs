@@ -1,6 +1,6 @@
 // Those who are measured beside each other. Each can `take(key)`, which brings the function that gives it back, and tells
 // with `queued(key)` when a waiter of that key stands in the queue, if there is one.
-// `alone`, `handOffs`: how many turns it gets per round; `crowd`: how many in the crowd. The slow ones get fewer.
+// `alone`, `handOffs`: how many turns it gets per round. The slow ones get fewer.
 import { LeaseManager } from "/pkg/index.mjs";
 import { load } from "./commonjs.mjs";
 import { electorOverLocks, electorOverMessages } from "./election.mjs";
@@ -13,12 +13,12 @@ export async function contestants() {
   return {
     // What is measured is the store, not the lease that is kept for the next request.
     leasehold: leasehold(await LeaseManager.open("bench", { lingerMs: 0 })),
-    weblocks: { alone: 10, handOffs: 10, crowd: 100, take: takeWebLock, queued: queuedAtLocks },
+    weblocks: { alone: 10, handOffs: 10, take: takeWebLock, queued: queuedAtLocks },
     idb_mutex: idbMutex(Mutex),
     browser_tabs_lock: browserTabsLock(new TabsLock()),
     locks_polyfill: polyfill(),
-    broadcast_channel: { alone: 2, handOffs: 2, crowd: 10, ...electorOverLocks },
-    broadcast_channel_messages: { alone: 0.1, handOffs: 0.5, crowd: 0, ...electorOverMessages },
+    broadcast_channel: { alone: 2, handOffs: 2, ...electorOverLocks },
+    broadcast_channel_messages: { alone: 0.1, handOffs: 0.5, ...electorOverMessages },
   };
 }
 
@@ -26,7 +26,6 @@ function leasehold(leases) {
   return {
     alone: 10,
     handOffs: 10,
-    crowd: 100,
     leases,
     take: async (key) => {
       const lease = await leases.acquire(key);
@@ -60,7 +59,7 @@ function idbMutex(Mutex) {
     await mutex.lock();
     return () => mutex.unlock();
   };
-  return { alone: 10, handOffs: 1, crowd: 100, take, queued: spinning };
+  return { alone: 10, handOffs: 1, take, queued: spinning };
 }
 
 function browserTabsLock(lock) {
@@ -69,7 +68,7 @@ function browserTabsLock(lock) {
     while (!(await lock.acquireLock(key)));
     return () => lock.releaseLock(key);
   };
-  return { alone: 1, handOffs: 1, crowd: 5, take, queued: spinning };
+  return { alone: 1, handOffs: 1, take, queued: spinning };
 }
 
 // `navigator.locks` of npm: in localStorage. It loads when it is first asked: from then on it writes a beat each second.
@@ -80,7 +79,6 @@ function polyfill() {
     // Each request leaves listeners behind: many of them would measure these.
     alone: 1,
     handOffs: 1,
-    crowd: 10,
     take: async (key) => takeFrom(await locks(), key),
     queued: async (key) => queuedAt(await locks(), key),
   };

@@ -28,7 +28,7 @@ pub(crate) const CONTESTANTS: [Contestant; 7] = [
     contestant("leasehold", "", "cold_acquire_release", Wake::Told, 100),
     contestant("weblocks", "weblocks_", "request", Wake::Told, 100),
     contestant("idb_mutex", "idb_mutex_", "lock_unlock", Wake::Polls, 100),
-    contestant("browser_tabs_lock", "browser_tabs_lock_", "acquire_release", Wake::Polls, 5),
+    contestant("browser_tabs_lock", "browser_tabs_lock_", "acquire_release", Wake::Polls, 2),
     contestant("locks_polyfill", "locks_polyfill_", "request", Wake::Polls, 10),
     contestant("broadcast_channel", "broadcast_channel_", "election", Wake::Told, 10),
     contestant("broadcast_channel_messages", "broadcast_channel_messages_", "election", Wake::Polls, 0),
