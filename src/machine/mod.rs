@@ -228,6 +228,7 @@ impl Machine {
             self.time_out_turns(&slot, now);
             self.end_overdue_users(&slot, now);
             self.end_linger_if_due(&slot, now);
+            self.settle_heir_if_due(&slot, now);
             self.doubt_if_expired(&slot, now);
             self.look_if_due(&slot, now);
             self.judge_twin_if_due(&slot, now);

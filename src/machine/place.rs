@@ -106,6 +106,8 @@ pub(super) struct Held {
     pub(super) handoffs: u32,
     /// Until when it is kept although nobody uses it.
     pub(super) lingers_until: Option<Monotonic>,
+    /// When an heir makes its short lease a long one.
+    pub(super) settles_at: Option<Monotonic>,
 }
 
 /// A guard.
@@ -258,6 +260,7 @@ impl Held {
             tenure_since: now,
             handoffs: 0,
             lingers_until: None,
+            settles_at: None,
         }
     }
 
@@ -305,7 +308,7 @@ impl Held {
     fn next_event(&self) -> Option<Monotonic> {
         let ends = self.users.iter().map(|user| user.ends_at);
         let runs_out = (!self.renews()).then_some(self.valid_until);
-        ends.chain([self.lingers_until, runs_out]).flatten().min()
+        ends.chain([self.lingers_until, self.settles_at, runs_out]).flatten().min()
     }
 
     /// How long the holder may go on believing, in ms.

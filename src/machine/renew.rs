@@ -22,10 +22,28 @@ impl Machine {
         self.push_renewal(slot, query, now);
     }
 
+    /// An heir's first lease is short. A turn that is over in a moment needs no longer one, and its release has no renewal
+    /// to wait for; one that is not is renewed well before the lease is.
+    pub(super) fn settle_heir(&mut self, slot: &Slot, now: Monotonic) {
+        let tenure_ms = self.config.max_tenure_ms;
+        let spare_ms = tenure_ms + self.config.store_timeout_ms.min(self.config.heartbeat_ms / 2);
+        match self.places.change_held(slot) {
+            Some(held) if held.belief_left(now) > spare_ms => held.settles_at = Some(now.plus(tenure_ms)),
+            _ => self.renew(slot, None, now),
+        }
+    }
+
+    pub(super) fn settle_heir_if_due(&mut self, slot: &Slot, now: Monotonic) {
+        if self.places.held(slot).and_then(|held| held.settles_at).is_some_and(|at| at <= now) {
+            self.renew(slot, None, now);
+        }
+    }
+
     /// Sends a renewal beside those that wait to be sent.
     pub(super) fn push_renewal(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
-        let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
-        let renewal = Action::Renew { token, beat: 0, beacon: 0, lease_ms: 0, refill: false };
+        let Some(held) = self.places.change_held(slot) else { return };
+        held.settles_at = None;
+        let renewal = Action::Renew { token: held.grant, beat: 0, beacon: 0, lease_ms: 0, refill: false };
         self.outbox.push(slot, renewal, query, now);
     }
 

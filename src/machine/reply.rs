@@ -248,7 +248,7 @@ impl Machine {
             return self.upgraded(&slot, &granted, sent, now);
         }
         self.hold(&slot, request, &granted, sent, now);
-        self.renew(&slot, None, now);
+        self.settle_heir(&slot, now);
     }
 
     /// A grant that is gone after an attempt without an answer was released by that attempt.

@@ -40,7 +40,7 @@ fn b_a_request_without_an_answer_counts_from_its_first_attempt() {
 }
 
 #[test]
-fn d_an_heir_counts_from_its_last_waiting_answer_and_renews_at_once() {
+fn d_an_heir_counts_from_its_last_waiting_answer_and_renews_soon() {
     let mut script = Script::new();
     let request = script.queue(1, 100);
     script.tick(5_000);
@@ -49,6 +49,31 @@ fn d_an_heir_counts_from_its_last_waiting_answer_and_renews_at_once() {
     script.now_ms += 2_000;
     assert!(is_granted(script.signal(heir(request, 101))));
     assert_eq!(script.remaining_ms(1), 9_000 - 3_000, "from the send of the last request that found it waiting");
+    script.tick(50);
+    assert!(matches!(script.actions()[..], [Action::Renew { token: Token(101), .. }]));
+}
+
+#[test]
+fn d_an_heir_whose_turn_is_over_in_a_moment_renews_nothing() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    script.signal(heir(request, 101));
+    script.tick(10);
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+    assert!(matches!(script.actions()[..], [Action::Release { token: Token(101), .. }]));
+}
+
+#[test]
+fn d_an_heir_with_little_left_renews_at_once() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    // The place beat is on its way and not answered: what is left is counted from the one before.
+    script.tick(5_000);
+    let (beat, _) = script.sent();
+    script.now_ms += 1_500;
+    assert!(is_granted(script.signal(heir(request, 101))));
+    assert_eq!(script.remaining_ms(1), 9_000 - 6_500);
+    script.reply(beat, [waiting(100, 1)]);
     assert!(matches!(script.actions()[..], [Action::Renew { token: Token(101), .. }]));
 }
 

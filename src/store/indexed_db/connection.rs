@@ -33,6 +33,7 @@ pub(super) struct Connection {
     object_store: &'static str,
     usable: Rc<Cell<bool>>,
     store: Cell<Option<StoreId>>,
+    crowded: Cell<bool>,
     on_close: Closure<dyn Fn(Event)>,
     /// `None` on the user's connection: only who owns it may close it.
     on_version_change: Option<Closure<dyn Fn(Event)>>,
@@ -78,7 +79,15 @@ impl Connection {
         });
         // It fails for what is no event target only.
         let _ = database.add_event_listener_with_callback("close", on_close.as_ref().unchecked_ref());
-        Self { database, object_store, usable, store: Cell::new(None), on_close, on_version_change: None }
+        Self {
+            database,
+            object_store,
+            usable,
+            store: Cell::new(None),
+            crowded: Cell::new(false),
+            on_close,
+            on_version_change: None,
+        }
     }
 
     /// Whether transactions can still be created, as far as is known.
@@ -105,6 +114,15 @@ impl Connection {
 
     pub(super) fn remember(&self, store: StoreId) {
         self.store.set(Some(store));
+    }
+
+    /// Whether the last transaction met entries of other contexts.
+    pub(super) fn expects_others(&self) -> bool {
+        self.crowded.get()
+    }
+
+    pub(super) fn expect_others(&self, others: bool) {
+        self.crowded.set(others);
     }
 
     /// Creates a transaction that answers when its data is with the operating system. Tokens survive even its loss, as

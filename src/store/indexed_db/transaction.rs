@@ -83,8 +83,12 @@ impl Running {
         load(&self.reads.records, &mut self.known.borrow_mut())?;
         let asker = self.batch.0.first().map(|operation| operation.holder);
         let contended = asker.is_some_and(|asker| self.known.borrow().name_others(asker));
+        self.connection.expect_others(contended);
         if !contended && !self.is_first() {
             return self.decide();
+        }
+        if let Some(names) = &self.reads.gone {
+            return self.read_names(names);
         }
         let names = failure::asked(graves::ask_names(&self.leases))?;
         let read = names.clone();
@@ -199,6 +203,8 @@ impl Running {
 struct Reads {
     store: Option<IdbRequest>,
     records: Vec<(Key, IdbRequest)>,
+    /// Who is gone; asked for at once where others were about the last time.
+    gone: Option<IdbRequest>,
     /// Requests are answered in order: after this one, all are.
     last: IdbRequest,
 }
@@ -211,13 +217,14 @@ impl Reads {
             let read = leases.get(&key.as_str().into())?;
             records.push((key, read));
         }
+        let gone = if connection.expects_others() { Some(graves::ask_names(leases)?) } else { None };
         // The store's id is read once a connection; and by a batch of nothing, to have something that is answered.
-        let last = records.last().map(|(_, read)| read.clone());
+        let last = gone.clone().or_else(|| records.last().map(|(_, read)| read.clone()));
         let store = match (connection.store(), last) {
-            (Some(_), Some(last)) => return Ok(Self { store: None, records, last }),
+            (Some(_), Some(last)) => return Ok(Self { store: None, records, gone, last }),
             _ => leases.get(&store_key())?,
         };
-        Ok(Self { last: store.clone(), store: Some(store), records })
+        Ok(Self { last: store.clone(), store: Some(store), records, gone })
     }
 
     /// The id of the store, if it has one. What is there but cannot be read is left alone.
