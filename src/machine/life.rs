@@ -85,12 +85,13 @@ impl Machine {
     }
 
     /// The context may be stopped at any moment. Its guards are void first; then the store is told, whatever else is
-    /// under way, and the beacon goes. No answer is waited for.
+    /// under way, and the beacon goes. No answer is waited for. One that is closing ends by it.
     pub(super) fn suspend(&mut self, entombs: bool, now: Monotonic) {
-        if self.life != Life::Open {
-            return;
+        match self.life {
+            Life::Open => self.life = Life::Suspended,
+            Life::Closing { .. } if entombs => {}
+            Life::Closing { .. } | Life::Suspended | Life::Closed => return,
         }
-        self.life = Life::Suspended;
         let keys = self.keys_in_store();
         for slot in self.places.slots() {
             self.give_up(&slot, LostReason::Suspended, now);
@@ -108,11 +109,11 @@ impl Machine {
         self.rest();
     }
 
-    /// Where this context may have left something.
+    /// Where this context may have left something. What was never sent left nothing.
     fn keys_in_store(&self) -> Vec<Key> {
         let mut keys = SortedMap::new();
         for slot in self.places.slots() {
-            if self.places.get(&slot).is_some_and(|place| !matches!(place.stage, Stage::Idle)) {
+            if self.places.get(&slot).is_some_and(Place::may_be_in_store) {
                 keys.insert(slot.key, ());
             }
         }

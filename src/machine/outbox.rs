@@ -229,12 +229,15 @@ impl Outbox {
         self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
     }
 
-    /// The keys that something was or is to be written to, and whose answer is not known.
+    /// The keys that something was written to and whose answer is not known. A request that was not sent yet is not among
+    /// them; who gives something up has written before.
     pub(super) fn written_keys(&self) -> impl Iterator<Item = Key> {
-        let overdue = self.overdue.iter().flat_map(|flight| &flight.errands);
-        let writes = |errand: &&Errand| !matches!(errand.action, Action::Inspect | Action::Evict { .. });
-        let slots = |errand: &'_ Errand| core::iter::once(errand.slot.clone()).chain(errand.all.clone());
-        self.all().chain(overdue).filter(writes).flat_map(slots).map(|slot| slot.key)
+        let reads = |action: &Action| matches!(action, Action::Inspect | Action::Evict { .. } | Action::Fence { .. });
+        let asks = |action: &Action| matches!(action, Action::Acquire(_) | Action::AcquireAll(_));
+        let unsent = self.waiting.iter().chain(&self.later).filter(move |errand| !asks(&errand.action));
+        let sent = self.flight.iter().chain(&self.overdue).flat_map(|flight| &flight.errands);
+        let slots = |errand: &Errand| core::iter::once(errand.slot.clone()).chain(errand.all.clone());
+        unsent.chain(sent).filter(move |errand| !reads(&errand.action)).flat_map(slots).map(|slot| slot.key)
     }
 
     fn all(&self) -> impl Iterator<Item = &Errand> {

@@ -211,6 +211,11 @@ impl Place {
         seeks || self.held().is_some_and(|held| held.request == request)
     }
 
+    /// Whether something may stand in the record for it.
+    pub(super) fn may_be_in_store(&self) -> bool {
+        self.held().is_some() || self.seeking().is_some_and(|seeking| seeking.first_sent.is_some())
+    }
+
     /// Whether something in the record is to be kept alive.
     pub(super) fn beats(&self) -> bool {
         self.waits() || self.held().is_some_and(Held::renews)

@@ -75,7 +75,8 @@ impl Graves {
             let Some(keys) = &mut grave.keys else { continue };
             let before = keys.len();
             keys.retain(|key| !is_clean(grave.holder, key));
-            grave.changed |= keys.len() < before;
+            // One without keys says of nobody where it was: it would stand for ever.
+            grave.changed |= keys.len() < before || keys.is_empty();
         }
     }
 

@@ -1,7 +1,9 @@
 //! What a context does, with a store that answers what the test says.
 
 mod doubt;
+mod graves;
 mod protocol;
+mod suspension;
 
 use alloc::vec::Vec;
 use core::time::Duration;
