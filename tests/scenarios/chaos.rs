@@ -125,6 +125,8 @@ impl Chaos {
         if !dice.one_in(3) {
             (line.applies_ms, line.answers_ms) = (how.applies_ms, how.answers_ms);
         }
+        // Drawn from nothing, so that older seeds go on meaning what they meant.
+        line.entombs = !self.last_number.is_multiple_of(3);
         let tally = self.oracle.tally.clone();
         let signals = LateSignals::new(&self.vault.reach(), executor.sim.clone(), how.late_ms, tally);
         let mut builder =

@@ -10,7 +10,7 @@ use std::{
 use leasehold::{
     StoreError,
     executor::{Executor, MaybeSendFuture, SimExecutor, WeakShared},
-    machine::{Batch, Beacon, Message, Monotonic, Now, Reply, StoreClock},
+    machine::{Batch, Beacon, Message, Monotonic, Now, Reply, StoreClock, Tombstone},
     signal::{Inbox, LocalSignals, Notice, Signals},
     store::{Reach, Store},
 };
@@ -48,6 +48,15 @@ impl<S: Store> Store for SlowStore<S> {
         let reply = self.inner.transact(batch, self.sim.now()).await;
         self.dawdle(&self.answers_ms).await;
         reply
+    }
+
+    fn entombs(&self) -> bool {
+        self.inner.entombs()
+    }
+
+    /// Behind nothing that is on its way.
+    fn entomb(&self, tombstone: Tombstone) {
+        self.inner.entomb(tombstone);
     }
 
     async fn close(&self) {

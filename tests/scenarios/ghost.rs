@@ -1,5 +1,7 @@
 //! What a key's record went through, seen from outside: every commit is held against the one before.
 
+use std::collections::BTreeSet;
+
 use leasehold::{
     Mode,
     machine::{
@@ -46,6 +48,8 @@ pub(crate) struct Commit<'a> {
     pub(crate) batch: &'a Batch,
     pub(crate) at: Monotonic,
     pub(crate) clock: StoreClock,
+    /// Whose tombstones stood when it was applied.
+    pub(crate) gone: &'a BTreeSet<Incarnation>,
 }
 
 /// How a grant ended.
@@ -73,6 +77,11 @@ impl Ghost {
         if self.ranges.get(at).is_none_or(|range| range.first > first) {
             self.ranges.insert(at, Range { first, last, grant: first });
         }
+    }
+
+    /// The grants of this holder, as the last commit left them.
+    pub(crate) fn held_by(&self, holder: Incarnation) -> impl Iterator<Item = u64> {
+        self.grants.iter().filter(move |seen| seen.holder == holder).map(|seen| seen.first)
     }
 
     /// Forgets a commit that was lost. What was reserved stays reserved: no token comes twice.
@@ -182,9 +191,11 @@ impl Seen {
                 _ => None,
             }
         };
+        let gone = commit.gone.contains(&self.holder);
         let upgraded = |grant: &Grant| grant.holder == self.holder && grant.mode == Mode::Exclusive;
         let over = commit.clock == StoreClock::Trusted && commit.at >= self.beaten_at.plus(self.lease_ms);
-        (commit.batch.0.iter().find_map(by_operation))
+        (gone.then_some(End::ByItsHolder))
+            .or_else(|| commit.batch.0.iter().find_map(by_operation))
             .or_else(|| record.grants.iter().any(upgraded).then_some(End::Upgraded))
             .or_else(|| over.then_some(End::Evicted))
     }

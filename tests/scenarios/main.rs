@@ -2,6 +2,7 @@
 #![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 #![allow(missing_docs, reason = "the names of the tests say it")]
 
+mod alarm;
 mod beyond;
 mod changes;
 mod chaos;

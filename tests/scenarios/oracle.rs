@@ -7,9 +7,9 @@ use std::{
 };
 
 use leasehold::{
-    LeaseGuard, LeaseParts, LeaseState, LeaseWatch, Mode,
+    LeaseGuard, LeaseParts, LeaseState, LeaseWatch, Mode, Token,
     executor::{Executor, SimExecutor},
-    machine::Monotonic,
+    machine::{Monotonic, Outcome},
 };
 
 use crate::{doubles::PausingExecutor, ghost::End, vault::Vault};
@@ -95,6 +95,11 @@ impl Oracle {
         if self.loud {
             eprintln!("{:>8} {}", self.sim.now().monotonic.as_ms(), what());
         }
+    }
+
+    /// Where things go on that no context can stop.
+    pub(crate) fn world(&self) -> SimExecutor {
+        self.sim.clone()
     }
 
     /// How many guards were handed out.
@@ -218,6 +223,26 @@ impl Oracle {
                 }
             }
         }
+    }
+
+    /// The holder of these grants told the store that it is gone: it must have stopped believing before.
+    pub(crate) fn entombed(&self, grants: &[(usize, u64)]) {
+        let mut seen = self.seen.lock().unwrap();
+        for &(key, grant) in grants {
+            let of_it =
+                |watched: &&Watched| (watched.key, watched.grant) == (key, grant) && !watched.executor.is_paused();
+            if seen.guards.iter().filter(of_it).any(|watched| watched.guard.is_valid()) {
+                seen.wrong.push(format!("{grant} of k{key} is believed in although its holder is gone"));
+            }
+        }
+    }
+
+    /// Who is gone writes no more.
+    pub(crate) fn denied(&self, outcome: &Outcome, token: Token) -> bool {
+        if *outcome == Outcome::Current {
+            self.accuse(format!("the fence lets {token:?} through, whose holder is gone"));
+        }
+        false
     }
 
     /// Never do two contexts believe, not even for a moment, unless both share; nor does anybody once a later grant that

@@ -2,11 +2,13 @@
 //! may lose its last commit; and the lines that connect contexts to it.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use futures::future::pending;
@@ -15,7 +17,7 @@ use leasehold::{
     executor::{Executor, SimExecutor},
     machine::{
         Action, Answer, Batch, Incarnation, Key, Now, Operation, Outcome, Record, Records, Reply, StoreClock,
-        StoreErrorKind, StoreId, StoreNow,
+        StoreErrorKind, StoreId, StoreNow, Tombstone,
     },
     store::{Fault, Reach, Store},
 };
@@ -46,13 +48,23 @@ struct Room {
 struct State {
     records: Records,
     ghosts: Vec<Ghost>,
-    undo: Vec<(usize, Record, Ghost)>,
+    /// Those whose tombstones stand.
+    gone: BTreeSet<Incarnation>,
+    undo: Option<Undo>,
+}
+
+/// What was before the last commit.
+struct Undo {
+    records: Records,
+    ghosts: Vec<(usize, Ghost)>,
+    gone: BTreeSet<Incarnation>,
 }
 
 impl Vault {
     pub(crate) fn new(clock: StoreClock, forgets: bool, keys: usize, oracle: Oracle) -> Self {
         let number = BUILT.fetch_add(1, Ordering::Relaxed);
-        let state = State { records: Records::new(), ghosts: vec![Ghost::default(); keys], undo: Vec::new() };
+        let ghosts = vec![Ghost::default(); keys];
+        let state = State { records: Records::new(), ghosts, gone: BTreeSet::new(), undo: None };
         let keys = (0..keys).map(|key| Key::new(&format!("k{key}")).unwrap()).collect();
         Self(Arc::new(Room { number, clock, forgets, keys, state: Mutex::new(state), oracle }))
     }
@@ -85,7 +97,7 @@ impl Vault {
     /// A write that commits if this context's grant is current, in the very transaction that asks. Whether it was.
     pub(crate) fn write(&self, key: usize, holder: Incarnation, token: Token, now: Now) -> bool {
         let mut state = self.0.state.lock().unwrap();
-        let State { records, ghosts, undo } = &mut *state;
+        let State { records, ghosts, undo, gone } = &mut *state;
         let name = &self.0.keys[key];
         let (Some(first), Some(record)) = (ghosts[key].grant_of(token.as_u64()), records.peek(name)) else {
             return false;
@@ -96,8 +108,12 @@ impl Vault {
         let action = Action::Fence { token: grant.block.first, request };
         let fence = Operation { key: name.clone(), holder, action };
         let outcome = fence.apply(records, StoreNow::new(self.0.clock, now)).outcome;
+        if gone.contains(&holder) {
+            drop(state);
+            return self.0.oracle.denied(&outcome, token);
+        }
         // It is the last commit now.
-        undo.clear();
+        *undo = None;
         let written = ghosts[key].write(first, mode);
         drop(state);
         written.unwrap_or_else(|wrong| self.0.oracle.accuse(wrong));
@@ -110,13 +126,32 @@ impl Vault {
     /// The last commit is lost, as a power cut does to one that was relaxed. Whether there was one.
     pub(crate) fn forget_last(&self) -> bool {
         let mut state = self.0.state.lock().unwrap();
-        let lost = std::mem::take(&mut state.undo);
-        let any = !lost.is_empty();
-        for (key, record, ghost) in lost {
-            *state.records.record(&self.0.keys[key]).unwrap() = record;
+        let Some(Undo { records, ghosts, gone }) = state.undo.take() else { return false };
+        (state.records, state.gone) = (records, gone);
+        for (key, ghost) in ghosts {
             state.ghosts[key].roll_back(ghost);
         }
-        any
+        true
+    }
+
+    /// Somebody is gone. Nobody there may believe any more when the store is told.
+    pub(crate) fn entomb(&self, tombstone: Tombstone) {
+        let mut state = self.0.state.lock().unwrap();
+        let holder = tombstone.holder;
+        let held = |(key, ghost): (usize, &Ghost)| ghost.held_by(holder).map(|grant| (key, grant)).collect::<Vec<_>>();
+        let held: Vec<_> = state.ghosts.iter().enumerate().flat_map(held).collect();
+        self.0.oracle.tell(|| format!("{:04x} is gone from {:?}", holder.0 & 0xffff, tombstone.keys));
+        state.gone.insert(holder);
+        state.records.entomb(tombstone);
+        // It is the last commit now.
+        state.undo = None;
+        drop(state);
+        self.0.oracle.entombed(&held);
+    }
+
+    /// The tombstones that stand.
+    pub(crate) fn tombstones(&self) -> usize {
+        self.0.state.lock().unwrap().gone.len()
     }
 
     fn index(&self, key: &Key) -> usize {
@@ -125,7 +160,8 @@ impl Vault {
 
     fn apply(&self, batch: &Batch, now: Now) -> Vec<Answer> {
         let mut state = self.0.state.lock().unwrap();
-        let saved = if self.0.forgets { self.save(&state, batch) } else { Vec::new() };
+        let saved = self.0.forgets.then(|| self.save(&state, batch));
+        let gone = state.gone.clone();
         let answers = batch.apply(&mut state.records, StoreNow::new(self.0.clock, now));
         if self.0.oracle.is_loud() {
             for (operation, answer) in batch.0.iter().zip(&answers) {
@@ -141,7 +177,7 @@ impl Vault {
                 eprintln!("{:>8} {key}: {}", "", state.records.peek(key).map_or_else(String::new, briefly));
             }
         }
-        let commit = Commit { batch, at: now.monotonic, clock: self.0.clock };
+        let commit = Commit { batch, at: now.monotonic, clock: self.0.clock, gone: &gone };
         let mut ended = Vec::new();
         for (operation, answer) in batch.0.iter().zip(&answers) {
             let stolen = |(_, token): &(Incarnation, Token)| (self.index(&operation.key), token.as_u64(), End::Stolen);
@@ -152,14 +188,18 @@ impl Vault {
         }
         let seen = self.see(&mut state, &commit, &mut ended);
         let whole = is_all_or_nothing(&state.records, batch, &answers);
-        let changed = |(key, old, _): &(usize, Record, Ghost)| {
-            state.records.peek(&self.0.keys[*key]).is_some_and(|new| new.revision != old.revision)
+        let cleaned = is_cleaned(&state.records, &commit);
+        let collected = self.collect(&mut state);
+        let revision = |records: &Records, key| records.peek(key).map_or(0, |record| record.revision);
+        let changed = |undo: &Undo| {
+            let of_key = |key| revision(&state.records, key) != revision(&undo.records, key);
+            keys_of(batch).any(of_key) || state.gone != undo.gone
         };
-        if saved.iter().any(changed) {
+        if saved.as_ref().is_some_and(changed) {
             state.undo = saved;
         }
         drop(state);
-        for wrong in [seen, whole].into_iter().filter_map(Result::err) {
+        for wrong in [seen, whole, cleaned, collected].into_iter().filter_map(Result::err) {
             self.0.oracle.accuse(wrong);
         }
         if !ended.is_empty() {
@@ -180,13 +220,46 @@ impl Vault {
         Ok(())
     }
 
-    fn save(&self, state: &State, batch: &Batch) -> Vec<(usize, Record, Ghost)> {
-        let save = |key| {
-            let index = self.index(key);
-            (index, state.records.peek(key).cloned().unwrap_or_default(), state.ghosts[index].clone())
-        };
-        keys_of(batch).map(save).collect()
+    fn save(&self, state: &State, batch: &Batch) -> Undo {
+        let ghosts = keys_of(batch).map(|key| (self.index(key), state.ghosts[self.index(key)].clone())).collect();
+        Undo { records: state.records.clone(), ghosts, gone: state.gone.clone() }
     }
+
+    /// Tombstones go when no record names their holders any more, and not before.
+    fn collect(&self, state: &mut State) -> Result<(), String> {
+        for (holder, tombstone) in state.records.changed_tombstones() {
+            if tombstone.is_some() {
+                continue;
+            }
+            self.0.oracle.tally.count("a tombstone was collected", state.gone.remove(&holder));
+            let named =
+                |key: &&Key| state.records.peek(key).is_some_and(|record| names(record, |named| named == holder));
+            if let Some(key) = self.0.keys.iter().find(named) {
+                return Err(format!("the tombstone of {:04x} is gone, and {key} names it", holder.0 & 0xffff));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an entry's holder is like this.
+fn names(record: &Record, is_it: impl Fn(Incarnation) -> bool) -> bool {
+    record.grants.iter().any(|grant| is_it(grant.holder)) || record.queue.iter().any(|waiter| is_it(waiter.holder))
+}
+
+/// Whatever was done at a key removed those who were gone, and gave them nothing.
+fn is_cleaned(records: &Records, commit: &Commit<'_>) -> Result<(), String> {
+    for operation in commit.batch.0.iter().filter(|operation| !matches!(operation.action, Action::Inspect)) {
+        let record = records.peek(&operation.key);
+        if record.is_some_and(|record| names(record, |holder| commit.gone.contains(&holder))) {
+            return Err(format!(
+                "{:?} left those who are gone: {}",
+                operation.action,
+                record.map_or_else(String::new, briefly)
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn keys_of(batch: &Batch) -> impl Iterator<Item = &Key> {
@@ -249,6 +322,8 @@ pub(crate) struct Line {
     pub(crate) applies_ms: (u64, u64),
     pub(crate) answers_ms: (u64, u64),
     pub(crate) limit_ms: u64,
+    /// Whether it takes tombstones.
+    pub(crate) entombs: bool,
     trouble: Arc<Mutex<Trouble>>,
 }
 
@@ -260,7 +335,8 @@ struct Trouble {
 
 impl Line {
     pub(crate) fn new(vault: Vault, sim: SimExecutor, oracle: Oracle, limit_ms: u64) -> Self {
-        Self { vault, sim, oracle, applies_ms: (0, 0), answers_ms: (0, 0), limit_ms, trouble: Arc::default() }
+        let (applies_ms, answers_ms) = ((0, 0), (0, 0));
+        Self { vault, sim, oracle, applies_ms, answers_ms, limit_ms, entombs: true, trouble: Arc::default() }
     }
 
     /// All transactions fail like this, or none.
@@ -286,10 +362,20 @@ impl Line {
         trouble.always
     }
 
-    async fn dawdle(&self, (least, most): (u64, u64)) {
-        if most > 0 {
-            self.sim.sleep(ms(least + Dice(&self.sim).below(most - least + 1))).await;
+    async fn dawdle(&self, span_ms: (u64, u64)) {
+        if span_ms.1 > 0 {
+            self.sim.sleep(self.delay(span_ms)).await;
         }
+    }
+
+    fn delay(&self, (least, most): (u64, u64)) -> Duration {
+        ms(least + Dice(&self.sim).below(most - least + 1))
+    }
+
+    /// Whether what is written blindly is lost on the way.
+    fn loses_tombstones(&self) -> bool {
+        let always = self.trouble.lock().unwrap().always;
+        matches!(always, Some(Fault::Refuse | Fault::Fail | Fault::Stall)) || Dice(&self.sim).one_in(8)
     }
 
     async fn never<T>(&self) -> T {
@@ -326,6 +412,26 @@ impl Store for Line {
     }
 
     async fn close(&self) {}
+
+    fn entombs(&self) -> bool {
+        self.entombs
+    }
+
+    /// Others of the same context may overtake it; that this context ends does not stop it.
+    fn entomb(&self, tombstone: Tombstone) {
+        if self.loses_tombstones() {
+            return self.oracle.tally.count("a tombstone was lost", ());
+        }
+        self.oracle.tally.count("a tombstone was written", ());
+        if self.applies_ms.1 == 0 {
+            return self.vault.entomb(tombstone);
+        }
+        let (vault, world, delay) = (self.vault.clone(), self.oracle.world(), self.delay(self.applies_ms));
+        world.clone().spawn(Box::pin(async move {
+            world.sleep(delay).await;
+            vault.entomb(tombstone);
+        }));
+    }
 
     fn clock(&self) -> StoreClock {
         self.vault.clock()

@@ -48,7 +48,8 @@ fn p_guards_are_void_before_the_tombstone_and_nothing_comes_after_it() {
         assert_eq!(script.tick(after_ms), []);
     }
     assert_eq!(script.input(SUSPEND), [], "it is gone already");
-    for body in [Body::Wanted { holder: OTHER, tries: false }, Body::Gone { holder: ME }, Body::Gone { holder: OTHER }] {
+    for body in [Body::Wanted { holder: OTHER, tries: false }, Body::Gone { holder: ME }, Body::Gone { holder: OTHER }]
+    {
         assert_eq!(script.signal(body), []);
     }
     let slot = script.slot();
@@ -64,7 +65,8 @@ fn p_what_is_under_way_is_dropped_and_its_answer_says_nothing() {
     script.input(Input::Verify { query: TurnId(7), turn: TurnId(1), slot, span_ms: 0 });
     let (id, _) = script.sent();
     let outputs = script.input(SUSPEND);
-    let told = outputs.iter().position(|output| matches!(output, Output::Verified { query: TurnId(7), result: Err(_) }));
+    let told =
+        outputs.iter().position(|output| matches!(output, Output::Verified { query: TurnId(7), result: Err(_) }));
     let written = outputs.iter().position(|output| matches!(output, Output::Entomb(_)));
     assert!(told.is_some() && told < written, "{outputs:?}");
     let renewed = Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None };
@@ -124,7 +126,11 @@ fn p_a_tombstone_names_what_is_in_flight_and_what_is_overdue() {
     let outputs = script.tick(5_000);
     assert!(matches!(&outputs[..], [Output::Store { .. }]), "the withdrawal: {outputs:?}");
     script.answer([Outcome::Withdrawn]);
-    assert_eq!(entombed(script.input(SUSPEND)).map(|tombstone| &tombstone.keys[..]), Some(&[key][..]), "it may come late");
+    assert_eq!(
+        entombed(script.input(SUSPEND)).map(|tombstone| &tombstone.keys[..]),
+        Some(&[key][..]),
+        "it may come late"
+    );
 }
 
 #[test]
@@ -158,7 +164,10 @@ fn p_one_tombstone_and_one_message_serve_all_keys() {
     let outputs = script.input(SUSPEND).to_vec();
     let count = |is_it: fn(&Output) -> bool| outputs.iter().filter(|output| is_it(output)).count();
     assert_eq!(count(|output| matches!(output, Output::Lost { .. })), 2);
-    assert_eq!((count(|output| matches!(output, Output::Entomb(_))), count(|output| matches!(output, Output::Send(_)))), (1, 1));
+    assert_eq!(
+        (count(|output| matches!(output, Output::Entomb(_))), count(|output| matches!(output, Output::Send(_)))),
+        (1, 1)
+    );
     assert_eq!(entombed(&outputs).unwrap().keys, [other, script.key.clone()]);
 }
 
@@ -172,7 +181,11 @@ fn o_requests_queue_again_under_the_new_name_inside_their_deadlines() {
     assert_eq!(script.input(SUSPEND), gone(&[key.clone()]));
     let timed_out = Output::Failed { turn: TurnId(2), refusal: Refusal::Timeout };
     assert_eq!(script.tick(2_000), [timed_out]);
-    assert_eq!(script.input(Input::Acquire(Turn::new(TurnId(3), key.clone()))), [], "it waits until the context goes on");
+    assert_eq!(
+        script.input(Input::Acquire(Turn::new(TurnId(3), key.clone()))),
+        [],
+        "it waits until the context goes on"
+    );
     script.input(WAKE);
     let (_, batch) = script.sent();
     let [operation] = &batch.0[..] else { panic!("{batch:?}") };
