@@ -18,6 +18,8 @@ pub struct Configuration {
     pub beacons: bool,
     /// Whether transactions of one context may overtake each other.
     pub overtaking: bool,
+    /// Whether a context that is suspended leaves a tombstone.
+    pub tombstones: bool,
     /// Whether the hint "somebody waits" ever arrives. Without it the space is smaller.
     pub hints: bool,
     /// The users of each context.
@@ -64,6 +66,7 @@ impl Configuration {
             clock: StoreClock::Observed,
             beacons: false,
             overtaking: false,
+            tombstones: false,
             hints: false,
             users: vec![vec![(Want::Wait, 1)]; 2],
             budget: Budget::default(),
@@ -94,6 +97,12 @@ impl Configuration {
     /// With a store whose transactions overtake each other, as those of several connections do.
     pub fn overtaking(mut self) -> Self {
         self.overtaking = true;
+        self
+    }
+
+    /// With a store that takes tombstones.
+    pub fn entombing(mut self) -> Self {
+        self.tombstones = true;
         self
     }
 

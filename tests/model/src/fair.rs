@@ -59,6 +59,7 @@ pub fn run(world: &World, from: &State) -> End {
             end.act(world, Action::Ask(who, Want::Second));
         }
         end.settle(world);
+        end.tidy &= !world.configuration.is_strict() || !end.state.ledger.gone.iter().any(|(_, stands)| *stands);
     }
     end
 }
@@ -96,9 +97,9 @@ fn anybody_waits(state: &State) -> bool {
     state.contexts.iter().any(|context| context.alive && context.owes())
 }
 
-/// Nobody who lives holds or waits any more, so nothing of theirs may stand in the record.
+/// Nobody who lives holds or waits any more, so nothing of theirs may stand in the record, but what a tombstone voids.
 fn is_tidy(state: &State) -> bool {
-    let dead = |entry: &port::EntryView| !state.contexts[entry.who].alive;
+    let dead = |entry: &port::EntryView| !state.contexts[entry.who].alive || state.ledger.is_gone(entry.name);
     port::all_records(&state.ledger.records).all(|record| record.grants.iter().chain(&record.queue).all(dead))
 }
 

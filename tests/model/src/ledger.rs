@@ -1,6 +1,6 @@
 //! The store, and what is known of its past: each operation is compared with the record before and after it.
 
-use leasehold::machine::{Answer, Batch, Beacon, Incarnation, Mode, Records, StoreClock, StoreNow};
+use leasehold::machine::{Answer, Batch, Beacon, Incarnation, Mode, Records, StoreClock, StoreNow, Tombstone};
 
 use crate::{
     configuration::Configuration,
@@ -24,6 +24,8 @@ pub struct Ledger {
     pub robbed: Vec<(usize, u64)>,
     /// The grants of the history that took the place of one that was shared: the old one, the new one.
     pub grown: Vec<(usize, usize)>,
+    /// Those who left a tombstone, and whether it stands.
+    pub gone: Vec<(Incarnation, bool)>,
 }
 
 /// What surrounds a transaction.
@@ -60,12 +62,35 @@ impl Ledger {
             broken.unless(!fresh || granted == keys.len(), Rule::AllOrNothing);
         }
         broken.unless(whole == self.records && parts == answers, Rule::BatchIsItsParts);
+        self.collect();
         answers
+    }
+
+    /// Somebody is gone.
+    pub fn entomb(&mut self, tombstone: Tombstone) {
+        self.gone.push((tombstone.holder, true));
+        self.records.entomb(tombstone);
+    }
+
+    /// Whether a tombstone says that this holder is gone.
+    pub fn is_gone(&self, name: Incarnation) -> bool {
+        self.gone.contains(&(name, true))
+    }
+
+    /// Tombstones go that nothing needs any more.
+    fn collect(&mut self) {
+        for (holder, _) in self.records.changed_tombstones().iter().filter(|(_, left)| left.is_none()) {
+            self.gone.iter_mut().filter(|(name, _)| name == holder).for_each(|(_, stands)| *stands = false);
+        }
     }
 
     fn judge(&mut self, change: &Change<'_>, scene: &Scene<'_>, broken: &mut Broken) {
         let after = change.after;
-        broken.unless(change.is_harmless(), Rule::StaleIsHarmless);
+        // What the gone left is removed by whatever comes next.
+        let cleans = change.before.grants.iter().chain(&change.before.queue).any(|entry| self.is_gone(entry.name));
+        broken.unless(cleans || change.is_harmless(), Rule::StaleIsHarmless);
+        let gone = after.grants.iter().chain(&after.queue).any(|entry| self.is_gone(entry.name));
+        broken.unless(!gone, Rule::StaleIsHarmless);
         broken.unless(self.tokens_grow(change), Rule::TokensGrow);
         let evident = change.taken().all(|entry| self.is_evident(entry, change, scene));
         broken.unless(evident, Rule::TakeoverNeedsEvidence);
@@ -103,7 +128,10 @@ impl Ledger {
         let gone = entry.beacon > 0 && !scene.state.stands(beacon);
         let silent = still_ms >= scene.configuration.silence_ms(entry.lease_ms);
         let over = scene.configuration.clock == StoreClock::Trusted && still_ms >= entry.lease_ms;
-        (evicted && (gone || silent)) || over || (change.deal == Deal::Steal && entry.block.is_some())
+        (evicted && (gone || silent))
+            || over
+            || self.is_gone(entry.name)
+            || (change.deal == Deal::Steal && entry.block.is_some())
     }
 
     /// Any change of an entry starts its silence anew.

@@ -4,7 +4,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use leasehold::machine::{
     Answer, Batch, Beacon, Config, Granted, Incarnation, Input, Key, Machine, Message, Mode, Monotonic, Now, Options,
-    Outcome, Output, Reply, Slot, StoreClock, StoreError, StoreId, StoreNow, Turn, TurnId, Wall,
+    Outcome, Output, Reply, Slot, StoreClock, StoreError, StoreId, StoreNow, Tombstone, Turn, TurnId, Wall,
 };
 
 use crate::configuration::Configuration;
@@ -92,6 +92,8 @@ impl Ticket {
 pub enum Event {
     /// Run a transaction.
     Store(u64, Batch),
+    /// Write that the context is gone.
+    Entomb(Tombstone),
     /// Tell the others.
     Send(Message),
     /// Listen, and raise this beacon.
@@ -158,6 +160,7 @@ pub fn drain(machine: &mut Machine) -> (Vec<Event>, Option<u64>) {
 fn event(output: Output) -> Event {
     match output {
         Output::Store { id, batch } => Event::Store(id, batch),
+        Output::Entomb(tombstone) => Event::Entomb(tombstone),
         Output::Send(message) => Event::Send(message),
         Output::Wake { beacon } => Event::Wake(beacon),
         Output::Rest => Event::Rest,

@@ -1,6 +1,6 @@
 //! The world: contexts, one store, and everything that is on its way.
 
-use leasehold::machine::{Answer, Batch, Beacon, Message};
+use leasehold::machine::{Answer, Batch, Beacon, Message, Tombstone};
 
 use crate::{
     budget::Budget, configuration::Configuration, context::Context, hashed::Hashed, ledger::Ledger, port, rules::Broken,
@@ -43,6 +43,8 @@ pub struct Transaction {
     pub answers: Option<Vec<Answer>>,
     /// Whether somebody hears the answer.
     pub heard: bool,
+    /// It carries nothing but this.
+    pub tombstone: Option<Tombstone>,
 }
 
 /// A signal on its way.
@@ -120,6 +122,17 @@ impl State {
         let name = (transaction.who, transaction.id);
         let at = self.transactions.partition_point(|sent| (sent.who, sent.id) < name);
         self.transactions.insert(at, Hashed::new(transaction));
+    }
+
+    /// Puts a tombstone behind all that its holder sent.
+    pub fn entomb(&mut self, who: usize, tombstone: Tombstone) {
+        let at = self.transactions.partition_point(|sent| sent.who <= who);
+        let last = self.transactions[..at].last().filter(|sent| sent.who == who);
+        let id = last.map_or(0, |sent| sent.id);
+        let batch = Batch(Vec::new());
+        let tombstone = Some(tombstone);
+        self.transactions
+            .insert(at, Hashed::new(Transaction { who, id, batch, answers: None, heard: false, tombstone }));
     }
 
     /// Puts a signal where it belongs; one that is on its way already is not sent twice.

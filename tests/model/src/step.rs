@@ -140,6 +140,9 @@ impl World {
 
     fn apply(&self, state: &mut State, at: usize) {
         let sent = state.transactions.remove(at);
+        if let Some(tombstone) = sent.tombstone.clone() {
+            return state.ledger.change().entomb(tombstone);
+        }
         let (_, wall_ms) = state.clocks(sent.who);
         let now = port::store_now(self.configuration.clock, state.now_ms, wall_ms);
         let (mut ledger, mut broken) = (state.ledger.clone(), state.broken);
@@ -147,8 +150,8 @@ impl World {
         let answers = ledger.change().apply(&sent.batch, &scene, &mut broken);
         (state.ledger, state.broken) = (ledger, broken);
         if sent.heard {
-            let Transaction { who, id, batch, heard, .. } = (*sent).clone();
-            state.send(Transaction { who, id, batch, heard, answers: Some(answers) });
+            let sent = (*sent).clone();
+            state.send(Transaction { answers: Some(answers), ..sent });
         }
     }
 
@@ -181,7 +184,7 @@ impl World {
             Action::Suspend(who) => {
                 spend(&mut state.budget.suspends);
                 state.contexts[who].change().suspended = true;
-                self.feed(state, who, Input::Suspend { entombs: false });
+                self.feed(state, who, Input::Suspend { entombs: self.configuration.tombstones });
             }
             Action::GoOn(who) => {
                 let context = state.contexts[who].change();
@@ -209,12 +212,12 @@ impl World {
         }
     }
 
-    /// What it sent may still be applied; nobody hears the answers.
+    /// What it sent may still be applied, but for a tombstone; nobody hears the answers.
     fn crash(&self, state: &mut State, who: usize) {
         spend(&mut state.budget.crashes);
         state.contexts[who].change().vanish(self.configuration.machine(who));
         state.signals.retain(|signal| signal.to != who);
-        state.transactions.retain(|sent| sent.who != who || sent.answers.is_none());
+        state.transactions.retain(|sent| sent.who != who || (sent.answers.is_none() && sent.tombstone.is_none()));
         for sent in state.transactions.iter_mut().filter(|sent| sent.who == who) {
             sent.change().heard = false;
         }
@@ -235,8 +238,9 @@ impl World {
     fn obey(&self, state: &mut State, who: usize, event: Event) {
         match event {
             Event::Store(id, batch) => {
-                state.send(Transaction { who, id, batch, answers: None, heard: true });
+                state.send(Transaction { who, id, batch, answers: None, heard: true, tombstone: None });
             }
+            Event::Entomb(tombstone) => state.entomb(who, tombstone),
             Event::Send(message) => {
                 let to_one = port::addressee(&message);
                 let hears = |to: &usize| match to_one {

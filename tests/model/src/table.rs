@@ -31,6 +31,7 @@ pub fn configurations(size: Size) -> Vec<Configuration> {
     all.extend(lingerers(size));
     all.extend(pairs(size));
     all.extend(crossings(size));
+    all.extend(graves(size));
     all
 }
 
@@ -263,6 +264,29 @@ fn crossings(size: Size) -> Vec<Configuration> {
         Configuration::new("both keys, lost answers")
             .wants(&[&[Both], &[Second]])
             .budget(pick(2, 4), |left| (left.losses, left.delays) = (1, 1)),
+    ]
+}
+
+/// Contexts that are suspended and leave a tombstone.
+fn graves(size: Size) -> Vec<Configuration> {
+    let pick = |test, full| if size == Size::Test { test } else { full };
+    let named = |name| Configuration::new(name).entombing();
+    vec![
+        named("gone").hints().queued().budget(pick(2, 5), |left| left.suspends = pick(1, 2)),
+        named("gone, and a slow store").budget(pick(0, 3), |left| (left.suspends, left.delays) = (1, 1)),
+        named("gone, overtaking").overtaking().queued().budget(pick(1, 4), |left| {
+            (left.suspends, left.delays) = (1, 1);
+        }),
+        named("gone, and a crash").queued().budget(pick(2, 5), |left| (left.suspends, left.crashes) = (1, 1)),
+        named("gone, with beacons").beacons().queued().budget(pick(1, 4), |left| {
+            (left.suspends, left.delays) = (1, 1);
+        }),
+        named("gone, an upgrade").wants(&[&[Read], &[Read]]).queued().budget(pick(1, 4), |left| {
+            (left.suspends, left.upgrades) = (1, 1);
+        }),
+        named("gone, both keys").wants(&[&[Both], &[Second]]).budget(pick(1, 3), |left| left.suspends = 1),
+        named("gone, and fenced writes").queued().budget(pick(1, 4), |left| (left.suspends, left.writes) = (1, 1)),
+        named("gone, one of three").users(THREE).queued().budget(pick(1, 3), |left| left.suspends = 1),
     ]
 }
 

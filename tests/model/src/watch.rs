@@ -59,7 +59,8 @@ pub(crate) fn is_freed(state: &mut State, who: usize, key: &Key) {
     let used = context.guards.iter().any(|guard| at_it(guard.key) && !ended(guard));
     let busy = context.rising.is_some() || state.transactions.iter().any(|sent| sent.who == who);
     let kept = |record: port::RecordView| {
-        record.grants.iter().any(|grant| at_it(grant.key) && grant.name == port::name_of(who, context.names))
+        let own = port::name_of(who, context.names);
+        !state.ledger.is_gone(own) && record.grants.iter().any(|grant| at_it(grant.key) && grant.name == own)
     };
     let keeps = port::all_records(&state.ledger.records).any(kept);
     state.broken.unless(used || busy || !keeps, Rule::UnusedIsFreed);
