@@ -155,6 +155,25 @@ fn a_request_names_its_attempt_and_a_later_one_replaces_it() {
     assert_eq!((answer.promoted[0].holder, answer.promoted[0].request.0), (B, 2));
 }
 
+/// One of the keys was stolen meanwhile.
+#[test]
+fn an_older_attempt_at_several_keys_leaves_what_a_newer_one_got() {
+    let both = |beat| {
+        let ask = |name, request| (Key::new(name).unwrap(), Acquire::new(RequestId(request), beat, 1_000));
+        Action::AcquireAll([ask("k", 1), ask("l", 2)].into())
+    };
+    let mut bench = Bench::new(false);
+    assert!(matches!(bench.apply(A, both(13)).outcome, Outcome::GrantedAll(_)));
+    let steal = Acquire { way: super::Way::Steal, ..Acquire::new(RequestId(1), 1, 1_000) };
+    let (key, now) = (Key::new("l").unwrap(), StoreNow { wall: Wall::from_ms(1_000), trusted: None });
+    Operation { key, holder: B, action: Action::Acquire(steal) }.apply(&mut bench.records, now);
+    let before = bench.record().clone();
+    assert!(matches!(bench.apply(A, both(12)).outcome, Outcome::BusyAll(_)));
+    assert_eq!(*bench.record(), before, "it comes late");
+    assert!(matches!(bench.apply(A, both(14)).outcome, Outcome::BusyAll(_)));
+    assert!(bench.record().grants.is_empty(), "what an attempt without an answer left is given back");
+}
+
 #[test]
 fn an_older_beat_is_ignored() {
     let mut bench = Bench::new(false);
