@@ -28,6 +28,10 @@ extern "C" {
         granted: &Function,
     ) -> Result<Promise, JsValue>;
 
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/LockManager/query)
+    #[wasm_bindgen(method, catch)]
+    pub(super) fn query(this: &LockManager) -> Result<Promise, JsValue>;
+
     #[wasm_bindgen(extends = js_sys::Object)]
     pub(super) type LockOptions;
 

@@ -2,11 +2,38 @@
 //!
 //! [Specification](https://w3c.github.io/web-locks/)
 
+use gloo_timers::callback::Interval;
 use js_sys::{Function, Object, Promise};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
-use super::bindings::{AbortController, LockManager, LockOptions};
+use super::bindings::{AbortController, LockManager, LockOptions, locks};
+
+/// How often those who queue look.
+const LOOK_MS: u32 = 3_000;
+
+/// Looks at all locks again and again, and at nothing that it sees. Dropping it ends that.
+///
+/// Chromium keeps a page that holds a lock in its back/forward cache, if it does not let go of it in time, and lets
+/// starve whoever queued for the lock before that. To be looked at drives the page out, and its lock goes with it.
+pub(super) struct Looks {
+    _interval: Interval,
+}
+
+impl Looks {
+    pub(super) fn begin() -> Self {
+        Self { _interval: Interval::new(LOOK_MS, look) }
+    }
+}
+
+fn look() {
+    if let Some(Ok(seen)) = locks().map(|locks| locks.query()) {
+        spawn_local(async move {
+            // A refusal is nobody's business, and not to be logged.
+            let _ = JsFuture::from(seen).await;
+        });
+    }
+}
 
 /// A request for a lock. Dropping it takes it out of the queue; a lock that was granted stays.
 pub(super) struct LockRequest {

@@ -15,7 +15,7 @@ use crate::machine::{Beacon, Message};
 
 use bindings::{LockManager, locks};
 use channel::Channel;
-use lock::{HeldLock, LockRequest};
+use lock::{HeldLock, LockRequest, Looks};
 
 /// Signals between the windows and workers of one origin that open the same name.
 ///
@@ -43,6 +43,8 @@ struct Awake {
     inbox: WeakShared<dyn Inbox>,
     beacon: RefCell<Option<HeldLock>>,
     watches: RefCell<Vec<(u64, LockRequest)>>,
+    /// While there are watches.
+    looks: RefCell<Option<Looks>>,
 }
 
 impl BroadcastSignals {
@@ -69,6 +71,7 @@ impl Signals for BroadcastSignals {
             inbox,
             beacon: RefCell::new(None),
             watches: RefCell::default(),
+            looks: RefCell::default(),
         });
         let raised = beacon.is_some_and(|beacon| awake.raise(beacon, &self.lock_name(beacon)));
         self.awake.replace(Some(awake));
@@ -127,13 +130,18 @@ impl Awake {
         };
         let request = LockRequest::new(locks, name, "shared", gone, || {});
         self.watches.borrow_mut().push((watch, request));
+        self.looks.borrow_mut().get_or_insert_with(Looks::begin);
     }
 
     /// Ends a watch. Whether there was one.
     fn end_watch(&self, watch: u64) -> bool {
         let mut watches = self.watches.borrow_mut();
         let at = watches.iter().position(|(placed, _)| *placed == watch);
-        at.map(|at| watches.swap_remove(at)).is_some()
+        let ended = at.map(|at| watches.swap_remove(at)).is_some();
+        if watches.is_empty() {
+            self.looks.take();
+        }
+        ended
     }
 }
 
