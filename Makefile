@@ -1,11 +1,11 @@
 # The scripts in .ci/ do the work; each sets up what it needs, which takes seconds when nothing is missing.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim model fuzz mutants bench pkg lint clean
+.PHONY: help setup demo test test-long sim model fuzz mutants bench pkg lint clean
 # Two builds at once would only wait for each other.
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install whatever is missing for all of the below
 	@.ci/setup
@@ -16,6 +16,9 @@ demo: pkg ## build and serve the page; CHECK=1 drives two headless tabs through 
 
 test: ## run every test: native, wasm in two browsers, the package, real tabs in three
 	@.ci/test
+
+test-long: ## tabs that are hidden for minutes, and twenty that count; take-over times over many ends; half an hour
+	@.ci/test-long
 
 sim: ## a million random histories in simulated time; HISTORIES=n runs n of each kind
 	@.ci/sim

@@ -8,7 +8,12 @@ use tempfile::TempDir;
 use thirtyfour::{Capabilities, TimeoutConfiguration, WebDriver, WindowHandle, error::WebDriverResult};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::{Engine, Tab, driver::Driver};
+use crate::{
+    Engine, Tab,
+    driver::Driver,
+    engine::Timers,
+    process::{self, Times},
+};
 
 /// Longer than any script of ours, each of which has a deadline of its own.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(150);
@@ -51,9 +56,22 @@ impl Browser {
     /// # Errors
     /// When it or its driver does not start.
     pub async fn start(engine: Engine) -> anyhow::Result<Self> {
+        Self::launch(engine, Timers::OnTime).await
+    }
+
+    /// The same, with the timers of hidden pages as slow as a person's browser has them. WebDriver switches that off
+    /// in Chromium.
+    ///
+    /// # Errors
+    /// When it or its driver does not start.
+    pub async fn start_with_slow_timers(engine: Engine) -> anyhow::Result<Self> {
+        Self::launch(engine, Timers::SlowWhenHidden).await
+    }
+
+    async fn launch(engine: Engine, timers: Timers) -> anyhow::Result<Self> {
         let profiles = tempfile::Builder::new().prefix("leasehold-").tempdir()?;
         let driver = Driver::start(engine, profiles.path())?;
-        let Value::Object(capabilities) = engine.capabilities(profiles.path()) else {
+        let Value::Object(capabilities) = engine.capabilities(profiles.path(), timers) else {
             unreachable!("an object literal")
         };
         let web_driver = WebDriver::builder(driver.url(), Capabilities::from(capabilities))
@@ -90,9 +108,9 @@ impl Session {
         &self.home
     }
 
-    /// The process group of the browser.
-    pub(crate) fn group(&self) -> u32 {
-        self.driver.group()
+    /// What each process of the browser has worked so far.
+    pub(crate) fn processes(&self) -> anyhow::Result<Times> {
+        process::times_below(self.driver.id())
     }
 
     /// Which window is the current one; none when that is not known.

@@ -51,13 +51,13 @@ impl Driver {
         Ok(driver)
     }
 
-    pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+    /// Of its process, which is the parent of the browser's.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
-    /// The process group of all that it started.
-    pub(crate) fn group(&self) -> u32 {
-        self.process.id()
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// These drivers take a free port and say which: "… on port 40123." or "… on 127.0.0.1:40123".

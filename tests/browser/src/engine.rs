@@ -95,16 +95,35 @@ impl Engine {
     }
 
     /// The capabilities of a session whose profile lies in `profiles`.
-    pub(crate) fn capabilities(self, profiles: &Path) -> Value {
+    pub(crate) fn capabilities(self, profiles: &Path, timers: Timers) -> Value {
         match self {
-            Self::Chromium => json!({ "goog:chromeOptions": { "args": chromium_flags(profiles) } }),
-            Self::Firefox => json!({ "moz:firefoxOptions": { "args": ["-headless"], "prefs": firefox_preferences() } }),
+            Self::Chromium => {
+                let unwanted = if timers == Timers::SlowWhenHidden { &FLAGS_FOR_FAST_TIMERS[..] } else { &[] };
+                json!({ "goog:chromeOptions": { "args": chromium_flags(profiles), "excludeSwitches": unwanted } })
+            }
+            Self::Firefox => json!({ "moz:firefoxOptions": {
+                "args": ["-headless"],
+                "prefs": firefox_preferences(),
+                // Else the whole browser ends with a page whose process was killed.
+                "env": { "MOZ_CRASHREPORTER_SHUTDOWN": "" },
+            } }),
             Self::WebKit => {
                 json!({ "webkitgtk:browserOptions": { "binary": webkit::mini_browser(), "args": ["--automation"] } })
             }
         }
     }
 }
+
+/// How the timers of hidden pages ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timers {
+    OnTime,
+    SlowWhenHidden,
+}
+
+/// What chromedriver adds unasked.
+const FLAGS_FOR_FAST_TIMERS: [&str; 3] =
+    ["disable-background-timer-throttling", "disable-backgrounding-occluded-windows", "disable-renderer-backgrounding"];
 
 fn chromium_flags(profiles: &Path) -> Vec<String> {
     let mut flags: Vec<String> = [

@@ -4,20 +4,31 @@
 mod browser;
 mod driver;
 mod engine;
-mod processes;
+mod process;
 mod server;
 mod tab;
 mod webkit;
 
 pub use browser::{Browser, Shape};
 pub use engine::Engine;
+pub use process::Process;
 pub use server::Server;
 pub use tab::Tab;
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What a poll waits between two looks.
 const GLANCE: Duration = Duration::from_millis(10);
+
+/// The wall clock, which this program and all pages read alike.
+///
+/// # Panics
+/// When the clock stands before 1970.
+#[must_use]
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+    u64::try_from(since.as_millis()).expect("the clock is before the year 500 million")
+}
 
 /// When to give up waiting for something.
 #[derive(Clone, Copy, Debug)]

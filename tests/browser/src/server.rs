@@ -133,6 +133,9 @@ fn headers(path: &str, place: &Path) -> Vec<(&'static str, &'static str)> {
     if path.starts_with("/benches/") || path.starts_with("/pkg/") {
         headers.push(("Cross-Origin-Embedder-Policy", "require-corp"));
     }
+    if path == "/tests/cleared.html" {
+        headers.push(("Clear-Site-Data", "\"storage\""));
+    }
     headers
 }
 

@@ -1,12 +1,12 @@
 //! One tab. What takes long runs in the page itself, as a *job*: the tab needs not be the current one meanwhile.
 
-use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use thirtyfour::WindowHandle;
 
-use crate::{Deadline, browser::Session, processes};
+use crate::{Deadline, browser::Session, now_ms, process::Process};
 
 /// A tab of a [`Browser`](crate::Browser). Dropping it leaves it open.
 #[derive(Debug)]
@@ -128,6 +128,28 @@ impl Tab {
         }
     }
 
+    /// Ends its process as the operating system would, without a word. Brings when it did, in ms since 1970.
+    ///
+    /// # Errors
+    /// When its process cannot be told from the others.
+    pub async fn kill(self) -> anyhow::Result<u64> {
+        let process = self.process().await?;
+        *self.session.current().await = None;
+        let killed = now_ms();
+        process.kill()?;
+        Ok(killed)
+    }
+
+    /// The process that its page runs in: the one that works while the page does.
+    ///
+    /// # Errors
+    /// When no process of the browser works. Linux only.
+    pub async fn process(&self) -> anyhow::Result<Process> {
+        let before = self.session.processes()?;
+        self.run("const end = performance.now() + 400; while (performance.now() < end);", Value::Null).await?;
+        Process::busiest_since(&before, &self.session.processes()?)
+    }
+
     /// Goes back to the page before, as a person does.
     ///
     /// # Errors
@@ -136,46 +158,35 @@ impl Tab {
         Ok(self.session.at(&self.handle).await?.0.back().await?)
     }
 
+    /// Looks at it: whatever was visible in its window is hidden then.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn look(&self) -> anyhow::Result<()> {
+        self.session.at(&self.handle).await.map(drop)?;
+        Ok(())
+    }
+
+    /// Looks at the empty tab that the browser began with.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn look_away(&self) -> anyhow::Result<()> {
+        self.session.at(self.session.home()).await.map(drop)?;
+        Ok(())
+    }
+
     /// Freezes its page, or lets it go on, as the browser does with pages that nobody looks at. Chromium only.
     ///
     /// # Errors
     /// When the browser refuses.
     pub async fn freeze(&self, frozen: bool) -> anyhow::Result<()> {
-        let (driver, _current) = self.session.at(&self.handle).await?;
         // What is seen is never frozen.
         let home = self.session.home().to_string();
-        driver.cdp().send_raw("Target.activateTarget", json!({ "targetId": home })).await?;
+        self.devtools("Target.activateTarget", json!({ "targetId": home })).await?;
         let state = if frozen { "frozen" } else { "active" };
-        driver.cdp().send_raw("Page.setWebLifecycleState", json!({ "state": state })).await?;
+        self.devtools("Page.setWebLifecycleState", json!({ "state": state })).await?;
         Ok(())
-    }
-
-    /// Kills the process that runs its page, as the system does when memory is short. Linux only.
-    ///
-    /// # Errors
-    /// When it is not found.
-    pub async fn kill(self) -> anyhow::Result<()> {
-        let process = self.process().await?;
-        let killed = Command::new("kill").args(["-KILL", &process.to_string()]).status()?;
-        ensure!(killed.success(), "the process {process} was gone already");
-        *self.session.current().await = None;
-        Ok(())
-    }
-
-    /// The process that is busy when the page is, twice in a row: another may be so by chance.
-    async fn process(&self) -> anyhow::Result<u32> {
-        let group = self.session.group();
-        let mut last = None;
-        for _ in 0..8 {
-            let before = processes::used_by_group(group)?;
-            self.run("const until = Date.now() + arg; while (Date.now() < until);", json!(300)).await?;
-            let busiest = Some(processes::busiest_since(&before, group)?);
-            if last == busiest {
-                return busiest.context("a process");
-            }
-            last = busiest;
-        }
-        bail!("no process is busy whenever the page is")
     }
 
     /// Stops all service workers of its origin, as the browser does with idle ones. Chromium only.
@@ -188,6 +199,15 @@ impl Tab {
             driver.cdp().send_raw(command, json!({})).await?;
         }
         Ok(())
+    }
+
+    /// A command of the [developer tools](https://chromedevtools.github.io/devtools-protocol/) for it. Chromium only.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn devtools(&self, command: &str, arguments: Value) -> anyhow::Result<Value> {
+        let (driver, _current) = self.session.at(&self.handle).await?;
+        Ok(driver.cdp().send_raw(command, arguments).await?)
     }
 
     /// Saves what it shows as a PNG.

@@ -1,14 +1,20 @@
 //! leasehold in real tabs, by the built npm package. Each scenario runs in each browser, one at a time: they are timed.
 
 mod bad_input;
+mod clocks;
 mod contexts;
 mod counting;
 mod crowd;
 mod fence;
+mod frozen;
+mod hidden;
 mod insecure;
-mod life;
+mod killed;
+mod left;
+mod many;
 mod page;
 mod readme;
+mod storage;
 mod take_over;
 mod versions;
 mod world;
@@ -22,20 +28,17 @@ macro_rules! tests {
     )*};
 }
 
-macro_rules! in_each_browser {
-    ($($part:ident::$scenario:ident,)*) => {
+macro_rules! in_the_browsers {
+    (
+        everywhere { $($part:ident::$scenario:ident,)* }
+        chromium_and_firefox { $($two_part:ident::$two:ident,)* }
+        chromium { $($one_part:ident::$one:ident,)* }
+    ) => {
         mod chromium {
-            // The others have no way to do these over WebDriver, or end as a whole when one process does.
-            tests! { Chromium:
-                $($part::$scenario,)*
-                take_over::a_crashed_holder_is_replaced,
-                life::a_frozen_page_gives_its_lease_up,
-                take_over::a_holder_whose_process_is_killed_is_replaced,
-                contexts::a_stopped_service_worker_is_replaced,
-            }
+            tests! { Chromium: $($part::$scenario,)* $($two_part::$two,)* $($one_part::$one,)* }
         }
         mod firefox {
-            tests! { Firefox: $($part::$scenario,)* }
+            tests! { Firefox: $($part::$scenario,)* $($two_part::$two,)* }
         }
         mod webkit {
             tests! { WebKit: $($part::$scenario,)* }
@@ -43,42 +46,75 @@ macro_rules! in_each_browser {
     };
 }
 
-in_each_browser! {
-    counting::two_tabs_lose_no_increment,
-    counting::without_the_lease_increments_are_lost,
-    crowd::tabs_that_come_and_go_lose_no_increment,
-    crowd::given_up_waits_leave_nothing_behind,
-    take_over::a_closed_holder_is_replaced,
-    take_over::a_reloaded_holder_is_replaced,
-    take_over::a_frozen_holder_is_replaced_and_told,
-    take_over::a_closed_waiter_does_not_block_the_queue,
-    take_over::released_while_others_wait_in_order,
-    life::a_page_that_is_left_gives_its_lease_up,
-    life::a_page_that_is_left_without_beacon_gives_its_lease_up,
-    contexts::a_dedicated_worker_takes_turns_and_is_terminated,
-    contexts::an_isolated_worker_takes_turns,
-    contexts::a_shared_worker_takes_turns_and_goes_with_its_page,
-    contexts::a_shared_worker_whose_maker_goes_keeps_its_lease,
-    contexts::a_service_worker_takes_turns,
-    contexts::a_frame_takes_turns_and_is_removed,
-    contexts::several_managers_of_one_page_take_turns,
-    contexts::in_a_sandboxed_frame_open_is_refused,
-    fence::each_library_writes_under_a_current_lease,
-    fence::after_a_pause_nothing_is_written_under_the_lease_that_another_tab_took,
-    fence::a_dexie_upgrade_keeps_the_records,
-    fence::without_the_object_store_attach_is_refused,
-    fence::what_cannot_be_fenced_is_refused_and_not_written,
-    fence::a_busy_writer_needs_no_heartbeat,
-    versions::two_builds_lose_no_increment,
-    versions::two_builds_hand_over,
-    versions::two_builds_fence_each_other,
-    insecure::two_tabs_without_web_locks_lose_no_increment,
-    insecure::a_silent_holder_without_web_locks_is_replaced,
-    page::the_demo_page_works_in_an_insecure_context,
-    readme::the_readme_example_runs,
-    bad_input::bad_keys_are_refused,
-    bad_input::bad_times_are_refused,
-    bad_input::a_second_init_with_other_bytes_is_refused,
-    bad_input::a_closed_manager_refuses,
-    bad_input::without_indexed_db_open_is_refused,
+// Why some run in some browsers only stands in tests/README.md.
+in_the_browsers! {
+    everywhere {
+        counting::two_tabs_lose_no_increment,
+        counting::without_the_lease_increments_are_lost,
+        crowd::tabs_that_come_and_go_lose_no_increment,
+        crowd::given_up_waits_leave_nothing_behind,
+        take_over::a_closed_holder_is_replaced,
+        take_over::a_reloaded_holder_is_replaced,
+        take_over::a_frozen_holder_is_replaced_and_told,
+        take_over::a_closed_waiter_does_not_block_the_queue,
+        take_over::released_while_others_wait_in_order,
+        killed::a_closed_holder_without_beacon_is_replaced_at_once,
+        left::a_page_that_is_left_gives_its_lease_up,
+        left::a_page_that_is_left_without_beacon_gives_its_lease_up,
+        left::a_waiting_page_that_is_left_queues_again,
+        left::a_wait_ends_in_time_although_its_page_is_away,
+        left::a_page_that_nobody_waits_behind_leaves_its_key_free,
+        left::a_waiter_behind_a_page_without_cure_gets_its_turn,
+        left::an_idle_page_is_kept_for_the_way_back,
+        hidden::a_lease_is_in_doubt_when_its_page_is_hidden_or_shown,
+        hidden::a_hidden_page_keeps_nothing_that_it_does_not_use,
+        hidden::alarms_do_not_set_one_another,
+        storage::cleared_site_data_is_told_and_tokens_grow,
+        storage::a_deleted_database_is_told_and_tokens_grow,
+        storage::a_closed_connection_is_opened_again_unseen,
+        storage::a_newer_database_is_made_way_for,
+        storage::a_blocked_database_does_not_open_for_ever,
+        storage::a_newer_format_is_told_to_the_holder,
+        storage::a_newer_format_is_refused,
+        clocks::a_clock_that_is_set_brings_doubt_and_nothing_else,
+        clocks::a_waiter_whose_clock_is_set_takes_nothing,
+        many::many_tabs_that_come_and_go_count_exactly,
+        contexts::a_dedicated_worker_takes_turns_and_is_terminated,
+        contexts::an_isolated_worker_takes_turns,
+        contexts::a_shared_worker_takes_turns_and_goes_with_its_page,
+        contexts::a_shared_worker_whose_maker_goes_keeps_its_lease,
+        contexts::a_service_worker_takes_turns,
+        contexts::a_frame_takes_turns_and_is_removed,
+        contexts::several_managers_of_one_page_take_turns,
+        contexts::in_a_sandboxed_frame_open_is_refused,
+        fence::each_library_writes_under_a_current_lease,
+        fence::after_a_pause_nothing_is_written_under_the_lease_that_another_tab_took,
+        fence::a_dexie_upgrade_keeps_the_records,
+        fence::without_the_object_store_attach_is_refused,
+        fence::what_cannot_be_fenced_is_refused_and_not_written,
+        fence::a_busy_writer_needs_no_heartbeat,
+        versions::two_builds_lose_no_increment,
+        versions::two_builds_hand_over,
+        versions::two_builds_fence_each_other,
+        insecure::two_tabs_without_web_locks_lose_no_increment,
+        insecure::a_silent_holder_without_web_locks_is_replaced,
+        page::the_demo_page_works_in_an_insecure_context,
+        readme::the_readme_example_runs,
+        bad_input::bad_keys_are_refused,
+        bad_input::bad_times_are_refused,
+        bad_input::a_second_init_with_other_bytes_is_refused,
+        bad_input::a_closed_manager_refuses,
+        bad_input::without_indexed_db_open_is_refused,
+    }
+    chromium_and_firefox {
+        killed::a_killed_holder_is_replaced,
+        killed::a_killed_holder_without_beacon_is_replaced,
+    }
+    chromium {
+        frozen::a_frozen_page_gives_its_lease_up,
+        frozen::a_frozen_waiter_is_passed_over_and_queues_again,
+        storage::a_full_disk_is_told,
+        take_over::a_crashed_holder_is_replaced,
+        contexts::a_stopped_service_worker_is_replaced,
+    }
 }

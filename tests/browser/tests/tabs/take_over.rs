@@ -23,11 +23,6 @@ pub async fn a_crashed_holder_is_replaced(world: &World) -> anyhow::Result<()> {
     replaced(world, "take-over from a crashed tab", async |holder| holder.crash().await).await
 }
 
-/// As when the system is short of memory. The time includes a second in which its process is found.
-pub async fn a_holder_whose_process_is_killed_is_replaced(world: &World) -> anyhow::Result<()> {
-    replaced(world, "take-over from a killed process, and finding it", async |holder| holder.kill().await).await
-}
-
 async fn replaced(world: &World, what: &str, end: impl AsyncFnOnce(Tab) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let (holder, waiter) = (world.tab(json!({})).await?, world.tab(json!({})).await?);
     let first = hold(&holder, "notes").await?;

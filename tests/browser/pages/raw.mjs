@@ -1,0 +1,76 @@
+// The leases' database as it lies there, past the library.
+Object.assign(globalThis, { names, stored, overwrite, upgrade, holdWithoutCure, watchBeats });
+
+const NAME = "leasehold:tests";
+
+function answer(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+// Only where the library made the database: this would make it without an object store.
+async function raw(work) {
+  const database = await answer(indexedDB.open(NAME));
+  try {
+    return await answer(work(database.transaction("leases", "readwrite").objectStore("leases")));
+  } finally {
+    database.close();
+  }
+}
+
+function names() {
+  return raw((leases) => leases.getAllKeys());
+}
+
+function stored(key) {
+  return raw((leases) => leases.get(key));
+}
+
+function overwrite(key, value) {
+  return raw((leases) => leases.put(value, key));
+}
+
+// Opens the database as a later version of a program would. Brings the connection.
+function upgrade(version) {
+  return answer(indexedDB.open(NAME, version));
+}
+
+// Holds a key as another version of the library would that knows nothing of the life of pages: a record, a beacon, and
+// neither is taken back when the page is left.
+async function holdWithoutCure({ key, leaseMs }) {
+  const holder = "f".repeat(32);
+  await new Promise((held) => {
+    navigator.locks.request(`${NAME}:${holder}:1`, () => {
+      held();
+      return new Promise(() => {});
+    });
+  });
+  const now = Date.now();
+  const [first, last] = [now * 1024, now * 1024 + 63];
+  const grant = {
+    holder, instance: "", request: 1, mode: "exclusive", token: first, tokens: last, previous: 0, beat: 1, beacon: 1,
+    lease_ms: leaseMs, renewed_at: now, expires_at: now + leaseMs, info: "",
+  };
+  const record = {
+    format: 1, last_token: last, revision: 1, grants: [grant], queue: [], last_exclusive: last, stolen: [],
+  };
+  await overwrite(key, JSON.stringify(record));
+  return first;
+}
+
+// When the holder was seen to have renewed the lease, for so long. Brings the largest gap, in ms.
+async function watchBeats({ key, ms }) {
+  const began = performance.now();
+  let [last, seen, largest] = [began, undefined, 0];
+  for (let now = began; now < began + ms; now = performance.now()) {
+    const beat = JSON.parse(await stored(key)).grants[0]?.beat;
+    if (beat !== seen) {
+      if (seen !== undefined) largest = Math.max(largest, now - last);
+      [last, seen] = [now, beat];
+    }
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  return { largest: Math.round(Math.max(largest, performance.now() - last)) };
+}

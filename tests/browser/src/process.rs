@@ -1,0 +1,66 @@
+//! The processes of a browser, as Linux shows them. WebDriver does not tell which one a page runs in.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    process::Command,
+};
+
+use anyhow::{Context as _, ensure};
+
+/// A process of a browser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process(u32);
+
+/// How long each process has worked, in ticks.
+pub(crate) type Times = HashMap<u32, u64>;
+
+impl Process {
+    /// The one that has worked the most between the two looks, of those that run pages.
+    pub(crate) fn busiest_since(before: &Times, after: &Times) -> anyhow::Result<Self> {
+        let worked = |(process, time): (&u32, &u64)| (time - before.get(process).unwrap_or(&0), *process);
+        let (time, process) = after.iter().filter(|(id, _)| runs_pages(**id)).map(worked).max().context("processes")?;
+        ensure!(time > 0, "no process has worked");
+        Ok(Self(process))
+    }
+
+    /// Ends it, without a word.
+    ///
+    /// # Errors
+    /// When it is gone already.
+    pub fn kill(self) -> anyhow::Result<()> {
+        let status = Command::new("kill").args(["-KILL", &self.0.to_string()]).status()?;
+        ensure!(status.success(), "the process {} cannot be killed", self.0);
+        Ok(())
+    }
+}
+
+fn runs_pages(process: u32) -> bool {
+    let command = fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    command.contains("--type=renderer") || command.contains("-contentproc")
+}
+
+/// How long each descendant of a process has worked.
+pub(crate) fn times_below(root: u32) -> anyhow::Result<Times> {
+    let all = fs::read_dir("/proc").context("the processes of a browser can be seen on Linux only")?;
+    let all: Vec<_> = all.filter_map(|entry| stat(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect();
+    let mut below = HashSet::from([root]);
+    // Parents come before their children, but for numbers that were used again.
+    while all.iter().any(|stat| below.contains(&stat.parent) && below.insert(stat.process)) {}
+    Ok(all.iter().filter(|stat| below.contains(&stat.process)).map(|stat| (stat.process, stat.time)).collect())
+}
+
+struct Stat {
+    process: u32,
+    parent: u32,
+    time: u64,
+}
+
+/// [proc_pid_stat(5)](https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html)
+fn stat(process: u32) -> Option<Stat> {
+    let line = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program may have blanks and parentheses in it.
+    let fields: Vec<_> = line.rsplit(')').next()?.split_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Stat { process, parent: number(1)?.try_into().ok()?, time: number(11)? + number(12)? })
+}

@@ -1,0 +1,105 @@
+//! Pages that nobody looks at, for now.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use crate::world::{SOON, World, hold};
+
+/// Chromium makes a hidden page's timers slow from the fifth on of those that set one another.
+const DEEPEST: u64 = 4;
+
+/// Nobody knows how long a page sleeps that is hidden, nor how long one slept that is shown: the lease is in doubt until
+/// the store has answered, and good from then on.
+pub async fn a_lease_is_in_doubt_when_its_page_is_hidden_or_shown(world: &World) -> anyhow::Result<()> {
+    let tab = world.tab(json!({})).await?;
+    let token = hold(&tab, "notes").await?;
+    tab.run("spyOnVisibility()", Value::Null).await?;
+    // Where a tab that is driven is not shown by that, the events are all the same as the browser's.
+    for hidden in [true, false] {
+        if hidden { tab.look_away().await? } else { tab.look().await? }
+    }
+    let seen =
+        tab.until("return seen.length > 1 && seen.every(({ again }) => again !== null) && seen", Value::Null, SOON);
+    let seen = seen.await.context("the lease does not get beyond doubt")?;
+    for change in seen.as_array().context("a list")? {
+        ensure!(change["valid"] == false, "the lease was valid all through: {seen}");
+        let again = change["again"].as_u64().context("a time")?;
+        world.tell(if change["hidden"] == true { "in doubt, hidden" } else { "in doubt, shown" }, again);
+        ensure!(again < 2_000, "it was in doubt for {again} ms");
+    }
+    let kept = tab.run("return [lease.token, lease.valid, await lease.release()]", Value::Null).await?;
+    ensure!(kept == json!([token, true, "released"]), "the lease after all that: {kept}");
+    Ok(())
+}
+
+/// What a page keeps only for its own next request, it gives back.
+pub async fn a_hidden_page_keeps_nothing_that_it_does_not_use(world: &World) -> anyhow::Result<()> {
+    let (tab, other) = (world.tab(json!({ "lingerMs": 60_000 })).await?, world.tab(json!({})).await?);
+    hold(&tab, "notes").await?;
+    tab.run("await lease.release()", Value::Null).await?;
+    let grants = "return JSON.parse(await stored('notes')).grants.length";
+    let kept = tab.run(grants, Value::Null).await?;
+    ensure!(kept == 1, "the page kept {kept} leases for its next request");
+    other.look().await?;
+    other.until(&format!("{grants} === 0"), Value::Null, SOON).await.context("a hidden page keeps it")?;
+    Ok(())
+}
+
+/// Each alarm is set anew by an answer of the store. Were it set by the alarm before, a hidden page would beat once a
+/// minute; what that takes six minutes to show, this does in three seconds. With a time limit of the store that ends
+/// before the next beat, each beat would add two alarms to the row.
+pub async fn alarms_do_not_set_one_another(world: &World) -> anyhow::Result<()> {
+    let tab = world.bare_tab().await?;
+    let hold = "spyOnTimers();
+        await openLeases({ leaseMs: 2_000, heartbeatMs: 250, storeTimeoutMs: 200 });
+        window.lease = await leases.acquire('notes')";
+    tab.run(hold, Value::Null).await?;
+    let beats = "return JSON.parse(await stored('notes')).grants[0].beat >= 10";
+    tab.until(beats, Value::Null, SOON).await?;
+    let deepest = tab.run("return deepest", Value::Null).await?.as_u64().context("a number")?;
+    world.note(&format!("{deepest} alarms set one another at most"));
+    ensure!((1..=DEEPEST).contains(&deepest), "{deepest} alarms set one another");
+    let valid = tab.run("return lease.valid", Value::Null).await?;
+    ensure!(valid == true, "the lease was lost");
+    Ok(())
+}
+
+/// Hidden for six minutes, with timers as slow as the browser makes them: nothing is lost, and others see it beat.
+#[allow(dead_code, reason = "of the long suite")]
+pub async fn a_page_that_is_hidden_for_six_minutes_keeps_its_lease(world: &World) -> anyhow::Result<()> {
+    const HIDDEN: Duration = Duration::from_secs(6 * 60 + 20);
+    let watcher = world.window(json!({})).await?;
+    // The second one has an alarm between two beats.
+    let hidden = [("notes", json!({})), ("other", json!({ "storeTimeoutMs": 2_000 }))];
+    let mut tabs = Vec::new();
+    for (key, options) in hidden {
+        let tab = world.tab(options).await?;
+        let token = hold(&tab, key).await?;
+        let tell = "addEventListener('visibilitychange', () => (localStorage[arg] = document.visibilityState))";
+        tab.run(tell, json!(key)).await?;
+        tab.look_away().await?;
+        tabs.push((key, tab, token));
+    }
+    let looks = "return localStorage.notes === 'hidden' && localStorage.other === 'hidden'";
+    watcher.until(looks, Value::Null, SOON).await.context("the tabs are not hidden")?;
+    for (key, ..) in &tabs {
+        let arg = json!({ "key": key, "ms": u64::try_from(HIDDEN.as_millis())? });
+        watcher.start(key, "return watchBeats(arg)", arg).await?;
+    }
+    tokio::time::sleep(HIDDEN).await;
+    let mut gaps = Vec::new();
+    for (key, ..) in &tabs {
+        gaps.push(watcher.outcome(key, SOON).await?["largest"].as_u64().context("a gap")?);
+    }
+    world.note(&format!("the largest gaps between two beats, hidden for 6 minutes: {gaps:?} ms"));
+    let still = watcher.run(looks, Value::Null).await?;
+    ensure!(still == true, "the tabs were not hidden all the time");
+    for (key, tab, token) in &tabs {
+        let kept = tab.run("return [lease.token, lease.signal.aborted, await lease.release()]", Value::Null).await?;
+        ensure!(kept == json!([token, false, "released"]), "{key} after six minutes: {kept}");
+    }
+    ensure!(gaps.iter().all(|gap| *gap <= 10_000), "a beat took {gaps:?} ms");
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Pages that are left, and kept by the browser for the way back: its back/forward cache.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use leasehold_browser_tests::{Engine, Tab};
+use serde_json::{Value, json};
+
+use crate::world::{SOON, World, granted, hold, now_ms, wait_in_queue};
+
+/// No take-over from a page that says that it goes takes a lease, which is 20 s.
+const AT_ONCE_MS: u64 = 3_000;
+/// A context that needs nothing lets go of its channel and its beacon after 10 s.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// It gives its lease up at once, and knows when it comes back.
+pub async fn a_page_that_is_left_gives_its_lease_up(world: &World) -> anyhow::Result<()> {
+    // A page that held a Web Lock is not kept by Firefox, even if it let go of it in time.
+    left_while_holding(world, json!({}), world.engine == Engine::Chromium).await
+}
+
+/// The same where nobody sees the other die: the tombstone and the message do it.
+pub async fn a_page_that_is_left_without_beacon_gives_its_lease_up(world: &World) -> anyhow::Result<()> {
+    left_while_holding(world, json!({ "beacon": false }), true).await
+}
+
+async fn left_while_holding(world: &World, options: Value, kept: bool) -> anyhow::Result<()> {
+    let (holder, waiter) = (world.tab(options.clone()).await?, world.tab(options).await?);
+    let first = hold(&holder, "notes").await?;
+    wait_in_queue(&waiter, "notes").await?;
+    holder.run("spyOnPage()", Value::Null).await?;
+    let gone = now_ms();
+    holder.goto(&world.elsewhere()).await?;
+    let (token, at) = granted(&waiter, SOON).await?;
+    world.tell("take-over from a page that was left", at.saturating_sub(gone));
+    ensure!(token > first, "the token {token} is not larger than {first}");
+    ensure!(at.saturating_sub(gone) < AT_ONCE_MS, "it took {} ms", at.saturating_sub(gone));
+    holder.back().await?;
+    ensure!(restored(&holder).await? == kept, "the page was restored: {}", !kept);
+    if kept {
+        ensure_suspended(&holder).await?;
+        let busy = holder.run("return leases.tryAcquire('notes')", Value::Null).await?;
+        ensure!(busy.is_null(), "the page that came back got what another one holds");
+        holder.start("again", "return (await leases.acquire('notes')).token", Value::Null).await?;
+    }
+    let outcome = waiter.run("return lease.release()", Value::Null).await?;
+    ensure!(outcome == "released", "the release says {outcome}");
+    if kept {
+        let again = holder.outcome("again", SOON).await?.as_u64().context("a token")?;
+        ensure!(again > token, "the token {again} is not larger than {token}");
+    }
+    no_tombstone_is_left(&waiter).await
+}
+
+/// Whether a page is the one that was left. A fresh one has none of what was set in the old one.
+async fn restored(tab: &Tab) -> anyhow::Result<bool> {
+    Ok(tab.run("return window.restored ?? false", Value::Null).await? == true)
+}
+
+/// The page knows that its lease is gone, and why.
+pub async fn ensure_suspended(tab: &Tab) -> anyhow::Result<()> {
+    let late = "new Promise((resolve) => setTimeout(resolve, 5_000, 'not told'))";
+    let known = format!(
+        "return [lease.valid, await Promise.race([lease.lost, {late}]), lease.signal.aborted, lease.signal.reason?.reason,
+            await lease.release()]"
+    );
+    let known = tab.run(&known, Value::Null).await?;
+    ensure!(known == json!([false, "Suspended", true, "Suspended", "lost"]), "what the page knows: {known}");
+    Ok(())
+}
+
+/// Of names, only those of keys and of the store itself are there.
+async fn no_tombstone_is_left(tab: &Tab) -> anyhow::Result<()> {
+    let names = tab.run("return names()", Value::Null).await?;
+    ensure!(names == json!(["notes", ["store"]]), "the store has {names}");
+    Ok(())
+}
+
+/// Its place is free at once; it queues again when it comes back.
+pub async fn a_waiting_page_that_is_left_queues_again(world: &World) -> anyhow::Result<()> {
+    // With a beacon, Firefox would not keep the page.
+    let options = json!({ "beacon": false });
+    let (holder, waiter) = (world.tab(options.clone()).await?, world.tab(options).await?);
+    let first = hold(&holder, "notes").await?;
+    wait_in_queue(&waiter, "notes").await?;
+    waiter.run("spyOnPage()", Value::Null).await?;
+    let queue = "return (await leases.status('notes')).queue.map(({ holder }) => holder)";
+    let before = holder.run(queue, Value::Null).await?;
+    waiter.goto(&world.elsewhere()).await?;
+    holder.until("return (await leases.status('notes')).queue.length === 0", Value::Null, SOON).await?;
+    waiter.back().await?;
+    ensure!(restored(&waiter).await?, "the page was not kept");
+    holder.until("return (await leases.status('notes')).queue.length === 1", Value::Null, SOON).await?;
+    let after = holder.run(queue, Value::Null).await?;
+    ensure!(before != after, "it queues again under its old name");
+    holder.run("await lease.release()", Value::Null).await?;
+    let (token, _) = granted(&waiter, SOON).await?;
+    ensure!(token > first, "the token {token} is not larger than {first}");
+    no_tombstone_is_left(&waiter).await
+}
+
+/// Time passes for it while it is away.
+pub async fn a_wait_ends_in_time_although_its_page_is_away(world: &World) -> anyhow::Result<()> {
+    let options = json!({ "beacon": false });
+    let (holder, waiter) = (world.tab(options.clone()).await?, world.tab(options).await?);
+    hold(&holder, "notes").await?;
+    let wait = "spyOnPage(); return attempt(() => leases.acquire('notes', { timeoutMs: 2_000 }))";
+    waiter.start("wait", wait, Value::Null).await?;
+    waiter.until("return (await leases.status('notes')).queue.some(({ own }) => own)", Value::Null, SOON).await?;
+    waiter.goto(&world.elsewhere()).await?;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    waiter.back().await?;
+    ensure!(restored(&waiter).await?, "the page was not kept");
+    let late = now_ms();
+    let failed = waiter.outcome("wait", SOON).await?;
+    ensure!(failed["code"] == "Timeout", "the wait ends with {failed}");
+    world.tell("a wait whose time passed while its page was away ends after its return", now_ms() - late);
+    ensure!(now_ms() - late < 1_500, "it took {} ms from the return", now_ms() - late);
+    let queue = holder.run("return (await leases.status('notes')).queue", Value::Null).await?;
+    ensure!(queue == json!([]), "it left a place in the queue: {queue}");
+    Ok(())
+}
+
+/// With nobody waiting yet, nobody sees it go: whoever comes later finds the tombstone.
+pub async fn a_page_that_nobody_waits_behind_leaves_its_key_free(world: &World) -> anyhow::Result<()> {
+    for options in [json!({}), json!({ "beacon": false })] {
+        let (holder, other) = (world.tab(options.clone()).await?, world.tab(options).await?);
+        let first = hold(&holder, "notes").await?;
+        holder.goto(&world.elsewhere()).await?;
+        let began = now_ms();
+        let token =
+            other.run("window.lease = await leases.tryAcquire('notes'); return lease?.token", Value::Null).await?;
+        world.tell("a try after a page was left", now_ms() - began);
+        ensure!(token.as_u64() > Some(first), "a try brings {token} after {first}");
+        other.run("await lease.release()", Value::Null).await?;
+        no_tombstone_is_left(&other).await?;
+    }
+    Ok(())
+}
+
+/// The holder's library does not lower its beacon when its page is left. Chromium keeps the page with its lock held, and
+/// lets those starve that queued for it before.
+pub async fn a_waiter_behind_a_page_without_cure_gets_its_turn(world: &World) -> anyhow::Result<()> {
+    let (holder, waiter) = (world.tab(json!({})).await?, world.tab(json!({})).await?);
+    let arg = json!({ "key": "notes", "leaseMs": 20_000 });
+    let first = holder.run("return holdWithoutCure(arg)", arg).await?.as_u64().context("a token")?;
+    wait_in_queue(&waiter, "notes").await?;
+    // It has a watch on the other's beacon.
+    let watches = "return (await navigator.locks.query()).pending.some(({ name }) => name.includes('ffffffff'))";
+    waiter.until(watches, Value::Null, SOON).await?;
+    let gone = now_ms();
+    holder.goto(&world.elsewhere()).await?;
+    let (token, at) = granted(&waiter, Duration::from_secs(40)).await?;
+    world.tell("take-over of a lease of 20 s from a page that keeps its beacon in the cache", at.saturating_sub(gone));
+    ensure!(token > first, "the token {token} is not larger than {first}");
+    ensure!(at.saturating_sub(gone) < 12_000, "it took {} ms", at.saturating_sub(gone));
+    Ok(())
+}
+
+/// After 10 s a page that used leases is as if it had not: no timer, no transaction, no channel, no lock. So it is kept by
+/// every browser, and goes on when it comes back.
+pub async fn an_idle_page_is_kept_for_the_way_back(world: &World) -> anyhow::Result<()> {
+    let (tab, other) = (world.bare_tab().await?, world.tab(json!({})).await?);
+    let use_it = "spyOnPage(); spyOnChannels(); spyOnTimers();
+        await openLeases();
+        await (await leases.acquire('notes')).release();
+        return openChannels";
+    let open = tab.run(use_it, Value::Null).await?;
+    ensure!(open == 1, "there are {open} channels in use");
+    let rests = "return openChannels === 0 && timers.size === 0";
+    tab.until(rests, Value::Null, IDLE).await.context("an idle page does not rest")?;
+    let transactions = tab.run("return transactions", Value::Null).await?;
+    let locks = tab.run("return navigator.locks.query()", Value::Null).await?;
+    ensure!(locks == json!({ "held": [], "pending": [] }), "locks of an idle page: {locks}");
+    let more = tab.run("return transactions", Value::Null).await?;
+    ensure!(more == transactions, "an idle page went on from {transactions} transactions to {more}");
+    tab.goto(&world.elsewhere()).await?;
+    // Messages would drive a page out that listens.
+    hold(&other, "notes").await?;
+    other.run("await lease.release()", Value::Null).await?;
+    tab.back().await?;
+    ensure!(restored(&tab).await?, "the page was not kept");
+    let again = tab.run("return (await (await leases.acquire('notes')).release())", Value::Null).await?;
+    ensure!(again == "released", "the page that came back says {again}");
+    Ok(())
+}
