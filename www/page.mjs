@@ -1,6 +1,7 @@
 // The demo: how an application uses leasehold. Importing it does nothing; `open` loads the wasm.
 import { LeaseManager } from "./pkg/index.mjs";
 import { Counter } from "./counter.mjs";
+import { inspect } from "./inspector.mjs";
 import { tabName } from "./names.mjs";
 import * as view from "./view.mjs";
 
@@ -52,6 +53,34 @@ function hold(granted) {
   });
 }
 
+// Other keys than the demo's, as many as you like.
+const others = new Map();
+
+async function takeOther() {
+  const key = view.otherKey();
+  if (key === KEY) return take();
+  if (!key || others.has(key)) return;
+  others.set(key, null);
+  try {
+    const granted = await leases.acquire(key, { info: name });
+    others.set(key, granted);
+    granted.lost.then((reason) => {
+      if (others.get(key) === granted) others.delete(key);
+      view.log(`Lost “${key}”: ${reason}.`);
+    });
+  } catch (error) {
+    others.delete(key);
+    throw error;
+  }
+}
+
+function releaseKey(key) {
+  if (key === KEY) return attempt("Releasing the lease", release);
+  const mine = others.get(key);
+  others.delete(key);
+  return attempt("Releasing a key", () => mine?.release());
+}
+
 async function release() {
   const mine = lease;
   lease = null;
@@ -99,12 +128,12 @@ async function stepUnderLease() {
 }
 
 // How one button starts all tabs at once.
-const others = new BroadcastChannel("leasehold-demo");
-others.onmessage = ({ data }) => attempt("Counting", () => count(data));
+const tabs = new BroadcastChannel("leasehold-demo");
+tabs.onmessage = ({ data }) => attempt("Counting", () => count(data));
 
 function countEverywhere() {
   const task = { times: view.times(), locked: view.locked() };
-  others.postMessage(task);
+  tabs.postMessage(task);
   return count(task);
 }
 
@@ -120,6 +149,7 @@ async function update() {
     "count-here": !counting && !wish,
     reset: !counting,
     freeze: true,
+    "take-other": true,
   });
   status = await leases.status(KEY);
   view.showStatus(status);
@@ -133,11 +163,15 @@ function tick() {
   view.showRemaining(remaining, LEASE_MS);
 }
 
+const attempt = (doing, action) => guard(doing, async () => {
+  await action();
+  await update();
+});
+
 // Every failure ends up here: no promise of this page is left without.
-async function attempt(doing, action) {
+async function guard(doing, action) {
   try {
     await action();
-    await update();
   } catch (error) {
     console.error(error);
     view.showError(doing, error);
@@ -157,6 +191,7 @@ async function start() {
   setInterval(look, 1000);
   setInterval(whileVisible(tick), 100);
   document.addEventListener("visibilitychange", look);
+  inspect({ leases, name, guard, release: releaseKey });
 }
 
 const actions = {
@@ -167,6 +202,7 @@ const actions = {
   count: ["Counting", countEverywhere],
   "count-here": ["Counting", () => count({ times: view.times(), locked: view.locked() })],
   reset: ["Starting from zero", () => counter.reset()],
+  "take-other": ["Taking another key", takeOther],
 };
 for (const [id, [doing, action]] of Object.entries(actions)) view.onClick(id, () => attempt(doing, action));
 // Without `noopener` the two would share one process, and a frozen tab would freeze the other.

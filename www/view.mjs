@@ -4,6 +4,7 @@ const number = (value) => value.toLocaleString("en");
 
 export const onClick = (id, action) => element(id).addEventListener("click", action);
 export const times = () => Number(element("times").value);
+export const otherKey = () => element("other-key").value.trim();
 export const locked = () => element("locked").checked;
 
 export function showName(name) {
