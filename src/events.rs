@@ -135,3 +135,21 @@ impl Audience {
         core::mem::take(&mut self.0).iter().filter_map(WeakShared::upgrade).filter_map(ends).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_there_before_the_first_listener_and_after_the_last() {
+        let mut audience = Audience::default();
+        assert!(!audience.is_there());
+        let (one, two) = (audience.join(false), audience.join(false));
+        drop(one);
+        assert!(audience.is_there());
+        drop(two);
+        assert!(!audience.is_there());
+        let ended = audience.join(true);
+        assert!(!audience.is_there(), "{ended:?}");
+    }
+}

@@ -21,7 +21,8 @@ export class History {
         lane[kind] = lane[kind].filter(({ at, to }) => (to === null ? now : (to ?? at)) > now - WINDOW_MS);
       }
       const over = lane.gone || (!lane.speaks && lane.spans.every(({ to }) => to !== null)) || isSilent(lane);
-      const empty = lane.spans.length + lane.marks.length === 0 && (lane.heard ?? 0) < now - WINDOW_MS;
+      const recent = !lane.gone && lane.heard !== null && lane.heard > now - WINDOW_MS;
+      const empty = lane.spans.length + lane.marks.length === 0 && !recent;
       if (over && empty) this.#lanes.delete(id);
     }
     return [...this.#lanes.values()];
@@ -114,7 +115,8 @@ export class History {
   #granted(lane, { key, token, at, mode, open }) {
     if (mode === "exclusive") this.#replaceOthers(lane, key, token, at);
     if (open?.kind === "waiting") end(open, at, "granted");
-    if (open?.kind === "holding") end(open, at, "released");
+    // Its record was seen before it was heard.
+    if (open?.kind === "holding") return Object.assign(open, { token });
     const before = lane.spans.findLast((span) => span.key === key && span.kind === "holding");
     if (before?.end === "released" && at - before.to < BREATH_MS) {
       // One of many short turns: drawn on, and the short wait between them not at all.

@@ -16,7 +16,9 @@ let leases, counter;
 let lease = null; // while this tab holds
 let wish = null; // an AbortController while it waits
 let counting = false;
+let frozen = false;
 let status = null;
+const looking = new Set(); // the looks at the store that go on
 
 // ---- The lease ------------------------------------------------------------------------------------------------------
 
@@ -87,13 +89,16 @@ async function release() {
   view.log((await mine.release()) === "released" ? "Released the lease." : "There was nothing left to release.");
 }
 
-// A page that hangs: alive, but silent.
+// A page that hangs: alive, but silent. Not in the middle of a look: its transaction would hang, too, and with it the
+// database for all tabs.
 async function freeze() {
   view.log(`Frozen for ${FREEZE_MS / 1000} s …`);
+  frozen = true;
   // A moment to show that line.
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  await Promise.all([new Promise((resolve) => setTimeout(resolve, 100)), ...looking]);
   const until = Date.now() + FREEZE_MS;
   while (Date.now() < until);
+  frozen = false;
   view.log("… and awake again.");
 }
 
@@ -172,13 +177,23 @@ const attempt = (doing, action) => guard(doing, async () => {
 async function guard(doing, action) {
   try {
     await action();
+    view.forgetError(doing);
   } catch (error) {
     console.error(error);
     view.showError(doing, error);
   }
 }
 
-const refresh = () => attempt("Looking at the lease", () => {});
+// A look at the store that nobody asked for.
+async function look(doing, action) {
+  if (frozen) return;
+  const done = guard(doing, action);
+  looking.add(done);
+  await done;
+  looking.delete(done);
+}
+
+const refresh = () => look("Looking at the lease", update);
 
 const whileVisible = (action) => () => {
   if (document.visibilityState === "visible") action();
@@ -187,11 +202,10 @@ const whileVisible = (action) => () => {
 async function start() {
   leases = await LeaseManager.open("demo", { leaseMs: LEASE_MS, heartbeatMs: LEASE_MS / 4 });
   counter = await Counter.open();
-  const look = whileVisible(refresh);
-  setInterval(look, 1000);
+  setInterval(whileVisible(refresh), 1000);
   setInterval(whileVisible(tick), 100);
-  document.addEventListener("visibilitychange", look);
-  inspect({ leases, name, guard, release: releaseKey });
+  document.addEventListener("visibilitychange", whileVisible(refresh));
+  inspect({ leases, name, guard: look, release: releaseKey });
 }
 
 const actions = {

@@ -25,10 +25,15 @@ function updateLane(element, lane, now) {
   const keys = [...new Set([...lane.spans, ...lane.marks].map(({ key }) => key))].sort();
   lane.tracks ??= new Map();
   const rows = keys.map((key) => lane.tracks.get(key) ?? lane.tracks.set(key, { key }).get(key));
-  // Without a key there is still its silence to be shown.
+  // Without a key there is still its silence to be shown: it goes over all of the tracks.
   const shown = rows.length ? rows : [(lane.emptyTrack ??= { key: "" })];
-  match(tracks, shown, makeTrack, (track, { key }) => updateTrack(track, lane, key, now));
+  match(tracks, [...shown, ...silences(lane, now)], makePart, (part, what) => {
+    if ("key" in what) updateTrack(part, lane, what.key, now);
+    else updateSpan(part, what, now);
+  });
 }
+
+const makePart = (what) => ("key" in what ? makeTrack() : makeItem());
 
 function makeTrack() {
   const element = document.createElement("div");
@@ -40,7 +45,7 @@ function updateTrack(track, lane, key, now) {
   track.dataset.key = key;
   const spans = lane.spans.filter((span) => span.key === key);
   const marks = lane.marks.filter((mark) => mark.key === key);
-  match(track, [...spans, ...silences(lane, now), ...marks], makeItem, (item, what) => {
+  match(track, [...spans, ...marks], makeItem, (item, what) => {
     if ("type" in what) updateMark(item, what, now);
     else updateSpan(item, what, now);
   });
@@ -94,14 +99,18 @@ function sentence(lane, state, now) {
 }
 
 function summary(lane, now) {
-  const total = (kind) => {
-    const spans = lane.spans.filter((span) => span.kind === kind);
-    return seconds(spans.reduce((sum, { from, to }) => sum + (to ?? now) - Math.max(from, now - WINDOW_MS), 0));
-  };
+  const verbs = { holding: "held", waiting: "waited for" };
+  const times = new Map();
+  for (const { kind, key, from, to } of lane.spans) {
+    const what = `${verbs[kind]} “${key}”`;
+    times.set(what, (times.get(what) ?? 0) + (to ?? now) - Math.max(from, now - WINDOW_MS));
+  }
+  const did = [...times].map(([what, ms]) => `${what} ${kindly(ms)}`);
   const lost = lane.marks.filter(({ type }) => type === "lost").map(({ key, reason }) => `lost “${key}”: ${reason}`);
-  return [`In the last minute: held ${total("holding")}, waited ${total("waiting")}`, ...lost].join("; ");
+  return `In the last minute: ${[...did, ...lost].join("; ") || "nothing"}`;
 }
 
+const kindly = (ms) => (ms < 1_000 ? "for a moment" : `for ${seconds(ms)}`);
 const seconds = (ms) => `${Math.round(ms / 1000)} s`;
 
 // ---- Elements -------------------------------------------------------------------------------------------------------
@@ -122,7 +131,7 @@ const elements = new WeakMap();
 // One child per item, kept as long as the item is there.
 function match(parent, items, make, update) {
   const children = items.map((item) => {
-    if (!elements.has(item)) elements.set(item, make());
+    if (!elements.has(item)) elements.set(item, make(item));
     update(elements.get(item), item);
     return elements.get(item);
   });

@@ -72,5 +72,11 @@ export function log(sentence) {
 // In a sentence, and never silently.
 export function showError(doing, error) {
   element("error").textContent = `${doing} failed: ${error?.message ?? error}.`;
+  element("error").dataset.doing = doing;
   element("error").hidden = false;
+}
+
+// What failed has succeeded by now.
+export function forgetError(doing) {
+  if (element("error").dataset.doing === doing) element("error").hidden = true;
 }

@@ -91,6 +91,17 @@ test("what nobody tells is taken from the records, once it is settled", () => {
   assert.deepEqual(spans("amber", 3_600).at(-1), ["holding", 2_000, 3_510, "vanished"]);
 });
 
+test("a grant that is heard after its record was seen is no second turn", () => {
+  const { history, amber, lane } = world();
+  amber(0, "waiting", { ahead: 1 });
+  history.observe([{ key: "k", holders: [held("amber", 5)], queue: [] }], T + 5_000, T + 5_010);
+  amber(5_020, "granted", { token: 5 });
+  assert.deepEqual(lane("amber", 5_100).spans.map(({ kind, turns, token }) => [kind, turns, token]), [
+    ["waiting", 1, undefined],
+    ["holding", 1, 5],
+  ]);
+});
+
 test("a context that was seen before it spoke has one lane", () => {
   const { history, jade } = world();
   history.observe([{ key: "k", holders: [held("jade", 5)], queue: [] }], T, T + 10);
@@ -121,4 +132,6 @@ test("a tab that said farewell, and what is long over, goes", () => {
   history.looked();
   jade(WINDOW_MS);
   assert.deepEqual(history.lanes(later).map(({ name }) => name), ["jade"]);
+  history.hear({ id: "silver", name: "silver", holder: "c".repeat(32), at: T + 1_000, bye: true });
+  assert.equal(lane("silver", 1_000), undefined, "one that did nothing goes at once");
 });
