@@ -156,8 +156,10 @@ fn the_stream_ends_with_the_last_guard_of_a_manager_that_went() {
         assert_eq!(names(&told(&mut events)), ["granted"]);
         guard.release().await.unwrap();
         drop(guard);
+        let start = world.now();
         let rest = world.within(secs(60), (&mut events).collect::<Vec<_>>()).await;
         assert_eq!(rest.as_deref().map(names), Some(vec!["released"]));
+        assert!(world.ms_since(start) < 10_000, "it was woken for the end");
     });
 }
 
