@@ -1,6 +1,7 @@
 //! What a context does, with a store that answers what the test says.
 
 mod doubt;
+mod fence;
 mod graves;
 mod protocol;
 mod suspension;

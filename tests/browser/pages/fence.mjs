@@ -111,11 +111,13 @@ export async function note() {
   return value;
 }
 
-// Hangs as a page does that is paused, and writes before it can hear of anything.
-export function writeAfterPause({ ms, ...ways }) {
+// Hangs as a page does that is paused, and writes in each of these ways before it can hear of anything.
+export async function writeAfterPause({ text, ms, ways }) {
+  // Hung in the middle of its own renewal, it would keep all others from the database.
+  await lease.verify();
   const until = Date.now() + ms;
   while (Date.now() < until);
-  return fencedWrite(ways);
+  return Promise.all(ways.map((way) => fencedWrite({ text, ...way })));
 }
 
 // Writes again and again. How many notes it wrote, and how many transactions the library itself began meanwhile.

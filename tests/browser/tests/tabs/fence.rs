@@ -71,28 +71,29 @@ pub async fn after_a_pause_nothing_is_written_under_the_lease_that_another_tab_t
     world: &World,
 ) -> anyhow::Result<()> {
     for library in LIBRARIES {
-        for way in ways(library) {
-            let options = json!({ "leaseMs": 1_000, "heartbeatMs": 250 });
-            let at = json!({ "by": library, "options": options });
-            let (slow, fast) = (desk(world, at.clone()).await?, desk(world, at).await?);
-            hold(&slow, "notes").await?;
-            wait_in_queue(&fast, "notes").await?;
-            let work = with(json!({ "text": "late", "ms": 3_000 }), &way);
-            slow.start("write", "return writeAfterPause(arg)", work).await?;
-            granted(&fast, SOON).await?;
-            let text = format!("{library} {way}");
-            let done = fast.run("return fencedWrite(arg)", json!({ "text": text })).await?;
-            ensure!(done == json!({ "written": true, "said": "current" }), "{text}: {done}");
-            let late = slow.outcome("write", SOON).await?;
-            ensure!(late["written"] == false, "{text}: {late}");
+        let options = json!({ "leaseMs": 3_000, "heartbeatMs": 1_000 });
+        let at = json!({ "by": library, "options": options });
+        let (slow, fast) = (desk(world, at.clone()).await?, desk(world, at).await?);
+        hold(&slow, "notes").await?;
+        wait_in_queue(&fast, "notes").await?;
+        let work = json!({ "text": "late", "ms": 6_000, "ways": ways(library) });
+        slow.start("write", "return writeAfterPause(arg)", work).await?;
+        granted(&fast, SOON).await?;
+        let done = fast.run("return fencedWrite({ text: arg })", json!(library)).await?;
+        ensure!(done == json!({ "written": true, "said": "current" }), "{library}: {done}");
+        let late = slow.outcome("write", SOON).await?;
+        let late = late.as_array().context("a list")?;
+        ensure!(late.len() == ways(library).len(), "{late:?}");
+        for (late, way) in late.iter().zip(ways(library)) {
             let (said, reason) = (&late["said"], &late["said"][1]);
-            ensure!(*said == json!(["LeaseLost", reason, "notes", true, "LeaseError"]), "{text}: {late}");
-            ensure!(["Evicted", "Expired"].map(Value::from).contains(reason), "{text}: {late}");
-            ensure!(note(&fast).await? == text, "{text} was overwritten");
-            silent(&slow).await?;
-            slow.close().await?;
-            fast.close().await?;
+            ensure!(late["written"] == false, "{library} {way}: {late}");
+            ensure!(*said == json!(["LeaseLost", reason, "notes", true, "LeaseError"]), "{library} {way}: {late}");
+            ensure!(["Evicted", "Expired"].map(Value::from).contains(reason), "{library} {way}: {late}");
         }
+        ensure!(note(&fast).await? == library, "a late note is there");
+        silent(&slow).await?;
+        slow.close().await?;
+        fast.close().await?;
     }
     Ok(())
 }
