@@ -43,4 +43,4 @@ lint: ## format, clippy, rustdoc, dependencies of the core, a dry publish
 	@.ci/lint
 
 clean: ## remove all that was built or fetched here
-	rm -rf target pkg benches/node_modules
+	rm -rf target pkg benches/node_modules tests/browser/node_modules

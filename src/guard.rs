@@ -25,7 +25,8 @@ use crate::parts::LeaseParts;
 /// that ended. Clones count: the lease is given back with the last of them.
 ///
 /// A guard is not proof: a holder that is paused for longer than its lease is overtaken. What must never be done by
-/// two holders is written with the guard's [`token`](Self::token), to a place that refuses smaller tokens.
+/// two holders is [fenced](Self::fence), or written with the guard's [`token`](Self::token), to a place that refuses
+/// smaller tokens.
 #[derive(Debug)]
 #[must_use = "the lease is released when the guard is dropped"]
 pub struct LeaseGuard {

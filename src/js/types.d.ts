@@ -35,6 +35,22 @@ export class LeaseManager extends EventTarget {
   static open(name: string, options?: OpenOptions): Promise<LeaseManager>;
 
   /**
+   * The leases of a database of your own that is open, so that a write to it can be {@link Lease.fence fenced}. They are
+   * kept in its object store `leasehold`: {@link createStore} makes it; with Dexie, declare `leasehold: ""` in `stores()`.
+   *
+   * The database stays yours: closing the manager does not close it. When you close it, attach again to the next one.
+   *
+   * @param db An `IDBDatabase`, or what `openDB` of idb gives, or a Dexie database that is open.
+   * @throws {LeaseError} `InvalidOptions`, also if the object store is missing; `InitFailed`.
+   * @example
+   * ```js
+   * const db = await openDB("my-app", 2, { upgrade: (db) => createStore(db) });
+   * const leases = await LeaseManager.attach(db);
+   * ```
+   */
+  static attach(db: OpenDatabase, options?: AttachOptions): Promise<LeaseManager>;
+
+  /**
    * The name of this incarnation, as {@link LeaseStatus} shows it: 32 hexadecimal digits. A page that was frozen, or came
    * back from the back/forward cache, has another one.
    */
@@ -133,8 +149,8 @@ export class LeaseManager extends EventTarget {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What {@link LeaseManager.open} takes. What is absent follows from the lease. */
-export interface OpenOptions {
+/** What {@link LeaseManager.attach} takes. What is absent follows from the lease. */
+export interface AttachOptions {
   /** How long a lease lasts without renewal: 1 s to 24 h. 20 s unless chosen. */
   leaseMs?: number | undefined;
   /** How often leases are renewed: at least 100 ms. A quarter of the lease unless chosen. */
@@ -151,6 +167,10 @@ export interface OpenOptions {
    * `true` unless chosen.
    */
   beacon?: boolean | undefined;
+}
+
+/** What {@link LeaseManager.open} takes. */
+export interface OpenOptions extends AttachOptions {
   /** Where the leases are kept. `"memory"` is seen by nobody outside of this page or worker. */
   store?: "indexeddb" | "memory" | undefined;
 }
@@ -175,7 +195,7 @@ export interface TryAcquireOptions {
  * A lease that is held.
  *
  * It is not proof: a page that is paused for longer than its lease is overtaken. What must never be done by two holders
- * is written with the {@link token}, to a place that refuses smaller tokens.
+ * is {@link fence fenced}, or written with the {@link token}, to a place that refuses smaller tokens.
  */
 export class Lease {
   private constructor();
@@ -216,6 +236,26 @@ export class Lease {
   verify(): Promise<boolean>;
 
   /**
+   * Has a transaction commit only if the lease is still current *in that transaction*: nothing is written by a page that
+   * was paused and overtaken. Otherwise the transaction is aborted, and what is returned rejects.
+   *
+   * The check begins at the call, before whatever you ask of the transaction next. You need not wait for it; if you do,
+   * you can go on in the same transaction. Keep it short, under a third of the lease: renewals wait behind it.
+   *
+   * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
+   * to, with `"leasehold"` among its object stores.
+   * @throws {LeaseError} `LeaseLost`; `InvalidOptions` for a transaction that cannot be fenced, which is aborted too;
+   * `Store` if it ended before it was checked. None of them is reported as unhandled.
+   * @example
+   * ```js
+   * const tx = db.transaction(["notes", "leasehold"], "readwrite");
+   * lease.fence(tx);
+   * tx.objectStore("notes").put(note, id);
+   * ```
+   */
+  fence(transaction: OpenTransaction, options?: FenceOptions): Promise<void>;
+
+  /**
    * Gives the lease back, and tells whether it was still held. It begins at the call. Calling it again gives the same
    * answer.
    *
@@ -229,6 +269,29 @@ export class Lease {
   /** {@link release}, for `await using`; only where the engine has the symbol. */
   [Symbol.asyncDispose](): Promise<void>;
 }
+
+/** An `IDBDatabase`, as it is or as idb shows it; or a Dexie database. */
+export type OpenDatabase = (EventTarget & { readonly name: string; close(): void }) | { backendDB(): IDBDatabase };
+
+/** An `IDBTransaction`, as it is or as idb shows it; or a Dexie transaction. */
+export type OpenTransaction = (EventTarget & { abort(): void }) | { readonly idbtrans: IDBTransaction };
+
+/** What {@link Lease.fence} takes. */
+export interface FenceOptions {
+  /** Renew the lease in the same transaction: who writes often then needs no other renewal. */
+  renew?: boolean | undefined;
+}
+
+/**
+ * Makes the object store that {@link LeaseManager.attach} needs, unless it is there: to be called when the database is
+ * upgraded. Dexie makes it by itself: declare `leasehold: ""` in `stores()`.
+ *
+ * @example
+ * ```js
+ * request.onupgradeneeded = () => createStore(request.result);
+ * ```
+ */
+export function createStore(db: OpenDatabase): void;
 
 /** How a release ended. */
 export type ReleaseOutcome = "released" | "lost";
@@ -367,7 +430,7 @@ export interface LeaseManagerEventMap {
  * | `Unsupported` | `NotSupportedError` | there is no IndexedDB here, or it is forbidden |
  * | `Quota` | `QuotaExceededError` | the store is full |
  * | `Store` | | the store failed; the message says whether trying again may help |
- * | `LeaseLost` | | the reason of {@link Lease.signal} |
+ * | `LeaseLost` | | the reason of {@link Lease.signal}, and what {@link Lease.fence} rejects with |
  * | `InitConflict` | `InvalidStateError` | `init()` named another wasm than the one that was chosen before |
  * | `InitFailed` | | the wasm did not load |
  * | `Internal` | | a bug |

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import { LeaseManager, bytes, init, openManager, refused } from "./pkg.mjs";
+import { LeaseManager, bytes, createStore, init, openManager, refused } from "./pkg.mjs";
 
 const LEASE_ERROR = "LeaseError";
 
@@ -74,6 +74,29 @@ test("names of stores", async () => {
   for (const name of ["", undefined, 5, null, "a\ud800"]) {
     await refused(() => LeaseManager.open(name, { store: "memory" }), "InvalidOptions", LEASE_ERROR, "the name");
   }
+});
+
+test("what cannot be attached to or fenced", async (t) => {
+  const unheard = t.mock.fn();
+  process.on("unhandledRejection", unheard);
+  const leases = await openManager();
+  const lease = await leases.acquire("k");
+  for (const odd of [undefined, null, 5, "db", {}, new EventTarget(), { idbtrans: null }, { backendDB: () => null }]) {
+    const refuse = (call, ...words) => refused(call, "InvalidOptions", LEASE_ERROR, ...words);
+    await refuse(() => LeaseManager.attach(odd), "IDBDatabase", "idb", "Dexie");
+    await refuse(() => lease.fence(odd), "IDBTransaction", "idb", "Dexie");
+    // Need not be awaited.
+    lease.fence(odd);
+    assert.throws(() => createStore(odd), { code: "InvalidOptions" });
+  }
+  // What is no transaction is none of ours to abort.
+  const controller = new AbortController();
+  lease.fence(controller);
+  await new Promise((resolve) => setTimeout(resolve));
+  assert.equal(controller.signal.aborted, false);
+  assert.equal(unheard.mock.callCount(), 0);
+  process.off("unhandledRejection", unheard);
+  await leases.close();
 });
 
 test("no IndexedDB, and never memory in its place", async () => {

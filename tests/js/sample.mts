@@ -1,7 +1,9 @@
 // Uses every export as users do; types.test.mjs compiles it, strictly. It never runs.
 import {
   type AcquireOptions,
+  type AttachOptions,
   type ContextStatus,
+  type FenceOptions,
   type HolderStatus,
   Lease,
   LeaseError,
@@ -13,11 +15,14 @@ import {
   type LeaseStats,
   type LeaseStatus,
   type LostReason,
+  type OpenDatabase,
   type OpenOptions,
+  type OpenTransaction,
   type ReleaseOutcome,
   type TryAcquireOptions,
   type WaiterStatus,
   type WasmSource,
+  createStore,
   init,
   isLeaseError,
 } from "leasehold";
@@ -61,6 +66,26 @@ export async function everything(signal: AbortSignal): Promise<void> {
   same<typeof lease.signal, AbortSignal>();
   same<typeof lease.lost, Promise<LostReason>>();
   same<Awaited<ReturnType<typeof lease.verify>>, boolean>();
+  const request = indexedDB.open("notes", 2);
+  request.onupgradeneeded = () => createStore(request.result);
+  const beside: AttachOptions = { leaseMs: 20_000 };
+  same<typeof attached, LeaseManager>();
+  const attached = await LeaseManager.attach(request.result, beside);
+  // @ts-expect-error
+  await LeaseManager.attach(request.result, { store: "memory" });
+  // @ts-expect-error
+  await LeaseManager.attach("notes");
+  // As Dexie shows them.
+  const others: [OpenDatabase, OpenTransaction] = [{ backendDB: () => request.result }, { idbtrans: request.transaction! }];
+  await LeaseManager.attach(others[0]);
+  const renewing: FenceOptions = { renew: true };
+  const transaction = request.result.transaction(["notes", "leasehold"], "readwrite");
+  same<typeof fenced, Promise<void>>();
+  const fenced = lease.fence(transaction, renewing);
+  lease.fence(others[1]);
+  // @ts-expect-error
+  lease.fence(request.result.transaction);
+
   // @ts-expect-error
   lease.token = 5;
   const outcome: ReleaseOutcome = await lease.release();
