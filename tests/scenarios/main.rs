@@ -15,6 +15,7 @@ mod doubles;
 mod events;
 mod fairness;
 mod faults;
+mod fence;
 mod forms;
 mod ghost;
 mod gitea;

@@ -1,12 +1,13 @@
 //! Records in the user's own database: on the user's connection, which is never ours to close.
 
-use std::rc::Rc;
+use core::cell::RefCell;
+use std::rc::{Rc, Weak};
 
 use wasm_bindgen::prelude::*;
 use web_sys::IdbDatabase;
 
 use super::{IndexedDbStore, connection::Connection, failure};
-use crate::machine::{StoreError, StoreErrorKind};
+use crate::machine::{StoreError, StoreErrorKind, StoreId};
 
 /// The object store among the user's own.
 pub(super) const ATTACHED_STORE: &str = "leasehold";
@@ -36,7 +37,12 @@ impl IndexedDbStore {
         }
         let mut store = Self::named(reach_of(&database));
         store.attached = true;
-        store.connection = Some(Rc::new(Connection::attached(database.unchecked_into()))).into();
+        let connection = Rc::new(Connection::attached(database.unchecked_into()));
+        ATTACHED.with_borrow_mut(|all| {
+            all.retain(|known| known.strong_count() > 0);
+            all.push(Rc::downgrade(&connection));
+        });
+        store.connection = Some(connection).into();
         Ok(store)
     }
 
@@ -64,6 +70,20 @@ impl IndexedDbStore {
 
 const HOW_TO_MAKE_IT: &str = "raise its version and call createStore(db) in onupgradeneeded \
     (Rust: IndexedDbStore::upgrade), or with Dexie declare leasehold: \"\" in stores()";
+
+std::thread_local! {
+    /// The users' connections, as far as they are used.
+    static ATTACHED: RefCell<Vec<Weak<Connection>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Which store a connection of the user's leads to, if that is known. It stays: deleted and made anew, a database has
+/// other connections.
+pub(super) fn store_of(database: &IdbDatabase) -> Option<StoreId> {
+    ATTACHED.with_borrow(|all| {
+        let open = all.iter().filter_map(Weak::upgrade);
+        open.filter(|connection| connection.is_on(database)).find_map(|connection| connection.store())
+    })
+}
 
 /// Where the contexts hear each other that keep their leases in this database. Stores of our own are called otherwise.
 pub(super) fn reach_of(database: &IdbDatabase) -> String {

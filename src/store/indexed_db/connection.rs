@@ -102,6 +102,11 @@ impl Connection {
         }
     }
 
+    /// Whether it is this very connection.
+    pub(super) fn is_on(&self, database: &IdbDatabase) -> bool {
+        Object::is(&self.database, database)
+    }
+
     /// Where the records are.
     pub(super) fn object_store(&self) -> &'static str {
         self.object_store

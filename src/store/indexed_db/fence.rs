@@ -11,7 +11,7 @@ use web_sys::{Event, IdbObjectStore, IdbRequest, IdbTransaction, IdbTransactionM
 
 use super::{
     super::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach},
-    attach::{ATTACHED_STORE, reach_of},
+    attach::{ATTACHED_STORE, reach_of, store_of},
     bindings::Transaction,
     commit::HeldCommit,
     failure,
@@ -95,8 +95,12 @@ struct Fenced {
 
 /// What the fence reads, in this order.
 struct Reads {
-    store: IdbRequest,
+    /// What is known of the connection need not be read.
+    known: Option<StoreId>,
+    store: Option<IdbRequest>,
     records: Vec<(Key, IdbRequest)>,
+    /// Requests are answered in order: after this one, all are.
+    last: IdbRequest,
 }
 
 impl Fenced {
@@ -107,7 +111,7 @@ impl Fenced {
     ) -> Result<(), &'static str> {
         let leases = leases_in(transaction, &fence)?;
         // It was created, and is asked to commit, or its turn is over.
-        let reads = Reads::ask(&leases, &fence).map_err(|_| OVER)?;
+        let reads = Reads::ask(store_of(&transaction.db()), &leases, fence.ticket().batch.keys()).map_err(|_| OVER)?;
         let transaction: Transaction = transaction.clone().unchecked_into();
         let commit = RefCell::new(Some(HeldCommit::hold(&transaction)));
         let (asked, listener) = (Cell::new(Some(sender)), RefCell::default());
@@ -128,8 +132,8 @@ impl Fenced {
             _ => fenced.ended(false),
         });
         let function = listener.as_ref().unchecked_ref();
-        self.reads.last().set_onsuccess(Some(function));
-        self.reads.last().set_onerror(Some(function));
+        self.reads.last.set_onsuccess(Some(function));
+        self.reads.last.set_onerror(Some(function));
         for end in ["complete", "abort"] {
             // It fails for what is no event target only.
             let _ = self.transaction.add_event_listener_with_callback(end, function);
@@ -203,23 +207,23 @@ impl OpenTransaction for Fenced {
 
 impl Reads {
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/get)
-    fn ask(leases: &IdbObjectStore, fence: &Shared<dyn Fence>) -> Result<Self, JsValue> {
-        let store = leases.get(&store_key())?;
-        let keys = fence.ticket().batch.keys().into_iter();
-        let records =
-            keys.map(|key| leases.get(&key.as_str().into()).map(|read| (key, read))).collect::<Result<_, _>>()?;
-        Ok(Self { store, records })
-    }
-
-    /// Requests are answered in order: after this one, all are.
-    fn last(&self) -> &IdbRequest {
-        self.records.last().map_or(&self.store, |(_, read)| read)
+    fn ask(known: Option<StoreId>, leases: &IdbObjectStore, keys: Vec<Key>) -> Result<Self, JsValue> {
+        let store = if known.is_none() { Some(leases.get(&store_key())?) } else { None };
+        let mut records = Vec::new();
+        for key in keys {
+            let read = leases.get(&key.as_str().into())?;
+            records.push((key, read));
+        }
+        let last = records.last().map(|(_, read)| read).or(store.as_ref()).cloned();
+        // A ticket without a key asks for nothing.
+        Ok(Self { known, store, records, last: last.ok_or(JsValue::UNDEFINED)? })
     }
 
     /// An id that cannot be read is none that a lease was granted in.
     fn store(&self) -> Result<Option<StoreId>, StoreError> {
-        let text = text_of(&self.store)?;
-        Ok(text.and_then(|text| u128::from_str_radix(&text, 16).ok()).map(StoreId))
+        let Some(read) = &self.store else { return Ok(self.known) };
+        let bits = text_of(read)?.and_then(|text| u128::from_str_radix(&text, 16).ok());
+        Ok(bits.map(StoreId))
     }
 }
 

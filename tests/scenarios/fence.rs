@@ -1,0 +1,239 @@
+//! Fenced writes to a store that takes a user's transactions beside its own.
+
+use std::{
+    fmt,
+    future::{Ready, ready},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use leasehold::{
+    FenceError, LeaseManager, LostReason, StoreError,
+    executor::SimExecutor,
+    machine::{Batch, Now, Records, Reply, StoreClock, StoreId, StoreNow},
+    store::{Fence, FencedTransaction, OpenTransaction, Reach, Store},
+};
+
+use crate::world::{HEARTBEAT, LEASE, ms, secs};
+
+const STORE: StoreId = StoreId(7);
+
+/// A store of leases and notes: what a user's own database is to a program.
+#[derive(Clone, Default)]
+struct Desk(Arc<Mutex<(Records, Vec<String>)>>);
+
+impl Desk {
+    fn leases(&self, executor: &SimExecutor) -> LeaseManager {
+        let builder = LeaseManager::builder(self.clone(), executor.clone());
+        builder.lease(LEASE).heartbeat(HEARTBEAT).build().unwrap()
+    }
+
+    fn begin(&self) -> Transaction {
+        let desk = self.clone();
+        Transaction(Arc::new(Work {
+            desk,
+            ended: AtomicBool::new(false),
+            fences: Mutex::default(),
+            notes: Mutex::default(),
+        }))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.0.lock().unwrap().1.clone()
+    }
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Desk")
+    }
+}
+
+#[async_trait]
+impl Store for Desk {
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        let answers = batch.apply(&mut self.0.lock().unwrap().0, StoreNow::new(self.clock(), now));
+        Ok(Reply { store: STORE, answers })
+    }
+
+    async fn close(&self) {}
+
+    fn clock(&self) -> StoreClock {
+        StoreClock::Observed
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Named(format!("desk {:p}", self.0))
+    }
+}
+
+/// A transaction of the user's.
+struct Transaction(Arc<Work>);
+
+struct Work {
+    desk: Desk,
+    ended: AtomicBool,
+    fences: Mutex<Vec<Arc<dyn Fence>>>,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Transaction {
+    fn write(&self, note: &str) {
+        self.0.notes.lock().unwrap().push(note.into());
+    }
+
+    /// Whether it was.
+    fn commit(self) -> bool {
+        if self.0.end() {
+            return false;
+        }
+        self.0.desk.0.lock().unwrap().1.append(&mut self.0.notes.lock().unwrap());
+        self.0.over(true);
+        true
+    }
+}
+
+impl Work {
+    fn end(&self) -> bool {
+        self.ended.swap(true, Ordering::Relaxed)
+    }
+
+    fn over(&self, committed: bool) {
+        for fence in std::mem::take(&mut *self.fences.lock().unwrap()) {
+            if committed {
+                fence.committed();
+            }
+            fence.over();
+        }
+    }
+}
+
+impl OpenTransaction for Work {
+    fn abort(&self) {
+        if !self.end() {
+            self.over(false);
+        }
+    }
+}
+
+impl FencedTransaction for &Transaction {
+    type Answer = Ready<Result<(), FenceError>>;
+
+    fn check(self, fence: Arc<dyn Fence>) -> Self::Answer {
+        assert_eq!(fence.reach(), self.0.desk.reach());
+        self.0.fences.lock().unwrap().push(fence.clone());
+        fence.open(self.0.clone());
+        let mut records = self.0.desk.0.lock().unwrap().0.clone();
+        let verdict = fence.judge(Some(STORE), &mut records);
+        match verdict {
+            // A transaction of a real store keeps it to itself until it commits.
+            Ok(()) => self.0.desk.0.lock().unwrap().0 = records,
+            Err(_) => self.0.abort(),
+        }
+        ready(verdict.map_err(FenceError::Lost))
+    }
+
+    fn refuse(self, reason: LostReason) -> Self::Answer {
+        self.0.abort();
+        ready(Err(FenceError::Lost(reason)))
+    }
+}
+
+#[test]
+fn a_frozen_holder_wakes_in_the_middle_of_its_work_and_writes_nothing() {
+    let (world, desk) = (SimExecutor::new(1), Desk::default());
+    world.block_on(async {
+        let (slow, fast) = (world.context(), world.context());
+        let (one, two) = (desk.leases(&slow), desk.leases(&fast));
+        let guard = one.lock("k").acquire().await.unwrap();
+        slow.freeze();
+        let next = two.lock("k").acquire().await.unwrap();
+        let new = desk.begin();
+        next.fence(&new).await.unwrap();
+        new.write("new");
+        assert!(new.commit());
+        // Not even its clock was read since.
+        let late = desk.begin();
+        late.write("late");
+        assert!(matches!(guard.fence(&late).await, Err(FenceError::Lost(_))));
+        assert!(!late.commit());
+        slow.thaw();
+        let reason = guard.lost().await;
+        let late = desk.begin();
+        assert_eq!(guard.fence(&late).await, Err(FenceError::Lost(reason)));
+        assert!(!late.commit());
+        assert_eq!(desk.notes(), ["new"]);
+    });
+}
+
+#[test]
+fn a_busy_writer_that_renews_with_its_writes_sends_nothing_else() {
+    for (renews, most) in [(true, 0), (false, u64::MAX)] {
+        let (world, desk) = (SimExecutor::new(1), Desk::default());
+        world.block_on(async {
+            let leases = desk.leases(&world.context());
+            let guard = leases.lock("k").acquire().await.unwrap();
+            let before = leases.stats().transactions;
+            for step in 0..600 {
+                let transaction = desk.begin();
+                let fenced = if renews { guard.fence_and_renew(&transaction) } else { guard.fence(&transaction) };
+                fenced.await.unwrap();
+                transaction.write(&step.to_string());
+                assert!(transaction.commit());
+                world.pass(ms(500)).await;
+                assert!(guard.is_valid());
+            }
+            let sent = leases.stats().transactions - before;
+            assert!(sent <= most && (renews || sent >= 60), "{sent} transactions in 5 minutes");
+            // It rests, and is renewed as any other.
+            world.pass(secs(60)).await;
+            assert!(guard.is_valid() && leases.stats().transactions > before + sent);
+        });
+    }
+}
+
+#[test]
+fn what_was_aborted_renewed_nothing() {
+    let (world, desk) = (SimExecutor::new(1), Desk::default());
+    world.block_on(async {
+        let leases = desk.leases(&world.context());
+        let guard = leases.lock("k").acquire().await.unwrap();
+        world.pass(secs(1)).await;
+        let left = guard.remaining();
+        let aborted = desk.begin();
+        guard.fence_and_renew(&aborted).await.unwrap();
+        aborted.0.abort();
+        assert_eq!(guard.remaining(), left);
+        let committed = desk.begin();
+        guard.fence_and_renew(&committed).await.unwrap();
+        assert_eq!(guard.remaining(), left, "not yet");
+        assert!(committed.commit());
+        assert_eq!(guard.remaining(), left + secs(1));
+    });
+}
+
+#[test]
+fn a_suspension_ends_the_transactions_that_are_open() {
+    let (world, desk) = (SimExecutor::new(1), Desk::default());
+    world.block_on(async {
+        let leases = desk.leases(&world.context());
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let released = leases.lock("other").acquire().await.unwrap();
+        let (over, open, loose, plain) = (desk.begin(), desk.begin(), desk.begin(), desk.begin());
+        guard.fence(&over).await.unwrap();
+        assert!(over.commit());
+        guard.fence(&open).await.unwrap();
+        released.fence(&loose).await.unwrap();
+        released.release().await.unwrap();
+        leases.suspend();
+        assert_eq!(guard.lost().now_or_never(), Some(LostReason::Suspended));
+        assert!(!open.commit());
+        assert!(!loose.commit(), "whether or not its guard lives");
+        assert_eq!(guard.fence(&plain).await, Err(FenceError::Lost(LostReason::Suspended)));
+        assert!(!plain.commit());
+    });
+}
