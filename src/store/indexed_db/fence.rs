@@ -142,9 +142,10 @@ impl Fenced {
     }
 
     fn found(&self) {
-        let verdict = self.judge();
-        if verdict.is_err() {
-            OpenTransaction::abort(self);
+        let mut verdict = self.judge();
+        if verdict.is_err() && self.transaction.abort().is_err() {
+            // It was committed behind our back.
+            verdict = Err(FenceError::Misuse(OVER.into()));
         }
         self.settle(verdict);
     }
