@@ -224,15 +224,17 @@ async fn a_guard_that_was_given_back_writes_nothing() {
     assert_eq!(ended.await, "abort");
 
     // Given back while it is checked.
+    WebExecutor::new().sleep(Duration::from_millis(60)).await;
     let transaction = desk.begin();
-    let (ended, fenced) = (end(&transaction), next.fence(&transaction));
+    let (ended, fenced) = (end(&transaction), next.fence_and_renew(&transaction));
     write(&transaction, "late");
     drop(next.release());
     let heir = desk.hold().await;
+    let left = heir.remaining();
     assert_eq!(soon(fenced).await, Err(FenceError::Lost(LostReason::Expired)));
     assert_eq!(ended.await, "abort");
     assert_eq!(desk.note().await, None);
-    assert!(heir.is_valid());
+    assert!(heir.is_valid() && heir.remaining() <= left, "nothing was renewed");
 }
 
 #[test]
