@@ -140,7 +140,7 @@ fn what_a_fence_found_is_asked_of_the_store_before_it_is_a_loss() {
     let mut script = Script::holding();
     let ticket = script.ticket(1, false).unwrap();
     let gone = Outcome::NotCurrent { last_token: Token(200), stolen: false };
-    script.fenced(ticket, &[gone.clone()]);
+    script.fenced(ticket, core::slice::from_ref(&gone));
     assert!(!script.is_lost());
     assert_eq!(script.remaining_ms(1), 0);
     script.answer([gone]);
