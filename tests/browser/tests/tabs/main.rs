@@ -98,6 +98,7 @@ in_the_browsers! {
         versions::two_builds_fence_each_other,
         insecure::two_tabs_without_web_locks_lose_no_increment,
         insecure::a_silent_holder_without_web_locks_is_replaced,
+        page::the_timeline_shows_a_freeze_and_the_loss,
         page::the_inspector_shows_all_tabs_and_a_take_over,
         page::the_demo_page_works_in_an_insecure_context,
         readme::the_readme_example_runs,
@@ -116,7 +117,6 @@ in_the_browsers! {
         frozen::a_frozen_waiter_is_passed_over_and_queues_again,
         storage::a_full_disk_is_told,
         take_over::a_crashed_holder_is_replaced,
-        page::the_timeline_shows_a_freeze_and_the_loss,
         contexts::a_stopped_service_worker_is_replaced,
     }
 }
