@@ -132,16 +132,22 @@ impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Until<L> {
             state.last_place += 1;
             state.last_place
         });
-        state.wakers.insert(place, context.waker().clone());
+        let waker = context.waker().clone();
+        let old = state.wakers.remove(&place);
+        state.wakers.insert(place, waker);
+        // Dropped after the lock was let go: it may own what locks it.
+        drop(state);
+        drop(old);
         Poll::Pending
     }
 }
 
 impl<L> Drop for Until<L> {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.fate.state().wakers.remove(&place);
-        }
+        let Some(place) = self.place else { return };
+        // Dropped after the lock was let go: it may own what locks it.
+        let waker = self.fate.state().wakers.remove(&place);
+        drop(waker);
     }
 }
 

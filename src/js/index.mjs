@@ -323,6 +323,11 @@ export class LeaseManager extends EventTarget {
   }
 }
 
+function lossOf({ key, token }, reason) {
+  const message = `the lease of ${JSON.stringify(key)} was lost: ${reason}`;
+  return new LeaseError("LeaseLost", message, { reason, key, token });
+}
+
 /** What cannot be checked must not be written. */
 function abort(transaction) {
   try {
@@ -394,7 +399,7 @@ export class Lease {
       await ask(() => wasm.fence(raw, renew));
     } catch (error) {
       abort(raw);
-      throw error.code === "LeaseLost" && !error.reason ? this.#loss(error.message) : error;
+      throw error.code === "LeaseLost" && !error.reason ? lossOf(this, error.message) : error;
     }
   }
 

@@ -122,9 +122,8 @@ test("a hundred overlapping turns exclude each other and are first come, first s
 test("a time-out rejects; 0 tries once; Infinity waits", async () => {
   const leases = await openManager();
   const lease = await leases.acquire("notes");
-  const began = performance.now();
   await refused(() => leases.acquire("notes", { timeoutMs: 0 }), "Timeout", "TimeoutError");
-  assert.ok(performance.now() - began < 30);
+  const began = performance.now();
   await refused(() => leases.acquire("notes", { timeoutMs: 50.5 }), "Timeout", "TimeoutError", "time-out");
   assert.ok(performance.now() - began >= 50);
   const waiting = leases.acquire("notes", { timeoutMs: Infinity });
