@@ -120,6 +120,25 @@ export async function writeAfterPause({ text, ms, ways }) {
   return Promise.all(ways.map((way) => fencedWrite({ text, ...way })));
 }
 
+// A fenced write whose transaction never ends by itself: it asks again and again. How it ended, and what the fence said.
+export async function writeWithoutEnd(text) {
+  const raw = await libraries.raw.open();
+  globalThis.leases = await LeaseManager.attach(raw);
+  globalThis.lease = await leases.acquire("notes");
+  const transaction = raw.transaction(["notes", "leasehold"], "readwrite");
+  const notes = transaction.objectStore("notes");
+  const said = lease.fence(transaction).then(() => "current", (error) => error.code);
+  notes.put(text, "note");
+  const ask = () => (notes.get("note").onsuccess = ask);
+  ask();
+  const ended = await new Promise((resolve) => {
+    transaction.oncomplete = () => resolve("complete");
+    transaction.onabort = () => resolve("abort");
+    said.then((said) => (globalThis.fenceSaid = said));
+  });
+  return { ended, said: await said };
+}
+
 // Writes again and again. How many notes it wrote, and how many transactions the library itself began meanwhile.
 export async function writeBusily({ ms, renew }) {
   const begin = IDBDatabase.prototype.transaction;

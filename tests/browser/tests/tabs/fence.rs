@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, granted, hold, wait_in_queue};
+use crate::world::{SOON, World, granted, hold, now_ms, wait_in_queue};
 
 const LIBRARIES: [&str; 3] = ["raw", "idb", "dexie"];
 
@@ -96,6 +96,53 @@ pub async fn after_a_pause_nothing_is_written_under_the_lease_that_another_tab_t
         fast.close().await?;
     }
     Ok(())
+}
+
+/// Frozen by the browser between its turn's beginning and its write.
+pub async fn a_page_frozen_in_the_middle_of_its_work_writes_nothing(world: &World) -> anyhow::Result<()> {
+    for library in LIBRARIES {
+        let (frozen, other) =
+            (desk(world, json!({ "by": library })).await?, desk(world, json!({ "by": library })).await?);
+        hold(&frozen, "notes").await?;
+        wait_in_queue(&other, "notes").await?;
+        frozen.freeze(true).await?;
+        granted(&other, SOON).await?;
+        let done = other.run("return fencedWrite(arg)", json!({ "text": library })).await?;
+        ensure!(done == json!({ "written": true, "said": "current" }), "{library}: {done}");
+        frozen.freeze(false).await?;
+        for way in ways(library) {
+            let late = frozen.run("return fencedWrite(arg)", with(json!({ "text": "late" }), &way)).await?;
+            let said = json!(["LeaseLost", "Suspended", "notes", true, "LeaseError"]);
+            ensure!(late == json!({ "written": false, "said": said }), "{library} {way}: {late}");
+        }
+        ensure!(note(&other).await? == library, "the note was overwritten");
+        silent(&frozen).await?;
+        frozen.close().await?;
+        other.close().await?;
+    }
+    Ok(())
+}
+
+/// An open transaction of a frozen page would keep all others from the database for a minute.
+pub async fn a_page_frozen_inside_a_fenced_write_lets_go_of_it(world: &World) -> anyhow::Result<()> {
+    let (frozen, other) = (world.bare_tab().await?, desk(world, json!({ "by": "raw" })).await?);
+    frozen.run("await loadFence()", Value::Null).await?;
+    frozen.start("write", "return writeWithoutEnd('late')", Value::Null).await?;
+    frozen.until("return window.fenceSaid === 'current'", Value::Null, SOON).await?;
+    // It stands in line for the database itself.
+    let wait = "window.lease = await leases.acquire('notes'); return { token: lease.token, at: Date.now() }";
+    other.start("wait", wait, Value::Null).await?;
+    let gone = now_ms();
+    frozen.freeze(true).await?;
+    let (_, at) = granted(&other, SOON).await?;
+    world.tell("take-over from a page that was frozen inside a fenced write", at.saturating_sub(gone));
+    let done = other.run("return fencedWrite({ text: 'in time' })", Value::Null).await?;
+    ensure!(done == json!({ "written": true, "said": "current" }), "{done}");
+    frozen.freeze(false).await?;
+    let ended = frozen.outcome("write", SOON).await?;
+    ensure!(ended == json!({ "ended": "abort", "said": "current" }), "{ended}");
+    ensure!(note(&other).await? == "in time", "what the frozen page wrote is there");
+    silent(&frozen).await
 }
 
 pub async fn a_dexie_upgrade_keeps_the_records(world: &World) -> anyhow::Result<()> {

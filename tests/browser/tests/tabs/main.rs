@@ -58,7 +58,6 @@ in_the_browsers! {
         take_over::a_frozen_holder_is_replaced_and_told,
         take_over::a_closed_waiter_does_not_block_the_queue,
         take_over::released_while_others_wait_in_order,
-        killed::a_closed_holder_without_beacon_is_replaced_at_once,
         left::a_page_that_is_left_gives_its_lease_up,
         left::a_page_that_is_left_without_beacon_gives_its_lease_up,
         left::a_waiting_page_that_is_left_queues_again,
@@ -102,6 +101,7 @@ in_the_browsers! {
         page::the_inspector_shows_all_tabs_and_a_take_over,
         page::the_demo_page_works_in_an_insecure_context,
         readme::the_readme_example_runs,
+        readme::the_readme_fence_runs,
         bad_input::bad_keys_are_refused,
         bad_input::bad_times_are_refused,
         bad_input::a_second_init_with_other_bytes_is_refused,
@@ -109,10 +109,13 @@ in_the_browsers! {
         bad_input::without_indexed_db_open_is_refused,
     }
     chromium_and_firefox {
+        killed::a_closed_holder_without_beacon_is_replaced_at_once,
         killed::a_killed_holder_is_replaced,
         killed::a_killed_holder_without_beacon_is_replaced,
     }
     chromium {
+        fence::a_page_frozen_in_the_middle_of_its_work_writes_nothing,
+        fence::a_page_frozen_inside_a_fenced_write_lets_go_of_it,
         frozen::a_frozen_page_gives_its_lease_up,
         frozen::a_frozen_waiter_is_passed_over_and_queues_again,
         storage::a_full_disk_is_told,
