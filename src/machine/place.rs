@@ -211,9 +211,10 @@ impl Place {
         seeks || self.held().is_some_and(|held| held.request == request)
     }
 
-    /// Whether something may stand in the record for it.
+    /// Whether something may stand in the record for it: what is to be taken over does so before it is asked for.
     pub(super) fn may_be_in_store(&self) -> bool {
-        self.held().is_some() || self.seeking().is_some_and(|seeking| seeking.first_sent.is_some())
+        let stands = |seeking: &Seeking| seeking.first_sent.is_some() || matches!(seeking.way, Way::Resume { .. });
+        self.held().is_some() || self.seeking().is_some_and(stands)
     }
 
     /// Whether something in the record is to be kept alive.

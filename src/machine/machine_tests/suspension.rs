@@ -143,6 +143,22 @@ fn p_a_tombstone_names_what_was_taken_out_of_its_guard() {
     assert_eq!(script.input(SUSPEND), gone(&keys));
 }
 
+/// Its grant stands under the old name, or the new one, whether or not the store was asked yet.
+#[test]
+fn p_a_tombstone_names_what_is_being_taken_over() {
+    let mut script = held();
+    let slot = script.slot();
+    let parcel = script.machine.parcel(TurnId(1), &slot).unwrap();
+    script.input(Input::Detach { turn: TurnId(1), slot });
+    script.answer([Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None }]);
+    // Behind a look at another key, which is not answered.
+    script.input(Input::Inspect { query: TurnId(9), key: Key::new("another").unwrap() });
+    let turn = Turn { alone: true, wait: false, ..Turn::new(TurnId(2), script.key.clone()) };
+    assert_eq!(script.input(Input::Resume { turn, parcel }), []);
+    let keys = [script.key.clone()];
+    assert_eq!(entombed(script.input(SUSPEND)).map(|tombstone| &tombstone.keys[..]), Some(&keys[..]));
+}
+
 #[test]
 fn p_a_tombstone_names_all_keys_that_were_asked_for_at_once() {
     let keys = ["a", "b"].map(|name| Key::new(name).unwrap());
