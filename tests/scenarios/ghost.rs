@@ -1,6 +1,6 @@
 //! What a key's record went through, seen from outside: every commit is held against the one before.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use leasehold::{
     Mode,
@@ -49,7 +49,7 @@ pub(crate) struct Commit<'a> {
     pub(crate) at: Monotonic,
     pub(crate) clock: StoreClock,
     /// Whose tombstones stood when it was applied.
-    pub(crate) gone: &'a BTreeSet<Incarnation>,
+    pub(crate) gone: &'a BTreeMap<Incarnation, Vec<Key>>,
 }
 
 /// How a grant ended.
@@ -191,7 +191,7 @@ impl Seen {
                 _ => None,
             }
         };
-        let gone = commit.gone.contains(&self.holder);
+        let gone = commit.gone.contains_key(&self.holder);
         let upgraded = |grant: &Grant| grant.holder == self.holder && grant.mode == Mode::Exclusive;
         let over = commit.clock == StoreClock::Trusted && commit.at >= self.beaten_at.plus(self.lease_ms);
         (gone.then_some(End::ByItsHolder))

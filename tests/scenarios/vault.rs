@@ -2,7 +2,7 @@
 //! may lose its last commit; and the lines that connect contexts to it.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex,
@@ -48,8 +48,8 @@ struct Room {
 struct State {
     records: Records,
     ghosts: Vec<Ghost>,
-    /// Those whose tombstones stand.
-    gone: BTreeSet<Incarnation>,
+    /// Those whose tombstones stand, and the keys that these name.
+    gone: BTreeMap<Incarnation, Vec<Key>>,
     undo: Option<Undo>,
 }
 
@@ -57,14 +57,14 @@ struct State {
 struct Undo {
     records: Records,
     ghosts: Vec<(usize, Ghost)>,
-    gone: BTreeSet<Incarnation>,
+    gone: BTreeMap<Incarnation, Vec<Key>>,
 }
 
 impl Vault {
     pub(crate) fn new(clock: StoreClock, forgets: bool, keys: usize, oracle: Oracle) -> Self {
         let number = BUILT.fetch_add(1, Ordering::Relaxed);
         let ghosts = vec![Ghost::default(); keys];
-        let state = State { records: Records::new(), ghosts, gone: BTreeSet::new(), undo: None };
+        let state = State { records: Records::new(), ghosts, gone: BTreeMap::new(), undo: None };
         let keys = (0..keys).map(|key| Key::new(&format!("k{key}")).unwrap()).collect();
         Self(Arc::new(Room { number, clock, forgets, keys, state: Mutex::new(state), oracle }))
     }
@@ -108,7 +108,7 @@ impl Vault {
         let action = Action::Fence { token: grant.block.first, request };
         let fence = Operation { key: name.clone(), holder, action };
         let outcome = fence.apply(records, StoreNow::new(self.0.clock, now)).outcome;
-        if gone.contains(&holder) {
+        if gone.contains_key(&holder) {
             drop(state);
             return self.0.oracle.denied(&outcome, token);
         }
@@ -134,18 +134,23 @@ impl Vault {
         true
     }
 
-    /// Somebody is gone. Nobody there may believe any more when the store is told.
-    pub(crate) fn entomb(&self, tombstone: Tombstone) {
+    /// Somebody is gone. Nobody there may believe any more when the store is told; and where nothing is late or
+    /// forgotten, the tombstone names all that it left.
+    pub(crate) fn entomb(&self, tombstone: Tombstone, is_prompt: bool) {
         let mut state = self.0.state.lock().unwrap();
-        let holder = tombstone.holder;
+        let Tombstone { holder, ref keys } = tombstone;
+        self.0.oracle.tell(|| format!("{:04x} is gone from {keys:?}", holder.0 & 0xffff));
         let held = |(key, ghost): (usize, &Ghost)| ghost.held_by(holder).map(|grant| (key, grant)).collect::<Vec<_>>();
         let held: Vec<_> = state.ghosts.iter().enumerate().flat_map(held).collect();
-        self.0.oracle.tell(|| format!("{:04x} is gone from {:?}", holder.0 & 0xffff, tombstone.keys));
-        state.gone.insert(holder);
+        let unnamed = self.0.keys.iter().find(|key| !keys.contains(key) && state.names(key, holder)).cloned();
+        state.gone.insert(holder, keys.clone());
         state.records.entomb(tombstone);
         // It is the last commit now.
         state.undo = None;
         drop(state);
+        if let Some(key) = unnamed.filter(|_| is_prompt && !self.0.forgets) {
+            self.0.oracle.accuse(format!("{:04x} left something at {key}, and does not say so", holder.0 & 0xffff));
+        }
         self.0.oracle.entombed(&held);
     }
 
@@ -225,20 +230,28 @@ impl Vault {
         Undo { records: state.records.clone(), ghosts, gone: state.gone.clone() }
     }
 
-    /// Tombstones go when no record names their holders any more, and not before.
+    /// Tombstones forget the keys that do not name their holders any more, and no others; then they go.
     fn collect(&self, state: &mut State) -> Result<(), String> {
-        for (holder, tombstone) in state.records.changed_tombstones() {
-            if tombstone.is_some() {
-                continue;
+        for (holder, text) in state.records.changed_tombstones() {
+            let left = text.and_then(|text| Tombstone::decode(holder, &text)).map_or_else(Vec::new, |left| left.keys);
+            let before = state.gone.remove(&holder).unwrap_or_default();
+            if let Some(key) = before.iter().find(|key| !left.contains(key) && state.names(key, holder)) {
+                return Err(format!("the tombstone of {:04x} forgot {key}, which names it", holder.0 & 0xffff));
             }
-            self.0.oracle.tally.count("a tombstone was collected", state.gone.remove(&holder));
-            let named =
-                |key: &&Key| state.records.peek(key).is_some_and(|record| names(record, |named| named == holder));
-            if let Some(key) = self.0.keys.iter().find(named) {
-                return Err(format!("the tombstone of {:04x} is gone, and {key} names it", holder.0 & 0xffff));
+            if left.is_empty() {
+                self.0.oracle.tally.count("a tombstone was collected", ());
+            } else {
+                state.gone.insert(holder, left);
             }
         }
         Ok(())
+    }
+}
+
+impl State {
+    /// Whether a record has an entry of this holder.
+    fn names(&self, key: &Key, holder: Incarnation) -> bool {
+        self.records.peek(key).is_some_and(|record| names(record, |named| named == holder))
     }
 }
 
@@ -251,7 +264,7 @@ fn names(record: &Record, is_it: impl Fn(Incarnation) -> bool) -> bool {
 fn is_cleaned(records: &Records, commit: &Commit<'_>) -> Result<(), String> {
     for operation in commit.batch.0.iter().filter(|operation| !matches!(operation.action, Action::Inspect)) {
         let record = records.peek(&operation.key);
-        if record.is_some_and(|record| names(record, |holder| commit.gone.contains(&holder))) {
+        if record.is_some_and(|record| names(record, |holder| commit.gone.contains_key(&holder))) {
             return Err(format!(
                 "{:?} left those who are gone: {}",
                 operation.action,
@@ -426,12 +439,12 @@ impl Store for Line {
         }
         self.oracle.tally.count("a tombstone was written", ());
         if self.applies_ms.1 == 0 {
-            return self.vault.entomb(tombstone);
+            return self.vault.entomb(tombstone, true);
         }
         let (vault, world, delay) = (self.vault.clone(), self.oracle.world(), self.delay(self.applies_ms));
         world.clone().spawn(Box::pin(async move {
             world.sleep(delay).await;
-            vault.entomb(tombstone);
+            vault.entomb(tombstone, false);
         }));
     }
 
