@@ -11,8 +11,9 @@ use leasehold::{
 
 use crate::{
     doubles::{LateSignals, PausingExecutor},
+    line::Line,
     oracle::{Oracle, Tally},
-    vault::{Line, Vault},
+    vault::Vault,
     worker::{Crew, Worker},
     world::{Dice, ms},
 };

@@ -14,8 +14,8 @@ use leasehold::{
 
 use crate::{
     chaos::{Chaos, How},
+    line::Line,
     oracle::Tally,
-    vault::Line,
     world::ms,
 };
 

@@ -24,6 +24,7 @@ mod hold;
 mod identity;
 mod input;
 mod life;
+mod line;
 mod linger;
 mod locks;
 mod loss;

@@ -9,8 +9,9 @@ use leasehold::{
 
 use crate::{
     doubles::SlowStore,
+    line::Line,
     oracle::{Oracle, Tally},
-    vault::{Line, Vault},
+    vault::Vault,
     world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs},
 };
 

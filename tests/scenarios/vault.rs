@@ -1,5 +1,5 @@
 //! The store of the histories: it keeps its records itself, shows every commit to the oracle, takes fenced writes, and
-//! may lose its last commit; and the lines that connect contexts to it.
+//! may lose its last commit.
 
 use std::{
     collections::BTreeMap,
@@ -8,24 +8,20 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
-use futures::future::pending;
 use leasehold::{
-    StoreError, Token,
-    executor::{Executor, SimExecutor},
+    Token,
     machine::{
-        Action, Answer, Batch, Grant, Incarnation, Key, Now, Operation, Outcome, Record, Records, Reply, StoreClock,
-        StoreErrorKind, StoreId, StoreNow, Tombstone,
+        Action, Answer, Batch, Grant, Incarnation, Key, Now, Operation, Outcome, Record, Records, StoreClock, StoreNow,
+        Tombstone,
     },
-    store::{Fault, Reach, Store},
+    store::Reach,
 };
 
 use crate::{
     ghost::{Commit, End, Ghost},
     oracle::Oracle,
-    world::{Dice, ms},
 };
 
 /// Far from the numbers of other stores of this process.
@@ -163,7 +159,7 @@ impl Vault {
         key.as_str()[1..].parse().unwrap()
     }
 
-    fn apply(&self, batch: &Batch, now: Now) -> Vec<Answer> {
+    pub(crate) fn apply(&self, batch: &Batch, now: Now) -> Vec<Answer> {
         let mut state = self.0.state.lock().unwrap();
         let saved = self.0.forgets.then(|| self.save(&state, batch));
         let gone = state.gone.clone();
@@ -324,135 +320,5 @@ fn is_all_or_nothing(records: &Records, batch: &Batch, answers: &[Answer]) -> Re
 impl fmt::Debug for Vault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Vault({})", self.0.number)
-    }
-}
-
-/// One context's connection, which may fail or dawdle. Clones are the same.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    vault: Vault,
-    sim: SimExecutor,
-    oracle: Oracle,
-    /// How long the way there takes, at least and at most, and the way back.
-    pub(crate) applies_ms: (u64, u64),
-    pub(crate) answers_ms: (u64, u64),
-    pub(crate) limit_ms: u64,
-    /// Whether it takes tombstones.
-    pub(crate) entombs: bool,
-    trouble: Arc<Mutex<Trouble>>,
-}
-
-#[derive(Debug, Default)]
-struct Trouble {
-    always: Option<Fault>,
-    lost_answers: u64,
-}
-
-impl Line {
-    pub(crate) fn new(vault: Vault, sim: SimExecutor, oracle: Oracle, limit_ms: u64) -> Self {
-        let (applies_ms, answers_ms) = ((0, 0), (0, 0));
-        Self { vault, sim, oracle, applies_ms, answers_ms, limit_ms, entombs: true, trouble: Arc::default() }
-    }
-
-    /// All transactions fail like this, or none.
-    pub(crate) fn fail_always(&self, fault: Option<Fault>) {
-        self.trouble.lock().unwrap().always = fault;
-    }
-
-    /// The answers of the next so many transactions are lost.
-    pub(crate) fn lose_answers(&self, count: u64) {
-        self.trouble.lock().unwrap().lost_answers = count;
-    }
-
-    pub(crate) fn heal(&self) {
-        *self.trouble.lock().unwrap() = Trouble::default();
-    }
-
-    fn fault(&self) -> Option<Fault> {
-        let mut trouble = self.trouble.lock().unwrap();
-        if trouble.lost_answers > 0 {
-            trouble.lost_answers -= 1;
-            return Some(Fault::LoseReply);
-        }
-        trouble.always
-    }
-
-    async fn dawdle(&self, span_ms: (u64, u64)) {
-        if span_ms.1 > 0 {
-            self.sim.sleep(self.delay(span_ms)).await;
-        }
-    }
-
-    fn delay(&self, (least, most): (u64, u64)) -> Duration {
-        ms(least + Dice(&self.sim).below(most - least + 1))
-    }
-
-    /// Whether what is written blindly is lost on the way.
-    fn loses_tombstones(&self) -> bool {
-        let always = self.trouble.lock().unwrap().always;
-        matches!(always, Some(Fault::Refuse | Fault::Fail | Fault::Stall)) || Dice(&self.sim).one_in(8)
-    }
-
-    async fn never<T>(&self) -> T {
-        self.oracle.tally.count("a transaction overran its time limit", ());
-        pending().await
-    }
-}
-
-#[async_trait::async_trait]
-impl Store for Line {
-    async fn transact(&self, batch: Batch, _: Now) -> Result<Reply, StoreError> {
-        let sent = self.sim.now().monotonic;
-        self.dawdle(self.applies_ms).await;
-        let fault = self.fault();
-        match fault {
-            Some(Fault::Refuse) => {
-                return self.oracle.tally.count("a transaction was refused", Err(StoreError::transient("refused")));
-            }
-            Some(Fault::Fail) => return Err(StoreError::permanent(StoreErrorKind::Unavailable, "failed")),
-            Some(Fault::Stall) => return self.never().await,
-            _ => {}
-        }
-        let answers = self.vault.apply(&batch, self.sim.now());
-        match fault {
-            Some(Fault::Silence) => return self.never().await,
-            Some(_) => return self.oracle.tally.count("an answer was lost", Err(StoreError::unknown("lost"))),
-            None => self.dawdle(self.answers_ms).await,
-        }
-        if self.sim.now().monotonic.since(sent) > self.limit_ms {
-            self.oracle.tally.count("a transaction overran its time limit", ());
-            self.oracle.tally.count("an answer came after the time limit", ());
-        }
-        Ok(Reply { store: StoreId(1), answers })
-    }
-
-    async fn close(&self) {}
-
-    fn entombs(&self) -> bool {
-        self.entombs
-    }
-
-    /// Others of the same context may overtake it; that this context ends does not stop it.
-    fn entomb(&self, tombstone: Tombstone) {
-        if self.loses_tombstones() {
-            return self.oracle.tally.count("a tombstone was lost", ());
-        }
-        self.oracle.tally.count("a tombstone was written", ());
-        if self.applies_ms.1 == 0 {
-            return self.vault.entomb(tombstone, true);
-        }
-        let (vault, world, delay) = (self.vault.clone(), self.oracle.world(), self.delay(self.applies_ms));
-        world.clone().spawn(Box::pin(async move {
-            world.sleep(delay).await;
-            vault.entomb(tombstone, false);
-        }));
-    }
-
-    fn clock(&self) -> StoreClock {
-        self.vault.clock()
-    }
-
-    fn reach(&self) -> Reach {
-        self.vault.reach()
     }
 }

@@ -117,14 +117,14 @@ fn p_a_tombstone_names_what_is_in_flight_and_what_is_overdue() {
     script.acquire(1, true);
     let key = script.key.clone();
     // No store is known yet, to say anything about.
-    assert_eq!(script.input(SUSPEND), [gone(&[key.clone()])[0].clone(), Output::Rest]);
+    assert_eq!(script.input(SUSPEND), [gone(core::slice::from_ref(&key))[0].clone(), Output::Rest]);
     let mut script = Script::new();
     script.acquire(1, true);
     script.tick(5_000);
     let slot = script.slot();
     script.input(Input::Cancel { turn: TurnId(1), slot });
     let outputs = script.tick(5_000);
-    assert!(matches!(&outputs[..], [Output::Store { .. }]), "the withdrawal: {outputs:?}");
+    assert!(matches!(outputs, [Output::Store { .. }]), "the withdrawal: {outputs:?}");
     script.answer([Outcome::Withdrawn]);
     assert_eq!(
         entombed(script.input(SUSPEND)).map(|tombstone| &tombstone.keys[..]),
@@ -194,7 +194,7 @@ fn o_requests_queue_again_under_the_new_name_inside_their_deadlines() {
     let hasty = Turn { deadline: Some(script.now().monotonic.plus(2_000)), ..Turn::new(TurnId(2), script.key.clone()) };
     script.input(Input::Acquire(hasty));
     let key = script.key.clone();
-    assert_eq!(script.input(SUSPEND), gone(&[key.clone()]));
+    assert_eq!(script.input(SUSPEND), gone(core::slice::from_ref(&key)));
     let timed_out = Output::Failed { turn: TurnId(2), refusal: Refusal::Timeout };
     assert_eq!(script.tick(2_000), [timed_out]);
     assert_eq!(

@@ -272,7 +272,7 @@ fn graves(size: Size) -> Vec<Configuration> {
     let pick = |test, full| if size == Size::Test { test } else { full };
     let named = |name| Configuration::new(name).entombing();
     vec![
-        named("gone").hints().queued().budget(pick(2, 5), |left| left.suspends = pick(1, 2)),
+        named("gone").hints().queued().budget(pick(2, 4), |left| left.suspends = pick(1, 2)),
         named("gone, and a slow store").budget(pick(0, 3), |left| (left.suspends, left.delays) = (1, 1)),
         named("gone, overtaking").overtaking().queued().budget(pick(1, 4), |left| {
             (left.suspends, left.delays) = (1, 1);
