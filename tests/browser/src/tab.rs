@@ -145,8 +145,20 @@ impl Tab {
     /// # Errors
     /// When no process of the browser works. Linux only.
     pub async fn process(&self) -> anyhow::Result<Process> {
+        let mut last = self.busiest().await?;
+        for _ in 0..8 {
+            // Others may work as well, but not again and again.
+            let process = self.busiest().await?;
+            if process == std::mem::replace(&mut last, process) {
+                return Ok(process);
+            }
+        }
+        bail!("no process works whenever the page does")
+    }
+
+    async fn busiest(&self) -> anyhow::Result<Process> {
         let before = self.session.processes()?;
-        self.run("const end = performance.now() + 400; while (performance.now() < end);", Value::Null).await?;
+        self.run("const end = performance.now() + 300; while (performance.now() < end);", Value::Null).await?;
         Process::busiest_since(&before, &self.session.processes()?)
     }
 
