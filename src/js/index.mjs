@@ -137,14 +137,20 @@ function distance(from, to) {
 
 // The user's own database: raw, or as idb and Dexie show it.
 
-/** What a wrapping of idb stands for: to its listeners the browser shows the object itself. */
+/** What a wrapping of idb stands for: it calls functions on the object itself. (An event would show it too, but in WebKit a
+ *  transaction that was shown one is active no more.) */
 function unwrapped(value) {
-  if (!isObject(value) || typeof value.dispatchEvent !== "function") return value;
-  let raw;
-  value.addEventListener("leasehold", (event) => (raw = event.target), { once: true });
-  value.dispatchEvent(new Event("leasehold"));
+  if (!isA("IDBDatabase", value) && !isA("IDBTransaction", value)) return value;
+  let raw = value;
+  value[UNWRAP] = function () {
+    raw = this;
+  };
+  value[UNWRAP]();
+  delete value[UNWRAP];
   return raw;
 }
+
+const UNWRAP = Symbol();
 
 /** Dexie's has the browser's, once it is open. */
 function rawDatabase(value) {
