@@ -59,10 +59,6 @@ in_the_browsers! {
         take_over::a_closed_waiter_does_not_block_the_queue,
         take_over::released_while_others_wait_in_order,
         left::a_page_that_is_left_gives_its_lease_up,
-        left::a_page_that_is_left_without_beacon_gives_its_lease_up,
-        left::a_waiting_page_that_is_left_queues_again,
-        left::a_wait_ends_in_time_although_its_page_is_away,
-        left::a_page_that_nobody_waits_behind_leaves_its_key_free,
         left::a_waiter_behind_a_page_without_cure_gets_its_turn,
         left::an_idle_page_is_kept_for_the_way_back,
         hidden::a_lease_is_in_doubt_when_its_page_is_hidden_or_shown,
@@ -109,11 +105,15 @@ in_the_browsers! {
         bad_input::without_indexed_db_open_is_refused,
     }
     chromium_and_firefox {
+        left::a_waiting_page_that_is_left_queues_again,
+        left::a_wait_ends_in_time_although_its_page_is_away,
+        left::a_page_that_nobody_waits_behind_leaves_its_key_free,
+        left::a_page_that_is_left_without_beacon_gives_its_lease_up,
         killed::a_closed_holder_without_beacon_is_replaced_at_once,
         killed::a_killed_holder_is_replaced,
-        killed::a_killed_holder_without_beacon_is_replaced,
     }
     chromium {
+        killed::a_killed_holder_without_beacon_is_replaced,
         fence::a_page_frozen_in_the_middle_of_its_work_writes_nothing,
         fence::a_page_frozen_inside_a_fenced_write_lets_go_of_it,
         frozen::a_frozen_page_gives_its_lease_up,
