@@ -34,7 +34,7 @@ struct Listeners {
 /// Listens to the page, if this is one.
 pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
     let window = js_sys::global().unchecked_into::<Global>();
-    let document = Rc::new(window.document()?);
+    let document = Rc::new(window.document().ok()??);
     let on_event = Closure::<dyn Fn(Event)>::new({
         let document = Rc::clone(&document);
         move |event: Event| {
@@ -82,8 +82,9 @@ extern "C" {
     /// `globalThis`, which may be a window.
     type Global;
 
-    #[wasm_bindgen(method, getter)]
-    fn document(this: &Global) -> Option<Document>;
+    /// In some isolated contexts a mere look at it throws.
+    #[wasm_bindgen(method, getter, catch)]
+    fn document(this: &Global) -> Result<Option<Document>, JsValue>;
 
     #[wasm_bindgen(extends = EventTarget)]
     type Document;

@@ -88,13 +88,15 @@ export function closeNotes() {
 // Writes a note under `lease`. Whether it was written, and what the fence said; `ways` are those of the libraries.
 export async function fencedWrite({ text, renew = false, ...ways }) {
   let said = "nothing";
+  let heard;
   const fence = (transaction) => {
     const fenced = lease.fence(transaction, { renew });
     const told = (error) => [error.code, error.reason, error.key, error.token === lease.token, error.name];
-    fenced.then(() => (said = "current"), (error) => (said = told(error)));
+    heard = fenced.then(() => (said = "current"), (error) => (said = told(error)));
     return fenced;
   };
   const written = await library.write(db, text, { ...ways, fence }).then(() => true, () => false);
+  await heard;
   return { written, said };
 }
 

@@ -32,7 +32,8 @@ function spyOnTimers() {
       level = mine;
       call(...args);
     }, ms);
-    timers.add(timer);
+    // WebKit's driver sets one of its own for each script, of the script's limit.
+    if (!(ms >= 100_000)) timers.add(timer);
     return timer;
   };
   globalThis.clearTimeout = (timer) => {

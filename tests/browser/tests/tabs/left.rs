@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(15);
 /// It gives its lease up at once, and knows when it comes back.
 pub async fn a_page_that_is_left_gives_its_lease_up(world: &World) -> anyhow::Result<()> {
     // A page that held a Web Lock is not kept by Firefox, even if it let go of it in time.
-    left_while_holding(world, json!({}), world.engine == Engine::Chromium).await
+    left_while_holding(world, json!({}), world.engine != Engine::Firefox).await
 }
 
 /// The same where nobody sees the other die: the tombstone and the message do it.

@@ -61,8 +61,6 @@ in_the_browsers! {
         left::a_page_that_is_left_gives_its_lease_up,
         left::a_waiter_behind_a_page_without_cure_gets_its_turn,
         left::an_idle_page_is_kept_for_the_way_back,
-        hidden::a_lease_is_in_doubt_when_its_page_is_hidden_or_shown,
-        hidden::a_hidden_page_keeps_nothing_that_it_does_not_use,
         hidden::alarms_do_not_set_one_another,
         storage::cleared_site_data_is_told_and_tokens_grow,
         storage::a_deleted_database_is_told_and_tokens_grow,
@@ -90,7 +88,6 @@ in_the_browsers! {
         fence::a_busy_writer_needs_no_heartbeat,
         versions::two_builds_lose_no_increment,
         versions::two_builds_hand_over,
-        versions::two_builds_fence_each_other,
         insecure::two_tabs_without_web_locks_lose_no_increment,
         insecure::a_silent_holder_without_web_locks_is_replaced,
         page::the_timeline_shows_a_freeze_and_the_loss,
@@ -105,6 +102,9 @@ in_the_browsers! {
         bad_input::without_indexed_db_open_is_refused,
     }
     chromium_and_firefox {
+        versions::two_builds_fence_each_other,
+        hidden::a_hidden_page_keeps_nothing_that_it_does_not_use,
+        hidden::a_lease_is_in_doubt_when_its_page_is_hidden_or_shown,
         left::a_waiting_page_that_is_left_queues_again,
         left::a_wait_ends_in_time_although_its_page_is_away,
         left::a_page_that_nobody_waits_behind_leaves_its_key_free,
