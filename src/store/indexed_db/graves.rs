@@ -4,7 +4,7 @@ use js_sys::Array;
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbKeyRange, IdbObjectStore, IdbRequest};
 
-use super::{connection::Connection, failure};
+use super::{connection::Connection, transaction::found};
 use crate::machine::{Incarnation, StoreError, Tombstone};
 
 /// The first part of the name of a tombstone.
@@ -39,7 +39,7 @@ pub(super) fn ask_names(leases: &IdbObjectStore) -> Result<IdbRequest, JsValue> 
 
 /// Who is gone.
 pub(super) fn names_of(names: &IdbRequest) -> Result<Vec<Incarnation>, StoreError> {
-    let names = Array::from(&failure::asked(names.result())?);
+    let names = Array::from(&found(names)?);
     let holder = |name: JsValue| {
         let text = Array::from(&name).get(1).as_string()?;
         u128::from_str_radix(&text, 16).ok().map(Incarnation)

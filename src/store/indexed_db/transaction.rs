@@ -245,8 +245,17 @@ fn load(reads: &[(Key, IdbRequest)], records: &mut Records) -> Result<(), StoreE
     Ok(())
 }
 
+/// What a finished request found. One that failed found nothing, and does not end the transaction where a handler of the
+/// user's says so: that is no empty record.
+pub(super) fn found(read: &IdbRequest) -> Result<JsValue, StoreError> {
+    match read.error() {
+        Ok(Some(error)) => Err(failure::of_abort(Some(&error), false)),
+        _ => failure::asked(read.result()),
+    }
+}
+
 /// The text that a finished request found. A value that is no text becomes one that is no record.
 pub(super) fn text_of(read: &IdbRequest) -> Result<Option<String>, StoreError> {
-    let value = failure::asked(read.result())?;
+    let value = found(read)?;
     Ok((!value.is_undefined()).then(|| value.as_string().unwrap_or_default()))
 }
