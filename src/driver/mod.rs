@@ -259,7 +259,7 @@ impl Driver {
     fn digest(&self, core: &mut Core, input: Input) {
         let now = self.executor.now();
         if matches!(input, Input::Suspend { .. }) {
-            // Before anything else: they would keep the store from hearing of it, and all others waiting.
+            // Before anything else: they would keep the store from hearing of it, and all others waiting. So would our own.
             let open = core.open.take_all();
             core.deeds.push(Deed::Abort(open));
         }
@@ -301,7 +301,10 @@ impl Driver {
                     let _ = sender.send(());
                 }
             }
-            Deed::Abort(open) => open.iter().for_each(|transaction| transaction.abort()),
+            Deed::Abort(open) => {
+                open.iter().for_each(|transaction| transaction.abort());
+                self.store.interrupt();
+            }
             Deed::Effect(Effect::Tell(event)) => event.tell(),
             Deed::SetAlarm => self.set_alarm(),
         }

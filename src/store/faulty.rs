@@ -137,6 +137,10 @@ impl<S: Store> Store for FaultyStore<S> {
         }
     }
 
+    fn interrupt(&self) {
+        self.inner.interrupt();
+    }
+
     async fn close(&self) {
         self.inner.close().await;
     }

@@ -73,6 +73,11 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     /// [`Records::changed_tombstones`](crate::machine::Records::changed_tombstones) says.
     fn entomb(&self, _tombstone: Tombstone) {}
 
+    /// The platform is about to stop this context: a transaction that waits for it meanwhile would keep all others waiting.
+    /// What is under way is ended, unless it is committed without the context's help, and what did not begin yet does not
+    /// begin; both answer an error.
+    fn interrupt(&self) {}
+
     /// Lets go of connections. Later transactions answer an error of kind
     /// [`Closed`](crate::machine::StoreErrorKind::Closed).
     async fn close(&self);

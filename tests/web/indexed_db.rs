@@ -302,3 +302,30 @@ async fn it_does_not_open_after_it_was_closed_meanwhile() {
     assert_eq!(result.unwrap_err().kind, StoreErrorKind::Closed);
     done(&indexed_db().delete_database(&format!("leasehold:{name}")).unwrap()).await.unwrap();
 }
+
+#[test]
+async fn what_waits_for_the_database_to_open_is_not_begun_after_an_interruption() {
+    let name = fresh_name("interrupted");
+    let store = IndexedDbStore::new(&name);
+    let mut early = store.transact(acquire("k", 1), now());
+    assert!((&mut early).now_or_never().is_none(), "the database is being opened");
+    store.interrupt();
+    let error = soon(early).await.unwrap_err();
+    assert_eq!((error.applied, error.retry), (Applied::No, true));
+    let reply = store.transact(acquire("k", 2), now()).await.unwrap();
+    assert_eq!(ahead(&reply), 0, "nobody holds it");
+}
+
+#[test]
+async fn an_interruption_ends_what_is_under_way_and_keeps_the_connection() {
+    let (store, _) = working_store("interruption").await;
+    let mut early = store.transact(acquire("k", 1), now());
+    assert!((&mut early).now_or_never().is_none(), "it is under way");
+    store.interrupt();
+    let opened = Replaced::method("IDBFactory", "open", "function () { throw new Error('opened again') }");
+    let error = soon(early).await.unwrap_err();
+    assert_eq!((error.applied, error.retry), (Applied::No, true));
+    let reply = store.transact(acquire("k", 2), now()).await.unwrap();
+    assert_eq!(ahead(&reply), 0, "nobody holds it");
+    drop(opened);
+}

@@ -1,6 +1,6 @@
 //! One connection to the database: how it opens, and how it ends.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures::{
@@ -10,7 +10,7 @@ use futures::{
 use gloo_timers::future::TimeoutFuture;
 use js_sys::Object;
 use wasm_bindgen::prelude::*;
-use web_sys::{Event, IdbDatabase, IdbFactory, IdbOpenDbRequest};
+use web_sys::{Event, IdbDatabase, IdbFactory, IdbOpenDbRequest, IdbTransaction};
 
 use super::{
     attach::ATTACHED_STORE,
@@ -34,6 +34,8 @@ pub(super) struct Connection {
     usable: Rc<Cell<bool>>,
     store: Cell<Option<StoreId>>,
     crowded: Cell<bool>,
+    /// The transactions that wait for this context.
+    open: RefCell<Vec<Transaction>>,
     on_close: Closure<dyn Fn(Event)>,
     /// `None` on the user's connection: only who owns it may close it.
     on_version_change: Option<Closure<dyn Fn(Event)>>,
@@ -85,6 +87,7 @@ impl Connection {
             usable,
             store: Cell::new(None),
             crowded: Cell::new(false),
+            open: RefCell::default(),
             on_close,
             on_version_change: None,
         }
@@ -138,6 +141,28 @@ impl Connection {
         let options = Object::new().unchecked_into::<TransactionOptions>();
         options.set_durability("relaxed");
         self.database.transaction(self.object_store, "readwrite", &options)
+    }
+
+    /// [Begins](Self::begin) a transaction that waits for this context, until it is [over](Self::over).
+    pub(super) fn open_transaction(&self) -> Result<Transaction, JsValue> {
+        let transaction = self.begin()?;
+        self.open.borrow_mut().push(transaction.clone());
+        Ok(transaction)
+    }
+
+    /// A transaction no longer waits for this context. Whether it did: one that was interrupted does not.
+    pub(super) fn over(&self, transaction: &Transaction) -> bool {
+        let mut open = self.open.borrow_mut();
+        let at = open.iter().position(|known| Object::is(known, transaction));
+        at.map(|at| open.swap_remove(at)).is_some()
+    }
+
+    /// Aborts all transactions that wait for this context.
+    pub(super) fn interrupt(&self) {
+        for transaction in self.open.take() {
+            // It fails for what is committed already.
+            let _ = transaction.unchecked_ref::<IdbTransaction>().abort();
+        }
     }
 }
 

@@ -14,15 +14,19 @@ pub(super) type Names = oneshot::Receiver<Result<Vec<String>, StoreError>>;
 
 /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/getAllKeys). The error is the browser's; then
 /// nothing was asked.
-pub(super) fn start(connection: &Connection) -> Result<Names, JsValue> {
-    let transaction = connection.begin()?;
+pub(super) fn start(connection: &Rc<Connection>) -> Result<Names, JsValue> {
+    let transaction = connection.open_transaction()?;
     let request = transaction.object_store(connection.object_store())?.get_all_keys()?;
     let (pending, names) = Pending::new();
     let (found, failed) = (Rc::clone(&pending), Rc::clone(&pending));
-    let listed = request.clone();
-    request.set_onsuccess(Some(&pending.handler(move |_| found.settle(names_of(&listed)))));
-    let aborted = transaction.clone();
+    let (listed, listing, at) = (request.clone(), transaction.clone(), Rc::clone(connection));
+    request.set_onsuccess(Some(&pending.handler(move |_| {
+        at.over(&listing);
+        found.settle(names_of(&listed));
+    })));
+    let (aborted, at) = (transaction.clone(), Rc::clone(connection));
     transaction.set_onabort(Some(&pending.handler(move |_| {
+        at.over(&aborted);
         failed.settle(Err(failure::of_abort(aborted.error().as_ref().map(AsRef::as_ref), false)));
     })));
     Ok(names)

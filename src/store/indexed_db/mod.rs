@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use async_trait::async_trait;
 use futures::{channel::oneshot, lock::Mutex};
+use wasm_bindgen::JsValue;
 
 use super::{Reach, Store};
 use crate::machine::{Batch, Key, Now, Reply, SortedMap, StoreError, StoreErrorKind, StoreNow, Tombstone};
@@ -46,6 +47,7 @@ pub struct IndexedDbStore {
     /// Held while the database is opened, so that it is opened once.
     opening: Mutex<()>,
     closed: Cell<bool>,
+    interruptions: Cell<u64>,
 }
 
 impl IndexedDbStore {
@@ -61,6 +63,7 @@ impl IndexedDbStore {
             connection: RefCell::new(None),
             opening: Mutex::new(()),
             closed: Cell::new(false),
+            interruptions: Cell::new(0),
         }
     }
 
@@ -100,18 +103,29 @@ impl IndexedDbStore {
         Ok(self.connection.borrow().clone().filter(|connection| connection.is_usable()))
     }
 
-    /// Starts the transaction, on a new connection if the one at hand turns out to be dead.
-    async fn start(&self, batch: &Batch, now: StoreNow) -> Result<Answer, StoreError> {
+    /// A connection for a transaction, unless the context is stopped meanwhile: what it asked for is void by then.
+    async fn connect_uninterrupted(&self, since: u64) -> Result<Rc<Connection>, StoreError> {
         let connection = self.connect().await?;
-        match transaction::start(&connection, batch, now) {
+        if self.interruptions.get() == since {
+            Ok(connection)
+        } else {
+            Err(StoreError::transient("the context was stopped before the transaction began"))
+        }
+    }
+
+    /// Starts a transaction, on a new connection if the one at hand turns out to be dead.
+    async fn start<T>(&self, start: impl Fn(&Rc<Connection>) -> Result<T, JsValue>) -> Result<T, StoreError> {
+        let since = self.interruptions.get();
+        let connection = self.connect_uninterrupted(since).await?;
+        match start(&connection) {
             Ok(answer) => return Ok(answer),
             Err(error) if self.attached => return Err(attach::of_start(&self.database, &error)),
             Err(_) => {}
         }
         // Nothing was asked of the database yet, so that a second try does nothing twice.
         connection.give_up();
-        let connection = self.connect().await?;
-        transaction::start(&connection, batch, now).map_err(|error| failure::of_start(&error))
+        let connection = self.connect_uninterrupted(since).await?;
+        start(&connection).map_err(|error| failure::of_start(&error))
     }
 }
 
@@ -121,12 +135,13 @@ type Answer = oneshot::Receiver<Result<Reply, StoreError>>;
 #[async_trait(?Send)]
 impl Store for IndexedDbStore {
     async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        let answer = self.start(&batch, StoreNow::new(self.clock(), now)).await?;
+        let now = StoreNow::new(self.clock(), now);
+        let answer = self.start(|connection| transaction::start(connection, &batch, now)).await?;
         answer.await.unwrap_or_else(|_| Err(StoreError::unknown("the transaction ended without an answer")))
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        let listed = listing::start(&*self.connect().await?).map_err(|error| failure::of_start(&error))?;
+        let listed = self.start(listing::start).await?;
         let names = listed.await.unwrap_or_else(|_| Err(StoreError::unknown("the listing ended without an answer")))?;
         let keys = names.iter().filter(|name| name.starts_with(prefix)).filter_map(|name| Key::new(name).ok());
         // The browser's order is that of UTF-16 units.
@@ -143,6 +158,13 @@ impl Store for IndexedDbStore {
         // Without a connection, whoever waits sees the beacon go, or the silence.
         if let Ok(Some(connection)) = self.standing() {
             let _ = graves::dig(&connection, &tombstone);
+        }
+    }
+
+    fn interrupt(&self) {
+        self.interruptions.set(self.interruptions.get() + 1);
+        if let Some(connection) = &*self.connection.borrow() {
+            connection.interrupt();
         }
     }
 

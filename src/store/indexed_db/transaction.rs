@@ -22,7 +22,7 @@ use crate::machine::{Batch, Incarnation, Key, Records, Reply, StoreError, StoreE
 
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
 pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow) -> Result<Answer, JsValue> {
-    let transaction = connection.begin()?;
+    let transaction = connection.open_transaction()?;
     let leases = transaction.object_store(connection.object_store())?;
     let (pending, answer) = Pending::new();
     let running = Rc::new(Running {
@@ -181,6 +181,7 @@ impl Running {
     }
 
     fn complete(&self) {
+        self.connection.over(&self.transaction);
         let decision = self.decision.take().unwrap_or_else(|| Err(failure::of_abort(None, false)));
         if let Ok(reply) = &decision {
             self.connection.remember(reply.store);
@@ -189,8 +190,10 @@ impl Running {
     }
 
     fn abort(&self) {
-        // It may be the connection that failed, and not every browser says so.
-        self.connection.give_up();
+        if self.connection.over(&self.transaction) {
+            // It may be the connection that failed, and not every browser says so.
+            self.connection.give_up();
+        }
         let error = match self.decision.take() {
             Some(Err(error)) => error,
             decision => failure::of_abort(self.transaction.error().as_ref().map(AsRef::as_ref), decision.is_some()),
