@@ -13,7 +13,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 use web_sys::{IdbDatabase, IdbObjectStore, IdbOpenDbRequest, IdbTransaction, IdbTransactionMode};
 
-use super::platform::{done, fresh_name, indexed_db, property, settle, soon};
+use super::platform::{Replaced, done, fresh_name, indexed_db, property, settle, soon};
 
 /// Opens a database of the user's, with notes and, if wanted, leases.
 async fn open(name: &str, version: u32, leases: bool) -> IdbDatabase {
@@ -422,4 +422,84 @@ async fn a_closed_connection_is_told_for_good() {
 async fn it_keeps_the_contract_of_all_stores_as_a_guest() {
     let name = fresh_name("guests");
     contract::all(async || IndexedDbStore::attach(open(&name, 1, true).await).unwrap()).await;
+}
+
+/// A failed read does not abort the transaction if a handler of the page says so.
+#[test]
+async fn a_read_that_failed_is_no_empty_record() {
+    let name = fresh_name("unread");
+    let (holder, other) = (Desk::at(&name).await, Desk::at(&name).await);
+    let guard = holder.hold().await;
+    let calm = Closure::<dyn Fn(web_sys::Event)>::new(|event: web_sys::Event| event.prevent_default());
+    other.database.add_event_listener_with_callback("error", calm.as_ref().unchecked_ref()).unwrap();
+    let before = holder.record().await;
+    // Of the two reads of a connection's first transaction, this one is no longer the last.
+    let fails = "function (key) { return key === 'k' ? this.add(1, ['store']) : original.call(this, key) }";
+    let failing = Replaced::method("IDBObjectStore", "get", fails);
+    let granted = soon(other.leases.lock("k").try_acquire()).await;
+    drop(failing);
+    assert!(!matches!(granted, Ok(Some(_))), "{granted:?}");
+    assert_eq!(holder.record().await, before);
+    assert!(guard.verify().await.unwrap());
+}
+
+/// A page that is frozen in the middle of a transaction of its own would keep all others waiting just as well.
+#[test]
+async fn a_suspension_ends_what_the_context_itself_has_under_way() {
+    let name = fresh_name("own");
+    let (frozen, other) = (Desk::at(&name).await, Desk::at(&name).await);
+    let guard = frozen.hold().await;
+    let before = frozen.record().await;
+    assert!(guard.verify().now_or_never().is_none(), "it is under way");
+    let listing = frozen.leases.list("");
+    let mut listing = Box::pin(listing);
+    assert!((&mut listing).now_or_never().is_none(), "it is under way");
+    frozen.leases.suspend();
+    // In the order in which they began.
+    assert_eq!(other.record().await, before, "nothing was renewed");
+    assert!(soon(listing).await.is_err());
+    let next = other.hold().await;
+    assert!(next.token() > guard.token());
+    frozen.leases.wake();
+    drop(next.release());
+    drop(frozen.hold().await);
+}
+
+#[test]
+async fn of_two_renewals_in_one_transaction_both_are_written() {
+    let name = fresh_name("both");
+    let (one, two) = (Desk::at(&name).await, Desk::at(&name).await);
+    let hold = async |desk: &Desk| soon(desk.leases.lock("k").shared().acquire()).await.unwrap();
+    let guards = [hold(&one).await, hold(&two).await];
+    let beats = |record: &str| record.matches("\"beat\":1,").count();
+    let before = one.record().await;
+    assert_eq!(beats(&before), 2, "{before}");
+    let transaction = one.begin();
+    let ended = end(&transaction);
+    let fences = guards.each_ref().map(|guard| guard.fence_and_renew(&transaction));
+    for fence in fences {
+        soon(fence).await.unwrap();
+    }
+    assert_eq!(ended.await, "complete");
+    let after = one.record().await;
+    assert_eq!(beats(&after), 0, "{after}");
+}
+
+/// A failed write does not abort the transaction if a handler of the page says so.
+#[test]
+async fn a_renewal_that_failed_to_be_written_ends_the_transaction() {
+    let desk = desk("unwritten").await;
+    let guard = desk.hold().await;
+    let calm = Closure::<dyn Fn(web_sys::Event)>::new(|event: web_sys::Event| event.prevent_default());
+    desk.database.add_event_listener_with_callback("error", calm.as_ref().unchecked_ref()).unwrap();
+    WebExecutor::new().sleep(Duration::from_millis(60)).await;
+    let transaction = desk.begin();
+    let (ended, fenced) = (end(&transaction), guard.fence_and_renew(&transaction));
+    let fails = "function (value, key) { return key === 'k' ? this.add(value, key) : original.call(this, value, key) }";
+    let failing = Replaced::method("IDBObjectStore", "put", fails);
+    let left = guard.remaining();
+    soon(fenced).await.unwrap();
+    drop(failing);
+    assert_eq!(ended.await, "abort");
+    assert!(guard.remaining() <= left, "nothing was renewed");
 }

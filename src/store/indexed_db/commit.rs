@@ -1,12 +1,14 @@
-//! Holding up the user's `commit()` until a fence has answered: after it, a transaction cannot be aborted any more.
+//! What the fences in one transaction have in common: they hold up the user's `commit()` until all have answered, since
+//! after it a transaction cannot be aborted any more; and each sees what the others have written.
 
 use core::cell::{Cell, RefCell};
-use std::{rc::Rc, vec::Vec};
+use std::{rc::Rc, string::String, vec::Vec};
 
 use js_sys::{Object, Reflect};
 use wasm_bindgen::prelude::*;
 
 use super::bindings::Transaction;
+use crate::machine::Key;
 
 std::thread_local! {
     /// The transactions whose `commit()` is held up: several fences in one share it.
@@ -19,6 +21,7 @@ struct Held {
     fences: Cell<usize>,
     /// It was called.
     wanted: Rc<Cell<bool>>,
+    written: RefCell<Vec<(Key, String)>>,
     _commit: Closure<dyn Fn()>,
 }
 
@@ -38,6 +41,17 @@ impl HeldCommit {
             held.fences.set(held.fences.get() + 1);
             Self(held)
         })
+    }
+
+    /// A fence has written a record, after others may have asked for it.
+    pub(super) fn wrote(&self, key: Key, record: String) {
+        self.0.written.borrow_mut().push((key, record));
+    }
+
+    /// What a fence wrote last under this key.
+    pub(super) fn written(&self, key: &Key) -> Option<String> {
+        let written = self.0.written.borrow();
+        written.iter().rev().find(|(known, _)| known == key).map(|(_, record)| record.clone())
     }
 
     /// This fence has answered. After the last one `commit()` is the browser's again, and called if it was wanted.
@@ -68,6 +82,6 @@ impl Held {
             move || wanted.set(true)
         });
         let _ = Reflect::set(&transaction, &COMMIT.into(), commit.as_ref());
-        Self { transaction, fences: Cell::new(0), wanted, _commit: commit }
+        Self { transaction, fences: Cell::new(0), wanted, written: RefCell::default(), _commit: commit }
     }
 }

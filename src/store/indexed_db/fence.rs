@@ -3,7 +3,7 @@
 //! It is driven by the transaction's own events, so that whoever waits for it can go on in the same transaction.
 
 use core::cell::{Cell, RefCell};
-use std::{boxed::Box, rc::Rc, vec::Vec};
+use std::{boxed::Box, rc::Rc, string::String, vec::Vec};
 
 use futures::channel::oneshot;
 use wasm_bindgen::prelude::*;
@@ -155,18 +155,38 @@ impl Fenced {
         let store = self.reads.store().map_err(read)?;
         let mut records = Records::new();
         for (key, found) in &self.reads.records {
-            records.load(key.clone(), text_of(found).map_err(read)?.as_deref());
+            let stored = match self.written(key) {
+                Some(record) => Some(record),
+                None => text_of(found).map_err(read)?,
+            };
+            records.load(key.clone(), stored.as_deref());
         }
         let before = records.revisions();
         self.fence.judge(store, &mut records).map_err(FenceError::Lost)?;
         for (key, record) in records.changed_since(&before) {
-            let put = self.leases.put_with_key(&record.into(), &key.as_str().into());
-            put.map_err(|error| read(failure::of_abort(Some(&error), false)))?;
+            self.write(key, record).map_err(|error| read(failure::of_abort(Some(&error), false)))?;
         }
         Ok(())
     }
 
-    /// The read ended without a result. Whoever set the transaction up hears of its abort, and not of this.
+    /// What another fence in this transaction wrote since this one asked.
+    fn written(&self, key: &Key) -> Option<String> {
+        self.commit.borrow().as_ref()?.written(key)
+    }
+
+    fn write(&self, key: Key, record: String) -> Result<(), JsValue> {
+        let put = self.leases.put_with_key(&record.as_str().into(), &key.as_str().into())?;
+        // A handler of the user's may have a transaction go on of which a write failed.
+        if let Some(listener) = &*self.listener.borrow() {
+            put.set_onerror(Some(listener.as_ref().unchecked_ref()));
+        }
+        if let Some(commit) = &*self.commit.borrow() {
+            commit.wrote(key, record);
+        }
+        Ok(())
+    }
+
+    /// A read ended without a result, or a write failed. Whoever set the transaction up hears of its abort, and not of this.
     fn failed(&self, event: &Event) {
         event.stop_propagation();
         OpenTransaction::abort(self);
