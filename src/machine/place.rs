@@ -27,6 +27,7 @@ pub(super) struct Place {
 }
 
 /// What stands in the record, as far as this context knows.
+#[allow(clippy::large_enum_variant, reason = "each place is boxed as a whole, and most that live are held")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     #[default]
