@@ -20,8 +20,7 @@ async fn two_builds(world: &World) -> anyhow::Result<[Tab; 2]> {
     let tabs = [world.bare_tab().await?, world.earlier_tab().await?];
     let mut builds = Vec::new();
     for tab in &tabs {
-        builds
-            .push(tab.run(BUILD, Value::Null).await?);
+        builds.push(tab.run(BUILD, Value::Null).await?);
     }
     ensure!(builds == [json!(true), json!(false)], "the tabs run the same build");
     Ok(tabs)
