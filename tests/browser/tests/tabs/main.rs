@@ -109,7 +109,7 @@ in_the_browsers! {
         left::a_wait_ends_in_time_although_its_page_is_away,
         left::a_page_that_nobody_waits_behind_leaves_its_key_free,
         left::a_page_that_is_left_without_beacon_gives_its_lease_up,
-        killed::a_closed_holder_without_beacon_is_replaced_at_once,
+        killed::a_closed_holder_without_beacon_is_replaced,
         killed::a_killed_holder_is_replaced,
     }
     chromium {
