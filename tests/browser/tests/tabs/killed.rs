@@ -32,7 +32,7 @@ pub async fn a_killed_holder_without_beacon_is_replaced(world: &World) -> anyhow
 /// then nothing tells but its silence.
 pub async fn a_closed_holder_without_beacon_is_replaced(world: &World) -> anyhow::Result<()> {
     let (options, limit) = match world.engine {
-        Engine::Chromium => (json!({ "beacon": false }), 3_000),
+        Engine::Chromium | Engine::WebKit => (json!({ "beacon": false }), 3_000),
         Engine::Firefox => (json!({ "leaseMs": 1_000, "heartbeatMs": 250, "beacon": false }), SILENT_MS),
     };
     let took = take_over(world, options, closed).await?;
