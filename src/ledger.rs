@@ -235,7 +235,11 @@ impl Ledger {
             }
             _ if fate.is_lost() => {}
             // The release found it gone.
-            Ok(ReleaseOutcome::Lost) => self.tell_loss(&fate, LostReason::Expired, now),
+            Ok(ReleaseOutcome::Lost) => {
+                self.stats.lost += 1;
+                self.tell_loss(&fate, LostReason::Expired, now);
+                fate.state().lost = Some(LostReason::Expired);
+            }
             Err(_) => self.tell_loss(&fate, LostReason::StoreFailed, now),
         }
         Some(Effect::Wake(fate.release(result)))

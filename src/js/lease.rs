@@ -22,12 +22,12 @@ pub struct JsLease {
     guard: Rc<LeaseGuard>,
     released: Cell<bool>,
     /// Who waits for the loss is told to stop by the release.
-    watch: RefCell<Option<AbortHandle>>,
+    watch: Rc<RefCell<Option<AbortHandle>>>,
 }
 
 impl JsLease {
     pub(super) fn new(guard: LeaseGuard) -> Self {
-        Self { guard: Rc::new(guard), released: Cell::new(false), watch: RefCell::new(None) }
+        Self { guard: Rc::new(guard), released: Cell::new(false), watch: Rc::default() }
     }
 }
 
@@ -93,10 +93,12 @@ impl JsLease {
     /// Gives the lease back; whether it was still held.
     pub fn release(&self) -> JsValue {
         self.released.set(true);
-        let (released, watch) = (self.guard.release(), self.watch.take());
+        let (released, watch) = (self.guard.release(), Rc::clone(&self.watch));
         promise(async move {
             let outcome = released.await;
-            if let Some(watch) = watch {
+            // Somebody may have asked meanwhile; a loss is still told.
+            let stays_open = outcome != Ok(ReleaseOutcome::Lost);
+            if let Some(watch) = watch.take().filter(|_| stays_open) {
                 watch.abort();
             }
             Ok((outcome? == ReleaseOutcome::Released).into())

@@ -203,6 +203,27 @@ test("close loses what is held, refuses what waits and what comes", async () => 
   await successor.close();
 });
 
+test("a release that finds the lease gone tells why, whenever that is asked", async () => {
+  const options = { leaseMs: 1_000, heartbeatMs: 200, storeTimeoutMs: 200 };
+  for (const when of ["before", "meanwhile", "after"]) {
+    const [slow, fast] = [await openManager(options, when), await openManager(options, when)];
+    const lease = await slow.acquire("notes");
+    const before = when === "before" && lease.lost;
+    // A page that hangs: it hears of nothing.
+    for (const until = Date.now() + 1_200; Date.now() < until; );
+    const other = fast.tryAcquire("notes");
+    const releasing = lease.release();
+    const meanwhile = when === "meanwhile" && lease.lost;
+    assert.equal(await releasing, "lost");
+    assert.notEqual(await other, null);
+    const told = await Promise.race([before || meanwhile || lease.lost, settle()]);
+    const signal = [lease.signal.aborted, lease.signal.reason?.reason];
+    const { lost } = slow.stats();
+    await Promise.all([slow.close(), fast.close()]);
+    assert.deepEqual([when, told, signal, lost], [when, "Expired", [true, "Expired"], 1]);
+  }
+});
+
 test("disposal releases; where the engine has the symbols", async () => {
   const leases = await openManager();
   const one = await leases.acquire("one");
