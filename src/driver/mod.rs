@@ -40,7 +40,7 @@ pub(crate) struct Driver {
     core: Mutex<Core>,
     this: WeakShared<Self>,
     /// Ends the watching when it is dropped.
-    _lifecycle: Option<Box<dyn MaybeSendSync>>,
+    lifecycle: Mutex<Option<Box<dyn MaybeSendSync>>>,
 }
 
 struct Core {
@@ -85,8 +85,8 @@ impl Driver {
         };
         let core = Mutex::new(core);
         Shared::new_cyclic(|this: &WeakShared<Self>| {
-            let _lifecycle = executor.watch_lifecycle(this.clone());
-            Self { store, executor, long_wait, signals, core, this: this.clone(), _lifecycle }
+            let lifecycle = Mutex::new(executor.watch_lifecycle(this.clone()));
+            Self { store, executor, long_wait, signals, core, this: this.clone(), lifecycle }
         })
     }
 
@@ -296,6 +296,7 @@ impl Driver {
             Deed::Effect(Effect::Answer(sender, reaction)) => drop(sender.send(reaction)),
             Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
             Deed::Close(senders) => {
+                self.end_watching();
                 for sender in senders {
                     // Who no longer waits need not hear.
                     let _ = sender.send(());
@@ -308,6 +309,12 @@ impl Driver {
             Deed::Effect(Effect::Tell(event)) => event.tell(),
             Deed::SetAlarm => self.set_alarm(),
         }
+    }
+
+    /// What the platform does concerns a closed context no more.
+    fn end_watching(&self) {
+        let watching = self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(watching);
     }
 
     fn act(&self, output: Output) {

@@ -13,6 +13,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 use web_sys::{IdbDatabase, IdbObjectStore, IdbOpenDbRequest, IdbTransaction, IdbTransactionMode};
 
+use super::manners::wasm_bytes;
 use super::platform::{Replaced, done, fresh_name, indexed_db, property, settle, soon};
 
 /// Opens a database of the user's, with notes and, if wanted, leases.
@@ -502,4 +503,25 @@ async fn a_renewal_that_failed_to_be_written_ends_the_transaction() {
     drop(failing);
     assert_eq!(ended.await, "abort");
     assert!(guard.remaining() <= left, "nothing was renewed");
+}
+
+#[test]
+async fn fences_leave_no_memory_behind() {
+    let desk = desk("memory").await;
+    let guard = desk.hold().await;
+    let mut bytes = Vec::new();
+    for _ in 0..3 {
+        for turn in 0..300 {
+            let transaction = desk.begin();
+            let (ended, fenced) = (end(&transaction), guard.fence_and_renew(&transaction));
+            match turn % 3 {
+                0 => drop(soon(fenced).await),
+                1 => commit(&transaction),
+                _ => transaction.abort().unwrap(),
+            }
+            ended.await;
+        }
+        bytes.push(wasm_bytes());
+    }
+    assert_eq!(bytes[1], bytes[2], "the handlers of 300 fences take more than a page of memory");
 }

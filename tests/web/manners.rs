@@ -5,6 +5,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use futures::FutureExt;
 use js_sys::{ArrayBuffer, Function, Reflect, WebAssembly::Memory, global};
 use leasehold::{
+    LeaseManager,
     executor::{Executor, WebExecutor},
     machine::{Beacon, Body, Incarnation, Key, Message, StoreId},
     signal::{BroadcastSignals, Inbox, Notice, Signals},
@@ -15,7 +16,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use super::{
     indexed_db::{acquire, now},
-    platform::{done, fresh_name, indexed_db, settle},
+    platform::{Replaced, done, fresh_name, indexed_db, settle},
 };
 
 /// Counts what reaches the page's error handlers, until it is dropped.
@@ -66,7 +67,7 @@ fn wake_and_rest(signals: &BroadcastSignals, inbox: &Rc<dyn Inbox>) {
     signals.rest();
 }
 
-fn wasm_bytes() -> u32 {
+pub(super) fn wasm_bytes() -> u32 {
     let buffer = wasm_bindgen::memory().unchecked_into::<Memory>().buffer();
     buffer.unchecked_into::<ArrayBuffer>().byte_length()
 }
@@ -124,4 +125,27 @@ async fn signals_leave_nothing_behind() {
     drop(signals);
     settle().await;
     assert_eq!(Rc::weak_count(&inbox), 0, "a handler is still there");
+}
+
+#[test]
+async fn a_closed_manager_listens_to_the_page_no_more() {
+    let count = |by: &str| {
+        [
+            "function (...given) { globalThis.listeners = (globalThis.listeners ?? 0) ",
+            by,
+            " 1; return original.apply(this, given) }",
+        ]
+        .concat()
+    };
+    let added = Replaced::method("EventTarget", "addEventListener", &count("+"));
+    let removed = Replaced::method("EventTarget", "removeEventListener", &count("-"));
+    let listeners = || Reflect::get(&global(), &"listeners".into()).unwrap().as_f64().unwrap_or_default();
+    let before = listeners();
+    let store = IndexedDbStore::new(&fresh_name("deaf"));
+    let leases = LeaseManager::builder(store, WebExecutor::new()).build().unwrap();
+    drop(leases.lock("k").acquire().await.unwrap());
+    leases.close().await;
+    settle().await;
+    assert_eq!(listeners(), before);
+    drop((leases, added, removed));
 }
