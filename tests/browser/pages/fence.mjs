@@ -96,6 +96,7 @@ export async function fencedWrite({ text, renew = false, ...ways }) {
     return fenced;
   };
   const written = await library.write(db, text, { ...ways, fence }).then(() => true, () => false);
+  // Of a transaction that was aborted at the call, the write fails before the fence has answered.
   await heard;
   return { written, said };
 }
