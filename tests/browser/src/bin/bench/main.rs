@@ -22,7 +22,7 @@ use leasehold_browser_tests::Engine;
 
 use crate::measure::Plan;
 
-const ENGINES: &[Engine] = &[Engine::Chromium, Engine::Firefox];
+const ENGINES: &[Engine] = &[Engine::Chromium, Engine::Firefox, Engine::WebKit];
 
 fn main() -> ExitCode {
     match run() {
