@@ -73,7 +73,7 @@ export class LeaseManager extends EventTarget {
    * Tries once: `null` if the key is taken.
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
-   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`.
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; `LeaseLost` while the page is suspended.
    * @example
    * ```js
    * const lease = await leases.tryAcquire("notes");
@@ -240,7 +240,8 @@ export class Lease {
    * was paused and overtaken. Otherwise the transaction is aborted, and what is returned rejects.
    *
    * The check begins at the call, before whatever you ask of the transaction next. You need not wait for it; if you do,
-   * you can go on in the same transaction. Keep it short, under a third of the lease: renewals wait behind it.
+   * you can go on in the same transaction. Keep it short, under a third of the lease: renewals wait behind it. Its own
+   * `commit()` waits for the check (not one that is borrowed from the prototype, nor with two copies of this package).
    *
    * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
    * to, with `"leasehold"` among its object stores.
