@@ -24,6 +24,8 @@ impl Machine {
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
         let in_doubt = held.doubted.is_some();
         place.stage = Stage::Held(held);
+        // Taken over again, it is on its way no more.
+        self.detached.retain(|(key, token)| (key, *token) != (&slot.key, granted.block.first));
         self.hands.granted(&slot.key, slot.mode, granted, cursor.is_some());
         self.hand_out(slot, now);
         self.beat_by(sent.at);

@@ -101,7 +101,6 @@ impl Machine {
             return self.emit(refused(turn.id, refusal));
         }
         let slot = turn.slot();
-        self.detached.retain(|detached| *detached != (slot.key.clone(), parcel.grant));
         self.places.change_or_make(&slot).turns.push(turn);
         let Parcel { from, grant: token, request, .. } = *parcel;
         self.seek_by(&slot, Way::Resume { from, token, request }, false, now);

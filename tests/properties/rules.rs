@@ -157,14 +157,17 @@ impl Moved<'_> {
         let known = tokens(self.before);
         let granted = self.granted().map(|granted| granted.block).filter(|block| !known.contains(&block.first));
         let mut blocks: Vec<_> = granted.into_iter().chain(self.promoted().map(|promotion| promotion.block)).collect();
-        if let Outcome::Renewed { refill: Some(refill), .. } = self.answer.outcome {
-            blocks.push(refill);
-        }
+        let refill = match self.answer.outcome {
+            Outcome::Renewed { refill, .. } => refill,
+            _ => None,
+        };
+        blocks.extend(refill);
         blocks.sort_by_key(|block| block.first);
         let mut bound = last;
         for block in &blocks {
             assert!(block.first > bound, "tokens grow, and blocks do not overlap: {blocks:?}");
-            assert_eq!(block.last.as_u64() - block.first.as_u64(), 63, "a block has 64 tokens");
+            let size = block.last.as_u64() - block.first.as_u64() + 1;
+            assert!(size == 64 || (size == 1_024 && refill == Some(*block)), "a block has 64 tokens, a refill 1,024");
             bound = block.last;
         }
         let reserved =
