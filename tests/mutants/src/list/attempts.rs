@@ -31,8 +31,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("protocol::d_"),
         &[edit(
             REPLY,
-            "self.hold(&slot, request, &granted, sent, now);\n        self.renew",
-            "self.hold(&slot, request, &granted, Sent { at: now, ..sent }, now);\n        self.renew",
+            "self.hold(&slot, request, &granted, sent, now);\n        self.settle_heir",
+            "self.hold(&slot, request, &granted, Sent { at: now, ..sent }, now);\n        self.settle_heir",
         )],
     ),
     Mutant::new(

@@ -63,7 +63,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("suspension::o_an_answer"),
         &[
             edit(LIFE, "        self.outbox.ground();\n", ""),
-            edit(LIFE, "        self.drop_all(\"the context was suspended before the store answered\");\n", ""),
+            edit(LIFE, "        self.drop_all(SUSPENDED);\n", ""),
+            edit(
+                LIFE,
+                "for errand in self.outbox.drain() {\n            match (errand.turn",
+                "for errand in self.outbox.take_unless(|_| false) {\n            match (errand.turn",
+            ),
             edit(
                 LIFE,
                 "        self.me = incarnation;\n",

@@ -85,6 +85,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "browsers",
         "the alarm is left as a timer set it",
         Scenario("alarm::the_alarm_is_set_by"),
-        &[edit("src/driver.rs", "                    this.reset_alarm();\n", "")],
+        &[edit("src/driver/mod.rs", "                    this.reset_alarm();\n", "")],
     ),
 ];

@@ -86,9 +86,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(
             WORK,
             "match self.own_grant(request) {
-            Some(at) if self.record.grants[at].block.first == token => Outcome::Current,",
+            Some(at) if self.record.grants[at].block.first == token && !self.graves.hold(self.holder) => {",
             "match self.record.grants.iter().position(|grant| grant.block.first == token) {
-            Some(at) if self.record.grants[at].request >= RequestId(0).min(request) => Outcome::Current,",
+            Some(at) if self.record.grants[at].request >= RequestId(0).min(request) => {",
         )],
     ),
 ];
