@@ -60,7 +60,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "rule o",
         "an answer to an earlier incarnation counts",
-        Scenario("suspension::o_an_answer"),
+        Rule("suspension::"),
         &[
             edit(LIFE, "        self.outbox.ground();\n", ""),
             edit(LIFE, "        self.drop_all(SUSPENDED);\n", ""),
