@@ -1,5 +1,6 @@
 // Makes what wasm-pack left in a folder the package that pkg.json describes: adds the hand-written files, drops the rest.
-import { copyFileSync, existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { copyFileSync, cpSync, existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 
 const folder = process.argv[2];
 const manifest = JSON.parse(readFileSync("pkg.json", "utf8"));
@@ -9,13 +10,14 @@ if (manifest.version !== crateVersion) {
 }
 
 copyFileSync("pkg.json", `${folder}/package.json`);
-copyFileSync("src/js/index.mjs", `${folder}/index.mjs`);
-copyFileSync("src/js/types.d.ts", `${folder}/${manifest.types ?? manifest.exports["."].types}`);
+cpSync("src/js/types", `${folder}/types`, { recursive: true });
 for (const file of ["README.md", "LICENSE-MIT", "LICENSE-APACHE"]) copyFileSync(file, `${folder}/${file}`);
 
-// Comments are an eighth of the generated glue, and some name files that are not in the package.
-const glue = readFileSync(`${folder}/leasehold.js`, "utf8");
-writeFileSync(`${folder}/leasehold.js`, glue.replace(/^\s*(\/\*[^]*?\*\/|\/\/.*)\n/gm, ""));
+// One file of the face and the generated glue. Names stay: they stand in stack traces.
+cpSync("src/js/face", folder, { recursive: true });
+const bundle = [`${folder}/index.mjs`, "--bundle", "--allow-overwrite", "--format=esm", "--target=es2022"];
+const small = ["--minify-whitespace", "--minify-syntax", "--legal-comments=none", "--log-level=warning"];
+execFileSync("esbuild", [...bundle, ...small, `--outfile=${folder}/index.mjs`], { stdio: "inherit" });
 
 // npm packs these two whether they are listed or not.
 const wanted = new Set(["package.json", "README.md", ...manifest.files]);

@@ -38,7 +38,7 @@ fn number(value: u64) -> JsValue {
     (value as f64).into()
 }
 
-/// The `LeaseStatus` of `types.d.ts`.
+/// The `LeaseStatus` of `types/status.d.ts`.
 pub(super) fn status(status: &LeaseStatus) -> JsValue {
     let fields = object(&[
         ("key", status.key.as_str().into()),
@@ -78,7 +78,7 @@ fn context(holder: Incarnation, own: bool, instance: &str, mode: Mode, info: &st
     ])
 }
 
-/// The `LeaseStats` of `types.d.ts`.
+/// The `LeaseStats` of `types/status.d.ts`.
 pub(super) fn stats(stats: LeaseStats) -> JsValue {
     let fields = object(&[
         ("granted", number(stats.granted)),
@@ -91,7 +91,7 @@ pub(super) fn stats(stats: LeaseStats) -> JsValue {
     fields.into()
 }
 
-/// What a `LeaseEvent` of `types.d.ts` has beside its type.
+/// What a `LeaseEvent` of `types/event.d.ts` has beside its type.
 pub(super) fn event(event: &LeaseEvent) -> JsValue {
     let span = |span| number(whole_ms(span));
     let fields = object(&[("key", event.key.as_str().into()), ("mode", event.mode.name().into())]);

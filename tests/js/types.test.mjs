@@ -2,7 +2,7 @@
 // with tsc on the PATH, as .ci/test has it.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { copyFileSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -35,7 +35,9 @@ test("a program that uses every export compiles", { skip: lacksTsc }, () => {
 
 test("the face is as it says to tsc", { skip: lacksTsc }, () => {
   makeApp();
-  for (const file of ["index.mjs", "leasehold.js"]) copyFileSync(join(root, "pkg", file), join(app, file));
+  cpSync(join(root, "src/js/face"), app, { recursive: true });
+  // What the wasm offers is not checked here.
+  writeFileSync(join(app, "leasehold.js"), "/** @type {any} */\nexport const LeaseManager = 0;\nexport default LeaseManager;\n");
   const options = ["--noEmit", "--allowJs", "--strict", "false", "--types", "", "--module", "nodenext"];
   tsc(...options, "--target", "es2022", "--lib", "es2022,dom,esnext.disposable", "index.mjs");
 });

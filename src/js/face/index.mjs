@@ -1,0 +1,8 @@
+// @ts-check
+// The package's face: types/ tells what is exported and its types; what happens to leases happens in the wasm.
+export { createStore } from "./database.mjs";
+export { LeaseError, isLeaseError } from "./error.mjs";
+export { LeaseEvent } from "./event.mjs";
+export { Lease } from "./lease.mjs";
+export { init } from "./loading.mjs";
+export { LeaseManager } from "./manager.mjs";

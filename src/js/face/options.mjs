@@ -1,0 +1,82 @@
+// @ts-check
+// What users pass in, looked at before anything is done.
+import { LeaseError } from "./error.mjs";
+
+export const isObject = (value) => typeof value === "object" && value !== null;
+
+/** By its looks: an object of another window is no instance of this one's class. */
+export const isA = (type, value) => ({}).toString.call(value) === `[object ${type}]`;
+
+/** What a value must be, in words and as a test. @type {Record<string, [string, (value: any) => boolean]>} */
+export const KINDS = {
+  object: ["an object", isObject],
+  source: ["a URL, bytes or a WebAssembly.Module", (value) => typeof value === "string"],
+  text: ["a string", (value) => typeof value === "string"],
+  prefix: ["a string of well-formed text", (value) => KINDS.text[1](value) && /^\P{Cs}*$/u.test(value)],
+  name: ["a string of well-formed text, not empty", (value) => KINDS.text[1](value) && /^\P{Cs}+$/u.test(value)],
+  span: ["a finite number of milliseconds, 0 or more", (value) => Number.isFinite(value) && value >= 0],
+  wait: ["a number of milliseconds, 0 or more", (value) => typeof value === "number" && value >= 0],
+  choice: ["true or false", (value) => typeof value === "boolean"],
+  database: ["an open IDBDatabase, or a database that idb or Dexie has opened", (value) => isA("IDBDatabase", value)],
+  transaction: ["an IDBTransaction, or a transaction of idb or Dexie", (value) => isA("IDBTransaction", value)],
+  store: ['"indexeddb" or "memory"', (value) => value === "indexeddb" || value === "memory"],
+  // By its looks: a signal of another window is no instance of this one's class.
+  signal: ["an AbortSignal", (value) => isObject(value) && "aborted" in value && "addEventListener" in value],
+};
+
+export const ATTACH = {
+  leaseMs: "span",
+  heartbeatMs: "span",
+  storeTimeoutMs: "span",
+  lingerMs: "span",
+  beacon: "choice",
+};
+export const OPEN = { ...ATTACH, store: "store" };
+export const FENCE = { renew: "choice" };
+export const ACQUIRE = { timeoutMs: "wait", signal: "signal", info: "text" };
+export const TRY_ACQUIRE = { info: "text" };
+
+export function check(code, what, kind, value) {
+  const [mustBe, fits] = KINDS[kind];
+  if (fits(value)) return;
+  const shown = isObject(value) ? {}.toString.call(value) : typeof value === "string" ? JSON.stringify(value) : String(value);
+  throw new LeaseError(code, `${what} must be ${mustBe}; it is ${shown}`);
+}
+
+export const checkKey = (key) => check("InvalidKey", "the key", "text", key);
+
+/** Reads each option once. Refuses names that are none of ours, and values that do not fit. */
+export function read(options, kinds) {
+  check("InvalidOptions", "what holds the options", "object", options);
+  const names = Object.keys(kinds);
+  const stranger = Object.keys(options).find((name) => !names.includes(name));
+  if (stranger !== undefined) {
+    throw new LeaseError("InvalidOptions", `unknown option \`${stranger}\`; ${advice(stranger, names)}`);
+  }
+  const values = names.map((name) => {
+    const value = options[name];
+    if (value !== undefined) check("InvalidOptions", name, kinds[name], value);
+    return [name, value];
+  });
+  return Object.fromEntries(values);
+}
+
+function advice(stranger, names) {
+  const far = names.map((name) => distance(stranger.toLowerCase(), name.toLowerCase()));
+  const least = Math.min(...far);
+  const nearest = names[far.indexOf(least)];
+  return least <= nearest.length / 2 ? `did you mean \`${nearest}\`?` : `there are ${names.join(", ")}`;
+}
+
+/** How many letters to change, add or drop to get from one word to the other. */
+function distance(from, to) {
+  let row = [...to, ""].map((_, column) => column);
+  for (const letter of from) {
+    const next = [row[0] + 1];
+    for (let column = 0; column < to.length; column++) {
+      next.push(Math.min(next[column] + 1, row[column + 1] + 1, row[column] + Number(letter !== to[column])));
+    }
+    row = next;
+  }
+  return row[to.length];
+}

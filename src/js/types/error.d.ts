@@ -1,0 +1,68 @@
+import type { LostReason } from "./lease.js";
+
+/**
+ * What went wrong. With the DOM's name for it where it has one, else `LeaseError`:
+ *
+ * | code | name | |
+ * | --- | --- | --- |
+ * | `Timeout` | `TimeoutError` | the time-out passed while others held the key |
+ * | `Closed` | `InvalidStateError` | the manager was closed |
+ * | `InvalidKey` | | the key is empty, too long, or no well-formed text |
+ * | `InvalidOptions` | | an unknown option, or a value that does not fit |
+ * | `FormatTooNew` | | a newer version of this package wrote the record; it was left as it is |
+ * | `Unsupported` | `NotSupportedError` | there is no IndexedDB here, or it is forbidden |
+ * | `Quota` | `QuotaExceededError` | the store is full |
+ * | `Store` | | the store failed; the message says whether trying again may help |
+ * | `LeaseLost` | | the reason of {@link Lease.signal}, and what {@link Lease.fence} rejects with |
+ * | `InitConflict` | `InvalidStateError` | `init()` named another wasm than the one that was chosen before |
+ * | `InitFailed` | | the wasm did not load |
+ * | `Internal` | | a bug |
+ */
+export type LeaseErrorCode =
+  | "Timeout"
+  | "Closed"
+  | "InvalidKey"
+  | "InvalidOptions"
+  | "FormatTooNew"
+  | "Unsupported"
+  | "Quota"
+  | "Store"
+  | "LeaseLost"
+  | "InitConflict"
+  | "InitFailed"
+  | "Internal";
+
+/** A `DOMException`, but for its `code`, which is a number there. */
+interface DOMExceptionWithoutCode extends Omit<DOMException, "code"> {}
+declare const DOMExceptionWithoutCode: { new (message?: string, name?: string): DOMExceptionWithoutCode };
+
+/** Every failure of this package. It is a `DOMException`; its `code` tells what went wrong. */
+export class LeaseError extends DOMExceptionWithoutCode {
+  private constructor();
+
+  /** What went wrong. */
+  readonly code: LeaseErrorCode;
+  /** Of `LeaseLost`: why. */
+  readonly reason?: LostReason;
+  /** Of `LeaseLost`: the key. */
+  readonly key?: string;
+  /** Of `LeaseLost`: the token of the lease. */
+  readonly token?: number;
+  /** Of `InitFailed` and `Internal`: what lies behind it. */
+  readonly cause?: unknown;
+}
+
+/**
+ * Whether a value is a {@link LeaseError}, of whichever copy of this package.
+ *
+ * @example
+ * ```js
+ * const lease = await leases.acquire("notes", { timeoutMs: 500 }).catch((error) => {
+ *   if (isLeaseError(error) && error.code === "Timeout") return null;
+ *   throw error;
+ * });
+ * ```
+ */
+export function isLeaseError(value: unknown): value is LeaseError;
+
+export {};

@@ -1,0 +1,46 @@
+import type { LeaseMode, LostReason } from "./lease.js";
+
+/** Something that happened to a lease, or to a request for one. What it has depends on its type: {@link LeaseManagerEventMap}. */
+export class LeaseEvent extends Event {
+  private constructor();
+
+  /** What happened. */
+  readonly type: keyof LeaseManagerEventMap;
+  /** The key. */
+  readonly key: string;
+  /** How the lease is held or asked for. */
+  readonly mode: LeaseMode;
+  /** The lease's fencing token. */
+  readonly token?: number;
+  /** How many contexts hold the key or stand before the request. */
+  readonly ahead?: number;
+  /** The context that holds: the {@link LeaseManager.holder} of this manager. */
+  readonly holder?: string;
+  /** Why the lease was lost. */
+  readonly reason?: LostReason;
+  /** The time since the request, in ms. */
+  readonly waitedMs?: number;
+  /** The time since the grant, in ms. */
+  readonly heldMs?: number;
+}
+
+/**
+ * What a {@link LeaseManager} tells. Of each lease: `granted`, then `suspect` and `certain` in turns, and in the end either
+ * `lost` or `released`. A lease that ran out was `suspect` before it is `lost`, unless it was its release that found it gone.
+ */
+export interface LeaseManagerEventMap {
+  /** A request queues: others hold the key, or came before. One that waits for this manager's own leases only is not told. */
+  waiting: LeaseEvent & { readonly ahead: number };
+  /** A request that was told as waiting got no lease: its time was up, or it was aborted or refused. */
+  withdrawn: LeaseEvent & { readonly waitedMs: number };
+  /** A request has its lease. */
+  granted: LeaseEvent & { readonly token: number; readonly holder: string; readonly waitedMs: number };
+  /** A lease is in doubt: not valid, not lost. The store is asked. */
+  suspect: LeaseEvent & { readonly token: number };
+  /** A lease is beyond doubt again. */
+  certain: LeaseEvent & { readonly token: number };
+  /** A lease is lost, once and for good. */
+  lost: LeaseEvent & { readonly token: number; readonly reason: LostReason; readonly heldMs: number };
+  /** A lease was given back. */
+  released: LeaseEvent & { readonly token: number; readonly heldMs: number };
+}

@@ -1,0 +1,125 @@
+/// <reference lib="esnext.disposable" />
+
+/**
+ * A lease that is held.
+ *
+ * It is not proof: a page that is paused for longer than its lease is overtaken. What must never be done by two holders
+ * is {@link fence fenced}, or written with the {@link token}, to a place that refuses smaller tokens.
+ */
+export class Lease {
+  private constructor();
+
+  /** The key that is leased. */
+  readonly key: string;
+
+  /** The fencing token: larger than that of every earlier lease of the key. A safe integer. */
+  readonly token: number;
+
+  /** Whether the lease is held, by this page's own clock and with a margin. Asks nobody. */
+  readonly valid: boolean;
+
+  /** How long the lease is certain to last unless it is renewed; 0 if it is lost, released or in doubt. */
+  readonly remainingMs: number;
+
+  /** When the lease runs out unless it is renewed, in ms since 1970; the present if it is not {@link valid}. */
+  readonly expiresAt: number;
+
+  /**
+   * Aborts when the lease is lost. Its reason is a {@link LeaseError} of code `LeaseLost`.
+   *
+   * @example
+   * ```js
+   * await fetch(url, { method: "PUT", body, signal: lease.signal });
+   * ```
+   */
+  readonly signal: AbortSignal;
+
+  /** Brings the reason when the lease is lost; pending for ever after a normal release. Never rejects. */
+  readonly lost: Promise<LostReason>;
+
+  /**
+   * Asks the store whether the lease is still held, and renews it.
+   *
+   * @throws {LeaseError} `Closed`, `Unsupported`, `Quota`, `Store`: then nobody knows, and the lease stays as it is.
+   */
+  verify(): Promise<boolean>;
+
+  /**
+   * Has a transaction commit only if the lease is still current *in that transaction*: nothing is written by a page that
+   * was paused and overtaken. Otherwise the transaction is aborted, and what is returned rejects.
+   *
+   * The check begins at the call, before whatever you ask of the transaction next. You need not wait for it; if you do,
+   * you can go on in the same transaction. Keep it short, under a third of the lease: renewals wait behind it. Its own
+   * `commit()` waits for the check (not one that is borrowed from the prototype, nor with two copies of this package).
+   *
+   * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
+   * to, with `"leasehold"` among its object stores.
+   * @throws {LeaseError} `LeaseLost`; `InvalidOptions` for a transaction that cannot be fenced, which is aborted too;
+   * `Store` if it ended before it was checked. None of them is reported as unhandled.
+   * @example
+   * ```js
+   * const tx = db.transaction(["notes", "leasehold"], "readwrite");
+   * lease.fence(tx);
+   * tx.objectStore("notes").put(note, id);
+   * ```
+   */
+  fence(transaction: OpenTransaction, options?: FenceOptions): Promise<void>;
+
+  /**
+   * Gives the lease back, and tells whether it was still held. It begins at the call. Calling it again gives the same
+   * answer.
+   *
+   * @throws {LeaseError} `Store` if the store does not answer; then the lease runs out by itself. A loss is no error.
+   */
+  release(): Promise<ReleaseOutcome>;
+
+  /** {@link release} in the background; only where the engine has the symbol. */
+  [Symbol.dispose](): void;
+
+  /** {@link release}, for `await using`; only where the engine has the symbol. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** An `IDBDatabase`, as it is or as idb shows it; or a Dexie database. */
+export type OpenDatabase = (EventTarget & { readonly name: string; close(): void }) | { backendDB(): IDBDatabase };
+
+/** An `IDBTransaction`, as it is or as idb shows it; or a Dexie transaction. */
+export type OpenTransaction = (EventTarget & { abort(): void }) | { readonly idbtrans: IDBTransaction };
+
+/** What {@link Lease.fence} takes. */
+export interface FenceOptions {
+  /** Renew the lease in the same transaction: who writes often then needs no other renewal. */
+  renew?: boolean | undefined;
+}
+
+/**
+ * Makes the object store that {@link LeaseManager.attach} needs, unless it is there: to be called when the database is
+ * upgraded. Dexie makes it by itself: declare `leasehold: ""` in `stores()`.
+ *
+ * @example
+ * ```js
+ * request.onupgradeneeded = () => createStore(request.result);
+ * ```
+ */
+export function createStore(db: OpenDatabase): void;
+
+/** How a release ended. */
+export type ReleaseOutcome = "released" | "lost";
+
+/**
+ * Why a lease was lost: it was not renewed in time; another context stole it; the context was suspended; another tab
+ * evicted it; the site's data was cleared; the store failed for good; a newer version of this package rewrote the record;
+ * the manager was closed.
+ */
+export type LostReason =
+  | "Expired"
+  | "Stolen"
+  | "Suspended"
+  | "Evicted"
+  | "StoreCleared"
+  | "StoreFailed"
+  | "FormatTooNew"
+  | "Closed";
+
+/** How a key is held: by one alone, or together with others who share it. */
+export type LeaseMode = "exclusive" | "shared";

@@ -1,0 +1,59 @@
+import type { LeaseMode } from "./lease.js";
+
+/** A snapshot of a key. */
+export interface LeaseStatus {
+  /** The key. */
+  key: string;
+  /** The last token that was ever reserved; 0 if none was. */
+  lastToken: number;
+  /** Who holds it: one exclusively, or several who share it. */
+  holders: HolderStatus[];
+  /** Who waits, the next first. */
+  queue: WaiterStatus[];
+  /** How many stand in the queue before the manager that was asked; `null` if it does not wait. */
+  position: number | null;
+}
+
+/** What is known of a context that holds a key or waits for it. */
+export interface ContextStatus {
+  /** The {@link LeaseManager.holder} of its manager. */
+  holder: string;
+  /** Whether it is the manager that was asked. */
+  own: boolean;
+  /** The user's own name for the context; empty for none. */
+  instance: string;
+  /** How it holds the key, or will. */
+  mode: LeaseMode;
+  /** What it says of itself. */
+  info: string;
+}
+
+/** A context that waits for a key. */
+export interface WaiterStatus extends ContextStatus {
+  /** A larger one goes first. */
+  priority: number;
+}
+
+/** A context that holds a key. */
+export interface HolderStatus extends ContextStatus {
+  /** The first token of its grant. */
+  token: number;
+  /** When the lease runs out unless it is renewed, in ms since 1970 by the holder's clock: for display only. */
+  expiresAt: number;
+}
+
+/** What a manager did so far. */
+export interface LeaseStats {
+  /** Leases that were granted. */
+  granted: number;
+  /** Requests that had to queue in the store. */
+  waited: number;
+  /** Renewals that were sent. */
+  renewed: number;
+  /** Leases that were given back. */
+  released: number;
+  /** Leases that were lost. */
+  lost: number;
+  /** Transactions of the store. */
+  transactions: number;
+}
