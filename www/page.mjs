@@ -222,4 +222,6 @@ for (const [id, [doing, action]] of Object.entries(actions)) view.onClick(id, ()
 // Without `noopener` the two would share one process, and a frozen tab would freeze the other.
 view.onClick("open", () => window.open(location.href, "_blank", "noopener"));
 view.showName(name);
+// Not in an insecure context. Without it the page works all the same, as long as there is a network.
+navigator.serviceWorker?.register("offline.js").catch(() => {});
 attempt("Opening the lease manager", start);

@@ -14,7 +14,10 @@ export function showName(name) {
 
 // Which buttons make sense now: `buttons` maps their ids to that.
 export function enable(buttons) {
+  const focused = document.activeElement;
   for (const [id, sensible] of Object.entries(buttons)) element(id).disabled = !sensible;
+  // Who works the page by keyboard does not begin at its top again, when the button just pressed is of no use any more.
+  if (focused?.disabled) focused.closest(".buttons, .choices").querySelector("button:not(:disabled)")?.focus();
 }
 
 export const showTakeButton = (waiting) => {

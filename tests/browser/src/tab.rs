@@ -213,6 +213,16 @@ impl Tab {
         Ok(())
     }
 
+    /// Presses keys, as a person does at the keyboard: characters, or the
+    /// [code points of keys](https://w3c.github.io/webdriver/#keyboard-actions) that have none.
+    ///
+    /// # Errors
+    /// When the browser refuses.
+    pub async fn press(&self, keys: &str) -> anyhow::Result<()> {
+        let (driver, _current) = self.session.at(&self.handle).await?;
+        Ok(driver.action_chain().send_keys(keys).perform().await?)
+    }
+
     /// A command of the [developer tools](https://chromedevtools.github.io/devtools-protocol/) for it. Chromium only.
     ///
     /// # Errors

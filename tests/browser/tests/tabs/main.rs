@@ -11,6 +11,7 @@ mod hidden;
 mod insecure;
 mod killed;
 mod left;
+mod manners;
 mod many;
 mod page;
 mod readme;
@@ -90,6 +91,9 @@ in_the_browsers! {
         versions::two_builds_hand_over,
         insecure::two_tabs_without_web_locks_lose_no_increment,
         insecure::a_silent_holder_without_web_locks_is_replaced,
+        manners::everybody_can_read_the_page,
+        manners::the_page_is_worked_by_keyboard,
+        manners::the_page_works_without_a_network,
         page::the_timeline_shows_a_freeze_and_the_loss,
         page::the_inspector_shows_all_tabs_and_a_take_over,
         page::the_demo_page_works_in_an_insecure_context,
@@ -119,6 +123,7 @@ in_the_browsers! {
         frozen::a_frozen_page_gives_its_lease_up,
         frozen::a_frozen_waiter_is_passed_over_and_queues_again,
         storage::a_full_disk_is_told,
+        manners::the_page_is_silent_in_the_console,
         take_over::a_crashed_holder_is_replaced,
         contexts::a_stopped_service_worker_is_replaced,
     }
