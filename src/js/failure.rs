@@ -7,15 +7,18 @@ use core::{
 };
 use std::{boxed::Box, format, string::String};
 
-use futures::future::LocalBoxFuture;
+use futures::future::{Either, LocalBoxFuture, select};
 use js_sys::Promise;
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::future_to_promise;
+use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
 use crate::{AcquireError, FenceError, InvalidKey, InvalidOptions, StoreError, machine::StoreErrorKind};
 
 /// The code of a `LeaseError`, a blank, and its message. What else the face may catch is a bug.
 pub(super) struct Failure(String);
+
+/// What is asked, boxed: one type for all keeps the wasm small.
+pub(super) type Answer = LocalBoxFuture<'static, Result<JsValue, Failure>>;
 
 /// What a future brings: itself if it is there at once, as a lease that lingers, else its promise.
 pub(super) fn promise(future: impl Future<Output = Result<JsValue, Failure>> + 'static) -> JsValue {
@@ -23,12 +26,24 @@ pub(super) fn promise(future: impl Future<Output = Result<JsValue, Failure>> + '
 }
 
 /// Not generic: a promise of its own for each future makes the wasm 10 kB larger.
-fn promise_of_boxed(mut future: LocalBoxFuture<'static, Result<JsValue, Failure>>) -> JsValue {
+fn promise_of_boxed(mut future: Answer) -> JsValue {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(value)) => value,
         Poll::Ready(Err(failure)) => Promise::reject(&failure.0.into()).into(),
         Poll::Pending => future_to_promise(async { future.await.map_err(|failure| failure.0.into()) }).into(),
     }
+}
+
+/// The same, or `undefined` when the promise `stopped` is fulfilled first; that one must settle in the end. What is asked
+/// is dropped then, and withdraws itself.
+pub(super) fn stoppable(asked: Answer, stopped: Option<Promise>) -> JsValue {
+    let Some(stopped) = stopped else { return promise_of_boxed(asked) };
+    promise(async {
+        match select(JsFuture::from(stopped), asked).await {
+            Either::Left(_) => Ok(JsValue::UNDEFINED),
+            Either::Right((answer, _)) => answer,
+        }
+    })
 }
 
 impl Failure {
@@ -45,13 +60,14 @@ impl Failure {
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         let code = match &error {
+            // The face makes the message.
+            AcquireError::Lost(reason) => return Self::new("LeaseLost", &reason.name()),
             AcquireError::Timeout => "Timeout",
             AcquireError::Closed => "Closed",
             AcquireError::InvalidKey(_) => "InvalidKey",
             AcquireError::InvalidOptions(_) => "InvalidOptions",
             AcquireError::InstanceInUse => "InstanceInUse",
             AcquireError::UpgradeConflict => "UpgradeConflict",
-            AcquireError::Lost(_) => "LeaseLost",
             AcquireError::FormatTooNew { .. } => "FormatTooNew",
             AcquireError::Unsupported(cause) | AcquireError::Quota(cause) | AcquireError::Store(cause) => {
                 store_code(cause)

@@ -4,15 +4,19 @@ use core::{
     cell::{Cell, RefCell},
     future::pending,
 };
-use std::{rc::Rc, string::String};
+use std::{boxed::Box, rc::Rc, string::String};
 
 use futures::future::{AbortHandle, abortable};
+use js_sys::Promise;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbTransaction;
 
-use super::failure::promise;
-use crate::{LeaseGuard, ReleaseOutcome};
+use super::{
+    failure::{Failure, promise, stoppable},
+    options::rounded_up,
+};
+use crate::{AcquireError, LeaseGuard, Mode, ReleaseOutcome};
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
 /// release leaves the guard to a task that ends with the loss.
@@ -31,9 +35,23 @@ impl JsLease {
     }
 }
 
+/// That it was done, unlike `undefined`.
+fn done(outcome: Result<(), AcquireError>) -> Result<JsValue, Failure> {
+    Ok(outcome.map(|()| JsValue::TRUE)?)
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/console/warn_static)
+    #[wasm_bindgen(js_namespace = console)]
+    fn warn(sentence: &str);
+}
+
 impl Drop for JsLease {
     fn drop(&mut self) {
-        if !self.released.get() {
+        if !self.released.get() && self.guard.told_loss().is_none() {
+            let parts = ["leasehold: a lease of \"", self.guard.key(), "\" was forgotten without release(); it stays held"];
+            warn(&parts.concat());
             let guard = Rc::clone(&self.guard);
             spawn_local(async move {
                 guard.lost().await;
@@ -49,6 +67,24 @@ impl JsLease {
     #[wasm_bindgen(getter)]
     pub fn token(&self) -> f64 {
         self.guard.token().as_u64() as f64
+    }
+
+    /// Whether others may share the key.
+    #[wasm_bindgen(getter)]
+    pub fn shared(&self) -> bool {
+        self.guard.mode() == Mode::Shared
+    }
+
+    /// Whether another context held the key exclusively since this one did, and nobody took note yet.
+    #[wasm_bindgen(getter, js_name = changedHands)]
+    pub fn changed_hands(&self) -> bool {
+        self.guard.changed_hands()
+    }
+
+    /// Takes note that the key changed hands.
+    #[wasm_bindgen(js_name = clearChanged)]
+    pub fn clear_changed(&self) {
+        self.guard.clear_changed();
     }
 
     /// How long the lease is certain to last; 0 if it is lost, released or in doubt.
@@ -81,6 +117,24 @@ impl JsLease {
     pub fn verify(&self) -> JsValue {
         let guard = Rc::clone(&self.guard);
         promise(async move { Ok(guard.verify().await?.into()) })
+    }
+
+    /// Has the lease last at least this long from now.
+    pub fn extend(&self, span_ms: f64) -> JsValue {
+        let guard = Rc::clone(&self.guard);
+        promise(async move { done(guard.extend(rounded_up(span_ms)).await) })
+    }
+
+    /// Lets others share the key.
+    pub fn downgrade(&self) -> JsValue {
+        let guard = Rc::clone(&self.guard);
+        promise(async move { done(guard.downgrade().await) })
+    }
+
+    /// Waits until the key is held by this lease alone, or the promise `stopped` is fulfilled.
+    pub fn upgrade(&self, stopped: Option<Promise>) -> JsValue {
+        let guard = Rc::clone(&self.guard);
+        stoppable(Box::pin(async move { done(guard.upgrade().await) }), stopped)
     }
 
     /// Has a transaction commit only if the lease is current in it. It begins at the call.

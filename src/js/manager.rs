@@ -1,25 +1,26 @@
 //! The manager: one context's door to the leases of a store.
 
-use core::{cell::RefCell, future::pending, pin::pin};
+use core::cell::RefCell;
 use std::{
+    boxed::Box,
     string::{String, ToString},
     vec::Vec,
 };
 
-use futures::future::{Either, select};
 use js_sys::{Function, JsString, Promise};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::{JsFuture, spawn_local};
+use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbDatabase;
 
 use super::{
-    failure::{Failure, promise},
+    failure::{Answer, Failure, promise, stoppable},
     lease::JsLease,
-    options::{key, rounded_down, rounded_up},
+    options::{key, mode, rounded_down, rounded_up},
+    several::try_all,
     status::{event, stats, status, statuses},
 };
 use crate::{
-    InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder, LeaseRequest,
+    InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder,
     executor::WebExecutor,
     machine::{Config, Options},
     store::{IndexedDbStore, MemoryStore},
@@ -41,6 +42,11 @@ fn memory(name: String) -> MemoryStore {
     })
 }
 
+/// The bits that say how a lease is asked for.
+const SHARED: u32 = 1;
+const TOGETHER: u32 = 2;
+const STEAL: u32 = 4;
+
 /// One context's door to the leases of a store.
 #[wasm_bindgen(js_name = LeaseManager)]
 #[derive(Debug)]
@@ -59,8 +65,9 @@ impl JsLeaseManager {
         store_timeout_ms: Option<f64>,
         linger_ms: Option<f64>,
         beacon: Option<bool>,
+        instance: Option<String>,
     ) -> JsValue {
-        let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon);
+        let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon, instance);
         promise(async move {
             let leases = if in_memory {
                 manager(LeaseManager::builder(memory(name), WebExecutor::new()), &options)?
@@ -83,8 +90,9 @@ impl JsLeaseManager {
         store_timeout_ms: Option<f64>,
         linger_ms: Option<f64>,
         beacon: Option<bool>,
+        instance: Option<String>,
     ) -> JsValue {
-        let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon);
+        let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon, instance);
         promise(async move {
             let store = IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?;
             Ok(Self { leases: manager(LeaseManager::builder(store, WebExecutor::new()), &options)? }.into())
@@ -97,40 +105,38 @@ impl JsLeaseManager {
         self.leases.incarnation().to_string()
     }
 
-    /// Waits for the lease, until the promise `stopped` is fulfilled; that one must settle in the end. Brings
-    /// `undefined` if it was stopped.
-    pub fn acquire(
+    /// Asks for the lease as the bits of `how` say, until the promise `stopped` is fulfilled.
+    pub fn request(
         &self,
         name: JsString,
+        how: u32,
+        priority: i32,
         info: Option<String>,
         timeout_ms: Option<f64>,
         stopped: Option<Promise>,
     ) -> JsValue {
-        let request = self.request(&name, info);
-        promise(async move {
-            let mut request = request?;
+        let request = key(&name).map(|key| {
+            let mut request = self.leases.lock(key.as_str()).mode(mode(how & SHARED != 0)).priority(priority);
+            if how & TOGETHER != 0 {
+                request = request.share_in_process();
+            }
             if let Some(ms) = timeout_ms {
                 request = request.timeout(rounded_up(ms));
             }
-            let stop = async {
-                match stopped {
-                    Some(stopped) => drop(JsFuture::from(stopped).await),
-                    None => pending().await,
-                }
-            };
-            // Left behind, the request withdraws itself.
-            match select(pin!(stop), pin!(request.acquire())).await {
-                Either::Left(_) => Ok(JsValue::UNDEFINED),
-                Either::Right((granted, _)) => Ok(lease(granted?)),
-            }
-        })
+            request.info(info.unwrap_or_default())
+        });
+        let asked: Answer = match how & STEAL {
+            0 => Box::pin(async { Ok(lease(request?.acquire().await?)) }),
+            _ => Box::pin(async { Ok(lease(request?.steal().await?)) }),
+        };
+        stoppable(asked, stopped)
     }
 
-    /// Tries once. Brings `undefined` if the key is taken.
-    #[wasm_bindgen(js_name = tryAcquire)]
-    pub fn try_acquire(&self, name: JsString, info: Option<String>) -> JsValue {
-        let request = self.request(&name, info);
-        promise(async move { Ok(request?.try_acquire().await?.map_or(JsValue::UNDEFINED, lease)) })
+    /// Tries once for several leases, of which those are shared whose bytes say so. Brings `undefined` if any is taken.
+    #[wasm_bindgen(js_name = tryAll)]
+    pub fn try_all(&self, names: Vec<JsString>, shared: Vec<u8>, info: Option<String>) -> JsValue {
+        let keys = names.iter().map(key).collect();
+        promise(try_all(self.leases.clone(), keys, shared, info.unwrap_or_default()))
     }
 
     /// Looks at a key.
@@ -169,14 +175,10 @@ impl JsLeaseManager {
             Ok(JsValue::UNDEFINED)
         })
     }
-
-    fn request(&self, name: &JsString, info: Option<String>) -> Result<LeaseRequest, Failure> {
-        Ok(self.leases.lock(key(name)?.as_str()).info(info.unwrap_or_default()))
-    }
 }
 
 /// The spans are those of the lease, the heartbeat, the store's time limit and the linger.
-fn options(spans: [Option<f64>; 4], beacon: Option<bool>) -> Options {
+fn options(spans: [Option<f64>; 4], beacon: Option<bool>, instance: Option<String>) -> Options {
     let unset = Options::default();
     let [lease, heartbeat, store_timeout, linger] = spans.map(|ms| ms.map(rounded_down));
     Options {
@@ -185,6 +187,7 @@ fn options(spans: [Option<f64>; 4], beacon: Option<bool>) -> Options {
         store_timeout,
         linger: linger.unwrap_or(unset.linger),
         beacon: beacon.unwrap_or(unset.beacon),
+        instance,
         ..unset
     }
 }
@@ -196,6 +199,9 @@ fn manager(builder: LeaseManagerBuilder, options: &Options) -> Result<LeaseManag
     }
     if let Some(limit) = options.store_timeout {
         builder = builder.store_timeout(limit);
+    }
+    if let Some(name) = &options.instance {
+        builder = builder.instance(name);
     }
     builder.build()
 }

@@ -8,6 +8,7 @@ mod failure;
 mod lease;
 mod manager;
 mod options;
+mod several;
 mod status;
 
 pub use lease::JsLease;

@@ -6,7 +6,7 @@ use std::vec::Vec;
 use js_sys::JsString;
 
 use crate::{
-    InvalidKey,
+    InvalidKey, Mode,
     machine::{KEY_LIMIT, Key},
 };
 
@@ -16,6 +16,10 @@ pub(super) fn key(name: &JsString) -> Result<Key, InvalidKey> {
         units if units > KEY_LIMIT => Err(InvalidKey::TooLong { units }),
         _ => Key::from_utf16(&name.iter().collect::<Vec<_>>()),
     }
+}
+
+pub(super) fn mode(shared: bool) -> Mode {
+    if shared { Mode::Shared } else { Mode::Exclusive }
 }
 
 /// A time that may be cut to whole ms. What is too large for the cast is out of every range.

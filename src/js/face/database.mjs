@@ -1,6 +1,7 @@
 // @ts-check
 // The user's own database: raw, or as idb and Dexie show it.
-import { check, isA, isObject } from "./options.mjs";
+import { LeaseError } from "./error.mjs";
+import { check, harmless, isA, isObject } from "./options.mjs";
 
 /** What a wrapping of idb stands for: it calls functions on the object itself. (An event would show it too, but in WebKit a
  *  transaction that was shown one is active no more.) */
@@ -19,19 +20,41 @@ const UNWRAP = Symbol();
 
 /** Dexie's has the browser's, once it is open. */
 export function rawDatabase(value) {
-  const raw = unwrapped(typeof value?.backendDB === "function" ? value.backendDB() : value);
+  const raw = harmless("InvalidOptions", "the database", () =>
+    unwrapped(typeof value?.backendDB === "function" ? value.backendDB() : value),
+  );
   check("InvalidOptions", "the database", "database", raw);
   return raw;
 }
 
 /** Dexie's has the browser's; one within another may leave that to the outer one. */
 export function rawTransaction(value) {
-  let outer = value;
-  while (isObject(outer) && !outer.idbtrans && isObject(outer.parent)) outer = outer.parent;
-  return unwrapped(outer?.idbtrans ?? outer);
+  return harmless("InvalidOptions", "what is fenced", () => {
+    let outer = value;
+    while (isObject(outer) && !outer.idbtrans && isObject(outer.parent)) outer = outer.parent;
+    return unwrapped(outer?.idbtrans ?? outer);
+  });
 }
 
 export function createStore(db) {
   const raw = rawDatabase(db);
   if (!raw.objectStoreNames.contains("leasehold")) raw.createObjectStore("leasehold");
+}
+
+/** Some browsers never answer, and some other program's connection may never go. */
+const DELETE_LIMIT_MS = 5_000;
+
+/** Deletes the database of a name. Connections of ours make way. */
+export function deleteDatabase(name) {
+  const database = `leasehold:${name}`;
+  return new Promise((resolve, reject) => {
+    const request = indexedDB.deleteDatabase(database);
+    let why = "the browser did not answer";
+    const fail = () => reject(new LeaseError("Store", `the database ${database} was not deleted: ${request.error ?? why}`));
+    const timer = setTimeout(fail, DELETE_LIMIT_MS);
+    request.onblocked = () => (why = "somebody else's connection to it is open, in this page or in another tab of the site");
+    request.onsuccess = resolve;
+    request.onerror = fail;
+    for (const end of ["success", "error"]) request.addEventListener(end, () => clearTimeout(timer));
+  });
 }

@@ -38,25 +38,47 @@ export function isLeaseError(value) {
   return typeof value === "object" && value !== null && BRAND in value;
 }
 
-/** Calls the wasm. Brings what is there at once, else a promise. What goes wrong there becomes a LeaseError. */
-export function ask(call) {
+/** Calls the wasm. Brings what is there at once, else a promise. What goes wrong there becomes a LeaseError, a loss one of
+ *  this lease. */
+export function ask(call, lease = {}) {
   try {
     const answer = call();
-    return answer instanceof Promise ? answer.catch(fail) : answer;
+    return answer instanceof Promise ? answer.catch((cause) => fail(cause, lease)) : answer;
   } catch (cause) {
-    return fail(cause);
+    return fail(cause, lease);
   }
 }
 
-function fail(cause) {
+function fail(cause, lease) {
   // What is no string is a bug, such as a trap.
   if (typeof cause !== "string") throw new LeaseError("Internal", `a bug in leasehold: ${cause}`, { cause });
   const [code] = cause.split(" ", 1);
-  throw new LeaseError(code, cause.slice(code.length + 1));
+  const said = cause.slice(code.length + 1);
+  throw code === "LeaseLost" ? lossOf(lease, said) : new LeaseError(code, said);
 }
 
 /** A loss, as `lease.signal` tells it. */
-export function lossOf({ key, token }, reason) {
-  const message = `the lease of ${JSON.stringify(key)} was lost: ${reason}`;
-  return new LeaseError("LeaseLost", message, { reason, key, token });
+export function lossOf({ key, token }, reason, what = `was lost: ${reason}`) {
+  return new LeaseError("LeaseLost", `the lease of ${key === undefined ? "a key" : JSON.stringify(key)} ${what}`, { reason, key, token });
+}
+
+/** Asks for what stops when the signal aborts: then its reason is thrown as it is, and what came in that moment is
+ *  undone, if it can be. */
+export async function stoppable(signal, call, undo) {
+  if (signal.aborted) throw signal.reason;
+  let stop;
+  const stopped = new Promise((resolve) => (stop = () => resolve(undefined)));
+  signal.addEventListener("abort", stop);
+  try {
+    const answer = await call(stopped);
+    if (answer !== undefined) {
+      if (!undo || !signal.aborted) return answer;
+      undo(answer);
+    }
+    throw signal.reason;
+  } finally {
+    signal.removeEventListener("abort", stop);
+    // The wasm waits for this promise, too.
+    stop();
+  }
 }

@@ -1,8 +1,8 @@
 // @ts-check
 // A lease that is held.
 import { rawTransaction } from "./database.mjs";
-import { INTERNAL, ask, lossOf } from "./error.mjs";
-import { FENCE, KINDS, check, read } from "./options.mjs";
+import { INTERNAL, ask, lossOf, stoppable } from "./error.mjs";
+import { FENCE, KINDS, UPGRADE, check, read } from "./options.mjs";
 
 /** What cannot be checked must not be written. */
 function abort(transaction) {
@@ -16,6 +16,8 @@ function abort(transaction) {
 export class Lease {
   /** Until the release is over. */
   #wasm;
+  /** What it is called by, which whoever keeps the signal alone is told, too. */
+  #name;
   #released;
   /** Why it was lost, if the release said that it was. */
   #reason;
@@ -26,8 +28,23 @@ export class Lease {
     if (internal !== INTERNAL) throw new TypeError("a lease is made by `await leases.acquire(key)`");
     this.#wasm = wasm;
     this.key = key;
-    this.token = wasm.token;
+    this.#name = { key };
+    this.#look();
     Object.freeze(this);
+  }
+
+  /** Both change with the way in which the key is held, and stay when nothing is left to ask. */
+  #look() {
+    const wasm = this.#wasm;
+    if (wasm) Object.assign(this.#name, { token: wasm.token, mode: wasm.shared ? "shared" : "exclusive" });
+  }
+
+  get token() {
+    return this.#name.token;
+  }
+
+  get mode() {
+    return this.#name.mode;
   }
 
   // Neither of these two is made before somebody asks: they cost more than all else of a lease that lingered.
@@ -36,8 +53,15 @@ export class Lease {
   }
 
   get signal() {
-    const reason = this.#reason ?? this.#wasm?.reason;
-    return (this.#signal ??= signalOf(reason, this.lost, this.key, this.token));
+    return (this.#signal ??= signalOf(this.#reason ?? this.#wasm?.reason, this.lost, this.#name));
+  }
+
+  get changedHands() {
+    return this.#wasm?.changedHands ?? false;
+  }
+
+  clearChanged() {
+    this.#wasm?.clearChanged();
   }
 
   get remainingMs() {
@@ -57,6 +81,33 @@ export class Lease {
     return wasm && !this.#released ? ask(() => wasm.verify()) : false;
   }
 
+  async extend(ms) {
+    check("InvalidOptions", "the time", "span", ms);
+    await this.#ask((wasm) => wasm.extend(ms));
+  }
+
+  async upgrade(options = {}) {
+    const { signal } = read(options, UPGRADE);
+    const ask = (stopped) => this.#ask((wasm) => wasm.upgrade(stopped));
+    try {
+      await (signal ? stoppable(signal, ask) : ask());
+    } finally {
+      this.#look();
+    }
+  }
+
+  async downgrade() {
+    await this.#ask((wasm) => wasm.downgrade());
+    this.#look();
+  }
+
+  /** What only a lease can be asked that was not given back. */
+  #ask(call) {
+    const wasm = this.#wasm;
+    if (!wasm || this.#released) throw lossOf(this, this.#reason ?? "Expired", this.#reason ? undefined : "was given back");
+    return ask(() => call(wasm), this);
+  }
+
   fence(transaction, options = {}) {
     const fenced = this.#check(transaction, options);
     // Who does not wait for it need not hear: nothing was written.
@@ -65,17 +116,18 @@ export class Lease {
   }
 
   async #check(transaction, options) {
-    const raw = rawTransaction(transaction);
+    let raw;
     try {
+      raw = rawTransaction(transaction);
       check("InvalidOptions", "what is fenced", "transaction", raw);
       const { renew = false } = read(options, FENCE);
       const wasm = this.#wasm;
       if (!wasm) throw lossOf(this, this.#reason ?? "Expired");
       // Nothing was awaited so far: it is asked before whatever the caller asks next.
-      await ask(() => wasm.fence(raw, renew));
+      await ask(() => wasm.fence(raw, renew), this);
     } catch (error) {
       abort(raw);
-      throw error.code === "LeaseLost" && !error.reason ? lossOf(this, error.message) : error;
+      throw error;
     }
   }
 
@@ -88,20 +140,20 @@ export class Lease {
     try {
       if (await ask(() => wasm.release())) return "released";
       // Who asks later is told all the same.
-      this.#reason = wasm.reason;
       this.#lost ??= Promise.resolve(wasm.lost);
       return "lost";
     } finally {
+      this.#reason = wasm.reason;
       this.#wasm = undefined;
       wasm.free();
     }
   }
 }
 
-/** Without the lease itself: whoever keeps the signal alone is told, too. */
-function signalOf(reason, lost, key, token) {
+/** Without the lease itself, which may be forgotten. */
+function signalOf(reason, lost, name) {
   const controller = new AbortController();
-  const abort = (reason) => controller.abort(lossOf({ key, token }, reason));
+  const abort = (reason) => controller.abort(lossOf(name, reason));
   if (reason === undefined) lost.then(abort);
   else abort(reason);
   return controller.signal;

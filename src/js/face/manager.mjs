@@ -1,23 +1,35 @@
 // @ts-check
 // A context's door to the leases of a store.
 import { LeaseManager as Wasm } from "./leasehold.js";
-import { rawDatabase } from "./database.mjs";
-import { INTERNAL, ask } from "./error.mjs";
+import { deleteDatabase, rawDatabase } from "./database.mjs";
+import { INTERNAL, LeaseError, ask, stoppable } from "./error.mjs";
 import { HAPPENINGS, LeaseEvent } from "./event.mjs";
+import { LeaseGroup, giveBack, itemsOf, waitForAll } from "./group.mjs";
 import { Lease } from "./lease.mjs";
 import { init } from "./loading.mjs";
-import { ACQUIRE, ATTACH, OPEN, TRY_ACQUIRE, check, checkKey, read } from "./options.mjs";
+import * as kinds from "./options.mjs";
+import { check, checkKey, read } from "./options.mjs";
+import { unlessAborted, worked } from "./work.mjs";
+
+/** The bits that say to the wasm how a lease is asked for. */
+const SHARED = 1;
+const TOGETHER = 2;
+const STEAL = 4;
 
 export class LeaseManager extends EventTarget {
   #wasm;
   #closed;
   #listens = false;
 
-  constructor(internal, wasm) {
+  constructor(internal, wasm, name, debug) {
     if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
     super();
     this.#wasm = wasm;
     // Not frozen: some engines keep their notes on listeners in the object.
+    if (!debug) return;
+    for (const type of HAPPENINGS) {
+      this.addEventListener(type, (event) => console.debug(`leasehold ${name}: ${type} ${JSON.stringify(event.key)}`, event));
+    }
   }
 
   /** Another one after each suspension. */
@@ -34,48 +46,123 @@ export class LeaseManager extends EventTarget {
 
   static async open(name, options = {}) {
     check("InvalidOptions", "the name", "name", name);
-    const { leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, store } = read(options, OPEN);
+    const { leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, debug, store } = read(options, kinds.OPEN);
     await init();
     const inMemory = store === "memory";
-    const wasm = await ask(() => Wasm.open(name, inMemory, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon));
-    return new LeaseManager(INTERNAL, wasm);
+    const open = () => Wasm.open(name, inMemory, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance);
+    return new LeaseManager(INTERNAL, await ask(open), name, debug);
   }
 
   static async attach(db, options = {}) {
     const raw = rawDatabase(db);
-    const { leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon } = read(options, ATTACH);
+    const { leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, debug } = read(options, kinds.ATTACH);
     await init();
-    const wasm = await ask(() => Wasm.attach(raw, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon));
-    return new LeaseManager(INTERNAL, wasm);
+    const attach = () => Wasm.attach(raw, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance);
+    return new LeaseManager(INTERNAL, await ask(attach), raw.name, debug);
+  }
+
+  static async delete(name) {
+    const leases = await LeaseManager.open(name, { lingerMs: 0 });
+    try {
+      // Whoever died holding is no holder: only a try can tell.
+      for (const { key } of await leases.list()) {
+        if (!(await leases.tryAcquire(key))) throw inUse(await leases.status(key));
+      }
+    } finally {
+      await leases.close();
+    }
+    await deleteDatabase(name);
   }
 
   async acquire(key, options = {}) {
     checkKey(key);
-    const { timeoutMs, signal, info } = read(options, ACQUIRE);
-    if (signal?.aborted) throw signal.reason;
-    let stop = () => {};
-    const stopped = signal && new Promise((resolve) => (stop = () => resolve(undefined)));
-    signal?.addEventListener("abort", stop);
-    try {
-      const limitMs = timeoutMs === Infinity ? undefined : timeoutMs;
-      const wasm = await ask(() => this.#wasm.acquire(key, info, limitMs, stopped));
-      const lease = wasm && new Lease(INTERNAL, wasm, key);
-      if (!signal?.aborted) return lease;
-      // It may have been granted in that moment.
-      lease?.release().catch(() => {});
-      throw signal.reason;
-    } finally {
-      signal?.removeEventListener("abort", stop);
-      // The wasm waits for this promise, too.
-      stop();
-    }
+    return new Lease(INTERNAL, await this.#request(key, read(options, kinds.ACQUIRE)), key);
   }
 
   async tryAcquire(key, options = {}) {
     checkKey(key);
-    const { info } = read(options, TRY_ACQUIRE);
-    const wasm = await ask(() => this.#wasm.tryAcquire(key, info));
-    return wasm ? new Lease(INTERNAL, wasm, key) : null;
+    return this.#try(key, read(options, kinds.TRY_ACQUIRE));
+  }
+
+  async steal(key, options = {}) {
+    checkKey(key);
+    return new Lease(INTERNAL, await this.#request(key, read(options, kinds.STEAL), STEAL), key);
+  }
+
+  async acquireAll(keys, options = {}) {
+    const items = itemsOf(keys);
+    const wish = read(options, kinds.ACQUIRE_ALL);
+    const tries = wish.timeoutMs === 0;
+    return new LeaseGroup(INTERNAL, await (tries ? this.#tryAll(items, wish) : waitForAll(items, wish, this)));
+  }
+
+  async #tryAll(items, { signal, info }) {
+    const [keys, shared] = [items.map(({ key }) => key), items.map(({ mode }) => Number(mode === "shared"))];
+    const leases = (granted) => granted.map((wasm, at) => new Lease(INTERNAL, wasm, keys[at]));
+    const call = async () => (await ask(() => this.#wasm.tryAll(keys, shared, info))) ?? null;
+    const granted = await (signal ? stoppable(signal, call, (granted) => granted && giveBack(leases(granted))) : call());
+    if (granted) return leases(granted);
+    throw new LeaseError("Timeout", "one of the keys is taken");
+  }
+
+  async run(key, options, work) {
+    [options, work] = split(options, work);
+    checkKey(key);
+    const { onLost, ...wish } = read(options, kinds.RUN);
+    check("InvalidOptions", "the work", "work", work);
+    const lease = new Lease(INTERNAL, await this.#request(key, wish), key);
+    return (await worked(lease, onLost === "abort", work)).value;
+  }
+
+  async tryRun(key, options, work) {
+    [options, work] = split(options, work);
+    checkKey(key);
+    const { onLost, ...wish } = read(options, kinds.TRY_RUN);
+    check("InvalidOptions", "the work", "work", work);
+    const lease = await this.#try(key, wish);
+    return lease ? { ran: true, ...(await worked(lease, onLost === "abort", work)) } : { ran: false };
+  }
+
+  async elect(key, options, work) {
+    [options, work] = split(options, work);
+    checkKey(key);
+    const wish = read(options, kinds.ELECT);
+    check("InvalidOptions", "the work", "work", work);
+    for (;;) {
+      const lease = new Lease(INTERNAL, await this.#request(key, wish), key);
+      const signals = [lease.signal, wish.signal].filter(Boolean);
+      try {
+        return await unlessAborted(signals, lease, work);
+      } catch (error) {
+        // A lead that is lost is won anew, never revived.
+        if (!lease.signal.aborted) throw error;
+      } finally {
+        await lease.release().catch(() => {});
+      }
+    }
+  }
+
+  async leader(key) {
+    const { holders } = await this.status(key);
+    return holders.find(({ mode }) => mode === "exclusive") ?? null;
+  }
+
+  /** The wasm's lease, or a promise of it. */
+  #request(key, { timeoutMs, signal, mode, share, priority, info }, steal = 0) {
+    const how = steal | (mode === "shared" ? SHARED : 0) | (share ? TOGETHER : 0);
+    const call = (stopped) =>
+      ask(() => this.#wasm.request(key, how, priority, info, bounded(timeoutMs), stopped), { key });
+    // It may have been granted in that moment.
+    return signal ? stoppable(signal, call, (wasm) => giveBack([new Lease(INTERNAL, wasm, key)])) : call();
+  }
+
+  async #try(key, wish) {
+    try {
+      return new Lease(INTERNAL, await this.#request(key, { ...wish, timeoutMs: 0 }), key);
+    } catch (error) {
+      if (error.code === "Timeout") return null;
+      throw error;
+    }
   }
 
   async status(key) {
@@ -99,6 +186,17 @@ export class LeaseManager extends EventTarget {
   async #end() {
     await ask(() => this.#wasm.close());
   }
+}
+
+/** The options may be left out. */
+const split = (options = {}, work) => (typeof options === "function" && work === undefined ? [{}, options] : [options, work]);
+
+/** To the wasm, no time is for ever. */
+const bounded = (ms) => (ms === Infinity ? undefined : ms);
+
+function inUse({ key, holders }) {
+  const names = holders.map(({ holder, instance, info }) => [instance, info, holder].filter(Boolean).join(" "));
+  return new LeaseError("InUse", `${JSON.stringify(key)} is held by ${names.join(", ") || "somebody"}; nothing was deleted`);
 }
 
 // Where an engine lacks the symbol, a computed name in the class would make a method called "undefined".

@@ -9,19 +9,26 @@ export const isA = (type, value) => ({}).toString.call(value) === `[object ${typ
 
 /** What a value must be, in words and as a test. @type {Record<string, [string, (value: any) => boolean]>} */
 export const KINDS = {
+  any: ["anything", () => true],
   object: ["an object", isObject],
+  list: ["an array of { key, mode }, not empty", (value) => Array.isArray(value) && value.length > 0],
+  work: ["a function", (value) => typeof value === "function"],
   source: ["a URL, bytes or a WebAssembly.Module", (value) => typeof value === "string"],
+  key: ["1 to 1024 UTF-16 units of well-formed text", (value) => KINDS.name[1](value) && value.length <= 1024],
   text: ["a string", (value) => typeof value === "string"],
   prefix: ["a string of well-formed text", (value) => KINDS.text[1](value) && /^\P{Cs}*$/u.test(value)],
   name: ["a string of well-formed text, not empty", (value) => KINDS.text[1](value) && /^\P{Cs}+$/u.test(value)],
   span: ["a finite number of milliseconds, 0 or more", (value) => Number.isFinite(value) && value >= 0],
   wait: ["a number of milliseconds, 0 or more", (value) => typeof value === "number" && value >= 0],
+  rank: ["a whole number of 32 bits", (value) => (value | 0) === value],
   choice: ["true or false", (value) => typeof value === "boolean"],
+  mode: ['"exclusive" or "shared"', (value) => value === "exclusive" || value === "shared"],
+  policy: ['"notify" or "abort"', (value) => value === "notify" || value === "abort"],
   database: ["an open IDBDatabase, or a database that idb or Dexie has opened", (value) => isA("IDBDatabase", value)],
   transaction: ["an IDBTransaction, or a transaction of idb or Dexie", (value) => isA("IDBTransaction", value)],
   store: ['"indexeddb" or "memory"', (value) => value === "indexeddb" || value === "memory"],
   // By its looks: a signal of another window is no instance of this one's class.
-  signal: ["an AbortSignal", (value) => isObject(value) && "aborted" in value && "addEventListener" in value],
+  signal: ["an AbortSignal", (value) => typeof value?.aborted === "boolean" && typeof value.addEventListener === "function"],
 };
 
 export const ATTACH = {
@@ -30,35 +37,62 @@ export const ATTACH = {
   storeTimeoutMs: "span",
   lingerMs: "span",
   beacon: "choice",
+  instance: "name",
+  debug: "choice",
 };
 export const OPEN = { ...ATTACH, store: "store" };
 export const FENCE = { renew: "choice" };
-export const ACQUIRE = { timeoutMs: "wait", signal: "signal", info: "text" };
-export const TRY_ACQUIRE = { info: "text" };
+export const UPGRADE = { signal: "signal" };
+export const STEAL = { info: "text" };
+export const ELECT = { signal: "signal", priority: "rank", info: "text" };
+export const ACQUIRE_ALL = { timeoutMs: "wait", ...ELECT };
+export const ITEM = { key: "any", mode: "mode" };
+export const TRY_ACQUIRE = { mode: "mode", share: "choice", info: "text" };
+export const TRY_RUN = { ...TRY_ACQUIRE, onLost: "policy" };
+export const ACQUIRE = { ...TRY_ACQUIRE, ...ACQUIRE_ALL };
+export const RUN = { ...ACQUIRE, onLost: "policy" };
+
+/** What may throw because of whoever made the value: a getter, or a proxy. */
+export function harmless(code, what, look) {
+  try {
+    return look();
+  } catch (cause) {
+    throw cause instanceof LeaseError ? cause : new LeaseError(code, `${what} cannot be looked at: ${show(cause)}`, { cause });
+  }
+}
+
+function show(value) {
+  try {
+    return isObject(value) && !(value instanceof Error) ? {}.toString.call(value) : typeof value === "string" ? JSON.stringify(value) : String(value);
+  } catch {
+    return "something odd";
+  }
+}
 
 export function check(code, what, kind, value) {
   const [mustBe, fits] = KINDS[kind];
-  if (fits(value)) return;
-  const shown = isObject(value) ? {}.toString.call(value) : typeof value === "string" ? JSON.stringify(value) : String(value);
-  throw new LeaseError(code, `${what} must be ${mustBe}; it is ${shown}`);
+  if (harmless(code, what, () => fits(value))) return;
+  throw new LeaseError(code, `${what} must be ${mustBe}; it is ${show(value)}`);
 }
 
 export const checkKey = (key) => check("InvalidKey", "the key", "text", key);
 
 /** Reads each option once. Refuses names that are none of ours, and values that do not fit. */
-export function read(options, kinds) {
-  check("InvalidOptions", "what holds the options", "object", options);
-  const names = Object.keys(kinds);
-  const stranger = Object.keys(options).find((name) => !names.includes(name));
-  if (stranger !== undefined) {
-    throw new LeaseError("InvalidOptions", `unknown option \`${stranger}\`; ${advice(stranger, names)}`);
-  }
-  const values = names.map((name) => {
-    const value = options[name];
-    if (value !== undefined) check("InvalidOptions", name, kinds[name], value);
-    return [name, value];
+export function read(options, kinds, what = "what holds the options") {
+  check("InvalidOptions", what, "object", options);
+  return harmless("InvalidOptions", what, () => {
+    const names = Object.keys(kinds);
+    const stranger = Object.keys(options).find((name) => !names.includes(name));
+    if (stranger !== undefined) {
+      throw new LeaseError("InvalidOptions", `unknown option \`${stranger}\`; ${advice(stranger, names)}`);
+    }
+    const values = names.map((name) => {
+      const value = options[name];
+      if (value !== undefined) check("InvalidOptions", name, kinds[name], value);
+      return [name, value];
+    });
+    return Object.fromEntries(values);
   });
-  return Object.fromEntries(values);
 }
 
 function advice(stranger, names) {

@@ -1,0 +1,120 @@
+// @ts-check
+// Leases that were granted together.
+import { INTERNAL, LeaseError } from "./error.mjs";
+import { ITEM, check, read } from "./options.mjs";
+
+/** The store takes no more in one transaction. */
+const MOST_KEYS = 1_000;
+
+/** What is to be leased, once each. */
+export function itemsOf(keys) {
+  check("InvalidOptions", "what is to be leased", "list", keys);
+  if (keys.length > MOST_KEYS) throw new LeaseError("InvalidOptions", `${keys.length} keys are too many: lease up to ${MOST_KEYS} at once`);
+  const seen = new Map();
+  return Array.from(keys, (item, at) => {
+    const { key, mode } = read(item, ITEM, `keys[${at}]`);
+    check("InvalidKey", `keys[${at}].key`, "key", key);
+    if (seen.has(key)) throw new LeaseError("InvalidOptions", `keys[${at}] is ${JSON.stringify(key)} again, after keys[${seen.get(key)}]`);
+    seen.set(key, at);
+    return { key, mode };
+  });
+}
+
+/** Waits for one after the other, in the order in which everybody does: so two requests never wait for each other. */
+export async function waitForAll(items, { timeoutMs = Infinity, signal, ...wish }, leases) {
+  const [deadline, held] = [performance.now() + timeoutMs, new Map()];
+  const [stop, over] = [new AbortController(), new AbortController()];
+  const stopWith = (signal) => follow(signal, stop, { signal: over.signal });
+  if (signal) stopWith(signal);
+  try {
+    for (const { key, mode } of [...items].sort(byCodePoints)) {
+      const leftMs = Math.max(0, deadline - performance.now());
+      const lease = await leases.acquire(key, { ...wish, mode, timeoutMs: leftMs, signal: stop.signal });
+      held.set(key, lease);
+      stopWith(lease.signal);
+    }
+    return items.map(({ key }) => held.get(key));
+  } catch (error) {
+    giveBack(held.values());
+    throw error;
+  } finally {
+    over.abort();
+  }
+}
+
+/** In the background. */
+export function giveBack(leases) {
+  for (const lease of leases) lease.release().catch(() => {});
+}
+
+/** As Rust sorts: not as JavaScript does, by halves of characters. */
+function byCodePoints({ key: one }, { key: other }) {
+  const [left, right] = [one, other].map((key) => Array.from(key, (letter) => letter.codePointAt(0)));
+  const at = left.findIndex((code, at) => code !== right[at]);
+  return at < 0 ? left.length - right.length : left[at] - (right[at] ?? -1);
+}
+
+/** Aborts when the signal does. */
+function follow(signal, controller, options) {
+  const abort = () => controller.abort(signal.reason);
+  if (signal.aborted) abort();
+  else signal.addEventListener("abort", abort, options);
+}
+
+export class LeaseGroup {
+  #lost;
+  #signal;
+
+  constructor(internal, leases) {
+    if (internal !== INTERNAL) throw new TypeError("a group is made by `await leases.acquireAll(keys)`");
+    this.leases = Object.freeze(leases);
+    Object.freeze(this);
+  }
+
+  [Symbol.iterator]() {
+    return this.leases.values();
+  }
+
+  get(key) {
+    return this.leases.find((lease) => lease.key === key);
+  }
+
+  get valid() {
+    return this.leases.every((lease) => lease.valid);
+  }
+
+  get lost() {
+    return (this.#lost ??= Promise.race(this.leases.map((lease) => lease.lost)));
+  }
+
+  get signal() {
+    if (!this.#signal) {
+      // As `AbortSignal.any`, which is young.
+      const controller = new AbortController();
+      for (const lease of this.leases) follow(lease.signal, controller);
+      this.#signal = controller.signal;
+    }
+    return this.#signal;
+  }
+
+  async verify() {
+    const held = await Promise.all(this.leases.map((lease) => lease.verify()));
+    return held.every(Boolean);
+  }
+
+  async release() {
+    // All of them begin at the call, and none is left under way when one has failed.
+    /** @type {any[]} */
+    const ends = await Promise.allSettled(this.leases.map((lease) => lease.release()));
+    for (const end of ends) if (end.status === "rejected") throw end.reason;
+    return ends.some(({ value }) => value === "lost") ? "lost" : "released";
+  }
+}
+
+// As in manager.mjs.
+if (Symbol.asyncDispose) LeaseGroup.prototype[Symbol.asyncDispose] = LeaseGroup.prototype.release;
+if (Symbol.dispose) {
+  LeaseGroup.prototype[Symbol.dispose] = function () {
+    this.release().catch(() => {});
+  };
+}

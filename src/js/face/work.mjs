@@ -1,0 +1,28 @@
+// @ts-check
+// Work under a lease. A promise cannot be dropped as in Rust: work that is left behind goes on, and nobody hears how it ends.
+
+/** Does the work, and gives the lease back. What became of it. */
+export async function worked(lease, aborts, work) {
+  try {
+    const value = await (aborts ? unlessAborted([lease.signal], lease, work) : work(lease));
+    // A release that got no answer says nothing of the time before it.
+    const outcome = await lease.release().catch(() => {});
+    return { value, lost: outcome === "lost" ? await lease.lost : null };
+  } finally {
+    await lease.release().catch(() => {});
+  }
+}
+
+/** What the work gives, or the reason of the signal that aborts before. */
+export function unlessAborted(signals, lease, work) {
+  return new Promise((resolve, reject) => {
+    const stops = new AbortController();
+    for (const signal of signals) {
+      if (signal.aborted) return reject(signal.reason);
+      // Before the work hears of it, which may then fail in its own words.
+      signal.addEventListener("abort", () => reject(signal.reason), { signal: stops.signal });
+    }
+    const working = (async () => work(lease))();
+    working.then(resolve, reject).finally(() => stops.abort());
+  });
+}
