@@ -50,7 +50,7 @@ test("other options", async () => {
   await open({ lease: 5 }, "`lease`", "did you mean `leaseMs`?");
   await open({ hearbeatMS: 5 }, "did you mean `heartbeatMs`?");
   await open({ storage: "memory" }, "did you mean `store`?");
-  await open({ toString: 1 }, "`toString`", "there are leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, store");
+  await open({ toString: 1 }, "`toString`", "there are leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, debug, store");
   await open({ beacon: 1 }, "beacon", "true or false");
   await open({ store: "disk" }, '"indexeddb" or "memory"', '"disk"');
   const leases = await openManager();

@@ -1,27 +1,38 @@
 // Uses every export as users do; types.test.mjs compiles it, strictly. It never runs.
 import {
+  type AcquireAllOptions,
   type AcquireOptions,
   type AttachOptions,
   type ContextStatus,
+  type ElectOptions,
   type FenceOptions,
   type HolderStatus,
   Lease,
   LeaseError,
   type LeaseErrorCode,
   LeaseEvent,
+  LeaseGroup,
+  type LeaseItem,
   LeaseManager,
   type LeaseManagerEventMap,
   type LeaseMode,
   type LeaseStats,
   type LeaseStatus,
   type LostReason,
+  type OnLost,
   type OpenDatabase,
   type OpenOptions,
   type OpenTransaction,
   type ReleaseOutcome,
+  type RunOptions,
+  type StealOptions,
   type TryAcquireOptions,
+  type TryRunOptions,
+  type TryRunOutcome,
+  type UpgradeOptions,
   type WaiterStatus,
   type WasmSource,
+  type Work,
   createStore,
   init,
   isLeaseError,
@@ -36,7 +47,7 @@ export async function everything(signal: AbortSignal): Promise<void> {
   await init(new Uint8Array(8));
   await init();
 
-  const times: OpenOptions = { leaseMs: 20_000, heartbeatMs: 5_000, storeTimeoutMs: 2_000, lingerMs: 0, beacon: true, store: "memory" };
+  const times: OpenOptions = { leaseMs: 20_000, heartbeatMs: 5_000, storeTimeoutMs: 2_000, lingerMs: 0, beacon: true, store: "memory", instance: "worker-1", debug: false };
   await using leases = await LeaseManager.open("my-app", times);
   // @ts-expect-error
   await LeaseManager.open("my-app", { lease: 5 });
@@ -46,7 +57,7 @@ export async function everything(signal: AbortSignal): Promise<void> {
   new LeaseManager();
   same<typeof leases.holder, string>();
 
-  const options: AcquireOptions = { timeoutMs: Infinity, signal, info: "tab 1" };
+  const options: AcquireOptions = { timeoutMs: Infinity, signal, info: "tab 1", mode: "shared", priority: -1, share: true };
   await using lease = await leases.acquire("notes", options);
   same<typeof lease, Lease>();
   const trying: TryAcquireOptions = { info: "tab 1" };
@@ -102,7 +113,101 @@ export async function everything(signal: AbortSignal): Promise<void> {
   const stats: LeaseStats = leases.stats();
   console.log(stats.granted, stats.waited, stats.renewed, stats.released, stats.lost, stats.transactions);
   listen(leases, signal);
+  await modes(lease, signal);
+  await several(leases, signal);
+  await working(leases, signal);
   await leases.close();
+  same<Awaited<ReturnType<typeof LeaseManager.delete>>, void>();
+  await LeaseManager.delete("my-app");
+}
+
+async function modes(lease: Lease, signal: AbortSignal): Promise<void> {
+  same<typeof lease.mode, "exclusive" | "shared">();
+  same<typeof lease.changedHands, boolean>();
+  same<ReturnType<typeof lease.clearChanged>, void>();
+  const upgrading: UpgradeOptions = { signal };
+  same<Awaited<ReturnType<typeof lease.upgrade>>, void>();
+  await lease.upgrade(upgrading);
+  await lease.upgrade();
+  // @ts-expect-error
+  await lease.upgrade({ timeoutMs: 5 });
+  await lease.downgrade();
+  same<Awaited<ReturnType<typeof lease.extend>>, void>();
+  await lease.extend(60_000);
+  // @ts-expect-error
+  await lease.extend();
+  // @ts-expect-error
+  await lease.extend("60 s");
+  // @ts-expect-error
+  lease.mode = "shared";
+}
+
+async function several(leases: LeaseManager, signal: AbortSignal): Promise<void> {
+  const options: AcquireAllOptions = { timeoutMs: 5_000, signal, priority: 1, info: "transfer" };
+  const items: LeaseItem[] = [{ key: "a" }, { key: "b", mode: "shared" }];
+  await using group = await leases.acquireAll(items, options);
+  same<typeof group, LeaseGroup>();
+  same<typeof group.leases, readonly Lease[]>();
+  same<ReturnType<typeof group.get>, Lease | undefined>();
+  for (const lease of group) same<typeof lease, Lease>();
+  same<typeof group.valid, boolean>();
+  same<typeof group.signal, AbortSignal>();
+  same<typeof group.lost, Promise<LostReason>>();
+  same<Awaited<ReturnType<typeof group.verify>>, boolean>();
+  same<Awaited<ReturnType<typeof group.release>>, ReleaseOutcome>();
+  const frozen = [{ key: "a" }] as const;
+  using other = await leases.acquireAll(frozen);
+  console.log(other.get("a")?.token);
+  // @ts-expect-error
+  await leases.acquireAll(["a", "b"]);
+  // @ts-expect-error
+  await leases.acquireAll([{ key: "a", mode: "write" }]);
+  // @ts-expect-error
+  await leases.acquireAll([{ key: "a" }], { share: true });
+  // @ts-expect-error
+  new LeaseGroup();
+  const stealing: StealOptions = { info: "mine" };
+  same<typeof robbed, Lease>();
+  const robbed = await leases.steal("notes", stealing);
+  // @ts-expect-error
+  await leases.steal("notes", { mode: "shared" });
+}
+
+async function working(leases: LeaseManager, signal: AbortSignal): Promise<void> {
+  const policy: OnLost = "abort";
+  const running: RunOptions = { onLost: policy, timeoutMs: 5_000, signal, mode: "shared" };
+  const work: Work<number> = async (lease) => lease.token;
+  same<typeof value, number>();
+  const value = await leases.run("notes", running, work);
+  same<typeof plain, string>();
+  const plain = await leases.run("notes", (lease) => lease.key);
+  await leases.run("notes", undefined, work);
+  // @ts-expect-error
+  await leases.run("notes");
+  // @ts-expect-error
+  await leases.run("notes", { onLost: "ignore" }, work);
+  // @ts-expect-error
+  await leases.run("notes", (lease: LeaseManager) => lease);
+  const trying: TryRunOptions = { onLost: "notify", share: true };
+  same<typeof done, TryRunOutcome<number>>();
+  const done = await leases.tryRun("notes", trying, work);
+  if (done.ran) {
+    same<typeof done.value, number>();
+    same<typeof done.lost, LostReason | null>();
+  } else {
+    // @ts-expect-error
+    console.log(done.value);
+  }
+  // @ts-expect-error
+  await leases.tryRun("notes", { timeoutMs: 5 }, work);
+  const campaign: ElectOptions = { signal, priority: 1, info: "tab 1" };
+  same<typeof elected, number>();
+  const elected = await leases.elect("leader", campaign, work);
+  await leases.elect("leader", work);
+  // @ts-expect-error
+  await leases.elect("leader", { timeoutMs: 5 }, work);
+  same<Awaited<ReturnType<typeof leases.leader>>, HolderStatus | null>();
+  await leases.leader("leader");
 }
 
 function listen(leases: LeaseManager, signal: AbortSignal): void {
@@ -140,6 +245,9 @@ export function explain(error: unknown): string {
       return `${error.key} ${error.token} ${error.reason satisfies LostReason | undefined}`;
     case "Timeout":
     case "Closed":
+    case "InstanceInUse":
+    case "UpgradeConflict":
+    case "InUse":
     case "InvalidKey":
     case "InvalidOptions":
     case "FormatTooNew":

@@ -7,13 +7,16 @@ import type { LostReason } from "./lease.js";
  * | --- | --- | --- |
  * | `Timeout` | `TimeoutError` | the time-out passed while others held the key |
  * | `Closed` | `InvalidStateError` | the manager was closed |
+ * | `InstanceInUse` | | a living context of the same `instance` holds the key |
+ * | `UpgradeConflict` | | another holder that shares the key upgrades already: release this lease, and try again |
+ * | `InUse` | | the leases of {@link LeaseManager.delete} are in use |
  * | `InvalidKey` | | the key is empty, too long, or no well-formed text |
  * | `InvalidOptions` | | an unknown option, or a value that does not fit |
  * | `FormatTooNew` | | a newer version of this package wrote the record; it was left as it is |
  * | `Unsupported` | `NotSupportedError` | there is no IndexedDB here, or it is forbidden |
  * | `Quota` | `QuotaExceededError` | the store is full |
  * | `Store` | | the store failed; the message says whether trying again may help |
- * | `LeaseLost` | | the reason of {@link Lease.signal}, and what {@link Lease.fence} rejects with |
+ * | `LeaseLost` | | the lease is lost, or was given back: the reason of {@link Lease.signal}, and of whatever needed it |
  * | `InitConflict` | `InvalidStateError` | `init()` named another wasm than the one that was chosen before |
  * | `InitFailed` | | the wasm did not load |
  * | `Internal` | | a bug |
@@ -21,6 +24,9 @@ import type { LostReason } from "./lease.js";
 export type LeaseErrorCode =
   | "Timeout"
   | "Closed"
+  | "InstanceInUse"
+  | "UpgradeConflict"
+  | "InUse"
   | "InvalidKey"
   | "InvalidOptions"
   | "FormatTooNew"
@@ -44,11 +50,11 @@ export class LeaseError extends DOMExceptionWithoutCode {
   readonly code: LeaseErrorCode;
   /** Of `LeaseLost`: why. */
   readonly reason?: LostReason;
-  /** Of `LeaseLost`: the key. */
+  /** Of `LeaseLost`: the key, if it concerns one. */
   readonly key?: string;
-  /** Of `LeaseLost`: the token of the lease. */
+  /** Of `LeaseLost`: the token of the lease, if there was one. */
   readonly token?: number;
-  /** Of `InitFailed` and `Internal`: what lies behind it. */
+  /** Of `InitFailed`, `Internal`, and options that throw when they are read: what lies behind it. */
   readonly cause?: unknown;
 }
 

@@ -12,8 +12,14 @@ export class Lease {
   /** The key that is leased. */
   readonly key: string;
 
-  /** The fencing token: larger than that of every earlier lease of the key. A safe integer. */
+  /**
+   * The fencing token: larger than that of every earlier lease of the key. A safe integer. An {@link upgrade} brings a new
+   * one.
+   */
   readonly token: number;
+
+  /** How the key is held. */
+  readonly mode: LeaseMode;
 
   /** Whether the lease is held, by this page's own clock and with a margin. Asks nobody. */
   readonly valid: boolean;
@@ -38,11 +44,68 @@ export class Lease {
   readonly lost: Promise<LostReason>;
 
   /**
+   * Whether another context held the key exclusively since this one did, so that what is remembered of what it guards may
+   * be out of date. Stays so, for this manager's later leases too, until {@link clearChanged}. `false` after the release.
+   *
+   * @example
+   * ```js
+   * if (lease.changedHands) {
+   *   cache.reload();
+   *   lease.clearChanged();
+   * }
+   * ```
+   */
+  readonly changedHands: boolean;
+
+  /** What was out of date was read anew. Does nothing after the release. */
+  clearChanged(): void;
+
+  /**
    * Asks the store whether the lease is still held, and renews it.
    *
    * @throws {LeaseError} `Closed`, `Unsupported`, `Quota`, `Store`: then nobody knows, and the lease stays as it is.
    */
   verify(): Promise<boolean>;
+
+  /**
+   * Makes the lease last at least this long from now, however it is renewed otherwise.
+   *
+   * @param ms More than 0, up to 24 h; rounded up to whole ms.
+   * @throws {LeaseError} `LeaseLost`; `InvalidOptions`; `Closed`, `Quota`, `Store`: then nobody knows, and the lease stays
+   * as it is.
+   * @example
+   * ```js
+   * await lease.extend(60_000); // a long pause is to come
+   * ```
+   */
+  extend(ms: number): Promise<void>;
+
+  /**
+   * Holds exclusively what was shared: waits until all others who share it have gone, ahead of everybody who queues.
+   * Meanwhile the lease goes on sharing. It gets a new, larger {@link token}. One that is exclusive stays so.
+   *
+   * When `signal` aborts it rejects with the reason, and the lease goes on sharing. So it does when it fails.
+   *
+   * @throws {LeaseError} `UpgradeConflict` if another one who shares the key upgrades already: both would wait for ever.
+   * {@link release} this lease, so that the other gets on. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`, `Store`.
+   * @example
+   * ```js
+   * const lease = await leases.acquire("notes", { mode: "shared" });
+   * if (await needsRepair()) {
+   *   await lease.upgrade({ signal: AbortSignal.timeout(5_000) });
+   *   await repair(lease.token);
+   *   await lease.downgrade();
+   * }
+   * ```
+   */
+  upgrade(options?: UpgradeOptions): Promise<void>;
+
+  /**
+   * Lets others share a lease that is held exclusively, at once. One that is shared stays so.
+   *
+   * @throws {LeaseError} `LeaseLost`; `Closed`, `Quota`, `Store`: then nobody knows.
+   */
+  downgrade(): Promise<void>;
 
   /**
    * Has a transaction commit only if the lease is still current *in that transaction*: nothing is written by a page that
@@ -85,6 +148,12 @@ export type OpenDatabase = (EventTarget & { readonly name: string; close(): void
 
 /** An `IDBTransaction`, as it is or as idb shows it; or a Dexie transaction. */
 export type OpenTransaction = (EventTarget & { abort(): void }) | { readonly idbtrans: IDBTransaction };
+
+/** What {@link Lease.upgrade} takes. */
+export interface UpgradeOptions {
+  /** Gives up waiting when it aborts. */
+  signal?: AbortSignal | undefined;
+}
 
 /** What {@link Lease.fence} takes. */
 export interface FenceOptions {

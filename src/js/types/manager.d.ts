@@ -1,7 +1,9 @@
 /// <reference lib="esnext.disposable" />
-import type { Lease, OpenDatabase } from "./lease.js";
-import type { LeaseStats, LeaseStatus } from "./status.js";
 import type { LeaseManagerEventMap } from "./event.js";
+import type { LeaseGroup, LeaseItem } from "./group.js";
+import type { Lease, LeaseMode, OpenDatabase } from "./lease.js";
+import type { HolderStatus, LeaseStats, LeaseStatus } from "./status.js";
+import type { ElectOptions, RunOptions, TryRunOptions, TryRunOutcome, Work } from "./work.js";
 
 /**
  * One context's door to the leases of a store: tabs, workers and frames that open the same name take turns.
@@ -53,20 +55,34 @@ export class LeaseManager extends EventTarget {
   static attach(db: OpenDatabase, options?: AttachOptions): Promise<LeaseManager>;
 
   /**
+   * Deletes the leases of a name, database and all, if nobody holds any. Managers that are open go on: with their next
+   * request the database is made anew. Tokens go on growing, by the clock.
+   *
+   * @throws {LeaseError} `InUse` if a lease is held: its message says by whom. `Store` after 5 s if somebody else's
+   * connection keeps the database open; it may go later, when that is closed. Else as {@link open} and {@link list} do.
+   * @example
+   * ```js
+   * await LeaseManager.delete("my-app");
+   * ```
+   */
+  static delete(name: string): Promise<void>;
+
+  /**
    * The name of this incarnation, as {@link LeaseStatus} shows it: 32 hexadecimal digits. A page that was frozen, or came
    * back from the back/forward cache, has another one.
    */
   readonly holder: string;
 
   /**
-   * Waits for the lease of a key: first come, first served.
+   * Waits for the lease of a key: by priority, then first come, first served.
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
-   * @throws {LeaseError} `Timeout`, `Closed`, `InvalidKey`, `InvalidOptions`, `FormatTooNew`, `Unsupported`, `Quota`,
-   * `Store`. When `signal` aborts, its reason instead, as it is; then the request is withdrawn.
+   * @throws {LeaseError} `Timeout`, `Closed`, `InvalidKey`, `InvalidOptions`, `InstanceInUse`, `FormatTooNew`,
+   * `Unsupported`, `Quota`, `Store`. When `signal` aborts, its reason instead, as it is; then the request is withdrawn.
    * @example
    * ```js
    * const lease = await leases.acquire("notes", { timeoutMs: 5_000, info: "autosave" });
+   * const reader = await leases.acquire("index", { mode: "shared" });
    * ```
    */
   acquire(key: string, options?: AcquireOptions): Promise<Lease>;
@@ -83,6 +99,105 @@ export class LeaseManager extends EventTarget {
    * ```
    */
   tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lease | null>;
+
+  /**
+   * Waits for the leases of several keys, each in its own mode: all of them or none. They are waited for one after the
+   * other, in an order that is the same for everybody, so that two such requests never wait for each other. What is held
+   * meanwhile shows in {@link status}, and is given back on failure, time-out, abort or loss. With `timeoutMs: 0` they are
+   * tried all in one transaction.
+   *
+   * @param keys 1 to 1000 keys, each once.
+   * @throws {LeaseError} as {@link acquire} does, where a key or an option that does not fit is told by its place, such as
+   * `keys[2].key`; `LeaseLost` if one was lost before the last one was granted.
+   * @example
+   * ```js
+   * const both = await leases.acquireAll([{ key: "from" }, { key: "rates", mode: "shared" }], { timeoutMs: 5_000 });
+   * try {
+   *   await transfer(both.get("from").token);
+   * } finally {
+   *   await both.release();
+   * }
+   * ```
+   */
+  acquireAll(keys: readonly LeaseItem[], options?: AcquireAllOptions): Promise<LeaseGroup>;
+
+  /**
+   * Takes the lease from whoever holds it, ahead of everybody who waits. Who is robbed is told at once if it can hear, and
+   * at its next renewal at the latest: its lease is lost as `Stolen`. Until then it believes in its lease: this breaks
+   * exclusion in time, while tokens and {@link Lease.fence fences} hold.
+   *
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`.
+   * @example
+   * ```js
+   * const lease = await leases.steal("notes", { info: "the user said: edit here" });
+   * ```
+   */
+  steal(key: string, options?: StealOptions): Promise<Lease>;
+
+  /**
+   * Waits for the lease, does the work, gives the lease back. Brings what the work gave, or rejects with what it threw.
+   *
+   * If the lease is lost meanwhile, `lease.signal` aborts, and the work goes on: it decides what to do. With
+   * `onLost: "abort"` the promise rejects at once with the reason of `lease.signal`; a promise cannot be stopped, so work
+   * that does not listen to the signal still goes on, and nobody hears how it ends.
+   *
+   * @throws {LeaseError} as {@link acquire} does; with `onLost: "abort"` also `LeaseLost`.
+   * @example
+   * ```js
+   * await leases.run("sync", { onLost: "abort" }, async (lease) => {
+   *   await fetch("/sync", { method: "POST", headers: { "Fencing-Token": lease.token }, signal: lease.signal });
+   * });
+   * ```
+   */
+  run<T>(key: string, work: Work<T>): Promise<T>;
+  run<T>(key: string, options: RunOptions | undefined, work: Work<T>): Promise<T>;
+
+  /**
+   * Like {@link run}, but tries once, and says whether the lease was lost meanwhile. If the key is taken, the work is not
+   * begun.
+   *
+   * @throws {LeaseError} as {@link tryAcquire} does; with `onLost: "abort"` also `LeaseLost`.
+   * @example
+   * ```js
+   * const done = await leases.tryRun("backup", async () => backUp());
+   * if (!done.ran) console.log("another tab is at it");
+   * else if (done.lost) console.log(`overtaken: ${done.lost}`);
+   * ```
+   */
+  tryRun<T>(key: string, work: Work<T>): Promise<TryRunOutcome<T>>;
+  tryRun<T>(key: string, options: TryRunOptions | undefined, work: Work<T>): Promise<TryRunOutcome<T>>;
+
+  /**
+   * Campaigns for a key, leads as long as its lease is held, and campaigns anew after a loss. Each lead is a new lease with a
+   * larger token, and begins the work again; when the work ends, the lead is given back, and what it gave is brought.
+   *
+   * Work of a lead that is lost may still be under way when the next one begins: it has to stop when `lease.signal` aborts.
+   * How it ends is not heard. When `signal` aborts, the campaign or the lead is given up, and the promise rejects with its
+   * reason; `lease.signal` does not tell that, so let the work listen to both.
+   *
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`. What the work throws while it leads, as it is.
+   * @example
+   * ```js
+   * const controller = new AbortController();
+   * await leases.elect("leader", { signal: controller.signal }, async (lease) => {
+   *   await serveUntil(AbortSignal.any([lease.signal, controller.signal]));
+   * });
+   * ```
+   */
+  elect<T>(key: string, work: Work<T>): Promise<T>;
+  elect<T>(key: string, options: ElectOptions | undefined, work: Work<T>): Promise<T>;
+
+  /**
+   * Who leads: who holds the key exclusively, or `null`. See {@link elect}.
+   *
+   * @throws {LeaseError} as {@link status} does.
+   * @example
+   * ```js
+   * const leader = await leases.leader("leader");
+   * console.log(leader?.own ? "it is me" : leader?.info);
+   * ```
+   */
+  leader(key: string): Promise<HolderStatus | null>;
 
   /**
    * Looks at a key: who holds it, who waits.
@@ -169,6 +284,14 @@ export interface AttachOptions {
    * `true` unless chosen.
    */
   beacon?: boolean | undefined;
+  /**
+   * A name of this context that is stable over reloads, for workers: after a reload the leases of the dead context of the
+   * same name are taken over at once. While another one lives, requests for the keys that it holds are refused as
+   * `InstanceInUse`, 250 ms later, so that a reload wins. Tabs leave it out: they would have to be told apart.
+   */
+  instance?: string | undefined;
+  /** Whether each event is written to `console.debug`. `false` unless chosen. */
+  debug?: boolean | undefined;
 }
 
 /** What {@link LeaseManager.open} takes. */
@@ -177,18 +300,36 @@ export interface OpenOptions extends AttachOptions {
   store?: "indexeddb" | "memory" | undefined;
 }
 
-/** What {@link LeaseManager.acquire} takes. */
-export interface AcquireOptions {
-  /** How long to wait; 0 tries once. Absent or `Infinity`, it waits for ever. */
-  timeoutMs?: number | undefined;
-  /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */
-  signal?: AbortSignal | undefined;
+/** What {@link LeaseManager.steal} takes. */
+export interface StealOptions {
   /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}. */
   info?: string | undefined;
 }
 
 /** What {@link LeaseManager.tryAcquire} takes. */
 export interface TryAcquireOptions {
+  /** How to hold the key: `"exclusive"` unless chosen. */
+  mode?: LeaseMode | undefined;
+  /**
+   * Whether to hold the key together with those requests of this manager that say the same; against all others as usual. The
+   * lease is given back with the last of them. `false` unless chosen.
+   */
+  share?: boolean | undefined;
   /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}. */
   info?: string | undefined;
 }
+
+/** What {@link LeaseManager.acquireAll} takes. */
+export interface AcquireAllOptions {
+  /** How long to wait, in ms; 0 tries once. Absent or `Infinity`, it waits for ever. */
+  timeoutMs?: number | undefined;
+  /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */
+  signal?: AbortSignal | undefined;
+  /** Goes before requests of a smaller priority, whenever they came: a whole number of 32 bits, 0 unless chosen. */
+  priority?: number | undefined;
+  /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}. */
+  info?: string | undefined;
+}
+
+/** What {@link LeaseManager.acquire} takes. */
+export interface AcquireOptions extends TryAcquireOptions, AcquireAllOptions {}

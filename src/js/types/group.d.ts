@@ -1,0 +1,53 @@
+/// <reference lib="esnext.disposable" />
+import type { Lease, LeaseMode, LostReason, ReleaseOutcome } from "./lease.js";
+
+/** One of the keys of {@link LeaseManager.acquireAll}. */
+export interface LeaseItem {
+  /** The key: 1 to 1024 UTF-16 units of well-formed text. */
+  key: string;
+  /** How to hold it: `"exclusive"` unless chosen. */
+  mode?: LeaseMode | undefined;
+}
+
+/** Leases that were granted together. Each is a {@link Lease} like any other, and may be released for itself. */
+export class LeaseGroup implements Iterable<Lease> {
+  private constructor();
+
+  /** The leases, in the order in which they were asked for. */
+  readonly leases: readonly Lease[];
+
+  /** The lease of a key, if it is one of these. */
+  get(key: string): Lease | undefined;
+
+  /** Whether all of them are held, by this page's own clock and with a margin. Asks nobody. */
+  readonly valid: boolean;
+
+  /** Aborts when one of them is lost. Its reason is the {@link LeaseError} of that one. */
+  readonly signal: AbortSignal;
+
+  /** Brings the reason when one of them is lost; pending for ever after a normal release. Never rejects. */
+  readonly lost: Promise<LostReason>;
+
+  /**
+   * Asks the store whether all of them are still held, and renews them.
+   *
+   * @throws {LeaseError} as {@link Lease.verify} does.
+   */
+  verify(): Promise<boolean>;
+
+  /**
+   * Gives all of them back; `"lost"` if one of them was. It begins at the call.
+   *
+   * @throws {LeaseError} `Store` if the store does not answer for one of them; then that one runs out by itself.
+   */
+  release(): Promise<ReleaseOutcome>;
+
+  /** The leases, in the order in which they were asked for. */
+  [Symbol.iterator](): IterableIterator<Lease>;
+
+  /** {@link release} in the background; only where the engine has the symbol. */
+  [Symbol.dispose](): void;
+
+  /** {@link release}, for `await using`; only where the engine has the symbol. */
+  [Symbol.asyncDispose](): Promise<void>;
+}

@@ -1,0 +1,44 @@
+import type { Lease, LostReason } from "./lease.js";
+import type { AcquireAllOptions, AcquireOptions, TryAcquireOptions } from "./manager.js";
+
+/** Work under a lease. It is given back when what is returned has settled. */
+export type Work<T> = (lease: Lease) => T | PromiseLike<T>;
+
+/**
+ * What the loss of the lease does to the work: nothing, beside `lease.signal` (`"notify"`), or it is left behind and the
+ * promise rejects at once (`"abort"`).
+ */
+export type OnLost = "notify" | "abort";
+
+/** What {@link LeaseManager.run} takes. */
+export interface RunOptions extends AcquireOptions {
+  /** What the loss of the lease does to the work: `"notify"` unless chosen. */
+  onLost?: OnLost | undefined;
+}
+
+/** What {@link LeaseManager.tryRun} takes. */
+export interface TryRunOptions extends TryAcquireOptions {
+  /** What the loss of the lease does to the work: `"notify"` unless chosen. */
+  onLost?: OnLost | undefined;
+}
+
+/** What {@link LeaseManager.tryRun} brings. */
+export type TryRunOutcome<T> =
+  | {
+      /** The key was taken. */
+      ran: false;
+    }
+  | {
+      /** The work was done. */
+      ran: true;
+      /** What it gave. */
+      value: T;
+      /** Why the lease was lost before the work had ended; `null` if it was not. */
+      lost: LostReason | null;
+    };
+
+/** What {@link LeaseManager.elect} takes. */
+export interface ElectOptions extends Omit<AcquireAllOptions, "timeoutMs"> {
+  /** Gives up the campaign or the lead when it aborts. */
+  signal?: AbortSignal | undefined;
+}
