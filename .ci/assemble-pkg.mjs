@@ -11,13 +11,16 @@ if (manifest.version !== crateVersion) {
 
 copyFileSync("pkg.json", `${folder}/package.json`);
 cpSync("src/js/types", `${folder}/types`, { recursive: true });
-for (const file of ["README.md", "LICENSE-MIT", "LICENSE-APACHE"]) copyFileSync(file, `${folder}/${file}`);
+for (const file of ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"]) copyFileSync(file, `${folder}/${file}`);
 
-// One file of the face and the generated glue. Names stay: they stand in stack traces.
 cpSync("src/js/face", folder, { recursive: true });
-const bundle = [`${folder}/index.mjs`, "--bundle", "--allow-overwrite", "--format=esm", "--target=es2022"];
+writeFileSync(`${folder}/leasehold.js`, withOwnLoader(readFileSync(`${folder}/leasehold.js`, "utf8")));
+// One file per entry, of the face and the generated glue. Names stay: they stand in stack traces.
+const entries = manifest.files.filter((file) => file.endsWith(".mjs"));
+const bundle = ["--bundle", "--allow-overwrite", "--format=esm", "--target=es2022", "--external:node:*", "--loader:.wasm=base64"];
 const small = ["--minify-whitespace", "--minify-syntax", "--legal-comments=none", "--log-level=warning"];
-execFileSync("esbuild", [...bundle, ...small, `--outfile=${folder}/index.mjs`], { stdio: "inherit" });
+const sources = entries.map((file) => `${folder}/${file}`);
+execFileSync("esbuild", [...sources, ...bundle, ...small, `--outdir=${folder}`, "--out-extension:.js=.mjs"], { stdio: "inherit" });
 
 // npm packs these two whether they are listed or not.
 const wanted = new Set(["package.json", "README.md", ...manifest.files]);
@@ -26,6 +29,21 @@ for (const file of readdirSync(folder)) {
 }
 for (const file of wanted) {
   if (!existsSync(`${folder}/${file}`)) fail(`pkg.json lists ${file}, which the build did not make`);
+}
+
+/** The glue with a loader that takes what face/loading.mjs gives it. The generated one warns in the console, and has a URL
+ *  of its own, for which bundlers would emit the wasm a second time. */
+function withOwnLoader(glue) {
+  const [imports, generated, ...more] = glue.split(/^async function __wbg_load\b/m);
+  if (!generated || more.length > 0 || !/^function __wbg_finalize_init\(instance, module\)/m.test(imports)) {
+    fail("wasm-bindgen's glue has changed: see what has become of its loader");
+  }
+  return `${imports}
+export default async function load(source) {
+  const start = source instanceof Response ? "instantiateStreaming" : "instantiate";
+  const made = await WebAssembly[start](source, __wbg_get_imports());
+  __wbg_finalize_init(made.instance ?? made);
+}\n`;
 }
 
 function fail(sentence) {

@@ -1,9 +1,7 @@
 // @ts-check
-// The package's face: types/ tells what is exported and its types; what happens to leases happens in the wasm.
-export { createStore } from "./database.mjs";
-export { LeaseError, isLeaseError } from "./error.mjs";
-export { LeaseEvent } from "./event.mjs";
-export { LeaseGroup } from "./group.mjs";
-export { Lease } from "./lease.mjs";
-export { init } from "./loading.mjs";
-export { LeaseManager } from "./manager.mjs";
+// The package's face in browsers. Bundlers find the wasm by this way to write its URL.
+import { wasmFrom } from "./loading.mjs";
+
+export * from "./exports.mjs";
+
+wasmFrom(() => new URL("./leasehold_bg.wasm", import.meta.url));

@@ -2,15 +2,24 @@
 // Where the wasm comes from.
 import load from "./leasehold.js";
 import { LeaseError } from "./error.mjs";
-import { check } from "./options.mjs";
+import { check, isA } from "./options.mjs";
 
 /** The choice that counts: what identifies it, its name for people, and the loading. */
 let chosen;
 
+/** What counts when nobody chooses, and how to read from a URL. */
+let own, read;
+
+/** For the entries of the package, each of which has the wasm in a way of its own. */
+export function wasmFrom(source, reading = download) {
+  own = source;
+  read = reading;
+}
+
 export function init(source) {
   if (source === undefined && chosen) return chosen.ready;
   try {
-    const wasm = source ?? new URL("./leasehold_bg.wasm", import.meta.url);
+    const wasm = source ?? own();
     const [identity, name] = identify(wasm);
     chosen ??= { identity, name, ready: start(wasm, name) };
     if (chosen.identity === identity) return chosen.ready;
@@ -20,8 +29,10 @@ export function init(source) {
   }
 }
 
+const isUrl = (source) => typeof source === "string" || source instanceof URL;
+
 function identify(source) {
-  if (source instanceof WebAssembly.Module) return [source, "a WebAssembly.Module"];
+  if (isUrl(source)) return [String(source), String(source)];
   const bytes = source instanceof ArrayBuffer ? new DataView(source) : source;
   if (ArrayBuffer.isView(bytes)) {
     const { buffer, byteOffset, byteLength } = bytes;
@@ -30,25 +41,30 @@ function identify(source) {
     const name = `${byteLength} bytes of hash ${hash}`;
     return [name, name];
   }
-  if (!(source instanceof URL)) check("InvalidOptions", "what init() takes", "source", source);
-  return [String(source), String(source)];
+  if (!isA("WebAssembly.Module", source)) check("InvalidOptions", "what init() takes", "source", source);
+  return [source, "a WebAssembly.Module"];
 }
 
 async function start(wasm, name) {
+  let advice = 'serve leasehold_bg.wasm there, or tell init() where it is, or import from "leasehold/inline"';
   try {
-    const isUrl = typeof wasm === "string" || wasm instanceof URL;
-    await load({ module_or_path: isUrl ? await download(wasm) : wasm });
+    const source = isUrl(wasm) ? await read(wasm) : wasm;
+    advice = "is it this version's, and does the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src?";
+    await load(source);
   } catch (cause) {
     // Another try may succeed.
     chosen = undefined;
-    const advice = "is it served, and does the Content-Security-Policy allow 'wasm-unsafe-eval'?";
     throw new LeaseError("InitFailed", `the wasm did not load from ${name}: ${cause}; ${advice}`, { cause });
   }
 }
 
-async function download(url) {
+export async function download(url) {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`HTTP status ${response.status}`);
-  // Of a response with another type, the glue would warn in the console.
-  return response.headers.get("Content-Type") === "application/wasm" ? response : response.arrayBuffer();
+  const type = response.headers.get("Content-Type");
+  if (type === "application/wasm") return response;
+  const bytes = await response.arrayBuffer();
+  // A development server may answer with a page what it does not have.
+  if (`${new Uint8Array(bytes).slice(0, 4)}` !== "0,97,115,109") throw new Error(`${type} is no wasm`);
+  return bytes;
 }

@@ -2,14 +2,15 @@
 export type WasmSource = string | URL | ArrayBuffer | ArrayBufferView | WebAssembly.Module;
 
 /**
- * Chooses where the wasm comes from; needed only where `leasehold_bg.wasm` does not lie beside `index.mjs`, or `fetch()`
- * cannot reach it. It loads once: another call with the same source, or with none, gives the same promise.
+ * Chooses where the wasm comes from; needed only where it is not beside the package's own code. It loads once, at the first
+ * `open()` or `attach()` at the latest: another call with the same source, or with none, gives the same promise. In Node.js it
+ * is read from the disk. Where no file can be served, import all from `leasehold/inline`, which has the wasm within.
  *
  * @throws {LeaseError} `InitFailed`; `InitConflict` if another source was chosen before; `InvalidOptions`.
  * @example
  * ```js
- * import { readFile } from "node:fs/promises";
- * await init(await readFile(new URL(import.meta.resolve("leasehold/leasehold.wasm"))));
+ * import { init } from "leasehold";
+ * await init("https://static.example.org/leasehold_bg.wasm");
  * ```
  */
 export function init(source?: WasmSource): Promise<void>;

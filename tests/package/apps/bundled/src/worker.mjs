@@ -1,0 +1,4 @@
+import { LeaseManager } from "leasehold";
+import { tellWhenAsked, turn } from "../turn.mjs";
+
+tellWhenAsked(() => turn(LeaseManager));

@@ -1,0 +1,5 @@
+import { Leasing } from "./leasing.jsx";
+
+export default function Page() {
+  return <Leasing />;
+}
