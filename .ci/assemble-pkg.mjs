@@ -9,18 +9,22 @@ if (manifest.version !== crateVersion) {
   fail(`pkg.json says version ${manifest.version}, Cargo.toml ${crateVersion}: make them equal`);
 }
 
-copyFileSync("pkg.json", `${folder}/package.json`);
 cpSync("src/js/types", `${folder}/types`, { recursive: true });
 for (const file of ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"]) copyFileSync(file, `${folder}/${file}`);
 
 cpSync("src/js/face", folder, { recursive: true });
 writeFileSync(`${folder}/leasehold.js`, withOwnLoader(readFileSync(`${folder}/leasehold.js`, "utf8")));
-// One file per entry, of the face and the generated glue. Names stay: they stand in stack traces.
+// One file per entry, of the face and the generated glue.
 const entries = manifest.files.filter((file) => file.endsWith(".mjs"));
 const bundle = ["--bundle", "--allow-overwrite", "--format=esm", "--target=es2022", "--external:node:*", "--loader:.wasm=base64"];
-const small = ["--minify-whitespace", "--minify-syntax", "--legal-comments=none", "--log-level=warning"];
-const sources = entries.map((file) => `${folder}/${file}`);
-execFileSync("esbuild", [...sources, ...bundle, ...small, `--outdir=${folder}`, "--out-extension:.js=.mjs"], { stdio: "inherit" });
+const small = ["--minify", "--legal-comments=none", "--log-level=warning"];
+// Those for tests have a clock of their own in the place of the browser's.
+const isForTests = (file) => file.startsWith("testing");
+build(entries.filter((file) => isForTests(file)), `--inject:${folder}/clock.mjs`);
+build(entries.filter((file) => !isForTests(file)));
+
+// Not before: by its `sideEffects` the parts of a bundle would lose what they do beside exporting.
+copyFileSync("pkg.json", `${folder}/package.json`);
 
 // npm packs these two whether they are listed or not.
 const wanted = new Set(["package.json", "README.md", ...manifest.files]);
@@ -29,6 +33,12 @@ for (const file of readdirSync(folder)) {
 }
 for (const file of wanted) {
   if (!existsSync(`${folder}/${file}`)) fail(`pkg.json lists ${file}, which the build did not make`);
+}
+
+function build(entries, ...more) {
+  const sources = entries.map((file) => `${folder}/${file}`);
+  const place = [`--outdir=${folder}`, "--out-extension:.js=.mjs"];
+  execFileSync("esbuild", [...sources, ...bundle, ...small, ...place, ...more], { stdio: "inherit" });
 }
 
 /** The glue with a loader that takes what face/loading.mjs gives it. The generated one warns in the console, and has a URL

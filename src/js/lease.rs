@@ -50,7 +50,8 @@ extern "C" {
 impl Drop for JsLease {
     fn drop(&mut self) {
         if !self.released.get() && self.guard.told_loss().is_none() {
-            let parts = ["leasehold: a lease of \"", self.guard.key(), "\" was forgotten without release(); it stays held"];
+            let parts =
+                ["leasehold: a lease of \"", self.guard.key(), "\" was forgotten without release(); it stays held"];
             warn(&parts.concat());
             let guard = Rc::clone(&self.guard);
             spawn_local(async move {

@@ -14,6 +14,7 @@ use web_sys::IdbDatabase;
 
 use super::{
     failure::{Answer, Failure, promise, stoppable},
+    faults::FaultyMemory,
     lease::JsLease,
     options::{key, mode, rounded_down, rounded_up},
     several::try_all,
@@ -56,7 +57,8 @@ pub struct JsLeaseManager {
 
 #[wasm_bindgen(js_class = LeaseManager)]
 impl JsLeaseManager {
-    /// Checks the options and opens the store, so that what is missing shows now.
+    /// Checks the options and opens the store, so that what is missing shows now. With `next_fault`, that is a store in memory
+    /// that fails.
     pub fn open(
         name: String,
         in_memory: bool,
@@ -66,10 +68,14 @@ impl JsLeaseManager {
         linger_ms: Option<f64>,
         beacon: Option<bool>,
         instance: Option<String>,
+        next_fault: Option<Function>,
     ) -> JsValue {
         let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon, instance);
         promise(async move {
-            let leases = if in_memory {
+            let leases = if let Some(next_fault) = next_fault {
+                let store = FaultyMemory { inner: memory(name), next_fault };
+                manager(LeaseManager::builder(store, WebExecutor::new()), &options)?
+            } else if in_memory {
                 manager(LeaseManager::builder(memory(name), WebExecutor::new()), &options)?
             } else {
                 // Before the store is opened: wrong options leave no database behind.

@@ -5,6 +5,7 @@
 //! rejects with a string: the code of a `LeaseError` and its message.
 
 mod failure;
+mod faults;
 mod lease;
 mod manager;
 mod options;

@@ -1,9 +1,17 @@
 // @ts-check
 // What every face of the package exports: types/ tells the types; what happens to leases happens in the wasm.
+import { LeaseError } from "./error.mjs";
+import { LeaseEvent } from "./event.mjs";
+import { LeaseGroup } from "./group.mjs";
+import { Lease } from "./lease.mjs";
+import { LeaseManager } from "./manager.mjs";
+
 export { createStore } from "./database.mjs";
-export { LeaseError, isLeaseError } from "./error.mjs";
-export { LeaseEvent } from "./event.mjs";
-export { LeaseGroup } from "./group.mjs";
-export { Lease } from "./lease.mjs";
+export { isLeaseError } from "./error.mjs";
 export { init } from "./loading.mjs";
-export { LeaseManager } from "./manager.mjs";
+export { Lease, LeaseError, LeaseEvent, LeaseGroup, LeaseManager };
+
+// The names in the bundle are short ones.
+for (const [name, type] of Object.entries({ Lease, LeaseError, LeaseEvent, LeaseGroup, LeaseManager })) {
+  Object.defineProperty(type, "name", { value: name });
+}

@@ -49,7 +49,8 @@ export class LeaseManager extends EventTarget {
     const { leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, debug, store } = read(options, kinds.OPEN);
     await init();
     const inMemory = store === "memory";
-    const open = () => Wasm.open(name, inMemory, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance);
+    const fault = store?.nextFault && (() => store.nextFault());
+    const open = () => Wasm.open(name, inMemory, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, fault);
     return new LeaseManager(INTERNAL, await ask(open), name, debug);
   }
 

@@ -26,7 +26,7 @@ export const KINDS = {
   policy: ['"notify" or "abort"', (value) => value === "notify" || value === "abort"],
   database: ["an open IDBDatabase, or a database that idb or Dexie has opened", (value) => isA("IDBDatabase", value)],
   transaction: ["an IDBTransaction, or a transaction of idb or Dexie", (value) => isA("IDBTransaction", value)],
-  store: ['"indexeddb" or "memory"', (value) => value === "indexeddb" || value === "memory"],
+  store: ['"indexeddb" or "memory"', (value) => ["indexeddb", "memory"].includes(value) || KINDS.work[1](value?.nextFault)],
   // By its looks: a signal of another window is no instance of this one's class.
   signal: ["an AbortSignal", (value) => typeof value?.aborted === "boolean" && typeof value.addEventListener === "function"],
 };

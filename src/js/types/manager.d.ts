@@ -294,10 +294,16 @@ export interface AttachOptions {
   debug?: boolean | undefined;
 }
 
+/** A store in memory that fails on demand: `FaultyStore` of `leasehold/testing`. */
+export interface TestStore {
+  /** The name of the next transaction's fault, if it has one. */
+  nextFault(): string | undefined;
+}
+
 /** What {@link LeaseManager.open} takes. */
 export interface OpenOptions extends AttachOptions {
   /** Where the leases are kept. `"memory"` is seen by nobody outside of this page or worker. */
-  store?: "indexeddb" | "memory" | undefined;
+  store?: "indexeddb" | "memory" | TestStore | undefined;
 }
 
 /** What {@link LeaseManager.steal} takes. */

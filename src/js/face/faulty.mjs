@@ -1,0 +1,38 @@
+// @ts-check
+// A store in memory that fails on demand.
+
+const FAULTS = ["refuse", "fail", "loseReply", "silence", "stall"];
+
+function checked(fault) {
+  if (FAULTS.includes(fault)) return fault;
+  throw new TypeError(`there is no fault ${String(fault)}; there are ${FAULTS.join(", ")}`);
+}
+
+export class FaultyStore {
+  #next = [];
+  #always;
+  #seen = 0;
+
+  inject(...faults) {
+    this.#next.push(...faults.map(checked));
+  }
+
+  failAlways(fault) {
+    this.#always = checked(fault);
+  }
+
+  heal() {
+    this.#next = [];
+    this.#always = undefined;
+  }
+
+  get transactions() {
+    return this.#seen;
+  }
+
+  /** Asked by the wasm, once for each transaction. */
+  nextFault() {
+    this.#seen += 1;
+    return this.#next.shift() ?? this.#always;
+  }
+}

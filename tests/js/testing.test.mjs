@@ -1,0 +1,91 @@
+// `leasehold/testing`: a clock that passes on demand, and a store that fails on demand. Run as leases.test.mjs is.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FaultyStore, LeaseManager, clock, isLeaseError } from "../../pkg/testing-node.mjs";
+
+test("an hour of heartbeats takes no time", async () => {
+  const leases = await LeaseManager.open("hour", { store: "memory" });
+  const lease = await leases.acquire("notes");
+  const before = clock.nowMs;
+  await clock.advance(3_600_000);
+  assert.equal(clock.nowMs, before + 3_600_000);
+  assert.equal(lease.valid, true);
+  const { renewed } = leases.stats();
+  assert.ok(renewed >= 650 && renewed <= 800, `${renewed} renewals`);
+  await leases.close();
+});
+
+test("time stands still between two looks", async () => {
+  const leases = await LeaseManager.open("still", { store: "memory" });
+  const lease = await leases.acquire("notes");
+  const left = lease.remainingMs;
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  assert.equal(lease.remainingMs, left);
+  await clock.advance(1_000);
+  assert.equal(lease.remainingMs, left - 1_000);
+  await leases.close();
+});
+
+test("a time limit passes when it is told to", async () => {
+  const [one, other] = [await LeaseManager.open("limit", { store: "memory" }), await LeaseManager.open("limit", { store: "memory" })];
+  await one.acquire("notes");
+  const waiting = other.acquire("notes", { timeoutMs: 60_000 }).then(
+    () => "granted",
+    (error) => error.code,
+  );
+  await clock.advance(59_999);
+  assert.equal(await Promise.race([waiting, Promise.resolve("waits")]), "waits");
+  await clock.advance(1);
+  assert.equal(await waiting, "Timeout");
+  await Promise.all([one.close(), other.close()]);
+});
+
+test("who is cut off from the store loses the lease, and is told; another goes on", async () => {
+  const store = new FaultyStore();
+  const [cut, other] = [await LeaseManager.open("cut", { store }), await LeaseManager.open("cut", { store: "memory" })];
+  const lease = await cut.acquire("notes");
+  store.failAlways("stall");
+  const next = other.acquire("notes");
+  await clock.advance(30_000);
+  assert.equal(lease.valid, false);
+  const taken = await next;
+  assert.ok(taken.token > lease.token);
+  store.heal();
+  await clock.advance(10_000);
+  assert.ok(["Expired", "Evicted"].includes(await lease.lost));
+  await Promise.all([cut.close(), other.close()]);
+});
+
+test("each fault does what it says", async () => {
+  const store = new FaultyStore();
+  const leases = await LeaseManager.open("faults", { store, lingerMs: 0 });
+  store.inject("fail");
+  await assert.rejects(leases.acquire("notes"), (error) => isLeaseError(error) && error.code === "Store");
+  for (const fault of ["refuse", "loseReply", "stall", "silence"]) {
+    const before = store.transactions;
+    store.inject(fault);
+    const acquired = leases.acquire("notes");
+    await clock.advance(15_000);
+    assert.equal(await (await acquired).release(), "released", fault);
+    assert.ok(store.transactions >= before + 3, `${fault}: ${store.transactions - before} transactions`);
+  }
+  await leases.close();
+});
+
+test("a fault that does not exist, and a time that is none, are refused by name", async () => {
+  assert.throws(() => new FaultyStore().inject("explode"), /no fault explode; there are refuse, fail/);
+  for (const ms of [-1, NaN, Infinity, "1", undefined]) {
+    await assert.rejects(clock.advance(ms), (error) => error instanceof TypeError && error.message.includes(String(ms)));
+  }
+});
+
+test("the wall clock may jump: leases do not mind", async () => {
+  const leases = await LeaseManager.open("jump", { store: "memory" });
+  const lease = await leases.acquire("notes");
+  assert.ok(Math.abs(lease.expiresAt - Date.UTC(2025, 0, 1) - clock.nowMs) < 30_000);
+  clock.setWall(Date.UTC(2030, 0, 1));
+  await clock.advance(60_000);
+  assert.equal(lease.valid, true);
+  assert.ok(lease.expiresAt > Date.UTC(2030, 0, 1));
+  await leases.close();
+});
