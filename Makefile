@@ -14,7 +14,7 @@ demo: pkg ## build and serve the page; CHECK=1 drives two headless tabs through 
 	@$(if $(CHECK),.ci/setup chromium)
 	@.ci/with cargo run -p leasehold-browser-tests --bin demo $(if $(CHECK),-- --check)
 
-test: ## run every test: native, wasm in two browsers, the package, real tabs in three
+test: ## run every test: native, wasm in two browsers, the package, with bundlers, real tabs in three
 	@.ci/test
 
 test-long: ## tabs that are hidden for minutes, and twenty that count; take-over times over many ends; half an hour

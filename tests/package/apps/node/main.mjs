@@ -7,6 +7,7 @@ for (const name of reaching) {
 }
 const { LeaseManager } = await import("leasehold");
 const inline = await import("leasehold/inline");
+await import("leasehold/testing");
 const seen = [...touched];
 const { told, turn } = await import("./turn.mjs");
 
