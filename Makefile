@@ -39,7 +39,7 @@ bench: $(if $(filter native,$(ONLY)),,pkg) ## measure into target/bench/; ONLY=n
 pkg: ## build the npm package into pkg/, within its size budget
 	@.ci/pkg
 
-lint: ## format, clippy, rustdoc, dependencies of the core, a dry publish
+lint: ## format, clippy, rustdoc, TypeDoc, dependencies of the core, a dry publish
 	@.ci/lint
 
 clean: ## remove all that was built or fetched here

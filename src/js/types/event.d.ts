@@ -30,17 +30,17 @@ export class LeaseEvent extends Event {
  */
 export interface LeaseManagerEventMap {
   /** A request queues: others hold the key, or came before. One that waits for this manager's own leases only is not told. */
-  waiting: LeaseEvent & { readonly ahead: number };
+  waiting: LeaseEvent & Required<Pick<LeaseEvent, "ahead">>;
   /** A request that was told as waiting got no lease: its time was up, or it was aborted or refused. */
-  withdrawn: LeaseEvent & { readonly waitedMs: number };
+  withdrawn: LeaseEvent & Required<Pick<LeaseEvent, "waitedMs">>;
   /** A request has its lease. */
-  granted: LeaseEvent & { readonly token: number; readonly holder: string; readonly waitedMs: number };
+  granted: LeaseEvent & Required<Pick<LeaseEvent, "token" | "holder" | "waitedMs">>;
   /** A lease is in doubt: not valid, not lost. The store is asked. */
-  suspect: LeaseEvent & { readonly token: number };
+  suspect: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
   /** A lease is beyond doubt again. */
-  certain: LeaseEvent & { readonly token: number };
+  certain: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
   /** A lease is lost, once and for good. */
-  lost: LeaseEvent & { readonly token: number; readonly reason: LostReason; readonly heldMs: number };
+  lost: LeaseEvent & Required<Pick<LeaseEvent, "token" | "reason" | "heldMs">>;
   /** A lease was given back. */
-  released: LeaseEvent & { readonly token: number; readonly heldMs: number };
+  released: LeaseEvent & Required<Pick<LeaseEvent, "token" | "heldMs">>;
 }

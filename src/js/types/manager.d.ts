@@ -113,7 +113,7 @@ export class LeaseManager extends EventTarget {
    * ```js
    * const both = await leases.acquireAll([{ key: "from" }, { key: "rates", mode: "shared" }], { timeoutMs: 5_000 });
    * try {
-   *   await transfer(both.get("from").token);
+   *   await transfer(both.leases[0].token);
    * } finally {
    *   await both.release();
    * }
@@ -145,7 +145,7 @@ export class LeaseManager extends EventTarget {
    * @example
    * ```js
    * await leases.run("sync", { onLost: "abort" }, async (lease) => {
-   *   await fetch("/sync", { method: "POST", headers: { "Fencing-Token": lease.token }, signal: lease.signal });
+   *   await fetch("/sync", { method: "POST", headers: { "Fencing-Token": String(lease.token) }, signal: lease.signal });
    * });
    * ```
    */
@@ -245,6 +245,8 @@ export class LeaseManager extends EventTarget {
     listener: EventListenerOrEventListenerObject | null,
     options?: boolean | AddEventListenerOptions,
   ): void;
+
+  /** Hears no more of it: the same type, listener and `capture` as it was added with. */
   removeEventListener<K extends keyof LeaseManagerEventMap>(
     type: K,
     listener: (this: LeaseManager, event: LeaseManagerEventMap[K]) => unknown,
