@@ -61,7 +61,13 @@ pub use run::Ran;
 pub use status::{HolderStatus, LeaseStatus, WaiterStatus};
 pub use store::FenceError;
 
-/// The README's Rust example runs as a test.
+/// The Rust examples of the README and of the guides run as tests; tests/documents.rs sees that none is left out.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod guides {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/choose-times.md")]
+    struct ChooseTimes;
+    #[doc = include_str!("../docs/write-a-store.md")]
+    struct WriteAStore;
+}

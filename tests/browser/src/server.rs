@@ -145,6 +145,7 @@ fn locate(path: &str) -> Option<PathBuf> {
         ("/pkg/", package()),
         ("/tests/", root("tests/browser/pages")),
         ("/modules/", root("tests/browser/node_modules")),
+        ("/guides/", root("target/guides/bundles")),
         ("/benches/", root("benches")),
     ];
     let (folder, rest) = mounts

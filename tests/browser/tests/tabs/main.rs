@@ -5,8 +5,10 @@ mod clocks;
 mod contexts;
 mod counting;
 mod crowd;
+mod examples;
 mod fence;
 mod frozen;
+mod guides;
 mod hidden;
 mod insecure;
 mod killed;
@@ -14,7 +16,6 @@ mod left;
 mod manners;
 mod many;
 mod page;
-mod readme;
 mod storage;
 mod take_over;
 mod versions;
@@ -97,8 +98,7 @@ in_the_browsers! {
         page::the_timeline_shows_a_freeze_and_the_loss,
         page::the_inspector_shows_all_tabs_and_a_take_over,
         page::the_demo_page_works_in_an_insecure_context,
-        readme::the_readme_example_runs,
-        readme::the_readme_fence_runs,
+        guides::every_example_prints_what_its_text_says,
         bad_input::bad_keys_are_refused,
         bad_input::bad_times_are_refused,
         bad_input::a_second_init_with_other_bytes_is_refused,

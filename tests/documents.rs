@@ -1,0 +1,116 @@
+//! The documents: every link leads somewhere, every guide is in the index, and every Rust example is a doctest.
+#![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+
+use std::{fs, path::Path};
+
+/// Where the README's links lead, which must work on npm and on crates.io, too.
+const REPOSITORY: &str = "https://github.com/leasehold/leasehold/blob/HEAD/";
+/// Documents beside those in `docs/`.
+const OTHERS: [&str; 5] = ["README.md", "SECURITY.md", "CHANGELOG.md", "tests/README.md", "tests/model/README.md"];
+
+fn documents() -> Vec<String> {
+    OTHERS.into_iter().map(str::to_owned).chain(guides().into_iter().map(|guide| format!("docs/{guide}"))).collect()
+}
+
+fn guides() -> Vec<String> {
+    let files = fs::read_dir(path("docs")).expect("there are guides");
+    let names = files.map(|file| file.expect("it can be listed").file_name().into_string().expect("a name in UTF-8"));
+    names.filter(|name| name.ends_with(".md")).collect()
+}
+
+fn path(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn read(document: &str) -> String {
+    fs::read_to_string(path(document)).unwrap_or_else(|error| panic!("{document}: {error}"))
+}
+
+/// The text without its blocks of code.
+fn prose(text: &str) -> String {
+    text.split("```").step_by(2).collect()
+}
+
+/// Where `[words](target)` and `[name]: target` lead.
+fn links(text: &str) -> Vec<String> {
+    let inline = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let named = text.lines().filter_map(|line| line.strip_prefix('[')?.split_once("]: ").map(|(_, target)| target));
+    inline.chain(named).map(str::to_owned).collect()
+}
+
+/// A heading as a link names it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+fn has_heading(document: &str, name: &str) -> bool {
+    prose(&read(document)).lines().any(|line| {
+        let heading = line.trim_start_matches('#');
+        heading.len() < line.len() && anchor(heading.trim()) == name
+    })
+}
+
+/// What is wrong with a link in a document; nothing with one that leads out of the repository.
+fn complaint(document: &str, link: &str) -> Option<String> {
+    let home = "https://github.com/leasehold/leasehold#";
+    let (file, name) = match (link.strip_prefix(REPOSITORY), link.strip_prefix(home)) {
+        (Some(inside), _) => (format!("./{inside}"), None),
+        (None, Some(name)) => ("./README.md".to_owned(), Some(name)),
+        (None, None) if link.contains("://") => return None,
+        (None, None) if link.starts_with('#') => (format!("./{document}{link}"), None),
+        (None, None) => {
+            let folder = Path::new(document).parent().map(|folder| folder.display().to_string());
+            (format!("./{}/{link}", folder.unwrap_or_default()), None)
+        }
+    };
+    let (file, name) = file.split_once('#').map_or((file.as_str(), name), |(file, name)| (file, Some(name)));
+    if !path(file).exists() {
+        return Some(format!("{document}: {link} leads nowhere"));
+    }
+    let found = name.is_none_or(|name| has_heading(file, name));
+    (!found).then(|| format!("{document}: there is no such heading: {link}"))
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut complaints = Vec::new();
+    for document in documents() {
+        let text = prose(&read(&document));
+        complaints.extend(links(&text).iter().filter_map(|link| complaint(&document, link)));
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// On npm and on crates.io nothing lies beside the README.
+#[test]
+fn the_readme_links_to_whole_addresses() {
+    let relative: Vec<_> = links(&prose(&read("README.md"))).into_iter().filter(|link| !link.contains("://")).collect();
+    assert!(relative.is_empty(), "these work in the repository only: {relative:?}");
+}
+
+/// `[words][name]` is shown as it stands if nothing has that name.
+#[test]
+fn every_name_that_the_readme_links_by_is_there() {
+    let text = prose(&read("README.md"));
+    let used = text.split("][").skip(1).filter_map(|rest| rest.split(']').next());
+    let missing: Vec<_> = used.filter(|name| !text.contains(&format!("\n[{name}]: "))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn every_guide_is_in_the_index() {
+    let index = read("docs/README.md");
+    let missing: Vec<_> =
+        guides().into_iter().filter(|guide| guide != "README.md" && !index.contains(&format!("({guide})"))).collect();
+    assert!(missing.is_empty(), "not in docs/README.md: {missing:?}");
+}
+
+#[test]
+fn every_rust_example_is_a_doctest() {
+    let library = read("src/lib.rs");
+    let with_rust = documents().into_iter().filter(|document| read(document).contains("```rust\n"));
+    let missing: Vec<_> =
+        with_rust.filter(|document| !library.contains(&format!("include_str!(\"../{document}\")"))).collect();
+    assert!(missing.is_empty(), "src/lib.rs does not include {missing:?}");
+}
