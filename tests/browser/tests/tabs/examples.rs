@@ -164,3 +164,38 @@ fn blocks<'a>(guide: &str, text: &'a str) -> anyhow::Result<Vec<Block<'a>>> {
     ensure!(open.is_none(), "{guide}: a block does not end");
     Ok(blocks)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_lines(lines: &[&str]) -> anyhow::Result<Vec<Example>> {
+        read("docs/a-guide.md", &lines.join("\n"))
+    }
+
+    #[test]
+    fn what_is_printed_stands_right_behind() {
+        let guide = [
+            "```js", "first()", "```", "", "```text", "one", "two", "```", "```jsx", "second()", "```", "words",
+            "```text", "```",
+        ];
+        let [first, second] = &read_lines(&guide).expect("it can be read")[..] else { panic!("there are two") };
+        assert_eq!((&*first.code, &*first.prints, &*first.place), ("first()\n", "one\ntwo", "docs/a-guide.md:1"));
+        assert_eq!((&*second.code, &*second.prints, &*second.file), ("second()\n", "", "line-9.jsx"));
+    }
+
+    #[test]
+    fn a_block_may_have_a_name() {
+        let named =
+            read_lines(&["```js", "// tokens.js", "```", "```js", "// not a.name.js", "```"]).expect("it can be read");
+        let files: Vec<_> = named.iter().map(|example| &*example.file).collect();
+        assert_eq!(files, ["tokens.js", "line-4.js"]);
+    }
+
+    #[test]
+    fn nothing_is_skipped_unseen() {
+        for guide in [["```javascript", "```"], ["```", "```"], ["  ```js", "```"], ["```js", "never_ends()"]] {
+            assert!(read_lines(&guide).is_err(), "{guide:?}");
+        }
+    }
+}
