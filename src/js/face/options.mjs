@@ -78,17 +78,19 @@ export function check(code, what, kind, value) {
 export const checkKey = (key) => check("InvalidKey", "the key", "text", key);
 
 /** Reads each option once. Refuses names that are none of ours, and values that do not fit. */
-export function read(options, kinds, what = "what holds the options") {
+export function read(options, kinds, item = "") {
+  const what = item || "what holds the options";
   check("InvalidOptions", what, "object", options);
+  const where = item && `${item}.`;
   return harmless("InvalidOptions", what, () => {
     const names = Object.keys(kinds);
     const stranger = Object.keys(options).find((name) => !names.includes(name));
     if (stranger !== undefined) {
-      throw new LeaseError("InvalidOptions", `unknown option \`${stranger}\`; ${advice(stranger, names)}`);
+      throw new LeaseError("InvalidOptions", `unknown option \`${where}${stranger}\`; ${advice(stranger, names)}`);
     }
     const values = names.map((name) => {
       const value = options[name];
-      if (value !== undefined) check("InvalidOptions", name, kinds[name], value);
+      if (value !== undefined) check("InvalidOptions", where + name, kinds[name], value);
       return [name, value];
     });
     return Object.fromEntries(values);
