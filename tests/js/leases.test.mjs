@@ -246,9 +246,15 @@ test("what a lease shows cannot be written", async () => {
   await leases.close();
 });
 
-test("collecting what holds a lease releases nothing", () => {
+test("collecting what holds a lease releases nothing, and warns once of each", () => {
   // In a process of its own: nobody can give these leases back.
   const collecting = fileURLToPath(new URL("collecting.mjs", import.meta.url));
   const printed = execFileSync(process.execPath, ["--expose-gc", collecting], { encoding: "utf8", timeout: 30_000 });
-  assert.equal(printed.trim(), "3 handles collected; kept: held, forgotten: held; aborted: false");
+  const forgotten = ["kept", "lease", "of a group", "running", "shared", "stolen"];
+  assert.deepEqual(JSON.parse(printed), {
+    collected: ["group", "idle manager", "kept", "lease", "lost", "manager", "of a group", "released", "shared", "stolen"],
+    held: [...forgotten, "leading"].sort(),
+    warned: forgotten,
+    aborted: false,
+  });
 });

@@ -38,7 +38,8 @@ export async function waitForAll(items, { timeoutMs = Infinity, signal, ...wish 
     giveBack(held.values());
     throw error;
   } finally {
-    over.abort();
+    // With a reason: else an exception is made, whose trace holds on to all of this.
+    over.abort(null);
   }
 }
 

@@ -23,6 +23,6 @@ export function unlessAborted(signals, lease, work) {
       signal.addEventListener("abort", () => reject(signal.reason), { signal: stops.signal });
     }
     const working = (async () => work(lease))();
-    working.then(resolve, reject).finally(() => stops.abort());
+    working.then(resolve, reject).finally(() => stops.abort(null));
   });
 }
