@@ -110,3 +110,46 @@ test("a listener may ask back", async () => {
   assert.deepEqual(answers, [1, null, 1]);
   await leases.close();
 });
+
+/** What a fresh process prints that runs this script, in which every method of the console is printed as it is called. */
+function consoleOf(options) {
+  const script = `
+    import { openManager, settle } from "${new URL("pkg.mjs", import.meta.url)}";
+    const called = [];
+    for (const name of Object.keys(console)) {
+      if (typeof console[name] === "function") console[name] = (...args) => called.push([name, ...args]);
+    }
+    const [one, two] = [await openManager(${options}, "told"), await openManager({}, "told")];
+    const lease = await one.acquire("notes", { mode: "shared" });
+    const upgrading = lease.upgrade();
+    await upgrading;
+    await lease.extend(30_000);
+    await (await two.steal("notes")).release();
+    await lease.lost;
+    await one.run("notes", { onLost: "abort" }, async () => (await two.steal("notes")).release().then(() => new Promise(() => {}))).catch(() => {});
+    const held = await one.acquire("notes");
+    await two.acquire("notes", { timeoutMs: 5 }).catch(() => {});
+    await (await one.acquireAll([{ key: "a" }, { key: "b" }])).release();
+    await one.acquire("", { wrong: 1 }).catch(() => {});
+    await held.fence({}).catch(() => {});
+    await Promise.all([one.close(), two.close()]);
+    await settle();
+    for (const [name, text, event] of called) process.stdout.write(name + " " + text + " " + event?.type + "\\n");
+    process.exit();`;
+  const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", script], { encoding: "utf8" });
+  assert.equal(stderr, "");
+  return stdout.trim().split("\n").filter(Boolean);
+}
+
+test("the console is silent, whatever happens", () => {
+  assert.deepEqual(consoleOf("{}"), []);
+  assert.deepEqual(consoleOf("{ debug: false }"), []);
+});
+
+test("with debug each event is written to console.debug, and nothing else", () => {
+  const lines = consoleOf("{ debug: true }");
+  assert.ok(lines.every((line) => /^debug leasehold told: (\w+) "\w+" \1$/.test(line)), lines.join("\n"));
+  const told = new Set(lines.map((line) => line.split(" ").at(-1)));
+  assert.deepEqual([...told].sort(), ["granted", "lost", "released", "waiting"]);
+  assert.equal(lines.filter((line) => /"notes" lost/.test(line)).length, 3, lines.join("\n"));
+});

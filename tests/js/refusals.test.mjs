@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import { LeaseManager, bytes, createStore, init, openManager, refused } from "./pkg.mjs";
+import { LeaseManager, bytes, createStore, init, isLeaseError, openManager, refused } from "./pkg.mjs";
 
 const LEASE_ERROR = "LeaseError";
 
@@ -70,9 +70,85 @@ test("other options", async () => {
   await leases.close();
 });
 
+/** Throws whatever is done with it. */
+const hostile = new Proxy(
+  {},
+  new Proxy({}, { get: () => () => { throw new Error("on purpose"); } }),
+);
+const getter = (name) => Object.defineProperty({}, name, { enumerable: true, get() { throw new Error("on purpose"); } });
+
+test("nothing that is passed in makes a call throw, and every rejection has a code", async () => {
+  const leases = await openManager();
+  const [lease, group] = [await leases.acquire("held"), await leases.acquireAll([{ key: "group" }])];
+  const work = () => {};
+  const odd = [undefined, null, 5, 5n, "", Symbol("s"), true, NaN, [], {}, work, new Date(), Object.create(null), hostile];
+  odd.push(new Proxy(work, {}), getter("timeoutMs"), getter("key"), getter("backendDB"), getter("parent"), getter(Symbol.toStringTag));
+  odd.push(getter("then"), getter("aborted"), { signal: hostile }, { signal: getter("aborted") }, { timeoutMs: hostile }, [hostile], [getter("key")]);
+  odd.push({ signal: new Proxy(new AbortController().signal, {}) });
+  const calls = {
+    open: (...args) => LeaseManager.open(...args),
+    attach: (...args) => LeaseManager.attach(...args),
+    delete: (...args) => LeaseManager.delete(...args),
+    init: (...args) => init(...args),
+  };
+  const verbs = ["acquire", "tryAcquire", "steal", "acquireAll", "run", "tryRun", "elect", "leader", "status", "list"];
+  for (const verb of verbs) calls[verb] = (...args) => leases[verb](...args);
+  for (const verb of ["extend", "upgrade", "fence"]) calls[verb] = (...args) => lease[verb](...args);
+  let refusals = 0;
+  const call = async (name, ...args) => {
+    // A synchronous throw ends the test.
+    const promise = calls[name](...args);
+    assert.ok(promise instanceof Promise, name);
+    try {
+      const got = await Promise.race([promise, new Promise((resolve) => setTimeout(resolve, 1_000, "hangs"))]);
+      assert.notEqual(got, "hangs", name);
+      await got?.release?.();
+      await got?.close?.();
+    } catch (error) {
+      refusals += 1;
+      assert.ok(isLeaseError(error) && error.code !== "Internal", `${name}: ${error?.stack ?? String(error)}`);
+    }
+  };
+  for (const name of Object.keys(calls)) {
+    await call(name);
+    for (const value of odd) {
+      await call(name, value);
+      await call(name, "free", value);
+      await call(name, "free", value, work);
+      await call(name, [{ key: "free" }], value);
+      await call(name, value, value, value);
+    }
+  }
+  assert.ok(refusals > 1_000, `${refusals} refusals`);
+  assert.deepEqual([await lease.verify(), await group.verify()], [true, true]);
+  await refused(() => leases.acquire("k", hostile), "InvalidOptions", LEASE_ERROR, "options", "on purpose");
+  await refused(() => leases.acquire("k", getter("info")), "InvalidOptions", LEASE_ERROR, "on purpose");
+  await leases.close();
+});
+
+test("the options of requests", async () => {
+  const leases = await openManager();
+  const refuse = (verb, options, ...words) => refused(() => leases[verb]("k", options), "InvalidOptions", LEASE_ERROR, ...words);
+  await refuse("acquire", { mode: "read" }, "mode", '"exclusive" or "shared"', '"read"');
+  await refuse("acquire", { modus: "shared" }, "did you mean `mode`?");
+  await refuse("acquire", { share: "yes" }, "share", "true or false");
+  for (const priority of [1.5, NaN, Infinity, 2 ** 31, "1", 1n]) await refuse("acquire", { priority }, "priority", "whole number", `${priority}`);
+  await refuse("tryAcquire", { priority: 1 }, "`priority`", "mode, share, info");
+  await refuse("steal", { mode: "shared" }, "`mode`", "info");
+  await refuse("acquire", { onLost: "abort" }, "`onLost`");
+  for (const instance of ["", 5, "a\ud800"]) await refused(() => openManager({ instance }), "InvalidOptions", LEASE_ERROR, "instance");
+  await refused(() => openManager({ debug: 1 }), "InvalidOptions", LEASE_ERROR, "debug", "true or false");
+  await refused(() => openManager({ verbose: true }), "InvalidOptions", LEASE_ERROR, "`verbose`");
+  const lease = await leases.acquire("k");
+  await refused(() => lease.upgrade({ timeoutMs: 5 }), "InvalidOptions", LEASE_ERROR, "`timeoutMs`", "signal");
+  await refused(() => lease.fence({}, { renews: true }), "InvalidOptions", LEASE_ERROR);
+  await leases.close();
+});
+
 test("names of stores", async () => {
   for (const name of ["", undefined, 5, null, "a\ud800"]) {
     await refused(() => LeaseManager.open(name, { store: "memory" }), "InvalidOptions", LEASE_ERROR, "the name");
+    await refused(() => LeaseManager.delete(name), "InvalidOptions", LEASE_ERROR, "the name");
   }
 });
 
@@ -102,6 +178,7 @@ test("what cannot be attached to or fenced", async (t) => {
 test("no IndexedDB, and never memory in its place", async () => {
   await init(bytes);
   await refused(() => LeaseManager.open("app"), "Unsupported", "NotSupportedError", "IndexedDB", '{ store: "memory" }');
+  await refused(() => LeaseManager.delete("app"), "Unsupported", "NotSupportedError", "IndexedDB");
 });
 
 test("init chooses once", async () => {

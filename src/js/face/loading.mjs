@@ -2,7 +2,7 @@
 // Where the wasm comes from.
 import load from "./leasehold.js";
 import { LeaseError } from "./error.mjs";
-import { check, isA } from "./options.mjs";
+import { check, harmless, isA } from "./options.mjs";
 
 /** The choice that counts: what identifies it, its name for people, and the loading. */
 let chosen;
@@ -20,7 +20,7 @@ export function init(source) {
   if (source === undefined && chosen) return chosen.ready;
   try {
     const wasm = source ?? own();
-    const [identity, name] = identify(wasm);
+    const [identity, name] = harmless("InvalidOptions", "what init() takes", () => identify(wasm));
     chosen ??= { identity, name, ready: start(wasm, name) };
     if (chosen.identity === identity) return chosen.ready;
     throw new LeaseError("InitConflict", `init() with ${name} comes too late: ${chosen.name} was chosen before`);

@@ -20,7 +20,7 @@ export const KINDS = {
   name: ["a string of well-formed text, not empty", (value) => KINDS.text[1](value) && /^\P{Cs}+$/u.test(value)],
   span: ["a finite number of milliseconds, 0 or more", (value) => Number.isFinite(value) && value >= 0],
   wait: ["a number of milliseconds, 0 or more", (value) => typeof value === "number" && value >= 0],
-  rank: ["a whole number of 32 bits", (value) => (value | 0) === value],
+  rank: ["a whole number of 32 bits", (value) => typeof value === "number" && (value | 0) === value],
   choice: ["true or false", (value) => typeof value === "boolean"],
   mode: ['"exclusive" or "shared"', (value) => value === "exclusive" || value === "shared"],
   policy: ['"notify" or "abort"', (value) => value === "notify" || value === "abort"],
