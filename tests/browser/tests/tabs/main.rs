@@ -6,6 +6,7 @@ mod contexts;
 mod counting;
 mod crowd;
 mod examples;
+mod face;
 mod fence;
 mod frozen;
 mod guides;
@@ -82,6 +83,12 @@ in_the_browsers! {
         contexts::a_frame_takes_turns_and_is_removed,
         contexts::several_managers_of_one_page_take_turns,
         contexts::in_a_sandboxed_frame_open_is_refused,
+        face::stolen_work_is_told_and_left_behind,
+        face::of_two_tabs_that_try_one_runs,
+        face::several_keys_are_had_by_one_tab_at_a_time,
+        face::a_closed_leader_is_followed,
+        face::a_reader_becomes_the_writer_when_the_other_readers_have_gone,
+        face::leases_are_deleted_when_nobody_holds_any,
         fence::each_library_writes_under_a_current_lease,
         fence::after_a_pause_nothing_is_written_under_the_lease_that_another_tab_took,
         fence::a_dexie_upgrade_keeps_the_records,
