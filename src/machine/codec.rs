@@ -1,6 +1,6 @@
 //! Records and messages as text: JSON with a `format` number, so that an old tab and a fresh one run side by side.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::fmt;
 
 use super::{
@@ -44,8 +44,8 @@ impl core::error::Error for Unreadable {}
 
 fn check_format(fields: &mut Fields<'_>) -> Result<(), Unreadable> {
     match fields.number("format") {
-        Some(FORMAT) => Ok(()),
-        Some(found) if found > FORMAT => Err(Unreadable::FormatTooNew { found, known: FORMAT }),
+        FORMAT => Ok(()),
+        found if found > FORMAT => Err(Unreadable::FormatTooNew { found, known: FORMAT }),
         _ => Err(Unreadable::Corrupt),
     }
 }
@@ -57,10 +57,10 @@ impl Record {
             .number("format", FORMAT)
             .number("last_token", self.last_token.0)
             .number("revision", self.revision)
-            .list("grants", self.grants.iter().map(encode_grant))
-            .list("queue", self.queue.iter().map(encode_waiter))
+            .list("grants", &self.grants, encode_grant)
+            .list("queue", &self.queue, encode_waiter)
             .number("last_exclusive", self.last_exclusive.0)
-            .numbers("stolen", self.stolen.iter().map(|token| token.0))
+            .list("stolen", &self.stolen, encode_token)
             .end(&self.extra)
     }
 
@@ -76,18 +76,24 @@ impl Record {
 }
 
 fn decode_record(mut fields: Fields<'_>) -> Option<Record> {
-    let last_token = Token(fields.number("last_token")?);
-    let grants = fields.list("grants", decode_grant)?;
-    Some(Record {
-        // No token is granted twice, whatever was written there.
-        last_token: grants.iter().map(|grant| grant.block.last).fold(last_token, Token::max),
-        revision: fields.number("revision")?,
-        grants,
-        queue: fields.list("queue", decode_waiter)?,
-        last_exclusive: Token(fields.number("last_exclusive")?),
-        stolen: fields.numbers("stolen")?.into_iter().map(Token).collect(),
+    let mut record = Record {
+        last_token: Token(fields.number("last_token")),
+        revision: fields.number("revision"),
+        grants: fields.list("grants", decode_grant),
+        queue: fields.list("queue", decode_waiter),
+        last_exclusive: Token(fields.number("last_exclusive")),
+        stolen: fields.numbers("stolen").into_iter().map(Token).collect(),
         extra: fields.rest(),
-    })
+    };
+    // No token is granted twice, whatever was written there.
+    for grant in &record.grants {
+        record.last_token = record.last_token.max(grant.block.last);
+    }
+    fields.is_sound().then_some(record)
+}
+
+fn encode_token(token: &Token) -> String {
+    token.0.to_string()
 }
 
 fn encode_grant(grant: &Grant) -> String {
@@ -108,28 +114,33 @@ fn encode_grant(grant: &Grant) -> String {
         .end(&grant.extra)
 }
 
-fn decode_grant(mut fields: Fields<'_>) -> Option<Grant> {
+fn decode_grant(fields: &mut Fields<'_>) -> Option<Grant> {
+    let (block, mode) = (decode_block(fields)?, decode_mode(fields)?);
     Some(Grant {
-        holder: Incarnation(fields.id("holder")?),
-        instance: fields.text("instance")?,
-        request: RequestId(fields.number("request")?),
-        mode: Mode::from_name(&fields.text("mode")?)?,
-        block: decode_block(&mut fields)?,
-        previous: Token(fields.number("previous")?),
-        beat: fields.number("beat")?,
-        beacon: fields.number("beacon")?,
-        lease_ms: fields.number("lease_ms")?,
-        renewed_at: Wall::from_ms(fields.number("renewed_at")?),
-        expires_at: Wall::from_ms(fields.number("expires_at")?),
+        holder: Incarnation(fields.id("holder")),
+        instance: fields.text("instance"),
+        request: RequestId(fields.number("request")),
+        mode,
+        block,
+        previous: Token(fields.number("previous")),
+        beat: fields.number("beat"),
+        beacon: fields.number("beacon"),
+        lease_ms: fields.number("lease_ms"),
+        renewed_at: Wall::from_ms(fields.number("renewed_at")),
+        expires_at: Wall::from_ms(fields.number("expires_at")),
         deadline: None,
-        info: fields.text("info")?,
+        info: fields.text("info"),
         extra: fields.rest(),
     })
 }
 
+fn decode_mode(fields: &mut Fields<'_>) -> Option<Mode> {
+    Mode::from_name(&fields.text("mode"))
+}
+
 /// Anybody can write what is read here: tokens out of range are none.
 fn decode_block(fields: &mut Fields<'_>) -> Option<TokenBlock> {
-    TokenBlock::from_range(fields.number("token")?, fields.number("tokens")?)
+    TokenBlock::from_range(fields.number("token"), fields.number("tokens"))
 }
 
 fn encode_waiter(waiter: &Waiter) -> String {
@@ -140,7 +151,7 @@ fn encode_waiter(waiter: &Waiter) -> String {
         .text("mode", waiter.mode.name())
         .integer("priority", waiter.priority)
         .number("ticket", waiter.ticket)
-        .numbers("upgrades", waiter.upgrades.iter().map(|token| token.0))
+        .list("upgrades", waiter.upgrades.as_slice(), encode_token)
         .number("alone", waiter.alone.into())
         .number("beat", waiter.beat)
         .number("beacon", waiter.beacon)
@@ -150,22 +161,23 @@ fn encode_waiter(waiter: &Waiter) -> String {
         .end(&waiter.extra)
 }
 
-fn decode_waiter(mut fields: Fields<'_>) -> Option<Waiter> {
+fn decode_waiter(fields: &mut Fields<'_>) -> Option<Waiter> {
+    let mode = decode_mode(fields)?;
     Some(Waiter {
-        holder: Incarnation(fields.id("holder")?),
-        instance: fields.text("instance")?,
-        request: RequestId(fields.number("request")?),
-        mode: Mode::from_name(&fields.text("mode")?)?,
-        priority: fields.integer("priority")?,
-        ticket: fields.number("ticket")?,
-        upgrades: fields.numbers("upgrades")?.first().copied().map(Token),
-        alone: fields.number("alone")? > 0,
-        beat: fields.number("beat")?,
-        beacon: fields.number("beacon")?,
-        lease_ms: fields.number("lease_ms")?,
-        heir_ms: fields.number("heir_ms")?,
+        holder: Incarnation(fields.id("holder")),
+        instance: fields.text("instance"),
+        request: RequestId(fields.number("request")),
+        mode,
+        priority: fields.integer("priority"),
+        ticket: fields.number("ticket"),
+        upgrades: fields.numbers("upgrades").first().copied().map(Token),
+        alone: fields.number("alone") > 0,
+        beat: fields.number("beat"),
+        beacon: fields.number("beacon"),
+        lease_ms: fields.number("lease_ms"),
+        heir_ms: fields.number("heir_ms"),
         deadline: None,
-        info: fields.text("info")?,
+        info: fields.text("info"),
         extra: fields.rest(),
     })
 }
@@ -173,7 +185,8 @@ fn decode_waiter(mut fields: Fields<'_>) -> Option<Waiter> {
 impl Message {
     /// Writes the message down.
     pub fn encode(&self) -> String {
-        let head = Object::new().number("format", FORMAT).id("store", self.store.0).text("key", self.key.as_str());
+        let mut head = Object::new();
+        head.number("format", FORMAT).id("store", self.store.0).text("key", self.key.as_str());
         match self.body {
             Body::Granted { holder, request, block, lease_ms, previous } => head
                 .text("kind", "granted")
@@ -203,25 +216,25 @@ impl Message {
     pub fn decode(text: &str) -> Option<Self> {
         let mut fields = Fields::read(text)?;
         check_format(&mut fields).ok()?;
-        let store = StoreId(fields.id("store")?);
-        let key = Key::new(&fields.text("key")?).ok()?;
-        let holder = Incarnation(fields.id("holder")?);
-        let body = match fields.text("kind")?.as_str() {
+        let store = StoreId(fields.id("store"));
+        let key = Key::new(&fields.text("key")).ok()?;
+        let holder = Incarnation(fields.id("holder"));
+        let body = match fields.text("kind").as_str() {
             "granted" => Body::Granted {
                 holder,
-                request: RequestId(fields.number("request")?),
+                request: RequestId(fields.number("request")),
                 block: decode_block(&mut fields)?,
-                lease_ms: fields.number("lease_ms")?,
-                previous: Token(fields.number("previous")?),
+                lease_ms: fields.number("lease_ms"),
+                previous: Token(fields.number("previous")),
             },
-            "wanted" => Body::Wanted { holder, tries: fields.number("tries")? > 0 },
+            "wanted" => Body::Wanted { holder, tries: fields.number("tries") > 0 },
             "freed" => Body::Freed { holder },
             "in_use" => Body::InUse { holder },
             "gone" => Body::Gone { holder },
-            "stolen" => Body::Stolen { holder, token: Token(fields.number("token")?) },
-            "evicted" => Body::Evicted { holder, token: Token(fields.number("token")?) },
+            "stolen" => Body::Stolen { holder, token: Token(fields.number("token")) },
+            "evicted" => Body::Evicted { holder, token: Token(fields.number("token")) },
             _ => return None,
         };
-        Some(Self { store, key, body })
+        fields.is_sound().then_some(Self { store, key, body })
     }
 }

@@ -2,7 +2,11 @@
 //!
 //! The reader cuts an object into raw values; what nobody asked for is written back as it stood.
 
-use alloc::{borrow::ToOwned, string::String, vec::Vec};
+use alloc::{
+    borrow::ToOwned,
+    string::{String, ToString},
+    vec::Vec,
+};
 use core::fmt::Write;
 
 /// Nothing that we write nests deeper.
@@ -41,8 +45,8 @@ impl<'a> Cutter<'a> {
         let start = self.at;
         match first {
             b'"' => self.string()?,
-            b'{' => self.items(b'}', true, depth, |_, _| Some(()))?,
-            b'[' => self.items(b']', false, depth, |_, _| Some(()))?,
+            b'{' => self.items(b'}', true, depth, &mut |_, _| Some(()))?,
+            b'[' => self.items(b']', false, depth, &mut |_, _| Some(()))?,
             _ => self.bare()?,
         }
         self.text.get(start..self.at)
@@ -76,7 +80,7 @@ impl<'a> Cutter<'a> {
         close: u8,
         named: bool,
         depth: usize,
-        mut item: impl FnMut(&'a str, &'a str) -> Option<()>,
+        item: &mut dyn FnMut(&'a str, &'a str) -> Option<()>,
     ) -> Option<()> {
         if depth == DEPTH_LIMIT {
             return None;
@@ -99,71 +103,97 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// The fields of one object, to be taken one by one.
-pub(super) struct Fields<'a>(Vec<(String, &'a str)>);
+/// The fields of one object, to be taken one by one. What is missing or malformed is noted, and reads as nothing.
+pub(super) struct Fields<'a> {
+    left: Vec<(String, &'a str)>,
+    is_sound: bool,
+}
 
 impl<'a> Fields<'a> {
     pub(super) fn read(text: &'a str) -> Option<Self> {
-        let mut fields = Vec::new();
+        let mut left = Vec::new();
         let mut cutter = Cutter::new(text);
         (cutter.peek()? == b'{').then_some(())?;
-        cutter.items(b'}', true, 0, |name, value| {
-            fields.push((unquote(name)?, value));
+        cutter.items(b'}', true, 0, &mut |name, value| {
+            left.push((unquote(name)?, value));
             Some(())
         })?;
-        cutter.peek().is_none().then_some(Self(fields))
+        cutter.peek().is_none().then_some(Self { left, is_sound: true })
     }
 
-    fn take(&mut self, name: &str) -> Option<&'a str> {
-        let at = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.remove(at).1)
+    /// Whether all that was taken was there, and what it should be.
+    pub(super) fn is_sound(&self) -> bool {
+        self.is_sound
     }
 
-    pub(super) fn number(&mut self, name: &str) -> Option<u64> {
-        self.take(name)?.parse().ok()
+    fn take(&mut self, name: &str) -> &'a str {
+        let at = self.left.iter().position(|(known, _)| known == name);
+        // No value is empty.
+        at.map_or("", |at| self.left.remove(at).1)
     }
 
-    pub(super) fn integer(&mut self, name: &str) -> Option<i32> {
-        self.take(name)?.parse().ok()
+    fn sound<T: Default>(&mut self, value: Option<T>) -> T {
+        self.is_sound &= value.is_some();
+        value.unwrap_or_default()
     }
 
-    pub(super) fn numbers(&mut self, name: &str) -> Option<Vec<u64>> {
+    pub(super) fn number(&mut self, name: &str) -> u64 {
+        let number = self.take(name).parse().ok();
+        self.sound(number)
+    }
+
+    pub(super) fn integer(&mut self, name: &str) -> i32 {
+        let integer = self.take(name).parse().ok();
+        self.sound(integer)
+    }
+
+    pub(super) fn numbers(&mut self, name: &str) -> Vec<u64> {
         self.items(name, |value| value.parse().ok())
     }
 
     /// 128 bits in hexadecimal.
-    pub(super) fn id(&mut self, name: &str) -> Option<u128> {
-        u128::from_str_radix(&self.text(name)?, 16).ok()
+    pub(super) fn id(&mut self, name: &str) -> u128 {
+        let id = u128::from_str_radix(&self.text(name), 16).ok();
+        self.sound(id)
     }
 
-    pub(super) fn text(&mut self, name: &str) -> Option<String> {
-        unquote(self.take(name)?)
+    pub(super) fn text(&mut self, name: &str) -> String {
+        let text = unquote(self.take(name));
+        self.sound(text)
     }
 
     /// An array of objects.
-    pub(super) fn list<T>(&mut self, name: &str, read: impl Fn(Self) -> Option<T>) -> Option<Vec<T>> {
-        self.items(name, |value| read(Self::read(value)?))
+    pub(super) fn list<T>(&mut self, name: &str, read: impl Fn(&mut Self) -> Option<T>) -> Vec<T> {
+        self.items(name, |value| {
+            let mut fields = Self::read(value)?;
+            let item = read(&mut fields);
+            item.filter(|_| fields.is_sound)
+        })
     }
 
     /// An array of strings.
-    pub(super) fn texts(&mut self, name: &str) -> Option<Vec<String>> {
+    pub(super) fn texts(&mut self, name: &str) -> Vec<String> {
         self.items(name, unquote)
     }
 
-    fn items<T>(&mut self, name: &str, read: impl Fn(&'a str) -> Option<T>) -> Option<Vec<T>> {
+    fn items<T>(&mut self, name: &str, read: impl Fn(&'a str) -> Option<T>) -> Vec<T> {
         let mut items = Vec::new();
-        let mut cutter = Cutter::new(self.take(name)?);
-        (cutter.peek()? == b'[').then_some(())?;
-        cutter.items(b']', false, 0, |_, value| {
+        let mut cutter = Cutter::new(self.take(name));
+        let mut item = |_, value| {
             items.push(read(value)?);
             Some(())
-        })?;
-        Some(items)
+        };
+        self.is_sound &= cutter.peek() == Some(b'[') && cutter.items(b']', false, 0, &mut item).is_some();
+        items
     }
 
     /// What was not taken.
-    pub(super) fn rest(self) -> Extra {
-        Extra(self.0.into_iter().map(|(name, value)| (name, value.to_owned())).collect())
+    pub(super) fn rest(&mut self) -> Extra {
+        let mut extra = Extra::default();
+        for (name, value) in self.left.drain(..) {
+            extra.0.push((name, value.to_owned()));
+        }
+        extra
     }
 }
 
@@ -213,67 +243,64 @@ impl Object {
         &mut self.text
     }
 
-    pub(super) fn number(mut self, name: &str, value: u64) -> Self {
+    pub(super) fn number(&mut self, name: &str, value: u64) -> &mut Self {
+        self.name(name).push_str(&value.to_string());
+        self
+    }
+
+    pub(super) fn integer(&mut self, name: &str, value: i32) -> &mut Self {
+        self.name(name).push_str(&value.to_string());
+        self
+    }
+
+    pub(super) fn id(&mut self, name: &str, value: u128) -> &mut Self {
         // Writing to a string cannot fail.
-        let _ = write!(self.name(name), "{value}");
-        self
-    }
-
-    pub(super) fn integer(mut self, name: &str, value: i32) -> Self {
-        let _ = write!(self.name(name), "{value}");
-        self
-    }
-
-    pub(super) fn numbers(self, name: &str, values: impl Iterator<Item = u64>) -> Self {
-        self.list(name, values.map(|value| alloc::format!("{value}")))
-    }
-
-    pub(super) fn texts<'a>(self, name: &str, values: impl Iterator<Item = &'a str>) -> Self {
-        let quoted = values.map(|value| {
-            let mut text = String::new();
-            quote(&mut text, value);
-            text
-        });
-        self.list(name, quoted)
-    }
-
-    pub(super) fn id(mut self, name: &str, value: u128) -> Self {
         let _ = write!(self.name(name), "\"{value:032x}\"");
         self
     }
 
-    pub(super) fn text(mut self, name: &str, value: &str) -> Self {
+    pub(super) fn text(&mut self, name: &str, value: &str) -> &mut Self {
         quote(self.name(name), value);
         self
     }
 
-    pub(super) fn list(mut self, name: &str, items: impl Iterator<Item = String>) -> Self {
-        let text = self.name(name);
-        text.push('[');
-        for (index, item) in items.enumerate() {
+    /// An array, each item of which is written by `write`.
+    pub(super) fn list<T>(&mut self, name: &str, items: &[T], write: impl Fn(&T) -> String) -> &mut Self {
+        self.name(name).push('[');
+        for (index, item) in items.iter().enumerate() {
             if index > 0 {
-                text.push(',');
+                self.text.push(',');
             }
-            text.push_str(&item);
+            self.text.push_str(&write(item));
         }
-        text.push(']');
+        self.text.push(']');
         self
     }
 
-    pub(super) fn end(mut self, extra: &Extra) -> String {
+    pub(super) fn end(&mut self, extra: &Extra) -> String {
         for (name, value) in &extra.0 {
             self.name(name).push_str(value);
         }
         self.text.push('}');
-        self.text
+        core::mem::take(&mut self.text)
     }
+}
+
+/// A text as an array has it.
+pub(super) fn quoted(value: &str) -> String {
+    let mut text = String::new();
+    quote(&mut text, value);
+    text
 }
 
 fn quote(out: &mut String, value: &str) {
     out.push('"');
     for character in value.chars() {
         match character {
-            '"' | '\\' => out.extend(['\\', character]),
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(character);
+            }
             '\0'..='\u{1f}' => {
                 let _ = write!(out, "\\u{:04x}", u32::from(character));
             }
@@ -291,10 +318,31 @@ mod tests {
     fn what_nobody_took_is_written_back_as_it_stood() {
         let text = r#"{"a":1,"later":{"x":[1.5e3,null,"}\""]},"b":"q\u00e9\n"}"#;
         let mut fields = Fields::read(text).unwrap();
-        assert_eq!(fields.number("a"), Some(1));
-        assert_eq!(fields.text("b").as_deref(), Some("qé\n"));
+        assert_eq!(fields.number("a"), 1);
+        assert_eq!(fields.text("b"), "qé\n");
         let again = Object::new().number("a", 1).end(&fields.rest());
         assert_eq!(again, r#"{"a":1,"later":{"x":[1.5e3,null,"}\""]}}"#);
+    }
+
+    #[test]
+    fn what_is_missing_or_malformed_is_noted() {
+        let text = r#"{"n":1,"t":"x","l":[{}],"m":[1,"2"]}"#;
+        let noted = |take: fn(&mut Fields<'_>)| {
+            let mut fields = Fields::read(text).unwrap();
+            take(&mut fields);
+            !fields.is_sound()
+        };
+        assert!(!noted(|fields| drop((fields.number("n"), fields.text("t"), fields.rest()))));
+        assert!(noted(|fields| _ = fields.number("t")));
+        assert!(noted(|fields| _ = fields.integer("absent")));
+        assert!(noted(|fields| _ = fields.text("n")));
+        assert!(noted(|fields| _ = fields.id("t")));
+        assert!(noted(|fields| _ = fields.numbers("m")));
+        assert!(noted(|fields| _ = fields.texts("m")));
+        assert!(noted(|fields| _ = fields.texts("n")));
+        assert!(noted(|fields| _ = fields.list("l", |item| Some(item.number("absent")))));
+        // Once is enough.
+        assert!(noted(|fields| _ = (fields.number("absent"), fields.number("n"))));
     }
 
     #[test]
@@ -309,7 +357,7 @@ mod tests {
     fn text_survives() {
         for text in ["", "\"\\/\u{0}\u{1f}", "\u{1f98a} fox", "\u{ffff}"] {
             let object = Object::new().text("t", text).end(&Extra::default());
-            assert_eq!(Fields::read(&object).unwrap().text("t").as_deref(), Some(text));
+            assert_eq!(Fields::read(&object).unwrap().text("t"), text);
         }
     }
 }

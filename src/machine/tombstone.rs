@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 
 use super::{
     id::Incarnation,
-    json::{Extra, Fields, Object},
+    json::{Extra, Fields, Object, quoted},
     key::Key,
     record::{FORMAT, Record},
 };
@@ -21,17 +21,19 @@ pub struct Tombstone {
 impl Tombstone {
     /// Writes the keys down. It is stored under the name of its holder.
     pub fn encode(&self) -> String {
-        let keys = self.keys.iter().map(Key::as_str);
-        Object::new().number("format", FORMAT).texts("keys", keys).end(&Extra::default())
+        let key = |key: &Key| quoted(key.as_str());
+        Object::new().number("format", FORMAT).list("keys", &self.keys, key).end(&Extra::default())
     }
 
     /// Reads what [`encode`](Self::encode) wrote. `None` if it is of a newer format or cannot be read: its holder is gone
     /// all the same.
     pub fn decode(holder: Incarnation, text: &str) -> Option<Self> {
         let mut fields = Fields::read(text)?;
-        (fields.number("format")? == FORMAT).then_some(())?;
-        let keys = fields.texts("keys")?.iter().map(|name| Key::new(name).ok()).collect::<Option<_>>()?;
-        Some(Self { holder, keys })
+        let mut keys = Vec::new();
+        for name in &fields.texts("keys") {
+            keys.push(Key::new(name).ok()?);
+        }
+        (fields.number("format") == FORMAT && fields.is_sound()).then_some(Self { holder, keys })
     }
 }
 
