@@ -92,7 +92,7 @@ pub(super) fn reach_of(database: &IdbDatabase) -> String {
 
 /// The user's connection is closed, or about to be.
 pub(super) fn gone(reach: &str) -> StoreError {
-    let name = reach.trim_start_matches("leasehold@");
+    let name = reach.strip_prefix("leasehold@").unwrap_or(reach);
     let parts = ["the database ", name, " was closed; open it again, and attach a new lease manager to it"];
     StoreError::permanent(StoreErrorKind::Unavailable, parts.concat())
 }
