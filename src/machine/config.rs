@@ -201,7 +201,7 @@ impl fmt::Display for InvalidOptions {
             }
             Self::KeyCount { count } => write!(out, "{count} keys cannot be leased together; name 1 to {MOST_KEYS}"),
             Self::SameKeyTwice { ref key } => {
-                write!(out, "the key {key:?} is named twice; name it once, in the stronger mode")
+                write!(out, "the key \"{key}\" is named twice; name it once, in the stronger mode")
             }
             Self::Span { span_ms } => {
                 write!(out, "a span of {span_ms} ms is out of range; choose 1 to {LONGEST_LEASE_MS} ms")
