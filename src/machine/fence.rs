@@ -7,7 +7,7 @@ use super::{
     config::{belief_ms, lease_for_belief_ms},
     id::StoreId,
     operation::{Action, Answer, Batch, Operation, Outcome},
-    outbox::{Sent, is_renewal_of},
+    outbox::Sent,
     port::{LostReason, Slot, TurnId},
     renew::Confirmed,
     time::{Monotonic, Now},
@@ -63,10 +63,11 @@ impl Machine {
     /// may be answered last.
     fn fenced_lease_ms(&mut self, slot: &Slot, token: Token, sent: Sent) -> u64 {
         let (mut lease_ms, _) = self.renewal_lease_ms(slot, sent);
-        for (earlier, action) in self.outbox.in_flight(slot, is_renewal_of(token)) {
-            let Action::Renew { lease_ms: asked_ms, .. } = action else { continue };
-            let left_ms = earlier.at.plus(belief_ms(*asked_ms)).since(sent.at);
-            if left_ms > belief_ms(lease_ms) {
+        let Some((earlier, errands)) = self.outbox.in_flight() else { return lease_ms };
+        for errand in errands {
+            let Action::Renew { token: renewed, lease_ms: asked_ms, .. } = errand.action else { continue };
+            let left_ms = earlier.at.plus(belief_ms(asked_ms)).since(sent.at);
+            if (&errand.slot, renewed) == (slot, token) && left_ms > belief_ms(lease_ms) {
                 lease_ms = lease_for_belief_ms(left_ms);
             }
         }

@@ -88,7 +88,7 @@ impl Machine {
 
     fn looking_at(&self, key: &Key) -> Vec<Slot> {
         let looks = |place: &Place| place.seeking().is_some_and(|seeking| seeking.look_at.is_some());
-        self.places.at(key).filter(|(_, place)| looks(place)).map(|(slot, _)| slot.clone()).collect()
+        self.places.pick(Some(key), &|_, place| looks(place))
     }
 
     pub(super) fn look_if_due(&mut self, slot: &Slot, now: Monotonic) {

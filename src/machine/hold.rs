@@ -138,8 +138,8 @@ impl Machine {
     }
 
     pub(super) fn end_all_lingers(&mut self, now: Monotonic) {
-        for slot in self.places.slots() {
-            self.end_linger(&slot, false, now);
+        for slot in &self.places.slots() {
+            self.end_linger(slot, false, now);
         }
     }
 
@@ -201,7 +201,7 @@ impl Machine {
             self.emit(Output::Lost { turn: user.turn, reason });
         }
         if let Some(upgrade) = held.upgrade.as_ref().filter(|upgrade| !upgrade.cancelled) {
-            self.emit(super::life::refused(upgrade.query, Refusal::Lost(reason)));
+            self.refuse(upgrade.query, Refusal::Lost(reason));
         }
         Some(held)
     }

@@ -64,11 +64,11 @@ impl Machine {
         }
         // Twice the limit: an operation in flight, then the releases.
         self.life = Life::Closing { until: now.plus(self.config.store_timeout_ms * 2) };
-        for slot in self.places.slots() {
-            let Some(place) = self.places.change(&slot) else { continue };
+        for slot in &self.places.slots() {
+            let Some(place) = self.places.change(slot) else { continue };
             let turns = place.turns.take_all();
-            self.outputs.extend(turns.iter().map(|turn| refused(turn.id, Refusal::Closed)));
-            self.give_up(&slot, LostReason::Closed, now);
+            turns.iter().for_each(|turn| self.refuse(turn.id, Refusal::Closed));
+            self.give_up(slot, LostReason::Closed, now);
         }
     }
 
@@ -93,10 +93,10 @@ impl Machine {
             Life::Closing { .. } | Life::Suspended | Life::Closed => return,
         }
         let keys = self.keys_in_store();
-        for slot in self.places.slots() {
-            self.give_up(&slot, LostReason::Suspended, now);
+        for slot in &self.places.slots() {
+            self.give_up(slot, LostReason::Suspended, now);
             if slot.own.is_some() {
-                self.fail_turns(&slot, &Refusal::Lost(LostReason::Suspended));
+                self.fail_turns(slot, &Refusal::Lost(LostReason::Suspended));
             }
         }
         if entombs {
@@ -112,13 +112,14 @@ impl Machine {
     /// Where this context may have left something. What was never sent left nothing.
     fn keys_in_store(&self) -> Vec<Key> {
         let mut keys = SortedMap::new();
-        for slot in self.places.slots() {
-            if self.places.get(&slot).is_some_and(Place::may_be_in_store) {
-                keys.insert(slot.key, ());
-            }
+        for slot in self.places.pick(None, &|_, place| place.may_be_in_store()) {
+            keys.insert(slot.key, ());
         }
-        for key in self.outbox.written_keys().chain(self.detached.iter().map(|(key, _)| key.clone())) {
+        for key in self.outbox.written_keys() {
             keys.insert(key, ());
+        }
+        for (key, _) in &self.detached {
+            keys.insert(key.clone(), ());
         }
         keys.into_iter().map(|(key, ())| key).collect()
     }
@@ -158,8 +159,8 @@ impl Machine {
         self.drop_all(SUSPENDED);
         self.me = incarnation;
         self.detached.clear();
-        for slot in self.places.slots() {
-            self.seek(&slot, now);
+        for slot in &self.places.slots() {
+            self.seek(slot, now);
         }
     }
 
@@ -206,15 +207,7 @@ impl Machine {
 
     /// The keys of the guards that live.
     pub(crate) fn used_keys(&self) -> Vec<Key> {
-        let used = |slot: &Slot| {
-            let held = self.places.get(slot).and_then(Place::held);
-            held.is_some_and(|held| !held.users.is_empty()).then(|| slot.key.clone())
-        };
-        self.places.slots().iter().filter_map(used).collect()
+        let used = |place: &Place| place.held().is_some_and(|held| !held.users.is_empty());
+        self.places.pick(None, &|_, place| used(place)).into_iter().map(|slot| slot.key).collect()
     }
-}
-
-/// A request that failed.
-pub(super) fn refused(turn: super::TurnId, refusal: Refusal) -> Output {
-    Output::Failed { turn, refusal }
 }

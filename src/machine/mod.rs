@@ -78,6 +78,7 @@ use place::Held;
 use places::Places;
 use presence::Presence;
 use sight::{Observations, Watches};
+use time::earliest;
 
 /// What one context does: one per [`LeaseManager`](crate::LeaseManager).
 ///
@@ -224,15 +225,15 @@ impl Machine {
     /// Everything that is due by now, in the order in which it matters.
     fn fire_due(&mut self, now: Monotonic) {
         self.give_up_on_silent_store(now);
-        for slot in self.places.due(now) {
-            self.time_out_turns(&slot, now);
-            self.end_overdue_users(&slot, now);
-            self.end_linger_if_due(&slot, now);
-            self.settle_heir_if_due(&slot, now);
-            self.doubt_if_expired(&slot, now);
-            self.look_if_due(&slot, now);
-            self.judge_twin_if_due(&slot, now);
-            self.judge_if_silent(&slot, now);
+        for slot in &self.places.due(now) {
+            self.time_out_turns(slot, now);
+            self.end_overdue_users(slot, now);
+            self.end_linger_if_due(slot, now);
+            self.settle_heir_if_due(slot, now);
+            self.doubt_if_expired(slot, now);
+            self.look_if_due(slot, now);
+            self.judge_twin_if_due(slot, now);
+            self.judge_if_silent(slot, now);
         }
         self.beat_if_due(now);
         self.presence.give_up_rising(now);
@@ -242,14 +243,13 @@ impl Machine {
 
     /// All timers, in one place.
     fn next_wake(&self) -> Option<Monotonic> {
-        let timers = [
+        earliest(&[
             self.places.next_wake(),
             self.heartbeat_at,
             self.outbox.next_wake(),
             self.presence.next_wake(),
             self.life.next_wake(),
-        ];
-        timers.into_iter().flatten().min()
+        ])
     }
 
     fn emit(&mut self, output: Output) {
@@ -282,7 +282,7 @@ impl Machine {
     fn beat_by(&mut self, sent: Monotonic) {
         let early_ms = self.dice.below(self.config.heartbeat_ms / 8 + 1);
         let at = sent.plus(self.config.heartbeat_ms - early_ms);
-        self.heartbeat_at = Some(self.heartbeat_at.map_or(at, |planned| planned.min(at)));
+        self.heartbeat_at = earliest(&[self.heartbeat_at, Some(at)]);
     }
 
     fn beat_if_due(&mut self, now: Monotonic) {
@@ -291,15 +291,15 @@ impl Machine {
         }
         self.heartbeat_at = None;
         self.outbox.drop_plain_renewals();
-        for slot in self.places.slots() {
-            let Some(place) = self.places.get(&slot) else { continue };
+        for slot in &self.places.slots() {
+            let Some(place) = self.places.get(slot) else { continue };
             let renews = |held: &Held| held.renews() || held.doubted.is_some();
             let (renews, waits) = (place.held().is_some_and(renews), place.waits());
             if renews {
-                self.push_renewal(&slot, None, now);
+                self.push_renewal(slot, None, now);
             }
             if waits {
-                self.ask(&slot, now);
+                self.ask(slot, now);
             }
         }
         self.outbox.mark_beats();

@@ -10,7 +10,7 @@ use super::{
     operation::{Acquire, Action, Batch, Operation},
     place::{Place, Seeking},
     port::{Output, Slot, TurnId},
-    time::Monotonic,
+    time::{Monotonic, earliest},
     token::Token,
 };
 
@@ -43,6 +43,15 @@ impl Errand {
     /// Whether it is about this slot.
     pub(super) fn concerns(&self, slot: &Slot) -> bool {
         self.slot == *slot || self.all.contains(slot)
+    }
+
+    /// Whether it may have written something by now: a request does only if it was sent.
+    fn writes(&self, sent: bool) -> bool {
+        match self.action {
+            Action::Inspect | Action::Evict { .. } | Action::Fence { .. } => false,
+            Action::Acquire(_) | Action::AcquireAll(_) => sent,
+            _ => true,
+        }
     }
 }
 
@@ -81,15 +90,20 @@ impl Outbox {
     /// Gives up everything.
     pub(super) fn drain(&mut self) -> Vec<Errand> {
         let given_up = core::mem::replace(self, Self { last_id: self.last_id, ..Self::default() });
-        let flying = given_up.flight.into_iter().flat_map(|flight| flight.errands);
-        given_up.waiting.into_iter().chain(given_up.later).chain(flying).collect()
+        let mut errands = given_up.waiting;
+        errands.extend(given_up.later);
+        if let Some(flight) = given_up.flight {
+            errands.extend(flight.errands);
+        }
+        errands
     }
 
     /// What is in flight is no longer waited for, and waits to be sent again.
     pub(super) fn ground(&mut self) {
         let Some(flight) = self.flight.take() else { return };
-        let errands = flight.errands.iter().cloned();
-        self.waiting.extend(errands.map(|errand| Errand { maybe_released: true, ..errand }));
+        for errand in &flight.errands {
+            self.waiting.push(Errand { maybe_released: true, ..errand.clone() });
+        }
         self.remember(flight);
     }
 
@@ -104,7 +118,7 @@ impl Outbox {
     pub(super) fn take_unless(&mut self, stays: impl Fn(&Action) -> bool) -> Vec<Errand> {
         self.waiting.append(&mut self.later);
         self.retry_at = None;
-        self.waiting.extract_if(.., |errand| !stays(&errand.action)).collect()
+        take(&mut self.waiting, &|errand| !stays(&errand.action))
     }
 
     pub(super) fn push(&mut self, slot: &Slot, action: Action, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
@@ -144,7 +158,7 @@ impl Outbox {
 
     pub(super) fn next_wake(&self) -> Option<Monotonic> {
         let limit = self.flight.as_ref().map(|flight| flight.limit);
-        self.retry_at.into_iter().chain(limit).min()
+        earliest(&[self.retry_at, limit])
     }
 
     /// Something is sent in a transaction that is none of ours. It gets a number as ours do, if it counts for a lease.
@@ -153,16 +167,9 @@ impl Outbox {
         Sent { at: now, flight: self.last_id }
     }
 
-    /// What is under way for a slot, and since when.
-    pub(super) fn in_flight(
-        &self,
-        slot: &Slot,
-        is_it: impl Fn(&Action) -> bool,
-    ) -> impl Iterator<Item = (Sent, &Action)> {
-        let flying = self.flight.iter().flat_map(|flight| flight.errands.iter().map(|errand| (flight.sent, errand)));
-        flying
-            .filter(move |(_, errand)| errand.slot == *slot && is_it(&errand.action))
-            .map(|(sent, errand)| (sent, &errand.action))
+    /// What is under way, and since when.
+    pub(super) fn in_flight(&self) -> Option<(Sent, &[Errand])> {
+        self.flight.as_ref().map(|flight| (flight.sent, &flight.errands[..]))
     }
 
     /// Takes the transaction with this number, and whether it was overdue.
@@ -182,66 +189,78 @@ impl Outbox {
 
     /// Whether a heartbeat is on its way.
     pub(super) fn carries_beats(&self) -> bool {
-        self.waiting.iter().chain(self.flight.iter().flat_map(|flight| &flight.errands)).any(|errand| errand.beat)
+        any(&[&self.waiting, self.flying()], &|errand| errand.beat)
     }
 
     pub(super) fn carries(&self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> bool {
-        self.all().any(|errand| errand.concerns(slot) && is_it(&errand.action))
+        let lists: [&[Errand]; 3] = [&self.waiting, &self.later, self.flying()];
+        any(&lists, &|errand| errand.concerns(slot) && is_it(&errand.action))
     }
 
     /// Whether something for the key is still to be sent, whatever its slot.
     pub(super) fn will_send_for(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
-        self.waiting.iter().chain(&self.later).any(|errand| errand.slot.key == *key && is_it(&errand.action))
+        any(&[&self.waiting, &self.later], &|errand| errand.slot.key == *key && is_it(&errand.action))
+    }
+
+    /// Takes what was not sent yet, and is like this.
+    fn take_unsent(&mut self, is_it: &dyn Fn(&Errand) -> bool) -> Vec<Errand> {
+        let mut taken = take(&mut self.waiting, is_it);
+        taken.append(&mut take(&mut self.later, is_it));
+        taken
     }
 
     /// Takes back what was not sent yet.
     pub(super) fn recall(&mut self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> Vec<Errand> {
-        let matches = |errand: &mut Errand| errand.slot == *slot && is_it(&errand.action);
-        let mut recalled: Vec<_> = self.waiting.extract_if(.., matches).collect();
-        recalled.extend(self.later.extract_if(.., matches));
-        recalled
+        self.take_unsent(&|errand| errand.slot == *slot && is_it(&errand.action))
     }
 
     /// Takes back what was not sent yet and nobody asked about.
     pub(super) fn recall_plain(&mut self, slot: &Slot, is_it: impl Fn(&Action) -> bool) {
-        let stays = |errand: &Errand| errand.turn.is_some() || errand.slot != *slot || !is_it(&errand.action);
-        self.waiting.retain(stays);
-        self.later.retain(stays);
+        self.take_unsent(&|errand| errand.turn.is_none() && errand.slot == *slot && is_it(&errand.action));
     }
 
     /// Takes back all renewals that were not sent yet and nobody asked about: all are about to be sent anew.
     pub(super) fn drop_plain_renewals(&mut self) {
-        let stays = |errand: &Errand| errand.turn.is_some() || !matches!(errand.action, Action::Renew { .. });
-        self.waiting.retain(stays);
-        self.later.retain(stays);
+        self.take_unsent(&|errand| errand.turn.is_none() && matches!(errand.action, Action::Renew { .. }));
     }
 
     /// A try goes once more, at this time at the latest.
     pub(super) fn look_again(&mut self, errand: Errand, at: Monotonic) {
-        self.retry_at = Some(self.retry_at.map_or(at, |planned| planned.min(at)));
+        self.retry_at = earliest(&[self.retry_at, Some(at)]);
         self.later.push(errand);
     }
 
     /// A try that waits to look at this key again does so now.
     pub(super) fn hurry(&mut self, key: &Key) {
-        let looks = |errand: &mut Errand| errand.looked && errand.all.iter().any(|slot| slot.key == *key);
-        self.waiting.extend(self.later.extract_if(.., looks));
+        let mut looks =
+            take(&mut self.later, &|errand| errand.looked && errand.all.iter().any(|slot| slot.key == *key));
+        self.waiting.append(&mut looks);
         self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
     }
 
     /// The keys that something was written to and whose answer is not known. A request that was not sent yet is not among
     /// them; who gives something up has written before.
-    pub(super) fn written_keys(&self) -> impl Iterator<Item = Key> {
-        let reads = |action: &Action| matches!(action, Action::Inspect | Action::Evict { .. } | Action::Fence { .. });
-        let asks = |action: &Action| matches!(action, Action::Acquire(_) | Action::AcquireAll(_));
-        let unsent = self.waiting.iter().chain(&self.later).filter(move |errand| !asks(&errand.action));
-        let sent = self.flight.iter().chain(&self.overdue).flat_map(|flight| &flight.errands);
-        let slots = |errand: &Errand| core::iter::once(errand.slot.clone()).chain(errand.all.clone());
-        unsent.chain(sent).filter(move |errand| !reads(&errand.action)).flat_map(slots).map(|slot| slot.key)
+    pub(super) fn written_keys(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        let mut note = |errands: &[Errand], sent: bool| {
+            for errand in errands.iter().filter(|errand| errand.writes(sent)) {
+                keys.push(errand.slot.key.clone());
+                for slot in &errand.all {
+                    keys.push(slot.key.clone());
+                }
+            }
+        };
+        note(&self.waiting, false);
+        note(&self.later, false);
+        note(self.flying(), true);
+        for flight in &self.overdue {
+            note(&flight.errands, true);
+        }
+        keys
     }
 
-    fn all(&self) -> impl Iterator<Item = &Errand> {
-        self.waiting.iter().chain(&self.later).chain(self.flight.iter().flat_map(|flight| &flight.errands))
+    fn flying(&self) -> &[Errand] {
+        self.flight.as_ref().map_or(&[], |flight| &flight.errands)
     }
 
     fn collect_due(&mut self, now: Monotonic) {
@@ -260,15 +279,18 @@ impl Machine {
             return;
         }
         let mut errands = core::mem::take(&mut self.outbox.waiting);
-        errands.retain(|errand| self.is_current(errand));
+        take(&mut errands, &|errand| !self.is_current(errand));
         if errands.is_empty() {
             return;
         }
         self.outbox.last_id += 1;
         let sent = Sent { at: now, flight: self.outbox.last_id };
-        let operations = errands.iter_mut().map(|errand| self.stamp(errand, sent)).collect();
-        if errands.iter().any(|errand| errand.beat) {
-            self.last_heartbeat = now;
+        let mut operations = Vec::with_capacity(errands.len());
+        for errand in &mut errands {
+            operations.push(self.stamp(errand, sent));
+            if errand.beat {
+                self.last_heartbeat = now;
+            }
         }
         let limit = now.plus(self.config.store_timeout_ms);
         self.outbox.flight = Some(Flight { sent, errands, limit });
@@ -340,6 +362,15 @@ impl Machine {
         self.outbox.retry_at.get_or_insert_with(|| now.plus(delay_ms - jitter_ms));
         self.outbox.later.push(errand);
     }
+}
+
+/// Takes the errands that are like this out of a list.
+fn take(errands: &mut Vec<Errand>, is_it: &dyn Fn(&Errand) -> bool) -> Vec<Errand> {
+    errands.extract_if(.., |errand| is_it(errand)).collect()
+}
+
+fn any(lists: &[&[Errand]], is_it: &dyn Fn(&Errand) -> bool) -> bool {
+    lists.iter().any(|list| list.iter().any(is_it))
 }
 
 pub(super) fn is_renewal_of(token: Token) -> impl Fn(&Action) -> bool {

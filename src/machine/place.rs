@@ -11,7 +11,7 @@ use super::{
     places::Plan,
     port::{Turn, TurnId},
     record::Sighting,
-    time::Monotonic,
+    time::{Monotonic, earliest},
     token::{Token, TokenBlock},
     turns::Turns,
 };
@@ -234,7 +234,7 @@ impl Place {
         let looks = seeking.and_then(|seeking| seeking.look_at);
         let verdict = seeking.and_then(|seeking| seeking.twin.as_ref()?.until);
         let held = self.held().and_then(Held::next_event);
-        [self.turns.alarm(), looks, verdict, held].into_iter().flatten().min()
+        earliest(&[self.turns.alarm(), looks, verdict, held])
     }
 
     /// When the holder must begin to doubt, unless it does already.
@@ -313,9 +313,9 @@ impl Held {
     }
 
     fn next_event(&self) -> Option<Monotonic> {
-        let ends = self.users.iter().map(|user| user.ends_at);
         let runs_out = (!self.renews()).then_some(self.valid_until);
-        ends.chain([self.lingers_until, self.settles_at, runs_out]).flatten().min()
+        let next = earliest(&[self.lingers_until, self.settles_at, runs_out]);
+        self.users.iter().fold(next, |next, user| earliest(&[next, user.ends_at]))
     }
 
     /// How long the holder may go on believing, in ms.

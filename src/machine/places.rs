@@ -8,7 +8,7 @@ use super::{
     place::{Held, Place},
     port::Slot,
     sorted::SortedMap,
-    time::Monotonic,
+    time::{Monotonic, earliest},
     token::Token,
 };
 
@@ -71,32 +71,38 @@ impl Places {
         self.by_slot.or_default(slot.clone())
     }
 
+    /// All slots.
     pub(super) fn slots(&self) -> Vec<Slot> {
-        self.by_slot.keys().cloned().collect()
+        self.pick(None, &|_, _| true)
     }
 
-    /// The places at one key.
-    pub(super) fn at(&self, key: &Key) -> impl Iterator<Item = (&Slot, &Place)> {
-        let places = self.by_slot.from(|slot| slot.key < *key).take_while(move |(slot, _)| slot.key == *key);
-        places.map(|(slot, place)| (slot, place.as_ref()))
+    /// The slots, at one key or at all, whose places are like this.
+    pub(super) fn pick(&self, key: Option<&Key>, is_it: &dyn Fn(&Slot, &Place) -> bool) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        for (slot, place) in self.by_slot.from(|slot| key.is_some_and(|key| slot.key < *key)) {
+            if key.is_some_and(|key| slot.key != *key) {
+                break;
+            }
+            if is_it(slot, place) {
+                slots.push(slot.clone());
+            }
+        }
+        slots
     }
 
     /// Where a request of this number is under way or held.
     pub(super) fn slot_of(&self, key: &Key, request: RequestId) -> Option<Slot> {
-        self.at(key).find(|(_, place)| place.knows(request)).map(|(slot, _)| slot.clone())
+        self.pick(Some(key), &|_, place| place.knows(request)).pop()
     }
 
     /// Where a grant is held.
     pub(super) fn slot_of_grant(&self, key: &Key, grant: Token) -> Option<Slot> {
-        let holds = |place: &Place| place.held().is_some_and(|held| held.grant == grant);
-        self.at(key).find(|(_, place)| holds(place)).map(|(slot, _)| slot.clone())
+        self.pick(Some(key), &|_, place| place.held().is_some_and(|held| held.grant == grant)).pop()
     }
 
     /// The places that wait in a queue.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (&Slot, &Place)> {
-        let none_waits = self.waiting == 0;
-        let all = self.by_slot.iter().map(|(slot, place)| (slot, place.as_ref()));
-        all.filter(move |(_, place)| !none_waits && place.waits())
+    pub(super) fn waiting(&self) -> Vec<Slot> {
+        if self.waiting == 0 { Vec::new() } else { self.pick(None, &|_, place| place.waits()) }
     }
 
     /// Whether something in the record is to be kept alive.
@@ -120,7 +126,11 @@ impl Places {
 
     /// The places with something due.
     pub(super) fn due(&self, now: Monotonic) -> Vec<Slot> {
-        self.by_time.keys().take_while(|(at, _)| *at <= now).map(|(_, slot)| slot.clone()).collect()
+        let mut slots = Vec::new();
+        for (_, slot) in self.by_time.keys().take_while(|(at, _)| *at <= now) {
+            slots.push(slot.clone());
+        }
+        slots
     }
 
     /// Plans what was touched, and drops what became idle. Whether the set of waiting places changed.
@@ -128,7 +138,7 @@ impl Places {
         let mut changed = false;
         for slot in core::mem::take(&mut self.touched) {
             let Some(place) = self.by_slot.get_mut(&slot) else { continue };
-            let wake = [place.next_event(), place.belief_ends(), judgement(&slot, place)].into_iter().flatten().min();
+            let wake = earliest(&[place.next_event(), place.belief_ends(), judgement(&slot, place)]);
             let lingers = place.held().is_some_and(Held::lingers);
             let plan = Plan { wake, beats: place.beats(), waits: place.waits(), lingers };
             let old = core::mem::replace(&mut place.plan, plan);

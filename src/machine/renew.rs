@@ -99,8 +99,9 @@ impl Machine {
         let certain = held.confirm(confirmed.sent, confirmed.lease_ms, now);
         held.contended = contended;
         if certain {
-            let users: Vec<_> = held.users.iter().map(|user| Output::Certain { turn: user.turn }).collect();
-            self.outputs.extend(users);
+            for user in &held.users {
+                self.outputs.push(Output::Certain { turn: user.turn });
+            }
         }
         if contended {
             self.end_linger(slot, false, now);
@@ -113,8 +114,8 @@ impl Machine {
     /// Time passed otherwise than it should: nothing is believed until the store has answered.
     pub(super) fn suspect_all(&mut self, now: Monotonic) {
         self.doubted = Some(self.outbox.last_flight());
-        for slot in self.places.slots() {
-            self.suspect(&slot, now);
+        for slot in &self.places.slots() {
+            self.suspect(slot, now);
         }
     }
 
@@ -141,8 +142,9 @@ impl Machine {
     fn tell_suspect(&mut self, slot: &Slot) {
         let Some(held) = self.places.change_held(slot) else { return };
         if !core::mem::replace(&mut held.told_suspect, true) {
-            let users: Vec<_> = held.users.iter().map(|user| Output::Suspect { turn: user.turn }).collect();
-            self.outputs.extend(users);
+            for user in &held.users {
+                self.outputs.push(Output::Suspect { turn: user.turn });
+            }
         }
     }
 

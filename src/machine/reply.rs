@@ -1,7 +1,5 @@
 //! What the store and the other contexts say.
 
-use alloc::vec::Vec;
-
 use super::{
     Machine,
     failure::{Applied, StoreError},
@@ -208,13 +206,13 @@ impl Machine {
         let Some(seeking) = place.seeking_mut() else { return };
         seeking.last_token = last_token;
         let first_answer = seeking.waiting_sent.replace(sent).is_none();
-        let turns: Vec<_> = place.turns.iter().map(|turn| turn.id).collect();
+        let turns = place.turns.ids();
         self.meet_twin(slot, ahead, now);
         self.refuse_tries(slot);
         self.stop_if_unwanted(slot, now);
         if first_answer {
             let ahead = ahead.len();
-            self.outputs.extend(turns.into_iter().map(|turn| Output::Waiting { turn, ahead }));
+            turns.iter().for_each(|turn| self.emit(Output::Waiting { turn: *turn, ahead }));
             self.send(&slot.key, Body::Wanted { holder: self.me, tries: false });
             self.wanted_here(slot, now);
         }
@@ -222,10 +220,8 @@ impl Machine {
 
     /// What this context holds at the key in other ways learns that it stands in the way.
     fn wanted_here(&mut self, slot: &Slot, now: Monotonic) {
-        let holds = |(other, place): &(&Slot, &Place)| *other != slot && place.held().is_some();
-        let others: Vec<_> = self.places.at(&slot.key).filter(holds).map(|(slot, _)| slot.clone()).collect();
-        for other in others {
-            self.wanted(&other, false, now);
+        for other in &self.places.pick(Some(&slot.key), &|other, place| other != slot && place.held().is_some()) {
+            self.wanted(other, false, now);
         }
     }
 
@@ -271,17 +267,17 @@ impl Machine {
 
     /// Nothing from before a wipe holds any more. Who is being answered by the new store right now need not ask it again.
     fn store_cleared(&mut self, flight: &Flight, now: Monotonic) {
-        for slot in self.places.slots() {
-            if self.places.held(&slot).is_some() {
-                self.lose(&slot, LostReason::StoreCleared, now);
+        for slot in &self.places.slots() {
+            if self.places.held(slot).is_some() {
+                self.lose(slot, LostReason::StoreCleared, now);
                 continue;
             }
-            let Some(seeking) = self.places.change(&slot).and_then(Place::seeking_mut) else { continue };
+            let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) else { continue };
             let asks = is_ask_for(seeking.request);
-            if flight.errands.iter().any(|errand| errand.concerns(&slot) && asks(&errand.action)) {
+            if flight.errands.iter().any(|errand| errand.concerns(slot) && asks(&errand.action)) {
                 seeking.waiting_sent = None;
             } else {
-                self.seek_anew(&slot, LostReason::StoreCleared, now);
+                self.seek_anew(slot, LostReason::StoreCleared, now);
             }
         }
     }
@@ -304,9 +300,8 @@ impl Machine {
                 self.heir(&Promotion { key: key.clone(), holder, request, block, lease_ms, previous }, now);
             }
             Body::Wanted { holder, tries } if holder != self.me => {
-                let slots: Vec<_> = self.places.at(key).map(|(slot, _)| slot.clone()).collect();
-                for slot in slots {
-                    self.wanted(&slot, tries, now);
+                for slot in &self.places.pick(Some(key), &|_, _| true) {
+                    self.wanted(slot, tries, now);
                 }
             }
             Body::Evicted { holder, token } if holder == self.me => {

@@ -7,7 +7,6 @@ use super::{
     config::silence_ms,
     id::RequestId,
     key::Key,
-    life::refused,
     operation::{Acquire, Action, Way},
     outbox::is_ask_for,
     place::{Place, Seeking, Stage},
@@ -18,10 +17,10 @@ use super::{
 impl Machine {
     pub(super) fn acquire(&mut self, turn: Turn, now: Monotonic) {
         if self.life.is_over() {
-            return self.emit(refused(turn.id, Refusal::Closed));
+            return self.refuse(turn.id, Refusal::Closed);
         }
         if let Some(refusal) = self.life.refusal().filter(|_| !turn.wait) {
-            return self.emit(refused(turn.id, refusal));
+            return self.refuse(turn.id, refusal);
         }
         let (slot, steals) = (turn.slot(), turn.steal);
         let place = self.places.change_or_make(&slot);
@@ -81,7 +80,7 @@ impl Machine {
     /// All keys at once, in one operation, or none.
     pub(super) fn acquire_all(&mut self, turns: Vec<Turn>, now: Monotonic) {
         if let Some(refusal) = self.life.refusal() {
-            return self.outputs.extend(turns.iter().map(|turn| refused(turn.id, refusal.clone())));
+            return turns.iter().for_each(|turn| self.refuse(turn.id, refusal.clone()));
         }
         let mut asks = Vec::with_capacity(turns.len());
         let slots: Vec<_> = turns.iter().map(Turn::slot).collect();
@@ -98,7 +97,7 @@ impl Machine {
     /// Takes over a lease that another guard left in the record.
     pub(super) fn resume(&mut self, turn: Turn, parcel: &Parcel, now: Monotonic) {
         if let Some(refusal) = self.life.refusal() {
-            return self.emit(refused(turn.id, refusal));
+            return self.refuse(turn.id, refusal);
         }
         let slot = turn.slot();
         self.places.change_or_make(&slot).turns.push(turn);
@@ -169,8 +168,8 @@ impl Machine {
         }
         let late = place.turns.take_late(now);
         let long = place.turns.take_warnings(now);
-        self.outputs.extend(late.iter().map(|turn| refused(turn.id, Refusal::Timeout)));
-        self.outputs.extend(long.into_iter().map(|turn| Output::WaitsLong { turn }));
+        late.iter().for_each(|turn| self.refuse(turn.id, Refusal::Timeout));
+        long.iter().for_each(|turn| self.emit(Output::WaitsLong { turn: *turn }));
         if !late.is_empty() {
             self.stop_if_unwanted(slot, now);
             self.want_less(slot, now);
@@ -208,7 +207,7 @@ impl Machine {
         let Some(place) = self.places.change(slot) else { return };
         let turns = place.turns.take_all();
         place.stage = Stage::Idle;
-        self.outputs.extend(turns.iter().map(|turn| refused(turn.id, refusal.clone())));
+        turns.iter().for_each(|turn| self.refuse(turn.id, refusal.clone()));
     }
 
     /// The key is taken: who did not want to wait is told, and goes, unless it is too early to say so.
@@ -218,7 +217,7 @@ impl Machine {
             return;
         }
         let tries = place.turns.take_tries();
-        self.outputs.extend(tries.iter().map(|turn| Output::Busy { turn: turn.id }));
+        tries.iter().for_each(|turn| self.emit(Output::Busy { turn: turn.id }));
     }
 
     /// What this context keeps at a key without using it does not stand in its own way.
@@ -227,10 +226,8 @@ impl Machine {
             return;
         }
         let lingers = |place: &Place| place.held().is_some_and(super::place::Held::lingers);
-        let slots: Vec<_> =
-            self.places.at(key).filter(|(_, place)| lingers(place)).map(|(slot, _)| slot.clone()).collect();
-        for slot in slots {
-            self.end_linger(&slot, false, now);
+        for slot in &self.places.pick(Some(key), &|_, place| lingers(place)) {
+            self.end_linger(slot, false, now);
         }
     }
 

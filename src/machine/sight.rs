@@ -118,7 +118,7 @@ impl Machine {
         let resumes = |place: &Place| place.seeking().is_some_and(|seeking| seeking.resumes(token));
         self.is_detached(key, token)
             || self.places.slot_of_grant(key, token).is_some()
-            || self.places.at(key).any(|(_, place)| resumes(place))
+            || !self.places.pick(Some(key), &|_, place| resumes(place)).is_empty()
     }
 
     /// Whether a grant is on its way to another guard.
@@ -162,10 +162,10 @@ impl Machine {
 
     /// Somebody left a tombstone: whoever stood right behind asks, and finds it.
     pub(super) fn ask_past(&mut self, gone: Incarnation, now: Monotonic) {
-        let near = |(slot, _): &(&Slot, &Place)| self.nearest(slot).any(|seen| seen.holder == gone);
-        let slots: Vec<_> = self.places.waiting().filter(near).map(|(slot, _)| slot.clone()).collect();
-        for slot in slots {
-            self.ask(&slot, now);
+        for slot in &self.places.waiting() {
+            if self.nearest(slot).any(|seen| seen.holder == gone) {
+                self.ask(slot, now);
+            }
         }
     }
 
@@ -196,7 +196,7 @@ impl Machine {
 
     fn wanted_watches(&self) -> SortedMap<Beacon, Vec<(Slot, Sighting)>> {
         let mut wanted: SortedMap<_, Vec<_>> = SortedMap::new();
-        for (slot, _) in self.places.waiting() {
+        for slot in &self.places.waiting() {
             for seen in self.nearest(slot) {
                 if let Some(beacon) = seen.beacon().filter(|_| seen.holder != self.me) {
                     wanted.or_default(beacon).push((slot.clone(), *seen));

@@ -43,9 +43,9 @@ impl<K, V> SortedMap<K, V> {
     }
 
     /// The entries after those of which `before` holds.
-    pub(crate) fn from(&self, before: impl Fn(&K) -> bool) -> impl Iterator<Item = (&K, &V)> {
+    pub(crate) fn from(&self, before: impl Fn(&K) -> bool) -> &[(K, V)] {
         let start = self.0.partition_point(|(key, _)| before(key));
-        self.0[start..].iter().map(|(key, value)| (key, value))
+        &self.0[start..]
     }
 
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {

@@ -77,3 +77,12 @@ impl Now {
 pub(crate) fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// The first of several moments, if there is any.
+pub(super) fn earliest(moments: &[Option<Monotonic>]) -> Option<Monotonic> {
+    let mut first: Option<Monotonic> = None;
+    for moment in moments.iter().flatten() {
+        first = Some(first.map_or(*moment, |first| first.min(*moment)));
+    }
+    first
+}

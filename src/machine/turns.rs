@@ -4,7 +4,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use super::{
     port::{Turn, TurnId},
-    time::Monotonic,
+    time::{Monotonic, earliest},
 };
 
 /// Thieves first, then by priority, then in the order in which they came. However many wait, the first is at hand.
@@ -26,8 +26,8 @@ impl Turns {
         self.queue.front()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Turn> {
-        self.queue.iter()
+    pub(super) fn ids(&self) -> Vec<TurnId> {
+        self.queue.iter().map(|turn| turn.id).collect()
     }
 
     /// Whether somebody wants to wait.
@@ -42,10 +42,24 @@ impl Turns {
 
     pub(super) fn push(&mut self, turn: Turn) {
         self.tries += usize::from(!turn.wait);
-        self.alarm = [self.alarm(), turn.deadline, turn.warn_at].into_iter().flatten().min();
-        let before = |queued: &Turn| (queued.steal, queued.priority) >= (turn.steal, turn.priority);
-        let at = self.queue.partition_point(before);
-        self.queue.insert(at, turn);
+        self.alarm = earliest(&[self.alarm(), turn.deadline, turn.warn_at]);
+        let at = self.queue.iter().rposition(|queued| !turn.goes_before(queued)).map_or(0, |last| last + 1);
+        if at < self.queue.len() / 2 {
+            self.queue.push_front(turn);
+            self.carry(0, at);
+        } else {
+            self.queue.push_back(turn);
+            self.carry(self.queue.len() - 1, at);
+        }
+    }
+
+    /// Brings a turn to another place in the queue; the others keep their order.
+    fn carry(&mut self, mut from: usize, to: usize) {
+        while from != to {
+            let next = if from < to { from + 1 } else { from - 1 };
+            self.queue.swap(from, next);
+            from = next;
+        }
     }
 
     pub(super) fn pop(&mut self) -> Option<Turn> {
@@ -55,53 +69,71 @@ impl Turns {
     }
 
     pub(super) fn remove(&mut self, turn: TurnId) {
-        let at = self.queue.iter().position(|queued| queued.id == turn);
-        // Its alarm may ring for nobody.
-        let removed = at.and_then(|at| self.queue.remove(at));
+        let Some(at) = self.queue.iter().position(|queued| queued.id == turn) else { return };
+        let last = self.queue.len() - 1;
+        // By the shorter way. Its alarm may ring for nobody.
+        let removed = if at < last / 2 {
+            self.carry(at, 0);
+            self.queue.pop_front()
+        } else {
+            self.carry(at, last);
+            self.queue.pop_back()
+        };
         self.tries -= usize::from(removed.is_some_and(|turn| !turn.wait));
     }
 
     pub(super) fn take_all(&mut self) -> Vec<Turn> {
-        core::mem::take(self).queue.into()
+        self.take_if(&|_| true)
     }
 
     /// Takes those who do not want to wait.
     pub(super) fn take_tries(&mut self) -> Vec<Turn> {
-        if self.tries == 0 { Vec::new() } else { self.take_if(|turn| !turn.wait) }
+        if self.tries == 0 { Vec::new() } else { self.take_if(&|turn| !turn.wait) }
     }
 
     /// Takes those whose deadline has come.
     pub(super) fn take_late(&mut self, now: Monotonic) -> Vec<Turn> {
-        self.take_if(|turn| turn.deadline.is_some_and(|deadline| deadline <= now))
+        self.take_if(&|turn| turn.deadline.is_some_and(|deadline| deadline <= now))
     }
 
     /// Those who have waited for long by now; each is named once.
     pub(super) fn take_warnings(&mut self, now: Monotonic) -> Vec<TurnId> {
-        let long = self.queue.iter_mut().filter(|turn| turn.warn_at.is_some_and(|at| at <= now));
-        let warned = long.map(|turn| {
-            turn.warn_at = None;
-            turn.id
-        });
-        let warned = warned.collect();
+        let mut warned = Vec::new();
+        for turn in &mut self.queue {
+            if turn.warn_at.take_if(|at| *at <= now).is_some() {
+                warned.push(turn.id);
+            }
+        }
         self.set_alarm();
         warned
     }
 
-    fn take_if(&mut self, is_it: impl Fn(&Turn) -> bool) -> Vec<Turn> {
+    fn take_if(&mut self, is_it: &dyn Fn(&Turn) -> bool) -> Vec<Turn> {
         let mut taken = Vec::new();
-        for turn in core::mem::take(&mut self.queue) {
+        self.tries = 0;
+        for _ in 0..self.queue.len() {
+            let Some(turn) = self.queue.pop_front() else { break };
             if is_it(&turn) {
                 taken.push(turn);
             } else {
+                self.tries += usize::from(!turn.wait);
                 self.queue.push_back(turn);
             }
         }
-        self.tries = self.queue.iter().filter(|turn| !turn.wait).count();
         self.set_alarm();
         taken
     }
 
     fn set_alarm(&mut self) {
-        self.alarm = self.queue.iter().flat_map(|turn| [turn.deadline, turn.warn_at]).flatten().min();
+        self.alarm = None;
+        for turn in &self.queue {
+            self.alarm = earliest(&[self.alarm, turn.deadline, turn.warn_at]);
+        }
+    }
+}
+
+impl Turn {
+    fn goes_before(&self, queued: &Self) -> bool {
+        (self.steal, self.priority) > (queued.steal, queued.priority)
     }
 }

@@ -160,8 +160,9 @@ impl Machine {
         }
     }
 
-    pub(super) fn refuse(&mut self, query: TurnId, refusal: Refusal) {
-        self.emit(super::life::refused(query, refusal));
+    /// A request failed.
+    pub(super) fn refuse(&mut self, turn: TurnId, refusal: Refusal) {
+        self.emit(Output::Failed { turn, refusal });
     }
 }
 

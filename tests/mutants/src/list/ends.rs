@@ -16,8 +16,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Histories("on_a_prompt_store"),
         &[edit(
             RENEW,
-            "map(|user| Output::Suspect { turn: user.turn })",
-            "map(|user| Output::Lost { turn: user.turn, reason: LostReason::Expired })",
+            "self.outputs.push(Output::Suspect { turn: user.turn });",
+            "self.outputs.push(Output::Lost { turn: user.turn, reason: LostReason::Expired });",
         )],
     ),
     Mutant::new(
@@ -55,7 +55,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule o",
         "guards outlive a suspension",
         Scenario("life::a_suspension_ends"),
-        &[edit(LIFE, "            self.give_up(&slot, LostReason::Suspended, now);\n", "")],
+        &[edit(LIFE, "            self.give_up(slot, LostReason::Suspended, now);\n", "")],
     ),
     Mutant::new(
         "rule o",
