@@ -1,31 +1,36 @@
 //! The records of one store, or of one transaction.
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::{
     codec::Unreadable,
     id::Incarnation,
     key::Key,
     record::Record,
+    sorted::SortedMap,
     tombstone::{Graves, Tombstone},
 };
 
 /// Records by key, and the tombstones of those who are gone. A key that nobody used yet has an empty record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Records {
-    by_key: BTreeMap<Key, Result<Record, Unreadable>>,
+    by_key: SortedMap<Key, Stored>,
     graves: Graves,
 }
+
+/// What stands under a key. Boxed: however many keys there are, a new one moves little.
+type Stored = Result<Box<Record>, Unreadable>;
 
 impl Records {
     /// No records.
     pub const fn new() -> Self {
-        Self { by_key: BTreeMap::new(), graves: Graves::new() }
+        Self { by_key: SortedMap::new(), graves: Graves::new() }
     }
 
     /// Puts in what a store has under a key.
     pub fn load(&mut self, key: Key, stored: Option<&str>) {
-        self.by_key.insert(key, stored.map_or_else(|| Ok(Record::default()), Record::decode));
+        let record = stored.map_or_else(|| Ok(Record::default()), Record::decode);
+        self.by_key.insert(key, record.map(Box::new));
     }
 
     /// Puts in what a store has under the name of somebody who is gone.
@@ -45,7 +50,7 @@ impl Records {
 
     /// The keys at which those who are gone may have left something, and which were not loaded.
     pub fn unvisited(&self) -> Vec<Key> {
-        self.graves.keys().filter(|key| !self.by_key.contains_key(*key)).cloned().collect()
+        self.graves.keys().filter(|key| !self.by_key.contains_key(key)).cloned().collect()
     }
 
     /// Removes what those who are gone left at keys where nobody waits: whoever waits does so itself.
@@ -80,7 +85,7 @@ impl Records {
     pub(super) fn open(&mut self, key: &Key) -> Result<(&mut Record, &Graves), Unreadable> {
         // Most keys are known: look first, so that only a new one is cloned.
         if !self.by_key.contains_key(key) {
-            self.by_key.insert(key.clone(), Ok(Record::default()));
+            self.by_key.insert(key.clone(), Ok(Box::default()));
         }
         match self.by_key.get_mut(key) {
             Some(Ok(record)) => Ok((record, &self.graves)),
@@ -91,12 +96,12 @@ impl Records {
 
     /// What a key's record looks like now, if it is known and readable.
     pub fn peek(&self, key: &Key) -> Option<&Record> {
-        self.by_key.get(key)?.as_ref().ok()
+        self.by_key.get(key)?.as_deref().ok()
     }
 
     /// The keys that begin like this, in order.
     pub fn keys(&self, prefix: &str) -> Vec<Key> {
-        let later = self.by_key.keys().skip_while(|key| key.as_str() < prefix);
+        let later = self.by_key.from(|key| key.as_str() < prefix).iter().map(|(key, _)| key);
         later.take_while(|key| key.as_str().starts_with(prefix)).cloned().collect()
     }
 
@@ -107,10 +112,14 @@ impl Records {
 
     /// What must be written: the records whose revision is no longer that of `before`.
     pub fn changed_since(&self, before: &[u64]) -> Vec<(Key, String)> {
-        let changed = self.by_key.iter().zip(before).filter_map(|((key, record), revision)| {
-            let record = record.as_ref().ok()?;
-            (record.revision != *revision).then(|| (key.clone(), record.encode()))
-        });
-        changed.collect()
+        let mut changed = Vec::new();
+        for ((key, record), revision) in self.by_key.iter().zip(before) {
+            if let Ok(record) = record
+                && record.revision != *revision
+            {
+                changed.push((key.clone(), record.encode()));
+            }
+        }
+        changed
     }
 }
