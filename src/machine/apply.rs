@@ -13,7 +13,11 @@ use super::{
 impl Batch {
     /// Applies all operations in order.
     pub fn apply(&self, records: &mut Records, now: StoreNow) -> Vec<Answer> {
-        self.0.iter().map(|operation| operation.apply(records, now)).collect()
+        let mut answers = Vec::with_capacity(self.0.len());
+        for operation in &self.0 {
+            answers.push(operation.apply(records, now));
+        }
+        answers
     }
 }
 
@@ -36,27 +40,27 @@ impl Operation {
         // If one cannot be read, the others are not even looked at: who looks also grants, and must tell whom.
         asks.iter().try_for_each(|(key, _)| records.record(key).map(drop))?;
         let (mut ahead, mut promoted) = (Vec::with_capacity(asks.len()), Vec::new());
+        let mut taken = false;
         for (key, ask) in asks {
-            let (obstacles, others) = self.work(key, records, now)?.look(ask);
-            ahead.push(obstacles);
-            promoted.extend(others);
+            let (obstacles, mut others) = self.work(key, records, now)?.look(ask);
+            taken |= obstacles.is_some();
+            ahead.push(obstacles.unwrap_or_default());
+            promoted.append(&mut others);
         }
-        if ahead.iter().any(Option::is_some) {
-            let ahead = ahead.into_iter().map(Option::unwrap_or_default).collect();
+        if taken {
             // What is left of an attempt whose answer was lost.
-            let left: Vec<_> = asks.iter().filter(|(key, ask)| self.is_left(key, ask, records)).cloned().collect();
-            promoted.extend(self.give_up(&left, records, now)?);
+            self.give_up(asks, true, records, now, &mut promoted)?;
             return Ok(Answer { promoted, ..Outcome::BusyAll(ahead).into() });
         }
         let mut all = Answer { promoted, ..Outcome::GrantedAll(Vec::new()).into() };
         for (key, ask) in asks {
-            let answer = self.work(key, records, now)?.run(&Action::Acquire(ask.clone()));
-            all.promoted.extend(answer.promoted);
+            let mut answer = self.work(key, records, now)?.run(&Action::Acquire(ask.clone()));
+            all.promoted.append(&mut answer.promoted);
             match (answer.outcome, &mut all.outcome) {
                 (Outcome::Granted(granted), Outcome::GrantedAll(list)) => list.push(granted),
                 // Only a key at the end of its tokens gets here; what was granted before it is given back.
                 (other, _) => {
-                    all.promoted.extend(self.give_up(asks, records, now)?);
+                    self.give_up(asks, false, records, now, &mut all.promoted)?;
                     all.outcome = other;
                     break;
                 }
@@ -72,19 +76,22 @@ impl Operation {
         grants.iter().find(own).is_some_and(|grant| grant.beat < ask.beat)
     }
 
-    /// Gives back what was granted of several, and tells who is granted by that.
+    /// Gives back what was granted of several, or of that what is left, and notes who is granted by it.
     fn give_up(
         &self,
         asks: &[(Key, Acquire)],
+        only_left: bool,
         records: &mut Records,
         now: StoreNow,
-    ) -> Result<Vec<Promotion>, Unreadable> {
-        let mut promoted = Vec::new();
+        promoted: &mut Vec<Promotion>,
+    ) -> Result<(), Unreadable> {
         for (key, ask) in asks {
-            let withdraw = Action::Withdraw { request: ask.request };
-            promoted.extend(self.work(key, records, now)?.run(&withdraw).promoted);
+            if !only_left || self.is_left(key, ask, records) {
+                let withdraw = Action::Withdraw { request: ask.request };
+                promoted.append(&mut self.work(key, records, now)?.run(&withdraw).promoted);
+            }
         }
-        Ok(promoted)
+        Ok(())
     }
 }
 

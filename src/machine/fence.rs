@@ -45,17 +45,17 @@ impl Machine {
     pub fn ticket(&mut self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
         let held = self.places.held(slot).filter(|held| held.is_used_by(turn))?;
         let (store, token, request) = (self.store?, held.grant, held.request);
-        let mut actions = Vec::from([Action::Fence { token, request }]);
+        let holder = self.me;
+        let operation = |action| Operation { key: slot.key.clone(), holder, action };
+        let mut batch = Batch(Vec::from([operation(Action::Fence { token, request })]));
         // By this number it is told what was sent before it, and what after.
         let sent = self.outbox.sent_elsewhere(now.monotonic, renew);
         if renew {
             let lease_ms = self.fenced_lease_ms(slot, token, sent);
             let (beat, beacon) = (self.next_beat(), self.presence.flag());
             self.places.change_held(slot)?.asked_ms = lease_ms;
-            actions.push(Action::Renew { token, beat, beacon, lease_ms, refill: false });
+            batch.0.push(operation(Action::Renew { token, beat, beacon, lease_ms, refill: false }));
         }
-        let operation = |action| Operation { key: slot.key.clone(), holder: self.me, action };
-        let batch = Batch(actions.into_iter().map(operation).collect());
         Some(Ticket { batch, store, token, sent })
     }
 

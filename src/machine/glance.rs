@@ -51,17 +51,17 @@ impl Machine {
     }
 
     /// Some of several keys are taken.
-    pub(super) fn busy_all(&mut self, mut errand: Errand, ahead: Vec<Vec<Sighting>>, now: Monotonic) {
-        for (slot, ahead) in errand.all.iter().zip(&ahead) {
+    pub(super) fn busy_all(&mut self, errand: &Errand, ahead: &[Vec<Sighting>], now: Monotonic) {
+        for (slot, ahead) in errand.all.iter().zip(ahead) {
             self.observe(slot, ahead, now);
         }
         let me = self.me;
         let unused = ahead.iter().all(|ahead| ahead.is_empty() || may_be_unused(ahead, me));
-        if unused && !core::mem::replace(&mut errand.looked, true) {
-            for (slot, _) in errand.all.iter().zip(&ahead).filter(|(_, ahead)| !ahead.is_empty()) {
+        if unused && !errand.looked {
+            for (slot, _) in errand.all.iter().zip(ahead).filter(|(_, ahead)| !ahead.is_empty()) {
                 self.send(&slot.key, Body::Wanted { holder: me, tries: true });
             }
-            return self.outbox.look_again(errand, now.plus(LOOK_MS));
+            return self.outbox.look_again(Errand { looked: true, ..errand.clone() }, now.plus(LOOK_MS));
         }
         for slot in &errand.all {
             self.found_busy(slot, now);

@@ -154,8 +154,14 @@ impl Machine {
     pub(super) fn end_overdue_users(&mut self, slot: &Slot, now: Monotonic) {
         let Some(held) = self.places.change_held(slot) else { return };
         let ran_out = !held.renews() && held.valid_until <= now;
-        let is_over = |user: &mut User| ran_out || user.ends_at.is_some_and(|end| end <= now);
-        let over: Vec<_> = held.users.extract_if(.., is_over).map(|user| user.turn).collect();
+        let mut over = Vec::new();
+        held.users.retain(|user| {
+            let is_over = ran_out || user.ends_at.is_some_and(|end| end <= now);
+            if is_over {
+                over.push(user.turn);
+            }
+            !is_over
+        });
         if over.is_empty() {
             return;
         }

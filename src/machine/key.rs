@@ -1,6 +1,6 @@
 //! Keys: the names of what is leased.
 
-use alloc::{string::String, sync::Arc};
+use alloc::{string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
 /// A key longer than this many UTF-16 units is refused.
@@ -55,6 +55,13 @@ impl Key {
             name.push(character);
         }
         Self::new(&name)
+    }
+
+    /// Adds itself to keys that stand in order, each once.
+    pub(super) fn join(&self, keys: &mut Vec<Self>) {
+        if let Err(at) = keys.binary_search(self) {
+            keys.insert(at, self.clone());
+        }
     }
 
     /// The name.

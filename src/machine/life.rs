@@ -12,7 +12,6 @@ use super::{
     outbox::Errand,
     place::{Place, Stage},
     port::{LostReason, Output, Refusal, ReleaseOutcome, Slot},
-    sorted::SortedMap,
     time::Monotonic,
     tombstone::Tombstone,
 };
@@ -111,29 +110,29 @@ impl Machine {
 
     /// Where this context may have left something. What was never sent left nothing.
     fn keys_in_store(&self) -> Vec<Key> {
-        let mut keys = SortedMap::new();
-        for slot in self.places.pick(None, &|_, place| place.may_be_in_store()) {
-            keys.insert(slot.key, ());
+        let mut keys = Vec::new();
+        for slot in &self.places.pick(None, &|_, place| place.may_be_in_store()) {
+            slot.key.join(&mut keys);
         }
-        for key in self.outbox.written_keys() {
-            keys.insert(key, ());
+        for key in &self.outbox.written_keys() {
+            key.join(&mut keys);
         }
         for (key, _) in &self.detached {
-            keys.insert(key.clone(), ());
+            key.join(&mut keys);
         }
-        keys.into_iter().map(|(key, ())| key).collect()
+        keys
     }
 
     /// One write and one message for everything. What was to be given back is given back by it.
     fn entomb(&mut self, keys: Vec<Key>, now: Monotonic) {
-        for errand in self.outbox.drain() {
+        for errand in &self.outbox.drain() {
             match (errand.turn, &errand.action) {
                 (Some(turn), Action::Release { .. }) => {
                     let held = now < errand.believed_until || errand.maybe_released;
                     let result = Ok(if held { ReleaseOutcome::Released } else { ReleaseOutcome::Lost });
                     self.emit(Output::Released { turn, result });
                 }
-                _ => self.unanswered(&errand, &StoreError::transient(SUSPENDED)),
+                _ => self.unanswered(errand, &StoreError::transient(SUSPENDED)),
             }
         }
         let Some(first) = keys.first().cloned() else { return };
@@ -145,8 +144,8 @@ impl Machine {
     fn drop_unsent(&mut self) {
         let gives_up = |action: &Action| matches!(action, Action::Release { .. } | Action::Withdraw { .. });
         let error = StoreError::transient(SUSPENDED);
-        for errand in self.outbox.take_unless(gives_up) {
-            self.unanswered(&errand, &error);
+        for errand in &self.outbox.take_unless(gives_up) {
+            self.unanswered(errand, &error);
         }
     }
 
@@ -173,8 +172,8 @@ impl Machine {
 
     fn drop_all(&mut self, because: &str) {
         let error = StoreError::unknown(because);
-        for errand in self.outbox.drain() {
-            self.unanswered(&errand, &error);
+        for errand in &self.outbox.drain() {
+            self.unanswered(errand, &error);
         }
     }
 
@@ -208,6 +207,10 @@ impl Machine {
     /// The keys of the guards that live.
     pub(crate) fn used_keys(&self) -> Vec<Key> {
         let used = |place: &Place| place.held().is_some_and(|held| !held.users.is_empty());
-        self.places.pick(None, &|_, place| used(place)).into_iter().map(|slot| slot.key).collect()
+        let mut keys = Vec::new();
+        for slot in self.places.pick(None, &|_, place| used(place)) {
+            keys.push(slot.key);
+        }
+        keys
     }
 }

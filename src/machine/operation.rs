@@ -8,7 +8,6 @@ use super::{
     key::Key,
     mode::Mode,
     record::{Entry, Grant, Sighting, Waiter},
-    sorted::SortedMap,
     time::{Monotonic, Now, Wall},
     token::{Token, TokenBlock},
 };
@@ -159,14 +158,14 @@ pub struct Batch(pub Vec<Operation>);
 impl Batch {
     /// The keys that the transaction touches, each once.
     pub fn keys(&self) -> Vec<Key> {
-        let mut keys = SortedMap::new();
+        let mut keys = Vec::new();
         for operation in &self.0 {
-            keys.insert(operation.key.clone(), ());
+            operation.key.join(&mut keys);
             if let Action::AcquireAll(asks) = &operation.action {
-                asks.iter().for_each(|(key, _)| keys.insert(key.clone(), ()));
+                asks.iter().for_each(|(key, _)| key.join(&mut keys));
             }
         }
-        keys.into_iter().map(|(key, ())| key).collect()
+        keys
     }
 }
 

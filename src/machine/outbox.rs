@@ -89,11 +89,11 @@ impl Outbox {
 
     /// Gives up everything.
     pub(super) fn drain(&mut self) -> Vec<Errand> {
-        let given_up = core::mem::replace(self, Self { last_id: self.last_id, ..Self::default() });
+        let mut given_up = core::mem::replace(self, Self { last_id: self.last_id, ..Self::default() });
         let mut errands = given_up.waiting;
-        errands.extend(given_up.later);
-        if let Some(flight) = given_up.flight {
-            errands.extend(flight.errands);
+        errands.append(&mut given_up.later);
+        if let Some(mut flight) = given_up.flight {
+            errands.append(&mut flight.errands);
         }
         errands
     }
@@ -348,19 +348,18 @@ impl Machine {
         if let Some(flight) = self.outbox.give_up(now) {
             let limit_ms = self.config.store_timeout_ms;
             let error = StoreError::unknown(alloc::format!("no answer within {limit_ms} ms"));
-            self.failed(flight, &error, now);
+            self.failed(&flight, &error, now);
         }
     }
 
     /// Tries again later, with all else that failed; after twice as long each time, with jitter, capped by the
     /// heartbeat.
-    pub(super) fn retry(&mut self, mut errand: Errand, now: Monotonic) {
+    pub(super) fn retry(&mut self, errand: &Errand, now: Monotonic) {
         let cap_ms = (self.config.heartbeat_ms / 2).max(1);
         let delay_ms = (50_u64 << errand.attempts.min(10)).min(cap_ms);
         let jitter_ms = self.dice.below(delay_ms / 2 + 1);
-        errand.attempts += 1;
         self.outbox.retry_at.get_or_insert_with(|| now.plus(delay_ms - jitter_ms));
-        self.outbox.later.push(errand);
+        self.outbox.later.push(Errand { attempts: errand.attempts + 1, ..errand.clone() });
     }
 }
 

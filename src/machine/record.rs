@@ -131,6 +131,14 @@ impl Record {
     pub(super) fn changed(&mut self) {
         self.revision = self.revision.wrapping_add(1);
     }
+
+    /// Removes all entries but these. Whether there were others.
+    pub(super) fn keep(&mut self, grant: &dyn Fn(&Grant) -> bool, waiter: &dyn Fn(&Waiter) -> bool) -> bool {
+        let entries = self.grants.len() + self.queue.len();
+        self.grants.retain(grant);
+        self.queue.retain(waiter);
+        self.grants.len() + self.queue.len() < entries
+    }
 }
 
 impl Sighting {

@@ -50,7 +50,9 @@ impl Records {
 
     /// The keys at which those who are gone may have left something, and which were not loaded.
     pub fn unvisited(&self) -> Vec<Key> {
-        self.graves.keys().filter(|key| !self.by_key.contains_key(key)).cloned().collect()
+        let mut keys = self.graves.keys();
+        keys.retain(|key| !self.by_key.contains_key(key));
+        keys
     }
 
     /// Removes what those who are gone left at keys where nobody waits: whoever waits does so itself.

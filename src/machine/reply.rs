@@ -20,21 +20,21 @@ impl Machine {
     pub(super) fn reply(&mut self, id: u64, result: Result<Reply, StoreError>, now: Monotonic) {
         let Some((flight, overdue)) = self.outbox.land(id) else { return };
         match result {
-            Ok(reply) if overdue => self.late_reply(&flight, reply, now),
+            Ok(reply) if overdue => self.late_reply(&flight, &reply, now),
             Err(error) if overdue => self.late_failure(&flight, &error, now),
-            Ok(reply) => self.answered(flight, reply, now),
-            Err(error) => self.failed(flight, &error, now),
+            Ok(reply) => self.answered(&flight, &reply, now),
+            Err(error) => self.failed(&flight, &error, now),
         }
     }
 
-    fn answered(&mut self, flight: Flight, reply: Reply, now: Monotonic) {
+    fn answered(&mut self, flight: &Flight, reply: &Reply, now: Monotonic) {
         if self.store.replace(reply.store).is_some_and(|known| known != reply.store) {
-            self.store_cleared(&flight, now);
+            self.store_cleared(flight, now);
         }
-        for (errand, answer) in flight.errands.into_iter().zip(reply.answers) {
-            self.promoted(&answer, now);
-            self.robbed(&errand.slot.key, &answer, now);
-            self.errand_answered(errand, answer.outcome, flight.sent, now);
+        for (errand, answer) in flight.errands.iter().zip(&reply.answers) {
+            self.promoted(answer, now);
+            self.robbed(&errand.slot.key, answer, now);
+            self.errand_answered(errand, &answer.outcome, flight.sent, now);
         }
     }
 
@@ -60,9 +60,9 @@ impl Machine {
     }
 
     /// After a time-out nothing more is made of an answer, but nothing is left behind either.
-    fn late_reply(&mut self, flight: &Flight, reply: Reply, now: Monotonic) {
-        for (errand, answer) in flight.errands.iter().zip(reply.answers) {
-            match (&errand.action, answer.outcome) {
+    fn late_reply(&mut self, flight: &Flight, reply: &Reply, now: Monotonic) {
+        for (errand, answer) in flight.errands.iter().zip(&reply.answers) {
+            match (&errand.action, &answer.outcome) {
                 (Action::Acquire(ask), Outcome::Granted(granted)) => {
                     self.end_stray(&errand.slot, ask.request, Some(granted.block.first), now);
                 }
@@ -114,18 +114,18 @@ impl Machine {
         self.places.slot_of(key, request).is_some() || self.outbox.will_send_for(key, ends)
     }
 
-    fn errand_answered(&mut self, errand: Errand, outcome: Outcome, sent: Sent, now: Monotonic) {
+    fn errand_answered(&mut self, errand: &Errand, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let slot = &errand.slot;
         match errand.action {
             Action::Acquire(ref ask) => self.sought(slot, ask.request, outcome, sent, now),
             Action::AcquireAll(_) => self.sought_all(errand, outcome, sent, now),
-            Action::Renew { token, .. } => self.renewal_answered(&errand, token, &outcome, sent, now),
-            Action::Downgrade { .. } => self.downgraded(&errand, &outcome, sent, now),
-            Action::Release { .. } => self.returned(&errand, &outcome),
+            Action::Renew { token, .. } => self.renewal_answered(errand, token, outcome, sent, now),
+            Action::Downgrade { .. } => self.downgraded(errand, outcome, sent, now),
+            Action::Release { .. } => self.returned(errand, outcome),
             Action::Evict { target, entry: Entry::Grant(token), .. } if matches!(outcome, Outcome::Evicted) => {
                 self.send(&slot.key, Body::Evicted { holder: target, token });
             }
-            Action::Inspect => self.inspected(errand.turn, Ok(outcome)),
+            Action::Inspect => self.inspected(errand.turn, Ok(outcome.clone())),
             Action::Evict { .. } | Action::Withdraw { .. } | Action::Fence { .. } => {}
         }
     }
@@ -145,10 +145,10 @@ impl Machine {
         self.emit(Output::Verified { query, result: Ok(held) });
     }
 
-    fn sought(&mut self, slot: &Slot, request: RequestId, outcome: Outcome, sent: Sent, now: Monotonic) {
+    fn sought(&mut self, slot: &Slot, request: RequestId, outcome: &Outcome, sent: Sent, now: Monotonic) {
         let Some(place) = self.places.change(slot) else { return };
         if place.held().is_some_and(|held| held.request == request) {
-            return self.adopted(slot, &outcome, sent, now);
+            return self.adopted(slot, outcome, sent, now);
         }
         let upgrades = place.held().is_some_and(|held| held.upgrades_by(request));
         match place.seeking_mut() {
@@ -159,12 +159,12 @@ impl Machine {
             return self.upgrade_answered(slot, outcome, sent, now);
         }
         match outcome {
-            Outcome::Granted(granted) => self.hold(slot, request, &granted, sent, now),
-            Outcome::Waiting { last_token, ahead } => self.queued(slot, last_token, &ahead, sent, now),
-            Outcome::Busy { ahead } => self.busy(slot, &ahead, now),
+            Outcome::Granted(granted) => self.hold(slot, request, granted, sent, now),
+            Outcome::Waiting { last_token, ahead } => self.queued(slot, *last_token, ahead, sent, now),
+            Outcome::Busy { ahead } => self.busy(slot, ahead, now),
             Outcome::Superseded => self.seek(slot, now),
             Outcome::Exhausted => self.fail_turns(slot, &Refusal::Exhausted),
-            Outcome::Unreadable(unreadable) => self.fail_turns(slot, &Refusal::Unreadable(unreadable)),
+            Outcome::Unreadable(unreadable) => self.fail_turns(slot, &Refusal::Unreadable(*unreadable)),
             // Nothing is left to take over.
             Outcome::NotCurrent { .. } => self.fail_turns(slot, &Refusal::Lost(LostReason::Expired)),
             _ => {}
@@ -172,18 +172,18 @@ impl Machine {
     }
 
     /// What the store says to a request for several keys.
-    fn sought_all(&mut self, errand: Errand, outcome: Outcome, sent: Sent, now: Monotonic) {
-        let Action::AcquireAll(ref asks) = errand.action else { return };
+    fn sought_all(&mut self, errand: &Errand, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let Action::AcquireAll(asks) = &errand.action else { return };
         match outcome {
             Outcome::GrantedAll(granted) => {
                 for ((slot, (_, ask)), granted) in errand.all.iter().zip(asks).zip(granted) {
-                    self.sought(slot, ask.request, Outcome::Granted(granted), sent, now);
+                    self.sought(slot, ask.request, &Outcome::Granted(*granted), sent, now);
                 }
             }
             Outcome::BusyAll(ahead) => self.busy_all(errand, ahead, now),
             other => {
                 for (slot, (_, ask)) in errand.all.iter().zip(asks) {
-                    self.sought(slot, ask.request, other.clone(), sent, now);
+                    self.sought(slot, ask.request, other, sent, now);
                 }
             }
         }

@@ -17,8 +17,8 @@ const ATTEMPTS: u32 = 3;
 
 impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.
-    pub(super) fn failed(&mut self, flight: Flight, error: &StoreError, now: Monotonic) {
-        for errand in flight.errands {
+    pub(super) fn failed(&mut self, flight: &Flight, error: &StoreError, now: Monotonic) {
+        for errand in &flight.errands {
             match &errand.action {
                 Action::Acquire(ask) => self.ask_failed(ask.request, errand, error, now),
                 Action::AcquireAll(_) => self.ask_all_failed(errand, error, now),
@@ -33,13 +33,13 @@ impl Machine {
     }
 
     /// Tried again after a while, or the same judgement would be passed at once and for ever.
-    fn eviction_failed(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
+    fn eviction_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
         if error.retry {
             self.retry(errand, now);
         }
     }
 
-    fn ask_failed(&mut self, request: RequestId, errand: Errand, error: &StoreError, now: Monotonic) {
+    fn ask_failed(&mut self, request: RequestId, errand: &Errand, error: &StoreError, now: Monotonic) {
         let limit_ms = self.config.lease_ms;
         let Some(place) = self.places.get(&errand.slot) else { return };
         let Some(seeking) = place.seeking().filter(|seeking| seeking.request == request) else { return };
@@ -64,7 +64,7 @@ impl Machine {
 
     /// Who upgrades is told. The store may have exchanged the lease for another one all the same: a withdrawal would take
     /// that, and so the request goes on, until the store says what it did.
-    fn upgrade_failed(&mut self, mut errand: Errand, refusal: Refusal, unsent: bool, retry: bool, now: Monotonic) {
+    fn upgrade_failed(&mut self, errand: &Errand, refusal: Refusal, unsent: bool, retry: bool, now: Monotonic) {
         if unsent {
             return self.end_upgrade(&errand.slot, refusal, now);
         }
@@ -75,13 +75,14 @@ impl Machine {
         let Some(upgrade) = upgrade else { return };
         let (query, told) = (upgrade.query, core::mem::replace(&mut upgrade.cancelled, true));
         upgrade.seeking.iter_mut().for_each(|seeking| seeking.wait = false);
-        if let Action::Acquire(ask) = &mut errand.action {
-            ask.wait = false;
-        }
         if !told {
             self.refuse(query, refusal);
         }
-        self.retry(errand, now);
+        let mut again = errand.clone();
+        if let Action::Acquire(ask) = &mut again.action {
+            ask.wait = false;
+        }
+        self.retry(&again, now);
     }
 
     fn note_retry(&mut self, slot: &Slot) {
@@ -90,7 +91,7 @@ impl Machine {
         }
     }
 
-    fn ask_all_failed(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
+    fn ask_all_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
         if error.retry && errand.attempts + 1 < ATTEMPTS {
             errand.all.iter().for_each(|slot| self.note_retry(slot));
             return self.retry(errand, now);
@@ -103,16 +104,16 @@ impl Machine {
     }
 
     /// Who asked is told. It is tried again all the same: the guard shares already.
-    fn downgrade_failed(&mut self, mut errand: Errand, error: &StoreError, now: Monotonic) {
-        if let Some(query) = errand.turn.take() {
+    fn downgrade_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
+        if let Some(query) = errand.turn {
             self.emit(Output::Verified { query, result: Err(error.clone()) });
         }
         if error.retry {
-            self.retry(errand, now);
+            self.retry(&Errand { turn: None, ..errand.clone() }, now);
         }
     }
 
-    fn renewal_failed(&mut self, token: Token, errand: Errand, error: &StoreError, now: Monotonic) {
+    fn renewal_failed(&mut self, token: Token, errand: &Errand, error: &StoreError, now: Monotonic) {
         let current = self.places.held(&errand.slot).is_some_and(|held| held.grant == token);
         if let Some(query) = errand.turn {
             self.emit(Output::Verified { query, result: Err(error.clone()) });
@@ -124,7 +125,7 @@ impl Machine {
     }
 
     /// Retried, unless turns that have no guard yet wait for it in vain.
-    fn renew_later(&mut self, errand: Errand, error: &StoreError, now: Monotonic) {
+    fn renew_later(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
         if self.places.held(&errand.slot).is_some_and(|held| !held.users.is_empty() && held.valid_until <= now) {
             self.fail_waiting(&errand.slot, error);
@@ -139,15 +140,15 @@ impl Machine {
     /// Those who have no guard yet fail; the others go on hoping.
     fn fail_waiting(&mut self, slot: &Slot, error: &StoreError) {
         let Some(place) = self.places.change(slot) else { return };
-        for turn in place.turns.take_all() {
+        for turn in &place.turns.take_all() {
             self.refuse(turn.id, Refusal::Store(error.clone()));
         }
     }
 
-    fn return_failed(&mut self, mut errand: Errand, error: &StoreError, now: Monotonic) {
-        errand.maybe_released |= error.applied == Applied::Unknown && now < errand.believed_until;
+    fn return_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
+        let released = error.applied == Applied::Unknown && now < errand.believed_until;
         if error.retry && now.since(errand.since) < self.errand_limit_ms() {
-            self.retry(errand, now);
+            self.retry(&Errand { maybe_released: errand.maybe_released || released, ..errand.clone() }, now);
         } else if let Some(turn) = errand.turn {
             self.emit(Output::Released { turn, result: Err(error.clone()) });
         }

@@ -48,12 +48,17 @@ impl Observations {
         // They seldom change places: each is looked for from where the last one stood.
         let mut next = 0;
         let mut since = |seen: &Sighting| {
-            let (passed, rest) = old.split_at(next);
-            let at = rest.iter().chain(passed).position(|(before, _)| before.same_beat(seen))?;
-            next = (next + at) % old.len() + 1;
-            Some(old[next - 1].1)
+            for step in 0..old.len() {
+                let at = (next + step) % old.len();
+                let (before, since) = &old[at];
+                if before.same_beat(seen) {
+                    next = at + 1;
+                    return *since;
+                }
+            }
+            now
         };
-        let ahead: Vec<_> = ahead.iter().map(|seen| (*seen, since(seen).unwrap_or(now))).collect();
+        let ahead: Vec<_> = ahead.iter().map(|seen| (*seen, since(seen))).collect();
         if !ahead.is_empty() {
             self.0.insert(slot.clone(), Observation { read_at: now, ahead });
         }
@@ -137,11 +142,14 @@ impl Machine {
     /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
     pub(super) fn evict_silent(&mut self, slot: &Slot, now: Monotonic) {
         let seen_at = self.seen_at(slot);
-        let silent =
-            self.observed.of(&seen_at).iter().filter(|(seen, since)| now.since(*since) >= silence_ms(seen.lease_ms));
-        let silent: Vec<_> = silent.map(|(seen, _)| *seen).collect();
-        for seen in silent {
-            self.evict(slot, &seen, now);
+        let mut silent = Vec::new();
+        for (seen, since) in self.observed.of(&seen_at) {
+            if now.since(*since) >= silence_ms(seen.lease_ms) {
+                silent.push(*seen);
+            }
+        }
+        for seen in &silent {
+            self.evict(slot, seen, now);
         }
     }
 
@@ -154,16 +162,16 @@ impl Machine {
     pub(super) fn beacon_gone(&mut self, watch: u64, now: Monotonic) {
         let Some(beacon) = self.watches.beacon_of(watch) else { return };
         let Some(watch) = self.watches.placed.remove(&beacon) else { return };
-        for (slot, seen) in watch.suspects {
-            self.evict(&slot, &seen, now);
-            self.ask(&slot, now);
+        for (slot, seen) in &watch.suspects {
+            self.evict(slot, seen, now);
+            self.ask(slot, now);
         }
     }
 
     /// Somebody left a tombstone: whoever stood right behind asks, and finds it.
     pub(super) fn ask_past(&mut self, gone: Incarnation, now: Monotonic) {
         for slot in &self.places.waiting() {
-            if self.nearest(slot).any(|seen| seen.holder == gone) {
+            if self.nearest(slot).iter().any(|seen| seen.holder == gone) {
                 self.ask(slot, now);
             }
         }
@@ -176,12 +184,15 @@ impl Machine {
             return;
         }
         let wanted = self.wanted_watches();
-        let unwanted: Vec<_> = (self.watches.placed.iter())
-            .filter(|(beacon, watch)| wanted.get(beacon) != Some(&watch.suspects))
-            .map(|(beacon, watch)| (*beacon, watch.id))
-            .collect();
-        for (beacon, watch) in unwanted {
-            self.watches.placed.remove(&beacon);
+        let mut unwanted = Vec::new();
+        self.watches.placed.retain(|beacon, watch| {
+            let is_stale = wanted.get(beacon) != Some(&watch.suspects);
+            if is_stale {
+                unwanted.push(watch.id);
+            }
+            !is_stale
+        });
+        for watch in unwanted {
             self.emit(Output::Unwatch { watch });
         }
         for (beacon, suspects) in wanted {
@@ -199,7 +210,7 @@ impl Machine {
         for slot in &self.places.waiting() {
             for seen in self.nearest(slot) {
                 if let Some(beacon) = seen.beacon().filter(|_| seen.holder != self.me) {
-                    wanted.or_default(beacon).push((slot.clone(), *seen));
+                    wanted.or_default(beacon).push((slot.clone(), seen));
                 }
             }
         }
@@ -208,13 +219,17 @@ impl Machine {
 
     /// The waiter right before, or the grants where there is none: if it dies, whoever stands before it comes into view.
     /// Else each grant that ends would wake everybody who queues. A twin is watched from anywhere.
-    fn nearest(&self, slot: &Slot) -> impl Iterator<Item = &Sighting> {
+    fn nearest(&self, slot: &Slot) -> Vec<Sighting> {
         let ahead = self.observed.of(slot);
         let is_grant = |seen: &Sighting| matches!(seen.entry, Entry::Grant(_));
         let first = ahead.iter().all(|(seen, _)| is_grant(seen));
-        let near =
-            move |index, seen: &Sighting| seen.twin || if first { is_grant(seen) } else { index + 1 == ahead.len() };
-        ahead.iter().enumerate().filter(move |(index, (seen, _))| near(*index, seen)).map(|(_, (seen, _))| seen)
+        let mut nearest = Vec::new();
+        for (index, (seen, _)) in ahead.iter().enumerate() {
+            if seen.twin || if first { is_grant(seen) } else { index + 1 == ahead.len() } {
+                nearest.push(*seen);
+            }
+        }
+        nearest
     }
 }
 

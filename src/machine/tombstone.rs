@@ -67,8 +67,12 @@ impl Graves {
         self.0.iter().any(|grave| grave.holder == holder)
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.0.iter().filter_map(|grave| grave.keys.as_ref()).flatten()
+    pub(super) fn keys(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for key in self.0.iter().flat_map(|grave| grave.keys.as_deref().unwrap_or_default()) {
+            keys.push(key.clone());
+        }
+        keys
     }
 
     /// Forgets the keys that were cleaned.
@@ -102,10 +106,7 @@ impl Record {
         if graves.is_empty() {
             return false;
         }
-        let entries = self.grants.len() + self.queue.len();
-        self.grants.retain(|grant| !graves.hold(grant.holder));
-        self.queue.retain(|waiter| !graves.hold(waiter.holder));
-        self.grants.len() + self.queue.len() < entries
+        self.keep(&|grant| !graves.hold(grant.holder), &|waiter| !graves.hold(waiter.holder))
     }
 
     /// Whether it has an entry whose holder is like this.

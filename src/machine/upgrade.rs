@@ -67,16 +67,16 @@ impl Machine {
     }
 
     /// What the store says to the request of an upgrade.
-    pub(super) fn upgrade_answered(&mut self, slot: &Slot, outcome: Outcome, sent: Sent, now: Monotonic) {
+    pub(super) fn upgrade_answered(&mut self, slot: &Slot, outcome: &Outcome, sent: Sent, now: Monotonic) {
         match outcome {
-            Outcome::Granted(granted) => self.upgraded(slot, &granted, sent, now),
-            Outcome::Waiting { last_token, ahead } => self.queued(slot, last_token, &ahead, sent, now),
+            Outcome::Granted(granted) => self.upgraded(slot, granted, sent, now),
+            Outcome::Waiting { last_token, ahead } => self.queued(slot, *last_token, ahead, sent, now),
             Outcome::UpgradeConflict => self.end_upgrade(slot, Refusal::UpgradeConflict, now),
             Outcome::Exhausted => self.end_upgrade(slot, Refusal::Exhausted, now),
-            Outcome::Unreadable(unreadable) => self.end_upgrade(slot, Refusal::Unreadable(unreadable), now),
+            Outcome::Unreadable(unreadable) => self.end_upgrade(slot, Refusal::Unreadable(*unreadable), now),
             Outcome::NotCurrent { .. } => {
                 let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
-                self.judge_renewal(slot, token, &outcome, sent, now);
+                self.judge_renewal(slot, token, outcome, sent, now);
             }
             // It was cancelled.
             _ => self.end_upgrade(slot, Refusal::Timeout, now),

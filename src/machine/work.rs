@@ -228,11 +228,9 @@ impl<'a> Work<'a> {
     }
 
     fn status(&self) -> Outcome {
-        Outcome::Status {
-            last_token: self.record.last_token,
-            grants: self.record.grants.iter().filter(|grant| !self.graves.hold(grant.holder)).cloned().collect(),
-            queue: self.record.queue.iter().filter(|waiter| !self.graves.hold(waiter.holder)).cloned().collect(),
-        }
+        let mut seen = self.record.clone();
+        seen.clean(self.graves);
+        Outcome::Status { last_token: seen.last_token, grants: seen.grants, queue: seen.queue }
     }
 
     fn fence(&self, token: Token, request: RequestId) -> Outcome {
@@ -265,24 +263,25 @@ impl Work<'_> {
     /// What ran out by a clock that everybody shares is over at once.
     fn expire(&mut self) {
         let (now, holder) = (self.now, self.holder);
-        let entries = self.record.grants.len() + self.record.queue.len();
-        self.record.grants.retain(|grant| grant.holder == holder || !now.is_over(grant.deadline));
-        self.record.queue.retain(|waiter| waiter.holder == holder || !now.is_over(waiter.deadline));
-        if self.record.grants.len() + self.record.queue.len() < entries {
+        let goes_on = |owner, deadline| owner == holder || !now.is_over(deadline);
+        if self
+            .record
+            .keep(&|grant| goes_on(grant.holder, grant.deadline), &|waiter| goes_on(waiter.holder, waiter.deadline))
+        {
             self.changed();
         }
     }
 
     /// Removes all grants; their holders are to be told.
     fn rob(&mut self) {
-        let robbed: Vec<_> = self.record.grants.drain(..).map(|grant| (grant.holder, grant.block.first)).collect();
-        self.record.stolen.extend(robbed.iter().map(|(_, token)| *token));
-        let forgotten = self.record.stolen.len().saturating_sub(STOLEN_LIMIT);
-        self.record.stolen.drain(..forgotten);
-        if !robbed.is_empty() {
+        for grant in core::mem::take(&mut self.record.grants) {
+            self.record.stolen.push(grant.block.first);
+            self.robbed.push((grant.holder, grant.block.first));
             self.changed();
         }
-        self.robbed.extend(robbed);
+        while self.record.stolen.len() > STOLEN_LIMIT {
+            self.record.stolen.remove(0);
+        }
     }
 
     /// Grants to whoever is first in line, as long as that fits. At rest the head of the queue is never grantable.
@@ -351,8 +350,11 @@ impl Work<'_> {
     }
 
     fn put_in_queue(&mut self, waiter: Waiter) {
-        let at = self.record.queue.partition_point(|queued| queued.rank() <= waiter.rank());
-        self.record.queue.insert(at, waiter);
+        self.record.queue.insert(self.place_of(&waiter), waiter);
+    }
+
+    fn place_of(&self, waiter: &Waiter) -> usize {
+        self.record.queue.partition_point(|queued| queued.rank() <= waiter.rank())
     }
 
     /// The place that a request would get now.
@@ -417,10 +419,8 @@ impl Work<'_> {
     }
 
     fn remove_place(&mut self, request: RequestId) {
-        let places = self.record.queue.len();
         let holder = self.holder;
-        self.record.queue.retain(|waiter| (waiter.holder, waiter.request) != (holder, request));
-        if self.record.queue.len() < places {
+        if self.record.keep(&|_| true, &|waiter| (waiter.holder, waiter.request) != (holder, request)) {
             self.changed();
         }
     }
@@ -449,15 +449,19 @@ impl Work<'_> {
     /// Who stands before a request, or would if it queued now.
     fn ahead_of(&self, ask: &Acquire) -> Vec<Sighting> {
         let twin = |holder, instance: &str| holder != self.holder && !instance.is_empty() && instance == ask.instance;
-        let given = |grant: &&Grant| !(grant.holder == self.holder && Some(grant.block.first) == ask.upgrades());
-        let grants = (self.record.grants.iter().filter(given))
-            .map(|grant| Sighting { twin: twin(grant.holder, &grant.instance), ..Sighting::from(grant) });
+        let mut ahead = Vec::new();
+        for grant in &self.record.grants {
+            if grant.holder != self.holder || Some(grant.block.first) != ask.upgrades() {
+                ahead.push(Sighting { twin: twin(grant.holder, &grant.instance), ..Sighting::from(grant) });
+            }
+        }
         let is_own = |waiter: &Waiter| self.is_own_place(waiter, ask.request);
-        let last = match self.record.queue.iter().position(is_own) {
-            Some(at) => at,
-            None => self.record.queue.partition_point(|queued| queued.rank() <= self.place_for(ask).rank()),
-        };
-        grants.chain(self.record.queue[..last].iter().map(Sighting::from)).collect()
+        let own = self.record.queue.iter().position(is_own);
+        let last = own.unwrap_or_else(|| self.place_of(&self.place_for(ask)));
+        for waiter in &self.record.queue[..last] {
+            ahead.push(Sighting::from(waiter));
+        }
+        ahead
     }
 }
 

@@ -66,8 +66,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             edit(LIFE, "        self.drop_all(SUSPENDED);\n", ""),
             edit(
                 LIFE,
-                "for errand in self.outbox.drain() {\n            match (errand.turn",
-                "for errand in self.outbox.take_unless(|_| false) {\n            match (errand.turn",
+                "for errand in &self.outbox.drain() {\n            match (errand.turn",
+                "for errand in &self.outbox.take_unless(|_| false) {\n            match (errand.turn",
             ),
             edit(
                 LIFE,

@@ -59,9 +59,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("suspension::p_guards_are_void"),
         &[edit(
             LIFE,
-            "        for errand in self.outbox.drain() {
+            "        for errand in &self.outbox.drain() {
             match (errand.turn, &errand.action) {",
-            "        for errand in self.outbox.take_unless(|action| matches!(action, Action::Release { .. })) {
+            "        for errand in &self.outbox.take_unless(|action| matches!(action, Action::Release { .. })) {
             match (errand.turn, &errand.action) {",
         )],
     ),

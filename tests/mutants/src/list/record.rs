@@ -63,8 +63,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "of several keys, those that are free are granted",
         Properties,
         &[
-            edit(APPLY, "ahead.iter().any(Option::is_some)", "ahead.iter().all(Option::is_some)"),
-            edit(APPLY, "                    all.promoted.extend(self.give_up(asks, records, now)?);\n", ""),
+            edit(APPLY, "let mut taken = false;", "let mut taken = true;"),
+            edit(APPLY, "taken |= obstacles.is_some();", "taken &= obstacles.is_some();"),
+            edit(APPLY, "                    self.give_up(asks, false, records, now, &mut all.promoted)?;\n", ""),
         ],
     ),
     Mutant::new(

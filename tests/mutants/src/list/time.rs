@@ -18,8 +18,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Histories("with_late_answers"),
         &[edit(
             REPLY,
-            "self.errand_answered(errand, answer.outcome, flight.sent, now);",
-            "self.errand_answered(errand, answer.outcome, Sent { at: now, ..flight.sent }, now);",
+            "self.errand_answered(errand, &answer.outcome, flight.sent, now);",
+            "self.errand_answered(errand, &answer.outcome, Sent { at: now, ..flight.sent }, now);",
         )],
     ),
     Mutant::new(
@@ -38,8 +38,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Properties,
         &[edit(
             "src/machine/work.rs",
-            "grant.holder == holder || !now.is_over(grant.deadline));",
-            "grant.holder == holder || grant.expires_at > now.wall);",
+            "goes_on(grant.holder, grant.deadline)",
+            "grant.holder == holder || grant.expires_at > now.wall",
         )],
     ),
     Mutant::new(
