@@ -89,15 +89,15 @@ impl Mailbox {
         drop(before);
         Poll::Pending
     }
+}
 
-    fn put(&self, event: LeaseEvent) -> Option<Waker> {
-        let mut letters = self.letters();
-        if letters.unread.len() == UNREAD_LIMIT {
-            letters.unread.pop_front();
-            letters.missed += 1;
+impl Letters {
+    fn put(&mut self, event: LeaseEvent) {
+        if self.unread.len() == UNREAD_LIMIT {
+            self.unread.pop_front();
+            self.missed += 1;
         }
-        letters.unread.push_back(event);
-        letters.waker.take()
+        self.unread.push_back(event);
     }
 }
 
@@ -122,17 +122,28 @@ impl Audience {
 
     /// Who is to be woken once the lock was let go.
     pub(crate) fn tell(&self, event: &LeaseEvent) -> Vec<Waker> {
-        self.0.iter().filter_map(WeakShared::upgrade).filter_map(|mailbox| mailbox.put(event.clone())).collect()
+        self.wake(&|letters| letters.put(event.clone()))
     }
 
     /// Nothing more comes.
     pub(crate) fn end(&mut self) -> Vec<Waker> {
-        let ends = |mailbox: Shared<Mailbox>| {
+        let wakers = self.wake(&|letters| letters.ended = true);
+        self.0.clear();
+        wakers
+    }
+
+    /// Changes the letters of all, and takes who waits for that.
+    fn wake(&self, change: &dyn Fn(&mut Letters)) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for mailbox in &self.0 {
+            let Some(mailbox) = mailbox.upgrade() else { continue };
             let mut letters = mailbox.letters();
-            letters.ended = true;
-            letters.waker.take()
-        };
-        core::mem::take(&mut self.0).iter().filter_map(WeakShared::upgrade).filter_map(ends).collect()
+            change(&mut letters);
+            if let Some(waker) = letters.waker.take() {
+                wakers.push(waker);
+            }
+        }
+        wakers
     }
 }
 

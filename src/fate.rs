@@ -80,7 +80,7 @@ impl Fate {
     pub(crate) fn change(&self, change: impl FnOnce(&mut FateState)) -> Vec<Waker> {
         let mut state = self.state();
         change(&mut state);
-        core::mem::take(&mut state.wakers).into_iter().map(|(_, waker)| waker).collect()
+        core::mem::take(&mut state.wakers).into_values()
     }
 
     /// The lease is lost, once and for good.

@@ -90,7 +90,7 @@ impl Ledger {
     }
 
     pub(crate) fn take_guards(&mut self) -> Vec<Shared<Fate>> {
-        core::mem::take(&mut self.guards).into_iter().map(|(_, fate)| fate).collect()
+        core::mem::take(&mut self.guards).into_values()
     }
 
     /// Notes what an output says, and tells what is to be done about it.

@@ -68,23 +68,28 @@ impl LeaseStatus {
     }
 
     pub(crate) fn new(me: Incarnation, key: Key, last_token: Token, grants: Vec<Grant>, queue: Vec<Waiter>) -> Self {
-        let holders = grants.into_iter().map(|grant| HolderStatus {
-            holder: grant.holder,
-            own: grant.holder == me,
-            instance: grant.instance,
-            mode: grant.mode,
-            token: grant.block.first,
-            expires_at: grant.expires_at,
-            info: grant.info,
-        });
-        let queue = queue.into_iter().map(|waiter| WaiterStatus {
-            holder: waiter.holder,
-            own: waiter.holder == me,
-            instance: waiter.instance,
-            mode: waiter.mode,
-            priority: waiter.priority,
-            info: waiter.info,
-        });
-        Self { key, last_token, holders: holders.collect(), queue: queue.collect() }
+        let mut status = Self { key, last_token, holders: Vec::new(), queue: Vec::new() };
+        for grant in grants {
+            status.holders.push(HolderStatus {
+                holder: grant.holder,
+                own: grant.holder == me,
+                instance: grant.instance,
+                mode: grant.mode,
+                token: grant.block.first,
+                expires_at: grant.expires_at,
+                info: grant.info,
+            });
+        }
+        for waiter in queue {
+            status.queue.push(WaiterStatus {
+                holder: waiter.holder,
+                own: waiter.holder == me,
+                instance: waiter.instance,
+                mode: waiter.mode,
+                priority: waiter.priority,
+                info: waiter.info,
+            });
+        }
+        status
     }
 }

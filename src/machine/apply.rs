@@ -47,26 +47,35 @@ impl Operation {
             ahead.push(obstacles.unwrap_or_default());
             promoted.append(&mut others);
         }
-        if taken {
+        let outcome = if taken {
             // What is left of an attempt whose answer was lost.
             self.give_up(asks, true, records, now, &mut promoted)?;
-            return Ok(Answer { promoted, ..Outcome::BusyAll(ahead).into() });
-        }
-        let mut all = Answer { promoted, ..Outcome::GrantedAll(Vec::new()).into() };
+            Outcome::BusyAll(ahead)
+        } else {
+            self.take_all(asks, records, now, &mut promoted)?
+        };
+        Ok(Answer { outcome, promoted, robbed: Vec::new() })
+    }
+
+    fn take_all(
+        &self,
+        asks: &[(Key, Acquire)],
+        records: &mut Records,
+        now: StoreNow,
+        promoted: &mut Vec<Promotion>,
+    ) -> Result<Outcome, Unreadable> {
+        let mut all = Vec::with_capacity(asks.len());
         for (key, ask) in asks {
             let mut answer = self.work(key, records, now)?.run(&Action::Acquire(ask.clone()));
-            all.promoted.append(&mut answer.promoted);
-            match (answer.outcome, &mut all.outcome) {
-                (Outcome::Granted(granted), Outcome::GrantedAll(list)) => list.push(granted),
+            promoted.append(&mut answer.promoted);
+            let Outcome::Granted(granted) = answer.outcome else {
                 // Only a key at the end of its tokens gets here; what was granted before it is given back.
-                (other, _) => {
-                    self.give_up(asks, false, records, now, &mut all.promoted)?;
-                    all.outcome = other;
-                    break;
-                }
-            }
+                self.give_up(asks, false, records, now, promoted)?;
+                return Ok(answer.outcome);
+            };
+            all.push(granted);
         }
-        Ok(all)
+        Ok(Outcome::GrantedAll(all))
     }
 
     /// Whether an older attempt was granted. A newer one may be held by now: an attempt that comes late leaves it alone.

@@ -61,7 +61,9 @@ impl Machine {
             for (slot, _) in errand.all.iter().zip(ahead).filter(|(_, ahead)| !ahead.is_empty()) {
                 self.send(&slot.key, Body::Wanted { holder: me, tries: true });
             }
-            return self.outbox.look_again(Errand { looked: true, ..errand.clone() }, now.plus(LOOK_MS));
+            let mut again = errand.clone();
+            again.looked = true;
+            return self.outbox.look_again(again, now.plus(LOOK_MS));
         }
         for slot in &errand.all {
             self.found_busy(slot, now);

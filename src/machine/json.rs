@@ -143,8 +143,12 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn integer(&mut self, name: &str) -> i32 {
-        let integer = self.take(name).parse().ok();
-        self.sound(integer)
+        let text = self.take(name);
+        let digits = text.strip_prefix('-');
+        // Read as the larger number: one reader serves both.
+        let amount = digits.unwrap_or(text).parse().ok().and_then(|amount: u64| i64::try_from(amount).ok());
+        let signed = amount.map(|amount| if digits.is_some() { -amount } else { amount });
+        self.sound(signed.and_then(|signed| i32::try_from(signed).ok()))
     }
 
     pub(super) fn numbers(&mut self, name: &str) -> Vec<u64> {
@@ -249,7 +253,11 @@ impl Object {
     }
 
     pub(super) fn integer(&mut self, name: &str, value: i32) -> &mut Self {
-        self.name(name).push_str(&value.to_string());
+        let text = self.name(name);
+        if value < 0 {
+            text.push('-');
+        }
+        text.push_str(&u64::from(value.unsigned_abs()).to_string());
         self
     }
 
@@ -343,6 +351,20 @@ mod tests {
         assert!(noted(|fields| _ = fields.list("l", |item| Some(item.number("absent")))));
         // Once is enough.
         assert!(noted(|fields| _ = (fields.number("absent"), fields.number("n"))));
+    }
+
+    #[test]
+    fn integers_survive_as_far_as_they_go() {
+        for value in [0, 1, -1, i32::MAX, i32::MIN] {
+            let object = Object::new().integer("i", value).end(&Extra::default());
+            assert_eq!(object, alloc::format!("{{\"i\":{value}}}"));
+            assert_eq!(Fields::read(&object).unwrap().integer("i"), value);
+        }
+        for text in ["2147483648", "-2147483649", "--1", "-", "1.5", "18446744073709551615"] {
+            let object = alloc::format!("{{\"i\":{text}}}");
+            let mut fields = Fields::read(&object).unwrap();
+            assert_eq!((fields.integer("i"), fields.is_sound()), (0, false), "{text}");
+        }
     }
 
     #[test]

@@ -102,7 +102,9 @@ impl Outbox {
     pub(super) fn ground(&mut self) {
         let Some(flight) = self.flight.take() else { return };
         for errand in &flight.errands {
-            self.waiting.push(Errand { maybe_released: true, ..errand.clone() });
+            let mut errand = errand.clone();
+            errand.maybe_released = true;
+            self.waiting.push(errand);
         }
         self.remember(flight);
     }
@@ -359,7 +361,9 @@ impl Machine {
         let delay_ms = (50_u64 << errand.attempts.min(10)).min(cap_ms);
         let jitter_ms = self.dice.below(delay_ms / 2 + 1);
         self.outbox.retry_at.get_or_insert_with(|| now.plus(delay_ms - jitter_ms));
-        self.outbox.later.push(Errand { attempts: errand.attempts + 1, ..errand.clone() });
+        let mut again = errand.clone();
+        again.attempts += 1;
+        self.outbox.later.push(again);
     }
 }
 

@@ -136,9 +136,9 @@ impl Places {
     /// Plans what was touched, and drops what became idle. Whether the set of waiting places changed.
     pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Place) -> Option<Monotonic>) -> bool {
         let mut changed = false;
-        for slot in core::mem::take(&mut self.touched) {
-            let Some(place) = self.by_slot.get_mut(&slot) else { continue };
-            let wake = earliest(&[place.next_event(), place.belief_ends(), judgement(&slot, place)]);
+        for slot in &core::mem::take(&mut self.touched) {
+            let Some(place) = self.by_slot.get_mut(slot) else { continue };
+            let wake = earliest(&[place.next_event(), place.belief_ends(), judgement(slot, place)]);
             let lingers = place.held().is_some_and(Held::lingers);
             let plan = Plan { wake, beats: place.beats(), waits: place.waits(), lingers };
             let old = core::mem::replace(&mut place.plan, plan);
@@ -148,18 +148,18 @@ impl Places {
             self.lingering = self.lingering + usize::from(plan.lingers) - usize::from(old.lingers);
             changed |= plan.waits != old.waits;
             if idle {
-                self.by_slot.remove(&slot);
+                self.by_slot.remove(slot);
             }
             self.move_timer(slot, old.wake, wake);
         }
         changed
     }
 
-    fn move_timer(&mut self, slot: Slot, old: Option<Monotonic>, new: Option<Monotonic>) {
+    fn move_timer(&mut self, slot: &Slot, old: Option<Monotonic>, new: Option<Monotonic>) {
         if old == new {
             return;
         }
-        let mut entry = (old.unwrap_or_default(), slot);
+        let mut entry = (old.unwrap_or_default(), slot.clone());
         if old.is_some() {
             self.by_time.remove(&entry);
         }

@@ -22,18 +22,22 @@ impl Machine {
         match result {
             Ok(reply) if overdue => self.late_reply(&flight, &reply, now),
             Err(error) if overdue => self.late_failure(&flight, &error, now),
-            Ok(reply) => self.answered(&flight, &reply, now),
+            Ok(reply) => self.answered(&flight, reply, now),
             Err(error) => self.failed(&flight, &error, now),
         }
     }
 
-    fn answered(&mut self, flight: &Flight, reply: &Reply, now: Monotonic) {
+    fn answered(&mut self, flight: &Flight, mut reply: Reply, now: Monotonic) {
         if self.store.replace(reply.store).is_some_and(|known| known != reply.store) {
             self.store_cleared(flight, now);
         }
-        for (errand, answer) in flight.errands.iter().zip(&reply.answers) {
+        for (errand, answer) in flight.errands.iter().zip(&mut reply.answers) {
             self.promoted(answer, now);
             self.robbed(&errand.slot.key, answer, now);
+            if matches!(errand.action, Action::Inspect) {
+                let seen = core::mem::replace(&mut answer.outcome, Outcome::Moved);
+                self.inspected(errand.turn, Ok(seen));
+            }
             self.errand_answered(errand, &answer.outcome, flight.sent, now);
         }
     }
@@ -44,7 +48,7 @@ impl Machine {
             let Promotion { ref key, holder, request, block, lease_ms, previous } = *promotion;
             self.send(key, Body::Granted { holder, request, block, lease_ms, previous });
             if holder == self.me {
-                self.heir(promotion, now);
+                self.heir(key, request, &Granted { block, lease_ms, previous, contended: false }, now);
             }
         }
     }
@@ -125,8 +129,7 @@ impl Machine {
             Action::Evict { target, entry: Entry::Grant(token), .. } if matches!(outcome, Outcome::Evicted) => {
                 self.send(&slot.key, Body::Evicted { holder: target, token });
             }
-            Action::Inspect => self.inspected(errand.turn, Ok(outcome.clone())),
-            Action::Evict { .. } | Action::Withdraw { .. } | Action::Fence { .. } => {}
+            Action::Inspect | Action::Evict { .. } | Action::Withdraw { .. } | Action::Fence { .. } => {}
         }
     }
 
@@ -226,8 +229,8 @@ impl Machine {
     }
 
     /// A grant that another transaction made, told by a signal.
-    fn heir(&mut self, promotion: &Promotion, now: Monotonic) {
-        let Promotion { ref key, request, block, lease_ms, previous, .. } = *promotion;
+    fn heir(&mut self, key: &Key, request: RequestId, granted: &Granted, now: Monotonic) {
+        let block = granted.block;
         let Some(slot) = self.places.slot_of(key, request) else {
             let slot = Slot { key: key.clone(), mode: super::Mode::Exclusive, own: None };
             return self.end_stray(&slot, request, Some(block.first), now);
@@ -239,11 +242,10 @@ impl Machine {
             None => seeking.first_sent,
         };
         let Some(sent) = counted_from.filter(|_| seeking.request == request) else { return };
-        let granted = Granted { block, lease_ms, previous, contended: false };
         if self.places.held(&slot).is_some() {
-            return self.upgraded(&slot, &granted, sent, now);
+            return self.upgraded(&slot, granted, sent, now);
         }
-        self.hold(&slot, request, &granted, sent, now);
+        self.hold(&slot, request, granted, sent, now);
         self.settle_heir(&slot, now);
     }
 
@@ -297,7 +299,7 @@ impl Machine {
         let key = &message.key;
         match message.body {
             Body::Granted { holder, request, block, lease_ms, previous } if holder == self.me => {
-                self.heir(&Promotion { key: key.clone(), holder, request, block, lease_ms, previous }, now);
+                self.heir(key, request, &Granted { block, lease_ms, previous, contended: false }, now);
             }
             Body::Wanted { holder, tries } if holder != self.me => {
                 for slot in &self.places.pick(Some(key), &|_, _| true) {

@@ -82,13 +82,16 @@ impl Machine {
         if let Some(refusal) = self.life.refusal() {
             return turns.iter().for_each(|turn| self.refuse(turn.id, refusal.clone()));
         }
-        let mut asks = Vec::with_capacity(turns.len());
-        let slots: Vec<_> = turns.iter().map(Turn::slot).collect();
-        for (turn, slot) in turns.into_iter().zip(&slots) {
-            self.places.change_or_make(slot).turns.push(turn);
-            self.seek_by(slot, Way::Plain, false, now);
-            self.evict_silent(slot, now);
-            asks.extend(self.request(slot).map(|ask| (slot.key.clone(), ask)));
+        let (mut asks, mut slots) = (Vec::new(), Vec::new());
+        for turn in turns {
+            let slot = turn.slot();
+            self.places.change_or_make(&slot).turns.push(turn);
+            self.seek_by(&slot, Way::Plain, false, now);
+            self.evict_silent(&slot, now);
+            if let Some(ask) = self.request(&slot) {
+                asks.push((slot.key.clone(), ask));
+            }
+            slots.push(slot);
         }
         let Some(first) = slots.first().cloned() else { return };
         self.outbox.push(&first, Action::AcquireAll(asks), None, now).all = slots;

@@ -109,7 +109,9 @@ impl Machine {
             self.emit(Output::Verified { query, result: Err(error.clone()) });
         }
         if error.retry {
-            self.retry(&Errand { turn: None, ..errand.clone() }, now);
+            let mut again = errand.clone();
+            again.turn = None;
+            self.retry(&again, now);
         }
     }
 
@@ -148,7 +150,9 @@ impl Machine {
     fn return_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
         let released = error.applied == Applied::Unknown && now < errand.believed_until;
         if error.retry && now.since(errand.since) < self.errand_limit_ms() {
-            self.retry(&Errand { maybe_released: errand.maybe_released || released, ..errand.clone() }, now);
+            let mut again = errand.clone();
+            again.maybe_released |= released;
+            self.retry(&again, now);
         } else if let Some(turn) = errand.turn {
             self.emit(Output::Released { turn, result: Err(error.clone()) });
         }

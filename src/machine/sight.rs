@@ -75,7 +75,7 @@ impl Observations {
 }
 
 /// A watch, and the very entries that its beacon's absence would condemn.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Watch {
     id: u64,
     suspects: Vec<(Slot, Sighting)>,
@@ -107,7 +107,9 @@ impl Machine {
     /// Where sightings are kept: a request of its own that only tries leaves what it saw to the next one.
     fn seen_at(&self, slot: &Slot) -> Slot {
         let tries = self.places.get(slot).and_then(Place::seeking).is_some_and(|seeking| !seeking.wait);
-        Slot { own: slot.own.filter(|_| !tries), ..slot.clone() }
+        let mut seen_at = slot.clone();
+        seen_at.own = slot.own.filter(|_| !tries);
+        seen_at
     }
 
     /// A grant of its own that this context does not know of belongs to nobody. One that a request under way got may be
@@ -186,7 +188,7 @@ impl Machine {
         let wanted = self.wanted_watches();
         let mut unwanted = Vec::new();
         self.watches.placed.retain(|beacon, watch| {
-            let is_stale = wanted.get(beacon) != Some(&watch.suspects);
+            let is_stale = wanted.get(beacon).map(|wanted| &wanted.suspects) != Some(&watch.suspects);
             if is_stale {
                 unwanted.push(watch.id);
             }
@@ -195,22 +197,22 @@ impl Machine {
         for watch in unwanted {
             self.emit(Output::Unwatch { watch });
         }
-        for (beacon, suspects) in wanted {
+        for (beacon, mut watch) in wanted {
             if !self.watches.placed.contains_key(&beacon) {
                 self.watches.last_id += 1;
-                let id = self.watches.last_id;
-                self.watches.placed.insert(beacon, Watch { id, suspects });
-                self.emit(Output::Watch { watch: id, beacon });
+                watch.id = self.watches.last_id;
+                self.emit(Output::Watch { watch: watch.id, beacon });
+                self.watches.placed.insert(beacon, watch);
             }
         }
     }
 
-    fn wanted_watches(&self) -> SortedMap<Beacon, Vec<(Slot, Sighting)>> {
-        let mut wanted: SortedMap<_, Vec<_>> = SortedMap::new();
+    fn wanted_watches(&self) -> SortedMap<Beacon, Watch> {
+        let mut wanted = SortedMap::<_, Watch>::new();
         for slot in &self.places.waiting() {
             for seen in self.nearest(slot) {
                 if let Some(beacon) = seen.beacon().filter(|_| seen.holder != self.me) {
-                    wanted.or_default(beacon).push((slot.clone(), seen));
+                    wanted.or_default(beacon).suspects.push((slot.clone(), seen));
                 }
             }
         }

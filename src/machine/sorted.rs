@@ -48,6 +48,14 @@ impl<K, V> SortedMap<K, V> {
         &self.0[start..]
     }
 
+    pub(crate) fn into_values(self) -> Vec<V> {
+        let mut values = Vec::with_capacity(self.len());
+        for (_, value) in self {
+            values.push(value);
+        }
+        values
+    }
+
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
         self.0.retain(|(key, value)| keep(key, value));
     }

@@ -452,7 +452,9 @@ impl Work<'_> {
         let mut ahead = Vec::new();
         for grant in &self.record.grants {
             if grant.holder != self.holder || Some(grant.block.first) != ask.upgrades() {
-                ahead.push(Sighting { twin: twin(grant.holder, &grant.instance), ..Sighting::from(grant) });
+                let mut seen = Sighting::from(grant);
+                seen.twin = twin(grant.holder, &grant.instance);
+                ahead.push(seen);
             }
         }
         let is_own = |waiter: &Waiter| self.is_own_place(waiter, ask.request);

@@ -31,8 +31,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("protocol::d_"),
         &[edit(
             REPLY,
-            "self.hold(&slot, request, &granted, sent, now);\n        self.settle_heir",
-            "self.hold(&slot, request, &granted, Sent { at: now, ..sent }, now);\n        self.settle_heir",
+            "self.hold(&slot, request, granted, sent, now);\n        self.settle_heir",
+            "self.hold(&slot, request, granted, Sent { at: now, ..sent }, now);\n        self.settle_heir",
         )],
     ),
     Mutant::new(
@@ -41,8 +41,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("protocol::d_"),
         &[edit(
             REPLY,
-            "let granted = Granted { block, lease_ms, previous, contended: false };",
-            "let granted = Granted { block, lease_ms: self.config.lease_ms.max(lease_ms), previous, contended: false };",
+            "        self.hold(&slot, request, granted, sent, now);\n",
+            "        let lease_ms = self.config.lease_ms.max(granted.lease_ms);
+        self.hold(&slot, request, &Granted { lease_ms, ..*granted }, sent, now);\n",
         )],
     ),
     Mutant::new(

@@ -65,7 +65,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[
             edit(APPLY, "let mut taken = false;", "let mut taken = true;"),
             edit(APPLY, "taken |= obstacles.is_some();", "taken &= obstacles.is_some();"),
-            edit(APPLY, "                    self.give_up(asks, false, records, now, &mut all.promoted)?;\n", ""),
+            edit(APPLY, "                self.give_up(asks, false, records, now, promoted)?;\n", ""),
         ],
     ),
     Mutant::new(

@@ -14,7 +14,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule m",
         "a moved beat does not restart the watch of its beacon",
         Rule("protocol::m_"),
-        &[edit(SIGHT, "wanted.get(beacon) != Some(&watch.suspects)", "wanted.get(beacon).is_none() && watch.id > 0")],
+        &[edit(
+            SIGHT,
+            "wanted.get(beacon).map(|wanted| &wanted.suspects) != Some(&watch.suspects)",
+            "wanted.get(beacon).is_none() && watch.id > 0",
+        )],
     )
     .noting("harmless alone: an eviction names the beat that was read before"),
     Mutant::new(
@@ -22,12 +26,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "absence condemns what was read after it was seen",
         Rule("protocol::m_"),
         &[
-            edit(SIGHT, "wanted.get(beacon) != Some(&watch.suspects)", "wanted.get(beacon).is_none() && watch.id > 0"),
+            edit(
+                SIGHT,
+                "wanted.get(beacon).map(|wanted| &wanted.suspects) != Some(&watch.suspects)",
+                "wanted.get(beacon).is_none() && watch.id > 0",
+            ),
             edit(
                 SIGHT,
                 "            if !self.watches.placed.contains_key(&beacon) {",
-                "            if let Some(watch) = self.watches.placed.get_mut(&beacon) {
-                watch.suspects = suspects;
+                "            if let Some(known) = self.watches.placed.get_mut(&beacon) {
+                known.suspects = watch.suspects;
             } else {",
             ),
         ],
