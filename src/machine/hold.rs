@@ -1,5 +1,7 @@
 //! Holding a lease: hand it from turn to turn, keep it for a while, give it back, lose it.
 
+use alloc::boxed::Box;
+
 use super::{
     Machine, Monotonic,
     config::Config,
@@ -23,7 +25,7 @@ impl Machine {
         held.doubted = self.doubted.filter(|doubted| sent.flight <= *doubted);
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
         let in_doubt = held.doubted.is_some();
-        place.stage = Stage::Held(held);
+        place.stage = Stage::Held(Box::new(held));
         // Taken over again, it is on its way no more.
         self.detached.retain(|(key, token)| (key, *token) != (&slot.key, granted.block.first));
         self.hands.granted(&slot.key, slot.mode, granted, cursor.is_some());
@@ -170,11 +172,12 @@ impl Machine {
             self.cancel_upgrade_of(turn, slot, now);
             self.emit(Output::Lost { turn, reason: LostReason::Expired });
         }
-        let Some(held) = self.places.held(slot).filter(|_| unused).cloned() else {
+        let Some(place) = self.places.change(slot).filter(|_| unused) else {
             self.begin_upgrade(slot, now);
             self.weaken(slot, None, now);
             return self.hand_out(slot, now);
         };
+        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
         self.give_back(slot, &held, None, now);
         self.seek(slot, now);
     }
@@ -199,7 +202,7 @@ impl Machine {
     }
 
     /// Nothing is held any more, and everybody who used it is told.
-    pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Held> {
+    pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Box<Held>> {
         let place = self.places.change(slot).filter(|place| place.held().is_some())?;
         let Stage::Held(held) = core::mem::take(&mut place.stage) else { return None };
         self.drop_renewals(slot, held.grant);
@@ -212,7 +215,7 @@ impl Machine {
         Some(held)
     }
 
-    pub(super) fn withdraw_upgrade(&mut self, slot: &Slot, upgrade: Option<Upgrade>, now: Monotonic) {
+    pub(super) fn withdraw_upgrade(&mut self, slot: &Slot, upgrade: Option<Box<Upgrade>>, now: Monotonic) {
         if let Some(seeking) = upgrade.and_then(|upgrade| upgrade.seeking) {
             self.withdraw(slot, &seeking, now);
         }

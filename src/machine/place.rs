@@ -1,6 +1,6 @@
 //! A slot of a context at one key: the local turns, and what stands in the record for all of them.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     config::belief_ms,
@@ -26,14 +26,13 @@ pub(super) struct Place {
     pub(super) wanted: Option<u64>,
 }
 
-/// What stands in the record, as far as this context knows.
-#[allow(clippy::large_enum_variant, reason = "each place is boxed as a whole, and most that live are held")]
+/// What stands in the record, as far as this context knows. Boxed: it is taken out and put in as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     #[default]
     Idle,
-    Seeking(Seeking),
-    Held(Held),
+    Seeking(Box<Seeking>),
+    Held(Box<Held>),
 }
 
 /// A request under way.
@@ -90,7 +89,7 @@ pub(super) struct Held {
     /// Who uses the lease now.
     pub(super) users: Vec<User>,
     /// One of them wants to be the only one.
-    pub(super) upgrade: Option<Upgrade>,
+    pub(super) upgrade: Option<Box<Upgrade>>,
     pub(super) valid_until: Monotonic,
     /// The lease that the latest renewal asked for.
     pub(super) asked_ms: u64,

@@ -1,6 +1,6 @@
 //! Getting a lease: ask, queue, keep the place, give up.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::{
     Machine,
@@ -53,7 +53,7 @@ impl Machine {
     fn seek_by(&mut self, slot: &Slot, way: Way, wait: bool, now: Monotonic) {
         let request = self.next_request();
         let Some(place) = self.places.change(slot) else { return };
-        place.stage = Stage::Seeking(Seeking::new(request, way, wait, now));
+        place.stage = Stage::Seeking(Box::new(Seeking::new(request, way, wait, now)));
         self.end_linger_at(&slot.key, now);
     }
 

@@ -1,5 +1,7 @@
 //! Changing the mode of a lease that is held.
 
+use alloc::boxed::Box;
+
 use super::{
     Machine,
     mode::Mode,
@@ -26,7 +28,7 @@ impl Machine {
         if held.upgrade.is_some() || held.mode == Mode::Exclusive {
             return self.refuse(query, Refusal::UpgradeConflict);
         }
-        held.upgrade = Some(Upgrade { query, turn, seeking: None, cancelled: false });
+        held.upgrade = Some(Box::new(Upgrade { query, turn, seeking: None, cancelled: false }));
         self.begin_upgrade(slot, now);
     }
 
@@ -95,7 +97,8 @@ impl Machine {
     pub(super) fn upgraded(&mut self, slot: &Slot, granted: &Granted, sent: Sent, now: Monotonic) {
         let doubted = self.doubted.filter(|doubted| sent.flight <= *doubted);
         let Some(held) = self.places.change_held(slot) else { return };
-        let Some(Upgrade { query, turn, seeking: Some(seeking), cancelled }) = held.upgrade.take() else { return };
+        let Some(upgrade) = held.upgrade.take() else { return };
+        let Upgrade { query, turn, seeking: Some(seeking), cancelled } = *upgrade else { return };
         held.upgraded(seeking.request, granted, sent);
         held.doubted = held.doubted.filter(|doubted| sent.flight <= *doubted).max(doubted);
         let token = held.next_token;
