@@ -24,37 +24,44 @@ impl Batch {
 impl Operation {
     /// Applies the operation to its key's record, and promotes who is next.
     pub fn apply(&self, records: &mut Records, now: StoreNow) -> Answer {
-        let applied = match &self.action {
+        match &self.action {
             Action::AcquireAll(asks) => self.acquire_all(asks, records, now),
-            action => self.work(&self.key, records, now).map(|work| work.run(action)),
-        };
-        applied.unwrap_or_else(|unreadable| Answer::from(Outcome::Unreadable(unreadable)))
+            action => self.run(&self.key, action, records, now),
+        }
     }
 
-    fn work<'a>(&self, key: &'a Key, records: &'a mut Records, now: StoreNow) -> Result<Work<'a>, Unreadable> {
-        Ok(Work::new(key, records.open(key)?, self.holder, now))
+    fn run(&self, key: &Key, action: &Action, records: &mut Records, now: StoreNow) -> Answer {
+        match records.open(key) {
+            Ok(opened) => Work::new(key, opened, self.holder, now).run(action),
+            Err(unreadable) => unreadable.into(),
+        }
     }
 
     /// All or nothing: looked at first, taken only if every key can be.
-    fn acquire_all(&self, asks: &[(Key, Acquire)], records: &mut Records, now: StoreNow) -> Result<Answer, Unreadable> {
+    fn acquire_all(&self, asks: &[(Key, Acquire)], records: &mut Records, now: StoreNow) -> Answer {
         // If one cannot be read, the others are not even looked at: who looks also grants, and must tell whom.
-        asks.iter().try_for_each(|(key, _)| records.record(key).map(drop))?;
+        for (key, _) in asks {
+            if let Err(unreadable) = records.record(key) {
+                return unreadable.into();
+            }
+        }
         let (mut ahead, mut promoted) = (Vec::with_capacity(asks.len()), Vec::new());
         let mut taken = false;
         for (key, ask) in asks {
-            let (obstacles, mut others) = self.work(key, records, now)?.look(ask);
+            let Ok(opened) = records.open(key) else { continue };
+            let (obstacles, mut others) = Work::new(key, opened, self.holder, now).look(ask);
             taken |= obstacles.is_some();
             ahead.push(obstacles.unwrap_or_default());
             promoted.append(&mut others);
         }
         let outcome = if taken {
             // What is left of an attempt whose answer was lost.
-            self.give_up(asks, true, records, now, &mut promoted)?;
+            self.give_up(asks, true, records, now, &mut promoted);
             Outcome::BusyAll(ahead)
         } else {
-            self.take_all(asks, records, now, &mut promoted)?
+            self.take_all(asks, records, now, &mut promoted)
         };
-        Ok(Answer { outcome, promoted, robbed: Vec::new() })
+        Answer { outcome, promoted, robbed: Vec::new() }
     }
 
     fn take_all(
@@ -63,19 +70,19 @@ impl Operation {
         records: &mut Records,
         now: StoreNow,
         promoted: &mut Vec<Promotion>,
-    ) -> Result<Outcome, Unreadable> {
+    ) -> Outcome {
         let mut all = Vec::with_capacity(asks.len());
         for (key, ask) in asks {
-            let mut answer = self.work(key, records, now)?.run(&Action::Acquire(ask.clone()));
+            let mut answer = self.run(key, &Action::Acquire(ask.clone()), records, now);
             promoted.append(&mut answer.promoted);
             let Outcome::Granted(granted) = answer.outcome else {
                 // Only a key at the end of its tokens gets here; what was granted before it is given back.
-                self.give_up(asks, false, records, now, promoted)?;
-                return Ok(answer.outcome);
+                self.give_up(asks, false, records, now, promoted);
+                return answer.outcome;
             };
             all.push(granted);
         }
-        Ok(Outcome::GrantedAll(all))
+        Outcome::GrantedAll(all)
     }
 
     /// Whether an older attempt was granted. A newer one may be held by now: an attempt that comes late leaves it alone.
@@ -93,14 +100,13 @@ impl Operation {
         records: &mut Records,
         now: StoreNow,
         promoted: &mut Vec<Promotion>,
-    ) -> Result<(), Unreadable> {
+    ) {
         for (key, ask) in asks {
             if !only_left || self.is_left(key, ask, records) {
                 let withdraw = Action::Withdraw { request: ask.request };
-                promoted.append(&mut self.work(key, records, now)?.run(&withdraw).promoted);
+                promoted.append(&mut self.run(key, &withdraw, records, now).promoted);
             }
         }
-        Ok(())
     }
 }
 
@@ -118,10 +124,9 @@ impl From<Unreadable> for Answer {
 
 impl Outcome {
     /// Notes whether others queue for what was granted or renewed.
-    pub(super) fn with_contention(mut self, others: bool) -> Self {
-        if let Self::Granted(Granted { contended, .. }) | Self::Renewed { contended, .. } = &mut self {
+    pub(super) fn note_contention(&mut self, others: bool) {
+        if let Self::Granted(Granted { contended, .. }) | Self::Renewed { contended, .. } = self {
             *contended = others;
         }
-        self
     }
 }

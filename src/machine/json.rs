@@ -7,7 +7,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use core::fmt::Write;
+use core::{fmt::Write, str::Chars};
 
 /// Nothing that we write nests deeper.
 const DEPTH_LIMIT: usize = 32;
@@ -192,10 +192,10 @@ impl<'a> Fields<'a> {
     }
 
     /// What was not taken.
-    pub(super) fn rest(&mut self) -> Extra {
+    pub(super) fn rest(&self) -> Extra {
         let mut extra = Extra::default();
-        for (name, value) in self.left.drain(..) {
-            extra.0.push((name, value.to_owned()));
+        for (name, value) in &self.left {
+            extra.0.push((name.clone(), (*value).to_owned()));
         }
         extra
     }
@@ -203,29 +203,42 @@ impl<'a> Fields<'a> {
 
 fn unquote(raw: &str) -> Option<String> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    let mut units: Vec<u16> = Vec::with_capacity(inner.len());
-    let mut rest = inner.chars();
+    let (mut text, mut rest) = (String::with_capacity(inner.len()), inner.chars());
     while let Some(character) = rest.next() {
-        let plain = match character {
+        text.push(match character {
             '\\' => match rest.next()? {
                 'n' => '\n',
                 't' => '\t',
                 'r' => '\r',
                 'b' => '\u{8}',
                 'f' => '\u{c}',
-                'u' => {
-                    let hex = rest.as_str().get(..4)?;
-                    units.push(u16::from_str_radix(hex, 16).ok()?);
-                    rest = rest.as_str().get(4..)?.chars();
-                    continue;
-                }
+                'u' => escaped(&mut rest)?,
                 other => other,
             },
             other => other,
-        };
-        units.extend_from_slice(plain.encode_utf16(&mut [0; 2]));
+        });
     }
-    String::from_utf16(&units).ok()
+    Some(text)
+}
+
+/// A character as its UTF-16 units are written, after the first `\u`.
+fn escaped(rest: &mut Chars<'_>) -> Option<char> {
+    let unit = hex(rest)?;
+    if !(0xd800..0xdc00).contains(&unit) {
+        return char::from_u32(unit);
+    }
+    // The other half of a pair must follow.
+    (rest.next()? == '\\' && rest.next()? == 'u').then_some(())?;
+    let low = hex(rest)?.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+    char::from_u32(0x1_0000 + ((unit - 0xd800) << 10) + low)
+}
+
+fn hex(rest: &mut Chars<'_>) -> Option<u32> {
+    let mut unit = 0;
+    for _ in 0..4 {
+        unit = unit << 4 | rest.next()?.to_digit(16)?;
+    }
+    Some(unit)
 }
 
 /// Writes one object, field by field.
@@ -351,6 +364,15 @@ mod tests {
         assert!(noted(|fields| _ = fields.list("l", |item| Some(item.number("absent")))));
         // Once is enough.
         assert!(noted(|fields| _ = (fields.number("absent"), fields.number("n"))));
+    }
+
+    #[test]
+    fn escapes_are_read() {
+        let read = |raw: &str| unquote(&["\"", raw, "\""].concat());
+        assert_eq!(read(r"a\n\t\r\b\f\\\/\u00e9\ud83e\uDD8Ae").as_deref(), Some("a\n\t\r\u{8}\u{c}\\/é🦊e"));
+        for broken in [r"\u12", r"\u12g4", r"\ud83e", r"\ud83ex", r"\ud83e\n", r"\ud83e\ud83e", r"\udd8a", "\\"] {
+            assert_eq!(read(broken), None, "{broken}");
+        }
     }
 
     #[test]

@@ -34,7 +34,10 @@ impl Key {
     /// # Errors
     /// [`InvalidKey`] if it is empty or too long.
     pub fn new(name: &str) -> Result<Self, InvalidKey> {
-        let units = name.encode_utf16().count();
+        let mut units = 0;
+        for character in name.chars() {
+            units += character.len_utf16();
+        }
         match units {
             0 => Err(InvalidKey::Empty),
             1..=KEY_LIMIT => Ok(Self(name.into())),

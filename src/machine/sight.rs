@@ -66,8 +66,12 @@ impl Observations {
 
     /// Forgets what was read longest ago, of the slots that nobody here wants now.
     fn forget_oldest(&mut self, is_wanted: impl Fn(&Slot) -> bool) {
-        let unwanted = self.0.iter().filter(|(slot, _)| !is_wanted(slot));
-        let oldest = unwanted.min_by_key(|(_, observation)| observation.read_at);
+        let mut oldest: Option<(&Slot, Monotonic)> = None;
+        for (slot, seen) in self.0.iter() {
+            if !is_wanted(slot) && oldest.is_none_or(|(_, read_at)| seen.read_at < read_at) {
+                oldest = Some((slot, seen.read_at));
+            }
+        }
         if let Some(oldest) = oldest.map(|(slot, _)| slot.clone()) {
             self.0.remove(&oldest);
         }

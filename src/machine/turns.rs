@@ -43,7 +43,10 @@ impl Turns {
     pub(super) fn push(&mut self, turn: Turn) {
         self.tries += usize::from(!turn.wait);
         self.alarm = earliest(&[self.alarm(), turn.deadline, turn.warn_at]);
-        let at = self.queue.iter().rposition(|queued| !turn.goes_before(queued)).map_or(0, |last| last + 1);
+        let mut at = self.queue.len();
+        while at > 0 && turn.goes_before(&self.queue[at - 1]) {
+            at -= 1;
+        }
         if at < self.queue.len() / 2 {
             self.queue.push_front(turn);
             self.carry(0, at);
@@ -69,7 +72,7 @@ impl Turns {
     }
 
     pub(super) fn remove(&mut self, turn: TurnId) {
-        let Some(at) = self.queue.iter().position(|queued| queued.id == turn) else { return };
+        let Some(at) = (0..self.queue.len()).find(|at| self.queue[*at].id == turn) else { return };
         let last = self.queue.len() - 1;
         // By the shorter way. Its alarm may ring for nobody.
         let removed = if at < last / 2 {

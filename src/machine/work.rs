@@ -41,7 +41,7 @@ impl<'a> Work<'a> {
         if !matches!(action, Action::Inspect | Action::Fence { .. }) {
             self.clean();
         }
-        let outcome = match action {
+        let mut outcome = match action {
             // It comes late: what it asks for belongs to nobody.
             Action::Acquire(_) if self.graves.hold(self.holder) => Outcome::Superseded,
             Action::Acquire(ask) => self.acquire(ask),
@@ -58,8 +58,8 @@ impl<'a> Work<'a> {
             Action::AcquireAll(_) => return Outcome::BusyAll(Vec::new()).into(),
         };
         self.promote();
-        let contended = !self.record.queue.is_empty();
-        Answer { outcome: outcome.with_contention(contended), promoted: self.promoted, robbed: self.robbed }
+        outcome.note_contention(!self.record.queue.is_empty());
+        Answer { outcome, promoted: self.promoted, robbed: self.robbed }
     }
 
     /// Asked first, this enqueues; asked again, it renews the place or adopts the grant.

@@ -65,7 +65,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[
             edit(APPLY, "let mut taken = false;", "let mut taken = true;"),
             edit(APPLY, "taken |= obstacles.is_some();", "taken &= obstacles.is_some();"),
-            edit(APPLY, "                self.give_up(asks, false, records, now, promoted)?;\n", ""),
+            edit(APPLY, "                self.give_up(asks, false, records, now, promoted);\n", ""),
         ],
     ),
     Mutant::new(
@@ -136,7 +136,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule f",
         "an operation ends without promoting",
         Properties,
-        &[edit(WORK, "        self.promote();\n        let contended", "        let contended")],
+        &[edit(WORK, "        self.promote();\n        outcome.note", "        outcome.note")],
     ),
     Mutant::new(
         "rule g",
