@@ -1,6 +1,6 @@
 //! Two clocks that cannot be mixed up, in whole milliseconds.
 
-use core::time::Duration;
+use core::{fmt, num::NonZeroU64, time::Duration};
 
 /// A moment on a context's own monotonic clock, in ms since an arbitrary origin.
 ///
@@ -10,18 +10,19 @@ use core::time::Duration;
 /// use leasehold::machine::{Monotonic, Wall};
 /// let _ = Monotonic::from_ms(1) < Wall::from_ms(2);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Monotonic(u64);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Monotonic(NonZeroU64);
 
 impl Monotonic {
     /// The moment `ms` milliseconds after the clock's origin.
     pub const fn from_ms(ms: u64) -> Self {
-        Self(ms)
+        // One more than it is, so that an optional moment needs no more room.
+        Self(NonZeroU64::MIN.saturating_add(ms))
     }
 
     /// Milliseconds since the clock's origin.
     pub const fn as_ms(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// The moment `span_ms` later; stops at the end of time.
@@ -31,7 +32,19 @@ impl Monotonic {
 
     /// Milliseconds from `earlier` to here, or 0 if that lies ahead.
     pub const fn since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
+        self.0.get().saturating_sub(earlier.0.get())
+    }
+}
+
+impl Default for Monotonic {
+    fn default() -> Self {
+        Self::from_ms(0)
+    }
+}
+
+impl fmt::Debug for Monotonic {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Monotonic").field(&self.as_ms()).finish()
     }
 }
 
@@ -69,7 +82,7 @@ impl Now {
     /// How far the wall clock is ahead of the monotonic one, in ms. It is constant unless one of them jumped.
     pub(crate) const fn wall_offset(self) -> i64 {
         // Both are far below 2^63 ms, 292 million years.
-        self.wall.0.wrapping_sub(self.monotonic.0) as i64
+        self.wall.0.wrapping_sub(self.monotonic.as_ms()) as i64
     }
 }
 
