@@ -26,7 +26,7 @@ impl Machine {
             return self.ask(slot, now);
         }
         let me = self.me;
-        let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) else { return };
+        let Some(seeking) = self.places.change_seeking(slot) else { return };
         let first = seeking.look_until.is_none();
         let until = *seeking.look_until.get_or_insert_with(|| now.plus(LOOK_MS));
         // Of several who do not use it, each gives it back for itself.
@@ -81,7 +81,7 @@ impl Machine {
     /// Somebody uses the key.
     pub(super) fn conclude_busy(&mut self, key: &Key, now: Monotonic) {
         for slot in self.looking_at(key) {
-            if let Some(seeking) = self.places.change(&slot).and_then(Place::seeking_mut) {
+            if let Some(seeking) = self.places.change_seeking(&slot) {
                 seeking.look_at = None;
             }
             self.found_busy(&slot, now);
@@ -131,7 +131,7 @@ impl Machine {
 
     /// A twin whose beacon still stands is alive. Without one nobody knows yet: it is a holder like any other.
     pub(super) fn judge_twin_if_due(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) else { return };
+        let Some(seeking) = self.places.change_seeking(slot) else { return };
         let Some(twin) = seeking.twin.as_mut() else { return };
         if twin.until.take_if(|until| *until <= now).is_none() {
             return;

@@ -27,7 +27,9 @@ impl Machine {
         let in_doubt = held.doubted.is_some();
         place.stage = Stage::Held(Box::new(held));
         // Taken over again, it is on its way no more.
-        self.detached.retain(|(key, token)| (key, *token) != (&slot.key, granted.block.first));
+        if let Some(at) = self.detached_at(&slot.key, granted.block.first) {
+            self.detached.remove(at);
+        }
         self.hands.granted(&slot.key, slot.mode, granted, cursor.is_some());
         self.hand_out(slot, now);
         self.beat_by(sent.at);
@@ -70,14 +72,13 @@ impl Machine {
     }
 
     pub(super) fn release(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
-        let released = |result| Output::Released { turn, result: Ok(result) };
         let upgrading = self.cancel_upgrade_of(turn, slot, now);
         let Some(Place { turns, stage, .. }) = self.places.change(slot) else {
-            return self.emit(released(ReleaseOutcome::Lost));
+            return self.tell_released(turn, Ok(ReleaseOutcome::Lost));
         };
-        let Stage::Held(held) = stage else { return self.emit(released(ReleaseOutcome::Lost)) };
+        let Stage::Held(held) = stage else { return self.tell_released(turn, Ok(ReleaseOutcome::Lost)) };
         let Some(at) = held.users.iter().position(|user| user.turn == turn) else {
-            return self.emit(released(ReleaseOutcome::Lost));
+            return self.tell_released(turn, Ok(ReleaseOutcome::Lost));
         };
         held.users.remove(at);
         if held.users.is_empty() {
@@ -92,7 +93,7 @@ impl Machine {
             if held.users.is_empty() && lingers {
                 held.lingers_until = Some(now.plus(self.config.linger_ms));
             }
-            self.emit(released(ReleaseOutcome::Released));
+            self.tell_released(turn, Ok(ReleaseOutcome::Released));
             self.begin_upgrade(slot, now);
             self.weaken(slot, None, now);
             return self.hand_out(slot, now);
@@ -125,7 +126,7 @@ impl Machine {
     fn drop_renewals(&mut self, slot: &Slot, grant: Token) {
         for errand in self.outbox.recall(slot, is_renewal_of(grant)) {
             if let Some(query) = errand.turn {
-                self.emit(Output::Verified { query, result: Ok(false) });
+                self.tell_verified(query, Ok(false));
             }
         }
     }
@@ -243,7 +244,7 @@ impl Machine {
         let token = held.grant;
         let renewal = Action::Renew { token, beat: 0, beacon: 0, lease_ms: 0, refill: false };
         self.outbox.push(slot, renewal, None, now);
-        self.emit(Output::Released { turn, result: Ok(ReleaseOutcome::Released) });
+        self.tell_released(turn, Ok(ReleaseOutcome::Released));
         self.seek(slot, now);
     }
 

@@ -130,7 +130,7 @@ impl Machine {
                 (Some(turn), Action::Release { .. }) => {
                     let held = now < errand.believed_until || errand.maybe_released;
                     let result = Ok(if held { ReleaseOutcome::Released } else { ReleaseOutcome::Lost });
-                    self.emit(Output::Released { turn, result });
+                    self.tell_released(turn, result);
                 }
                 _ => self.unanswered(errand, &StoreError::transient(SUSPENDED)),
             }
@@ -182,9 +182,9 @@ impl Machine {
         let Some(turn) = errand.turn else { return };
         let error = error.clone();
         match errand.action {
-            Action::Release { .. } => self.emit(Output::Released { turn, result: Err(error) }),
+            Action::Release { .. } => self.tell_released(turn, Err(error)),
             Action::Renew { .. } | Action::Downgrade { .. } => {
-                self.emit(Output::Verified { query: turn, result: Err(error) });
+                self.tell_verified(turn, Err(error));
             }
             Action::Inspect => self.emit(Output::Status { query: turn, result: Err(error) }),
             _ => {}

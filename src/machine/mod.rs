@@ -256,6 +256,14 @@ impl Machine {
         self.outputs.push(output);
     }
 
+    fn tell_verified(&mut self, query: TurnId, result: Result<bool, StoreError>) {
+        self.emit(Output::Verified { query, result });
+    }
+
+    fn tell_released(&mut self, turn: TurnId, result: Result<ReleaseOutcome, StoreError>) {
+        self.emit(Output::Released { turn, result });
+    }
+
     fn next_request(&mut self) -> RequestId {
         self.last_request = self.last_request.next();
         self.last_request

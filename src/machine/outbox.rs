@@ -339,7 +339,7 @@ impl Machine {
 
     fn stamp_ask(&mut self, slot: &Slot, ask: &mut Acquire, (beat, beacon): (u64, u64), sent: Sent) {
         (ask.beat, ask.beacon) = (beat, beacon);
-        let seeking = self.places.change(slot).and_then(Place::seeking_mut);
+        let seeking = self.places.change_seeking(slot);
         if let Some(Seeking { first_sent, .. }) = seeking.filter(|seeking| seeking.request == ask.request) {
             first_sent.get_or_insert(sent);
         }

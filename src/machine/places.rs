@@ -5,7 +5,7 @@ use alloc::{boxed::Box, vec::Vec};
 use super::{
     id::RequestId,
     key::Key,
-    place::{Held, Place},
+    place::{Held, Place, Seeking},
     port::Slot,
     sorted::SortedMap,
     time::{Monotonic, earliest},
@@ -64,6 +64,11 @@ impl Places {
 
     pub(super) fn change_held(&mut self, slot: &Slot) -> Option<&mut Held> {
         self.change(slot)?.held_mut()
+    }
+
+    /// The request under way at a slot, to be changed.
+    pub(super) fn change_seeking(&mut self, slot: &Slot) -> Option<&mut Seeking> {
+        self.change(slot)?.seeking_mut()
     }
 
     pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Place {

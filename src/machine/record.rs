@@ -153,10 +153,16 @@ impl Sighting {
     }
 }
 
+/// The queue is sorted by this: upgrades first, then by priority, then by ticket.
+pub(super) type Rank = (bool, Reverse<i32>, u64);
+
+pub(super) fn rank(upgrades: Option<Token>, priority: i32, ticket: u64) -> Rank {
+    (upgrades.is_none(), Reverse(priority), ticket)
+}
+
 impl Waiter {
-    /// The queue is sorted by this: upgrades first, then by priority, then by ticket.
-    pub(super) fn rank(&self) -> (bool, Reverse<i32>, u64) {
-        (self.upgrades.is_none(), Reverse(self.priority), self.ticket)
+    pub(super) fn rank(&self) -> Rank {
+        rank(self.upgrades, self.priority, self.ticket)
     }
 }
 

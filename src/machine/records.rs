@@ -103,8 +103,14 @@ impl Records {
 
     /// The keys that begin like this, in order.
     pub fn keys(&self, prefix: &str) -> Vec<Key> {
-        let later = self.by_key.from(|key| key.as_str() < prefix).iter().map(|(key, _)| key);
-        later.take_while(|key| key.as_str().starts_with(prefix)).cloned().collect()
+        let mut keys = Vec::new();
+        for (key, _) in self.by_key.from(|key| key.as_str() < prefix) {
+            if !key.as_str().starts_with(prefix) {
+                break;
+            }
+            keys.push(key.clone());
+        }
+        keys
     }
 
     /// The revision of each record, to tell later which ones changed.

@@ -62,7 +62,7 @@ impl Machine {
 
     pub(super) fn verify(&mut self, query: TurnId, turn: TurnId, slot: &Slot, span_ms: u64, now: Monotonic) {
         let held = self.places.change_held(slot).filter(|held| held.is_used_by(turn));
-        let Some(held) = held else { return self.emit(Output::Verified { query, result: Ok(false) }) };
+        let Some(held) = held else { return self.tell_verified(query, Ok(false)) };
         held.extended_until = held.extended_until.max(now.plus(span_ms));
         self.renew(slot, Some(query), now);
     }

@@ -145,7 +145,7 @@ impl Machine {
             return self.renew(slot, Some(query), now);
         }
         let held = matches!(outcome, Outcome::Renewed { .. });
-        self.emit(Output::Verified { query, result: Ok(held) });
+        self.tell_verified(query, Ok(held));
     }
 
     fn sought(&mut self, slot: &Slot, request: RequestId, outcome: &Outcome, sent: Sent, now: Monotonic) {
@@ -254,7 +254,7 @@ impl Machine {
         let released = matches!(outcome, Outcome::Released) || errand.maybe_released;
         let result = if released { ReleaseOutcome::Released } else { ReleaseOutcome::Lost };
         if let Some(turn) = errand.turn {
-            self.emit(Output::Released { turn, result: Ok(result) });
+            self.tell_released(turn, Ok(result));
         }
         if errand.tells {
             self.send(&errand.slot.key, Body::Freed { holder: self.me });
@@ -274,7 +274,7 @@ impl Machine {
                 self.lose(slot, LostReason::StoreCleared, now);
                 continue;
             }
-            let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) else { continue };
+            let Some(seeking) = self.places.change_seeking(slot) else { continue };
             let asks = is_ask_for(seeking.request);
             if flight.errands.iter().any(|errand| errand.concerns(slot) && asks(&errand.action)) {
                 seeking.waiting_sent = None;

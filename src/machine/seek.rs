@@ -106,7 +106,7 @@ impl Machine {
         self.places.change_or_make(&slot).turns.push(turn);
         let Parcel { from, grant: token, request, .. } = *parcel;
         self.seek_by(&slot, Way::Resume { from, token, request }, false, now);
-        if let Some(seeking) = self.places.change(&slot).and_then(Place::seeking_mut) {
+        if let Some(seeking) = self.places.change_seeking(&slot) {
             seeking.cursor = Some(parcel.next);
         }
         self.ask(&slot, now);
@@ -115,7 +115,7 @@ impl Machine {
     /// Sends the request: the first time it enqueues, after that it renews the place.
     pub(super) fn ask(&mut self, slot: &Slot, now: Monotonic) {
         let Some(acquire) = self.request(slot) else { return };
-        if let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) {
+        if let Some(seeking) = self.places.change_seeking(slot) {
             seeking.priority = acquire.priority;
             seeking.look_at = None;
         }

@@ -6,8 +6,8 @@ use super::{
     id::RequestId,
     operation::Action,
     outbox::{Errand, Flight},
-    place::{Held, Place},
-    port::{LostReason, Output, Refusal, Slot},
+    place::Held,
+    port::{LostReason, Refusal, Slot},
     time::Monotonic,
     token::Token,
 };
@@ -86,7 +86,7 @@ impl Machine {
     }
 
     fn note_retry(&mut self, slot: &Slot) {
-        if let Some(seeking) = self.places.change(slot).and_then(Place::seeking_mut) {
+        if let Some(seeking) = self.places.change_seeking(slot) {
             seeking.retried = true;
         }
     }
@@ -106,7 +106,7 @@ impl Machine {
     /// Who asked is told. It is tried again all the same: the guard shares already.
     fn downgrade_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
         if let Some(query) = errand.turn {
-            self.emit(Output::Verified { query, result: Err(error.clone()) });
+            self.tell_verified(query, Err(error.clone()));
         }
         if error.retry {
             let mut again = errand.clone();
@@ -118,7 +118,7 @@ impl Machine {
     fn renewal_failed(&mut self, token: Token, errand: &Errand, error: &StoreError, now: Monotonic) {
         let current = self.places.held(&errand.slot).is_some_and(|held| held.grant == token);
         if let Some(query) = errand.turn {
-            self.emit(Output::Verified { query, result: Err(error.clone()) });
+            self.tell_verified(query, Err(error.clone()));
         } else if current && error.retry {
             self.renew_later(errand, error, now);
         } else if current {
@@ -154,7 +154,7 @@ impl Machine {
             again.maybe_released |= released;
             self.retry(&again, now);
         } else if let Some(turn) = errand.turn {
-            self.emit(Output::Released { turn, result: Err(error.clone()) });
+            self.tell_released(turn, Err(error.clone()));
         }
     }
 }

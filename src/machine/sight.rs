@@ -134,7 +134,11 @@ impl Machine {
 
     /// Whether a grant is on its way to another guard.
     pub(super) fn is_detached(&self, key: &super::Key, token: Token) -> bool {
-        self.detached.iter().any(|(known, detached)| (known, *detached) == (key, token))
+        self.detached_at(key, token).is_some()
+    }
+
+    pub(super) fn detached_at(&self, key: &super::Key, token: Token) -> Option<usize> {
+        self.detached.iter().position(|(known, detached)| (known, *detached) == (key, token))
     }
 
     pub(super) fn judge_if_silent(&mut self, slot: &Slot, now: Monotonic) {

@@ -88,7 +88,11 @@ impl Now {
 
 /// Whole milliseconds of a duration; at most `u64::MAX`.
 pub(crate) fn whole_ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    // Not by `as_millis`: in wasm its 128 bits are dear.
+    match duration.as_secs() {
+        secs if secs > u64::MAX / 1_000 => u64::MAX,
+        secs => (secs * 1_000).saturating_add(duration.subsec_millis().into()),
+    }
 }
 
 /// The first of several moments, if there is any.
@@ -98,4 +102,31 @@ pub(super) fn earliest(moments: &[Option<Monotonic>]) -> Option<Monotonic> {
         first = Some(first.map_or(*moment, |first| first.min(*moment)));
     }
     first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_cut_to_whole_milliseconds_and_stop_at_the_end() {
+        for (duration, ms) in [
+            (Duration::ZERO, 0),
+            (Duration::from_micros(1_999), 1),
+            (Duration::new(7, 999_999_999), 7_999),
+            (Duration::from_millis(u64::MAX), u64::MAX),
+            (Duration::new(u64::MAX / 1_000, 999_999_999), u64::MAX),
+            (Duration::MAX, u64::MAX),
+        ] {
+            assert_eq!(whole_ms(duration), ms, "{duration:?}");
+        }
+    }
+
+    #[test]
+    fn moments_stop_at_both_ends() {
+        let (first, last) = (Monotonic::default(), Monotonic::from_ms(u64::MAX));
+        assert_eq!((first.as_ms(), last, last.plus(1)), (0, first.plus(u64::MAX), last));
+        assert_eq!((first.plus(5).since(first), first.since(last)), (5, 0));
+        assert_eq!(alloc::format!("{:?}", first.plus(5)), "Monotonic(5)");
+    }
 }

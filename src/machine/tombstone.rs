@@ -45,7 +45,7 @@ pub(super) struct Graves(Vec<Grave>);
 struct Grave {
     holder: Incarnation,
     /// `None` if it could not be read: it is left as it is.
-    keys: Option<Vec<Key>>,
+    tombstone: Option<Tombstone>,
     changed: bool,
 }
 
@@ -56,7 +56,7 @@ impl Graves {
 
     pub(super) fn add(&mut self, holder: Incarnation, tombstone: Option<Tombstone>) {
         self.0.retain(|grave| grave.holder != holder);
-        self.0.push(Grave { holder, keys: tombstone.map(|tombstone| tombstone.keys), changed: false });
+        self.0.push(Grave { holder, tombstone, changed: false });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -69,8 +69,8 @@ impl Graves {
 
     pub(super) fn keys(&self) -> Vec<Key> {
         let mut keys = Vec::new();
-        for key in self.0.iter().flat_map(|grave| grave.keys.as_deref().unwrap_or_default()) {
-            keys.push(key.clone());
+        for tombstone in self.0.iter().flat_map(|grave| &grave.tombstone) {
+            keys.extend_from_slice(&tombstone.keys);
         }
         keys
     }
@@ -78,7 +78,7 @@ impl Graves {
     /// Forgets the keys that were cleaned.
     pub(super) fn settle(&mut self, is_clean: impl Fn(Incarnation, &Key) -> bool) {
         for grave in &mut self.0 {
-            let Some(keys) = &mut grave.keys else { continue };
+            let Some(Tombstone { keys, .. }) = &mut grave.tombstone else { continue };
             let before = keys.len();
             keys.retain(|key| !is_clean(grave.holder, key));
             // One without keys says of nobody where it was: it would stand for ever.
@@ -89,13 +89,14 @@ impl Graves {
     /// What must be written: the shortened tombstones, and `None` for those that nothing names any more.
     pub(super) fn take_changed(&mut self) -> Vec<(Incarnation, Option<String>)> {
         let mut written = Vec::new();
-        for grave in &mut self.0 {
+        self.0.retain_mut(|grave| {
+            let Some(tombstone) = &grave.tombstone else { return true };
+            let is_named = !tombstone.keys.is_empty();
             if core::mem::take(&mut grave.changed) {
-                let tombstone = Tombstone { holder: grave.holder, keys: grave.keys.clone().unwrap_or_default() };
-                written.push((grave.holder, (!tombstone.keys.is_empty()).then(|| tombstone.encode())));
+                written.push((grave.holder, is_named.then(|| tombstone.encode())));
             }
-        }
-        self.0.retain(|grave| grave.keys.as_ref().is_none_or(|keys| !keys.is_empty()));
+            is_named
+        });
         written
     }
 }

@@ -119,7 +119,7 @@ impl Machine {
     pub(super) fn downgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {
         let held = self.places.change_held(slot);
         let Some(user) = held.and_then(|held| held.users.iter_mut().find(|user| user.turn == turn)) else {
-            return self.emit(Output::Verified { query, result: Ok(false) });
+            return self.tell_verified(query, Ok(false));
         };
         user.mode = Mode::Shared;
         self.emit(Output::Downgraded { turn });
@@ -133,7 +133,7 @@ impl Machine {
         match query {
             // Others here hold it exclusively too: it is weakened when they are gone.
             Some(query) if held.mode == Mode::Exclusive && !held.is_too_strong() => {
-                self.emit(Output::Verified { query, result: Ok(true) });
+                self.tell_verified(query, Ok(true));
             }
             None if !held.is_too_strong() => {}
             _ => {
@@ -159,7 +159,7 @@ impl Machine {
             None => {}
         }
         if let Some(query) = errand.turn {
-            self.emit(Output::Verified { query, result: Ok(done) });
+            self.tell_verified(query, Ok(done));
         }
     }
 

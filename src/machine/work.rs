@@ -8,7 +8,7 @@ use super::{
     key::Key,
     mode::Mode,
     operation::{Acquire, Action, Answer, Granted, Outcome, Promotion, StoreNow, Way},
-    record::{Entry, Grant, Record, Sighting, Waiter},
+    record::{Entry, Grant, Rank, Record, Sighting, Waiter, rank},
     token::{Token, TokenBlock},
     tombstone::Graves,
 };
@@ -274,7 +274,7 @@ impl Work<'_> {
 
     /// Removes all grants; their holders are to be told.
     fn rob(&mut self) {
-        for grant in core::mem::take(&mut self.record.grants) {
+        for grant in &core::mem::take(&mut self.record.grants) {
             self.record.stolen.push(grant.block.first);
             self.robbed.push((grant.holder, grant.block.first));
             self.changed();
@@ -350,11 +350,11 @@ impl Work<'_> {
     }
 
     fn put_in_queue(&mut self, waiter: Waiter) {
-        self.record.queue.insert(self.place_of(&waiter), waiter);
+        self.record.queue.insert(self.place_of(waiter.rank()), waiter);
     }
 
-    fn place_of(&self, waiter: &Waiter) -> usize {
-        self.record.queue.partition_point(|queued| queued.rank() <= waiter.rank())
+    fn place_of(&self, rank: Rank) -> usize {
+        self.record.queue.partition_point(|queued| queued.rank() <= rank)
     }
 
     /// The place that a request would get now.
@@ -459,7 +459,7 @@ impl Work<'_> {
         }
         let is_own = |waiter: &Waiter| self.is_own_place(waiter, ask.request);
         let own = self.record.queue.iter().position(is_own);
-        let last = own.unwrap_or_else(|| self.place_of(&self.place_for(ask)));
+        let last = own.unwrap_or_else(|| self.place_of(rank(ask.upgrades(), ask.priority, self.record.revision)));
         for waiter in &self.record.queue[..last] {
             ahead.push(Sighting::from(waiter));
         }
