@@ -171,31 +171,38 @@ impl Machine {
             Input::Acquire(turn) => self.acquire(turn, now),
             Input::AcquireAll(turns) => self.acquire_all(turns, now),
             Input::Resume { turn, parcel } => self.resume(turn, &parcel, now),
-            Input::Cancel { turn, slot } => self.cancel(turn, &slot, now),
-            Input::Release { turn, slot } => self.release(turn, &slot, now),
-            Input::Detach { turn, slot } => self.detach(turn, &slot, now),
-            Input::Verify { query, turn, slot, span_ms } => self.verify(query, turn, &slot, span_ms, now),
-            Input::Downgrade { query, turn, slot } => self.downgrade(query, turn, &slot, now),
-            Input::Upgrade { query, turn, slot } => self.upgrade(query, turn, &slot, now),
-            Input::CancelUpgrade { query, slot } => self.cancel_upgrade(query, &slot, now),
-            Input::ClearChanged { key } => self.hands.clear_changed(&key),
-            Input::Inspect { query, key } => self.inspect(query, key, now),
-            Input::Fenced { slot, ticket, answers } => self.fenced(&slot, &ticket, &answers, now),
             Input::Reply { id, result } => self.reply(id, result, now),
-            Input::Message(message) => self.message(&message, now),
+            ref other => self.heed(other, now),
+        }
+        self.fire_due(now);
+        self.settle(now);
+    }
+
+    /// Takes an input of which nothing is kept.
+    fn heed(&mut self, input: &Input, now: Monotonic) {
+        match *input {
+            Input::Cancel { turn, ref slot } => self.cancel(turn, slot, now),
+            Input::Release { turn, ref slot } => self.release(turn, slot, now),
+            Input::Detach { turn, ref slot } => self.detach(turn, slot, now),
+            Input::Verify { query, turn, ref slot, span_ms } => self.verify(query, turn, slot, span_ms, now),
+            Input::Downgrade { query, turn, ref slot } => self.downgrade(query, turn, slot, now),
+            Input::Upgrade { query, turn, ref slot } => self.upgrade(query, turn, slot, now),
+            Input::CancelUpgrade { query, ref slot } => self.cancel_upgrade(query, slot, now),
+            Input::ClearChanged { ref key } => self.hands.clear_changed(key),
+            Input::Inspect { query, ref key } => self.inspect(query, key, now),
+            Input::Fenced { ref slot, ref ticket, ref answers } => self.fenced(slot, ticket, answers, now),
+            Input::Message(ref message) => self.message(message, now),
             Input::BeaconStands(beacon) => self.presence.stands(beacon),
             Input::BeaconLost(beacon) => self.beacon_lost(beacon, now),
             Input::NoBeacon => self.presence.no_beacon(),
             Input::BeaconGone { watch } => self.beacon_gone(watch, now),
-            Input::Tick => {}
             Input::Suspend { entombs } => self.suspend(entombs, now),
             Input::Wake { incarnation } => self.wake_up(incarnation, now),
             Input::Hide => self.end_all_lingers(now),
             Input::Doubt => self.suspect_all(now),
             Input::Close => self.close(now),
+            Input::Acquire(_) | Input::AcquireAll(_) | Input::Resume { .. } | Input::Reply { .. } | Input::Tick => {}
         }
-        self.fire_due(now);
-        self.settle(now);
     }
 
     /// The next thing to do; [`Output::Timeout`] when there is none.

@@ -285,9 +285,9 @@ impl Machine {
     }
 
     /// What is kept here without being used is given back first: who released a key does not see itself hold it.
-    pub(super) fn inspect(&mut self, query: TurnId, key: Key, now: Monotonic) {
-        self.end_linger_at(&key, now);
-        let slot = Slot { key, mode: super::Mode::Exclusive, own: None };
+    pub(super) fn inspect(&mut self, query: TurnId, key: &Key, now: Monotonic) {
+        self.end_linger_at(key, now);
+        let slot = Slot { key: key.clone(), mode: super::Mode::Exclusive, own: None };
         self.outbox.push(&slot, Action::Inspect, Some(query), now);
     }
 
