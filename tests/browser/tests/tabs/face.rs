@@ -45,7 +45,7 @@ pub async fn of_two_tabs_that_try_one_runs(world: &World) -> anyhow::Result<()> 
     let [busy, other] = two(world).await?;
     let run = "return leases.tryRun('notes', () => new Promise((resolve) => (window.end = resolve)))";
     busy.start("work", run, Value::Null).await?;
-    busy.until("return window.end", Value::Null, SOON).await?;
+    busy.until("return window.end !== undefined", Value::Null, SOON).await?;
     let attempt = "return leases.tryRun('notes', { onLost: 'abort' }, (lease) => lease.token)";
     let refused = other.run(attempt, Value::Null).await?;
     ensure!(refused == json!({ "ran": false }), "while another tab is at it: {refused}");
