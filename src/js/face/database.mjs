@@ -50,11 +50,14 @@ export function deleteDatabase(name) {
   return new Promise((resolve, reject) => {
     const request = indexedDB.deleteDatabase(database);
     let why = "the browser did not answer";
-    const fail = () => reject(new LeaseError("Store", `the database ${database} was not deleted: ${request.error ?? why}`));
+    const fail = () => reject(new LeaseError("Store", `the database ${database} was not deleted: ${why}`));
     const timer = setTimeout(fail, DELETE_LIMIT_MS);
     request.onblocked = () => (why = "somebody else's connection to it is open, in this page or in another tab of the site");
     request.onsuccess = resolve;
-    request.onerror = fail;
+    request.onerror = () => {
+      why = String(request.error);
+      fail();
+    };
     for (const end of ["success", "error"]) request.addEventListener(end, () => clearTimeout(timer));
   });
 }
