@@ -43,6 +43,9 @@ fn memory(name: String) -> MemoryStore {
     })
 }
 
+/// The bits that say how a store is opened.
+const IN_MEMORY: u32 = 1;
+const WITHOUT_BEACON: u32 = 2;
 /// The bits that say how a lease is asked for.
 const SHARED: u32 = 1;
 const TOGETHER: u32 = 2;
@@ -57,51 +60,33 @@ pub struct JsLeaseManager {
 
 #[wasm_bindgen(js_class = LeaseManager)]
 impl JsLeaseManager {
-    /// Checks the options and opens the store, so that what is missing shows now. With `next_fault`, that is a store in memory
-    /// that fails.
+    /// Checks the options and opens the store, so that what is missing shows now: the user's own database if there is one,
+    /// else that of the name. The times are those of `options`; with `next_fault`, it is a store in memory that fails.
     pub fn open(
         name: String,
-        in_memory: bool,
-        lease_ms: Option<f64>,
-        heartbeat_ms: Option<f64>,
-        store_timeout_ms: Option<f64>,
-        linger_ms: Option<f64>,
-        beacon: Option<bool>,
+        database: Option<IdbDatabase>,
+        how: u32,
+        times: Vec<f64>,
         instance: Option<String>,
         next_fault: Option<Function>,
     ) -> JsValue {
-        let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon, instance);
+        let options = options(&times, how & WITHOUT_BEACON == 0, instance);
         promise(async move {
-            let leases = if let Some(next_fault) = next_fault {
-                let store = FaultyMemory { inner: memory(name), next_fault };
-                manager(LeaseManager::builder(store, WebExecutor::new()), &options)?
-            } else if in_memory {
-                manager(LeaseManager::builder(memory(name), WebExecutor::new()), &options)?
+            let builder = if let Some(database) = database {
+                let store = IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?;
+                LeaseManager::builder(store, WebExecutor::new())
+            } else if let Some(next_fault) = next_fault {
+                LeaseManager::builder(FaultyMemory { inner: memory(name), next_fault }, WebExecutor::new())
+            } else if how & IN_MEMORY != 0 {
+                LeaseManager::builder(memory(name), WebExecutor::new())
             } else {
                 // Before the store is opened: wrong options leave no database behind.
                 Config::parse(&options)?;
                 let store = IndexedDbStore::new(&name);
                 store.open().await?;
-                manager(LeaseManager::builder(store, WebExecutor::new()), &options)?
+                LeaseManager::builder(store, WebExecutor::new())
             };
-            Ok(Self { leases }.into())
-        })
-    }
-
-    /// The leases of the user's own database.
-    pub fn attach(
-        database: IdbDatabase,
-        lease_ms: Option<f64>,
-        heartbeat_ms: Option<f64>,
-        store_timeout_ms: Option<f64>,
-        linger_ms: Option<f64>,
-        beacon: Option<bool>,
-        instance: Option<String>,
-    ) -> JsValue {
-        let options = options([lease_ms, heartbeat_ms, store_timeout_ms, linger_ms], beacon, instance);
-        promise(async move {
-            let store = IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?;
-            Ok(Self { leases: manager(LeaseManager::builder(store, WebExecutor::new()), &options)? }.into())
+            Ok(Self { leases: manager(builder, options)? }.into())
         })
     }
 
@@ -183,22 +168,22 @@ impl JsLeaseManager {
     }
 }
 
-/// The spans are those of the lease, the heartbeat, the store's time limit and the linger.
-fn options(spans: [Option<f64>; 4], beacon: Option<bool>, instance: Option<String>) -> Options {
+/// The times are those of the lease, the heartbeat, the store's time limit and the linger, in ms; `NaN` is none.
+fn options(times: &[f64], beacon: bool, instance: Option<String>) -> Options {
     let unset = Options::default();
-    let [lease, heartbeat, store_timeout, linger] = spans.map(|ms| ms.map(rounded_down));
+    let time = |at: usize| times.get(at).filter(|ms| !ms.is_nan()).map(|ms| rounded_down(*ms));
     Options {
-        lease: lease.unwrap_or(unset.lease),
-        heartbeat,
-        store_timeout,
-        linger: linger.unwrap_or(unset.linger),
-        beacon: beacon.unwrap_or(unset.beacon),
+        lease: time(0).unwrap_or(unset.lease),
+        heartbeat: time(1),
+        store_timeout: time(2),
+        linger: time(3).unwrap_or(unset.linger),
+        beacon,
         instance,
         ..unset
     }
 }
 
-fn manager(builder: LeaseManagerBuilder, options: &Options) -> Result<LeaseManager, InvalidOptions> {
+fn manager(builder: LeaseManagerBuilder, options: Options) -> Result<LeaseManager, InvalidOptions> {
     let mut builder = builder.lease(options.lease).linger(options.linger).beacon(options.beacon);
     if let Some(heartbeat) = options.heartbeat {
         builder = builder.heartbeat(heartbeat);
@@ -206,7 +191,7 @@ fn manager(builder: LeaseManagerBuilder, options: &Options) -> Result<LeaseManag
     if let Some(limit) = options.store_timeout {
         builder = builder.store_timeout(limit);
     }
-    if let Some(name) = &options.instance {
+    if let Some(name) = options.instance {
         builder = builder.instance(name);
     }
     builder.build()

@@ -53,11 +53,11 @@ export function deleteDatabase(name) {
     const fail = () => reject(new LeaseError("Store", `the database ${database} was not deleted: ${why}`));
     const timer = setTimeout(fail, DELETE_LIMIT_MS);
     request.onblocked = () => (why = "somebody else's connection to it is open, in this page or in another tab of the site");
-    request.onsuccess = resolve;
-    request.onerror = () => {
+    request.onsuccess = request.onerror = ({ type }) => {
+      clearTimeout(timer);
+      if (type === "success") return resolve(undefined);
       why = String(request.error);
       fail();
     };
-    for (const end of ["success", "error"]) request.addEventListener(end, () => clearTimeout(timer));
   });
 }

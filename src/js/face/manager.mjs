@@ -11,7 +11,10 @@ import * as kinds from "./options.mjs";
 import { check, checkKey, read } from "./options.mjs";
 import { unlessAborted, worked } from "./work.mjs";
 
-/** The bits that say to the wasm how a lease is asked for. */
+/** The bits that say to the wasm how a store is opened. */
+const IN_MEMORY = 1;
+const WITHOUT_BEACON = 2;
+/** The bits that say to it how a lease is asked for. */
 const SHARED = 1;
 const TOGETHER = 2;
 const STEAL = 4;
@@ -46,20 +49,12 @@ export class LeaseManager extends EventTarget {
 
   static async open(name, options = {}) {
     check("InvalidOptions", "the name", "name", name);
-    const { leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, debug, store } = read(options, kinds.OPEN);
-    await init();
-    const inMemory = store === "memory";
-    const fault = store?.nextFault && (() => store.nextFault());
-    const open = () => Wasm.open(name, inMemory, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, fault);
-    return new LeaseManager(INTERNAL, await ask(open), name, debug);
+    return opened(name, undefined, read(options, kinds.OPEN));
   }
 
   static async attach(db, options = {}) {
     const raw = rawDatabase(db);
-    const { leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, debug } = read(options, kinds.ATTACH);
-    await init();
-    const attach = () => Wasm.attach(raw, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance);
-    return new LeaseManager(INTERNAL, await ask(attach), raw.name, debug);
+    return opened(raw.name, raw, read(options, kinds.ATTACH));
   }
 
   static async delete(name) {
@@ -187,6 +182,17 @@ export class LeaseManager extends EventTarget {
   async #end() {
     await ask(() => this.#wasm.close());
   }
+}
+
+/** Times that are not chosen are no numbers, to the wasm. */
+async function opened(name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {
+  const { beacon, instance, debug, store } = rest;
+  await init();
+  const how = (store === "memory" ? IN_MEMORY : 0) | (beacon === false ? WITHOUT_BEACON : 0);
+  const times = [leaseMs, heartbeatMs, storeTimeoutMs, lingerMs];
+  const fault = store?.nextFault && (() => store.nextFault());
+  const wasm = await ask(() => Wasm.open(name, database, how, times, instance, fault));
+  return new LeaseManager(INTERNAL, wasm, name, debug);
 }
 
 /** The options may be left out. */
