@@ -9,7 +9,7 @@ console.warn = (sentence) => warned.push(sentence);
 const dropped = ["manager", "kept", "lease", "shared", "stolen", "group", "of a group", "lost", "released", "idle manager"];
 
 async function forget() {
-  const leases = await openManager({}, "collected");
+  const leases = await openManager({ lingerMs: 0 }, "collected");
   const kept = await leases.acquire("kept");
   const group = await leases.acquireAll([{ key: "of a group" }]);
   const handles = [leases, kept, await leases.acquire("lease"), await leases.acquire("shared", { mode: "shared" })];
