@@ -164,6 +164,26 @@ test("an aborted signal asks for nothing; one that aborts later does nothing", a
   await leases.close();
 });
 
+test("of signal and time-out the earlier counts, and nothing listens afterwards", async () => {
+  const leases = await openManager();
+  const lease = await leases.acquire("notes");
+  const listening = new Set();
+  const { signal } = new AbortController();
+  const [add, remove] = [signal.addEventListener, signal.removeEventListener];
+  signal.addEventListener = (type, listener, options) => (listening.add(listener), add.call(signal, type, listener, options));
+  signal.removeEventListener = (type, listener) => (listening.delete(listener), remove.call(signal, type, listener));
+  await refused(() => leases.acquire("notes", { signal, timeoutMs: 20 }), "Timeout", "TimeoutError");
+  await refused(() => leases.acquire("notes", { signal, timeoutMs: 0 }), "Timeout", "TimeoutError");
+  assert.equal(listening.size, 0);
+  const aborted = leases.acquire("notes", { signal: AbortSignal.timeout(20), timeoutMs: 5_000 });
+  await assert.rejects(aborted, (error) => !(error instanceof LeaseError) && error.name === "TimeoutError");
+  const waiting = leases.acquire("notes", { signal, timeoutMs: 5_000 });
+  await lease.release();
+  await waiting;
+  assert.equal(listening.size, 0);
+  await leases.close();
+});
+
 test("an abort at any moment of a grant leaves nothing held", async () => {
   const leases = await openManager();
   for (let steps = 0; steps < 25; steps++) {

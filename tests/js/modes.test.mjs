@@ -78,6 +78,7 @@ test("a theft is told to who was robbed, and passes all who wait", async () => {
   const { reason } = robbed.signal;
   assert.deepEqual([reason.code, reason.reason, reason.key, reason.token], ["LeaseLost", "Stolen", "notes", robbed.token]);
   assert.equal(robbed.signal.reason, reason);
+  assert.equal(AbortSignal.any([robbed.signal, new AbortController().signal]).reason, reason);
   assert.equal((await two.status("notes")).holders[0].info, "thief");
   for (const late of [() => robbed.extend(5_000), () => robbed.downgrade(), () => robbed.upgrade()]) {
     await refused(late, "LeaseLost", LEASE_ERROR, '"notes"', "Stolen");

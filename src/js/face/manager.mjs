@@ -9,7 +9,7 @@ import { Lease } from "./lease.mjs";
 import { init } from "./loading.mjs";
 import * as kinds from "./options.mjs";
 import { check, checkKey, read } from "./options.mjs";
-import { unlessAborted, worked } from "./work.mjs";
+import { end, unlessAborted, worked } from "./work.mjs";
 
 /** The bits that say to the wasm how a store is opened. */
 const IN_MEMORY = 1;
@@ -133,7 +133,7 @@ export class LeaseManager extends EventTarget {
         // A lead that is lost is won anew, never revived.
         if (!lease.signal.aborted) throw error;
       } finally {
-        await lease.release().catch(() => {});
+        await end(lease);
       }
     }
   }

@@ -9,8 +9,14 @@ export async function worked(lease, aborts, work) {
     const outcome = await lease.release().catch(() => {});
     return { value, lost: outcome === "lost" ? await lease.lost : null };
   } finally {
-    await lease.release().catch(() => {});
+    await end(lease);
   }
+}
+
+/** Gives a lease back. There is nothing to wait for if it is lost. */
+export async function end(lease) {
+  const released = lease.release().catch(() => {});
+  if (!lease.signal.aborted) await released;
 }
 
 /** What the work gives, or the reason of the signal that aborts before. */
