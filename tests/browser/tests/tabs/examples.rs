@@ -1,4 +1,5 @@
-//! The JavaScript examples of the README and of the guides, taken out of the text and bundled as a reader's build would.
+//! The JavaScript examples of the README, of the guides and of the types' comments, taken out of the text and bundled as a
+//! reader's build would.
 
 use std::{
     env, fs,
@@ -22,6 +23,9 @@ const DEFINES: [&str; 4] = [
     "--define:__VUE_PROD_HYDRATION_MISMATCH_DETAILS__=false",
 ];
 
+/// The folder of the bundles of the types' examples.
+const TYPES: &str = "types";
+
 /// One block, which is a module of its own.
 #[derive(Clone, Debug)]
 pub struct Example {
@@ -31,16 +35,31 @@ pub struct Example {
     pub prints: String,
     /// Its bundle, for the server.
     pub url: String,
+    /// Whether it speaks of things that the prelude makes.
+    pub needs_prelude: bool,
     guide: String,
     file: String,
     code: String,
 }
 
-/// All of them, bundled once; none where esbuild is missing, which it says.
+/// Those of the README and of the guides, bundled; none where esbuild is missing, which it says.
 ///
 /// # Panics
 /// In CI, where nothing may be skipped.
-pub fn bundled() -> anyhow::Result<&'static [Example]> {
+pub fn of_guides() -> anyhow::Result<Vec<Example>> {
+    Ok(bundled()?.iter().filter(|example| example.guide != TYPES).cloned().collect())
+}
+
+/// Those of the types' comments, which only run; some speak of what the page's prelude makes.
+///
+/// # Panics
+/// In CI, where nothing may be skipped.
+pub fn of_types() -> anyhow::Result<Vec<Example>> {
+    Ok(bundled()?.iter().filter(|example| example.guide == TYPES).cloned().collect())
+}
+
+/// Both, once.
+fn bundled() -> anyhow::Result<&'static [Example]> {
     static EXAMPLES: OnceLock<Result<Vec<Example>, String>> = OnceLock::new();
     let examples = EXAMPLES.get_or_init(|| bundle().map_err(|error| format!("{error:#}")));
     examples.as_deref().map_err(|error| anyhow::anyhow!("{error}"))
@@ -51,6 +70,11 @@ fn bundle() -> anyhow::Result<Vec<Example>> {
     for guide in guides()? {
         let text = fs::read_to_string(root(&guide)).with_context(|| guide.clone())?;
         examples.extend(read(&guide, &text)?);
+    }
+    for entry in fs::read_dir(root("src/js/types"))? {
+        let file = entry?.path();
+        let name = file.file_stem().and_then(|stem| stem.to_str()).context("a name in UTF-8")?;
+        examples.extend(read_comments(name.trim_end_matches(".d"), &fs::read_to_string(&file)?));
     }
     ensure!(!examples.is_empty(), "the guides have examples");
     if Command::new("esbuild").arg("--version").output().is_err() {
@@ -122,12 +146,42 @@ fn read(guide: &str, text: &str) -> anyhow::Result<Vec<Example>> {
             place: format!("{guide}:{}", block.line),
             prints: output.map(|output| output.text.trim_end().to_owned()).unwrap_or_default(),
             url: format!("/guides/{stem}/{}", bundle.display()),
+            needs_prelude: false,
             guide: stem,
             file,
             code: block.text.clone(),
         });
     }
     Ok(examples)
+}
+
+/// The examples in the comments of a file. One that imports nothing of ours is the inside of a function.
+fn read_comments(name: &str, text: &str) -> Vec<Example> {
+    let inside = |line: &str| {
+        let line = line.trim_start().trim_start_matches('*');
+        line.strip_prefix(' ').unwrap_or(line).to_owned() + "\n"
+    };
+    let mut examples = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        if !line.contains("@example") {
+            continue;
+        }
+        let code = lines.by_ref().map(|(_, line)| line).skip(1).take_while(|line| !line.contains("```"));
+        let code: String = code.map(inside).collect();
+        let whole = code.contains("from \"leasehold");
+        let file = format!("{name}-{}.js", index + 1);
+        examples.push(Example {
+            place: format!("src/js/types/{name}.d.ts:{}", index + 1),
+            prints: String::new(),
+            url: format!("/guides/{TYPES}/{file}"),
+            needs_prelude: !whole,
+            guide: TYPES.into(),
+            file,
+            code: if whole { code } else { format!("await (async () => {{\n{code}}})();\n") },
+        });
+    }
+    examples
 }
 
 /// The name of a block that others of its guide import: its first line, as in `// tokens.js`.
@@ -190,6 +244,15 @@ mod tests {
             read_lines(&["```js", "// tokens.js", "```", "```js", "// not a.name.js", "```"]).expect("it can be read");
         let files: Vec<_> = named.iter().map(|example| &*example.file).collect();
         assert_eq!(files, ["tokens.js", "line-4.js"]);
+    }
+
+    #[test]
+    fn a_comment_is_the_inside_of_a_function_unless_it_is_whole() {
+        let text = "/**\n * @example\n * ```js\n * if (lease) {\n *   use(lease);\n * }\n * ```\n */";
+        let [example] = &read_comments("lease", text)[..] else { panic!("there is one") };
+        assert_eq!(example.code, "await (async () => {\nif (lease) {\n  use(lease);\n}\n})();\n");
+        let whole = text.replace("if (lease) {", "import { init } from \"leasehold\";");
+        assert!(read_comments("lease", &whole)[0].code.starts_with("import"), "{whole}");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Every JavaScript example of the README and of `docs/`: it prints what the text says.
+//! Every JavaScript example of the README and of `docs/` prints what the text says, and those of the types' comments run.
 
 use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::{Shape, Tab};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
-    examples::{Example, bundled},
+    examples::{Example, of_guides, of_types},
     world::{SOON, World},
 };
 
@@ -13,10 +13,11 @@ use crate::{
 pub async fn every_example_prints_what_its_text_says(world: &World) -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     let tab = world.browser.open(&world.elsewhere(), Shape::Window).await?;
-    for example in bundled()? {
-        let printed = printed(world, &tab, example).await.with_context(|| example.place.clone());
+    for example in of_guides()? {
+        let told = run(world, &tab, &example).await;
+        let printed = told.map(|told| [lines(&told["printed"]), lines(&told["complaints"])].concat());
         let printed = printed.unwrap_or_else(|error| format!("{error:#}"));
-        if printed != example.prints {
+        if printed.trim_end() != example.prints {
             wrong.push(format!("{} says:\n{}\nbut it prints:\n{printed}", example.place, example.prints));
         }
     }
@@ -24,10 +25,27 @@ pub async fn every_example_prints_what_its_text_says(world: &World) -> anyhow::R
     Ok(())
 }
 
-async fn printed(world: &World, tab: &Tab, example: &Example) -> anyhow::Result<String> {
+/// What they print is not compared. They show a call, not a program: what they hold need not be given back.
+pub async fn every_example_in_the_types_runs(world: &World) -> anyhow::Result<()> {
+    let mut wrong = Vec::new();
+    let tab = world.browser.open(&world.elsewhere(), Shape::Window).await?;
+    for example in of_types()? {
+        let told = run(world, &tab, &example).await;
+        let complaints = told.map_or_else(|error| format!("{error:#}"), |told| lines(&told["complaints"]));
+        let grave = complaints.lines().filter(|line| !line.contains("was forgotten without release"));
+        wrong.extend(grave.map(|line| format!("{}: {line}", example.place)));
+    }
+    ensure!(wrong.is_empty(), "{} examples are wrong\n\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}
+
+async fn run(world: &World, tab: &Tab, example: &Example) -> anyhow::Result<Value> {
     tab.goto(&world.server.url("/tests/example.html")).await?;
-    tab.until("return typeof window.run === 'function'", json!(null), SOON).await?;
-    tab.start("example", "return run(arg)", json!(example.url)).await?;
-    let printed = tab.outcome("example", SOON).await?;
-    Ok(printed.as_str().context("a text")?.trim_end().to_owned())
+    tab.until("return typeof window.run === 'function'", Value::Null, SOON).await?;
+    tab.start("example", "return run(arg)", json!({ "url": example.url, "prelude": example.needs_prelude })).await?;
+    tab.outcome("example", SOON).await.with_context(|| example.place.clone())
+}
+
+fn lines(told: &Value) -> String {
+    told.as_array().into_iter().flatten().filter_map(Value::as_str).map(|line| format!("{line}\n")).collect()
 }

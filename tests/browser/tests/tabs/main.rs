@@ -106,6 +106,7 @@ in_the_browsers! {
         page::the_inspector_shows_all_tabs_and_a_take_over,
         page::the_demo_page_works_in_an_insecure_context,
         guides::every_example_prints_what_its_text_says,
+        guides::every_example_in_the_types_runs,
         bad_input::bad_keys_are_refused,
         bad_input::bad_times_are_refused,
         bad_input::a_second_init_with_other_bytes_is_refused,
