@@ -1,8 +1,8 @@
-// Makes the wasm that wasm-bindgen left as small as it gets, compressed above all: node .ci/shrink-wasm.mjs FILE
+// Makes the wasm that wasm-bindgen left as small as it gets, compressed above all: node .ci/shrink-wasm.mjs WASM GLUE
 import { spawnSync } from "node:child_process";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 
-const file = process.argv[2];
+const [file, glue] = process.argv.slice(2);
 const text = `${file}.wat`;
 
 /** What rustc takes for granted. The text does not say it. */
@@ -27,6 +27,7 @@ const SMALL = [
 
 optimize(file, ...SMALL, "-S", "-o", text);
 rewrite(likeBesideLike);
+shortenNames();
 optimize(text, "-o", file);
 rmSync(text);
 
@@ -43,6 +44,26 @@ function rewrite(change) {
   const end = functions.length - 1;
   functions[end] = functions[end].replace(/\)\s*$/, "");
   writeFileSync(text, `${head}${change(functions).join("")})\n`);
+}
+
+/** Gives short names to all that the wasm and its glue give each other. */
+function shortenNames() {
+  let count = 0;
+  const short = () => (count++).toString(36);
+  let wasm = readFileSync(text, "utf8");
+  let javascript = readFileSync(glue, "utf8");
+  wasm = wasm.replaceAll(/^ \(export "(\w+)"/gm, (_, name) => {
+    const letter = `_${short()}`;
+    javascript = javascript.replaceAll(new RegExp(`\\bwasm\\.${name}\\b`, "g"), `wasm.${letter}`);
+    return ` (export "${letter}"`;
+  });
+  wasm = wasm.replaceAll(/^ \(import "([^"]+)" "(\w+)"/gm, (_, module, name) => {
+    const letter = `_${short()}`;
+    javascript = javascript.replaceAll(new RegExp(`^( +)${name}\\b`, "gm"), `$1${letter}`).replaceAll(`"${module}"`, '"_"');
+    return ` (import "_" "${letter}"`;
+  });
+  writeFileSync(text, wasm);
+  writeFileSync(glue, javascript);
 }
 
 /** Puts each function behind the one that it has most in common with: what repeats itself nearby compresses best. */
