@@ -3,6 +3,8 @@
 use alloc::{borrow::ToOwned, boxed::Box, string::String, vec::Vec};
 use core::{fmt, future::Future, time::Duration};
 
+use futures::channel::oneshot;
+
 use crate::driver::{Driver, Reaction};
 use crate::error::AcquireError;
 use crate::event::LeaseStats;
@@ -110,11 +112,11 @@ impl LeaseManager {
 
     /// The store's name for a key, and the user's if it is another.
     pub(crate) fn encode(&self, name: &str) -> Result<(Key, Option<String>), InvalidKey> {
-        let key = Key::new(name)?;
-        match &self.door.codec {
-            None => Ok((key, None)),
-            Some(codec) => Ok((Key::new(&codec(name))?, Some(name.to_owned()))),
-        }
+        let (key, name) = match &self.door.codec {
+            None => (Key::new(name)?, None),
+            Some(codec) => (Key::new(name).and_then(|_| Key::new(&codec(name)))?, Some(name.to_owned())),
+        };
+        if key.is_of_lock() { Err(InvalidKey::Reserved) } else { Ok((key, name)) }
     }
 
     /// The name of this context's incarnation, as records show it.
@@ -142,26 +144,9 @@ impl LeaseManager {
     /// ```
     pub async fn status(&self, key: &str) -> Result<LeaseStatus, AcquireError> {
         let (key, _) = self.encode(key)?;
-        self.look(key).await
-    }
-
-    /// Asks at the call.
-    fn look(&self, key: Key) -> impl Future<Output = Result<LeaseStatus, AcquireError>> + use<> {
         let (me, asked) = (self.incarnation(), key.clone());
         let (_, answer) = self.driver().ask(|query| Input::Inspect { query, key: asked });
-        async move {
-            match answer.await {
-                Ok(Reaction::Status(status)) => match *status {
-                    Ok(Outcome::Status { last_token, grants, queue }) => {
-                        Ok(LeaseStatus::new(me, key, last_token, grants, queue))
-                    }
-                    Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
-                    Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
-                    _ => Err(AcquireError::Closed),
-                },
-                _ => Err(AcquireError::Closed),
-            }
-        }
+        seen(me, key, answer.await)
     }
 
     /// Looks at all keys that begin like this and are held or waited for, in order. With a
@@ -184,12 +169,25 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn list(&self, prefix: &str) -> Result<Vec<LeaseStatus>, AcquireError> {
-        let keys = self.driver().store.keys(prefix).await?;
-        // Asked for together, they go in one transaction as far as possible.
-        let looks: Vec<_> = keys.into_iter().map(|key| self.look(key)).collect();
+        self.in_use(prefix, false).await
+    }
+
+    /// What is held or waited for under a prefix at one moment, after all that this context asked for before: the locks, or
+    /// all but these.
+    pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, AcquireError> {
+        let own = self.driver().keys_under(prefix);
+        let mut keys = self.driver().store.keys(prefix).await?;
+        for key in own {
+            if let Err(at) = keys.binary_search(&key) {
+                keys.insert(at, key);
+            }
+        }
+        keys.retain(|key| key.is_of_lock() == locks);
+        let me = self.incarnation();
+        let looks = self.driver().look_at(keys.clone());
         let mut listed = Vec::new();
-        for look in looks {
-            listed.extend(Some(look.await?).filter(|status| !status.is_idle()));
+        for (key, look) in keys.into_iter().zip(looks) {
+            listed.extend(Some(seen(me, key, look.await)?).filter(|status| !status.is_idle()));
         }
         Ok(listed)
     }
@@ -305,6 +303,21 @@ impl LeaseManager {
     /// Dropping the future does not stop the closing, but the store may stay open.
     pub async fn close(&self) {
         close(self.driver()).await;
+    }
+}
+
+/// The answer to a look.
+fn seen(me: Incarnation, key: Key, answer: Result<Reaction, oneshot::Canceled>) -> Result<LeaseStatus, AcquireError> {
+    match answer {
+        Ok(Reaction::Status(status)) => match *status {
+            Ok(Outcome::Status { last_token, grants, queue }) => {
+                Ok(LeaseStatus::new(me, key, last_token, grants, queue))
+            }
+            Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
+            Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
+            _ => Err(AcquireError::Closed),
+        },
+        _ => Err(AcquireError::Closed),
     }
 }
 

@@ -267,7 +267,7 @@ fn rounded_up_ms(span: Duration) -> u64 {
 /// A request under way. Dropped before it is settled, it is abandoned.
 pub(crate) struct Pending {
     driver: Shared<Driver>,
-    turn: TurnId,
+    pub(crate) turn: TurnId,
     slot: Slot,
     answer: oneshot::Receiver<Reaction>,
     /// How often it was looked at: an answer that was there at once is no older than this moment.

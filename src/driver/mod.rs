@@ -138,6 +138,24 @@ impl Driver {
         (turn, answer)
     }
 
+    /// Looks at several keys at one moment.
+    pub(crate) fn look_at(&self, keys: Vec<Key>) -> Vec<oneshot::Receiver<Reaction>> {
+        let mut core = self.core();
+        let mut answers = Vec::with_capacity(keys.len());
+        let looks = keys.into_iter().map(|key| {
+            let (query, answer) = core.ledger.open(None, Monotonic::default());
+            answers.push(answer);
+            (query, key)
+        });
+        let looks = looks.collect();
+        self.step(core, Input::InspectAll(looks));
+        answers
+    }
+
+    pub(crate) fn keys_under(&self, prefix: &str) -> Vec<Key> {
+        self.core().machine.keys_under(prefix)
+    }
+
     /// Nobody waits for this answer any more. Whether it was still to come.
     pub(crate) fn forget(&self, query: TurnId) -> bool {
         // Dropped after the lock was let go: who would have been answered is woken.

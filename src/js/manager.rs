@@ -55,7 +55,7 @@ const STEAL: u32 = 4;
 #[wasm_bindgen(js_name = LeaseManager)]
 #[derive(Debug)]
 pub struct JsLeaseManager {
-    leases: LeaseManager,
+    pub(super) leases: LeaseManager,
 }
 
 #[wasm_bindgen(js_class = LeaseManager)]
@@ -136,10 +136,10 @@ impl JsLeaseManager {
         promise(async move { Ok(status(&leases.status(key?.as_str()).await?)) })
     }
 
-    /// Looks at all keys that begin like this and are in use. The prefix is well-formed text.
-    pub fn list(&self, prefix: String) -> JsValue {
+    /// Looks at all keys that begin like this and are in use: those of locks, or all others. The prefix is well-formed text.
+    pub fn list(&self, prefix: String, locks: bool) -> JsValue {
         let leases = self.leases.clone();
-        promise(async move { Ok(statuses(&leases.list(&prefix).await?)) })
+        promise(async move { Ok(statuses(&leases.in_use(&prefix, locks).await?)) })
     }
 
     /// What this manager did so far.
@@ -152,6 +152,9 @@ impl JsLeaseManager {
         let mut events = self.leases.events();
         spawn_local(async move {
             while let Some(told) = events.next().await {
+                if told.key.is_of_lock() {
+                    continue;
+                }
                 // The face throws nothing that concerns us.
                 let _ = tell.call2(&JsValue::NULL, &told.kind.name().into(), &event(&told));
             }
@@ -197,6 +200,6 @@ fn manager(builder: LeaseManagerBuilder, options: Options) -> Result<LeaseManage
     builder.build()
 }
 
-fn lease(guard: LeaseGuard) -> JsValue {
+pub(super) fn lease(guard: LeaseGuard) -> JsValue {
     JsLease::new(guard).into()
 }

@@ -7,6 +7,7 @@
 mod failure;
 mod faults;
 mod lease;
+mod locks;
 mod manager;
 mod options;
 mod several;

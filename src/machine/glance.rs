@@ -29,8 +29,8 @@ impl Machine {
         let Some(seeking) = self.places.change_seeking(slot) else { return };
         let first = seeking.look_until.is_none();
         let until = *seeking.look_until.get_or_insert_with(|| now.plus(LOOK_MS));
-        // Of several who do not use it, each gives it back for itself.
-        if may_be_unused(ahead, me) && now < until {
+        // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now.
+        if slot.own.is_none() && may_be_unused(ahead, me) && now < until {
             seeking.look_at = Some(until);
             if !first {
                 return;

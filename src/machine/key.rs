@@ -6,7 +6,10 @@ use core::fmt;
 /// A key longer than this many UTF-16 units is refused.
 pub const KEY_LIMIT: usize = 1024;
 
-/// The checked name of a leased resource: not empty, at most [`KEY_LIMIT`] UTF-16 units.
+/// So begin the keys of the locks of `leases.locks`. Behind it stands any name, of any length, escaped by who asks.
+pub const LOCK_PREFIX: &str = "\0lock:";
+
+/// The checked name of a leased resource: not empty, at most [`KEY_LIMIT`] UTF-16 units. That of a lock has no limit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
@@ -26,6 +29,8 @@ pub enum InvalidKey {
         /// Where it stands, in UTF-16 units from the start.
         at: usize,
     },
+    /// The name begins as those of locks do.
+    Reserved,
 }
 
 impl Key {
@@ -39,6 +44,7 @@ impl Key {
             units += character.len_utf16();
         }
         match units {
+            _ if name.starts_with(LOCK_PREFIX) => Ok(Self(name.into())),
             0 => Err(InvalidKey::Empty),
             1..=KEY_LIMIT => Ok(Self(name.into())),
             _ => Err(InvalidKey::TooLong { units }),
@@ -65,6 +71,16 @@ impl Key {
         if let Err(at) = keys.binary_search(self) {
             keys.insert(at, self.clone());
         }
+    }
+
+    /// That of the lock with this name, which is escaped: well-formed text.
+    pub fn of_lock(name: &str) -> Self {
+        Self([LOCK_PREFIX, name].concat().into())
+    }
+
+    /// Whether it is that of a lock, and no user's.
+    pub fn is_of_lock(&self) -> bool {
+        self.0.starts_with(LOCK_PREFIX)
     }
 
     /// The name.
@@ -94,6 +110,9 @@ impl fmt::Display for InvalidKey {
             }
             Self::LoneSurrogate { at } => {
                 write!(out, "the key has a lone surrogate at UTF-16 unit {at}; use well-formed text")
+            }
+            Self::Reserved => {
+                out.write_str("the key begins with U+0000 and `lock:`, as those of `leases.locks` do; choose another")
             }
         }
     }

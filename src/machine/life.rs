@@ -204,6 +204,12 @@ impl Machine {
         self.outbox.retries() || self.places.any_lingers()
     }
 
+    /// The keys that begin like this and that this context holds or asks for: the store may not have heard of them yet.
+    pub(crate) fn keys_under(&self, prefix: &str) -> Vec<Key> {
+        let keys = self.places.slots().into_iter().map(|slot| slot.key);
+        keys.filter(|key| key.as_str().starts_with(prefix)).collect()
+    }
+
     /// The keys of the guards that live.
     pub(crate) fn used_keys(&self) -> Vec<Key> {
         let used = |place: &Place| place.held().is_some_and(|held| !held.users.is_empty());

@@ -52,7 +52,7 @@ pub use config::{Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LON
 pub use failure::{Applied, StoreError, StoreErrorKind};
 pub use fence::Ticket;
 pub use id::{Beacon, Incarnation, RequestId, StoreId};
-pub use key::{InvalidKey, KEY_LIMIT, Key};
+pub use key::{InvalidKey, KEY_LIMIT, Key, LOCK_PREFIX};
 pub use message::{Body, Message};
 pub use mode::Mode;
 pub use operation::{
@@ -190,6 +190,7 @@ impl Machine {
             Input::CancelUpgrade { query, ref slot } => self.cancel_upgrade(query, slot, now),
             Input::ClearChanged { ref key } => self.hands.clear_changed(key),
             Input::Inspect { query, ref key } => self.inspect(query, key, now),
+            Input::InspectAll(ref looks) => looks.iter().for_each(|(query, key)| self.inspect(*query, key, now)),
             Input::Fenced { ref slot, ref ticket, ref answers } => self.fenced(slot, ticket, answers, now),
             Input::Message(ref message) => self.message(message, now),
             Input::BeaconStands(beacon) => self.presence.stands(beacon),

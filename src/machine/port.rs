@@ -186,6 +186,8 @@ pub enum Input {
         /// The key.
         key: Key,
     },
+    /// Look at several keys at one moment: each question by its name.
+    InspectAll(Vec<(TurnId, Key)>),
     /// A transaction of the user's with a [fence](super::Machine::ticket) in it found that the lease is gone; or it
     /// renewed the lease, and was committed.
     Fenced {

@@ -18,6 +18,12 @@ import {
   type LeaseMode,
   type LeaseStats,
   type LeaseStatus,
+  Lock,
+  type LockInfo,
+  LockManager,
+  type LockManagerSnapshot,
+  type LockMode,
+  type LockOptions,
   type LostReason,
   type OnLost,
   type OpenDatabase,
@@ -35,11 +41,27 @@ import {
   type Work,
   createStore,
   init,
+  install,
   isLeaseError,
 } from "leasehold";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 function same<A, B>(..._equal: Equal<A, B> extends true ? [] : [never]): void {}
+
+// Code that takes the browser's takes ours.
+export async function locking(locks: LockManager, signal: AbortSignal): Promise<globalThis.LockManager> {
+  const done: boolean = install({ leaseMs: 5_000 });
+  const mode: LockMode = done ? "shared" : "exclusive";
+  const options: LockOptions = { mode, signal };
+  const five: number = await locks.request("a", async ({ name }: Lock) => name.length);
+  const six: number = await locks.request("a", { mode: "shared" }, (lock) => lock.mode.length);
+  const maybe: string | undefined = await locks.request("a", { ifAvailable: true }, (lock) => lock?.name);
+  const never: string | undefined = await locks.request("a", options, (lock) => lock?.mode);
+  const { held, pending }: LockManagerSnapshot = await locks.query();
+  const all: LockInfo[] = [...held, ...pending];
+  console.log(five, six, maybe, never, all.map(({ name, mode, clientId }) => [name, mode, clientId]));
+  return locks;
+}
 
 export async function everything(signal: AbortSignal): Promise<void> {
   const source: WasmSource = new URL("https://example.org/leasehold.wasm");

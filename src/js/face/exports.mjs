@@ -4,14 +4,16 @@ import { LeaseError } from "./error.mjs";
 import { LeaseEvent } from "./event.mjs";
 import { LeaseGroup } from "./group.mjs";
 import { Lease } from "./lease.mjs";
+import { Lock, LockManager } from "./locks.mjs";
 import { LeaseManager } from "./manager.mjs";
 
 export { createStore } from "./database.mjs";
 export { isLeaseError } from "./error.mjs";
 export { init } from "./loading.mjs";
-export { Lease, LeaseError, LeaseEvent, LeaseGroup, LeaseManager };
+export { install } from "./locks.mjs";
+export { Lease, LeaseError, LeaseEvent, LeaseGroup, LeaseManager, Lock, LockManager };
 
 // The names in the bundle are short ones.
-for (const [name, type] of Object.entries({ Lease, LeaseError, LeaseEvent, LeaseGroup, LeaseManager })) {
+for (const [name, type] of Object.entries({ Lease, LeaseError, LeaseEvent, LeaseGroup, LeaseManager, Lock, LockManager })) {
   Object.defineProperty(type, "name", { value: name });
 }

@@ -7,6 +7,7 @@ import { HAPPENINGS, LeaseEvent } from "./event.mjs";
 import { LeaseGroup, giveBack, itemsOf, waitForAll } from "./group.mjs";
 import { Lease } from "./lease.mjs";
 import { init } from "./loading.mjs";
+import { LockManager } from "./locks.mjs";
 import * as kinds from "./options.mjs";
 import { check, checkKey, read } from "./options.mjs";
 import { end, unlessAborted, worked } from "./work.mjs";
@@ -23,6 +24,7 @@ export class LeaseManager extends EventTarget {
   #wasm;
   #closed;
   #listens = false;
+  #locks;
 
   constructor(internal, wasm, name, debug) {
     if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
@@ -38,6 +40,10 @@ export class LeaseManager extends EventTarget {
   /** Another one after each suspension. */
   get holder() {
     return this.#wasm.holder;
+  }
+
+  get locks() {
+    return (this.#locks ??= new LockManager(INTERNAL, () => this.#wasm));
   }
 
   addEventListener(type, listener, options) {
@@ -168,7 +174,7 @@ export class LeaseManager extends EventTarget {
 
   async list(prefix = "") {
     check("InvalidKey", "the prefix", "prefix", prefix);
-    return ask(() => this.#wasm.list(prefix));
+    return ask(() => this.#wasm.list(prefix, false));
   }
 
   stats() {

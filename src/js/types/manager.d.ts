@@ -2,6 +2,7 @@
 import type { LeaseManagerEventMap } from "./event.js";
 import type { LeaseGroup, LeaseItem } from "./group.js";
 import type { Lease, LeaseMode, OpenDatabase } from "./lease.js";
+import type { LockManager } from "./locks.js";
 import type { HolderStatus, LeaseStats, LeaseStatus } from "./status.js";
 import type { ElectOptions, RunOptions, TryRunOptions, TryRunOutcome, Work } from "./work.js";
 
@@ -72,6 +73,9 @@ export class LeaseManager extends EventTarget {
    * back from the back/forward cache, has another one.
    */
   readonly holder: string;
+
+  /** Locks in the shape of `navigator.locks`, beside the leases: no key of a lease equals the name of a lock. */
+  readonly locks: LockManager;
 
   /**
    * Waits for the lease of a key: by priority, then first come, first served.

@@ -1,5 +1,6 @@
 //! What a context does, with a store that answers what the test says.
 
+mod alone;
 mod doubt;
 mod fence;
 mod graves;

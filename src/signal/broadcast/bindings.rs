@@ -19,6 +19,10 @@ extern "C" {
 
     pub(super) type LockManager;
 
+    /// Set if it is `install()`'s: made of leases, it says nothing about who lives.
+    #[wasm_bindgen(method, getter, js_name = madeOfLeases)]
+    fn made_of_leases(this: &LockManager) -> Option<bool>;
+
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/LockManager/request)
     #[wasm_bindgen(method, catch)]
     pub(super) fn request(
@@ -56,5 +60,6 @@ extern "C" {
 
 /// The lock manager, if there is one here.
 pub(super) fn locks() -> Option<LockManager> {
-    js_sys::global().unchecked_into::<Global>().navigator()?.locks()
+    let locks = js_sys::global().unchecked_into::<Global>().navigator()?.locks()?;
+    locks.made_of_leases().is_none().then_some(locks)
 }

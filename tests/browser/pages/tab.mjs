@@ -9,7 +9,7 @@ import "./turns.mjs";
 const build = new URLSearchParams(location.search).get("build") ?? "/pkg";
 const leasehold = await import(`${build}/index.mjs`);
 
-Object.assign(globalThis, leasehold, { Counter, context, openLeases, count, waver, go, attempt, loadFence });
+Object.assign(globalThis, leasehold, { Counter, context, openLeases, count, waver, go, attempt, loadFence, lockSuite });
 
 // A manager under a name of the page's own; `leases` from then on.
 async function openLeases(options = {}) {
@@ -22,6 +22,11 @@ async function loadFence() {
   addEventListener("unhandledrejection", ({ reason }) => unheard.push(String(reason)));
   addEventListener("error", ({ message }) => unheard.push(message));
   Object.assign(globalThis, await import("./fence.mjs"));
+}
+
+// A part of the tests of `leases.locks`, in the page itself: a driver's script may live in a world of its own.
+async function lockSuite(name, arg) {
+  return (await import("./locks/suites.mjs"))[name](arg);
 }
 
 // `steps` of the shared counter, each in a turn of its own unless `key` is null. Brings back the turns' tokens.

@@ -14,6 +14,7 @@ mod hidden;
 mod insecure;
 mod killed;
 mod left;
+mod locks;
 mod manners;
 mod many;
 mod page;
@@ -95,6 +96,12 @@ in_the_browsers! {
         fence::without_the_object_store_attach_is_refused,
         fence::what_cannot_be_fenced_is_refused_and_not_written,
         fence::a_busy_writer_needs_no_heartbeat,
+        locks::the_rules_hold_by_both,
+        locks::the_rules_hold_in_frames_and_workers,
+        locks::random_programs_run_alike_by_both,
+        locks::other_random_programs_do_so_too,
+        locks::the_sample_runs_unchanged_on_both,
+        locks::installed_where_there_are_none_the_rules_hold,
         versions::two_builds_lose_no_increment,
         versions::two_builds_hand_over,
         insecure::two_tabs_without_web_locks_lose_no_increment,

@@ -1,0 +1,235 @@
+// @ts-check
+// `leases.locks`: the shape and the rules of navigator.locks, over leases. Each rule has a test of its name, WL1 to WL31.
+import { INTERNAL, LeaseError, ask } from "./error.mjs";
+import { LeaseManager } from "./manager.mjs";
+import { OPEN, isA, read } from "./options.mjs";
+
+/** What the wasm puts before the name of a lock, to have its key. */
+const PREFIX = "\0lock:";
+
+const error = (name, sentence) => new DOMException(sentence, name);
+
+/** In UTF-8 there are no halves of surrogate pairs: they are written in digits, behind a mark that is doubled elsewhere. */
+const escape = (name) =>
+  name.replace(/[\p{Cs}~]/gu, (unit) => (unit === "~" ? "~~" : `~${unit.charCodeAt(0).toString(16)}`));
+
+const nameOf = (key) =>
+  key.slice(PREFIX.length).replace(/~(~|.{4})/g, (_, code) => (code === "~" ? code : String.fromCharCode(parseInt(code, 16))));
+
+/** The context's own, as the browser's locks call it. They tell nobody but who holds one. */
+let clientId;
+
+async function askClientId() {
+  try {
+    /** @type {any} */
+    const { locks } = navigator;
+    const name = `leasehold:${Math.random()}`;
+    if (!locks.madeOfLeases) {
+      return await locks.request(name, async () => (await locks.query()).held.find((held) => held.name === name).clientId);
+    }
+  } catch {
+    // There are none here.
+  }
+}
+
+/** Where the document is no longer shown, nothing of the platform works. */
+function checkActive() {
+  let gone = false;
+  try {
+    gone = closed || !document.defaultView;
+  } catch {
+    // A worker.
+  }
+  if (gone) throw error("InvalidStateError", "the document is not fully active");
+}
+
+/** As WebIDL reads a dictionary: by name in order, and what it does not know it does not see. */
+function wishOf(name, options) {
+  if (options != null && Object(options) !== options) throw new TypeError("the options are no object");
+  const ifAvailable = !!options?.ifAvailable;
+  const given = options?.mode;
+  const mode = given === undefined ? "exclusive" : `${given}`;
+  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`the mode is "shared" or "exclusive", not ${mode}`);
+  const signal = options?.signal;
+  if (signal !== undefined && !isA("AbortSignal", signal)) throw new TypeError("the signal is no AbortSignal");
+  return { name, ifAvailable, mode, signal, steal: !!options?.steal };
+}
+
+function checkWish({ name, ifAvailable, mode, signal, steal }) {
+  const refusal =
+    (name[0] === "-" && 'a name must not begin with "-"') ||
+    (steal && ifAvailable && "`steal` and `ifAvailable` exclude each other") ||
+    (steal && mode === "shared" && "`steal` is for exclusive locks") ||
+    (signal && (steal || ifAvailable) && "`signal` is for requests that wait");
+  if (refusal) throw error("NotSupportedError", refusal);
+  if (signal?.aborted) throw signal.reason;
+}
+
+/** A lock as it is held. */
+export class Lock {
+  constructor(internal, name, mode) {
+    if (internal !== INTERNAL) throw new TypeError("a lock comes to the callback of `request()`");
+    this.name = name;
+    this.mode = mode;
+    Object.freeze(this);
+  }
+}
+
+/** The locks of a store. */
+export class LockManager {
+  #source;
+  #wasm;
+  #clientId;
+  /** Why there is no wasm. */
+  #failure;
+  /** What comes while it stands waits for it: what a context asks for happens in its order. */
+  #gate;
+  /** To beacons: these locks say nothing about who lives. */
+  madeOfLeases = true;
+
+  constructor(internal, source) {
+    if (internal !== INTERNAL) throw new TypeError("it is `leases.locks`");
+    this.#source = source;
+  }
+
+  request(name, options, callback) {
+    try {
+      if (arguments.length < 2) throw new TypeError("a request has a name and a callback");
+      name = `${name}`;
+      if (arguments.length === 2) [options, callback] = [undefined, options];
+      const wish = wishOf(name, options);
+      if (typeof callback !== "function") throw new TypeError("the callback is no function");
+      checkActive();
+      checkWish(wish);
+      return this.#request(wish, callback);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  query() {
+    try {
+      checkActive();
+      return this.#query();
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  async #request(wish, callback) {
+    const lease = await this.#grant(wish);
+    if (!lease) return callback(null);
+    const { token } = lease;
+    // A thief is felt at once; the callback goes on, and nobody hears how it ends.
+    const lost = Promise.resolve(lease.lost).then((reason) => lose(wish.name, token, reason));
+    const work = new Promise((resolve) => resolve(callback(new Lock(INTERNAL, wish.name, wish.mode))));
+    const end = async () => {
+      while (this.#gate) await this.#gate;
+      try {
+        if (!(await ask(() => lease.release()))) lose(wish.name, token, lease.reason);
+      } finally {
+        lease.free();
+      }
+    };
+    return Promise.race([lost, work.finally(end)]);
+  }
+
+  /** The lease; none if the lock is taken, and the request does not wait. */
+  async #grant(wish) {
+    const { name, ifAvailable, mode, signal, steal } = wish;
+    const [key, shared] = [escape(name), mode === "shared"];
+    let request;
+    const abort = async () => {
+      while (this.#gate) await this.#gate;
+      if (request !== undefined) this.#wasm.cancelLock(key, shared, request);
+    };
+    signal?.addEventListener("abort", abort);
+    try {
+      for (;;) {
+        this.#begin();
+        while (this.#gate) await this.#gate;
+        if (!this.#wasm) throw this.#failure;
+        request = this.#wasm.requestLock(key, shared, !ifAvailable, steal, this.#clientId);
+        const lease = await granted(this.#wasm, wish);
+        if (signal?.aborted) {
+          while (this.#gate) await this.#gate;
+          // The cancellation gives it back as well.
+          lease?.release();
+          lease?.free();
+          throw signal.reason;
+        }
+        if (lease !== null) return lease;
+      }
+    } finally {
+      signal?.removeEventListener("abort", abort);
+      request = undefined;
+    }
+  }
+
+  async #query() {
+    this.#begin();
+    while (this.#gate) await this.#gate;
+    if (!this.#wasm) throw this.#failure;
+    const listing = ask(() => this.#wasm.list(PREFIX, true));
+    // What is asked for from now on is not to be seen.
+    if (listing instanceof Promise) this.#wait(listing.catch(() => {}));
+    const held = [];
+    const pending = [];
+    for (const { key, holders, queue } of await listing) {
+      const show = ({ mode, info }) => ({ name: nameOf(key), mode, clientId: info });
+      held.push(...holders.map(show));
+      pending.push(...queue.map(show));
+    }
+    return { held, pending };
+  }
+
+  #begin() {
+    if (!this.#wasm && !this.#gate) this.#wait(this.#open());
+  }
+
+  /** Who waits goes on in its order, and before whoever comes by then: it is the first to hear that the gate is open. */
+  #wait(gate) {
+    this.#gate = gate;
+    gate.then(() => (this.#gate = undefined));
+  }
+
+  async #open() {
+    try {
+      const source = await this.#source();
+      const wasm = source instanceof LockManager ? source.#source() : source;
+      this.#clientId = (await (clientId ??= askClientId())) ?? wasm.holder;
+      this.#wasm = wasm;
+    } catch (cause) {
+      this.#failure = cause.code === "Unsupported" ? error("SecurityError", cause.message) : cause;
+    }
+  }
+}
+
+/** The lease of a request that was granted, `undefined` if it is not to be had, `null` if it is to be asked for anew. */
+async function granted(wasm, { ifAvailable, signal }) {
+  try {
+    const lease = await ask(() => wasm.grantedLock());
+    // A page may have been stopped meanwhile. What was stolen by then was had.
+    if (!lease || lease.remainingMs > 0 || lease.reason === "Stolen" || (await ask(() => lease.verify()))) return lease;
+    lease.free();
+  } catch (error) {
+    if (!signal?.aborted && (error.code !== "LeaseLost" || ifAvailable)) throw error;
+  }
+  return null;
+}
+
+function lose(name, token, reason) {
+  if (reason === "Stolen") throw error("AbortError", `the lock ${JSON.stringify(name)} was stolen`);
+  const message = `the lock ${JSON.stringify(name)} was lost: ${reason}`;
+  throw new LeaseError("LeaseLost", message, { name: "AbortError", reason, key: name, token });
+}
+
+/** Where the platform has no locks, these are put in their place. Whether they were. */
+export function install(options = {}) {
+  read(options, OPEN);
+  const { navigator } = globalThis;
+  if (!navigator || navigator.locks) return false;
+  const value = new LockManager(INTERNAL, async () => (await LeaseManager.open("navigator.locks", options)).locks);
+  Object.defineProperty(navigator, "locks", { value, configurable: true, enumerable: true });
+  return true;
+}

@@ -1,0 +1,54 @@
+//! Requests that stand alone, as those of locks do.
+
+use super::*;
+
+fn alone(script: &Script, turn: u64, wait: bool) -> Turn {
+    Turn { wait, alone: true, ..Turn::new(TurnId(turn), script.key.clone()) }
+}
+
+#[test]
+fn a_try_that_stands_alone_is_told_what_stands_there_at_that_moment() {
+    let mut script = Script::new();
+    let turn = alone(&script, 1, false);
+    script.input(Input::Acquire(turn));
+    let told = script.answer([Outcome::Busy { ahead: [seen(1, 0)].into() }]);
+    assert_eq!(told, [Output::Busy { turn: TurnId(1) }], "it neither asks the holder nor looks again");
+}
+
+#[test]
+fn several_requests_of_a_context_that_stand_alone_have_places_of_their_own() {
+    let mut script = Script::new();
+    for turn in 1..=3 {
+        let turn = alone(&script, turn, true);
+        script.input(Input::Acquire(turn));
+    }
+    // The first one is in flight; what came meanwhile goes together, in its order.
+    let first = Input::Reply { id: 1, result: Ok(Reply { store: STORE, answers: [granted(64).into()].into() }) };
+    assert!(is_granted(script.input(first)));
+    let asked: Vec<_> = script.actions();
+    let requests = asked.iter().map(|action| match action {
+        Action::Acquire(ask) => (ask.request, ask.alone, ask.wait),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(requests.collect::<Vec<_>>(), [(RequestId(2), true, true), (RequestId(3), true, true)]);
+}
+
+#[test]
+fn several_keys_are_looked_at_in_one_transaction() {
+    let mut script = Script::new();
+    let looks = ["a", "b", "c"].map(|key| Key::new(key).unwrap());
+    script.input(Input::InspectAll(looks.into_iter().enumerate().map(|(at, key)| (TurnId(at as u64), key)).collect()));
+    assert_eq!(script.actions(), [Action::Inspect, Action::Inspect, Action::Inspect]);
+}
+
+#[test]
+fn a_key_of_a_lock_has_any_name_also_when_it_is_read() {
+    for name in ["", "\0", &"x".repeat(5_000), "~d800"] {
+        let key = Key::of_lock(name);
+        assert!(key.is_of_lock());
+        assert_eq!(Key::new(key.as_str()), Ok(key.clone()));
+        let message = Message { store: STORE, key, body: Body::Freed { holder: ME } };
+        assert_eq!(Message::decode(&message.encode()), Some(message));
+    }
+    assert!(!Key::new("\0lock").unwrap().is_of_lock());
+}
