@@ -6,18 +6,15 @@ export async function worked(lease, aborts, work) {
   try {
     const value = await (aborts ? unlessAborted([lease.signal], lease, work) : work(lease));
     // A release that got no answer says nothing of the time before it.
-    const outcome = await lease.release().catch(() => {});
+    const outcome = await end(lease);
     return { value, lost: outcome === "lost" ? await lease.lost : null };
   } finally {
     await end(lease);
   }
 }
 
-/** Gives a lease back. There is nothing to wait for if it is lost. */
-export async function end(lease) {
-  const released = lease.release().catch(() => {});
-  if (!lease.signal.aborted) await released;
-}
+/** Gives a lease back, and waits for that; not for long if it is lost, whatever the store does. */
+export const end = (lease) => lease.release().catch(() => {});
 
 /** What the work gives, or the reason of the signal that aborts before. */
 export function unlessAborted(signals, lease, work) {
