@@ -40,10 +40,13 @@ export class LockManager {
 /** A lock as it is held. */
 export class Lock {
   private constructor();
+  /** The name that was asked for. */
   readonly name: string;
+  /** The mode that was asked for. */
   readonly mode: LockMode;
 }
 
+/** How a lock is held: by one alone, or together with others who share it. */
 export type LockMode = "exclusive" | "shared";
 
 /** What {@link LockManager.request} takes. What else there is in it is not looked at. */
@@ -60,7 +63,9 @@ export interface LockOptions {
 
 /** A lock in a {@link LockManagerSnapshot}. */
 export interface LockInfo {
+  /** The lock's name. */
   name: string;
+  /** How it is held, or is to be. */
   mode: LockMode;
   /** The context's, as `navigator.locks` calls it; where there is none, its {@link LeaseManager.holder}. */
   clientId: string;
@@ -68,7 +73,9 @@ export interface LockInfo {
 
 /** What {@link LockManager.query} brings: what waits stands in its order, name by name. */
 export interface LockManagerSnapshot {
+  /** What is held, in no order. */
   held: LockInfo[];
+  /** What waits. */
   pending: LockInfo[];
 }
 

@@ -26,7 +26,11 @@ Object.assign(globalThis, leasehold, {
   backUp: async () => {},
   needsRepair: async () => true,
   repair: async () => {},
-  save: async () => {},
+  read: () => "stale",
+  refresh: async () => "fresh",
+  save: async (what) => what,
   serveUntil: async () => {},
+  stillFresh: (token) => token === "fresh",
+  sync: async () => {},
   transfer: async () => {},
 });
