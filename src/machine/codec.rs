@@ -82,7 +82,7 @@ fn decode_record(mut fields: Fields<'_>) -> Option<Record> {
         grants: fields.list("grants", decode_grant),
         queue: fields.list("queue", decode_waiter),
         last_exclusive: Token(fields.number("last_exclusive")),
-        stolen: fields.numbers("stolen").into_iter().map(Token).collect(),
+        stolen: fields.numbers("stolen").iter().map(|token| Token(*token)).collect(),
         extra: fields.rest(),
     };
     // No token is granted twice, whatever was written there.

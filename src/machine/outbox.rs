@@ -369,7 +369,13 @@ impl Machine {
 
 /// Takes the errands that are like this out of a list.
 fn take(errands: &mut Vec<Errand>, is_it: &dyn Fn(&Errand) -> bool) -> Vec<Errand> {
-    errands.extract_if(.., |errand| is_it(errand)).collect()
+    let mut taken = Vec::new();
+    if errands.iter().any(is_it) {
+        for errand in core::mem::take(errands) {
+            if is_it(&errand) { taken.push(errand) } else { errands.push(errand) }
+        }
+    }
+    taken
 }
 
 fn any(lists: &[&[Errand]], is_it: &dyn Fn(&Errand) -> bool) -> bool {

@@ -45,7 +45,7 @@ impl Records {
 
     /// Whether others than this context have an entry here: then their tombstones matter.
     pub fn name_others(&self, holder: Incarnation) -> bool {
-        self.by_key.values().flatten().any(|record| record.names(|other| other != holder))
+        self.by_key.values().any(|record| record.as_ref().is_ok_and(|record| record.names(|other| other != holder)))
     }
 
     /// The keys at which those who are gone may have left something, and which were not loaded.
@@ -115,7 +115,11 @@ impl Records {
 
     /// The revision of each record, to tell later which ones changed.
     pub fn revisions(&self) -> Vec<u64> {
-        self.by_key.values().map(|record| record.as_ref().map_or(0, |record| record.revision)).collect()
+        let mut revisions = Vec::with_capacity(self.by_key.len());
+        for record in self.by_key.values() {
+            revisions.push(record.as_ref().map_or(0, |record| record.revision));
+        }
+        revisions
     }
 
     /// What must be written: the records whose revision is no longer that of `before`.

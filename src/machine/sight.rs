@@ -12,7 +12,7 @@ use super::{
     port::{Output, Slot},
     record::{Entry, Sighting},
     sorted::SortedMap,
-    time::Monotonic,
+    time::{Monotonic, earliest},
     token::Token,
 };
 
@@ -39,7 +39,11 @@ impl Observations {
         if !place.waits() || outbox.carries(slot, |action| matches!(action, Action::Evict { .. })) {
             return None;
         }
-        self.of(slot).iter().map(|(seen, since)| since.plus(silence_ms(seen.lease_ms))).min()
+        let mut next = None;
+        for (seen, since) in self.of(slot) {
+            next = earliest(&[next, Some(since.plus(silence_ms(seen.lease_ms)))]);
+        }
+        next
     }
 
     /// Any change starts the wait anew.
@@ -58,9 +62,12 @@ impl Observations {
             }
             now
         };
-        let ahead: Vec<_> = ahead.iter().map(|seen| (*seen, since(seen))).collect();
+        let mut seen_since = Vec::with_capacity(ahead.len());
+        for seen in ahead {
+            seen_since.push((*seen, since(seen)));
+        }
         if !ahead.is_empty() {
-            self.0.insert(slot.clone(), Observation { read_at: now, ahead });
+            self.0.insert(slot.clone(), Observation { read_at: now, ahead: seen_since });
         }
     }
 

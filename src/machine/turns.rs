@@ -27,7 +27,11 @@ impl Turns {
     }
 
     pub(super) fn ids(&self) -> Vec<TurnId> {
-        self.queue.iter().map(|turn| turn.id).collect()
+        let mut ids = Vec::with_capacity(self.queue.len());
+        for turn in &self.queue {
+            ids.push(turn.id);
+        }
+        ids
     }
 
     /// Whether somebody wants to wait.
