@@ -45,13 +45,13 @@ function checkActive() {
 
 /** As WebIDL reads a dictionary: by name in order, and what it does not know it does not see. */
 function wishOf(name, options) {
-  if (options != null && Object(options) !== options) throw new TypeError("the options are no object");
+  if (options != null && Object(options) !== options) throw new TypeError("no options");
   const ifAvailable = !!options?.ifAvailable;
   const given = options?.mode;
   const mode = given === undefined ? "exclusive" : `${given}`;
-  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`the mode is "shared" or "exclusive", not ${mode}`);
+  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`no mode: ${mode}`);
   const signal = options?.signal;
-  if (signal !== undefined && !isA("AbortSignal", signal)) throw new TypeError("the signal is no AbortSignal");
+  if (signal !== undefined && !isA("AbortSignal", signal)) throw new TypeError("no AbortSignal");
   return { name, ifAvailable, mode, signal, steal: !!options?.steal };
 }
 
@@ -68,7 +68,7 @@ function checkWish({ name, ifAvailable, mode, signal, steal }) {
 /** A lock as it is held. */
 export class Lock {
   constructor(internal, name, mode) {
-    if (internal !== INTERNAL) throw new TypeError("a lock comes to the callback of `request()`");
+    if (internal !== INTERNAL) throw new TypeError("a lock comes to a callback");
     this.name = name;
     this.mode = mode;
     Object.freeze(this);
@@ -94,11 +94,11 @@ export class LockManager {
 
   request(name, options, callback) {
     try {
-      if (arguments.length < 2) throw new TypeError("a request has a name and a callback");
+      if (arguments.length < 2) throw new TypeError("a name and a callback");
       name = `${name}`;
       if (arguments.length === 2) [options, callback] = [undefined, options];
       const wish = wishOf(name, options);
-      if (typeof callback !== "function") throw new TypeError("the callback is no function");
+      if (typeof callback !== "function") throw new TypeError("no callback");
       checkActive();
       checkWish(wish);
       return this.#request(wish, callback);
@@ -219,8 +219,8 @@ async function granted(wasm, { ifAvailable, signal }) {
 }
 
 function lose(name, token, reason) {
-  if (reason === "Stolen") throw error("AbortError", `the lock ${JSON.stringify(name)} was stolen`);
   const message = `the lock ${JSON.stringify(name)} was lost: ${reason}`;
+  if (reason === "Stolen") throw error("AbortError", message);
   throw new LeaseError("LeaseLost", message, { name: "AbortError", reason, key: name, token });
 }
 
