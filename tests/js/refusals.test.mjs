@@ -62,6 +62,7 @@ test("other options", async () => {
   await acquire({ timeoutMs: "5" }, '"5"');
   await acquire({ signal: {} }, "signal", "AbortSignal");
   await acquire({ signal: new AbortController() }, "[object AbortController]");
+  await acquire({ signal: { aborted: false, addEventListener() {} } }, "signal", "AbortSignal");
   await acquire({ info: 5 }, "info", "string");
   await acquire(5, "5");
   await acquire(null, "null");

@@ -7,6 +7,9 @@ export const isObject = (value) => typeof value === "object" && value !== null;
 /** By its looks: an object of another window is no instance of this one's class. */
 export const isA = (type, value) => ({}).toString.call(value) === `[object ${type}]`;
 
+/** Whoever waits listens, and stops to listen: a lease that came meanwhile would be held by nobody. */
+const isHeard = (value) => typeof value.addEventListener === "function" && typeof value.removeEventListener === "function";
+
 /** What a value must be, in words and as a test. @type {Record<string, [string, (value: any) => boolean]>} */
 export const KINDS = {
   any: ["anything", () => true],
@@ -28,7 +31,7 @@ export const KINDS = {
   transaction: ["an IDBTransaction, or a transaction of idb or Dexie", (value) => isA("IDBTransaction", value)],
   store: ['"indexeddb" or "memory"', (value) => ["indexeddb", "memory"].includes(value) || KINDS.work[1](value?.nextFault)],
   // By its looks: a signal of another window is no instance of this one's class.
-  signal: ["an AbortSignal", (value) => typeof value?.aborted === "boolean" && typeof value.addEventListener === "function"],
+  signal: ["an AbortSignal", (value) => typeof value?.aborted === "boolean" && isHeard(value)],
 };
 
 export const ATTACH = {
