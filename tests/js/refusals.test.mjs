@@ -166,6 +166,10 @@ test("what cannot be attached to or fenced", async (t) => {
     lease.fence(odd);
     assert.throws(() => createStore(odd), { code: "InvalidOptions" });
   }
+  const [own, one] = [{}, { parent: {} }];
+  own.parent = own;
+  one.parent.parent = one;
+  for (const circle of [own, one]) await refused(() => lease.fence(circle), "InvalidOptions", LEASE_ERROR, "IDBTransaction");
   // What is no transaction is none of ours to abort.
   const controller = new AbortController();
   lease.fence(controller);

@@ -31,7 +31,10 @@ export function rawDatabase(value) {
 export function rawTransaction(value) {
   return harmless("InvalidOptions", "what is fenced", () => {
     let outer = value;
-    while (isObject(outer) && !outer.idbtrans && isObject(outer.parent)) outer = outer.parent;
+    // A window is its own parent.
+    for (const seen = new Set(); isObject(outer) && !outer.idbtrans && isObject(outer.parent) && !seen.has(outer); outer = outer.parent) {
+      seen.add(outer);
+    }
     return unwrapped(outer?.idbtrans ?? outer);
   });
 }
