@@ -50,7 +50,8 @@ function withOwnLoader(glue) {
   }
   return `${imports}
 export default async function load(source) {
-  const start = source instanceof Response ? "instantiateStreaming" : "instantiate";
+  // Some simulated browsers have none.
+  const start = globalThis.Response && source instanceof Response ? "instantiateStreaming" : "instantiate";
   const made = await WebAssembly[start](source, __wbg_get_imports());
   __wbg_finalize_init(made.instance ?? made);
 }\n`;

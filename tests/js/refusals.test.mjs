@@ -224,6 +224,14 @@ test("wasm that does not load is told, and another try is free", () => {
   assert.deepEqual([same, rest], ["true", []]);
 });
 
+test("bytes load where there is no Response, as in a simulated browser", () => {
+  const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
+  const script = `
+    await init((await import("node:fs")).readFileSync(new URL(${wasm})));
+    console.log("loaded");`;
+  assert.equal(run(script, "delete globalThis.Response;"), "loaded");
+});
+
 test("importing touches nothing", () => {
   const trap = `for (const name of ["fetch", "WebAssembly", "indexedDB", "navigator", "BroadcastChannel"])
     Object.defineProperty(globalThis, name, { get() { throw new Error(name); } });`;
