@@ -56,6 +56,25 @@ test("who is cut off from the store loses the lease, and is told; another goes o
   await Promise.all([cut.close(), other.close()]);
 });
 
+test("a try for several keys does not wait for a silent store once it is aborted, nor keep what it gets", async () => {
+  const store = new FaultyStore();
+  const leases = await LeaseManager.open("silent", { store, lingerMs: 0 });
+  for (const fault of ["stall", "silence", "refuse"]) {
+    const controller = new AbortController();
+    store.inject(fault);
+    const trying = leases.acquireAll([{ key: "a" }, { key: "b" }], { timeoutMs: 0, signal: controller.signal });
+    let reason;
+    trying.catch((error) => (reason = error));
+    await clock.advance(10);
+    controller.abort(fault);
+    await clock.advance(0);
+    assert.equal(reason, fault);
+    await clock.advance(20_000);
+    assert.deepEqual(await leases.list(), [], fault);
+  }
+  await leases.close();
+});
+
 test("each fault does what it says", async () => {
   const store = new FaultyStore();
   const leases = await LeaseManager.open("faults", { store, lingerMs: 0 });

@@ -82,3 +82,13 @@ export async function stoppable(signal, call, undo) {
     stop();
   }
 }
+
+/** The same of what cannot be stopped: it is left behind, and what comes of it is undone. */
+export function unlessStopped(signal, call, undo) {
+  return stoppable(signal, async (stopped) => {
+    const called = call();
+    const answer = await Promise.race([called, stopped]);
+    if (!signal.aborted) return answer;
+    called.then(undo, () => {});
+  });
+}

@@ -2,7 +2,7 @@
 // A context's door to the leases of a store.
 import { LeaseManager as Wasm } from "./leasehold.js";
 import { deleteDatabase, rawDatabase } from "./database.mjs";
-import { INTERNAL, LeaseError, ask, stoppable } from "./error.mjs";
+import { INTERNAL, LeaseError, ask, stoppable, unlessStopped } from "./error.mjs";
 import { HAPPENINGS, LeaseEvent } from "./event.mjs";
 import { LeaseGroup, giveBack, itemsOf, waitForAll } from "./group.mjs";
 import { Lease } from "./lease.mjs";
@@ -102,7 +102,7 @@ export class LeaseManager extends EventTarget {
     const [keys, shared] = [items.map(({ key }) => key), items.map(({ mode }) => Number(mode === "shared"))];
     const leases = (granted) => granted.map((wasm, at) => new Lease(INTERNAL, wasm, keys[at]));
     const call = async () => (await ask(() => this.#wasm.tryAll(keys, shared, info))) ?? null;
-    const granted = await (signal ? stoppable(signal, call, (granted) => granted && giveBack(leases(granted))) : call());
+    const granted = await (signal ? unlessStopped(signal, call, (granted) => granted && giveBack(leases(granted))) : call());
     if (granted) return leases(granted);
     throw new LeaseError("Timeout", "one of the keys is taken");
   }
