@@ -180,7 +180,7 @@ test("a release ends what the lease still waits for", async () => {
   const [one, two] = await pair("released upgrade");
   const lease = await one.acquire("notes", { mode: "shared" });
   await two.acquire("notes", { mode: "shared" });
-  const upgrading = assert.rejects(lease.upgrade(), ({ code }) => code === "LeaseLost");
+  const upgrading = refused(() => lease.upgrade(), "LeaseLost", LEASE_ERROR, "given back");
   await settle();
   assert.equal(await lease.release(), "released");
   await upgrading;

@@ -102,10 +102,16 @@ export class Lease {
   }
 
   /** What only a lease can be asked that was not given back. */
-  #ask(call) {
+  async #ask(call) {
     const wasm = this.#wasm;
-    if (!wasm || this.#released) throw lossOf(this, this.#reason ?? "Expired", this.#reason ? undefined : "was given back");
-    return ask(() => call(wasm), this);
+    try {
+      if (wasm && !this.#released) return await ask(() => call(wasm), this);
+    } catch (error) {
+      // It may have been given back meanwhile.
+      const reason = this.#reason ?? this.#wasm?.reason;
+      if (error.code !== "LeaseLost" || !this.#released || reason) throw error;
+    }
+    throw lossOf(this, this.#reason ?? "Expired", this.#reason ? undefined : "was given back");
   }
 
   fence(transaction, options = {}) {
