@@ -69,7 +69,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule p",
         "a tombstone does not name what is in flight",
         Rule("suspension::p_a_tombstone_names"),
-        &[edit("src/machine/outbox.rs", "        note(self.flying(), true);\n", "")],
+        &[
+            edit("src/machine/outbox.rs", "        note(self.flying(), true);\n", ""),
+            edit(
+                "src/machine/outbox.rs",
+                "            note(&flight.errands, true);\n",
+                "            let _ = flight;\n",
+            ),
+        ],
     ),
     Mutant::new(
         "liveness",
