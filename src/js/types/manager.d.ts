@@ -139,7 +139,9 @@ export class LeaseManager extends EventTarget {
   steal(key: string, options?: StealOptions): Promise<Lease>;
 
   /**
-   * Waits for the lease, does the work, gives the lease back. Brings what the work gave, or rejects with what it threw.
+   * Waits for the lease, does the work, gives the lease back. Brings what the work gave, or rejects with what it threw; when
+   * the lease was given back, so that whoever comes next finds it free. A store that is silent holds that up, for a lease and
+   * two of its time limits at most.
    *
    * If the lease is lost meanwhile, `lease.signal` aborts, and the work goes on: it decides what to do. With
    * `onLost: "abort"` the promise rejects at once with the reason of `lease.signal`; a promise cannot be stopped, so work
@@ -177,7 +179,8 @@ export class LeaseManager extends EventTarget {
    *
    * Work of a lead that is lost may still be under way when the next one begins: it has to stop when `lease.signal` aborts.
    * How it ends is not heard. When `signal` aborts, the campaign or the lead is given up, and the promise rejects with its
-   * reason; `lease.signal` does not tell that, so let the work listen to both.
+   * reason; `lease.signal` does not tell that, so let the work listen to both. Either end
+   * waits until the lease was given back, as {@link run} does.
    *
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`. What the work throws while it leads, as it is.
    * @example
