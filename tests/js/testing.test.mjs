@@ -96,6 +96,9 @@ test("a fault that does not exist, and a time that is none, are refused by name"
   for (const ms of [-1, NaN, Infinity, "1", undefined]) {
     await assert.rejects(clock.advance(ms), (error) => error instanceof TypeError && error.message.includes(String(ms)));
   }
+  for (const time of [NaN, Infinity, "noon", undefined, null, new Date(NaN)]) {
+    assert.throws(() => clock.setWall(time), (error) => error instanceof TypeError && error.message.includes(String(time)));
+  }
 });
 
 test("the wall clock may jump: leases do not mind", async () => {

@@ -56,8 +56,10 @@ export const clock = {
     queue = passed.catch(() => {});
     return passed;
   },
-  setWall(ms) {
-    wallAheadMs = Number(ms) - WALL_START_MS - nowMs;
+  setWall(time) {
+    const ms = typeof time === "number" ? time : time?.valueOf();
+    if (!Number.isFinite(ms)) throw new TypeError(`a wall clock is set to a date or to milliseconds since 1970; not to ${String(time)}`);
+    wallAheadMs = ms - WALL_START_MS - nowMs;
   },
 };
 

@@ -28,7 +28,11 @@ export interface Clock {
    */
   advance(ms: number): Promise<void>;
 
-  /** Sets the wall clock, as a user or a time server does: to a date, or to ms since 1970. It starts at 2025-01-01. */
+  /**
+   * Sets the wall clock, as a user or a time server does: to a date, or to ms since 1970. It starts at 2025-01-01.
+   *
+   * @throws {TypeError} if it is neither.
+   */
   setWall(time: Date | number): void;
 }
 
