@@ -70,6 +70,10 @@ export class LeaseManager extends EventTarget {
       for (const { key } of await leases.list()) {
         if (!(await leases.tryAcquire(key))) throw inUse(await leases.status(key));
       }
+      for (const { name } of (await leases.locks.query()).held) {
+        const isFree = await leases.locks.request(name, { ifAvailable: true }, Boolean);
+        if (!isFree) throw inUse({ key: name, holders: [{ info: "a request for a lock" }] });
+      }
     } finally {
       await leases.close();
     }

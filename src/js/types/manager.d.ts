@@ -56,11 +56,12 @@ export class LeaseManager extends EventTarget {
   static attach(db: OpenDatabase, options?: AttachOptions): Promise<LeaseManager>;
 
   /**
-   * Deletes the leases of a name, database and all, if nobody holds any. Managers that are open go on: with their next
-   * request the database is made anew. Tokens go on growing, by the clock.
+   * Deletes the leases and locks of a name, database and all, if nobody holds any. Managers that are open go on: with their
+   * next request the database is made anew. Tokens go on growing, by the clock.
    *
-   * @throws {LeaseError} `InUse` if a lease is held: its message says by whom. `Store` after 5 s if somebody else's
-   * connection keeps the database open; it may go later, when that is closed. Else as {@link open} and {@link list} do.
+   * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and of a lease by whom. `Store` after
+   * 5 s if somebody else's connection keeps the database open; it may go later, when that is closed. Else as {@link open} and
+   * {@link list} do.
    * @example
    * ```js
    * await LeaseManager.delete("my-app");

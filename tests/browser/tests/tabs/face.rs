@@ -162,6 +162,19 @@ pub async fn leases_are_deleted_when_nobody_holds_any(world: &World) -> anyhow::
     let kept = holder.run("return [await lease.verify(), await lease.release()]", Value::Null).await?;
     ensure!(kept == json!([true, "released"]), "who holds keeps it: {kept}");
 
+    // A lock shows in no list of leases, and counts all the same.
+    let hold_lock = "await new Promise((held) => {
+            window.kept = leases.locks.request('a lock', () => {
+                held();
+                return new Promise((end) => (window.end = end));
+            });
+        })";
+    holder.run(hold_lock, Value::Null).await?;
+    let refused = other.run(delete, Value::Null).await?;
+    let message = refused["message"].as_str().unwrap_or_default();
+    ensure!(refused["code"] == "InUse" && message.contains("\"a lock\""), "while a lock is held, it says {refused}");
+    ensure!(holder.run("end('well'); return kept", Value::Null).await? == "well", "who holds the lock keeps it");
+
     // The managers of both tabs make way, and go on.
     let until_deleted = format!("{delete}.then((said) => said.did && said)");
     let deleted = other.until(&until_deleted, Value::Null, SOON).await?;
