@@ -20,6 +20,16 @@ pub(super) async fn soon<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// Waits for what is about to become true.
+pub(super) async fn until(is_so: impl Fn() -> bool) {
+    soon(async {
+        while !is_so() {
+            WebExecutor::new().sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
 /// Gives everything under way the time to arrive, where a test shows that nothing does.
 pub(super) async fn settle() {
     WebExecutor::new().sleep(Duration::from_millis(200)).await;
