@@ -13,7 +13,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 use web_sys::{IdbDatabase, IdbObjectStore, IdbOpenDbRequest, IdbTransaction, IdbTransactionMode};
 
-use super::manners::wasm_bytes;
+use super::manners::takes_no_more_memory;
 use super::platform::{Replaced, done, fresh_name, indexed_db, property, settle, soon};
 
 /// Opens a database of the user's, with notes and, if wanted, leases.
@@ -43,8 +43,9 @@ impl Desk {
     async fn at(name: &str) -> Self {
         let database = open(name, 1, true).await;
         let store = IndexedDbStore::attach(database.clone()).unwrap();
-        let leases = LeaseManager::builder(store, WebExecutor::new()).build().unwrap();
-        Self { database, leases }
+        // So long that it is never renewed by itself while a test looks.
+        let builder = LeaseManager::builder(store, WebExecutor::new()).lease(Duration::from_secs(600));
+        Self { database, leases: builder.build().unwrap() }
     }
 
     async fn hold(&self) -> LeaseGuard {
@@ -67,6 +68,23 @@ impl Desk {
         let leases = transaction.object_store("leasehold").unwrap();
         done(&leases.get(&"k".into()).unwrap()).await.unwrap().as_string().unwrap()
     }
+}
+
+/// When the guard will no longer be valid, unless it is renewed.
+fn valid_until_ms(guard: &LeaseGuard) -> u128 {
+    let now = || WebExecutor::new().now().monotonic;
+    loop {
+        let (before, left) = (now(), guard.remaining());
+        // Both in the same millisecond.
+        if now() == before {
+            return u128::from(before.as_ms()) + left.as_millis();
+        }
+    }
+}
+
+/// Until the clock shows another time.
+async fn a_moment() {
+    WebExecutor::new().sleep(Duration::from_millis(1)).await;
 }
 
 async fn desk(test: &str) -> Desk {
@@ -225,17 +243,18 @@ async fn a_guard_that_was_given_back_writes_nothing() {
     assert_eq!(ended.await, "abort");
 
     // Given back while it is checked.
-    WebExecutor::new().sleep(Duration::from_millis(60)).await;
+    a_moment().await;
     let transaction = desk.begin();
     let (ended, fenced) = (end(&transaction), next.fence_and_renew(&transaction));
     write(&transaction, "late");
     drop(next.release());
     let heir = desk.hold().await;
-    let left = heir.remaining();
+    let until = valid_until_ms(&heir);
     assert_eq!(soon(fenced).await, Err(FenceError::Lost(LostReason::Expired)));
     assert_eq!(ended.await, "abort");
     assert_eq!(desk.note().await, None);
-    assert!(heir.is_valid() && heir.remaining() <= left, "nothing was renewed");
+    assert!(heir.is_valid());
+    assert_eq!(valid_until_ms(&heir), until, "nothing was renewed");
 }
 
 #[test]
@@ -244,8 +263,8 @@ async fn a_renewal_goes_with_the_write_or_not_at_all() {
     let guard = desk.hold().await;
     let before = desk.record().await;
     for aborts in [true, false] {
-        WebExecutor::new().sleep(Duration::from_millis(60)).await;
-        let left = guard.remaining();
+        a_moment().await;
+        let until = valid_until_ms(&guard);
         let transaction = desk.begin();
         let (ended, fenced) = (end(&transaction), guard.fence_and_renew(&transaction));
         soon(fenced).await.unwrap();
@@ -255,7 +274,7 @@ async fn a_renewal_goes_with_the_write_or_not_at_all() {
         }
         assert_eq!(ended.await, if aborts { "abort" } else { "complete" });
         assert_eq!(desk.record().await == before, aborts, "the record has the renewal if the note is written");
-        assert_eq!(guard.remaining() > left, !aborts);
+        assert_eq!(valid_until_ms(&guard) > until, !aborts);
     }
 }
 
@@ -410,13 +429,15 @@ async fn the_connection_stays_the_users() {
 
 #[test]
 async fn a_closed_connection_is_told_for_good() {
-    let desk = desk("closed").await;
-    let guard = desk.hold().await;
-    desk.database.close();
+    let database = open(&fresh_name("closed"), 1, true).await;
+    let builder = LeaseManager::builder(IndexedDbStore::attach(database.clone()).unwrap(), WebExecutor::new());
+    let leases = builder.heartbeat(Duration::from_millis(500)).build().unwrap();
+    let guard = soon(leases.lock("k").acquire()).await.unwrap();
+    database.close();
     let error = guard.verify().await.unwrap_err();
     assert!(error.message.contains("attach") && !error.retry, "{error}");
     assert_eq!(soon(guard.lost()).await, LostReason::StoreFailed);
-    assert!(soon(desk.leases.lock("other").acquire()).await.is_err());
+    assert!(soon(leases.lock("other").acquire()).await.is_err());
 }
 
 #[test]
@@ -436,7 +457,7 @@ async fn a_read_that_failed_is_no_empty_record() {
     let before = holder.record().await;
     // Of the two reads of a connection's first transaction, this one is no longer the last.
     let fails = "function (key) { return key === 'k' ? this.add(1, ['store']) : original.call(this, key) }";
-    let failing = Replaced::method("IDBObjectStore", "get", fails);
+    let failing = Replaced::in_database(&name, "IDBObjectStore", "get", fails);
     let granted = soon(other.leases.lock("k").try_acquire()).await;
     drop(failing);
     assert!(!matches!(granted, Ok(Some(_))), "{granted:?}");
@@ -493,24 +514,23 @@ async fn a_renewal_that_failed_to_be_written_ends_the_transaction() {
     let guard = desk.hold().await;
     let calm = Closure::<dyn Fn(web_sys::Event)>::new(|event: web_sys::Event| event.prevent_default());
     desk.database.add_event_listener_with_callback("error", calm.as_ref().unchecked_ref()).unwrap();
-    WebExecutor::new().sleep(Duration::from_millis(60)).await;
+    a_moment().await;
+    let until = valid_until_ms(&guard);
     let transaction = desk.begin();
     let (ended, fenced) = (end(&transaction), guard.fence_and_renew(&transaction));
     let fails = "function (value, key) { return key === 'k' ? this.add(value, key) : original.call(this, value, key) }";
-    let failing = Replaced::method("IDBObjectStore", "put", fails);
-    let left = guard.remaining();
+    let failing = Replaced::in_database(&desk.database.name(), "IDBObjectStore", "put", fails);
     soon(fenced).await.unwrap();
     drop(failing);
     assert_eq!(ended.await, "abort");
-    assert!(guard.remaining() <= left, "nothing was renewed");
+    assert_eq!(valid_until_ms(&guard), until, "nothing was renewed");
 }
 
 #[test]
 async fn fences_leave_no_memory_behind() {
     let desk = desk("memory").await;
     let guard = desk.hold().await;
-    let mut bytes = Vec::new();
-    for _ in 0..3 {
+    takes_no_more_memory(async || {
         for turn in 0..300 {
             let transaction = desk.begin();
             let (ended, fenced) = (end(&transaction), guard.fence_and_renew(&transaction));
@@ -521,7 +541,6 @@ async fn fences_leave_no_memory_behind() {
             }
             ended.await;
         }
-        bytes.push(wasm_bytes());
-    }
-    assert_eq!(bytes[1], bytes[2], "the handlers of 300 fences take more than a page of memory");
+    })
+    .await;
 }

@@ -87,12 +87,14 @@ async fn nothing_is_asked_of_a_batch_of_nothing() {
 
 #[test]
 async fn many_transactions_at_once_share_one_connection_and_keep_their_order() {
-    let opened = Replaced::method(
+    let name = fresh_name("many");
+    let opened = Replaced::in_database(
+        &format!("leasehold:{name}"),
         "IDBFactory",
         "open",
         "function (...given) { globalThis.opened = (globalThis.opened ?? 0) + 1; return original.apply(this, given) }",
     );
-    let store = IndexedDbStore::new(&fresh_name("many"));
+    let store = IndexedDbStore::new(&name);
     let replies = join_all((1..=20).map(|holder| store.transact(acquire("k", holder), now()))).await;
     drop(opened);
     assert_eq!(Reflect::get(&global(), &"opened".into()).unwrap(), 1);
@@ -146,12 +148,12 @@ async fn it_lets_go_of_a_database_that_is_deleted_and_then_makes_a_new_one() {
 
 #[test]
 async fn every_transaction_is_relaxed_and_committed_at_once() {
-    let (store, _) = working_store("relaxed").await;
+    let (store, database) = working_store("relaxed").await;
     let note = "function (...given) {
         (globalThis.committed ??= []).push(`${this.durability ?? 'relaxed'} ${this.mode}`);
         return original.apply(this, given);
     }";
-    let _noted = Replaced::method("IDBTransaction", "commit", note);
+    let _noted = Replaced::in_database(&database, "IDBTransaction", "commit", note);
     granted(store.transact(acquire("k", 1), now()).await);
     // One that writes nothing too.
     store.transact(ask("k", 1, Action::Inspect), now()).await.unwrap();
@@ -215,13 +217,13 @@ async fn where_indexed_db_is_forbidden_it_says_so() {
 
 #[test]
 async fn a_connection_that_died_unnoticed_is_opened_anew_once() {
-    let (store, _) = working_store("died").await;
+    let (store, database) = working_store("died").await;
     for name in ["InvalidStateError", "UnknownError"] {
-        let dead = Replaced::method("IDBDatabase", "transaction", &fails("dead", name, 1));
+        let dead = Replaced::in_database(&database, "IDBDatabase", "transaction", &fails("dead", name, 1));
         granted(store.transact(acquire(name, 1), now()).await);
         drop(dead);
     }
-    let _dead = Replaced::method("IDBDatabase", "transaction", &fails("dead", "InvalidStateError", 2));
+    let _dead = Replaced::in_database(&database, "IDBDatabase", "transaction", &fails("dead", "InvalidStateError", 2));
     let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, true));
     granted(store.transact(acquire("k", 1), now()).await);
@@ -241,7 +243,7 @@ fn fails(message: &str, name: &str, times: u32) -> String {
 async fn a_full_disk_is_told_and_leaves_the_record_as_it_was() {
     let (store, database) = working_store("quota").await;
     let before = get_raw(&database, "first").await;
-    let full = Replaced::method("IDBObjectStore", "put", &fails("full", "QuotaExceededError", 1));
+    let full = Replaced::in_database(&database, "IDBObjectStore", "put", &fails("full", "QuotaExceededError", 1));
     let error = store.transact(acquire("first", 2), now()).await.unwrap_err();
     drop(full);
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Quota, Applied::No, false));
@@ -250,13 +252,13 @@ async fn a_full_disk_is_told_and_leaves_the_record_as_it_was() {
 
 #[test]
 async fn a_transaction_aborted_before_its_commit_was_not_applied() {
-    let (store, _) = working_store("aborted").await;
+    let (store, database) = working_store("aborted").await;
     let abort = "function (...given) {
         const request = original.apply(this, given);
         this.transaction.abort();
         return request;
     }";
-    let aborted = Replaced::method("IDBObjectStore", "get", abort);
+    let aborted = Replaced::in_database(&database, "IDBObjectStore", "get", abort);
     let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
     drop(aborted);
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, true));
@@ -265,9 +267,9 @@ async fn a_transaction_aborted_before_its_commit_was_not_applied() {
 
 #[test]
 async fn a_transaction_lost_after_its_commit_is_unknown() {
-    let (store, _) = working_store("unknown").await;
+    let (store, database) = working_store("unknown").await;
     // An abort without an error: what a browser does that lost its database process.
-    let lost = Replaced::method("IDBTransaction", "commit", "function () { this.abort() }");
+    let lost = Replaced::in_database(&database, "IDBTransaction", "commit", "function () { this.abort() }");
     let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
     drop(lost);
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::Unknown, true));
@@ -318,11 +320,12 @@ async fn what_waits_for_the_database_to_open_is_not_begun_after_an_interruption(
 
 #[test]
 async fn an_interruption_ends_what_is_under_way_and_keeps_the_connection() {
-    let (store, _) = working_store("interruption").await;
+    let (store, database) = working_store("interruption").await;
     let mut early = store.transact(acquire("k", 1), now());
     assert!((&mut early).now_or_never().is_none(), "it is under way");
     store.interrupt();
-    let opened = Replaced::method("IDBFactory", "open", "function () { throw new Error('opened again') }");
+    let again = "function () { throw new Error('opened again') }";
+    let opened = Replaced::in_database(&database, "IDBFactory", "open", again);
     let error = soon(early).await.unwrap_err();
     assert_eq!((error.applied, error.retry), (Applied::No, true));
     let reply = store.transact(acquire("k", 2), now()).await.unwrap();

@@ -14,7 +14,7 @@ use leasehold::{
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use super::platform::{Replaced, done, fresh_name, indexed_db, locks, property, put_raw, settle, soon};
+use super::platform::{Replaced, done, fresh_name, get_raw, indexed_db, locks, property, put_raw, settle, soon, until};
 
 const TURNS: u32 = 25;
 
@@ -58,8 +58,7 @@ async fn two_managers_take_turns(name: &str) {
 async fn two_managers_take_turns_and_leave_nothing_open() {
     let name = fresh_name("turns");
     two_managers_take_turns(&name).await;
-    settle().await;
-    assert_eq!(locks(&format!("leasehold:{name}")).await, Vec::<String>::new());
+    until(async || locks(&format!("leasehold:{name}")).await.is_empty()).await;
 }
 
 #[test]
@@ -96,20 +95,22 @@ async fn a_holder_whose_beacon_fell_is_replaced_long_before_its_lease_is_over() 
     let Reach::Named(database) = store.reach() else { panic!("the store has a name") };
     let heir = manager(database.strip_prefix("leasehold:").unwrap());
     let signals = Mortal(Rc::new(BroadcastSignals::new(&database)));
-    let holder = LeaseManager::builder(store, WebExecutor::new()).signals(signals.clone()).build().unwrap();
-    // The beacon is raised with the first request, and shows in what is written after it stands.
-    let _first = holder.lock("other").acquire().await.unwrap();
-    settle().await;
+    // Longer than anybody waits here.
+    let builder = LeaseManager::builder(store, WebExecutor::new()).lease(Duration::from_secs(120));
+    let holder = builder.signals(signals.clone()).build().unwrap();
     let guard = holder.lock("notes").acquire().await.unwrap();
+    // The beacon is raised with the first request, and shows in what is written after it stands.
+    until(async || {
+        assert!(guard.verify().await.unwrap());
+        !get_raw(&database, "notes").await.as_string().unwrap().contains("\"beacon\":0,")
+    })
+    .await;
     let crash = async {
         settle().await;
         signals.rest();
     };
-    let before = WebExecutor::new().now().monotonic;
     let (taken, ()) = join(soon(heir.lock("notes").acquire()), crash).await;
-    let waited_ms = WebExecutor::new().now().monotonic.since(before);
     assert!(taken.unwrap().token() > guard.token());
-    assert!(waited_ms < 3_000, "a lease lasts 20 s, and this took {waited_ms} ms");
     heir.close().await;
 }
 

@@ -67,9 +67,23 @@ fn wake_and_rest(signals: &BroadcastSignals, inbox: &Rc<dyn Inbox>) {
     signals.rest();
 }
 
-pub(super) fn wasm_bytes() -> u32 {
+fn wasm_bytes() -> u32 {
     let buffer = wasm_bindgen::memory().unchecked_into::<Memory>().buffer();
     buffer.unchecked_into::<ArrayBuffer>().byte_length()
+}
+
+/// Has it done again and again, until that takes no more memory. What is left behind takes a page of it each time; what
+/// another test still has to do, once.
+pub(super) async fn takes_no_more_memory(again: impl AsyncFn()) {
+    for round in 0..10 {
+        let before = wasm_bytes();
+        again().await;
+        // At first, what is left behind may find room.
+        if round >= 2 && wasm_bytes() == before {
+            return;
+        }
+    }
+    panic!("each time takes more than a page of memory");
 }
 
 #[test]
@@ -98,20 +112,18 @@ async fn nothing_is_thrown_at_the_page() {
     assert_eq!(complaints.count.get(), 0);
     // The counter itself works.
     drop(js_sys::Promise::reject(&"expected by a test".into()));
-    until(|| complaints.count.get() == 1).await;
+    until(async || complaints.count.get() == 1).await;
 }
 
 #[test]
 async fn transactions_leave_no_memory_behind() {
     let store = IndexedDbStore::new(&fresh_name("memory"));
-    let mut bytes = Vec::new();
-    for _ in 0..3 {
+    takes_no_more_memory(async || {
         for _ in 0..500 {
             store.transact(acquire("k", 1), now()).await.unwrap();
         }
-        bytes.push(wasm_bytes());
-    }
-    assert_eq!(bytes[1], bytes[2], "the handlers of 500 transactions take more than a page of memory");
+    })
+    .await;
 }
 
 #[test]
@@ -122,7 +134,7 @@ async fn signals_leave_nothing_behind() {
     }
     signals.wake(None, Rc::downgrade(&inbox));
     drop(signals);
-    until(|| Rc::weak_count(&inbox) == 0).await;
+    until(async || Rc::weak_count(&inbox) == 0).await;
 }
 
 /// The listeners that were added to anything while this stands, but for those that were removed again.
@@ -160,5 +172,5 @@ async fn a_closed_manager_listens_to_the_page_no_more() {
     drop(leases.lock("k").acquire().await.unwrap());
     assert_ne!(listeners.count(), 0, "to the closing of the database, at least");
     leases.close().await;
-    until(|| listeners.count() == 0).await;
+    until(async || listeners.count() == 0).await;
 }

@@ -21,9 +21,9 @@ pub(super) async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Waits for what is about to become true.
-pub(super) async fn until(is_so: impl Fn() -> bool) {
+pub(super) async fn until(is_so: impl AsyncFn() -> bool) {
     soon(async {
-        while !is_so() {
+        while !is_so().await {
             WebExecutor::new().sleep(Duration::from_millis(5)).await;
         }
     })
@@ -122,6 +122,20 @@ impl Replaced {
         let wrap = Function::new_with_args("original", &["return ", wrapper].concat());
         let wrapped = wrap.call1(&JsValue::UNDEFINED, &original).unwrap();
         Self::new(&prototype, name, &wrapped)
+    }
+
+    /// The same of a class of IndexedDB, for one database only: another test may have left work behind in its own.
+    pub(super) fn in_database(database: &str, class: &str, name: &'static str, wrapper: &str) -> Self {
+        let of_one = format!(
+            "(() => {{
+                const changed = {wrapper};
+                return function (...given) {{
+                    const name = (this.transaction?.db ?? this.db ?? this).name ?? given[0];
+                    return (name === '{database}' ? changed : original).apply(this, given);
+                }};
+            }})()"
+        );
+        Self::method(class, name, &of_one)
     }
 }
 

@@ -13,7 +13,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use super::platform::{Replaced, fresh_name, locks, property, settle, soon};
+use super::platform::{Replaced, fresh_name, locks, property, settle, soon, until};
 
 /// A context with signals: what they bring is read from `notices`.
 struct Context {
@@ -179,7 +179,7 @@ async fn a_watch_that_was_ended_says_nothing() {
     watcher.wake(None);
     watcher.signals.watch(1, raised);
     watcher.signals.watch(2, raised);
-    settle().await;
+    until(async || locks(&name).await.len() == 3).await;
     watcher.signals.unwatch(1);
     watcher.signals.unwatch(77);
     holder.signals.rest();
@@ -196,7 +196,7 @@ async fn a_beacon_that_was_lowered_before_it_stood_never_stands() {
     context.signals.rest();
     settle().await;
     assert_eq!(context.arrived(), None);
-    assert_eq!(locks(&name).await, Vec::<String>::new());
+    until(async || locks(&name).await.is_empty()).await;
 }
 
 #[test]
@@ -207,15 +207,12 @@ async fn nothing_is_left_after_resting() {
     holder.stand(raised).await;
     watcher.stand(beacon(1)).await;
     watcher.signals.watch(1, raised);
-    settle().await;
-    assert_eq!(locks(&name).await.len(), 3);
+    until(async || locks(&name).await.len() == 3).await;
     assert!(locks(&name).await.contains(&format!("{name}:{raised}")));
     watcher.signals.rest();
-    settle().await;
-    assert_eq!(locks(&name).await, [format!("{name}:{raised}")]);
+    until(async || locks(&name).await == [format!("{name}:{raised}")]).await;
     drop(holder);
-    settle().await;
-    assert_eq!(locks(&name).await, Vec::<String>::new());
+    until(async || locks(&name).await.is_empty()).await;
 }
 
 #[test]
@@ -255,8 +252,7 @@ async fn signals_may_be_ended_from_within_a_notice() {
     watcher.inbox.rests.replace(Some(Rc::clone(&watcher.signals)));
     holder.signals.rest();
     assert_eq!(watcher.next().await, Notice::BeaconGone { watch: 1 });
-    settle().await;
-    assert_eq!(locks(&name).await, Vec::<String>::new());
+    until(async || locks(&name).await.is_empty()).await;
 }
 
 #[test]
@@ -283,7 +279,7 @@ async fn a_beacon_that_was_taken_away_is_told_to_its_holder_and_to_who_watches()
     holder.stand(raised).await;
     watcher.wake(None);
     watcher.signals.watch(1, raised);
-    settle().await;
+    until(async || locks(&name).await.len() == 2).await;
     let steal = Function::new_with_args("name", "return navigator.locks.request(name, { steal: true }, () => {})");
     let stolen = steal.call1(&JsValue::UNDEFINED, &format!("{name}:{raised}").into()).unwrap();
     JsFuture::from(stolen.unchecked_into::<Promise>()).await.unwrap();
