@@ -28,7 +28,7 @@ test("a lease is told from its wait to its end", async () => {
   await settle();
   const [, granted, released] = heard;
   const { waitedMs } = granted;
-  assert.ok(waitedMs >= 0 && waitedMs < 5_000 && released.heldMs >= 0, JSON.stringify(heard));
+  assert.ok(waitedMs >= 0 && waitedMs < 60_000 && released.heldMs >= 0, JSON.stringify(heard));
   const [lock, token] = [{ key: "notes", mode: "exclusive" }, lease.token];
   assert.deepEqual(heard, [
     { type: "waiting", ...lock, ahead: 1 },

@@ -139,12 +139,12 @@ test("an aborted wait rejects with the reason itself, and leaves the queue", asy
   const lease = await leases.acquire("notes");
   for (const reason of [new Error("why"), "a word", undefined]) {
     const controller = new AbortController();
-    const waiting = leases.acquire("notes", { signal: controller.signal, timeoutMs: 5_000 });
+    const waiting = leases.acquire("notes", { signal: controller.signal, timeoutMs: 60_000 });
     await settle();
     controller.abort(reason);
     await assert.rejects(waiting, (error) => error === controller.signal.reason);
   }
-  const waiting = leases.acquire("notes", { timeoutMs: 1_000 });
+  const waiting = leases.acquire("notes", { timeoutMs: 60_000 });
   assert.deepEqual((await leases.status("notes")).queue, []);
   await lease.release();
   await (await waiting).release();
@@ -175,9 +175,9 @@ test("of signal and time-out the earlier counts, and nothing listens afterwards"
   await refused(() => leases.acquire("notes", { signal, timeoutMs: 20 }), "Timeout", "TimeoutError");
   await refused(() => leases.acquire("notes", { signal, timeoutMs: 0 }), "Timeout", "TimeoutError");
   assert.equal(listening.size, 0);
-  const aborted = leases.acquire("notes", { signal: AbortSignal.timeout(20), timeoutMs: 5_000 });
+  const aborted = leases.acquire("notes", { signal: AbortSignal.timeout(20), timeoutMs: 60_000 });
   await assert.rejects(aborted, (error) => !(error instanceof LeaseError) && error.name === "TimeoutError");
-  const waiting = leases.acquire("notes", { signal, timeoutMs: 5_000 });
+  const waiting = leases.acquire("notes", { signal, timeoutMs: 60_000 });
   await lease.release();
   await waiting;
   assert.equal(listening.size, 0);
@@ -269,7 +269,7 @@ test("what a lease shows cannot be written", async () => {
 test("collecting what holds a lease releases nothing, and warns once of each", () => {
   // In a process of its own: nobody can give these leases back.
   const collecting = fileURLToPath(new URL("collecting.mjs", import.meta.url));
-  const printed = execFileSync(process.execPath, ["--expose-gc", collecting], { encoding: "utf8", timeout: 30_000 });
+  const printed = execFileSync(process.execPath, ["--expose-gc", collecting], { encoding: "utf8", timeout: 100_000 });
   const forgotten = ["kept", "lease", "of a group", "running", "shared", "stolen"];
   assert.deepEqual(JSON.parse(printed), {
     collected: ["group", "idle manager", "kept", "lease", "lost", "manager", "of a group", "released", "shared", "stolen"],

@@ -57,7 +57,7 @@ async function eachPair(calls, makeObject, end) {
       const pair = [one(object), other(object), one(object)];
       await null;
       pair.push(other(object));
-      const late = new Promise((_, reject) => setTimeout(reject, 10_000, new Error(`${first} and ${second} hang`)).unref());
+      const late = new Promise((_, reject) => setTimeout(reject, 60_000, new Error(`${first} and ${second} hang`)).unref());
       await Promise.race([Promise.all(pair.map(ended)), late]);
       await end(object);
     }

@@ -25,7 +25,7 @@ test("work is done under a lease, which is given back", async () => {
     order.push("first ends");
     return lease;
   });
-  const options = { timeoutMs: 5_000, priority: 1, info: "second", mode: "shared", share: true, onLost: "notify" };
+  const options = { timeoutMs: 60_000, priority: 1, info: "second", mode: "shared", share: true, onLost: "notify" };
   const second = leases.run("notes", options, (lease) => {
     order.push("second");
     return lease.mode;
