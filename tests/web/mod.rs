@@ -1,5 +1,7 @@
 //! What the web adapters do in a real browser, whatever the context.
 
+mod attached;
+mod desk;
 mod executor;
 mod fence;
 mod indexed_db;

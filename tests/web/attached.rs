@@ -1,0 +1,147 @@
+//! Leases in the user's own database: its connection stays the user's.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use leasehold::{
+    LeaseManager, LostReason,
+    executor::WebExecutor,
+    store::{IndexedDbStore, Reach, Store, contract},
+};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_test::wasm_bindgen_test as test;
+use web_sys::IdbTransactionMode;
+
+use super::{
+    desk::{Desk, begin, end, open, write},
+    platform::{Replaced, done, fresh_name, indexed_db, property, settle, soon},
+};
+
+#[test]
+async fn another_connection_to_the_same_database_will_do() {
+    let name = fresh_name("connections");
+    let desk = Desk::at(&name).await;
+    let guard = desk.hold().await;
+    let other = open(&name, 1, true).await;
+    let transaction = begin(&other, &["notes", "leasehold"], IdbTransactionMode::Readwrite);
+    let (ended, fenced) = (end(&transaction), guard.fence(&transaction));
+    write(&transaction, "mine");
+    soon(fenced).await.unwrap();
+    assert_eq!(ended.await, "complete");
+}
+
+/// A page that is frozen with a transaction open would keep all others from writing for a minute.
+#[test]
+async fn a_suspension_ends_the_transaction() {
+    let name = fresh_name("suspended");
+    let (frozen, other) = (Desk::at(&name).await, Desk::at(&name).await);
+    let guard = frozen.hold().await;
+    let transaction = frozen.begin();
+    let ended = end(&transaction);
+    guard.fence(&transaction).await.unwrap();
+    write(&transaction, "frozen");
+    frozen.leases.suspend();
+    assert!(transaction.object_store("notes").is_err(), "it is aborted at once");
+    assert_eq!(ended.await, "abort");
+    assert_eq!(other.note().await, None);
+    let next = other.hold().await;
+    assert!(next.token() > guard.token());
+}
+
+#[test]
+async fn without_the_object_store_attach_says_how_to_make_it() {
+    let name = fresh_name("bare");
+    let bare = open(&name, 1, false).await;
+    let error = IndexedDbStore::attach(bare.clone()).unwrap_err();
+    assert!(
+        ["createStore(db)", "onupgradeneeded", "Dexie", &name].iter().all(|word| error.message.contains(word)),
+        "{error}"
+    );
+    bare.close();
+    // Made later, and made once.
+    for version in [2, 3] {
+        let database = open(&name, version, true).await;
+        assert!(IndexedDbStore::attach(database.clone()).is_ok());
+        database.close();
+    }
+}
+
+#[test]
+async fn the_connection_stays_the_users() {
+    let name = fresh_name("guest");
+    let desk = Desk::at(&name).await;
+    let store = IndexedDbStore::attach(desk.database.clone()).unwrap();
+    assert_eq!(store.reach(), Reach::Named(["leasehold@", &name].concat()));
+    let handlers = || [desk.database.onclose(), desk.database.onversionchange()];
+    assert_eq!(handlers(), [None, None]);
+    let guard = desk.hold().await;
+    desk.leases.close().await;
+    assert_eq!(desk.note().await, None, "it is still open");
+    drop(guard);
+    // Nobody else closes it either: who wants to delete the database waits for the user.
+    let delete = indexed_db().delete_database(&name).unwrap();
+    settle().await;
+    assert_eq!(property(&delete, "readyState"), "pending");
+    desk.database.close();
+    done(&delete).await.unwrap();
+}
+
+#[test]
+async fn a_closed_connection_is_told_for_good() {
+    let database = open(&fresh_name("closed"), 1, true).await;
+    let builder = LeaseManager::builder(IndexedDbStore::attach(database.clone()).unwrap(), WebExecutor::new());
+    let leases = builder.heartbeat(Duration::from_millis(500)).build().unwrap();
+    let guard = soon(leases.lock("k").acquire()).await.unwrap();
+    database.close();
+    let error = guard.verify().await.unwrap_err();
+    assert!(error.message.contains("attach") && !error.retry, "{error}");
+    assert_eq!(soon(guard.lost()).await, LostReason::StoreFailed);
+    assert!(soon(leases.lock("other").acquire()).await.is_err());
+}
+
+#[test]
+async fn it_keeps_the_contract_of_all_stores_as_a_guest() {
+    let name = fresh_name("guests");
+    contract::all(async || IndexedDbStore::attach(open(&name, 1, true).await).unwrap()).await;
+}
+
+/// A failed read does not abort the transaction if a handler of the page says so.
+#[test]
+async fn a_read_that_failed_is_no_empty_record() {
+    let name = fresh_name("unread");
+    let (holder, other) = (Desk::at(&name).await, Desk::at(&name).await);
+    let guard = holder.hold().await;
+    let calm = Closure::<dyn Fn(web_sys::Event)>::new(|event: web_sys::Event| event.prevent_default());
+    other.database.add_event_listener_with_callback("error", calm.as_ref().unchecked_ref()).unwrap();
+    let before = holder.record().await;
+    // Of the two reads of a connection's first transaction, this one is no longer the last.
+    let fails = "function (key) { return key === 'k' ? this.add(1, ['store']) : original.call(this, key) }";
+    let failing = Replaced::in_database(&name, "IDBObjectStore", "get", fails);
+    let granted = soon(other.leases.lock("k").try_acquire()).await;
+    drop(failing);
+    assert!(!matches!(granted, Ok(Some(_))), "{granted:?}");
+    assert_eq!(holder.record().await, before);
+    assert!(guard.verify().await.unwrap());
+}
+
+/// A page that is frozen in the middle of a transaction of its own would keep all others waiting just as well.
+#[test]
+async fn a_suspension_ends_what_the_context_itself_has_under_way() {
+    let name = fresh_name("own");
+    let (frozen, other) = (Desk::at(&name).await, Desk::at(&name).await);
+    let guard = frozen.hold().await;
+    let before = frozen.record().await;
+    assert!(guard.verify().now_or_never().is_none(), "it is under way");
+    let listing = frozen.leases.list("");
+    let mut listing = Box::pin(listing);
+    assert!((&mut listing).now_or_never().is_none(), "it is under way");
+    frozen.leases.suspend();
+    // In the order in which they began.
+    assert_eq!(other.record().await, before, "nothing was renewed");
+    assert!(soon(listing).await.is_err());
+    let next = other.hold().await;
+    assert!(next.token() > guard.token());
+    frozen.leases.wake();
+    drop(next.release());
+    drop(frozen.hold().await);
+}
