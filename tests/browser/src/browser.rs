@@ -16,7 +16,13 @@ use crate::{
 };
 
 /// Longer than any script of ours, each of which has a deadline of its own.
-const SCRIPT_LIMIT: Duration = Duration::from_secs(150);
+const SCRIPT_LIMIT: Duration = Duration::from_secs(300);
+/// Longer than any command of ours, the longest of which is a script.
+const COMMAND_LIMIT: Duration = Duration::from_secs(330);
+/// Longer than any driver waits for its browser.
+const START_LIMIT: Duration = Duration::from_secs(150);
+/// On a machine that is very busy it may fail: it is tried so often.
+const STARTS: usize = 3;
 
 /// How a new tab is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,14 +75,26 @@ impl Browser {
     }
 
     async fn launch(engine: Engine, timers: Timers) -> anyhow::Result<Self> {
+        for _ in 1..STARTS {
+            match Self::launch_once(engine, timers).await {
+                Ok(browser) => return Ok(browser),
+                Err(error) => eprintln!("{} is started once more: {error:#}", engine.name()),
+            }
+        }
+        Self::launch_once(engine, timers).await
+    }
+
+    async fn launch_once(engine: Engine, timers: Timers) -> anyhow::Result<Self> {
         let profiles = tempfile::Builder::new().prefix("leasehold-").tempdir()?;
         let driver = Driver::start(engine, profiles.path())?;
         let Value::Object(capabilities) = engine.capabilities(profiles.path(), timers) else {
             unreachable!("an object literal")
         };
-        let web_driver = WebDriver::builder(driver.url(), Capabilities::from(capabilities))
-            .connect()
+        let connecting =
+            WebDriver::builder(driver.url(), Capabilities::from(capabilities)).request_timeout(COMMAND_LIMIT).connect();
+        let web_driver = tokio::time::timeout(START_LIMIT, connecting)
             .await
+            .with_context(|| format!("{} takes longer than {START_LIMIT:?} to start", engine.name()))?
             .with_context(|| format!("{} did not start", engine.name()))?;
         web_driver.update_timeouts(TimeoutConfiguration::new(Some(SCRIPT_LIMIT), None, None)).await?;
         let home = web_driver.window().await?;

@@ -5,15 +5,20 @@ use std::{
     os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, Stdio},
+    sync::mpsc,
     thread,
+    time::Duration,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use crate::{
     Engine,
     webkit::{self, Display},
 };
+
+/// How long a driver, or what it needs, may take to come up.
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running driver.
 #[derive(Debug)]
@@ -62,17 +67,23 @@ impl Driver {
 
     /// These drivers take a free port and say which: "… on port 40123." or "… on 127.0.0.1:40123".
     fn told_port(&mut self) -> anyhow::Result<u16> {
-        let stdout = self.process.stdout.take().context("stdout is piped")?;
-        let mut lines = BufReader::new(stdout).lines();
-        for line in &mut lines {
-            if let Some(port) = port_in(&line?) {
-                // Read on, or the driver would stop at a full pipe.
-                thread::spawn(move || lines.for_each(drop));
-                return Ok(port);
+        told(&mut self.process, port_in).context("the driver does not tell its port")
+    }
+}
+
+/// What a program tells in a line of its output.
+pub(crate) fn told<T: Send + 'static>(program: &mut Child, find: fn(&str) -> Option<T>) -> anyhow::Result<T> {
+    let stdout = program.stdout.take().context("stdout is piped")?;
+    let (tell, found) = mpsc::channel();
+    thread::spawn(move || {
+        // It is read to its end, or the program would stop at a full pipe.
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Some(what) = find(&line) {
+                let _ = tell.send(what);
             }
         }
-        bail!("the driver ended without telling its port")
-    }
+    });
+    found.recv_timeout(START_LIMIT).context("it ended, or takes too long")
 }
 
 /// In a group of its own, so that whatever it starts can be ended with it.

@@ -8,6 +8,9 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
+/// Less work than this many ticks, which are 10 ms each, tells nothing.
+const LEAST_TICKS: u64 = 3;
+
 /// A process of a browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
@@ -16,12 +19,15 @@ pub struct Process(u32);
 pub(crate) type Times = HashMap<u32, u64>;
 
 impl Process {
-    /// The one that has worked the most between the two looks, of those that run pages.
-    pub(crate) fn busiest_since(before: &Times, after: &Times) -> anyhow::Result<Self> {
-        let worked = |(process, time): (&u32, &u64)| (time - before.get(process).unwrap_or(&0), *process);
-        let (time, process) = after.iter().filter(|(id, _)| runs_pages(**id)).map(worked).max().context("processes")?;
-        ensure!(time > 0, "no process has worked");
-        Ok(Self(process))
+    /// The one that has worked between the two looks, of those that run pages; none where it was not one above all.
+    pub(crate) fn busiest_since(before: &Times, after: &Times) -> Option<Self> {
+        let since = |process, time: &u64| time.saturating_sub(*before.get(process).unwrap_or(&0));
+        let pages = after.iter().filter(|(process, _)| runs_pages(**process));
+        let mut worked: Vec<_> = pages.map(|(process, time)| (since(process, time), *process)).collect();
+        worked.sort_unstable();
+        let (most, process) = worked.pop()?;
+        let next = worked.pop().map_or(0, |(time, _)| time);
+        (most >= LEAST_TICKS && most > 2 * next).then_some(Self(process))
     }
 
     /// Ends it, without a word.

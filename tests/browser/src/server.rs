@@ -16,7 +16,7 @@ use std::{
 use anyhow::Context as _;
 
 /// A connection that a browser opened in advance and never used is given up after this.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE: Duration = Duration::from_secs(60);
 
 /// Serves until it is dropped.
 #[derive(Debug)]

@@ -145,21 +145,22 @@ impl Tab {
     /// # Errors
     /// When no process of the browser works. Linux only.
     pub async fn process(&self) -> anyhow::Result<Process> {
-        let mut last = self.busiest().await?;
-        for _ in 0..8 {
-            // Others may work as well, but not again and again.
+        let mut last = None;
+        for _ in 0..40 {
             let process = self.busiest().await?;
-            if process == std::mem::replace(&mut last, process) {
+            // Others may work as well, but not again and again.
+            if let Some(process) = process.filter(|_| process == last) {
                 return Ok(process);
             }
+            last = process;
         }
         bail!("no process works whenever the page does")
     }
 
-    async fn busiest(&self) -> anyhow::Result<Process> {
+    async fn busiest(&self) -> anyhow::Result<Option<Process>> {
         let before = self.session.processes()?;
         self.run("const end = performance.now() + 300; while (performance.now() < end);", Value::Null).await?;
-        Process::busiest_since(&before, &self.session.processes()?)
+        Ok(Process::busiest_since(&before, &self.session.processes()?))
     }
 
     /// Goes back to the page before, as a person does.

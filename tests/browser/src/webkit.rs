@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -12,8 +11,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 
-/// How long display and driver may take to come up.
-const START_LIMIT: Duration = Duration::from_secs(20);
+use crate::driver::{START_LIMIT, told};
 
 /// The browser that comes with the library's driver; Debian keeps it off `PATH`.
 pub(crate) fn mini_browser() -> Option<PathBuf> {
@@ -34,20 +32,16 @@ pub(crate) struct Display {
 impl Display {
     /// On any free number: the server looks for one, and tells it.
     pub(crate) fn start() -> anyhow::Result<Self> {
-        let mut server = Command::new("Xvfb")
+        let server = Command::new("Xvfb")
             .args(["-displayfd", "1", "-screen", "0", "1280x1200x24", "-nolisten", "tcp"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start Xvfb")?;
-        let stdout = server.stdout.take();
         let mut display = Self { server, name: String::new() };
-        let mut number = String::new();
-        // It is a few bytes long.
-        BufReader::new(stdout.context("stdout is piped")?.take(16)).read_line(&mut number)?;
-        ensure!(!number.trim().is_empty(), "Xvfb ended without telling its display");
-        display.name = format!(":{}", number.trim());
+        let number = |line: &str| line.trim().parse::<u32>().ok();
+        display.name = format!(":{}", told(&mut display.server, number).context("Xvfb does not tell its display")?);
         Ok(display)
     }
 }
