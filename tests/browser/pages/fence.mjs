@@ -118,15 +118,15 @@ export async function note() {
 export async function writeAfterPause({ text, ms, ways }) {
   // Hung in the middle of its own renewal, it would keep all others from the database.
   await lease.verify();
-  const until = Date.now() + ms;
+  const until = (globalThis.pausedUntil = Date.now() + ms);
   while (Date.now() < until);
   return Promise.all(ways.map((way) => fencedWrite({ text, ...way })));
 }
 
 // A fenced write whose transaction never ends by itself: it asks again and again. How it ended, and what the fence said.
-export async function writeWithoutEnd(text) {
+export async function writeWithoutEnd(text, options) {
   const raw = await libraries.raw.open();
-  globalThis.leases = await LeaseManager.attach(raw);
+  globalThis.leases = await LeaseManager.attach(raw, options);
   globalThis.lease = await leases.acquire("notes");
   const transaction = raw.transaction(["notes", "leasehold"], "readwrite");
   const notes = transaction.objectStore("notes");
@@ -142,7 +142,8 @@ export async function writeWithoutEnd(text) {
   return { ended, said: await said };
 }
 
-// Writes again and again. How many notes it wrote, and how many transactions the library itself began meanwhile.
+// Writes again and again. How many notes it wrote, how many transactions the library itself began meanwhile, and how often the
+// next note was half a second late.
 export async function writeBusily({ ms, renew }) {
   const begin = IDBDatabase.prototype.transaction;
   let own = 0;
@@ -151,12 +152,14 @@ export async function writeBusily({ ms, renew }) {
     return begin.call(this, stores, ...rest);
   };
   const until = performance.now() + ms;
-  let notes = 0;
+  let [notes, pauses, last] = [0, 0, performance.now()];
   while (performance.now() < until) {
     const { written } = await fencedWrite({ text: notes, renew });
     if (written) notes++;
+    if (performance.now() > last + 500) pauses++;
+    last = performance.now();
     await new Promise((resolve) => setTimeout(resolve, 30));
   }
   IDBDatabase.prototype.transaction = begin;
-  return { notes, own, valid: lease.valid };
+  return { notes, own, pauses, valid: lease.valid };
 }

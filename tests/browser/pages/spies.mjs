@@ -57,17 +57,17 @@ function spyOnVisibility() {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
       if (lease.valid) entry.again = Math.round(performance.now() - at);
-      else if (performance.now() < at + 5_000) port2.postMessage(null);
+      else if (performance.now() < at + 60_000) port2.postMessage(null);
     };
     port2.postMessage(null);
   });
 }
 
-// Tells when the lease is not valid at once, and when it is valid again. Never if that takes more than 5 s.
+// Tells when the lease is not valid at once, and when it is valid again. Never if that takes more than a minute.
 async function spyOnValidity() {
   const began = performance.now();
   const atOnce = lease.valid;
-  while (!lease.valid && performance.now() < began + 5_000) await new Promise((resolve) => setTimeout(resolve, 5));
+  while (!lease.valid && performance.now() < began + 60_000) await new Promise((resolve) => setTimeout(resolve, 5));
   return { atOnce, again: lease.valid ? Math.round(performance.now() - began) : null };
 }
 

@@ -115,7 +115,7 @@ export async function run(steps, managers, prefix) {
 
   /** Waits until what the callbacks know is what a query tells. */
   async function settle(locks) {
-    const until = performance.now() + 10_000;
+    const until = performance.now() + 60_000;
     for (;;) {
       const seen = state(await locks.query());
       const count = (is) => NAMES.map((short) => requests.filter((one) => one.name === short && !one.ended && is(one)));
@@ -195,13 +195,13 @@ async function shrink(steps, found, subjects, oracles, prefix) {
   return { steps, ...found };
 }
 
-/** Runs programs by both, as many as there is time for. Brings how many there were, and the first that differs. */
-export async function sideBySide({ subjects, oracles, first = 1, count, limitMs = Infinity }) {
+/** Runs programs by both, as many as there is time for, and so many at least. Brings how many there were, and the first that differs. */
+export async function sideBySide({ subjects, oracles, first = 1, count, limitMs = Infinity, least = 0 }) {
   const until = performance.now() + limitMs;
   let [done, excused] = [0, 0];
   // The first request of a page that is aborted at once, Chromium grants all the same.
   await Promise.all([...subjects, ...oracles].map((locks) => locks.request("first", {}, () => {})));
-  for (let seed = first; done < count && performance.now() < until; seed++, done++) {
+  for (let seed = first; done < count && (done < least || performance.now() < until); seed++, done++) {
     const steps = program(seed, subjects.length);
     const found = await difference(steps, subjects, oracles, "program ");
     if (found?.excused) excused++;

@@ -4,7 +4,7 @@ import { sideBySide } from "./programs.mjs";
 import { rules } from "./rules.mjs";
 import { show } from "./tools.mjs";
 
-const LIMIT_MS = 10_000;
+const LIMIT_MS = 60_000;
 
 const engine = globalThis.chrome ? "chromium" : "mozInnerScreenX" in globalThis ? "firefox" : "webkit";
 
@@ -69,7 +69,7 @@ export async function installed() {
 export async function programs(first) {
   const subjects = [leases.locks];
   while (subjects.length < 3) subjects.push((await LeaseManager.open("tests")).locks);
-  return sideBySide({ subjects, oracles: [navigator.locks], first, count: 500, limitMs: 60_000 });
+  return sideBySide({ subjects, oracles: [navigator.locks], first, count: 500, limitMs: 60_000, least: 100 });
 }
 
 /** Code that knows nothing of leases, by both. Brings what each told. */

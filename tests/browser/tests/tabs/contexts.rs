@@ -5,12 +5,9 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, granted, hold, now_ms, wait_in_queue};
+use crate::world::{LASTING_MS, SOON, World, granted, hold, lasting, now_ms, wait_in_queue};
 
-/// Long before a lease of 20 s would run out.
-const LIMIT_MS: u64 = 5_000;
-
-const WAIT: &str = "my.lease = await my.leases.acquire('notes', { timeoutMs: 40_000 });
+const WAIT: &str = "my.lease = await my.leases.acquire('notes', { timeoutMs: 200_000 });
     return { token: my.lease.token, at: Date.now() }";
 
 /// A context beside the page of a tab, with a manager in it.
@@ -22,7 +19,7 @@ impl<'a> Beside<'a> {
     async fn new(tab: &'a Tab, kind: &str) -> anyhow::Result<Self> {
         tab.run("window.other = await context(arg)", json!(kind)).await.with_context(|| format!("no {kind}"))?;
         let beside = Self { tab };
-        beside.run("my.leases = await LeaseManager.open('tests')").await?;
+        beside.run(&format!("my.leases = await LeaseManager.open('tests', {{ leaseMs: {LASTING_MS} }})")).await?;
         Ok(beside)
     }
 
@@ -62,7 +59,6 @@ async fn turns(world: &World, kind: &str, beside: &Beside<'_>, tab: &Tab) -> any
     beside.release().await?;
     let (second, at) = granted(tab, SOON).await?;
     world.tell(&format!("hand-off from a {kind}"), at.saturating_sub(released));
-    ensure!(at.saturating_sub(released) < LIMIT_MS, "the hand-off took {} ms", at - released);
 
     beside.wait_in_queue().await?;
     let busy = beside.run("return my.leases.tryAcquire('notes')").await?;
@@ -71,7 +67,6 @@ async fn turns(world: &World, kind: &str, beside: &Beside<'_>, tab: &Tab) -> any
     tab.run("await lease.release()", Value::Null).await?;
     let (third, at) = granted(beside.tab, SOON).await?;
     world.tell(&format!("hand-off to a {kind}"), at.saturating_sub(released));
-    ensure!(at.saturating_sub(released) < LIMIT_MS, "the hand-off took {} ms", at - released);
     ensure!(first < second && second < third, "tokens do not grow: {first}, {second}, {third}");
     beside.release().await
 }
@@ -86,7 +81,7 @@ async fn replaced(world: &World, kind: &str, beside: Beside<'_>, tab: &Tab) -> a
     let took = at.saturating_sub(ended);
     world.tell(&format!("take-over from an ended {kind}"), took);
     ensure!(token > first, "the token {token} is not larger than {first}");
-    ensure!(at >= ended && took < LIMIT_MS, "it took {took} ms");
+    ensure!(at >= ended, "granted {} ms before its end", ended - at);
     tab.run("await lease.release()", Value::Null).await?;
     Ok(())
 }
@@ -102,13 +97,12 @@ async fn passed_over(world: &World, kind: &str, beside: Beside<'_>, tabs: [&Tab;
     let (_, at) = granted(tabs[1], SOON).await?;
     let took = at.saturating_sub(released);
     world.tell(&format!("hand-off past an ended {kind}"), took);
-    ensure!(took < LIMIT_MS, "it took {took} ms");
     Ok(())
 }
 
 /// Turns, and then its end in both ways, by the page that made it.
 async fn lives_and_dies(world: &World, kind: &str) -> anyhow::Result<()> {
-    let [maker, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?];
+    let [maker, tab] = [world.tab(lasting()).await?, world.tab(lasting()).await?];
     let beside = Beside::new(&maker, kind).await?;
     turns(world, kind, &beside, &tab).await?;
     replaced(world, kind, beside, &tab).await?;
@@ -125,7 +119,7 @@ pub async fn a_frame_takes_turns_and_is_removed(world: &World) -> anyhow::Result
 
 /// As an extension's: without `window` and `document`, where even a look at them fails.
 pub async fn an_isolated_worker_takes_turns(world: &World) -> anyhow::Result<()> {
-    let [maker, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?];
+    let [maker, tab] = [world.tab(lasting()).await?, world.tab(lasting()).await?];
     let beside = Beside::new(&maker, "isolated worker").await?;
     let look = "try { return typeof document } catch (error) { return error.message }";
     let seen = beside.run(look).await?;
@@ -135,7 +129,7 @@ pub async fn an_isolated_worker_takes_turns(world: &World) -> anyhow::Result<()>
 
 /// It ends with the last page that is connected to it.
 pub async fn a_shared_worker_takes_turns_and_goes_with_its_page(world: &World) -> anyhow::Result<()> {
-    let [maker, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?];
+    let [maker, tab] = [world.tab(lasting()).await?, world.tab(lasting()).await?];
     let beside = Beside::new(&maker, "shared worker").await?;
     turns(world, "shared worker", &beside, &tab).await?;
     let first = beside.hold().await?;
@@ -145,13 +139,13 @@ pub async fn a_shared_worker_takes_turns_and_goes_with_its_page(world: &World) -
     let (token, at) = granted(&tab, SOON).await?;
     let took = at.saturating_sub(ended);
     world.tell("take-over from a shared worker whose page was closed", took);
-    ensure!(token > first && at >= ended && took < LIMIT_MS, "token {token} after {first}, in {took} ms");
+    ensure!(token > first && at >= ended, "token {token} after {first}, in {took} ms");
     Ok(())
 }
 
 /// The page that made it goes while another one is connected.
 pub async fn a_shared_worker_whose_maker_goes_keeps_its_lease(world: &World) -> anyhow::Result<()> {
-    let [maker, other, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?, world.tab(json!({})).await?];
+    let [maker, other, tab] = [world.tab(lasting()).await?, world.tab(lasting()).await?, world.tab(lasting()).await?];
     let first = Beside::new(&maker, "shared worker").await?.hold().await?;
     other.run("window.other = await context('shared worker')", Value::Null).await?;
     let beside = Beside { tab: &other };
@@ -167,7 +161,7 @@ pub async fn a_shared_worker_whose_maker_goes_keeps_its_lease(world: &World) -> 
 
 /// The browser may stop it whenever nothing is asked of it.
 pub async fn a_stopped_service_worker_is_replaced(world: &World) -> anyhow::Result<()> {
-    let [maker, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?];
+    let [maker, tab] = [world.tab(lasting()).await?, world.tab(lasting()).await?];
     let first = Beside::new(&maker, "service worker").await?.hold().await?;
     wait_in_queue(&tab, "notes").await?;
     let ended = now_ms();
@@ -175,25 +169,25 @@ pub async fn a_stopped_service_worker_is_replaced(world: &World) -> anyhow::Resu
     let (token, at) = granted(&tab, SOON).await?;
     let took = at.saturating_sub(ended);
     world.tell("take-over from a stopped service worker", took);
-    ensure!(token > first && took < LIMIT_MS, "token {token} after {first}, in {took} ms");
+    ensure!(token > first, "the token {token} is not larger than {first}");
     Ok(())
 }
 
 pub async fn a_service_worker_takes_turns(world: &World) -> anyhow::Result<()> {
-    let [maker, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?];
+    let [maker, tab] = [world.tab(lasting()).await?, world.tab(lasting()).await?];
     let beside = Beside::new(&maker, "service worker").await?;
     turns(world, "service worker", &beside, &tab).await
 }
 
 /// Three in one page, each a context of its own to the others, and one in another tab.
 pub async fn several_managers_of_one_page_take_turns(world: &World) -> anyhow::Result<()> {
-    let [page, tab] = [world.tab(json!({})).await?, world.tab(json!({})).await?];
+    let [page, tab] = [world.tab(lasting()).await?, world.tab(lasting()).await?];
     let queue = "window.all = [leases];
         for (let more = 0; more < 2; more++) all.push(await LeaseManager.open('tests'));
         const first = await all[0].acquire('notes');
         window.order = [];
         window.turns = [1, 2].map(async (one) => {
-            const lease = await all[one].acquire('notes', { timeoutMs: 20_000 });
+            const lease = await all[one].acquire('notes', { timeoutMs: 200_000 });
             order.push(one);
             await lease.release();
             return lease.token;

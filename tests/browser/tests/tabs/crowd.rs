@@ -11,7 +11,7 @@ use crate::{
     world::{SOON, World},
 };
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(240);
 
 /// Two tabs count from beginning to end; others join them, and are ended in the middle of whatever they do.
 pub async fn tabs_that_come_and_go_lose_no_increment(world: &World) -> anyhow::Result<()> {
@@ -64,7 +64,7 @@ pub async fn given_up_waits_leave_nothing_behind(world: &World) -> anyhow::Resul
 /// A tab keeps for a moment what nobody else wants.
 async fn nothing_is_left(tab: &Tab, key: &str) -> anyhow::Result<()> {
     let look = "
-        for (let looks = 0; looks < 20; looks++) {
+        for (let looks = 0; looks < 600; looks++) {
             const { holder, queue } = await leases.status(arg);
             if (!holder && queue.length === 0) break;
             await new Promise((resolve) => setTimeout(resolve, 50));

@@ -4,10 +4,10 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, hold, now_ms};
+use crate::world::{SOON, World, hold, lasting, now_ms};
 
 async fn two(world: &World) -> anyhow::Result<[Tab; 2]> {
-    Ok([world.tab(json!({})).await?, world.tab(json!({})).await?])
+    Ok([world.tab(lasting()).await?, world.tab(lasting()).await?])
 }
 
 /// Starts work under a lease in a tab, and comes back when it has begun. It never ends by itself.
@@ -24,11 +24,10 @@ pub async fn stolen_work_is_told_and_left_behind(world: &World) -> anyhow::Resul
     work(&robbed, "run", json!({ "onLost": "abort" })).await?;
     let began = now_ms();
     let token = thief.run("window.lease = await leases.steal('notes'); return lease.token", Value::Null).await?;
+    // By a message: its next renewal is minutes away.
     let said = robbed.outcome("work", SOON).await?;
     world.tell("work told of a theft", now_ms() - began);
     ensure!(said["code"] == "LeaseLost" && said["typed"] == true, "the work that was robbed says {said}");
-    // By a message, not by its next renewal, 5 s after the last one.
-    ensure!(now_ms() - began < 4_000, "told {} ms later", now_ms() - began);
     let told = "return [lease.signal.reason.reason, await lease.lost, lease.valid, lease.token, await lease.release()]";
     let told = robbed.run(told, Value::Null).await?;
     ensure!(
@@ -85,7 +84,7 @@ pub async fn several_keys_are_had_by_one_tab_at_a_time(world: &World) -> anyhow:
     // All of them go with their tab.
     second.close().await?;
     let taken =
-        "const group = await leases.acquireAll([{ key: 'a' }, { key: 'b' }, { key: 'c' }], { timeoutMs: 10_000 });
+        "const group = await leases.acquireAll([{ key: 'a' }, { key: 'b' }, { key: 'c' }], { timeoutMs: 60_000 });
         return [group.valid, await group.verify(), await group.release()]";
     let taken = first.run(taken, Value::Null).await?;
     ensure!(taken == json!([true, true, "released"]), "the next one has {taken}");
@@ -106,7 +105,6 @@ pub async fn a_closed_leader_is_followed(world: &World) -> anyhow::Result<()> {
     leader.close().await?;
     heir.until("return window.lease?.valid", Value::Null, SOON).await?;
     world.tell("a closed leader is followed", now_ms() - ended);
-    ensure!(now_ms() - ended < 5_000, "it took {} ms", now_ms() - ended);
     let led =
         heir.run("return [lease.token > arg, (await leases.leader('notes')).own, await lease.verify()]", json!(term));
     let led = led.await?;
@@ -139,7 +137,7 @@ pub async fn a_reader_becomes_the_writer_when_the_other_readers_have_gone(world:
     let again = second.until(again, Value::Null, SOON).await?;
     ensure!(again == json!(["shared", true, "released"]), "after the downgrade: {again}");
     let kept = first.run(
-        "return [lease.mode, await lease.extend(60_000), lease.remainingMs > 55_000, await lease.release()]",
+        "return [lease.mode, await lease.extend(6_000_000), lease.remainingMs > 5_000_000, await lease.release()]",
         Value::Null,
     );
     let kept = kept.await?;
@@ -196,6 +194,6 @@ pub async fn leases_are_deleted_when_nobody_holds_any(world: &World) -> anyhow::
         blocked["code"] == "Store" && message.contains("leasehold:tests") && message.contains("connection"),
         "blocked, it says {blocked}"
     );
-    ensure!((4_000..9_000).contains(&took), "it took {took} ms");
+    ensure!(took >= 4_000, "it took {took} ms only");
     Ok(())
 }

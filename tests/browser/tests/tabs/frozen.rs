@@ -7,15 +7,14 @@ use serde_json::{Value, json};
 
 use crate::{
     left::ensure_suspended,
-    world::{SOON, World, granted, hold, now_ms, wait_in_queue},
+    world::{LASTING_MS, SOON, World, granted, hold, lasting, now_ms, wait_in_queue},
 };
 
-const AT_ONCE_MS: u64 = 3_000;
 /// Long enough that a timer that still rang would have.
 const WHILE: Duration = Duration::from_secs(1);
 
 pub async fn a_frozen_page_gives_its_lease_up(world: &World) -> anyhow::Result<()> {
-    for options in [json!({}), json!({ "beacon": false })] {
+    for options in [lasting(), json!({ "beacon": false, "leaseMs": LASTING_MS })] {
         let (holder, waiter) = (world.tab(options.clone()).await?, world.tab(options).await?);
         let first = hold(&holder, "notes").await?;
         wait_in_queue(&waiter, "notes").await?;
@@ -24,7 +23,6 @@ pub async fn a_frozen_page_gives_its_lease_up(world: &World) -> anyhow::Result<(
         let (token, at) = granted(&waiter, SOON).await?;
         world.tell("take-over from a page that was frozen", at.saturating_sub(gone));
         ensure!(token > first, "the token {token} is not larger than {first}");
-        ensure!(at.saturating_sub(gone) < AT_ONCE_MS, "it took {} ms", at.saturating_sub(gone));
         tokio::time::sleep(WHILE).await;
         holder.freeze(false).await?;
         ensure_suspended(&holder).await?;
@@ -39,7 +37,7 @@ pub async fn a_frozen_page_gives_its_lease_up(world: &World) -> anyhow::Result<(
 /// The others take turns meanwhile, past its place; it has its own when it goes on.
 pub async fn a_frozen_waiter_is_passed_over_and_queues_again(world: &World) -> anyhow::Result<()> {
     let [holder, frozen, next] =
-        [world.tab(json!({})).await?, world.tab(json!({})).await?, world.tab(json!({})).await?];
+        [world.tab(lasting()).await?, world.tab(lasting()).await?, world.tab(lasting()).await?];
     hold(&holder, "notes").await?;
     wait_in_queue(&frozen, "notes").await?;
     wait_in_queue(&next, "notes").await?;
@@ -48,7 +46,6 @@ pub async fn a_frozen_waiter_is_passed_over_and_queues_again(world: &World) -> a
     holder.run("await lease.release()", Value::Null).await?;
     let (passed, at) = granted(&next, SOON).await?;
     world.tell("hand-off past a frozen page", at.saturating_sub(released));
-    ensure!(at.saturating_sub(released) < AT_ONCE_MS, "it took {} ms", at.saturating_sub(released));
     next.run("await lease.release()", Value::Null).await?;
     for turn in 0..5 {
         let tab = if turn % 2 == 0 { &holder } else { &next };

@@ -1,14 +1,12 @@
 //! Plain http on a name that is not loopback's: no secure context, and so no Web Locks to tell that a tab died.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
 use crate::{
     counting::{count_in_both, read},
-    world::{World, granted, hold, now_ms, wait_in_queue},
+    world::{SOON, World, brief, granted, hold, now_ms, wait_in_queue},
 };
 
 const STEPS: usize = 100;
@@ -33,15 +31,13 @@ pub async fn two_tabs_without_web_locks_lose_no_increment(world: &World) -> anyh
 
 /// Nothing tells that the holder is gone but its silence, watched for a whole lease.
 pub async fn a_silent_holder_without_web_locks_is_replaced(world: &World) -> anyhow::Result<()> {
-    let times = json!({ "leaseMs": 1_000, "heartbeatMs": 250 });
-    let (holder, waiter) = (tab(world, times.clone()).await?, tab(world, times).await?);
+    let (holder, waiter) = (tab(world, brief()).await?, tab(world, brief()).await?);
     let first = hold(&holder, "notes").await?;
     wait_in_queue(&waiter, "notes").await?;
     let ended = now_ms();
     holder.close().await?;
-    let (token, at) = granted(&waiter, Duration::from_secs(15)).await?;
-    world.tell("take-over of a lease of 1 s without Web Locks", at.saturating_sub(ended));
+    let (token, at) = granted(&waiter, SOON).await?;
+    world.tell("take-over of a lease of 3 s without Web Locks", at.saturating_sub(ended));
     ensure!(token > first, "the token {token} is not larger than {first}");
-    ensure!(at.saturating_sub(ended) < 10_000, "it took {} ms", at.saturating_sub(ended));
     Ok(())
 }

@@ -1,27 +1,26 @@
 //! Pages that are left, and kept by the browser for the way back: its back/forward cache.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::{Engine, Tab};
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, granted, hold, now_ms, wait_in_queue};
-
-/// No take-over from a page that says that it goes takes a lease, which is 20 s.
-const AT_ONCE_MS: u64 = 3_000;
-/// A context that needs nothing lets go of its channel and its beacon after 10 s.
-const IDLE: Duration = Duration::from_secs(15);
+use crate::world::{LASTING_MS, SOON, World, granted, hold, lasting, now_ms, wait_in_queue};
 
 /// It gives its lease up at once, and knows when it comes back.
 pub async fn a_page_that_is_left_gives_its_lease_up(world: &World) -> anyhow::Result<()> {
     // A page that held a Web Lock is not kept by Firefox, even if it let go of it in time.
-    left_while_holding(world, json!({}), world.engine != Engine::Firefox).await
+    left_while_holding(world, lasting(), world.engine != Engine::Firefox).await
 }
 
 /// The same where nobody sees the other die: the tombstone and the message do it.
 pub async fn a_page_that_is_left_without_beacon_gives_its_lease_up(world: &World) -> anyhow::Result<()> {
-    left_while_holding(world, json!({ "beacon": false }), true).await
+    left_while_holding(world, without_beacon(), true).await
+}
+
+fn without_beacon() -> Value {
+    json!({ "beacon": false, "leaseMs": LASTING_MS })
 }
 
 async fn left_while_holding(world: &World, options: Value, kept: bool) -> anyhow::Result<()> {
@@ -34,7 +33,6 @@ async fn left_while_holding(world: &World, options: Value, kept: bool) -> anyhow
     let (token, at) = granted(&waiter, SOON).await?;
     world.tell("take-over from a page that was left", at.saturating_sub(gone));
     ensure!(token > first, "the token {token} is not larger than {first}");
-    ensure!(at.saturating_sub(gone) < AT_ONCE_MS, "it took {} ms", at.saturating_sub(gone));
     holder.back().await?;
     ensure!(restored(&holder).await? == kept, "the page was restored: {}", !kept);
     if kept {
@@ -59,7 +57,7 @@ async fn restored(tab: &Tab) -> anyhow::Result<bool> {
 
 /// The page knows that its lease is gone, and why.
 pub async fn ensure_suspended(tab: &Tab) -> anyhow::Result<()> {
-    let late = "new Promise((resolve) => setTimeout(resolve, 5_000, 'not told'))";
+    let late = "new Promise((resolve) => setTimeout(resolve, 60_000, 'not told'))";
     let known = format!(
         "return [lease.valid, await Promise.race([lease.lost, {late}]), lease.signal.aborted, lease.signal.reason?.reason,
             await lease.release()]"
@@ -99,23 +97,27 @@ pub async fn a_waiting_page_that_is_left_queues_again(world: &World) -> anyhow::
     no_tombstone_is_left(&waiter).await
 }
 
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Time passes for it while it is away.
 pub async fn a_wait_ends_in_time_although_its_page_is_away(world: &World) -> anyhow::Result<()> {
-    let options = json!({ "beacon": false });
-    let (holder, waiter) = (world.tab(options.clone()).await?, world.tab(options).await?);
+    let (holder, waiter) = (world.tab(without_beacon()).await?, world.tab(without_beacon()).await?);
     hold(&holder, "notes").await?;
-    let wait = "spyOnPage(); return attempt(() => leases.acquire('notes', { timeoutMs: 2_000 }))";
-    waiter.start("wait", wait, Value::Null).await?;
+    let wait = "spyOnPage(); return attempt(() => leases.acquire('notes', { timeoutMs: arg }))";
+    waiter.start("wait", wait, json!(PATIENCE.as_millis())).await?;
+    let began = Instant::now();
     waiter.until("return (await leases.status('notes')).queue.some(({ own }) => own)", Value::Null, SOON).await?;
     waiter.goto(&world.elsewhere()).await?;
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    // It began a moment before we knew.
+    tokio::time::sleep_until((began + PATIENCE).into()).await;
     waiter.back().await?;
     ensure!(restored(&waiter).await?, "the page was not kept");
     let late = now_ms();
     let failed = waiter.outcome("wait", SOON).await?;
     ensure!(failed["code"] == "Timeout", "the wait ends with {failed}");
-    world.tell("a wait whose time passed while its page was away ends after its return", now_ms() - late);
-    ensure!(now_ms() - late < 1_500, "it took {} ms from the return", now_ms() - late);
+    let took = now_ms() - late;
+    world.tell("a wait whose time passed while its page was away ends after its return", took);
+    ensure!(u128::from(took) < PATIENCE.as_millis(), "it took its whole time again: {took} ms");
     let queue = holder.run("return (await leases.status('notes')).queue", Value::Null).await?;
     ensure!(queue == json!([]), "it left a place in the queue: {queue}");
     Ok(())
@@ -123,7 +125,7 @@ pub async fn a_wait_ends_in_time_although_its_page_is_away(world: &World) -> any
 
 /// With nobody waiting yet, nobody sees it go: whoever comes later finds the tombstone.
 pub async fn a_page_that_nobody_waits_behind_leaves_its_key_free(world: &World) -> anyhow::Result<()> {
-    for options in [json!({}), json!({ "beacon": false })] {
+    for options in [lasting(), without_beacon()] {
         let (holder, other) = (world.tab(options.clone()).await?, world.tab(options).await?);
         let first = hold(&holder, "notes").await?;
         holder.goto(&world.elsewhere()).await?;
@@ -141,8 +143,9 @@ pub async fn a_page_that_nobody_waits_behind_leaves_its_key_free(world: &World) 
 /// The holder's library does not lower its beacon when its page is left. Chromium keeps the page with its lock held, and
 /// lets those starve that queued for it before.
 pub async fn a_waiter_behind_a_page_without_cure_gets_its_turn(world: &World) -> anyhow::Result<()> {
-    let (holder, waiter) = (world.tab(json!({})).await?, world.tab(json!({})).await?);
-    let arg = json!({ "key": "notes", "leaseMs": 20_000 });
+    let options = json!({ "leaseMs": LASTING_MS, "heartbeatMs": 5_000 });
+    let (holder, waiter) = (world.tab(options.clone()).await?, world.tab(options).await?);
+    let arg = json!({ "key": "notes", "leaseMs": LASTING_MS });
     let first = holder.run("return holdWithoutCure(arg)", arg).await?.as_u64().context("a token")?;
     wait_in_queue(&waiter, "notes").await?;
     // It has a watch on the other's beacon.
@@ -150,10 +153,9 @@ pub async fn a_waiter_behind_a_page_without_cure_gets_its_turn(world: &World) ->
     waiter.until(watches, Value::Null, SOON).await?;
     let gone = now_ms();
     holder.goto(&world.elsewhere()).await?;
-    let (token, at) = granted(&waiter, Duration::from_secs(40)).await?;
-    world.tell("take-over of a lease of 20 s from a page that keeps its beacon in the cache", at.saturating_sub(gone));
+    let (token, at) = granted(&waiter, SOON).await?;
+    world.tell("take-over from a page that keeps its beacon in the cache", at.saturating_sub(gone));
     ensure!(token > first, "the token {token} is not larger than {first}");
-    ensure!(at.saturating_sub(gone) < 12_000, "it took {} ms", at.saturating_sub(gone));
     Ok(())
 }
 
@@ -168,7 +170,7 @@ pub async fn an_idle_page_is_kept_for_the_way_back(world: &World) -> anyhow::Res
     let open = tab.run(use_it, Value::Null).await?;
     ensure!(open == 1, "there are {open} channels in use");
     let rests = "return openChannels === 0 && timers.size === 0";
-    tab.until(rests, Value::Null, IDLE).await.context("an idle page does not rest")?;
+    tab.until(rests, Value::Null, SOON).await.context("an idle page does not rest")?;
     let transactions = tab.run("return transactions", Value::Null).await?;
     let locks = tab.run("return navigator.locks.query()", Value::Null).await?;
     ensure!(locks == json!({ "held": [], "pending": [] }), "locks of an idle page: {locks}");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 /// For a suite or a thousand programs.
-const LIMIT: Duration = Duration::from_secs(85);
+const LIMIT: Duration = Duration::from_secs(280);
 
 /// Runs a script to its end, however long that takes.
 async fn outcome(tab: &Tab, script: &str, argument: Value) -> anyhow::Result<Value> {

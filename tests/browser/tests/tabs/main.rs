@@ -1,4 +1,4 @@
-//! leasehold in real tabs, by the built npm package. Each scenario runs in each browser, one at a time: they are timed.
+//! leasehold in real tabs, by the built npm package. Each scenario runs in each browser, two at a time.
 
 mod bad_input;
 mod clocks;

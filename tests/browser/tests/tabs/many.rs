@@ -11,7 +11,7 @@ use crate::world::{World, now_ms};
 
 /// What the random numbers begin with.
 const SEED: u64 = 20_261_121;
-const PATIENCE: Duration = Duration::from_secs(140);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 pub async fn many_tabs_that_come_and_go_count_exactly(world: &World) -> anyhow::Result<()> {
     count(world, 8, 40).await

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::world::{SOON, World};
 
 /// For a take-over from a tab that hangs: its lease lasts 10 s.
-const LONG: Duration = Duration::from_secs(25);
+const LONG: Duration = Duration::from_secs(90);
 
 pub async fn the_demo_page_works_in_an_insecure_context(world: &World) -> anyhow::Result<()> {
     let tab = world.browser.open(&world.server.url_at(world.engine.insecure_host(), "/"), Shape::Window).await?;

@@ -1,5 +1,5 @@
-//! The holder goes away, in each of the ways that tabs do, and a tab that waits gets the lease. It lasts 20 s, and no
-//! take-over may take 5: its running out is not what helps.
+//! The holder goes away, in each of the ways that tabs do, and a tab that waits gets the lease. It outlasts the scenario: its
+//! running out is not what helps.
 
 use std::time::Duration;
 
@@ -7,9 +7,7 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, granted, hold, now_ms, wait_in_queue};
-
-const LIMIT: Duration = Duration::from_secs(5);
+use crate::world::{SOON, World, brief, granted, hold, lasting, now_ms, wait_in_queue, while_it_hangs};
 
 pub async fn a_closed_holder_is_replaced(world: &World) -> anyhow::Result<()> {
     replaced(world, "take-over from a closed tab", async |holder| holder.close().await).await
@@ -24,7 +22,7 @@ pub async fn a_crashed_holder_is_replaced(world: &World) -> anyhow::Result<()> {
 }
 
 async fn replaced(world: &World, what: &str, end: impl AsyncFnOnce(Tab) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let (holder, waiter) = (world.tab(json!({})).await?, world.tab(json!({})).await?);
+    let (holder, waiter) = (world.tab(lasting()).await?, world.tab(lasting()).await?);
     let first = hold(&holder, "notes").await?;
     wait_in_queue(&waiter, "notes").await?;
     let ended = now_ms();
@@ -34,7 +32,6 @@ async fn replaced(world: &World, what: &str, end: impl AsyncFnOnce(Tab) -> anyho
     world.tell(what, took);
     ensure!(token > first, "the token {token} is not larger than {first}");
     ensure!(at >= ended, "granted {} ms before the holder ended", ended - at);
-    ensure!(took < 5_000, "it took {took} ms");
     still_good(&waiter).await
 }
 
@@ -47,7 +44,7 @@ async fn still_good(tab: &Tab) -> anyhow::Result<()> {
 
 pub async fn a_closed_waiter_does_not_block_the_queue(world: &World) -> anyhow::Result<()> {
     let [holder, first, second] =
-        [world.tab(json!({})).await?, world.tab(json!({})).await?, world.tab(json!({})).await?];
+        [world.tab(lasting()).await?, world.tab(lasting()).await?, world.tab(lasting()).await?];
     hold(&holder, "notes").await?;
     wait_in_queue(&first, "notes").await?;
     wait_in_queue(&second, "notes").await?;
@@ -57,49 +54,53 @@ pub async fn a_closed_waiter_does_not_block_the_queue(world: &World) -> anyhow::
     ensure!(outcome == "released", "the release says {outcome}");
     let (_, at) = granted(&second, SOON).await?;
     world.tell("hand-off past a closed waiter", at.saturating_sub(released));
-    ensure!(at.saturating_sub(released) < 5_000, "it took {} ms", at.saturating_sub(released));
     still_good(&second).await
 }
 
 /// Three tabs: first come, first served; and nobody is told of a lease that another one holds.
 pub async fn released_while_others_wait_in_order(world: &World) -> anyhow::Result<()> {
     let [holder, first, second] =
-        [world.tab(json!({})).await?, world.tab(json!({})).await?, world.tab(json!({})).await?];
+        [world.tab(lasting()).await?, world.tab(lasting()).await?, world.tab(lasting()).await?];
     hold(&holder, "notes").await?;
     wait_in_queue(&first, "notes").await?;
     wait_in_queue(&second, "notes").await?;
     let busy = second.run("return leases.tryAcquire('notes')", Value::Null).await?;
     ensure!(busy.is_null(), "a try got a lease that is held");
     holder.run("await lease.release()", Value::Null).await?;
-    let (token, _) = granted(&first, LIMIT).await?;
+    let (token, _) = granted(&first, SOON).await?;
     let queue = first.run("return (await leases.status('notes')).queue.length", Value::Null).await?;
     ensure!(queue == 1, "{queue} tabs wait after the first got its turn");
     still_good(&first).await?;
-    let (later, _) = granted(&second, LIMIT).await?;
+    let (later, _) = granted(&second, SOON).await?;
     ensure!(later > token, "the second turn has token {later}, the first {token}");
     still_good(&second).await
 }
 
 /// A page that hangs is alive: its beacon stands. Its silence alone ends its lease; and when it wakes up, it knows.
 pub async fn a_frozen_holder_is_replaced_and_told(world: &World) -> anyhow::Result<()> {
-    let times = json!({ "leaseMs": 1_000, "heartbeatMs": 250 });
-    let (holder, waiter) = (world.tab(times.clone()).await?, world.tab(times).await?);
+    while_it_hangs(world, async |ms| hung_for(world, ms).await).await
+}
+
+async fn hung_for(world: &World, ms: u64) -> anyhow::Result<bool> {
+    let (holder, waiter) = (world.tab(brief()).await?, world.tab(brief()).await?);
     let first = hold(&holder, "notes").await?;
     wait_in_queue(&waiter, "notes").await?;
-    let frozen = holder.run(
-        "const until = Date.now() + arg; setTimeout(() => { while (Date.now() < until); }); return until",
-        json!(4_000),
-    );
-    let thawed = frozen.await?.as_u64().context("a time")?;
-    let (token, at) = granted(&waiter, SOON).await?;
-    world.tell("take-over of a lease of 1 s from a frozen tab", at.saturating_sub(thawed - 4_000));
+    let hang = "const until = Date.now() + arg; setTimeout(() => { while (Date.now() < until); }); return until";
+    let thawed = holder.run(hang, json!(ms)).await?.as_u64().context("a time")?;
+    let (token, at) = granted(&waiter, SOON + Duration::from_millis(ms)).await?;
     ensure!(token > first, "the token {token} is not larger than {first}");
-    ensure!(at < thawed, "granted only {} ms after the holder woke up", at - thawed);
-    let told = "return [lease.valid, lease.signal.aborted, await lease.verify(), await lease.release()]";
-    let woken = "return Promise.race([lease.lost, new Promise((resolve) => setTimeout(resolve, 5_000))])";
+    if at >= thawed {
+        holder.close().await?;
+        waiter.close().await?;
+        return Ok(false);
+    }
+    world.tell("take-over of a lease of 3 s from a frozen tab", at.saturating_sub(thawed - ms));
+    let woken = "return Promise.race([lease.lost, new Promise((resolve) => setTimeout(resolve, 60_000))])";
     let reason = holder.run(woken, Value::Null).await?;
     ensure!(["Evicted", "Expired"].map(Value::from).contains(&reason), "the holder is told {reason}");
+    let told = "return [lease.valid, lease.signal.aborted, await lease.verify(), await lease.release()]";
     let told = holder.run(told, Value::Null).await?;
     ensure!(told == json!([false, true, false, "lost"]), "what the holder knows of its lost lease: {told}");
-    still_good(&waiter).await
+    still_good(&waiter).await?;
+    Ok(true)
 }

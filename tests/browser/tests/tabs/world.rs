@@ -2,7 +2,7 @@
 
 use std::{
     io::Write as _,
-    sync::{Mutex, PoisonError},
+    sync::{Condvar, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -12,10 +12,29 @@ use leasehold_browser_tests::{Browser, Engine, Server, Shape, Tab};
 use serde_json::{Value, json};
 
 /// Ends a scenario that hangs. Each takes a few seconds.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(300);
 
-/// For what should happen at once.
-pub const SOON: Duration = Duration::from_secs(10);
+/// For what should happen at once. How fast it is, the benchmark tells; here no busy machine is too slow.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// A lease that outlasts every scenario. It beats every two minutes: neither its end nor a beat is ever what helps.
+pub const LASTING_MS: u64 = 600_000;
+
+/// With such leases.
+pub fn lasting() -> Value {
+    json!({ "leaseMs": LASTING_MS })
+}
+
+/// With leases whose end can be waited for, and which a busy machine still renews in time.
+pub fn brief() -> Value {
+    json!({ "leaseMs": 3_000, "heartbeatMs": 500 })
+}
+
+/// How long a page hangs that is to lose a brief lease meanwhile. Where the machine was too slow for the first, the next.
+const HANGS_MS: [u64; 3] = [6_000, 20_000, 60_000];
+
+/// Browsers that run side by side: one alone leaves half of a small machine idle.
+const SIDE_BY_SIDE: usize = 2;
 
 pub struct World {
     pub engine: Engine,
@@ -23,30 +42,54 @@ pub struct World {
     pub browser: Browser,
 }
 
-/// Runs a scenario when no other one runs; skips it, loudly, where the browser is missing.
+/// Runs a scenario, beside another one at most; skips it, loudly, where the browser is missing.
+#[allow(dead_code, reason = "of the short suite")]
 pub fn run(engine: Engine, scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
-    run_for(LIMIT, engine, scenario);
+    play(SIDE_BY_SIDE, LIMIT, engine, Browser::start, scenario);
 }
 
-/// The same, for one that takes longer.
+/// The same, for one that takes longer, and is measured: no other one runs.
+#[allow(dead_code, reason = "of the long suite")]
 pub fn run_for(limit: Duration, engine: Engine, scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
-    play(limit, engine, Browser::start, scenario);
+    play(1, limit, engine, Browser::start, scenario);
 }
 
 /// The same, with the timers of hidden pages as slow as a person's browser has them.
 #[allow(dead_code, reason = "of the long suite")]
 pub fn run_with_slow_timers(limit: Duration, engine: Engine, scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
-    play(limit, engine, Browser::start_with_slow_timers, scenario);
+    play(1, limit, engine, Browser::start_with_slow_timers, scenario);
+}
+
+/// One of those that play at the same time, until it is dropped.
+struct Seat;
+
+static TAKEN: Mutex<usize> = Mutex::new(0);
+static FREED: Condvar = Condvar::new();
+
+impl Seat {
+    fn take(of: usize) -> Self {
+        let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = FREED.wait_while(taken, |taken| *taken >= of).unwrap_or_else(PoisonError::into_inner);
+        *taken += 1;
+        Self
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        FREED.notify_one();
+    }
 }
 
 fn play(
+    side_by_side: usize,
     limit: Duration,
     engine: Engine,
     start: impl AsyncFnOnce(Engine) -> anyhow::Result<Browser>,
     scenario: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
 ) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _seat = Seat::take(side_by_side);
     if !engine.is_here() {
         return;
     }
@@ -124,7 +167,7 @@ pub async fn hold(tab: &Tab, key: &str) -> anyhow::Result<u64> {
 
 /// Starts waiting for the lease in a tab, and comes back when the tab stands in the queue.
 pub async fn wait_in_queue(tab: &Tab, key: &str) -> anyhow::Result<()> {
-    let wait = "window.lease = await leases.acquire(arg, { timeoutMs: 40_000 }); return { token: lease.token, at: Date.now() }";
+    let wait = "window.lease = await leases.acquire(arg, { timeoutMs: 200_000 }); return { token: lease.token, at: Date.now() }";
     tab.start("wait", wait, json!(key)).await?;
     // A busy machine may take longer than the time limit of a short lease.
     let queues = "try {
@@ -134,6 +177,17 @@ pub async fn wait_in_queue(tab: &Tab, key: &str) -> anyhow::Result<()> {
         }";
     tab.until(queues, json!(key), SOON).await?;
     Ok(())
+}
+
+/// Plays a part in which a page hangs until it has lost its lease; the part brings whether it did before it woke up.
+pub async fn while_it_hangs(world: &World, part: impl AsyncFn(u64) -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    for ms in HANGS_MS {
+        if part(ms).await? {
+            return Ok(());
+        }
+        world.note(&format!("a page hung for {ms} ms, which was too short for this machine"));
+    }
+    anyhow::bail!("nobody takes over from a page that hangs for {} ms", HANGS_MS[2])
 }
 
 /// The token and the time of the grant that a tab waits for.
