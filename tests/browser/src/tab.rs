@@ -146,20 +146,24 @@ impl Tab {
     /// When no process of the browser works. Linux only.
     pub async fn process(&self) -> anyhow::Result<Process> {
         let mut last = None;
+        let mut ms = 300;
         for _ in 0..40 {
-            let process = self.busiest().await?;
-            // Others may work as well, but not again and again.
-            if let Some(process) = process.filter(|_| process == last) {
-                return Ok(process);
+            let process = self.busiest(ms).await?;
+            match process {
+                // Others may work as well, but not again and again.
+                Some(process) if last == Some(process) => return Ok(process),
+                Some(_) => {}
+                // On a busy machine it comes to work little in that time.
+                None => ms = (ms * 2).min(5_000),
             }
             last = process;
         }
         bail!("no process works whenever the page does")
     }
 
-    async fn busiest(&self) -> anyhow::Result<Option<Process>> {
+    async fn busiest(&self, ms: u64) -> anyhow::Result<Option<Process>> {
         let before = self.session.processes()?;
-        self.run("const end = performance.now() + 300; while (performance.now() < end);", Value::Null).await?;
+        self.run("const end = performance.now() + arg; while (performance.now() < end);", json!(ms)).await?;
         Ok(Process::busiest_since(&before, &self.session.processes()?))
     }
 

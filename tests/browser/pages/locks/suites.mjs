@@ -69,7 +69,7 @@ export async function installed() {
 export async function programs(first) {
   const subjects = [leases.locks];
   while (subjects.length < 3) subjects.push((await LeaseManager.open("tests")).locks);
-  return sideBySide({ subjects, oracles: [navigator.locks], first, count: 500, limitMs: 60_000, least: 100 });
+  return sideBySide({ subjects, oracles: [navigator.locks], first, count: 500, limitMs: 90_000, least: 100 });
 }
 
 /** Code that knows nothing of leases, by both. Brings what each told. */

@@ -50,7 +50,7 @@ pub async fn installed_where_there_are_none_the_rules_hold(world: &World) -> any
     Ok(())
 }
 
-/// 500 if there is time. A difference names the seed, and a smaller program that differs.
+/// 500 if there is time, and 100 however long they take. A difference names the seed, and a smaller program that differs.
 async fn programs(world: &World, first: u32) -> anyhow::Result<()> {
     let tab = world.tab(json!({})).await?;
     let told = outcome(&tab, "return lockSuite('programs', arg)", json!(first)).await?;
