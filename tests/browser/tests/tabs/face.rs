@@ -20,7 +20,8 @@ async fn work(tab: &Tab, verb: &str, options: Value) -> anyhow::Result<()> {
 }
 
 pub async fn stolen_work_is_told_and_left_behind(world: &World) -> anyhow::Result<()> {
-    let [robbed, thief] = two(world).await?;
+    // Each in its own window: a page that is shown looks at the store by itself.
+    let (robbed, thief) = (world.window(lasting()).await?, world.window(lasting()).await?);
     work(&robbed, "run", json!({ "onLost": "abort" })).await?;
     let began = now_ms();
     let token = thief.run("window.lease = await leases.steal('notes'); return lease.token", Value::Null).await?;
