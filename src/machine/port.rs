@@ -82,10 +82,10 @@ impl Turn {
 pub struct Slot {
     /// The key.
     pub key: Key,
+    /// The one request that has it for itself. Before the mode: in this order they queue again.
+    pub own: Option<TurnId>,
     /// How it is asked for.
     pub mode: Mode,
-    /// The one request that has it for itself.
-    pub own: Option<TurnId>,
 }
 
 /// A lease on its way from one guard to another.

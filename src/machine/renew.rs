@@ -127,7 +127,8 @@ impl Machine {
         self.renew(slot, None, now);
     }
 
-    /// What ran out by the holder's own clock is in doubt, not lost: nobody may have taken it yet.
+    /// What ran out by the holder's own clock is in doubt, not lost: nobody may have taken it yet. Who holds a lock cannot
+    /// ask whether it is in doubt: unless the store was not asked yet, it is lost.
     pub(super) fn doubt_if_expired(&mut self, slot: &Slot, now: Monotonic) {
         let expired = self.places.get(slot).and_then(Place::belief_ends).is_some_and(|end| end <= now);
         if !expired {
@@ -136,6 +137,8 @@ impl Machine {
         self.tell_suspect(slot);
         if !self.outbox.carries(slot, |action| matches!(action, Action::Renew { .. })) {
             self.renew(slot, None, now);
+        } else if slot.key.is_of_lock() {
+            self.lose(slot, LostReason::Expired, now);
         }
     }
 

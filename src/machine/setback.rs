@@ -130,6 +130,9 @@ impl Machine {
     fn renew_later(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
         if self.places.held(&errand.slot).is_some_and(|held| !held.users.is_empty() && held.valid_until <= now) {
+            if errand.slot.key.is_of_lock() {
+                return self.lose(&errand.slot, LostReason::Expired, now);
+            }
             self.fail_waiting(&errand.slot, error);
         }
         let vain = |held: &&Held| held.users.is_empty() && now.since(held.tenure_since) >= lease_ms;

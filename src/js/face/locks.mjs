@@ -43,6 +43,19 @@ function checkActive() {
   if (gone) throw error("InvalidStateError", "the document is not fully active");
 }
 
+let hasStorage = false;
+
+/** In a sandboxed frame, say, there is none. The call itself tells: nobody has a database of this name. */
+function checkStorage() {
+  try {
+    const { indexedDB, origin } = globalThis;
+    if (!hasStorage && (!indexedDB || origin === "null")) indexedDB.deleteDatabase("leasehold:");
+    hasStorage = true;
+  } catch {
+    throw error("SecurityError", "IndexedDB is forbidden here, or missing");
+  }
+}
+
 /** As WebIDL reads a dictionary: by name in order, and what it does not know it does not see. */
 function wishOf(name, options) {
   if (options != null && Object(options) !== options) throw new TypeError("no options");
@@ -52,7 +65,8 @@ function wishOf(name, options) {
   if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`no mode: ${mode}`);
   const signal = options?.signal;
   if (signal !== undefined && !isA("AbortSignal", signal)) throw new TypeError("no AbortSignal");
-  return { name, ifAvailable, mode, signal, steal: !!options?.steal };
+  const steal = !!options?.steal;
+  return { name, key: escape(name), ifAvailable, mode, shared: mode === "shared", signal, steal };
 }
 
 function checkWish({ name, ifAvailable, mode, signal, steal }) {
@@ -73,11 +87,16 @@ export class Lock {
     this.mode = mode;
     Object.freeze(this);
   }
+
+  get [Symbol.toStringTag]() {
+    return "Lock";
+  }
 }
 
 /** The locks of a store. */
 export class LockManager {
   #source;
+  #checkSource;
   #wasm;
   #clientId;
   /** Why there is no wasm. */
@@ -87,12 +106,17 @@ export class LockManager {
   /** To beacons: these locks say nothing about who lives. */
   madeOfLeases = true;
 
-  constructor(internal, source) {
+  constructor(internal, source, checkSource = () => {}) {
     if (internal !== INTERNAL) throw new TypeError("it is `leases.locks`");
     this.#source = source;
+    this.#checkSource = checkSource;
   }
 
-  request(name, options, callback) {
+  get [Symbol.toStringTag]() {
+    return "LockManager";
+  }
+
+  request(name, options, callback = undefined) {
     try {
       if (arguments.length < 2) throw new TypeError("a name and a callback");
       name = `${name}`;
@@ -100,6 +124,7 @@ export class LockManager {
       const wish = wishOf(name, options);
       if (typeof callback !== "function") throw new TypeError("no callback");
       checkActive();
+      this.#checkSource();
       checkWish(wish);
       return this.#request(wish, callback);
     } catch (error) {
@@ -110,59 +135,70 @@ export class LockManager {
   query() {
     try {
       checkActive();
+      this.#checkSource();
       return this.#query();
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
-  async #request(wish, callback) {
-    const lease = await this.#grant(wish);
+  #request(wish, callback) {
+    return new Promise((resolve, reject) => {
+      const { key, shared, signal } = wish;
+      // Heard at once, whatever the store does. A query that was asked for before still finds the request.
+      const abort = async () => {
+        reject(signal.reason);
+        while (this.#gate) await this.#gate;
+        if (wish.request !== undefined) this.#wasm.cancelLock(key, shared, wish.request);
+      };
+      signal?.addEventListener("abort", abort);
+      this.#work(wish, callback, () => signal?.removeEventListener("abort", abort)).then(resolve, reject);
+    });
+  }
+
+  async #work(wish, callback, stopListening) {
+    const { name, mode, signal } = wish;
+    let lease;
+    try {
+      lease = await this.#grant(wish);
+    } finally {
+      stopListening();
+    }
+    const release = async () => {
+      while (this.#gate) await this.#gate;
+      return giveBack(lease);
+    };
+    // The cancellation gives it back as well.
+    if (signal?.aborted) return lease && release().catch(() => {});
     if (!lease) return callback(null);
     const { token } = lease;
-    // A thief is felt at once; the callback goes on, and nobody hears how it ends.
-    const lost = Promise.resolve(lease.lost).then((reason) => lose(wish.name, token, reason));
-    const work = new Promise((resolve) => resolve(callback(new Lock(INTERNAL, wish.name, wish.mode))));
-    const end = async () => {
-      while (this.#gate) await this.#gate;
-      try {
-        if (!(await ask(() => lease.release()))) lose(wish.name, token, lease.reason);
-      } finally {
-        lease.free();
-      }
+    // What becomes of it once the callback has ended under it undoes nothing, but for a theft.
+    let ended = false;
+    const lose = (reason) => {
+      if (!ended || reason === "Stolen") throw lossOf(name, reason, token);
     };
+    const end = async () => {
+      ended = lease.remainingMs > 0;
+      const reason = await release().catch((error) => {
+        if (!ended) throw error;
+      });
+      if (reason) lose(reason);
+    };
+    // A thief is felt at once; the callback goes on, and nobody hears how it ends.
+    const lost = Promise.resolve(lease.lost).then((reason) => lose(reason) ?? new Promise(() => {}));
+    const work = new Promise((resolve) => resolve(callback(new Lock(INTERNAL, name, mode))));
     return Promise.race([lost, work.finally(end)]);
   }
 
-  /** The lease; none if the lock is taken, and the request does not wait. */
+  /** The lease; none if the lock is taken, and the request does not wait, or nobody wants it any more. */
   async #grant(wish) {
-    const { name, ifAvailable, mode, signal, steal } = wish;
-    const [key, shared] = [escape(name), mode === "shared"];
-    let request;
-    const abort = async () => {
+    for (;;) {
+      this.#begin();
       while (this.#gate) await this.#gate;
-      if (request !== undefined) this.#wasm.cancelLock(key, shared, request);
-    };
-    signal?.addEventListener("abort", abort);
-    try {
-      for (;;) {
-        this.#begin();
-        while (this.#gate) await this.#gate;
-        if (!this.#wasm) throw this.#failure;
-        request = this.#wasm.requestLock(key, shared, !ifAvailable, steal, this.#clientId);
-        const lease = await granted(this.#wasm, wish);
-        if (signal?.aborted) {
-          while (this.#gate) await this.#gate;
-          // The cancellation gives it back as well.
-          lease?.release();
-          lease?.free();
-          throw signal.reason;
-        }
-        if (lease !== null) return lease;
-      }
-    } finally {
-      signal?.removeEventListener("abort", abort);
-      request = undefined;
+      if (!this.#wasm) throw this.#failure;
+      wish.request = this.#wasm.requestLock(wish.key, wish.shared, !wish.ifAvailable, wish.steal, this.#clientId);
+      const lease = await granted(this.#wasm, wish);
+      if (lease !== null || wish.signal?.aborted) return lease;
     }
   }
 
@@ -196,8 +232,9 @@ export class LockManager {
   async #open() {
     try {
       const source = await this.#source();
-      const wasm = source instanceof LockManager ? source.#source() : source;
-      this.#clientId = (await (clientId ??= askClientId())) ?? wasm.holder;
+      const { wasm, beacon } = source instanceof LockManager ? source.#source() : source;
+      // Who has no beacon holds no lock of the browser's, not for a moment: Firefox would not keep the page.
+      this.#clientId = (beacon && (await (clientId ??= askClientId()))) || wasm.holder;
       this.#wasm = wasm;
     } catch (cause) {
       this.#failure = cause.code === "Unsupported" ? error("SecurityError", cause.message) : cause;
@@ -206,22 +243,36 @@ export class LockManager {
 }
 
 /** The lease of a request that was granted, `undefined` if it is not to be had, `null` if it is to be asked for anew. */
-async function granted(wasm, { ifAvailable, signal }) {
+async function granted(wasm, { name, ifAvailable, signal }) {
   try {
     const lease = await ask(() => wasm.grantedLock());
     // A page may have been stopped meanwhile. What was stolen by then was had.
-    if (!lease || lease.remainingMs > 0 || lease.reason === "Stolen" || (await ask(() => lease.verify()))) return lease;
-    lease.free();
+    if (!lease || lease.remainingMs > 0 || lease.reason === "Stolen") return lease;
+    if (!lease.reason && (await ask(() => lease.verify()))) return lease;
+    giveBack(lease).catch(() => {});
   } catch (error) {
-    if (!signal?.aborted && (error.code !== "LeaseLost" || ifAvailable)) throw error;
+    if (error.code !== "LeaseLost") {
+      if (!signal?.aborted) throw error;
+    } else if (ifAvailable) {
+      throw lossOf(name, error.reason);
+    }
   }
   return null;
 }
 
-function lose(name, token, reason) {
+/** Brings why it was lost before, if it was. */
+async function giveBack(lease) {
+  try {
+    if (!(await ask(() => lease.release()))) return lease.reason;
+  } finally {
+    lease.free();
+  }
+}
+
+function lossOf(name, reason, token) {
   const message = `the lock ${JSON.stringify(name)} was lost: ${reason}`;
-  if (reason === "Stolen") throw error("AbortError", message);
-  throw new LeaseError("LeaseLost", message, { name: "AbortError", reason, key: name, token });
+  if (reason === "Stolen") return error("AbortError", message);
+  return new LeaseError("LeaseLost", message, { name: "AbortError", reason, key: name, token });
 }
 
 /** Where the platform has no locks, these are put in their place. Whether they were. */
@@ -229,7 +280,8 @@ export function install(options = {}) {
   read(options, OPEN);
   const { navigator } = globalThis;
   if (!navigator || navigator.locks) return false;
-  const value = new LockManager(INTERNAL, async () => (await LeaseManager.open("navigator.locks", options)).locks);
+  const source = async () => (await LeaseManager.open("navigator.locks", options)).locks;
+  const value = new LockManager(INTERNAL, source, ["indexeddb", undefined].includes(options.store) ? checkStorage : undefined);
   Object.defineProperty(navigator, "locks", { value, configurable: true, enumerable: true });
   return true;
 }

@@ -26,10 +26,11 @@ export class LeaseManager extends EventTarget {
   #listens = false;
   #locks;
 
-  constructor(internal, wasm, name, debug) {
+  constructor(internal, wasm, name, { beacon = true, debug }) {
     if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
     super();
     this.#wasm = wasm;
+    this.#locks = new LockManager(INTERNAL, () => ({ wasm, beacon }));
     // Not frozen: some engines keep their notes on listeners in the object.
     if (!debug) return;
     for (const type of HAPPENINGS) {
@@ -43,7 +44,7 @@ export class LeaseManager extends EventTarget {
   }
 
   get locks() {
-    return (this.#locks ??= new LockManager(INTERNAL, () => this.#wasm));
+    return this.#locks;
   }
 
   addEventListener(type, listener, options) {
@@ -196,13 +197,13 @@ export class LeaseManager extends EventTarget {
 
 /** Times that are not chosen are no numbers, to the wasm. */
 async function opened(name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {
-  const { beacon, instance, debug, store } = rest;
+  const { beacon, instance, store } = rest;
   await init();
   const how = (store === "memory" ? IN_MEMORY : 0) | (beacon === false ? WITHOUT_BEACON : 0);
   const times = [leaseMs, heartbeatMs, storeTimeoutMs, lingerMs];
   const fault = store?.nextFault && (() => store.nextFault());
   const wasm = await ask(() => Wasm.open(name, database, how, times, instance, fault));
-  return new LeaseManager(INTERNAL, wasm, name, debug);
+  return new LeaseManager(INTERNAL, wasm, name, rest);
 }
 
 /** The options may be left out. */

@@ -1,6 +1,7 @@
 //! Requests that stand alone, as those of locks do.
 
 use super::*;
+use crate::machine::LostReason;
 
 fn alone(script: &Script, turn: u64, wait: bool) -> Turn {
     Turn { wait, alone: true, ..Turn::new(TurnId(turn), script.key.clone()) }
@@ -51,4 +52,58 @@ fn a_key_of_a_lock_has_any_name_also_when_it_is_read() {
         assert_eq!(Message::decode(&message.encode()), Some(message));
     }
     assert!(!Key::new("\0lock").unwrap().is_of_lock());
+}
+
+fn holds_a_lock() -> Script {
+    let mut script = Script::new();
+    script.key = Key::of_lock("a");
+    let turn = alone(&script, 1, true);
+    script.input(Input::Acquire(turn));
+    script.answer([granted(64)]);
+    script
+}
+
+const RAN_OUT: Output = Output::Lost { turn: TurnId(1), reason: LostReason::Expired };
+
+/// Its holder has no way to ask.
+#[test]
+fn a_lock_that_ran_out_while_the_store_was_silent_is_lost() {
+    let mut script = holds_a_lock();
+    for _ in 0..3 {
+        assert!(!script.tick(5_000).contains(&RAN_OUT), "it is believed for 18.2 s");
+        script.refuse();
+    }
+    assert!(script.tick(3_500).contains(&RAN_OUT));
+}
+
+/// Who slept through it asks first: nobody may have taken it.
+#[test]
+fn a_lock_that_was_slept_through_is_asked_for_first_and_lost_if_that_fails() {
+    let mut script = holds_a_lock();
+    let outputs = script.tick(60_000);
+    assert!(outputs.contains(&Output::Suspect { turn: TurnId(1) }) && !outputs.contains(&RAN_OUT), "{outputs:?}");
+    script.refuse();
+    assert!(script.outputs.contains(&RAN_OUT), "{:?}", script.outputs);
+    let mut script = holds_a_lock();
+    script.tick(60_000);
+    let outputs = script.answer([Outcome::Renewed { lease_ms: LEASE_MS, contended: false, refill: None }]);
+    assert!(outputs.contains(&Output::Certain { turn: TurnId(1) }), "{outputs:?}");
+}
+
+#[test]
+fn requests_that_stand_alone_queue_again_in_their_order_whatever_their_modes() {
+    let mut script = Script::new();
+    script.input(Input::Suspend { entombs: true });
+    let modes = [Mode::Shared, Mode::Exclusive, Mode::Shared];
+    for (turn, mode) in (1..).zip(modes) {
+        let turn = Turn { mode, ..alone(&script, turn, true) };
+        script.input(Input::Acquire(turn));
+    }
+    script.input(Input::Wake { incarnation: OTHER });
+    let asked = script.actions();
+    let modes_of = |action: &Action| match action {
+        Action::Acquire(ask) => ask.mode,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(asked.iter().map(modes_of).collect::<Vec<_>>(), modes);
 }

@@ -243,6 +243,12 @@ export const rules = {
     }
   },
 
+  async "WL18 what is there has the names that it should"({ locks }) {
+    const what = (value) => Object.prototype.toString.call(value);
+    equal([what(locks), locks.request.length, locks.query.length], ["[object LockManager]", 2, 0]);
+    await locks.request(fresh(), (lock) => equal(what(lock), "[object Lock]"));
+  },
+
   async "WL19 an aborted request leaves the queue, and the next may come"({ locks, other }) {
     const name = fresh();
     const reader = take(locks, name, { mode: "shared" });
