@@ -6,6 +6,7 @@ import { LeaseError, Lock, LockManager, install, openManager, refused } from "./
 import { ModelLocks } from "../browser/pages/locks/model.mjs";
 import { rules } from "../browser/pages/locks/rules.mjs";
 import { sideBySide } from "../browser/pages/locks/programs.mjs";
+import { seen, take } from "../browser/pages/locks/tools.mjs";
 
 for (const [rule, check] of Object.entries(rules)) {
   test(rule, async () => {
@@ -110,4 +111,23 @@ test("a holder that hangs loses its lock, and is told so", async () => {
   await assert.rejects(robbed, (error) => error.name === "AbortError" && error.code === "LeaseLost" && error.reason === "Expired");
   end();
   await Promise.all([slow.close(), fast.close()]);
+});
+
+test("a lock that a living twin holds is refused, also to a try; what twins share, and all else, is had", async () => {
+  const [one, two] = [await openManager({ instance: "worker-1" }, "twins"), await openManager({ instance: "worker-1" }, "twins")];
+  const [held, read] = [take(one.locks, "a"), take(one.locks, "b", { mode: "shared" })];
+  await Promise.all([held.start, read.start]);
+  for (const options of [{}, { ifAvailable: true }, { mode: "shared" }]) {
+    await refused(() => two.locks.request("a", options, assert.fail), "InstanceInUse", "LeaseError", "instance");
+  }
+  assert.equal(await two.locks.request("b", { mode: "shared" }, ({ name }) => name), "b");
+  const again = take(one.locks, "a");
+  assert.equal(await seen(two.locks, "a"), "X|X");
+  assert.equal(await two.locks.request("a", { steal: true }, () => "stolen"), "stolen");
+  await again.start;
+  for (const one of [again, read]) one.finish();
+  await Promise.all([again.done, read.done]);
+  assert.equal(held.error.name, "AbortError");
+  assert.equal(await two.locks.request("a", () => "free"), "free");
+  await Promise.all([one.close(), two.close()]);
 });

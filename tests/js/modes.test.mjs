@@ -220,8 +220,15 @@ test("a living twin is refused after 250 ms; its name shows", async () => {
   const began = performance.now();
   await refused(() => two.acquire("notes"), "InstanceInUse", LEASE_ERROR, "instance");
   assert.ok(performance.now() - began >= 245, "so that a reload wins");
+  for (const timeoutMs of [0, 2_000]) {
+    const all = [{ key: "a" }, { key: "notes", mode: "shared" }, { key: "z" }];
+    await refused(() => two.acquireAll(all, { timeoutMs }), "InstanceInUse", LEASE_ERROR, "instance");
+    assert.deepEqual((await two.list()).map(({ key }) => key), ["notes"], "nothing is left behind");
+  }
   await lease.release();
   const next = await two.acquire("notes");
   assert.ok(next.valid);
+  await next.release();
+  assert.equal((await two.acquireAll([{ key: "a" }, { key: "notes" }], { timeoutMs: 0 })).leases.length, 2);
   await Promise.all([one.close(), two.close()]);
 });

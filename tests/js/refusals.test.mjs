@@ -64,6 +64,7 @@ test("other options", async () => {
   await acquire({ signal: new AbortController() }, "[object AbortController]");
   await acquire({ signal: { aborted: false, addEventListener() {} } }, "signal", "AbortSignal");
   await acquire({ info: 5 }, "info", "string");
+  await acquire({ info: "half \ud800" }, "info", "well-formed", '"half \\ud800"');
   await acquire(5, "5");
   await acquire(null, "null");
   await refused(() => leases.tryAcquire("notes", { timeoutMs: 5 }), "InvalidOptions", LEASE_ERROR, "`timeoutMs`", "info");

@@ -49,8 +49,7 @@ let hasStorage = false;
 function checkStorage() {
   try {
     const { indexedDB, origin } = globalThis;
-    if (!hasStorage && (!indexedDB || origin === "null")) indexedDB.deleteDatabase("leasehold:");
-    hasStorage = true;
+    hasStorage ||= (indexedDB && origin !== "null") || !!indexedDB.deleteDatabase("leasehold:");
   } catch {
     throw error("SecurityError", "IndexedDB is forbidden here, or missing");
   }
@@ -106,7 +105,7 @@ export class LockManager {
   /** To beacons: these locks say nothing about who lives. */
   madeOfLeases = true;
 
-  constructor(internal, source, checkSource = () => {}) {
+  constructor(internal, source, checkSource) {
     if (internal !== INTERNAL) throw new TypeError("it is `leases.locks`");
     this.#source = source;
     this.#checkSource = checkSource;
@@ -124,7 +123,7 @@ export class LockManager {
       const wish = wishOf(name, options);
       if (typeof callback !== "function") throw new TypeError("no callback");
       checkActive();
-      this.#checkSource();
+      this.#checkSource?.();
       checkWish(wish);
       return this.#request(wish, callback);
     } catch (error) {
@@ -135,7 +134,7 @@ export class LockManager {
   query() {
     try {
       checkActive();
-      this.#checkSource();
+      this.#checkSource?.();
       return this.#query();
     } catch (error) {
       return Promise.reject(error);
@@ -151,8 +150,10 @@ export class LockManager {
         while (this.#gate) await this.#gate;
         if (wish.request !== undefined) this.#wasm.cancelLock(key, shared, wish.request);
       };
-      signal?.addEventListener("abort", abort);
-      this.#work(wish, callback, () => signal?.removeEventListener("abort", abort)).then(resolve, reject);
+      // In this phase it hears before all other listeners, whatever they do.
+      const first = { capture: true };
+      signal?.addEventListener("abort", abort, first);
+      this.#work(wish, callback, () => signal?.removeEventListener("abort", abort, first)).then(resolve, reject);
     });
   }
 
@@ -168,8 +169,11 @@ export class LockManager {
       while (this.#gate) await this.#gate;
       return giveBack(lease);
     };
-    // The cancellation gives it back as well.
-    if (signal?.aborted) return lease && release().catch(() => {});
+    if (signal?.aborted) {
+      // The cancellation gives it back as well.
+      if (lease) release().catch(() => {});
+      throw signal.reason;
+    }
     if (!lease) return callback(null);
     const { token } = lease;
     // What becomes of it once the callback has ended under it undoes nothing, but for a theft.
@@ -232,9 +236,8 @@ export class LockManager {
   async #open() {
     try {
       const source = await this.#source();
-      const { wasm, beacon } = source instanceof LockManager ? source.#source() : source;
-      // Who has no beacon holds no lock of the browser's, not for a moment: Firefox would not keep the page.
-      this.#clientId = (beacon && (await (clientId ??= askClientId()))) || wasm.holder;
+      const wasm = source instanceof LockManager ? source.#source() : source;
+      this.#clientId = (await (clientId ??= askClientId())) ?? wasm.holder;
       this.#wasm = wasm;
     } catch (cause) {
       this.#failure = cause.code === "Unsupported" ? error("SecurityError", cause.message) : cause;
@@ -281,7 +284,7 @@ export function install(options = {}) {
   const { navigator } = globalThis;
   if (!navigator || navigator.locks) return false;
   const source = async () => (await LeaseManager.open("navigator.locks", options)).locks;
-  const value = new LockManager(INTERNAL, source, ["indexeddb", undefined].includes(options.store) ? checkStorage : undefined);
+  const value = new LockManager(INTERNAL, source, (options.store ?? "indexeddb") === "indexeddb" ? checkStorage : undefined);
   Object.defineProperty(navigator, "locks", { value, configurable: true, enumerable: true });
   return true;
 }

@@ -22,15 +22,16 @@ const STEAL = 4;
 
 export class LeaseManager extends EventTarget {
   #wasm;
+  #instance;
   #closed;
   #listens = false;
   #locks;
 
-  constructor(internal, wasm, name, { beacon = true, debug }) {
+  constructor(internal, wasm, name, { debug, instance } = {}) {
     if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
     super();
     this.#wasm = wasm;
-    this.#locks = new LockManager(INTERNAL, () => ({ wasm, beacon }));
+    this.#instance = instance;
     // Not frozen: some engines keep their notes on listeners in the object.
     if (!debug) return;
     for (const type of HAPPENINGS) {
@@ -44,7 +45,7 @@ export class LeaseManager extends EventTarget {
   }
 
   get locks() {
-    return this.#locks;
+    return (this.#locks ??= new LockManager(INTERNAL, () => this.#wasm));
   }
 
   addEventListener(type, listener, options) {
@@ -109,6 +110,14 @@ export class LeaseManager extends EventTarget {
     const call = async () => (await ask(() => this.#wasm.tryAll(keys, shared, info))) ?? null;
     const granted = await (signal ? unlessStopped(signal, call, (granted) => granted && giveBack(leases(granted))) : call());
     if (granted) return leases(granted);
+    for (const { key, mode } of this.#instance ? items : []) {
+      const isTwin = ({ own, instance }) => !own && instance === this.#instance;
+      if (!(await this.status(key)).holders.some(isTwin)) continue;
+      // A try for its key finds out whether it lives, and says so.
+      const lease = await this.#try(key, { mode, signal });
+      await lease?.release();
+      if (lease) return this.#tryAll(items, { signal, info });
+    }
     throw new LeaseError("Timeout", "one of the keys is taken");
   }
 
@@ -178,7 +187,7 @@ export class LeaseManager extends EventTarget {
   }
 
   async list(prefix = "") {
-    check("InvalidKey", "the prefix", "prefix", prefix);
+    check("InvalidKey", "the prefix", "text", prefix);
     return ask(() => this.#wasm.list(prefix, false));
   }
 

@@ -18,9 +18,9 @@ export const KINDS = {
   work: ["a function", (value) => typeof value === "function"],
   source: ["a URL, bytes or a WebAssembly.Module", (value) => typeof value === "string"],
   key: ["1 to 1024 UTF-16 units of well-formed text", (value) => KINDS.name[1](value) && value.length <= 1024],
-  text: ["a string", (value) => typeof value === "string"],
-  prefix: ["a string of well-formed text", (value) => KINDS.text[1](value) && /^\P{Cs}*$/u.test(value)],
-  name: ["a string of well-formed text, not empty", (value) => KINDS.text[1](value) && /^\P{Cs}+$/u.test(value)],
+  string: ["a string", (value) => typeof value === "string"],
+  text: ["a string of well-formed text", (value) => KINDS.string[1](value) && /^\P{Cs}*$/u.test(value)],
+  name: ["a string of well-formed text, not empty", (value) => KINDS.text[1](value) && value !== ""],
   span: ["a finite number of milliseconds, 0 or more", (value) => Number.isFinite(value) && value >= 0],
   wait: ["a number of milliseconds, 0 or more", (value) => typeof value === "number" && value >= 0],
   rank: ["a whole number of 32 bits", (value) => typeof value === "number" && (value | 0) === value],
@@ -78,7 +78,7 @@ export function check(code, what, kind, value) {
   throw new LeaseError(code, `${what} must be ${mustBe}; it is ${show(value)}`);
 }
 
-export const checkKey = (key) => check("InvalidKey", "the key", "text", key);
+export const checkKey = (key) => check("InvalidKey", "the key", "string", key);
 
 /** Reads each option once. Refuses names that are none of ours, and values that do not fit. */
 export function read(options, kinds, item = "") {

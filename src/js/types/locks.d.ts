@@ -8,8 +8,9 @@ import type { OpenOptions } from "./manager.js";
  *
  * On purpose it differs in this: a lock that its holder can no longer be sure of, because the page was frozen or stood in
  * the back/forward cache, because the store was cleared or did not answer for a whole lease, is lost. Then `request()`
- * rejects with a {@link LeaseError} whose `code` is `LeaseLost`, whose `name` is `AbortError` and whose `reason` says why;
- * the callback goes on, as after a theft. All differences are in `docs/web-locks.md`.
+ * rejects with a {@link LeaseError} whose `code` is `LeaseLost`, whose `name` is `AbortError` and whose `reason` says why,
+ * before anybody else has the lock by its silence; the callback goes on, as after a theft. Once the callback has ended under
+ * its lock, its value or error counts, whatever becomes of the release. All differences are in `docs/web-locks.md`.
  */
 export class LockManager {
   private constructor();
@@ -57,7 +58,7 @@ export interface LockOptions {
   ifAvailable?: boolean;
   /** Robs whoever holds it: their requests reject with `AbortError`, their callbacks go on. Exclusive only. */
   steal?: boolean;
-  /** Gives up waiting when it aborts. Once the callback was called, it does nothing. */
+  /** Gives up waiting when it aborts, at once. Once the callback was called, it does nothing. */
   signal?: AbortSignal;
 }
 
@@ -81,7 +82,8 @@ export interface LockManagerSnapshot {
 
 /**
  * Puts a {@link LockManager} on `navigator.locks` where the platform has none, such as in an insecure context. Nothing is
- * opened before it is first asked. What is there already is left alone.
+ * loaded or opened before it is first asked; what is asked for until that is done happens in its order, and rejects if it
+ * fails. What is there already is left alone.
  *
  * @returns Whether it did.
  * @throws {LeaseError} `InvalidOptions`.

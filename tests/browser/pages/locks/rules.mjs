@@ -269,6 +269,34 @@ export const rules = {
     await Promise.all([reader.done, next.done]);
   },
 
+  async "WL19 an abort is felt before the signal's own listeners, and whatever these do"({ locks }) {
+    const name = fresh();
+    const holder = take(locks, name);
+    await holder.start;
+    const controller = new AbortController();
+    const { signal } = controller;
+    const order = [];
+    signal.addEventListener("abort", (event) => (event.stopImmediatePropagation(), order.push("listener")));
+    // Node.js has no phases.
+    const phases = [];
+    const target = new EventTarget();
+    for (const phase of [false, true]) target.addEventListener("a", () => phases.push(phase), phase);
+    target.dispatchEvent(new Event("a"));
+    const waiter = take(locks, name, { signal });
+    await locks.query();
+    if (phases[0]) {
+      waiter.done.catch(() => order.push("rejected"));
+      controller.abort();
+      await waiter.done.catch(nothing);
+      equal(order.sort(), ["listener", "rejected"]);
+      equal(await seen(locks, name), "X|");
+    } else {
+      waiter.start.then(() => waiter.finish());
+    }
+    holder.finish();
+    await holder.done;
+  },
+
   async "WL20 an abort right after the request wins"({ locks }) {
     for (let wait = 0; wait < 3; wait++) {
       const name = fresh();
