@@ -117,7 +117,7 @@ impl MultiRequest {
             (keys.iter()).map(|(name, mode)| leases.encode(name).map(|(key, name)| (key, name, *mode))).collect();
         let named = named?;
         let turn = |(key, _, mode): &(Key, _, Mode)| {
-            let turn = wish.turn(key.clone(), false, None, driver);
+            let turn = wish.turn(key.clone(), false, None);
             Turn { mode: *mode, alone: true, ..turn }
         };
         let asked = driver.request_all(named.iter().map(turn).collect());

@@ -218,7 +218,7 @@ impl LeaseRequest {
             }
             let deadline = if wait { self.wish.deadline(driver) } else { None };
             loop {
-                let turn = self.wish.turn(key.clone(), wait, deadline, driver);
+                let turn = self.wish.turn(key.clone(), wait, deadline);
                 let mut pending = Pending::start(driver, turn, Input::Acquire);
                 let reaction = (&mut pending).await;
                 let Some(guard) = pending.guard(reaction, self.name.clone())? else { return Ok(None) };
@@ -237,18 +237,17 @@ impl LeaseRequest {
 
 impl Wish {
     pub(crate) fn deadline(&self, driver: &Driver) -> Option<Monotonic> {
-        Some(driver.executor.now().monotonic.plus(rounded_up_ms(self.timeout?)))
+        let timeout_ms = rounded_up_ms(self.timeout?);
+        Some(driver.executor.now().monotonic.plus(timeout_ms))
     }
 
-    /// What the machine is asked for; its name is drawn later.
-    pub(crate) fn turn(&self, key: Key, wait: bool, deadline: Option<Monotonic>, driver: &Driver) -> Turn {
-        let warn_at = wait.then(|| driver.executor.now().monotonic.plus(whole_ms(driver.long_wait)));
+    /// What the machine is asked for; its name is drawn later, and when its wait gets long.
+    pub(crate) fn turn(&self, key: Key, wait: bool, deadline: Option<Monotonic>) -> Turn {
         Turn {
             mode: self.mode,
             wait,
             priority: self.priority,
             deadline,
-            warn_at,
             share: self.share,
             steal: self.steal,
             renews: self.auto_renew,

@@ -21,8 +21,8 @@ use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendFuture, Ma
 use crate::fence::OpenTransactions;
 use crate::ledger::{Effect, Ledger};
 use crate::machine::{
-    Answer, Batch, Beacon, Config, Incarnation, Input, Key, LostReason, Machine, Monotonic, Output, Parcel, Slot,
-    StoreError, StoreId, Ticket, Turn, TurnId,
+    Answer, Batch, Beacon, Config, Incarnation, Input, Key, LostReason, Machine, Monotonic, Now, Output, Parcel, Slot,
+    StoreError, StoreId, Ticket, Turn, TurnId, whole_ms,
 };
 use crate::signal::{Inbox, Notice, Signals};
 use crate::store::{OpenTransaction, Store};
@@ -35,7 +35,7 @@ pub(crate) use crate::ledger::Reaction;
 pub(crate) struct Driver {
     pub(crate) store: Shared<dyn Store>,
     pub(crate) executor: Shared<dyn Executor>,
-    pub(crate) long_wait: Duration,
+    long_wait: Duration,
     signals: Shared<dyn Signals>,
     core: Mutex<Core>,
     this: WeakShared<Self>,
@@ -105,13 +105,16 @@ impl Driver {
         mut turn: Turn,
         input: impl FnOnce(Turn) -> Input,
     ) -> (TurnId, Slot, oneshot::Receiver<Reaction>) {
-        let now = self.executor.now().monotonic;
         let mut core = self.core();
+        // Once for all: in some browsers a look at the clock costs more than all else here.
+        let now = self.executor.now();
         turn.id = core.ledger.next_turn();
+        turn.warn_at = turn.wait.then(|| now.monotonic.plus(whole_ms(self.long_wait)));
         let (id, slot) = (turn.id, turn.slot());
-        let answer = core.ledger.expect(id, Some(slot.clone()), now);
+        let answer = core.ledger.expect(id, Some(slot.clone()), now.monotonic);
         let mut unheard = Unheard { driver: self, asked: Some((id, slot.clone())) };
-        self.step(core, input(turn));
+        self.digest(&mut core, input(turn), now);
+        self.pump(core);
         unheard.asked = None;
         (id, slot, answer)
     }
@@ -269,13 +272,13 @@ impl Driver {
 
     /// One turn of the driving rule: an input in, all outputs out, and done.
     fn step<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
-        self.digest(&mut core, input);
+        let now = self.executor.now();
+        self.digest(&mut core, input, now);
         self.pump(core);
     }
 
     /// What is to be done for it is noted only.
-    fn digest(&self, core: &mut Core, input: Input) {
-        let now = self.executor.now();
+    fn digest(&self, core: &mut Core, input: Input, now: Now) {
         if matches!(input, Input::Suspend { .. }) {
             // Before anything else: they would keep the store from hearing of it, and all others waiting. So would our own.
             let open = core.open.take_all();
@@ -404,8 +407,8 @@ impl Drop for Unheard<'_> {
         let Some((turn, slot)) = self.asked.take() else { return };
         let mut core = self.driver.core();
         let granted = core.ledger.is_granted(turn);
-        self.driver
-            .digest(&mut core, if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } });
+        let input = if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } };
+        self.driver.digest(&mut core, input, self.driver.executor.now());
     }
 }
 
