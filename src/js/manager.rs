@@ -7,7 +7,7 @@ use std::{
     vec::Vec,
 };
 
-use js_sys::{Function, JsString, Promise};
+use js_sys::{Function, Promise};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbDatabase;
@@ -16,7 +16,7 @@ use super::{
     failure::{Answer, Failure, promise, stoppable},
     faults::FaultyMemory,
     lease::JsLease,
-    options::{key, mode, rounded_down, rounded_up},
+    options::{mode, rounded_down, rounded_up},
     several::try_all,
     status::{event, stats, status, statuses},
 };
@@ -99,41 +99,40 @@ impl JsLeaseManager {
     /// Asks for the lease as the bits of `how` say, until the promise `stopped` is fulfilled.
     pub fn request(
         &self,
-        name: JsString,
+        key: &str,
         how: u32,
         priority: i32,
         info: Option<String>,
         timeout_ms: Option<f64>,
         stopped: Option<Promise>,
     ) -> JsValue {
-        let request = key(&name).map(|key| {
-            let mut request = self.leases.lock(key.as_str()).mode(mode(how & SHARED != 0)).priority(priority);
-            if how & TOGETHER != 0 {
-                request = request.share_in_process();
-            }
-            if let Some(ms) = timeout_ms {
-                request = request.timeout(rounded_up(ms));
-            }
-            request.info(info.unwrap_or_default())
-        });
+        let mut request = self.leases.lock(key).mode(mode(how & SHARED != 0)).priority(priority);
+        if how & TOGETHER != 0 {
+            request = request.share_in_process();
+        }
+        if let Some(ms) = timeout_ms {
+            request = request.timeout(rounded_up(ms));
+        }
+        if let Some(info) = info {
+            request = request.info(info);
+        }
         let asked: Answer = match how & STEAL {
-            0 => Box::pin(async { Ok(lease(request?.acquire().await?)) }),
-            _ => Box::pin(async { Ok(lease(request?.steal().await?)) }),
+            0 => Box::pin(async { Ok(lease(request.acquire().await?)) }),
+            _ => Box::pin(async { Ok(lease(request.steal().await?)) }),
         };
         stoppable(asked, stopped)
     }
 
     /// Tries once for several leases, of which those are shared whose bytes say so. Brings `undefined` if any is taken.
     #[wasm_bindgen(js_name = tryAll)]
-    pub fn try_all(&self, names: Vec<JsString>, shared: Vec<u8>, info: Option<String>) -> JsValue {
-        let keys = names.iter().map(key).collect();
+    pub fn try_all(&self, keys: Vec<String>, shared: Vec<u8>, info: Option<String>) -> JsValue {
         promise(try_all(self.leases.clone(), keys, shared, info.unwrap_or_default()))
     }
 
     /// Looks at a key.
-    pub fn status(&self, name: JsString) -> JsValue {
-        let (leases, key) = (self.leases.clone(), key(&name));
-        promise(async move { Ok(status(&leases.status(key?.as_str()).await?)) })
+    pub fn status(&self, key: String) -> JsValue {
+        let leases = self.leases.clone();
+        promise(async move { Ok(status(&leases.status(&key).await?)) })
     }
 
     /// Looks at all keys that begin like this and are in use: those of locks, or all others. The prefix is well-formed text.

@@ -1,22 +1,8 @@
-//! Keys and times as JavaScript gives them.
+//! Modes and times as JavaScript gives them.
 
 use core::time::Duration;
-use std::vec::Vec;
 
-use js_sys::JsString;
-
-use crate::{
-    InvalidKey, Mode,
-    machine::{KEY_LIMIT, Key},
-};
-
-/// Checks a key unit by unit: turned into UTF-8 first, keys with different halves of a surrogate pair would be one.
-pub(super) fn key(name: &JsString) -> Result<Key, InvalidKey> {
-    match name.length() as usize {
-        units if units > KEY_LIMIT => Err(InvalidKey::TooLong { units }),
-        _ => Key::from_utf16(&name.iter().collect::<Vec<_>>()),
-    }
-}
+use crate::Mode;
 
 pub(super) fn mode(shared: bool) -> Mode {
     if shared { Mode::Shared } else { Mode::Exclusive }

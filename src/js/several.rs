@@ -7,8 +7,8 @@ use wasm_bindgen::prelude::*;
 
 use super::{failure::Failure, lease::JsLease, options::mode};
 use crate::{
-    InvalidKey, LeaseManager,
-    machine::{Key, Turn, TurnId},
+    LeaseManager,
+    machine::{Turn, TurnId},
     request::Pending,
 };
 
@@ -17,12 +17,13 @@ use crate::{
 /// As `MultiRequest::try_acquire`, which would make the wasm 20 kB larger.
 pub(super) async fn try_all(
     leases: LeaseManager,
-    keys: Result<Vec<Key>, InvalidKey>,
+    names: Vec<String>,
     shared: Vec<u8>,
     info: String,
 ) -> Result<JsValue, Failure> {
     let driver = leases.driver();
-    let turn = |(key, shared)| {
+    let keys: Result<Vec<_>, _> = names.iter().map(|name| leases.encode(name)).collect();
+    let turn = |((key, _), shared)| {
         let turn = Turn::new(TurnId::default(), key);
         Turn { mode: mode(shared != 0), wait: false, alone: true, info: info.clone(), ..turn }
     };

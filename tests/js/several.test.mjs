@@ -179,6 +179,9 @@ test("what is wrong is told by its place, before anything is asked", async () =>
     await refused(() => leases.acquireAll([{ key: "a" }, { key }]), "InvalidKey", "LeaseError", "keys[1].key", "1024");
   }
   await refused(() => leases.acquireAll([{ key: "a" }], { share: true }), "InvalidOptions", "LeaseError", "`share`");
+  for (const options of [{}, { timeoutMs: 0 }]) {
+    await refused(() => leases.acquireAll([{ key: "\0lock:a" }], options), "InvalidKey", "LeaseError", "leases.locks");
+  }
   assert.equal(leases.stats().transactions, 0);
   await (await leases.acquireAll(Array.from({ length: 1_000 }, (_, at) => ({ key: `${at}` })), { timeoutMs: 0 })).release();
   await leases.close();

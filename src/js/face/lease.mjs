@@ -86,7 +86,7 @@ export class Lease {
     await this.#ask((wasm) => wasm.extend(ms));
   }
 
-  async upgrade(options = {}) {
+  async upgrade(options) {
     const { signal } = read(options, UPGRADE);
     const ask = (stopped) => this.#ask((wasm) => wasm.upgrade(stopped));
     try {
@@ -114,7 +114,7 @@ export class Lease {
     throw lossOf(this, this.#reason ?? "Expired", this.#reason ? undefined : "was given back");
   }
 
-  fence(transaction, options = {}) {
+  fence(transaction, options) {
     const fenced = this.#check(transaction, options);
     // Who does not wait for it need not hear: nothing was written.
     fenced.catch(() => {});
@@ -144,7 +144,8 @@ export class Lease {
   async #giveBack() {
     const wasm = this.#wasm;
     try {
-      if (await ask(() => wasm.release())) return "released";
+      const answer = ask(() => wasm.release());
+      if (answer instanceof Promise ? await answer : answer) return "released";
       // Who asks later is told all the same.
       this.#lost ??= Promise.resolve(wasm.lost);
       return "lost";

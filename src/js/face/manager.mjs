@@ -55,12 +55,12 @@ export class LeaseManager extends EventTarget {
     this.#wasm.listen((type, details) => this.dispatchEvent(new LeaseEvent(INTERNAL, type, details)));
   }
 
-  static async open(name, options = {}) {
+  static async open(name, options) {
     check("InvalidOptions", "the name", "name", name);
     return opened(name, undefined, read(options, kinds.OPEN));
   }
 
-  static async attach(db, options = {}) {
+  static async attach(db, options) {
     const raw = rawDatabase(db);
     return opened(raw.name, raw, read(options, kinds.ATTACH));
   }
@@ -82,22 +82,22 @@ export class LeaseManager extends EventTarget {
     await deleteDatabase(name);
   }
 
-  async acquire(key, options = {}) {
+  async acquire(key, options) {
     checkKey(key);
-    return new Lease(INTERNAL, await this.#request(key, read(options, kinds.ACQUIRE)), key);
+    return this.#lease(key, read(options, kinds.ACQUIRE));
   }
 
-  async tryAcquire(key, options = {}) {
+  async tryAcquire(key, options) {
     checkKey(key);
     return this.#try(key, read(options, kinds.TRY_ACQUIRE));
   }
 
-  async steal(key, options = {}) {
+  async steal(key, options) {
     checkKey(key);
-    return new Lease(INTERNAL, await this.#request(key, read(options, kinds.STEAL), STEAL), key);
+    return this.#lease(key, read(options, kinds.STEAL), STEAL);
   }
 
-  async acquireAll(keys, options = {}) {
+  async acquireAll(keys, options) {
     const items = itemsOf(keys);
     const wish = read(options, kinds.ACQUIRE_ALL);
     const tries = wish.timeoutMs === 0;
@@ -126,8 +126,8 @@ export class LeaseManager extends EventTarget {
     checkKey(key);
     const { onLost, ...wish } = read(options, kinds.RUN);
     check("InvalidOptions", "the work", "work", work);
-    const lease = new Lease(INTERNAL, await this.#request(key, wish), key);
-    return (await worked(lease, onLost === "abort", work)).value;
+    const lease = this.#lease(key, wish);
+    return (await worked(lease instanceof Promise ? await lease : lease, onLost === "abort", work)).value;
   }
 
   async tryRun(key, options, work) {
@@ -145,7 +145,7 @@ export class LeaseManager extends EventTarget {
     const wish = read(options, kinds.ELECT);
     check("InvalidOptions", "the work", "work", work);
     for (;;) {
-      const lease = new Lease(INTERNAL, await this.#request(key, wish), key);
+      const lease = await this.#lease(key, wish);
       const signals = [lease.signal, wish.signal].filter(Boolean);
       try {
         return await unlessAborted(signals, lease, work);
@@ -163,6 +163,13 @@ export class LeaseManager extends EventTarget {
     return holders.find(({ mode }) => mode === "exclusive") ?? null;
   }
 
+  /** The lease, or a promise of it: to await what is there costs some engines more than the lease itself. */
+  #lease(key, wish, steal) {
+    const made = (wasm) => new Lease(INTERNAL, wasm, key);
+    const wasm = this.#request(key, wish, steal);
+    return wasm instanceof Promise ? wasm.then(made) : made(wasm);
+  }
+
   /** The wasm's lease, or a promise of it. */
   #request(key, { timeoutMs, signal, mode, share, priority, info }, steal = 0) {
     const how = steal | (mode === "shared" ? SHARED : 0) | (share ? TOGETHER : 0);
@@ -174,7 +181,7 @@ export class LeaseManager extends EventTarget {
 
   async #try(key, wish) {
     try {
-      return new Lease(INTERNAL, await this.#request(key, { ...wish, timeoutMs: 0 }), key);
+      return await this.#lease(key, { ...wish, timeoutMs: 0 });
     } catch (error) {
       if (error.code === "Timeout") return null;
       throw error;
@@ -216,7 +223,7 @@ async function opened(name, database, { leaseMs = NaN, heartbeatMs = NaN, storeT
 }
 
 /** The options may be left out. */
-const split = (options = {}, work) => (typeof options === "function" && work === undefined ? [{}, options] : [options, work]);
+const split = (options, work) => (typeof options === "function" && work === undefined ? [work, options] : [options, work]);
 
 /** To the wasm, no time is for ever. */
 const bounded = (ms) => (ms === Infinity ? undefined : ms);

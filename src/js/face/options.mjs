@@ -78,10 +78,16 @@ export function check(code, what, kind, value) {
   throw new LeaseError(code, `${what} must be ${mustBe}; it is ${show(value)}`);
 }
 
-export const checkKey = (key) => check("InvalidKey", "the key", "string", key);
+/** What it may be apart from that, the wasm knows, which never sees halves of surrogate pairs: in UTF-8, all are one. */
+export function checkKey(key) {
+  check("InvalidKey", "the key", "string", key);
+  const at = key.search(/\p{Cs}/u);
+  if (at >= 0) throw new LeaseError("InvalidKey", `the key has a lone surrogate at UTF-16 unit ${at}; use well-formed text`);
+}
 
 /** Reads each option once. Refuses names that are none of ours, and values that do not fit. */
 export function read(options, kinds, item = "") {
+  if (options === undefined && !item) return {};
   const what = item || "what holds the options";
   check("InvalidOptions", what, "object", options);
   const where = item && `${item}.`;
@@ -91,12 +97,12 @@ export function read(options, kinds, item = "") {
     if (stranger !== undefined) {
       throw new LeaseError("InvalidOptions", `unknown option \`${where}${stranger}\`; ${advice(stranger, names)}`);
     }
-    const values = names.map((name) => {
-      const value = options[name];
+    const values = {};
+    for (const name of names) {
+      const value = (values[name] = options[name]);
       if (value !== undefined) check("InvalidOptions", where + name, kinds[name], value);
-      return [name, value];
-    });
-    return Object.fromEntries(values);
+    }
+    return values;
   });
 }
 

@@ -3,14 +3,16 @@
 
 /** Does the work, and gives the lease back. What became of it. */
 export async function worked(lease, aborts, work) {
+  let value;
   try {
-    const value = await (aborts ? unlessAborted([lease.signal], lease, work) : work(lease));
-    // A release that got no answer says nothing of the time before it.
-    const outcome = await end(lease);
-    return { value, lost: outcome === "lost" ? await lease.lost : null };
-  } finally {
+    value = await (aborts ? unlessAborted([lease.signal], lease, work) : work(lease));
+  } catch (error) {
     await end(lease);
+    throw error;
   }
+  // A release that got no answer says nothing of the time before it.
+  const lost = (await end(lease)) === "lost" ? await lease.lost : null;
+  return { value, lost };
 }
 
 /** Gives a lease back, and waits for that; not for long if it is lost, whatever the store does. */
