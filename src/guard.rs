@@ -7,8 +7,7 @@ use core::{
     time::Duration,
 };
 
-use futures::channel::oneshot;
-
+use crate::answer::Receiver;
 use crate::driver::{Driver, Reaction};
 use crate::error::AcquireError;
 use crate::executor::Shared;
@@ -202,15 +201,15 @@ impl LeaseGuard {
         let (query, answer) = self.claim.driver.ask(|query| Input::Upgrade { query, turn, slot });
         let mut upgrading = Upgrading { claim: &self.claim, query, shared, settled: false };
         let reaction = answer.await;
-        let told = matches!(reaction, Ok(Reaction::Upgraded));
+        let told = matches!(reaction, Some(Reaction::Upgraded));
         // As with a new guard: nothing is told that is not valid in this moment.
         let held = if told && !self.is_valid() { self.verify().await } else { Ok(true) };
         upgrading.settled = true;
         match reaction {
-            Ok(Reaction::Upgraded) if held? => Ok(()),
-            Ok(Reaction::Upgraded) => Err(self.loss()),
-            Ok(Reaction::Failed(_)) if self.claim.fate.state().lost.is_some() => Err(self.loss()),
-            Ok(Reaction::Failed(refusal)) => Err(refusal.into()),
+            Some(Reaction::Upgraded) if held? => Ok(()),
+            Some(Reaction::Upgraded) => Err(self.loss()),
+            Some(Reaction::Failed(_)) if self.claim.fate.state().lost.is_some() => Err(self.loss()),
+            Some(Reaction::Failed(refusal)) => Err(refusal.into()),
             _ => Err(AcquireError::Closed),
         }
     }
@@ -360,9 +359,9 @@ impl Claim {
 }
 
 /// What the store said of a guard.
-async fn verdict(answer: oneshot::Receiver<Reaction>) -> Result<bool, StoreError> {
+async fn verdict(answer: Receiver<Reaction>) -> Result<bool, StoreError> {
     match answer.await {
-        Ok(Reaction::Verified(result)) => result,
+        Some(Reaction::Verified(result)) => result,
         _ => Err(StoreError::permanent(StoreErrorKind::Closed, "the lease manager was closed")),
     }
 }

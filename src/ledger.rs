@@ -3,8 +3,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::{task::Waker, time::Duration};
 
-use futures::channel::oneshot;
-
+use crate::answer::{self, Receiver, Sender};
 use crate::event::{Event, LeaseEvent, LeaseEventKind, LeaseStats};
 use crate::events::Audience;
 use crate::executor::Shared;
@@ -29,14 +28,14 @@ pub(crate) enum Reaction {
 /// What is to be done for an output after the lock was let go.
 pub(crate) enum Effect {
     Act(Output),
-    Answer(oneshot::Sender<Reaction>, Reaction),
+    Answer(Sender<Reaction>, Reaction),
     Wake(Vec<Waker>),
     Tell(Event),
 }
 
 /// A request or a question without an answer.
 pub(crate) struct Question {
-    sender: oneshot::Sender<Reaction>,
+    sender: Sender<Reaction>,
     /// Where a request for a lease stands.
     slot: Option<Slot>,
     asked_at: Monotonic,
@@ -56,7 +55,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// A fresh name for a request or a question.
-    pub(crate) fn open(&mut self, slot: Option<Slot>, asked_at: Monotonic) -> (TurnId, oneshot::Receiver<Reaction>) {
+    pub(crate) fn open(&mut self, slot: Option<Slot>, asked_at: Monotonic) -> (TurnId, Receiver<Reaction>) {
         let turn = self.next_turn();
         (turn, self.expect(turn, slot, asked_at))
     }
@@ -67,13 +66,8 @@ impl Ledger {
     }
 
     /// An answer is expected under this name.
-    pub(crate) fn expect(
-        &mut self,
-        turn: TurnId,
-        slot: Option<Slot>,
-        asked_at: Monotonic,
-    ) -> oneshot::Receiver<Reaction> {
-        let (sender, receiver) = oneshot::channel();
+    pub(crate) fn expect(&mut self, turn: TurnId, slot: Option<Slot>, asked_at: Monotonic) -> Receiver<Reaction> {
+        let (sender, receiver) = answer::channel();
         self.questions.insert(turn, Question { sender, slot, asked_at, told_waiting: false });
         receiver
     }

@@ -23,6 +23,7 @@
 
 extern crate alloc;
 
+mod answer;
 mod driver;
 mod error;
 mod event;

@@ -3,8 +3,6 @@
 use alloc::{borrow::ToOwned, boxed::Box, string::String, vec::Vec};
 use core::{fmt, future::Future, time::Duration};
 
-use futures::channel::oneshot;
-
 use crate::driver::{Driver, Reaction};
 use crate::error::AcquireError;
 use crate::event::LeaseStats;
@@ -307,9 +305,9 @@ impl LeaseManager {
 }
 
 /// The answer to a look.
-fn seen(me: Incarnation, key: Key, answer: Result<Reaction, oneshot::Canceled>) -> Result<LeaseStatus, AcquireError> {
+fn seen(me: Incarnation, key: Key, answer: Option<Reaction>) -> Result<LeaseStatus, AcquireError> {
     match answer {
-        Ok(Reaction::Status(status)) => match *status {
+        Some(Reaction::Status(status)) => match *status {
             Ok(Outcome::Status { last_token, grants, queue }) => {
                 Ok(LeaseStatus::new(me, key, last_token, grants, queue))
             }
@@ -325,7 +323,7 @@ async fn close(driver: &Driver) {
     driver.tell_leaks();
     if let Some(closed) = driver.close() {
         // Either all is released, or the driver is gone, and its leases with it.
-        let _ = closed.await;
+        closed.await;
         driver.store.close().await;
     }
 }

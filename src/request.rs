@@ -8,8 +8,9 @@ use core::{
     time::Duration,
 };
 
-use futures::{FutureExt as _, channel::oneshot};
+use futures::FutureExt as _;
 
+use crate::answer::Receiver;
 use crate::driver::{Driver, Reaction};
 use crate::error::AcquireError;
 use crate::event;
@@ -268,7 +269,7 @@ pub(crate) struct Pending {
     driver: Shared<Driver>,
     pub(crate) turn: TurnId,
     slot: Slot,
-    answer: oneshot::Receiver<Reaction>,
+    answer: Receiver<Reaction>,
     /// How often it was looked at: an answer that was there at once is no older than this moment.
     polls: u32,
     settled: bool,
@@ -280,24 +281,21 @@ impl Pending {
         Self::new(driver, asked)
     }
 
-    pub(crate) fn new(
-        driver: &Shared<Driver>,
-        (turn, slot, answer): (TurnId, Slot, oneshot::Receiver<Reaction>),
-    ) -> Self {
+    pub(crate) fn new(driver: &Shared<Driver>, (turn, slot, answer): (TurnId, Slot, Receiver<Reaction>)) -> Self {
         Self { driver: driver.clone(), turn, slot, answer, polls: 0, settled: false }
     }
 
     /// What the answer comes to. A grant that nobody asks for here is given back.
     pub(crate) fn guard(
         &mut self,
-        reaction: Result<Reaction, oneshot::Canceled>,
+        reaction: Option<Reaction>,
         name: Option<String>,
     ) -> Result<Option<LeaseGuard>, AcquireError> {
         self.settled = true;
         match reaction {
-            Ok(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
-            Ok(Reaction::Busy) => Ok(None),
-            Ok(Reaction::Failed(refusal)) => Err(refusal.into()),
+            Some(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
+            Some(Reaction::Busy) => Ok(None),
+            Some(Reaction::Failed(refusal)) => Err(refusal.into()),
             // The machine answers every request; a dropped sender means that the manager is gone.
             _ => Err(AcquireError::Closed),
         }
@@ -305,7 +303,7 @@ impl Pending {
 }
 
 impl Future for Pending {
-    type Output = Result<Reaction, oneshot::Canceled>;
+    type Output = Option<Reaction>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.polls = self.polls.saturating_add(1);

@@ -54,7 +54,7 @@ const FLOORS: [(&str, &str, &str); 5] = [
     ("src/machine/", "machine", "std async await Rc Cell RefCell Mutex atomic futures rand tracing"),
     (
         "src/store/",
-        "machine store executor::MaybeSend executor::Shared executor::WeakShared executor::process_wide",
+        "answer machine store executor::MaybeSend executor::Shared executor::WeakShared executor::process_wide",
         "",
     ),
     (
@@ -66,8 +66,8 @@ const FLOORS: [(&str, &str, &str); 5] = [
     // Not `js`, the floor above.
     (
         "src/",
-        "machine store signal executor manager request run multi guard mapped parts fate fence driver ledger event error status \
-         LeaseManager",
+        "answer machine store signal executor manager request run multi guard mapped parts fate fence driver ledger event error \
+         status LeaseManager",
         "",
     ),
 ];

@@ -13,8 +13,7 @@ use core::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use futures::channel::oneshot;
-
+use crate::answer::{self, Receiver, Sender};
 use crate::event::{Event, LeaseStats};
 use crate::events::LeaseEvents;
 use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
@@ -49,7 +48,7 @@ struct Core {
     open: OpenTransactions,
     alarm: Option<Alarm>,
     last_alarm: u64,
-    closing: Vec<oneshot::Sender<()>>,
+    closing: Vec<Sender<Reaction>>,
     closed: bool,
     deeds: Vec<Deed>,
     pumping: bool,
@@ -59,7 +58,7 @@ struct Core {
 enum Deed {
     Effect(Effect),
     Abort(Vec<Shared<dyn OpenTransaction>>),
-    Close(Vec<oneshot::Sender<()>>),
+    Close(Vec<Sender<Reaction>>),
     SetAlarm,
 }
 
@@ -104,7 +103,7 @@ impl Driver {
         &self,
         mut turn: Turn,
         input: impl FnOnce(Turn) -> Input,
-    ) -> (TurnId, Slot, oneshot::Receiver<Reaction>) {
+    ) -> (TurnId, Slot, Receiver<Reaction>) {
         let mut core = self.core();
         // Once for all: in some browsers a look at the clock costs more than all else here.
         let now = self.executor.now();
@@ -120,7 +119,7 @@ impl Driver {
     }
 
     /// Asks for several leases at once.
-    pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Slot, oneshot::Receiver<Reaction>)> {
+    pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Slot, Receiver<Reaction>)> {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
         let answers = turns.iter_mut().map(|turn| {
@@ -134,7 +133,7 @@ impl Driver {
     }
 
     /// Puts a question under a fresh name.
-    pub(crate) fn ask(&self, input: impl FnOnce(TurnId) -> Input) -> (TurnId, oneshot::Receiver<Reaction>) {
+    pub(crate) fn ask(&self, input: impl FnOnce(TurnId) -> Input) -> (TurnId, Receiver<Reaction>) {
         let mut core = self.core();
         let (turn, answer) = core.ledger.open(None, Monotonic::default());
         self.step(core, input(turn));
@@ -142,7 +141,7 @@ impl Driver {
     }
 
     /// Looks at several keys at one moment.
-    pub(crate) fn look_at(&self, keys: Vec<Key>) -> Vec<oneshot::Receiver<Reaction>> {
+    pub(crate) fn look_at(&self, keys: Vec<Key>) -> Vec<Receiver<Reaction>> {
         let mut core = self.core();
         let mut answers = Vec::with_capacity(keys.len());
         let looks = keys.into_iter().map(|key| {
@@ -245,9 +244,9 @@ impl Driver {
         keys.into_iter().for_each(|key| Event::Leaked { key }.tell());
     }
 
-    /// Closes; the receiver hears when everything is released, and nothing at all if that was so before.
-    pub(crate) fn close(&self) -> Option<oneshot::Receiver<()>> {
-        let (sender, receiver) = oneshot::channel();
+    /// Closes. There is no answer, as soon as everything is released; nor anything to wait for if that was so before.
+    pub(crate) fn close(&self) -> Option<Receiver<Reaction>> {
+        let (sender, receiver) = answer::channel();
         let mut core = self.core();
         if core.closed {
             return None;
@@ -314,14 +313,11 @@ impl Driver {
         match deed {
             Deed::Effect(Effect::Act(output)) => self.act(output),
             // Who dropped the receiver has abandoned the request, or does so in a moment.
-            Deed::Effect(Effect::Answer(sender, reaction)) => drop(sender.send(reaction)),
+            Deed::Effect(Effect::Answer(sender, reaction)) => sender.send(reaction),
             Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
             Deed::Close(senders) => {
                 self.end_watching();
-                for sender in senders {
-                    // Who no longer waits need not hear.
-                    let _ = sender.send(());
-                }
+                drop(senders);
             }
             Deed::Abort(open) => {
                 open.iter().for_each(|transaction| transaction.abort());

@@ -3,10 +3,7 @@
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use futures::{
-    channel::oneshot,
-    future::{Either, select},
-};
+use futures::future::{Either, select};
 use gloo_timers::future::TimeoutFuture;
 use js_sys::Object;
 use wasm_bindgen::prelude::*;
@@ -18,6 +15,7 @@ use super::{
     failure,
     pending::Pending,
 };
+use crate::answer::Receiver;
 use crate::machine::{StoreError, StoreId};
 
 /// The one object store of an own database.
@@ -47,7 +45,7 @@ impl Connection {
         let request = factory()?.open_with_u32(database, VERSION);
         let request = request.map_err(|error| failure::of_open(database, &error))?;
         match select(answer_of(&request), TimeoutFuture::new(OPEN_LIMIT_MS)).await {
-            Either::Left((Ok(answer), _)) => answer.map_err(|error| failure::of_open(database, &error)),
+            Either::Left((Some(answer), _)) => answer.map_err(|error| failure::of_open(database, &error)),
             _ => Err(StoreError::transient(["the database ", database, " did not open within 5 s"].concat())),
         }
     }
@@ -185,7 +183,7 @@ fn factory() -> Result<IdbFactory, StoreError> {
 }
 
 /// What comes of the request. If it opens after nobody waits any more, it is closed at once.
-fn answer_of(request: &IdbOpenDbRequest) -> oneshot::Receiver<Result<Connection, JsValue>> {
+fn answer_of(request: &IdbOpenDbRequest) -> Receiver<Result<Connection, JsValue>> {
     let (pending, answer) = Pending::new();
     let on_upgrade = pending.handler(|event| {
         let made = opened(&event).and_then(|database| database.create_object_store(OBJECT_STORE));

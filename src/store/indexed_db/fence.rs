@@ -5,7 +5,6 @@
 use core::cell::{Cell, RefCell};
 use std::{boxed::Box, rc::Rc, string::String, vec::Vec};
 
-use futures::channel::oneshot;
 use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbObjectStore, IdbRequest, IdbTransaction, IdbTransactionMode};
 
@@ -18,6 +17,7 @@ use super::{
     graves::store_key,
     transaction::text_of,
 };
+use crate::answer::{self, Sender};
 use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Key, LostReason, Records, StoreError, StoreId};
 
@@ -33,9 +33,9 @@ impl FencedTransaction for &IdbTransaction {
     type Answer = MaybeSendFuture<'static, Verdict>;
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
-        let (sender, answer) = oneshot::channel();
+        let (sender, answer) = answer::channel();
         match Fenced::start(self, fence, sender) {
-            Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(ended())) }),
+            Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|| Err(ended())) }),
             Err(sentence) => answered(Err(misuse(self, sentence))),
         }
     }
@@ -88,7 +88,7 @@ struct Fenced {
     leases: IdbObjectStore,
     reads: Reads,
     /// Until the verdict.
-    asked: Cell<Option<oneshot::Sender<Verdict>>>,
+    asked: Cell<Option<Sender<Verdict>>>,
     commit: RefCell<Option<HeldCommit>>,
     listener: RefCell<Option<Listener>>,
 }
@@ -107,7 +107,7 @@ impl Fenced {
     fn start(
         transaction: &IdbTransaction,
         fence: Shared<dyn Fence>,
-        sender: oneshot::Sender<Verdict>,
+        sender: Sender<Verdict>,
     ) -> Result<(), &'static str> {
         let leases = leases_in(transaction, &fence)?;
         // It was created, and is asked to commit, or its turn is over.
@@ -212,7 +212,7 @@ impl Fenced {
         let Some(asked) = self.asked.take() else { return };
         let passed = verdict.is_ok();
         // Nobody may be waiting for it.
-        let _ = asked.send(verdict);
+        asked.send(verdict);
         if let Some(commit) = self.commit.take() {
             commit.release(passed);
         }

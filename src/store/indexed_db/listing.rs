@@ -2,15 +2,15 @@
 
 use std::rc::Rc;
 
-use futures::channel::oneshot;
 use wasm_bindgen::prelude::*;
 use web_sys::IdbRequest;
 
 use super::{connection::Connection, failure, pending::Pending};
+use crate::answer::Receiver;
 use crate::machine::StoreError;
 
 /// The names that will be listed.
-pub(super) type Names = oneshot::Receiver<Result<Vec<String>, StoreError>>;
+pub(super) type Names = Receiver<Result<Vec<String>, StoreError>>;
 
 /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/getAllKeys). The error is the browser's; then
 /// nothing was asked.

@@ -18,10 +18,11 @@ use core::{
 use std::rc::Rc;
 
 use async_trait::async_trait;
-use futures::{channel::oneshot, lock::Mutex};
+use futures::lock::Mutex;
 use wasm_bindgen::JsValue;
 
 use super::{Reach, Store};
+use crate::answer::Receiver;
 use crate::machine::{Batch, Key, Now, Reply, SortedMap, StoreError, StoreErrorKind, StoreNow, Tombstone};
 
 use connection::Connection;
@@ -130,19 +131,19 @@ impl IndexedDbStore {
 }
 
 /// What a running transaction will answer.
-type Answer = oneshot::Receiver<Result<Reply, StoreError>>;
+type Answer = Receiver<Result<Reply, StoreError>>;
 
 #[async_trait(?Send)]
 impl Store for IndexedDbStore {
     async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
         let now = StoreNow::new(self.clock(), now);
         let answer = self.start(|connection| transaction::start(connection, &batch, now)).await?;
-        answer.await.unwrap_or_else(|_| Err(StoreError::unknown("the transaction ended without an answer")))
+        answer.await.unwrap_or_else(|| Err(StoreError::unknown("the transaction ended without an answer")))
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         let listed = self.start(listing::start).await?;
-        let names = listed.await.unwrap_or_else(|_| Err(StoreError::unknown("the listing ended without an answer")))?;
+        let names = listed.await.unwrap_or_else(|| Err(StoreError::unknown("the listing ended without an answer")))?;
         let keys = names.iter().filter(|name| name.starts_with(prefix)).filter_map(|name| Key::new(name).ok());
         // The browser's order is that of UTF-16 units.
         let mut ordered = SortedMap::new();

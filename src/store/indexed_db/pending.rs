@@ -3,10 +3,11 @@
 use core::cell::RefCell;
 use std::rc::Rc;
 
-use futures::channel::oneshot;
 use js_sys::Function;
 use wasm_bindgen::prelude::*;
 use web_sys::Event;
+
+use crate::answer::{self, Receiver, Sender};
 
 type Handler = Closure<dyn Fn(Event)>;
 
@@ -15,13 +16,13 @@ type Handler = Closure<dyn Fn(Event)>;
 pub(super) struct Pending<T>(RefCell<Option<Asked<T>>>);
 
 struct Asked<T> {
-    answer: oneshot::Sender<T>,
+    answer: Sender<T>,
     handlers: Vec<Handler>,
 }
 
 impl<T: 'static> Pending<T> {
-    pub(super) fn new() -> (Rc<Self>, oneshot::Receiver<T>) {
-        let (answer, receiver) = oneshot::channel();
+    pub(super) fn new() -> (Rc<Self>, Receiver<T>) {
+        let (answer, receiver) = answer::channel();
         let asked = Asked { answer, handlers: Vec::new() };
         (Rc::new(Self(RefCell::new(Some(asked)))), receiver)
     }
@@ -41,8 +42,7 @@ impl<T: 'static> Pending<T> {
         let asked = self.0.take();
         if let Some(Asked { answer, handlers }) = asked {
             drop(handlers);
-            // Nobody may be waiting any more; then the value is dropped.
-            let _ = answer.send(value);
+            answer.send(value);
         }
     }
 }

@@ -1,0 +1,153 @@
+//! One answer, from whoever gives it to whoever waits for it.
+//!
+//! As `futures::channel::oneshot`, of which the wasm would have 2 kB for each kind of answer.
+
+use core::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::executor::Shared;
+
+/// Who gives the answer. Dropped before, there will be none.
+#[derive(Debug)]
+pub(crate) struct Sender<T>(Shared<Slot<T>>);
+
+/// Who waits for the answer: `None` if there will be none.
+#[derive(Debug)]
+pub(crate) struct Receiver<T>(Shared<Slot<T>>);
+
+#[derive(Debug)]
+struct Slot<T> {
+    value: Mutex<Option<T>>,
+    bell: Bell,
+}
+
+/// Rings once, when the answer is there or nobody is left to give one. What is the same for all answers.
+#[derive(Debug, Default)]
+struct Bell(Mutex<Ring>);
+
+#[derive(Debug, Default)]
+struct Ring {
+    rang: bool,
+    waker: Option<Waker>,
+}
+
+pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    let slot = Shared::new(Slot { value: Mutex::new(None), bell: Bell::default() });
+    (Sender(slot.clone()), Receiver(slot))
+}
+
+/// Nothing panics under these locks, so a poisoned one guards a sound state.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> Sender<T> {
+    /// Gives the answer. If nobody waits for it any more, it is dropped.
+    pub(crate) fn send(self, value: T) {
+        *lock(&self.0.value) = Some(value);
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.0.bell.ring();
+    }
+}
+
+impl<T> Future for Receiver<T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        if self.0.bell.rang(context.waker()) { Poll::Ready(lock(&self.0.value).take()) } else { Poll::Pending }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.0.bell.mute();
+    }
+}
+
+/// Wakers are woken and dropped after the lock was let go: they may own what locks it.
+impl Bell {
+    fn ring(&self) {
+        let mut ring = lock(&self.0);
+        ring.rang = true;
+        let waker = ring.waker.take();
+        drop(ring);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether it rang; else it wakes whoever asks when it does.
+    fn rang(&self, waker: &Waker) -> bool {
+        let mut ring = lock(&self.0);
+        if ring.rang {
+            return true;
+        }
+        let before = ring.waker.replace(waker.clone());
+        drop(ring);
+        drop(before);
+        false
+    }
+
+    /// Nobody listens any more.
+    fn mute(&self) {
+        let waker = lock(&self.0).waker.take();
+        drop(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn poll(receiver: &mut Receiver<u8>, count: &Arc<Count>) -> Poll<Option<u8>> {
+        Pin::new(receiver).poll(&mut Context::from_waker(&Waker::from(count.clone())))
+    }
+
+    #[test]
+    fn whoever_waits_is_woken_by_the_answer_and_by_its_loss() {
+        for value in [Some(7), None] {
+            let (count, (sender, mut receiver)) = (Arc::<Count>::default(), channel());
+            assert_eq!(poll(&mut receiver, &count), Poll::Pending);
+            assert_eq!(poll(&mut receiver, &count), Poll::Pending);
+            match value {
+                Some(value) => sender.send(value),
+                None => drop(sender),
+            }
+            assert_eq!(count.0.load(Ordering::Relaxed), 1);
+            assert_eq!(poll(&mut receiver, &count), Poll::Ready(value));
+        }
+    }
+
+    #[test]
+    fn whoever_waits_no_more_leaves_neither_waker_nor_answer() {
+        let (count, (sender, mut receiver)) = (Arc::<Count>::default(), channel());
+        assert_eq!(poll(&mut receiver, &count), Poll::Pending);
+        drop(receiver);
+        assert_eq!(Arc::strong_count(&count), 1);
+        sender.send(7);
+        assert_eq!(count.0.load(Ordering::Relaxed), 0);
+    }
+}
