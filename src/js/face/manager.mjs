@@ -126,8 +126,7 @@ export class LeaseManager extends EventTarget {
     checkKey(key);
     const { onLost, ...wish } = read(options, kinds.RUN);
     check("InvalidOptions", "the work", "work", work);
-    const lease = this.#lease(key, wish);
-    return (await worked(lease instanceof Promise ? await lease : lease, onLost === "abort", work)).value;
+    return worked(this.#lease(key, wish), onLost === "abort", work).then(({ value }) => value);
   }
 
   async tryRun(key, options, work) {

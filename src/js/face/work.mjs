@@ -1,8 +1,9 @@
 // @ts-check
 // Work under a lease. A promise cannot be dropped as in Rust: work that is left behind goes on, and nobody hears how it ends.
 
-/** Does the work, and gives the lease back. What became of it. */
-export async function worked(lease, aborts, work) {
+/** Does the work under a lease or the promise of one, and gives that back. What became of it. */
+export async function worked(granted, aborts, work) {
+  const lease = granted instanceof Promise ? await granted : granted;
   let value;
   try {
     value = await (aborts ? unlessAborted([lease.signal], lease, work) : work(lease));
