@@ -169,6 +169,10 @@ impl OpenTransactions {
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Shared<dyn OpenTransaction>> {
-        self.all.drain(..).map(|(_, transaction)| transaction).collect()
+        let mut all = Vec::with_capacity(self.all.len());
+        for (_, transaction) in self.all.drain(..) {
+            all.push(transaction);
+        }
+        all
     }
 }

@@ -122,12 +122,12 @@ impl Driver {
     pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Slot, Receiver<Reaction>)> {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
-        let answers = turns.iter_mut().map(|turn| {
+        let mut answers = Vec::with_capacity(turns.len());
+        for turn in &mut turns {
             turn.id = core.ledger.next_turn();
             let (id, slot) = (turn.id, turn.slot());
-            (id, slot.clone(), core.ledger.expect(id, Some(slot), now))
-        });
-        let answers = answers.collect();
+            answers.push((id, slot.clone(), core.ledger.expect(id, Some(slot), now)));
+        }
         self.step(core, Input::AcquireAll(turns));
         answers
     }
@@ -144,12 +144,12 @@ impl Driver {
     pub(crate) fn look_at(&self, keys: Vec<Key>) -> Vec<Receiver<Reaction>> {
         let mut core = self.core();
         let mut answers = Vec::with_capacity(keys.len());
-        let looks = keys.into_iter().map(|key| {
+        let mut looks = Vec::with_capacity(keys.len());
+        for key in keys {
             let (query, answer) = core.ledger.open(None, Monotonic::default());
             answers.push(answer);
-            (query, key)
-        });
-        let looks = looks.collect();
+            looks.push((query, key));
+        }
         self.step(core, Input::InspectAll(looks));
         answers
     }
@@ -386,7 +386,8 @@ impl Drop for Pump<'_> {
         if !self.ended {
             let mut core = self.driver.core();
             let later = core::mem::take(&mut core.deeds);
-            core.deeds = self.deeds.by_ref().chain(later).collect();
+            core.deeds.extend(self.deeds.by_ref());
+            core.deeds.extend(later);
             core.pumping = false;
         }
     }
@@ -424,7 +425,9 @@ impl Core {
     }
 
     fn sort_news(&mut self) {
-        self.deeds.extend(self.ledger.news.drain(..).map(Deed::Effect));
+        for effect in self.ledger.news.drain(..) {
+            self.deeds.push(Deed::Effect(effect));
+        }
     }
 }
 

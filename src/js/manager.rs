@@ -7,7 +7,7 @@ use std::{
     vec::Vec,
 };
 
-use js_sys::{Function, Promise};
+use js_sys::{Function, JsString, Promise};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbDatabase;
@@ -125,7 +125,7 @@ impl JsLeaseManager {
 
     /// Tries once for several leases, of which those are shared whose bytes say so. Brings `undefined` if any is taken.
     #[wasm_bindgen(js_name = tryAll)]
-    pub fn try_all(&self, keys: Vec<String>, shared: Vec<u8>, info: Option<String>) -> JsValue {
+    pub fn try_all(&self, keys: Vec<JsString>, shared: Vec<u8>, info: Option<String>) -> JsValue {
         promise(try_all(self.leases.clone(), keys, shared, info.unwrap_or_default()))
     }
 

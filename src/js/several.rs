@@ -2,7 +2,7 @@
 
 use std::{string::String, vec::Vec};
 
-use js_sys::Array;
+use js_sys::{Array, JsString};
 use wasm_bindgen::prelude::*;
 
 use super::{failure::Failure, lease::JsLease, options::mode};
@@ -17,18 +17,21 @@ use crate::{
 /// As `MultiRequest::try_acquire`, which would make the wasm 20 kB larger.
 pub(super) async fn try_all(
     leases: LeaseManager,
-    names: Vec<String>,
+    names: Vec<JsString>,
     shared: Vec<u8>,
     info: String,
 ) -> Result<JsValue, Failure> {
     let driver = leases.driver();
-    let keys: Result<Vec<_>, _> = names.iter().map(|name| leases.encode(name)).collect();
-    let turn = |((key, _), shared)| {
+    let mut turns = Vec::with_capacity(names.len());
+    for (name, shared) in names.iter().zip(&shared) {
+        let (key, _) = leases.encode(&String::from(name))?;
         let turn = Turn::new(TurnId::default(), key);
-        Turn { mode: mode(shared != 0), wait: false, alone: true, info: info.clone(), ..turn }
-    };
-    let asked = driver.request_all(keys?.into_iter().zip(shared).map(turn).collect());
-    let mut pending: Vec<_> = asked.into_iter().map(|asked| Pending::new(driver, asked)).collect();
+        turns.push(Turn { mode: mode(*shared != 0), wait: false, alone: true, info: info.clone(), ..turn });
+    }
+    let mut pending = Vec::with_capacity(names.len());
+    for asked in driver.request_all(turns) {
+        pending.push(Pending::new(driver, asked));
+    }
     // They are answered together. Guards of a request that failed in part are dropped, and so given back.
     let mut guards = Vec::with_capacity(pending.len());
     for pending in &mut pending {
@@ -42,6 +45,9 @@ pub(super) async fn try_all(
             _ => return Ok(JsValue::UNDEFINED),
         }
     }
-    let granted = guards.into_iter().flatten().map(|guard| JsValue::from(JsLease::new(guard)));
-    Ok(granted.collect::<Array>().into())
+    let granted = Array::new();
+    for guard in guards.into_iter().flatten() {
+        granted.push(&JsLease::new(guard).into());
+    }
+    Ok(granted.into())
 }

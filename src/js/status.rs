@@ -33,6 +33,14 @@ impl Fields {
     }
 }
 
+fn array<T>(items: &[T], show: fn(&T) -> JsValue) -> JsValue {
+    let array = Array::new();
+    for item in items {
+        array.push(&show(item));
+    }
+    array.into()
+}
+
 /// Tokens and times are below 2^53.
 fn number(value: u64) -> JsValue {
     (value as f64).into()
@@ -43,15 +51,15 @@ pub(super) fn status(status: &LeaseStatus) -> JsValue {
     let fields = object(&[
         ("key", status.key.as_str().into()),
         ("lastToken", number(status.last_token.as_u64())),
-        ("holders", status.holders.iter().map(holder).collect::<Array>().into()),
-        ("queue", status.queue.iter().map(waiter).collect::<Array>().into()),
+        ("holders", array(&status.holders, holder)),
+        ("queue", array(&status.queue, waiter)),
         ("position", status.position().map_or(JsValue::NULL, |place| number(place as u64))),
     ]);
     fields.into()
 }
 
 pub(super) fn statuses(listed: &[LeaseStatus]) -> JsValue {
-    listed.iter().map(status).collect::<Array>().into()
+    array(listed, status)
 }
 
 fn holder(holder: &HolderStatus) -> JsValue {

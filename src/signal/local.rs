@@ -109,8 +109,8 @@ impl Signals for LocalSignals {
         let left = seats.taken.remove(&self.seat);
         let told = left.and_then(|seat| seat.beacon).map(|gone| seats.end_watches(gone));
         drop(seats);
-        for (inbox, watch) in told.into_iter().flatten() {
-            tell(&inbox, Notice::BeaconGone { watch });
+        for (inbox, watch) in &told.unwrap_or_default() {
+            tell(inbox, Notice::BeaconGone { watch: *watch });
         }
     }
 
@@ -121,12 +121,14 @@ impl Signals for LocalSignals {
             // Whose seat it is shows only by its beacon.
             _ => true,
         };
-        let others: Vec<_> = (self.hub.seats().taken.iter())
-            .filter(|(number, seat)| **number != self.seat && hears(seat))
-            .map(|(_, seat)| seat.inbox.clone())
-            .collect();
-        for inbox in others {
-            tell(&inbox, Notice::Message(message.clone()));
+        let mut others = Vec::new();
+        for (number, seat) in self.hub.seats().taken.iter() {
+            if *number != self.seat && hears(seat) {
+                others.push(seat.inbox.clone());
+            }
+        }
+        for inbox in &others {
+            tell(inbox, Notice::Message(message.clone()));
         }
     }
 

@@ -40,9 +40,12 @@ pub(super) fn ask_names(leases: &IdbObjectStore) -> Result<IdbRequest, JsValue> 
 /// Who is gone.
 pub(super) fn names_of(names: &IdbRequest) -> Result<Vec<Incarnation>, StoreError> {
     let names = Array::from(&found(names)?);
-    let holder = |name: JsValue| {
-        let text = Array::from(&name).get(1).as_string()?;
-        u128::from_str_radix(&text, 16).ok().map(Incarnation)
-    };
-    Ok(names.iter().filter_map(holder).collect())
+    let mut gone = Vec::new();
+    for at in 0..names.length() {
+        let text = Array::from(&names.get(at)).get(1).as_string();
+        if let Some(holder) = text.and_then(|text| u128::from_str_radix(&text, 16).ok()) {
+            gone.push(Incarnation(holder));
+        }
+    }
+    Ok(gone)
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use js_sys::Array;
 use wasm_bindgen::prelude::*;
 use web_sys::IdbRequest;
 
@@ -35,5 +36,9 @@ pub(super) fn start(connection: &Rc<Connection>) -> Result<Names, JsValue> {
 /// Keys of leases are strings; what else is there is ours, and no lease.
 fn names_of(request: &IdbRequest) -> Result<Vec<String>, StoreError> {
     let keys = request.result().map_err(|error| failure::of_abort(Some(&error), false))?;
-    Ok(js_sys::Array::from(&keys).iter().filter_map(|key| key.as_string()).collect())
+    let (keys, mut names) = (Array::from(&keys), Vec::new());
+    for at in 0..keys.length() {
+        names.extend(keys.get(at).as_string());
+    }
+    Ok(names)
 }

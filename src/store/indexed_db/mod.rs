@@ -144,11 +144,16 @@ impl Store for IndexedDbStore {
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         let listed = self.start(listing::start).await?;
         let names = listed.await.unwrap_or_else(|| Err(StoreError::unknown("the listing ended without an answer")))?;
-        let keys = names.iter().filter(|name| name.starts_with(prefix)).filter_map(|name| Key::new(name).ok());
         // The browser's order is that of UTF-16 units.
         let mut ordered = SortedMap::new();
-        keys.for_each(|key| ordered.insert(key, ()));
-        Ok(ordered.into_iter().map(|(key, ())| key).collect())
+        for name in &names {
+            if name.starts_with(prefix)
+                && let Ok(key) = Key::new(name)
+            {
+                ordered.insert(key.clone(), key);
+            }
+        }
+        Ok(ordered.into_values())
     }
 
     fn entombs(&self) -> bool {

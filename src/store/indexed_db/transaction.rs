@@ -106,8 +106,7 @@ impl Running {
         if gone.is_empty() {
             return self.decide();
         }
-        let keys = gone.into_iter().map(|holder| (holder, tombstone_key(holder)));
-        self.read_each(keys, |running, tombstones| running.read_tombstones(tombstones))
+        self.read_each(gone, |holder| tombstone_key(*holder), |running, tombstones| running.read_tombstones(tombstones))
     }
 
     fn read_tombstones(self: &Rc<Self>, tombstones: &[(Incarnation, IdbRequest)]) -> Result<(), StoreError> {
@@ -118,21 +117,25 @@ impl Running {
         if unvisited.is_empty() {
             return self.decide();
         }
-        let keys = unvisited.into_iter().map(|key| (key.clone(), key.as_str().into()));
-        self.read_each(keys, |running, records| {
+        let step = |running: &Rc<Self>, records: &[_]| {
             load(records, &mut running.known.borrow_mut())?;
             running.decide()
-        })
+        };
+        self.read_each(unvisited, |key| key.as_str().into(), step)
     }
 
     /// Reads several values, and goes on with all of them.
     fn read_each<T: 'static>(
         self: &Rc<Self>,
-        keys: impl Iterator<Item = (T, JsValue)>,
+        names: Vec<T>,
+        key_of: impl Fn(&T) -> JsValue,
         step: impl Fn(&Rc<Self>, &[(T, IdbRequest)]) -> Result<(), StoreError> + 'static,
     ) -> Result<(), StoreError> {
-        let asked = keys.map(|(name, key)| Ok((name, failure::asked(self.leases.get(&key))?)));
-        let reads = asked.collect::<Result<Vec<_>, StoreError>>()?;
+        let mut reads = Vec::with_capacity(names.len());
+        for name in names {
+            let read = failure::asked(self.leases.get(&key_of(&name)))?;
+            reads.push((name, read));
+        }
         let Some((_, last)) = reads.last() else { return Ok(()) };
         self.go_on_after(&last.clone(), move |running| step(running, &reads));
         Ok(())
