@@ -34,6 +34,21 @@ test("a lease is taken, shown and given back", async () => {
   await leases.close();
 });
 
+test("a hit within the linger looks at the clock twice, and does nothing else that costs", async (t) => {
+  const leases = await openManager({ lingerMs: 10_000 });
+  const hit = async () => (await leases.acquire("hits")).release();
+  await hit();
+  await hit();
+  const before = leases.stats();
+  const looks = t.mock.method(performance, "now");
+  const [set, cleared] = ["setTimeout", "clearTimeout"].map((name) => t.mock.method(globalThis, name));
+  for (let hits = 0; hits < 10; hits++) await hit();
+  assert.deepEqual([looks, set, cleared].map(({ mock }) => mock.callCount()), [20, 0, 0]);
+  assert.deepEqual(leases.stats(), { ...before, granted: before.granted + 10, released: before.released + 10 });
+  t.mock.restoreAll();
+  await leases.close();
+});
+
 test("a key that was never leased", async () => {
   const leases = await openManager();
   assert.deepEqual(await leases.status("free"), { key: "free", lastToken: 0, holders: [], queue: [], position: null });
