@@ -15,6 +15,20 @@ after(() => {
   assert.deepEqual(unheard, []);
 });
 
+test("work begins after the call that asks for it, also under a lease that lingers", async () => {
+  const leases = await openManager({ lingerMs: 60_000 });
+  await leases.run("notes", () => {});
+  const { transactions } = leases.stats();
+  for (const ask of [leases.run, leases.tryRun, leases.elect]) {
+    let isAsking = true;
+    const done = ask.call(leases, "notes", () => assert.ok(!isAsking));
+    isAsking = false;
+    await done;
+  }
+  assert.equal(leases.stats().transactions, transactions, "it lingered");
+  await leases.close();
+});
+
 test("work is done under a lease, which is given back", async () => {
   const leases = await openManager();
   const order = [];

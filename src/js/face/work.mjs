@@ -3,7 +3,8 @@
 
 /** Does the work under a lease or the promise of one, and gives that back. What became of it. */
 export async function worked(granted, aborts, work) {
-  const lease = granted instanceof Promise ? await granted : granted;
+  // Also for a lease that is there already: work never begins within the call that asks for it.
+  const lease = await granted;
   let value;
   try {
     value = await (aborts ? unlessAborted([lease.signal], lease, work) : work(lease));
