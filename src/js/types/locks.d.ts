@@ -68,7 +68,7 @@ export interface LockInfo {
   name: string;
   /** How it is held, or is to be. */
   mode: LockMode;
-  /** The context's, as `navigator.locks` calls it; where there is none, its {@link LeaseManager.holder}. */
+  /** The context's, as `navigator.locks` calls it; where there is none, what its {@link LeaseManager.holder} was at first. */
   clientId: string;
 }
 

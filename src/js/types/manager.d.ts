@@ -318,7 +318,7 @@ export interface OpenOptions extends AttachOptions {
 
 /** What {@link LeaseManager.steal} takes. */
 export interface StealOptions {
-  /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}. */
+  /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}: well-formed text. */
   info?: string | undefined;
 }
 
@@ -331,7 +331,7 @@ export interface TryAcquireOptions {
    * lease is given back with the last of them. `false` unless chosen.
    */
   share?: boolean | undefined;
-  /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}. */
+  /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}: well-formed text. */
   info?: string | undefined;
 }
 
@@ -343,7 +343,7 @@ export interface AcquireAllOptions {
   signal?: AbortSignal | undefined;
   /** Goes before requests of a smaller priority, whenever they came: a whole number of 32 bits, 0 unless chosen. */
   priority?: number | undefined;
-  /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}. */
+  /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}: well-formed text. */
   info?: string | undefined;
 }
 

@@ -103,6 +103,7 @@ in_the_browsers! {
         locks::other_random_programs_do_so_too,
         locks::the_sample_runs_unchanged_on_both,
         locks::installed_where_there_are_none_the_rules_hold,
+        locks_left::locks_of_a_page_that_is_left_are_free_and_its_requests_queue_again,
         locks_left::locks_of_a_store_that_was_deleted_are_lost,
         locks_left::installed_in_a_sandboxed_frame_locks_say_that_first,
         versions::two_builds_lose_no_increment,
@@ -131,7 +132,7 @@ in_the_browsers! {
         left::a_wait_ends_in_time_although_its_page_is_away,
         left::a_page_that_nobody_waits_behind_leaves_its_key_free,
         left::a_page_that_is_left_without_beacon_gives_its_lease_up,
-        locks_left::locks_of_a_page_that_is_left_are_free_and_its_requests_queue_again,
+        locks_left::locks_of_a_page_that_is_left_without_beacon_are_free_too,
         killed::a_closed_holder_without_beacon_is_replaced,
         killed::a_killed_holder_is_replaced,
     }
