@@ -112,8 +112,7 @@ impl Driver {
         let (id, slot) = (turn.id, turn.slot());
         let answer = core.ledger.expect(id, Some(slot.clone()), now.monotonic);
         let mut unheard = Unheard { driver: self, asked: Some((id, slot.clone())) };
-        self.digest(&mut core, input(turn), now);
-        self.pump(core);
+        self.step_at(core, input(turn), now);
         unheard.asked = None;
         (id, slot, answer)
     }
@@ -244,7 +243,7 @@ impl Driver {
         keys.into_iter().for_each(|key| Event::Leaked { key }.tell());
     }
 
-    /// Closes. There is no answer, as soon as everything is released; nor anything to wait for if that was so before.
+    /// Closes. When everything is released, the receiver learns that there is no answer; `None` if it was so before.
     pub(crate) fn close(&self) -> Option<Receiver<Reaction>> {
         let (sender, receiver) = answer::channel();
         let mut core = self.core();
@@ -270,8 +269,13 @@ impl Driver {
     }
 
     /// One turn of the driving rule: an input in, all outputs out, and done.
-    fn step<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
+    fn step<'a>(&'a self, core: MutexGuard<'a, Core>, input: Input) {
         let now = self.executor.now();
+        self.step_at(core, input, now);
+    }
+
+    /// Takes the lock along: a panic lets go of it before anybody is asked to clean up.
+    fn step_at<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input, now: Now) {
         self.digest(&mut core, input, now);
         self.pump(core);
     }
