@@ -1,10 +1,10 @@
 //! Processes that end without a word, and how long it takes in numbers until the next tab has the lease.
 
-use anyhow::ensure;
-use leasehold_browser_tests::{Engine, Tab};
+use anyhow::{Context as _, ensure};
+use leasehold_browser_tests::{Deadline, Engine, Tab};
 use serde_json::{Value, json};
 
-use crate::world::{LASTING_MS, SOON, World, granted, hold, lasting, now_ms, wait_in_queue};
+use crate::world::{LASTING_MS, SOON, World, granted, hold, lasting, now_ms, token_and_time, wait_in_queue};
 
 /// Brief leases, and nothing tells of an end but silence.
 fn silent() -> Value {
@@ -66,12 +66,19 @@ pub async fn crashed(tab: Tab) -> anyhow::Result<u64> {
 async fn take_over(
     world: &World,
     options: Value,
-    end: impl AsyncFnOnce(Tab) -> anyhow::Result<u64>,
+    end: impl AsyncFn(Tab) -> anyhow::Result<u64>,
 ) -> anyhow::Result<u64> {
-    let waiter = world.tab(options.clone()).await?;
-    let holder = beside(world, &options, &waiter).await?;
-    let first = hold(&holder, "notes").await?;
-    took(first, holder, &waiter, end).await.map(|(_, took)| took)
+    for _ in 0..3 {
+        let waiter = world.tab(options.clone()).await?;
+        let holder = beside(world, &options, &waiter).await?;
+        let first = hold(&holder, "notes").await?;
+        if let Some((_, took)) = took(first, holder, &waiter, &end).await? {
+            return Ok(took);
+        }
+        world.note("the browser loaded the waiter's page anew before it had the lease");
+        waiter.close().await?;
+    }
+    anyhow::bail!("the browser loads the waiter's page anew each time")
 }
 
 /// A tab whose process is not that of the other.
@@ -86,19 +93,40 @@ async fn beside(world: &World, options: &Value, other: &Tab) -> anyhow::Result<T
     anyhow::bail!("all tabs have one process")
 }
 
-/// The waiter's token, and how long it took.
+/// The waiter's token, and how long it took; none if its page was loaded anew before.
 async fn took(
     first: u64,
     holder: Tab,
     waiter: &Tab,
     end: impl AsyncFnOnce(Tab) -> anyhow::Result<u64>,
-) -> anyhow::Result<(u64, u64)> {
+) -> anyhow::Result<Option<(u64, u64)>> {
     wait_in_queue(waiter, "notes").await?;
     let ended = end(holder).await?;
-    let (token, at) = granted(waiter, SOON).await?;
+    let Some((token, at)) = granted_to(waiter).await? else { return Ok(None) };
     ensure!(token > first, "the token {token} is not larger than {first}");
     ensure!(at >= ended, "granted {} ms before the holder ended", ended - at);
-    Ok((token, at - ended))
+    Ok(Some((token, at - ended)))
+}
+
+/// Its token and the time, also when the page was loaded anew since, as Firefox does when a process has died; none if it was so
+/// before it was granted anything.
+async fn granted_to(waiter: &Tab) -> anyhow::Result<Option<(u64, u64)>> {
+    let failed = match granted(waiter, SOON).await {
+        Ok(grant) => return Ok(Some(grant)),
+        Err(error) => error,
+    };
+    let deadline = Deadline::after(SOON);
+    let anew = "return window.jobs ? 'the same page' : (JSON.parse(localStorage.granted ?? 'null') ?? 'nothing')";
+    loop {
+        match waiter.run(anew, Value::Null).await {
+            Ok(page) if page == "the same page" => return Err(failed),
+            Ok(page) if page == "nothing" => return Ok(None),
+            Ok(grant) if grant.is_object() => return token_and_time(&grant).map(Some),
+            // It is being loaded.
+            Ok(_) | Err(_) if deadline.glance().await => {}
+            _ => return Err(failed),
+        }
+    }
 }
 
 /// Ends one holder after the other, each replaced by the next. The times, sorted.
@@ -115,7 +143,8 @@ pub async fn times(
     for _ in 0..times {
         let waiter = world.tab(options.clone()).await?;
         let time;
-        (token, time) = took(token, holder, &waiter, &end).await?;
+        let taken = took(token, holder, &waiter, &end).await?;
+        (token, time) = taken.context("the waiter's page was loaded anew")?;
         all.push(time);
         holder = waiter;
     }
