@@ -119,7 +119,8 @@ async fn granted_to(waiter: &Tab) -> anyhow::Result<Option<(u64, u64)>> {
     let anew = "return window.jobs ? 'the same page' : (JSON.parse(localStorage.granted ?? 'null') ?? 'nothing')";
     loop {
         match waiter.run(anew, Value::Null).await {
-            Ok(page) if page == "the same page" => return Err(failed),
+            // Firefox may have answered nothing at all in the moment of the death.
+            Ok(page) if page == "the same page" => return granted(waiter, SOON).await.map(Some),
             Ok(page) if page == "nothing" => return Ok(None),
             Ok(grant) if grant.is_object() => return token_and_time(&grant).map(Some),
             // It is being loaded.
