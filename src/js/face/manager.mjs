@@ -27,13 +27,13 @@ export class LeaseManager extends EventTarget {
   #listens = false;
   #locks;
 
-  constructor(internal, wasm, name, { debug, instance } = {}) {
+  constructor(internal, wasm, name, options) {
     if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
     super();
     this.#wasm = wasm;
-    this.#instance = instance;
+    this.#instance = options.instance;
     // Not frozen: some engines keep their notes on listeners in the object.
-    if (!debug) return;
+    if (!options.debug) return;
     for (const type of HAPPENINGS) {
       this.addEventListener(type, (event) => console.debug(`leasehold ${name}: ${type} ${JSON.stringify(event.key)}`, event));
     }
