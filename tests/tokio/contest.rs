@@ -91,8 +91,9 @@ const TURNS: u64 = 20_000;
 async fn contend<S: Store>(clock: StoreClock, store: impl Fn(MemoryStore) -> S) {
     let (memory, arena) = (MemoryStore::with_clock(clock), Arc::new(Arena::default()));
     let build = |number: u64| {
-        let builder = LeaseManager::builder(store(memory.clone()), TokioExecutor::new());
-        builder.beacon(number.is_multiple_of(2)).heartbeat(ms(1_000)).build().unwrap()
+        // Nobody is silent for so long, nor for the two heartbeats that an heir's first lease lasts.
+        let builder = LeaseManager::builder(store(memory.clone()), TokioExecutor::new()).lease(2 * PATIENCE);
+        builder.beacon(number.is_multiple_of(2)).build().unwrap()
     };
     let contexts: Vec<_> = (0..8).map(build).collect();
     let tasks = contexts.iter().flat_map(|leases| [leases.clone(), leases.clone()]);
