@@ -11,8 +11,8 @@ const LEGEND: &str = "
 browser: all of one run; the last word of a name is its unit
   Hand-off: from the start of release() in one tab to the grant in the other; the difference of their clocks is
   taken from the quickest of 30 round trips in the same round. Take-over: from the dead holder's last sign of life
-  (one every 1 to 4 ms) to the grant, both as the waiter saw them. Hit: asking again in the same tab, 200 to a sample.
-  Crowd: tabs that want one lock again and again; fairness when the first of them has had all of its turns.
+  (one every 1 to 4 ms) to the grant, both as the waiter saw them. Hit: asking again in the same tab, 200 to a sample,
+  after 200 others. Crowd: tabs that want one lock again and again; fairness when the first of them has had all of its turns.
 ";
 
 pub(crate) fn print(all: &[(Engine, Figures)]) {
