@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use futures::future::{AbortHandle, abortable};
 
-use super::{Core, Deed, Driver};
+use super::{Core, Driver, pump::Deed};
 use crate::executor::WeakShared;
 use crate::machine::{Input, Monotonic};
 

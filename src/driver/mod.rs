@@ -4,29 +4,27 @@
 //! pump. Nothing outside is called while the lock is held.
 
 mod alarm;
+mod pump;
 
 use alloc::{boxed::Box, vec::Vec};
-use core::{
-    fmt,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use core::{fmt, task::Waker, time::Duration};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::answer::{self, Receiver, Sender};
 use crate::event::{Event, LeaseStats};
 use crate::events::LeaseEvents;
-use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
+use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, WeakShared};
 use crate::fence::OpenTransactions;
-use crate::ledger::{Effect, Ledger};
+use crate::ledger::Ledger;
 use crate::machine::{
-    Answer, Batch, Beacon, Config, Incarnation, Input, Key, LostReason, Machine, Monotonic, Now, Output, Parcel, Slot,
-    StoreError, StoreId, Ticket, Turn, TurnId, whole_ms,
+    Answer, Config, Incarnation, Input, Key, LostReason, Machine, Monotonic, Parcel, Slot, StoreError, StoreId, Ticket,
+    Turn, TurnId, whole_ms,
 };
 use crate::signal::{Inbox, Notice, Signals};
 use crate::store::{OpenTransaction, Store};
 
 use alarm::Alarm;
+use pump::Deed;
 
 pub(crate) use crate::ledger::Reaction;
 
@@ -52,14 +50,6 @@ struct Core {
     closed: bool,
     deeds: Vec<Deed>,
     pumping: bool,
-}
-
-/// What is to be done after the lock was let go.
-enum Deed {
-    Effect(Effect),
-    Abort(Vec<Shared<dyn OpenTransaction>>),
-    Close(Vec<Sender<Reaction>>),
-    SetAlarm,
 }
 
 impl Driver {
@@ -267,134 +257,6 @@ impl Driver {
     pub(crate) fn handle(&self, input: Input) {
         self.step(self.core(), input);
     }
-
-    /// One turn of the driving rule: an input in, all outputs out, and done.
-    fn step<'a>(&'a self, core: MutexGuard<'a, Core>, input: Input) {
-        let now = self.executor.now();
-        self.step_at(core, input, now);
-    }
-
-    /// Takes the lock along: a panic lets go of it before anybody is asked to clean up.
-    fn step_at<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input, now: Now) {
-        self.digest(&mut core, input, now);
-        self.pump(core);
-    }
-
-    /// What is to be done for it is noted only.
-    fn digest(&self, core: &mut Core, input: Input, now: Now) {
-        if matches!(input, Input::Suspend { .. }) {
-            // Before anything else: they would keep the store from hearing of it, and all others waiting. So would our own.
-            let open = core.open.take_all();
-            core.deeds.push(Deed::Abort(open));
-        }
-        core.machine.handle(input, now);
-        core.sort_news();
-        loop {
-            match core.machine.poll_output() {
-                Output::Timeout(wake) => break core.plan_alarm(wake, now.monotonic),
-                output => core.sort(output, now.monotonic),
-            }
-        }
-    }
-
-    /// Does what is to be done. Only one thread pumps, so that everything is done in the machine's order.
-    fn pump<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
-        if core::mem::replace(&mut core.pumping, true) {
-            return;
-        }
-        let mut pump = Pump { driver: self, deeds: Vec::new().into_iter(), ended: false };
-        while !core.deeds.is_empty() {
-            pump.deeds = core::mem::take(&mut core.deeds).into_iter();
-            drop(core);
-            pump.deeds.by_ref().for_each(|deed| self.perform(deed));
-            core = self.core();
-        }
-        core.pumping = false;
-        pump.ended = true;
-    }
-
-    fn perform(&self, deed: Deed) {
-        match deed {
-            Deed::Effect(Effect::Act(output)) => self.act(output),
-            // Who dropped the receiver has abandoned the request, or does so in a moment.
-            Deed::Effect(Effect::Answer(sender, reaction)) => sender.send(reaction),
-            Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
-            Deed::Close(senders) => {
-                self.end_watching();
-                drop(senders);
-            }
-            Deed::Abort(open) => {
-                open.iter().for_each(|transaction| transaction.abort());
-                self.store.interrupt();
-            }
-            Deed::Effect(Effect::Tell(event)) => event.tell(),
-            Deed::SetAlarm => self.set_alarm(),
-        }
-    }
-
-    /// What the platform does concerns a closed context no more.
-    fn end_watching(&self) {
-        let watching = self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(watching);
-    }
-
-    fn act(&self, output: Output) {
-        match output {
-            Output::Store { id, batch } => self.transact(id, batch),
-            Output::Entomb(tombstone) => self.store.entomb(tombstone),
-            Output::Send(message) => self.signals.send(&message),
-            Output::Wake { beacon } => self.wake(beacon),
-            Output::Rest => self.signals.rest(),
-            Output::Watch { watch, beacon } => self.signals.watch(watch, beacon),
-            Output::Unwatch { watch } => self.signals.unwatch(watch),
-            _ => {}
-        }
-    }
-
-    fn wake(&self, beacon: Option<Beacon>) {
-        let Some(this) = self.this.upgrade() else { return };
-        let inbox: Shared<dyn Inbox> = this;
-        if !self.signals.wake(beacon, Shared::downgrade(&inbox)) {
-            self.handle(Input::NoBeacon);
-        }
-    }
-
-    /// A store that answers at once costs no task.
-    fn transact(&self, id: u64, batch: Batch) {
-        let (store, now) = (self.store.clone(), self.executor.now());
-        let mut transaction: MaybeSendFuture<'static, _> = Box::pin(async move { store.transact(batch, now).await });
-        match transaction.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => self.handle(Input::Reply { id, result }),
-            Poll::Pending => {
-                let Some(this) = self.this.upgrade() else { return };
-                self.executor.spawn(Box::pin(async move {
-                    let result = transaction.await;
-                    this.handle(Input::Reply { id, result });
-                    this.reset_alarm();
-                }));
-            }
-        }
-    }
-}
-
-/// A pump at work. Dropped by a panic, of a store say, it leaves the rest to the next one who comes.
-struct Pump<'a> {
-    driver: &'a Driver,
-    deeds: alloc::vec::IntoIter<Deed>,
-    /// A panic may be under way that is none of its own: what a guard is dropped by.
-    ended: bool,
-}
-
-impl Drop for Pump<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            let mut core = self.driver.core();
-            let later = core::mem::take(&mut core.deeds);
-            core.deeds.extend(self.deeds.by_ref());
-            core.deeds.extend(later);
-            core.pumping = false;
-        }
-    }
 }
 
 /// A request that nobody waits for yet. Dropped by a panic, it is given up.
@@ -410,28 +272,6 @@ impl Drop for Unheard<'_> {
         let granted = core.ledger.is_granted(turn);
         let input = if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } };
         self.driver.digest(&mut core, input, self.driver.executor.now());
-    }
-}
-
-impl Core {
-    /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
-    fn sort(&mut self, output: Output, now: Monotonic) {
-        let deed = if matches!(output, Output::Closed) {
-            self.closed = true;
-            self.ledger.end_events();
-            Some(Deed::Close(core::mem::take(&mut self.closing)))
-        } else {
-            let holder = self.machine.incarnation();
-            self.ledger.note(output, holder, now).map(Deed::Effect)
-        };
-        self.sort_news();
-        self.deeds.extend(deed);
-    }
-
-    fn sort_news(&mut self) {
-        for effect in self.ledger.news.drain(..) {
-            self.deeds.push(Deed::Effect(effect));
-        }
     }
 }
 
