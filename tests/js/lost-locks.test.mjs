@@ -27,8 +27,8 @@ function ensureLost(error, reason, key) {
   assert.deepEqual(told, ["LeaseLost", "AbortError", reason, key], `${error}`);
 }
 
-test("a page that is frozen loses its locks at once, and hears of it; others have them, and its callbacks harm nobody", async () => {
-  const { leases, freeze, other } = await pages();
+/** One holds a lock that the other waits for; what is told, in its order. */
+async function contended(leases, other) {
   const told = [];
   const held = take(leases.locks, "a");
   held.done.catch((error) => told.push(error.reason));
@@ -36,6 +36,12 @@ test("a page that is frozen loses its locks at once, and hears of it; others hav
   const next = take(other.locks, "a");
   next.start.then(() => told.push("granted"));
   await other.locks.query();
+  return { told, held, next };
+}
+
+test("a page that is frozen loses its locks at once, and hears of it; others have them, and its callbacks harm nobody", async () => {
+  const { leases, freeze, other } = await pages();
+  const { told, held, next } = await contended(leases, other);
   freeze(true);
   await clock.advance(100);
   // Never two at once, not even for a moment.
@@ -125,13 +131,7 @@ async function cut() {
 
 test("who is cut off from the store is told that its lock is lost before anybody else has it", async () => {
   const { store, leases, other } = await cut();
-  const told = [];
-  const held = take(leases.locks, "a");
-  held.done.catch((error) => told.push(error.reason));
-  await held.start;
-  const next = take(other.locks, "a");
-  next.start.then(() => told.push("granted"));
-  await other.locks.query();
+  const { told, held, next } = await contended(leases, other);
   store.failAlways("stall");
   await clock.advance(40_000);
   assert.deepEqual(told, ["Expired", "granted"]);
