@@ -158,23 +158,22 @@ export class LockManager {
   }
 
   async #work(wish, callback, stopListening) {
-    const { name, mode, signal } = wish;
     let lease;
     try {
       lease = await this.#grant(wish);
     } finally {
       stopListening();
     }
-    const release = async () => {
-      while (this.#gate) await this.#gate;
-      return giveBack(lease);
-    };
-    if (signal?.aborted) {
+    if (wish.signal?.aborted) {
       // The cancellation gives it back as well.
-      if (lease) release().catch(() => {});
-      throw signal.reason;
+      if (lease) this.#release(lease).catch(() => {});
+      throw wish.signal.reason;
     }
-    if (!lease) return callback(null);
+    return lease ? this.#hold(lease, wish, callback) : callback(null);
+  }
+
+  /** What the callback brings under the lock, or its loss. */
+  #hold(lease, { name, mode }, callback) {
     const { token } = lease;
     // What becomes of it once the callback has ended under it undoes nothing, but for a theft.
     let ended = false;
@@ -183,7 +182,7 @@ export class LockManager {
     };
     const end = async () => {
       ended = lease.remainingMs > 0;
-      const reason = await release().catch((error) => {
+      const reason = await this.#release(lease).catch((error) => {
         if (!ended) throw error;
       });
       if (reason) lose(reason);
@@ -192,6 +191,11 @@ export class LockManager {
     const lost = Promise.resolve(lease.lost).then((reason) => lose(reason) ?? new Promise(() => {}));
     const work = new Promise((resolve) => resolve(callback(new Lock(INTERNAL, name, mode))));
     return Promise.race([lost, work.finally(end)]);
+  }
+
+  async #release(lease) {
+    while (this.#gate) await this.#gate;
+    return giveBack(lease);
   }
 
   /** The lease; none if the lock is taken, and the request does not wait, or nobody wants it any more. */
