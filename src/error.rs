@@ -1,8 +1,11 @@
 //! What a user may have to deal with.
 
-use core::fmt;
+use alloc::string::String;
+use core::{fmt, time::Duration};
 
-use crate::machine::{InvalidKey, InvalidOptions, LostReason, Refusal, StoreError, StoreErrorKind, Unreadable};
+use crate::machine::{
+    InvalidKey, InvalidOptions, LostReason, Refusal, StoreError, StoreErrorKind, Unreadable, whole_ms,
+};
 
 /// Why a lease was not granted, extended or changed. That a key is taken is no error: see
 /// [`try_acquire`](crate::LeaseRequest::try_acquire).
@@ -10,7 +13,14 @@ use crate::machine::{InvalidKey, InvalidOptions, LostReason, Refusal, StoreError
 #[non_exhaustive]
 pub enum AcquireError {
     /// The time-out passed while others held the key. Asking again waits again.
-    Timeout,
+    Timeout {
+        /// The key; of several that were tried at once, all of them.
+        key: String,
+        /// The time since the request.
+        waited: Duration,
+        /// Whether a guard of this same manager holds the key. A task that asks again for a key that it holds waits for itself.
+        held_here: bool,
+    },
     /// The manager was closed.
     Closed,
     /// Another living context has the same [instance name](crate::LeaseManagerBuilder::instance) and holds the key.
@@ -30,7 +40,7 @@ pub enum AcquireError {
         /// The newest format that this version knows.
         known: u64,
     },
-    /// The platform has no such store, or forbids it here.
+    /// The platform has no such store, or forbids it here; or the executor has no runtime here.
     Unsupported(StoreError),
     /// The store is full.
     Quota(StoreError),
@@ -38,11 +48,18 @@ pub enum AcquireError {
     Store(StoreError),
 }
 
+impl AcquireError {
+    pub(crate) const fn timeout(key: String, waited: Duration, held_here: bool) -> Self {
+        Self::Timeout { key, waited, held_here }
+    }
+}
+
 impl From<Refusal> for AcquireError {
     fn from(refusal: Refusal) -> Self {
         let permanent = |message| Self::Store(StoreError::permanent(StoreErrorKind::Unavailable, message));
         match refusal {
-            Refusal::Timeout => Self::Timeout,
+            // What a request waited for, and how long, is said where it is known.
+            Refusal::Timeout => Self::timeout(String::new(), Duration::ZERO, false),
             Refusal::Closed => Self::Closed,
             Refusal::InstanceInUse => Self::InstanceInUse,
             Refusal::UpgradeConflict => Self::UpgradeConflict,
@@ -91,7 +108,17 @@ impl From<InvalidOptions> for AcquireError {
 impl fmt::Display for AcquireError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout => out.write_str("the time-out passed while others held the key"),
+            Self::Timeout { key, waited, held_here } => {
+                write!(out, "the time-out passed after {} ms while ", whole_ms(*waited))?;
+                if *held_here {
+                    write!(
+                        out,
+                        "a guard of this very manager held the key \"{key}\"; if this task has it, release it first, or share it"
+                    )
+                } else {
+                    write!(out, "others held the key \"{key}\"")
+                }
+            }
             Self::Closed => out.write_str("the lease manager was closed; make another one"),
             Self::InstanceInUse => out
                 .write_str("a living context of the same instance holds the key; give each context a name of its own"),

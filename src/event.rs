@@ -1,10 +1,12 @@
-//! What happens, for whoever looks on: counted, told to listeners, and to `tracing` if the feature is on.
+//! What happens to leases: it is counted, and reported to listeners, and to `tracing` if the feature is on.
 
 use core::time::Duration;
 
-use crate::machine::{Incarnation, Key, LostReason, Mode, Token};
+#[cfg(feature = "tracing")]
+use crate::executor::Shared;
+use crate::machine::{Key, LostReason, Mode, SessionId, Token};
 
-/// What a manager did so far: see [`LeaseManager::stats`](crate::LeaseManager::stats).
+/// What a manager has done so far: see [`LeaseManager::stats`](crate::LeaseManager::stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseStats {
@@ -12,9 +14,9 @@ pub struct LeaseStats {
     pub granted: u64,
     /// Requests that had to queue in the store.
     pub waited: u64,
-    /// Renewals that were sent.
+    /// Heartbeats that were sent: each renews all leases of the context.
     pub renewed: u64,
-    /// Guards that were given back.
+    /// Guards that were released.
     pub released: u64,
     /// Guards that were lost.
     pub lost: u64,
@@ -36,32 +38,34 @@ pub struct LeaseEvent {
 
 /// What happened to a lease.
 ///
-/// A guard is told by one `Granted`, then by `Suspect` and `Certain` in turns, and in the end by one `Lost` or `Released`. A
-/// lease that ran out was `Suspect` before it is `Lost`, unless it was its release that found it gone.
+/// Each guard emits one `Granted`, any `Suspect`/`Certain` pairs, then one `Lost` or `Released`. A lease that runs out is
+/// `Suspect` before it is `Lost`, unless its release finds that it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseEventKind {
-    /// A request queues in the store: others hold the key, or came before. A request that waits for its own context only is
-    /// not told. Told anew after a [suspension](crate::LeaseManager::suspend), when it queues again.
+    /// A request waits: others hold the key or came first, or guards of this manager hold it. After a
+    /// [suspension](crate::LeaseManager::suspend) the request queues again, and emits this again.
     Waiting {
-        /// How many contexts hold the key or stand before it.
+        /// How many contexts hold the key, or wait for it before this one; 0 if the request waits for guards of its own
+        /// manager. Work that waits for the guard that it runs under waits for ever, unless both requests
+        /// [share](crate::LeaseRequest::share_in_process).
         ahead: usize,
     },
-    /// A request that was told as waiting got no lease: its time was up, it was dropped or refused.
+    /// A request that emitted `Waiting` got no lease: it timed out, was dropped, or was refused.
     Withdrawn {
         /// The time since the request.
         waited: Duration,
     },
-    /// A guard came into being.
+    /// A guard was created.
     Granted {
         /// Its fencing token.
         token: Token,
-        /// The context that holds it: this one, by the name that it has now.
-        holder: Incarnation,
+        /// The session that this context has now.
+        holder: SessionId,
         /// The time since the request.
         waited: Duration,
     },
-    /// The guard is in doubt: not valid, not lost. The store is asked.
+    /// The guard is in doubt: not valid, and not lost. The context asks the store.
     Suspect {
         /// Its fencing token.
         token: Token,
@@ -75,13 +79,13 @@ pub enum LeaseEventKind {
     Lost {
         /// Its fencing token.
         token: Token,
-        /// Why. [`StoreFailed`](LostReason::StoreFailed) also if its release got no answer: then the lease runs out by
-        /// itself.
+        /// Why. It is [`StoreFailed`](LostReason::StoreFailed), too, if the release got no answer: then the lease runs out
+        /// by itself.
         reason: LostReason,
         /// The time since the grant.
         held: Duration,
     },
-    /// The guard was given back.
+    /// The guard was released.
     Released {
         /// Its fencing token.
         token: Token,
@@ -104,7 +108,7 @@ impl LeaseEventKind {
         }
     }
 
-    /// The guard's fencing token; `None` of what happens to requests.
+    /// The guard's fencing token; `None` for events of requests.
     pub const fn token(self) -> Option<Token> {
         match self {
             Self::Waiting { .. } | Self::Withdrawn { .. } => None,
@@ -117,7 +121,7 @@ impl LeaseEventKind {
     }
 }
 
-/// What `tracing` is told.
+/// What is reported to `tracing`.
 #[derive(Clone, Debug)]
 #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "nobody is told"))]
 pub(crate) enum Event {
@@ -125,14 +129,34 @@ pub(crate) enum Event {
     WaitsLong {
         key: Key,
         waited_ms: u64,
+        /// Whether a guard of this manager holds the key: then a task may wait for itself.
+        held_here: bool,
     },
-    /// A manager went while this key was still held.
+    /// A manager was dropped while this key was still held.
     Leaked {
         key: Key,
     },
     Transaction {
         operations: usize,
     },
+}
+
+/// The span in which a request was made. Whatever thread tells of the request or its guard, it does so in this span: the
+/// span that the thread is in belongs to another request as a rule.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin(Option<Shared<tracing::Span>>);
+
+/// Nobody looks on.
+#[cfg(not(feature = "tracing"))]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin {}
+
+#[cfg(not(feature = "tracing"))]
+impl Origin {
+    pub(crate) fn here() -> Self {
+        Self {}
+    }
 }
 
 #[cfg(not(feature = "tracing"))]
@@ -142,7 +166,15 @@ impl Event {
         false
     }
 
-    pub(crate) fn tell(self) {}
+    pub(crate) fn tell(self, _: SessionId, _: &Origin) {}
+}
+
+#[cfg(feature = "tracing")]
+impl Origin {
+    /// The span that this is called in; none if nobody listens. The subscriber is asked, so it is called without the lock.
+    pub(crate) fn here() -> Self {
+        Self(Event::are_heard().then(|| Shared::new(tracing::Span::current())))
+    }
 }
 
 #[cfg(feature = "tracing")]
@@ -153,37 +185,51 @@ impl Event {
         LevelFilter::current() != LevelFilter::OFF
     }
 
-    /// Tells whoever subscribed. Nothing is formatted unless somebody did.
-    pub(crate) fn tell(self) {
-        use tracing::{trace, warn};
+    /// Tells whoever subscribed what happened to the manager that is named `holder`. Nothing is formatted unless somebody did.
+    pub(crate) fn tell(self, holder: SessionId, Origin(span): &Origin) {
+        use tracing::{Span, trace, warn};
+        let nowhere = Span::none();
+        let span = span.as_deref().unwrap_or(&nowhere);
         match self {
-            Self::Lease(LeaseEvent { key, mode, kind }) => tell_of_lease(&key, mode, kind),
-            Self::WaitsLong { key, waited_ms } => warn!(%key, waited_ms, "the wait for a lease gets long"),
-            Self::Leaked { key } => warn!(%key, "the lease manager went while a guard of this key lived"),
-            Self::Transaction { operations } => trace!(operations, "store transaction"),
+            Self::Lease(LeaseEvent { key, mode, kind }) => tell_of_lease(&key, mode, kind, holder, span),
+            Self::WaitsLong { key, waited_ms, held_here } => {
+                warn!(parent: span, %key, %holder, waited_ms, held_here, "the wait for a lease gets long");
+            }
+            Self::Leaked { key } => {
+                warn!(parent: span, %key, %holder, "the lease manager went while a guard of this key lived");
+            }
+            Self::Transaction { operations } => trace!(%holder, operations, "store transaction"),
         }
     }
 }
 
 #[cfg(feature = "tracing")]
-fn tell_of_lease(key: &Key, mode: Mode, kind: LeaseEventKind) {
+fn tell_of_lease(key: &Key, mode: Mode, kind: LeaseEventKind, holder: SessionId, span: &tracing::Span) {
     use crate::machine::whole_ms;
     use tracing::{debug, info, warn};
+    let token = kind.token().map_or(0, Token::as_u64);
     match kind {
-        LeaseEventKind::Granted { token, holder, waited } => {
-            let (mode, token, waited_ms) = (mode.name(), token.as_u64(), whole_ms(waited));
-            debug!(%key, mode, token, %holder, waited_ms, "lease granted");
+        LeaseEventKind::Granted { holder, waited, .. } => {
+            let (mode, waited_ms) = (mode.name(), whole_ms(waited));
+            debug!(parent: span, %key, mode, token, %holder, waited_ms, "lease granted");
         }
-        LeaseEventKind::Waiting { ahead } => debug!(%key, ahead, "lease awaited"),
-        LeaseEventKind::Withdrawn { waited } => debug!(%key, waited_ms = whole_ms(waited), "lease awaited in vain"),
-        LeaseEventKind::Suspect { token } => warn!(%key, token = token.as_u64(), "lease in doubt"),
-        LeaseEventKind::Certain { token } => info!(%key, token = token.as_u64(), "lease beyond doubt again"),
-        LeaseEventKind::Lost { token, reason, held } => {
-            let (token, reason, held_ms) = (token.as_u64(), reason.name(), whole_ms(held));
-            warn!(%key, token, reason, held_ms, "lease lost");
+        LeaseEventKind::Waiting { ahead } => debug!(parent: span, %key, %holder, ahead, "lease awaited"),
+        LeaseEventKind::Withdrawn { waited } => {
+            debug!(parent: span, %key, %holder, waited_ms = whole_ms(waited), "lease awaited in vain");
         }
-        LeaseEventKind::Released { token, held } => {
-            debug!(%key, token = token.as_u64(), held_ms = whole_ms(held), "lease released");
+        LeaseEventKind::Suspect { .. } => warn!(parent: span, %key, token, %holder, "lease in doubt"),
+        LeaseEventKind::Certain { .. } => info!(parent: span, %key, token, %holder, "lease beyond doubt again"),
+        LeaseEventKind::Lost { reason, held, .. } => {
+            let (reason, held_ms, closed) = (reason.name(), whole_ms(held), reason == LostReason::Closed);
+            if closed {
+                // The close warned of the guard itself.
+                info!(parent: span, %key, token, %holder, reason, held_ms, "lease lost");
+            } else {
+                warn!(parent: span, %key, token, %holder, reason, held_ms, "lease lost");
+            }
+        }
+        LeaseEventKind::Released { held, .. } => {
+            debug!(parent: span, %key, token, %holder, held_ms = whole_ms(held), "lease released");
         }
     }
 }

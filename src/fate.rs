@@ -8,8 +8,9 @@ use core::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::event::Origin;
 use crate::executor::Shared;
-use crate::machine::{LostReason, Mode, Monotonic, ReleaseOutcome, Slot, SortedMap, StoreError, Token};
+use crate::machine::{LostReason, Mode, Monotonic, ReleaseOutcome, SessionId, Slot, SortedMap, StoreError, Token};
 
 /// How a lease stands: see [`LeaseGuard::watch`](crate::LeaseGuard::watch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,11 @@ pub enum LeaseState {
 #[derive(Debug)]
 pub(crate) struct Fate {
     pub(crate) slot: Slot,
+    /// Which session holds it: its context may have another by the time that the end is told.
+    pub(crate) holder: SessionId,
     pub(crate) since: Monotonic,
+    /// Where the lease was asked for.
+    pub(crate) origin: Origin,
     state: Mutex<FateState>,
 }
 
@@ -47,7 +52,7 @@ pub(crate) struct FateState {
 }
 
 impl Fate {
-    pub(crate) fn new(slot: Slot, token: Token, since: Monotonic) -> Self {
+    pub(crate) fn new((slot, holder): (Slot, SessionId), token: Token, since: Monotonic, origin: Origin) -> Self {
         let state = FateState {
             token,
             mode: slot.mode,
@@ -58,7 +63,7 @@ impl Fate {
             wakers: SortedMap::new(),
             last_place: 0,
         };
-        Self { slot, since, state: Mutex::new(state) }
+        Self { slot, holder, since, origin, state: Mutex::new(state) }
     }
 
     /// Nothing panics under the lock, so a poisoned one guards a sound state.

@@ -10,7 +10,7 @@ use crate::driver::Driver;
 use crate::executor::Shared;
 use crate::fate::Fate;
 use crate::guard::LeaseGuard;
-use crate::machine::{Answer, Input, LostReason, Records, StoreId, StoreNow, Ticket, TurnId};
+use crate::machine::{Input, LostReason, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
 use crate::store::{Fence, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
@@ -81,7 +81,7 @@ pub(crate) struct GuardFence {
     ticket: Ticket,
     now: StoreNow,
     /// What came of it, if that is to be told when the transaction is committed.
-    found: Mutex<Vec<Answer>>,
+    found: Mutex<Option<Reply>>,
     /// Its place among the transactions that are open, 0 for none.
     place: AtomicU64,
 }
@@ -95,13 +95,13 @@ impl GuardFence {
     }
 
     /// Nothing panics under the lock.
-    fn found(&self) -> MutexGuard<'_, Vec<Answer>> {
+    fn found(&self) -> MutexGuard<'_, Option<Reply>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, answers: Vec<Answer>) {
+    fn tell(&self, reply: Reply) {
         let (slot, ticket) = (self.fate.slot.clone(), self.ticket.clone());
-        self.driver.handle(Input::Fenced { slot, ticket, answers });
+        self.driver.handle(Input::Fenced { slot, ticket, reply });
     }
 }
 
@@ -115,13 +115,12 @@ impl Fence for GuardFence {
     }
 
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), LostReason> {
-        let mut answers = self.ticket.batch.apply(records, self.now);
-        match self.driver.judge(self.turn, &self.fate.slot, &self.ticket, (store, &answers)) {
-            Ok(()) => *self.found() = answers,
+        let reply = self.ticket.batch.apply(records, self.now);
+        match self.driver.judge(self.turn, &self.fate.slot, &self.ticket, (store, &reply)) {
+            Ok(()) => *self.found() = Some(reply),
             Err(reason) => {
-                // Nothing of it is written: what was renewed is not.
-                answers.truncate(1);
-                self.tell(answers);
+                // Nothing of it is written: neither is the heartbeat.
+                self.tell(Reply { robbed: None, ..reply });
                 return Err(self.loss().unwrap_or(reason));
             }
         }
@@ -137,9 +136,9 @@ impl Fence for GuardFence {
     }
 
     fn committed(&self) {
-        let answers = core::mem::take(&mut *self.found());
-        if self.ticket.renews() && !answers.is_empty() {
-            self.tell(answers);
+        let found = self.found().take();
+        if let Some(reply) = found.filter(|_| self.ticket.renews()) {
+            self.tell(reply);
         }
     }
 

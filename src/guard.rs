@@ -14,7 +14,7 @@ use crate::executor::Shared;
 use crate::fate::{Fate, FateState, LeaseWatch, Until};
 use crate::fence::GuardFence;
 use crate::machine::{
-    Input, InvalidOptions, LONGEST_LEASE_MS, LostReason, Mode, ReleaseOutcome, StoreError, StoreErrorKind, Token,
+    Input, InvalidOptions, LONGEST_LEASE_MS, LostReason, Mode, ReleaseOutcome, Slot, StoreError, StoreErrorKind, Token,
     TurnId, whole_ms,
 };
 use crate::mapped::MappedLeaseGuard;
@@ -55,8 +55,8 @@ impl LeaseGuard {
         self.claim.name.as_deref().unwrap_or_else(|| self.claim.fate.slot.key.as_str())
     }
 
-    /// The fencing token: larger than that of every earlier guard of this key, and below 2^53. An
-    /// [upgrade](Self::upgrade) brings a new one.
+    /// The fencing token, below 2^53: larger than that of every guard of this key whose lease ended before. Guards that share
+    /// the key at one time have different tokens in no order. An [upgrade](Self::upgrade) brings a new one.
     pub fn token(&self) -> Token {
         self.claim.fate.state().token
     }
@@ -109,7 +109,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn verify(&self) -> Result<bool, StoreError> {
-        self.renew(0).await
+        verdict(self.ask_to_verify(0)).await
     }
 
     /// Makes the lease last at least this long from now (in whole ms, rounded up), however it is renewed otherwise.
@@ -137,7 +137,7 @@ impl LeaseGuard {
         if !(1..=LONGEST_LEASE_MS).contains(&span_ms) {
             return Err(InvalidOptions::Span { span_ms }.into());
         }
-        if self.renew(span_ms).await? { Ok(()) } else { Err(self.loss()) }
+        self.kept(self.ask_to_verify(span_ms)).await
     }
 
     /// Lets others share a lease that is held exclusively, at once. One that is shared already stays so.
@@ -160,15 +160,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(&self) -> Result<(), AcquireError> {
-        if self.is_given_back() {
-            return Err(self.loss());
-        }
-        let (turn, slot) = (self.claim.turn, self.claim.fate.slot.clone());
-        let (_, answer) = self.claim.driver.ask(|query| Input::Downgrade { query, turn, slot });
-        if !verdict(answer).await? {
-            return Err(self.loss());
-        }
-        Ok(())
+        self.kept(self.ask(|query, turn, slot| Input::Downgrade { query, turn, slot })).await
     }
 
     /// Holds exclusively what was shared: waits until all others who share have gone, ahead of everybody who queues.
@@ -302,7 +294,7 @@ impl LeaseGuard {
             self.given_back.store(true, Ordering::Relaxed);
         }
         let mode = parcel.as_ref().map_or(mode, |parcel| parcel.mode);
-        LeaseParts::new(self.key(), driver.incarnation(), token, mode, parcel)
+        LeaseParts::new(self.key(), driver.session(), token, mode, parcel)
     }
 
     /// What a transaction is to check for this guard; `None` if it was given back or lost.
@@ -333,13 +325,22 @@ impl LeaseGuard {
         self.claim.fate.state().lost
     }
 
-    async fn renew(&self, span_ms: u64) -> Result<bool, StoreError> {
+    fn ask_to_verify(&self, span_ms: u64) -> Option<Receiver<Reaction>> {
+        self.ask(|query, turn, slot| Input::Verify { query, turn, slot, span_ms })
+    }
+
+    /// Asks the machine about this lease, unless it was given back.
+    fn ask(&self, input: impl FnOnce(TurnId, TurnId, Slot) -> Input) -> Option<Receiver<Reaction>> {
         if self.is_given_back() {
-            return Ok(false);
+            return None;
         }
         let (turn, slot) = (self.claim.turn, self.claim.fate.slot.clone());
-        let (_, answer) = self.claim.driver.ask(|query| Input::Verify { query, turn, slot, span_ms });
-        verdict(answer).await
+        Some(self.claim.driver.ask(|query| input(query, turn, slot)).1)
+    }
+
+    /// Waits for what becomes of the lease; not to hold it any more is an error.
+    async fn kept(&self, answer: Option<Receiver<Reaction>>) -> Result<(), AcquireError> {
+        if verdict(answer).await? { Ok(()) } else { Err(self.loss()) }
     }
 
     fn give_back(&self) {
@@ -359,7 +360,8 @@ impl Claim {
 }
 
 /// What the store said of a guard.
-async fn verdict(answer: Receiver<Reaction>) -> Result<bool, StoreError> {
+async fn verdict(answer: Option<Receiver<Reaction>>) -> Result<bool, StoreError> {
+    let Some(answer) = answer else { return Ok(false) };
     match answer.await {
         Some(Reaction::Verified(result)) => result,
         _ => Err(StoreError::permanent(StoreErrorKind::Closed, "the lease manager was closed")),

@@ -4,14 +4,15 @@ use alloc::{boxed::Box, vec::Vec};
 use core::{task::Waker, time::Duration};
 
 use crate::answer::{self, Receiver, Sender};
-use crate::event::{Event, LeaseEvent, LeaseEventKind, LeaseStats};
+use crate::event::{Event, LeaseEvent, LeaseEventKind, LeaseStats, Origin};
 use crate::events::Audience;
 use crate::executor::Shared;
 use crate::fate::Fate;
 use crate::machine::{
-    Action, Incarnation, LostReason, Mode, Monotonic, Outcome, Output, Refusal, ReleaseOutcome, Slot, SortedMap,
-    StoreError, Token, TurnId,
+    Key, LostReason, Mode, Monotonic, Outcome, Output, Refusal, ReleaseOutcome, SessionId, SessionStep, Slot,
+    SortedMap, StoreError, Token, TurnId,
 };
+use crate::questions::Questions;
 
 /// What the machine says to one request or question.
 #[derive(Debug)]
@@ -19,18 +20,26 @@ pub(crate) enum Reaction {
     Granted(Shared<Fate>),
     Busy,
     Failed(Refusal),
+    /// A request waited in vain; whether a guard of this context holds the key.
+    TimedOut {
+        waited: Duration,
+        held_here: bool,
+    },
     Verified(Result<bool, StoreError>),
     Upgraded,
     /// Boxed: it is rare, and larger than all else that is kept for each request.
     Status(Box<Result<Outcome, StoreError>>),
 }
 
-/// What is to be done for an output after the lock was let go.
+/// What is to be done for an output after the lock was let go. What somebody else's code hears of when it is dropped, such as
+/// the span of a request, is dropped then, too.
 pub(crate) enum Effect {
     Act(Output),
-    Answer(Sender<Reaction>, Reaction),
+    Answer(Question, Reaction),
     Wake(Vec<Waker>),
-    Tell(Event),
+    /// The end of a guard.
+    End(Shared<Fate>, Vec<Waker>),
+    Tell(Event, SessionId, Origin),
 }
 
 /// A request or a question without an answer.
@@ -40,12 +49,21 @@ pub(crate) struct Question {
     slot: Option<Slot>,
     asked_at: Monotonic,
     told_waiting: bool,
+    origin: Origin,
 }
 
-#[derive(Default)]
+impl Question {
+    /// Who dropped the receiver has abandoned the request, or does so in a moment.
+    pub(crate) fn answer(self, reaction: Reaction) {
+        self.sender.send(reaction);
+    }
+}
+
 pub(crate) struct Ledger {
+    /// The manager's name, as events show it.
+    holder: SessionId,
     last_turn: u64,
-    questions: SortedMap<TurnId, Question>,
+    questions: Questions,
     guards: SortedMap<TurnId, Shared<Fate>>,
     pub(crate) stats: LeaseStats,
     /// To be told once the lock was let go: who listens may ask back.
@@ -54,10 +72,22 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// A fresh name for a request or a question.
-    pub(crate) fn open(&mut self, slot: Option<Slot>, asked_at: Monotonic) -> (TurnId, Receiver<Reaction>) {
+    pub(crate) fn new(holder: SessionId) -> Self {
+        Self {
+            holder,
+            last_turn: 0,
+            questions: Questions::default(),
+            guards: SortedMap::new(),
+            stats: LeaseStats::default(),
+            news: Vec::new(),
+            audience: Audience::default(),
+        }
+    }
+
+    /// A question under a fresh name.
+    pub(crate) fn open(&mut self) -> (TurnId, Receiver<Reaction>) {
         let turn = self.next_turn();
-        (turn, self.expect(turn, slot, asked_at))
+        (turn, self.expect(turn, None, Monotonic::default(), Origin::default()))
     }
 
     pub(crate) fn next_turn(&mut self) -> TurnId {
@@ -66,15 +96,21 @@ impl Ledger {
     }
 
     /// An answer is expected under this name.
-    pub(crate) fn expect(&mut self, turn: TurnId, slot: Option<Slot>, asked_at: Monotonic) -> Receiver<Reaction> {
+    pub(crate) fn expect(
+        &mut self,
+        turn: TurnId,
+        slot: Option<Slot>,
+        asked_at: Monotonic,
+        origin: Origin,
+    ) -> Receiver<Reaction> {
         let (sender, receiver) = answer::channel();
-        self.questions.insert(turn, Question { sender, slot, asked_at, told_waiting: false });
+        self.questions.push(turn, Question { sender, slot, asked_at, told_waiting: false, origin });
         receiver
     }
 
     /// To be dropped after the lock was let go: who waits for it is woken.
     pub(crate) fn forget(&mut self, turn: TurnId, now: Monotonic) -> Option<Question> {
-        let question = self.questions.remove(&turn)?;
+        let question = self.questions.remove(turn)?;
         self.tell_end_of_wait(&question, now);
         Some(question)
     }
@@ -88,10 +124,12 @@ impl Ledger {
     }
 
     /// Notes what an output says, and tells what is to be done about it.
-    pub(crate) fn note(&mut self, output: Output, holder: Incarnation, now: Monotonic) -> Option<Effect> {
+    pub(crate) fn note(&mut self, output: Output, holder: SessionId, now: Monotonic) -> Option<Effect> {
+        self.holder = holder;
         match output {
-            Output::Granted { turn, token } => self.granted(turn, token, holder, now),
+            Output::Granted { turn, token } => self.granted(turn, token, now),
             Output::Busy { turn } => self.refused(turn, Reaction::Busy, now),
+            Output::Failed { turn, refusal: Refusal::Timeout } => self.timed_out(turn, now),
             Output::Failed { turn, refusal } => self.refused(turn, Reaction::Failed(refusal), now),
             Output::Verified { query, result } => self.answer(query, Reaction::Verified(result)),
             Output::Status { query, result } => self.answer(query, Reaction::Status(Box::new(result))),
@@ -116,11 +154,18 @@ impl Ledger {
         Event::are_heard() || self.audience.is_there()
     }
 
-    fn tell_of(&mut self, slot: &Slot, mode: Mode, kind: LeaseEventKind) {
+    fn tell_of(&mut self, slot: &Slot, mode: Mode, kind: LeaseEventKind, (holder, origin): (SessionId, &Origin)) {
         let event = LeaseEvent { key: slot.key.clone(), mode, kind };
         self.news.push(Effect::Wake(self.audience.tell(&event)));
         if Event::are_heard() {
-            self.news.push(Effect::Tell(Event::Lease(event)));
+            self.news.push(Effect::Tell(Event::Lease(event), holder, origin.clone()));
+        }
+    }
+
+    fn tell_of_guard(&mut self, fate: &Fate, kind: impl FnOnce(Token) -> LeaseEventKind) {
+        if self.is_seen() {
+            let (token, mode) = fate.lease();
+            self.tell_of(&fate.slot, mode, kind(token), (fate.holder, &fate.origin));
         }
     }
 
@@ -136,57 +181,76 @@ impl Ledger {
 
     fn tell_end_of_wait(&mut self, question: &Question, now: Monotonic) {
         let Some(slot) = question.slot.as_ref().filter(|_| question.told_waiting && self.is_seen()) else { return };
-        self.tell_of(slot, slot.mode, LeaseEventKind::Withdrawn { waited: span(question.asked_at, now) });
+        let withdrawn = LeaseEventKind::Withdrawn { waited: span(question.asked_at, now) };
+        self.tell_of(slot, slot.mode, withdrawn, (self.holder, &question.origin));
     }
 
     fn answer(&mut self, turn: TurnId, reaction: Reaction) -> Option<Effect> {
-        self.questions.remove(&turn).map(|question| Effect::Answer(question.sender, reaction))
+        self.questions.remove(turn).map(|question| Effect::Answer(question, reaction))
+    }
+
+    fn timed_out(&mut self, turn: TurnId, now: Monotonic) -> Option<Effect> {
+        let question = self.questions.get_mut(turn)?;
+        let waited = span(question.asked_at, now);
+        let reaction = match question.slot.clone() {
+            Some(slot) => {
+                let held_here = self.holds(&slot.key);
+                Reaction::TimedOut { waited, held_here }
+            }
+            // An upgrade, whose guard knows the rest.
+            None => Reaction::Failed(Refusal::Timeout),
+        };
+        self.refused(turn, reaction, now)
+    }
+
+    /// Whether a guard of this context holds the key.
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        self.guards.values().any(|fate| fate.slot.key == *key && !fate.state().releasing)
     }
 
     fn refused(&mut self, turn: TurnId, refusal: Reaction, now: Monotonic) -> Option<Effect> {
         let question = self.forget(turn, now)?;
-        Some(Effect::Answer(question.sender, refusal))
+        Some(Effect::Answer(question, refusal))
     }
 
-    fn granted(&mut self, turn: TurnId, token: Token, holder: Incarnation, now: Monotonic) -> Option<Effect> {
-        let Question { sender, slot, asked_at, .. } = self.questions.remove(&turn)?;
-        let fate = Shared::new(Fate::new(slot?, token, now));
+    fn granted(&mut self, turn: TurnId, token: Token, now: Monotonic) -> Option<Effect> {
+        let mut question = self.questions.remove(turn)?;
+        let fate = Shared::new(Fate::new((question.slot.take()?, self.holder), token, now, question.origin.clone()));
         self.guards.insert(turn, fate.clone());
         self.stats.granted += 1;
-        if self.is_seen() {
-            let kind = LeaseEventKind::Granted { token, holder, waited: span(asked_at, now) };
-            self.tell_of(&fate.slot, fate.slot.mode, kind);
-        }
-        Some(Effect::Answer(sender, Reaction::Granted(fate)))
+        let (holder, waited) = (self.holder, span(question.asked_at, now));
+        self.tell_of_guard(&fate, |token| LeaseEventKind::Granted { token, holder, waited });
+        Some(Effect::Answer(question, Reaction::Granted(fate)))
     }
 
     fn waits(&mut self, turn: TurnId, ahead: usize) -> Option<Effect> {
-        self.stats.waited += 1;
-        let question = self.questions.get_mut(&turn)?;
+        // Those that wait for their own context do not queue in the store.
+        self.stats.waited += u64::from(ahead > 0);
+        let question = self.questions.get_mut(turn)?;
         question.told_waiting = true;
-        let slot = question.slot.clone()?;
+        let (slot, origin) = (question.slot.clone()?, question.origin.clone());
         if self.is_seen() {
-            self.tell_of(&slot, slot.mode, LeaseEventKind::Waiting { ahead });
+            self.tell_of(&slot, slot.mode, LeaseEventKind::Waiting { ahead }, (self.holder, &origin));
         }
         None
     }
 
     fn waits_long(&mut self, turn: TurnId, now: Monotonic) -> Option<Effect> {
-        let Question { slot, asked_at, .. } = self.questions.get(&turn)?;
+        let Question { slot, asked_at, origin, .. } = self.questions.get_mut(turn)?;
         if Event::are_heard() {
-            let (key, waited_ms) = (slot.as_ref()?.key.clone(), now.since(*asked_at));
-            self.news.push(Effect::Tell(Event::WaitsLong { key, waited_ms }));
+            let (key, waited_ms, origin) = (slot.as_ref()?.key.clone(), now.since(*asked_at), origin.clone());
+            let long = Event::WaitsLong { held_here: self.holds(&key), key, waited_ms };
+            self.news.push(Effect::Tell(long, self.holder, origin));
         }
         None
     }
 
     fn doubt(&mut self, turn: TurnId, suspect: bool) -> Option<Effect> {
         let fate = self.guards.get(&turn)?.clone();
-        if self.is_seen() {
-            let (token, mode) = fate.lease();
-            let kind = if suspect { LeaseEventKind::Suspect { token } } else { LeaseEventKind::Certain { token } };
-            self.tell_of(&fate.slot, mode, kind);
-        }
+        self.tell_of_guard(&fate, |token| match suspect {
+            true => LeaseEventKind::Suspect { token },
+            false => LeaseEventKind::Certain { token },
+        });
         Some(Effect::Wake(fate.change(|state| state.suspect = suspect)))
     }
 
@@ -211,10 +275,8 @@ impl Ledger {
     }
 
     fn tell_loss(&mut self, fate: &Fate, reason: LostReason, now: Monotonic) {
-        if self.is_seen() {
-            let (token, mode) = fate.lease();
-            self.tell_of(&fate.slot, mode, LeaseEventKind::Lost { token, reason, held: span(fate.since, now) });
-        }
+        let held = span(fate.since, now);
+        self.tell_of_guard(fate, |token| LeaseEventKind::Lost { token, reason, held });
     }
 
     fn released(&mut self, turn: TurnId, result: Result<ReleaseOutcome, StoreError>, now: Monotonic) -> Option<Effect> {
@@ -222,10 +284,8 @@ impl Ledger {
         match &result {
             Ok(ReleaseOutcome::Released) => {
                 self.stats.released += 1;
-                if self.is_seen() {
-                    let (token, mode) = fate.lease();
-                    self.tell_of(&fate.slot, mode, LeaseEventKind::Released { token, held: span(fate.since, now) });
-                }
+                let held = span(fate.since, now);
+                self.tell_of_guard(&fate, |token| LeaseEventKind::Released { token, held });
             }
             _ if fate.is_lost() => {}
             // The release found it gone.
@@ -236,16 +296,20 @@ impl Ledger {
             }
             Err(_) => self.tell_loss(&fate, LostReason::StoreFailed, now),
         }
-        Some(Effect::Wake(fate.release(result)))
+        let wakers = fate.release(result);
+        Some(Effect::End(fate, wakers))
     }
 
     fn count_transaction(&mut self, output: &Output) {
         let Output::Store { batch, .. } = output else { return };
-        let renews = |action: &Action| matches!(action, Action::Renew { .. });
         self.stats.transactions += 1;
-        self.stats.renewed += batch.0.iter().filter(|operation| renews(&operation.action)).count() as u64;
+        self.stats.renewed += u64::from(matches!(batch.step, SessionStep::Beat(_)));
         if Event::are_heard() {
-            self.news.push(Effect::Tell(Event::Transaction { operations: batch.0.len() }));
+            self.news.push(Effect::Tell(
+                Event::Transaction { operations: batch.operations.len() },
+                self.holder,
+                Origin::default(),
+            ));
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Leases for the web and beyond: tabs, workers and tasks take turns on a named resource, and a lost turn is told.
+//! Named locks with a time limit for tabs, workers and tasks. A holder that loses its lock is notified.
 //!
-//! * [`LeaseManager`] is one context's door to a store; [`LeaseManager::lock`] asks for a lease, and a [`LeaseGuard`]
-//!   is one that is held.
-//! * [`store`] is where contexts meet, [`signal`] how they tell each other, [`executor`] the world they run in: traits,
-//!   and adapters for browsers and for native programs.
-//! * [`machine`] decides everything: pure, for model checkers, simulators and authors of stores.
+//! * A [`LeaseManager`] connects one context to a store. [`LeaseManager::lock`] makes a request for a lease, and a
+//!   [`LeaseGuard`] is a lease that is held.
+//! * [`store`], [`signal`] and [`executor`] have the traits for what all contexts share, for how they notify each other, and
+//!   for the runtime they live in, with adapters for browsers and for native programs.
+//! * [`machine`] makes every decision. It is pure code, for model checkers, simulators and authors of stores.
 //!
-//! What a lease promises and what not is said in the
-//! [README](https://github.com/leasehold/leasehold#what-it-promises-and-what-not).
+//! The [README](https://github.com/leasehold/leasehold#what-it-promises-and-what-not) says what a lease promises and what it
+//! does not.
 //!
 //! ```
 //! use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -41,6 +41,7 @@ mod manager;
 mod mapped;
 mod multi;
 mod parts;
+mod questions;
 mod request;
 mod run;
 pub mod signal;
@@ -56,19 +57,25 @@ pub use machine::{InvalidKey, InvalidOptions, LostReason, Mode, ReleaseOutcome, 
 pub use manager::{LeaseManager, LeaseManagerBuilder};
 pub use mapped::MappedLeaseGuard;
 pub use multi::{MultiGuard, MultiRequest};
-pub use parts::LeaseParts;
+pub use parts::{InvalidParts, LeaseParts};
 pub use request::{LeaseRequest, OnLoss};
 pub use run::Ran;
 pub use status::{HolderStatus, LeaseStatus, WaiterStatus};
 pub use store::FenceError;
 
-/// The Rust examples of the README and of the guides run as tests; tests/documents.rs sees that none is left out.
+/// The Rust examples of the README and of the guides run as tests; tests/documents.rs checks that none is left out.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../README.md")]
     struct Readme;
     #[doc = include_str!("../docs/choose-times.md")]
     struct ChooseTimes;
+    #[doc = include_str!("../docs/elect-a-leader.md")]
+    struct ElectALeader;
+    #[doc = include_str!("../docs/guard-a-store.md")]
+    struct GuardAStore;
+    #[doc = include_str!("../docs/test-your-code.md")]
+    struct TestYourCode;
     #[doc = include_str!("../docs/write-a-store.md")]
     struct WriteAStore;
 }

@@ -1,6 +1,6 @@
-//! The lease manager: one context's door to a store.
+//! The lease manager: it connects one context to a store.
 
-use alloc::{borrow::ToOwned, boxed::Box, string::String, vec::Vec};
+use alloc::{borrow::ToOwned, boxed::Box, format, string::String, vec::Vec};
 use core::{fmt, future::Future, time::Duration};
 
 use crate::driver::{Driver, Reaction};
@@ -10,8 +10,8 @@ use crate::events::LeaseEvents;
 use crate::executor::{Executor, MaybeSend, MaybeSendSync, Shared};
 use crate::guard::LeaseGuard;
 use crate::machine::{
-    Config, Incarnation, Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Options, Outcome, StoreErrorKind,
-    Turn, TurnId,
+    Config, Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Options, Outcome, SessionId, StoreError,
+    StoreErrorKind, Turn, TurnId, whole_ms,
 };
 use crate::parts::LeaseParts;
 use crate::request::{LeaseRequest, Pending};
@@ -19,9 +19,10 @@ use crate::signal::{self, Signals};
 use crate::status::{HolderStatus, LeaseStatus};
 use crate::store::Store;
 
-/// One context's door to the leases of a store. Clones are the same context.
+/// Connects one context to the leases of a store. Clones are the same context.
 ///
-/// Each manager is an *incarnation*: its leases are its own, and end with it.
+/// Each manager has a *session* of its own while it holds or waits: its leases belong to the session, and end with it. Two
+/// managers of one process exclude each other.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -44,6 +45,7 @@ pub struct LeaseManager {
 struct Door {
     driver: Shared<Driver>,
     codec: Option<Shared<dyn KeyCodec>>,
+    instance: Option<String>,
 }
 
 /// Gives the name under which the store knows a key: see [`LeaseManagerBuilder::key_codec`].
@@ -68,7 +70,7 @@ impl fmt::Debug for Door {
     }
 }
 
-/// Builds a [`LeaseManager`]. What is not chosen follows from the lease.
+/// Builds a [`LeaseManager`]. Times that are not set follow from the length of the lease.
 #[derive(Debug)]
 #[must_use = "nothing happens until it is built"]
 pub struct LeaseManagerBuilder {
@@ -77,10 +79,11 @@ pub struct LeaseManagerBuilder {
     signals: Option<Shared<dyn Signals>>,
     codec: Option<Shared<dyn KeyCodec>>,
     long_wait: Duration,
+    linger_is_chosen: bool,
     options: Options,
 }
 
-/// A wait that is longer than this is worth a warning.
+/// A longer wait is worth a warning.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
 impl LeaseManager {
@@ -92,11 +95,12 @@ impl LeaseManager {
             signals: None,
             codec: None,
             long_wait: LONG_WAIT,
+            linger_is_chosen: false,
             options: Options::default(),
         }
     }
 
-    /// A request for the lease of this key: 1 to 1024 UTF-16 units. A name that is no key is told by `acquire`.
+    /// A request for the lease of this key: 1 to 1024 UTF-16 units. `acquire` reports an invalid key.
     pub fn lock(&self, key: &str) -> LeaseRequest {
         match self.encode(key) {
             Ok((key, name)) => LeaseRequest::new(self.driver().clone(), Ok(key), name),
@@ -108,6 +112,11 @@ impl LeaseManager {
         &self.door.driver
     }
 
+    /// The name of this context that is stable over restarts.
+    pub(crate) fn instance(&self) -> Option<&str> {
+        self.door.instance.as_deref()
+    }
+
     /// The store's name for a key, and the user's if it is another.
     pub(crate) fn encode(&self, name: &str) -> Result<(Key, Option<String>), InvalidKey> {
         let (key, name) = match &self.door.codec {
@@ -117,15 +126,15 @@ impl LeaseManager {
         if key.is_of_lock() { Err(InvalidKey::Reserved) } else { Ok((key, name)) }
     }
 
-    /// The name of this context's incarnation, as records show it.
-    pub fn incarnation(&self) -> Incarnation {
-        self.driver().incarnation()
+    /// The id of this context's session, as [`status`](Self::status) shows it: of the open one, or of the next.
+    pub fn session(&self) -> SessionId {
+        self.driver().session()
     }
 
-    /// Looks at a key: who holds it, who waits.
+    /// Reads who holds a key, and who waits for it.
     ///
     /// # Errors
-    /// [`AcquireError`] if the name is no key, the record cannot be read, or the store failed.
+    /// [`AcquireError`] if the key is invalid, the record cannot be read, or the store failed.
     ///
     /// # Cancel safety
     /// Cancel safe: it changes nothing.
@@ -142,13 +151,14 @@ impl LeaseManager {
     /// ```
     pub async fn status(&self, key: &str) -> Result<LeaseStatus, AcquireError> {
         let (key, _) = self.encode(key)?;
-        let (me, asked) = (self.incarnation(), key.clone());
+        self.driver().check()?;
+        let (me, asked) = (self.session(), key.clone());
         let (_, answer) = self.driver().ask(|query| Input::Inspect { query, key: asked });
         seen(me, key, answer.await)
     }
 
-    /// Looks at all keys that begin like this and are held or waited for, in order. With a
-    /// [key codec](LeaseManagerBuilder::key_codec) it is the store's names that count.
+    /// Reads all keys with this prefix that are held or waited for, in order. With a
+    /// [key codec](LeaseManagerBuilder::key_codec) the prefix is one of the store's names.
     ///
     /// # Errors
     /// [`AcquireError`] if a record cannot be read, or the store failed.
@@ -173,15 +183,16 @@ impl LeaseManager {
     /// What is held or waited for under a prefix at one moment, after all that this context asked for before: the locks, or
     /// all but these.
     pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, AcquireError> {
+        self.driver().check()?;
         let own = self.driver().keys_under(prefix);
-        let mut keys = self.driver().store.keys(prefix).await?;
+        let mut keys = stored_keys(self.driver(), prefix).await?;
         for key in own {
             if let Err(at) = keys.binary_search(&key) {
                 keys.insert(at, key);
             }
         }
         keys.retain(|key| key.is_of_lock() == locks);
-        let me = self.incarnation();
+        let me = self.session();
         let looks = self.driver().look_at(keys.clone());
         let mut listed = Vec::new();
         for (key, look) in keys.into_iter().zip(looks) {
@@ -190,7 +201,7 @@ impl LeaseManager {
         Ok(listed)
     }
 
-    /// Who leads: who holds the key exclusively. See [`elect`](Self::elect).
+    /// Reads who leads: the exclusive holder of the key. See [`elect`](Self::elect).
     ///
     /// # Errors
     /// As for [`status`](Self::status).
@@ -202,13 +213,13 @@ impl LeaseManager {
         Ok(holders.into_iter().find(|holder| holder.mode == Mode::Exclusive))
     }
 
-    /// What this manager did so far.
+    /// What this manager has done so far.
     pub fn stats(&self) -> LeaseStats {
         self.driver().stats()
     }
 
-    /// What happens to the leases of this manager from now on, in its order. Costs nothing while nobody listens; ends when
-    /// the manager has [closed](Self::close), or went together with its guards.
+    /// A stream of what happens to the leases of this manager from now on, in order. It costs nothing while nobody listens. It
+    /// ends when the manager has [closed](Self::close), or was dropped together with its guards.
     ///
     /// ```
     /// # use leasehold::{LeaseEventKind, LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -229,15 +240,15 @@ impl LeaseManager {
         self.driver().events()
     }
 
-    /// Makes a guard again of a lease that was [taken out](LeaseGuard::into_parts) of one, here or in another context of
-    /// the same store. It has a larger token than the one before.
+    /// Makes a guard of a lease that was [taken out](LeaseGuard::into_parts) of one, here or in another context of the same
+    /// store. The new guard has a larger token than the old one.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if the lease ran out or was taken over meanwhile; else as for
+    /// [`AcquireError::Lost`] if the lease ran out or was taken over in the meantime; else as for
     /// [`acquire`](LeaseRequest::acquire).
     ///
     /// # Cancel safety
-    /// Dropping the future gives the lease back, or leaves it where it was.
+    /// Dropping the future releases the lease, or leaves it with its previous owner.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -252,6 +263,7 @@ impl LeaseManager {
     /// ```
     pub async fn resume(&self, parts: LeaseParts) -> Result<LeaseGuard, AcquireError> {
         let (key, name) = self.encode(parts.key())?;
+        self.driver().check()?;
         let parcel = parts.parcel().cloned().ok_or(AcquireError::Lost(LostReason::Expired))?;
         let turn = Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(TurnId::default(), key) };
         let mut pending = Pending::start(self.driver(), turn, |turn| Input::Resume { turn, parcel });
@@ -259,19 +271,19 @@ impl LeaseManager {
         pending.guard(reaction, name)?.ok_or(AcquireError::Lost(LostReason::Expired))
     }
 
-    /// The platform is about to stop this context: what is held is given up at once, as
-    /// [`Suspended`](LostReason::Suspended), and its sign of life goes. Requests wait until it [wakes](Self::wake).
+    /// Call this when the platform is about to stop this context. All leases are lost at once, as
+    /// [`Suspended`](LostReason::Suspended), and the context's sign of life goes. Requests wait until it [wakes](Self::wake).
     pub fn suspend(&self) {
         self.driver().suspend();
     }
 
-    /// The context goes on, as a new [incarnation](Self::incarnation): its waiting requests queue again, inside their
-    /// time-outs.
+    /// Call this when the context runs again. It gets a new [name](Self::session), and its waiting requests queue again,
+    /// within their time-outs.
     pub fn wake(&self) {
         self.driver().resume();
     }
 
-    /// [Closes](Self::close) when this future ends: that of a signal to the process, say.
+    /// [Closes](Self::close) when this future ends: for example that of a signal to the process.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -292,10 +304,10 @@ impl LeaseManager {
         }));
     }
 
-    /// Refuses new requests, withdraws the waiting ones, releases what is held, and lets go of the store. Guards that
-    /// live on are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`].
+    /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist
+    /// are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`].
     ///
-    /// It ends within two store time-outs, whatever the store does. Closing twice is closing once.
+    /// It ends within two store time-outs, whatever the store does. Closing a second time does nothing.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open.
@@ -305,11 +317,11 @@ impl LeaseManager {
 }
 
 /// The answer to a look.
-fn seen(me: Incarnation, key: Key, answer: Option<Reaction>) -> Result<LeaseStatus, AcquireError> {
+fn seen(me: SessionId, key: Key, answer: Option<Reaction>) -> Result<LeaseStatus, AcquireError> {
     match answer {
         Some(Reaction::Status(status)) => match *status {
-            Ok(Outcome::Status { last_token, grants, queue }) => {
-                Ok(LeaseStatus::new(me, key, last_token, grants, queue))
+            Ok(Outcome::Status { last_token, grants, queue, sessions }) => {
+                Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions))
             }
             Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
             Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
@@ -319,69 +331,91 @@ fn seen(me: Incarnation, key: Key, answer: Option<Reaction>) -> Result<LeaseStat
     }
 }
 
+/// The store's keys, within the time limit of a store operation.
+async fn stored_keys(driver: &Driver, prefix: &str) -> Result<Vec<Key>, AcquireError> {
+    let limit = driver.store_timeout;
+    let listed = driver.within(limit, (*driver.store).keys(prefix)).await;
+    let late = || StoreError::transient(format!("the store did not list its keys within {} ms", whole_ms(limit)));
+    listed.unwrap_or_else(|| Err(late())).map_err(|error| match error.kind {
+        StoreErrorKind::Closed => AcquireError::Closed,
+        _ => error.into(),
+    })
+}
+
 async fn close(driver: &Driver) {
     driver.tell_leaks();
+    let now = || driver.executor.now().monotonic;
+    let end = now().plus(whole_ms(driver.store_timeout * 2));
     if let Some(closed) = driver.close() {
         // Either all is released, or the driver is gone, and its leases with it.
         closed.await;
-        driver.store.close().await;
+        let left = Duration::from_millis(end.since(now()));
+        // A store that hangs is left behind.
+        let _ = driver.within(left, (*driver.store).close()).await;
     }
 }
 
 impl LeaseManagerBuilder {
-    /// How long a lease lasts without renewal: 1 s to 24 h, 20 s unless chosen.
+    /// How long a lease lasts without renewal: 1 s to 24 h, by default 20 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;
         self
     }
 
-    /// How often leases are renewed: at least 100 ms, a quarter of the lease unless chosen.
+    /// How often leases are renewed: at least 100 ms, by default a quarter of the lease.
     pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.options.heartbeat = Some(heartbeat);
         self
     }
 
-    /// The time limit of one store operation: a quarter of the lease, at most 5 s, unless chosen.
+    /// The time limit of one store operation: by default a quarter of the lease, at most 5 s.
     pub fn store_timeout(mut self, limit: Duration) -> Self {
         self.options.store_timeout = Some(limit);
         self
     }
 
-    /// How often the context may hand a lease from one local request to the next while another context waits.
+    /// How often the context may pass a lease from one local request to the next while another context waits: 32 times unless
+    /// chosen, and at least once.
     pub fn max_local_handoffs(mut self, handoffs: u32) -> Self {
         self.options.max_local_handoffs = handoffs;
         self
     }
 
-    /// How long the context may go on handing a lease on locally while another context waits.
+    /// How long the context may go on passing a lease between local requests while another context waits.
     pub fn max_tenure(mut self, tenure: Duration) -> Self {
         self.options.max_tenure = tenure;
         self
     }
 
-    /// How long a lease is kept after its last guard went while nobody else wants it, so that the next request here costs
-    /// no transaction: 100 ms unless chosen, zero to give it back at once.
+    /// How long the context keeps an unused lease that nobody else wants, so that its next request costs no transaction. Zero
+    /// releases it at once; more than a day is refused.
+    ///
+    /// Unless chosen it is 100 ms where a context that ends leaves nothing behind: in a page, which hears of its end, and over a
+    /// store that ends with the process. Elsewhere it is zero: a process that ended while a lease lingered would leave it in
+    /// the store, and its successor would wait until the lease has run out. Choose a linger there only for a process that
+    /// [closes](LeaseManager::close) its manager before it ends.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.options.linger = linger;
+        self.linger_is_chosen = true;
         self
     }
 
-    /// A name of this context that is stable over restarts, such as `worker-1`. After a restart the leases of the dead
-    /// incarnation are taken over as soon as it is known to be dead; while it lives, requests for its keys are refused as
+    /// A name of this context that is stable over restarts, such as `worker-1`: at most 1024 bytes. After a
+    /// restart the leases of the dead context are taken over as soon as it is known to be dead; while it lives, requests for its keys are refused as
     /// [`InstanceInUse`](AcquireError::InstanceInUse).
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.options.instance = Some(name.into());
         self
     }
 
-    /// After how long a wait is told to `tracing` as a warning: a minute unless chosen.
+    /// A wait that takes longer than this is reported to `tracing` as a warning: by default a minute.
     pub fn long_wait(mut self, wait: Duration) -> Self {
         self.long_wait = wait;
         self
     }
 
-    /// Another name for each key in the store, so that the store does not show what they are called. It must give the
-    /// same name each time, and a different one for each key; all contexts must use the same.
+    /// Replaces the name of each key in the store, so that the store does not reveal the keys. The function must return the
+    /// same name each time, and a different one for each key. All contexts must use the same function.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -399,14 +433,15 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// Whether to keep up a sign of life where the platform has one. Without it a dead holder is replaced after a
-    /// lease instead of at once.
+    /// Whether to keep a sign of life where the platform has one. Without it a dead holder is replaced after a lease of
+    /// silence instead of at once.
     pub fn beacon(mut self, beacon: bool) -> Self {
         self.options.beacon = beacon;
         self
     }
 
-    /// Other signals than the platform's own.
+    /// Replaces the platform's own signals. Their beacons are used only if all contexts that share the store can see them:
+    /// [`Signals::beacons`] says so.
     pub fn signals(mut self, signals: impl Signals) -> Self {
         self.signals = Some(Shared::new(signals));
         self
@@ -415,7 +450,7 @@ impl LeaseManagerBuilder {
     /// Checks the options and builds the manager. Nothing is opened before the first request.
     ///
     /// # Errors
-    /// [`InvalidOptions`] names the value that does not fit, and the remedy.
+    /// [`InvalidOptions`] names the invalid value, and the remedy.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, InvalidOptions, executor::TokioExecutor, store::MemoryStore};
@@ -425,8 +460,8 @@ impl LeaseManagerBuilder {
     /// ```
     pub fn build(self) -> Result<LeaseManager, InvalidOptions> {
         let config = Config::parse(&self.options)?;
-        let signals = self.signals.unwrap_or_else(|| signal::for_reach(&self.store.reach()));
-        let driver = Driver::new(self.store, signals, self.executor, config, self.long_wait);
-        Ok(LeaseManager { door: Shared::new(Door { driver, codec: self.codec }) })
+        let signals = self.signals.unwrap_or_else(|| signal::for_reach(&(*self.store).reach()));
+        let driver = Driver::new(self.store, signals, self.executor, config, self.linger_is_chosen, self.long_wait);
+        Ok(LeaseManager { door: Shared::new(Door { driver, codec: self.codec, instance: self.options.instance }) })
     }
 }

@@ -1,14 +1,19 @@
 //! Several keys under one request.
 
-use alloc::{borrow::ToOwned, string::String, vec::Vec};
-use core::{future::Future, time::Duration};
+use alloc::{borrow::ToOwned, boxed::Box, string::String, vec::Vec};
+use core::{
+    future::{Future, poll_fn},
+    task::Poll,
+    time::Duration,
+};
 
-use futures::future::{Either, join_all, select, select_all};
+use futures::future::{join_all, select_all};
 
 use crate::error::AcquireError;
+use crate::executor::MaybeSendFuture;
 use crate::guard::LeaseGuard;
 use crate::machine::{
-    InvalidOptions, Key, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn,
+    InvalidOptions, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn, check_info,
 };
 use crate::manager::LeaseManager;
 use crate::request::{Pending, Wish};
@@ -57,14 +62,16 @@ impl MultiRequest {
         self
     }
 
-    /// What the holder says of itself, for whoever looks at the [status](LeaseManager::status) of one of the keys.
+    /// What the holder says of itself, for whoever looks at the [status](LeaseManager::status) of one of the keys: at
+    /// most 4096 bytes.
     pub fn info(mut self, info: impl Into<String>) -> Self {
         self.wish.info = info.into();
         self
     }
 
-    /// Waits for all leases, key by key in sorted order. What is held meanwhile shows in the status of its key, and is
-    /// given back on failure, time-out or loss.
+    /// Waits for all leases. When all keys are free they are granted in one transaction. Otherwise this waits for one key
+    /// after the other, in sorted order, and after each tries all that are left at once. What is held meanwhile shows in the
+    /// status of its key, and is given back on failure, time-out or loss.
     ///
     /// # Errors
     /// As for [`LeaseRequest::acquire`](crate::LeaseRequest::acquire); [`InvalidOptions`] if no key is named, too many,
@@ -73,18 +80,49 @@ impl MultiRequest {
     /// # Cancel safety
     /// Dropping the future gives back what is held, and gives up the place in the queue.
     pub async fn acquire(self) -> Result<MultiGuard, AcquireError> {
+        self.acquire_or_tell_where().await.map_err(|refused| refused.error)
+    }
+
+    /// Waits as [`acquire`](Self::acquire) does; a failure names the key that it concerns.
+    pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Refused> {
         self.check()?;
         if self.wish.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return self.try_checked().await?.ok_or(AcquireError::Timeout);
+            return self.try_insisting().await;
         }
-        let Self { leases, keys, wish } = self;
-        let deadline = wish.deadline(leases.driver());
-        let mut guards = Vec::with_capacity(keys.len());
-        for (name, mode) in keys {
-            let waiting = one(&leases, &name, mode, &wish, deadline);
-            guards.push(while_held(&guards, waiting).await?);
+        let deadline = self.wish.deadline(self.leases.driver());
+        let mut holds = Holds::default();
+        while holds.guards.len() < self.keys.len() {
+            let rest = &self.keys[holds.guards.len()..];
+            let granted = holds.wait_for(Box::pin(self.all_of_or_wait(rest, deadline))).await?;
+            for guard in granted {
+                holds.add(guard);
+            }
         }
-        Ok(MultiGuard { guards })
+        Ok(MultiGuard { guards: holds.guards })
+    }
+
+    /// All of these at once, or else the first of them, whenever that comes.
+    async fn all_of_or_wait(
+        &self,
+        keys: &[(String, Mode)],
+        deadline: Option<Monotonic>,
+    ) -> Result<Vec<LeaseGuard>, Refused> {
+        let at_once = match keys {
+            [_] => None,
+            // A suspended context tries nothing, but may wait until it goes on.
+            keys => match self.all_of(keys, true, deadline).await {
+                Err(AcquireError::Lost(_)) => None,
+                tried => tried?,
+            },
+        };
+        if let Some(all) = at_once {
+            return Ok(all);
+        }
+        let mut guards = Vec::new();
+        if let Some((name, mode)) = keys.first() {
+            guards.push(self.one(name, *mode, deadline).await.map_err(|error| Refused::at(name, error))?);
+        }
+        Ok(guards)
     }
 
     /// Tries once: all leases in one transaction, or `None` if any key is taken, and nothing is left behind.
@@ -96,73 +134,154 @@ impl MultiRequest {
     /// Dropping the future leaves nothing behind.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>, AcquireError> {
         self.check()?;
-        self.try_checked().await
+        self.try_checked().await.map_err(|refused| refused.error)
     }
 
-    fn check(&self) -> Result<(), InvalidOptions> {
+    fn check(&self) -> Result<(), AcquireError> {
         let count = self.keys.len();
         if !(1..=MOST_KEYS).contains(&count) {
-            return Err(InvalidOptions::KeyCount { count });
+            return Err(InvalidOptions::KeyCount { count }.into());
         }
-        match self.keys.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(InvalidOptions::SameKeyTwice { key: pair[0].0.clone() }),
-            None => Ok(()),
+        if let Some(pair) = self.keys.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(InvalidOptions::SameKeyTwice { key: pair[0].0.clone() }.into());
         }
+        check_info(&self.wish.info)?;
+        self.leases.driver().check()
     }
 
-    async fn try_checked(self) -> Result<Option<MultiGuard>, AcquireError> {
-        let Self { leases, keys, wish } = self;
-        let driver = leases.driver();
-        let named: Result<Vec<_>, _> =
-            (keys.iter()).map(|(name, mode)| leases.encode(name).map(|(key, name)| (key, name, *mode))).collect();
-        let named = named?;
-        let turn = |(key, _, mode): &(Key, _, Mode)| {
-            let turn = wish.turn(key.clone(), false, None);
-            Turn { mode: *mode, alone: true, ..turn }
-        };
-        let asked = driver.request_all(named.iter().map(turn).collect());
-        let mut pending: Vec<_> = asked.into_iter().map(|asked| Pending::new(driver, asked)).collect();
+    /// What is taken is an error.
+    async fn try_insisting(&self) -> Result<MultiGuard, Refused> {
+        if let Some(guards) = self.try_checked().await? {
+            return Ok(guards);
+        }
+        let names: Vec<_> = self.keys.iter().map(|(name, _)| name.as_str()).collect();
+        let holds = |name: &&str| self.leases.encode(name).is_ok_and(|(key, _)| self.leases.driver().holds(&key));
+        Err(AcquireError::timeout(names.join(", "), Duration::ZERO, names.iter().any(holds)).into())
+    }
+
+    async fn try_checked(&self) -> Result<Option<MultiGuard>, Refused> {
+        let mut granted = self.all_of(&self.keys, false, None).await?;
+        // Once only: a namesake that shares a key stands in nobody's way there.
+        if granted.is_none() && self.outlives_namesake().await? {
+            granted = self.all_of(&self.keys, false, None).await?;
+        }
+        Ok(granted.map(|guards| MultiGuard { guards }))
+    }
+
+    /// All of these keys in one transaction, or `None` if any is taken: sooner for who waits for one of them next.
+    async fn all_of(
+        &self,
+        keys: &[(String, Mode)],
+        waits_next: bool,
+        deadline: Option<Monotonic>,
+    ) -> Result<Option<Vec<LeaseGuard>>, AcquireError> {
+        let driver = self.leases.driver();
+        let (mut turns, mut names) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
+        for (name, mode) in keys {
+            let (key, name) = self.leases.encode(name)?;
+            turns.push(Turn { mode: *mode, alone: true, ..self.wish.turn(key, waits_next, deadline) });
+            names.push(name);
+        }
+        let mut pending = Vec::with_capacity(names.len());
+        for asked in driver.request_all(turns) {
+            pending.push(Pending::new(driver, asked));
+        }
         // They are answered together. Guards of a request that failed in part are dropped, and so given back.
-        let reactions = join_all(&mut pending).await;
-        let answers = pending.iter_mut().zip(reactions).zip(named);
-        let guards: Result<Vec<_>, _> =
-            answers.map(|((pending, reaction), (_, name, _))| pending.guard(reaction, name)).collect();
-        let guards: Option<Vec<_>> = guards?.into_iter().collect();
-        let Some(guards) = guards.map(|guards| MultiGuard { guards }) else { return Ok(None) };
-        // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
-        let held = guards.is_valid() || (guards.verify().await == Ok(true) && guards.is_valid());
-        Ok(Some(guards).filter(|_| held))
+        let (mut guards, mut is_taken) = (Vec::with_capacity(pending.len()), false);
+        for (pending, name) in pending.iter_mut().zip(names) {
+            let reaction = (&mut *pending).await;
+            let guard = pending.guard(reaction, name)?;
+            is_taken |= guard.is_none();
+            guards.extend(guard);
+        }
+        for guard in &guards {
+            // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
+            is_taken = is_taken || !(guard.is_valid() || guard.is_confirmed().await);
+        }
+        Ok(Some(guards).filter(|_| !is_taken))
+    }
+
+    /// Whether a key was held by an earlier incarnation of this [instance](crate::LeaseManagerBuilder::instance), and is
+    /// free now. Only who asks for a single key finds out whether a namesake lives, and is refused if it does.
+    async fn outlives_namesake(&self) -> Result<bool, Refused> {
+        let Some(instance) = self.leases.instance() else { return Ok(false) };
+        for (name, mode) in &self.keys {
+            let at_key = |error| Refused::at(name, error);
+            let holders = self.leases.status(name).await.map_err(at_key)?.holders;
+            if holders.iter().any(|holder| !holder.own && holder.instance == instance) {
+                let request = self.leases.lock(name).mode(*mode);
+                let freed = request.try_acquire().await.map_err(at_key)?;
+                if freed.is_some() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// One of the keys, inside the time that is left for all of them.
+    async fn one(&self, name: &str, mode: Mode, deadline: Option<Monotonic>) -> Result<LeaseGuard, AcquireError> {
+        let Self { leases, wish, .. } = self;
+        let now = leases.driver().executor.now().monotonic;
+        let mut request = leases.lock(name).mode(mode).priority(wish.priority).info(wish.info.clone());
+        if let Some(deadline) = deadline {
+            request = request.timeout(Duration::from_millis(deadline.since(now)));
+        }
+        request.acquire().await
     }
 }
 
-/// One of the keys, inside the time that is left for all of them.
-async fn one(
-    leases: &LeaseManager,
-    name: &str,
-    mode: Mode,
-    wish: &Wish,
-    deadline: Option<Monotonic>,
-) -> Result<LeaseGuard, AcquireError> {
-    let now = leases.driver().executor.now().monotonic;
-    let mut request = leases.lock(name).mode(mode).priority(wish.priority).info(wish.info.clone());
-    if let Some(deadline) = deadline {
-        request = request.timeout(Duration::from_millis(deadline.since(now)));
-    }
-    request.acquire().await
+/// What is waited for while others are held.
+type Waiting<'a> = MaybeSendFuture<'a, Result<Vec<LeaseGuard>, Refused>>;
+
+/// Why several leases were not granted.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// The key that was in the way, if it was one.
+    #[allow(dead_code, reason = "only the JavaScript bindings tell it")]
+    pub(crate) key: Option<String>,
+    pub(crate) error: AcquireError,
 }
 
-/// Waits as long as all that is held already is held.
-async fn while_held(
-    guards: &[LeaseGuard],
-    waiting: impl Future<Output = Result<LeaseGuard, AcquireError>>,
-) -> Result<LeaseGuard, AcquireError> {
-    if guards.is_empty() {
-        return waiting.await;
+impl Refused {
+    fn at(key: &str, error: AcquireError) -> Self {
+        Self { key: Some(key.to_owned()), error }
     }
-    let lost = select_all(guards.iter().map(LeaseGuard::lost));
-    match select(core::pin::pin!(waiting), lost).await {
-        Either::Left((granted, _)) => granted,
-        Either::Right(((reason, ..), _)) => Err(AcquireError::Lost(reason)),
+}
+
+impl From<AcquireError> for Refused {
+    fn from(error: AcquireError) -> Self {
+        Self { key: None, error }
+    }
+}
+
+/// The leases that are held while others are waited for.
+#[derive(Default)]
+struct Holds {
+    guards: Vec<LeaseGuard>,
+    lost: Vec<MaybeSendFuture<'static, LostReason>>,
+}
+
+impl Holds {
+    fn add(&mut self, guard: LeaseGuard) {
+        self.lost.push(Box::pin(guard.lost()));
+        self.guards.push(guard);
+    }
+
+    /// Waits as long as all of them are held. By hand: as a selection of futures it would make the wasm larger.
+    async fn wait_for(&mut self, mut waiting: Waiting<'_>) -> Result<Vec<LeaseGuard>, Refused> {
+        poll_fn(|context| {
+            if let Poll::Ready(granted) = waiting.as_mut().poll(context) {
+                return Poll::Ready(granted);
+            }
+            for (lost, guard) in self.lost.iter_mut().zip(&self.guards) {
+                if let Poll::Ready(reason) = lost.as_mut().poll(context) {
+                    return Poll::Ready(Err(Refused::at(guard.key(), AcquireError::Lost(reason))));
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
 

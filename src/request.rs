@@ -1,6 +1,6 @@
 //! A request for a lease.
 
-use alloc::{boxed::Box, string::String};
+use alloc::{borrow::ToOwned, boxed::Box, string::String};
 use core::{
     future::Future,
     pin::Pin,
@@ -17,7 +17,7 @@ use crate::event;
 use crate::executor::Shared;
 use crate::guard::LeaseGuard;
 use crate::machine::{
-    Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Monotonic, Slot, Turn, TurnId, whole_ms,
+    Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Monotonic, Slot, Turn, TurnId, check_info, whole_ms,
 };
 
 /// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until
@@ -29,7 +29,7 @@ pub struct LeaseRequest {
     key: Result<Key, InvalidKey>,
     /// The user's name for the key, if the store knows it by another.
     name: Option<String>,
-    wish: Wish,
+    pub(crate) wish: Wish,
     pub(crate) on_loss: OnLoss,
 }
 
@@ -127,7 +127,7 @@ impl LeaseRequest {
         self
     }
 
-    /// What the holder says of itself, for whoever looks at the [status](crate::LeaseManager::status).
+    /// What the holder says of itself, for whoever looks at the [status](crate::LeaseManager::status): at most 4096 bytes.
     pub fn info(mut self, info: impl Into<String>) -> Self {
         self.wish.info = info.into();
         self
@@ -153,8 +153,9 @@ impl LeaseRequest {
     /// # Ok(()) }
     /// ```
     pub fn acquire(self) -> impl Future<Output = Result<LeaseGuard, AcquireError>> {
-        let waits = self.wish.timeout.is_none_or(|timeout| !timeout.is_zero());
-        self.ask(waits).map(|granted| granted?.ok_or(AcquireError::Timeout))
+        let waits = self.wish.steal || self.wish.timeout.is_none_or(|timeout| !timeout.is_zero());
+        // A request that insists is granted or fails.
+        self.ask(waits, true).map(|granted| granted?.ok_or(AcquireError::Closed))
     }
 
     /// Tries once: `None` if the key is taken.
@@ -175,7 +176,7 @@ impl LeaseRequest {
     /// # Ok(()) }
     /// ```
     pub fn try_acquire(self) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
-        self.ask(false)
+        self.ask(false, false)
     }
 
     /// Takes the lease from whoever holds it, ahead of everybody who waits. Who is robbed is told at once if it can hear,
@@ -200,20 +201,22 @@ impl LeaseRequest {
     /// # Ok(()) }
     /// ```
     pub async fn steal(mut self) -> Result<LeaseGuard, AcquireError> {
-        if self.wish.mode == Mode::Shared {
-            return Err(InvalidOptions::SharedTheft.into());
-        }
         self.wish.steal = true;
-        self.ask(true).await?.ok_or(AcquireError::Timeout)
+        self.acquire().await
     }
 
-    /// Nothing happens until the future is polled. Who waits in thousands pays for its size: what is rare is boxed.
-    fn ask(self, wait: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
+    /// With `insists`, a key that is taken is an error. Nothing happens until the future is polled. Who waits in thousands pays for its size: what is rare is boxed.
+    fn ask(self, wait: bool, insists: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
         let (key, mode) = (self.key.clone(), self.wish.mode);
         let name = key.as_ref().map_or("", Key::as_str);
         event::span(name, mode, async move {
+            if self.wish.steal && self.wish.mode == Mode::Shared {
+                return Err(InvalidOptions::SharedTheft.into());
+            }
             let driver = &self.driver;
             let key = self.key?;
+            driver.check()?;
+            check_info(&self.wish.info)?;
             if self.wish.max_hold.is_some_and(|hold| hold.is_zero()) {
                 return Err(InvalidOptions::Span { span_ms: 0 }.into());
             }
@@ -222,7 +225,9 @@ impl LeaseRequest {
                 let turn = self.wish.turn(key.clone(), wait, deadline);
                 let mut pending = Pending::start(driver, turn, Input::Acquire);
                 let reaction = (&mut pending).await;
-                let Some(guard) = pending.guard(reaction, self.name.clone())? else { return Ok(None) };
+                let Some(guard) = pending.guard(reaction, self.name.clone())? else {
+                    return if insists { Err(driver.taken(&key, self.name)) } else { Ok(None) };
+                };
                 // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
                 if pending.polls == 1 || guard.is_valid() || Box::pin(guard.is_confirmed()).await {
                     return Ok(Some(guard));
@@ -296,6 +301,10 @@ impl Pending {
             Some(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
             Some(Reaction::Busy) => Ok(None),
             Some(Reaction::Failed(refusal)) => Err(refusal.into()),
+            Some(Reaction::TimedOut { waited, held_here }) => {
+                let key = name.unwrap_or_else(|| self.slot.key.as_str().to_owned());
+                Err(AcquireError::timeout(key, waited, held_here))
+            }
             // The machine answers every request; a dropped sender means that the manager is gone.
             _ => Err(AcquireError::Closed),
         }

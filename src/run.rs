@@ -11,7 +11,6 @@ use crate::request::{LeaseRequest, OnLoss};
 
 /// What became of work under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "the lease may have been lost meanwhile"]
 pub struct Ran<T> {
     /// What the work gave.
     pub value: T,
@@ -89,30 +88,36 @@ pub(crate) async fn unless_lost<T>(guard: &LeaseGuard, work: impl Future<Output 
     }
 }
 
-impl crate::LeaseManager {
-    /// Campaigns for a key, leads as long as the lease is held, and campaigns anew after a loss, with a new guard and a
-    /// larger token. The work is dropped when the lead is lost, and begun again with the next one; when it ends, the
-    /// lead is given back.
+impl LeaseRequest {
+    /// Campaigns for the key as this request asks for it, leads as long as the lease is held, and campaigns anew after a
+    /// loss, with a new guard and a larger token. The work is dropped when the lead is lost, and begun again with the next
+    /// one. When it ends, the lead is given back with the guard that the work was given and its clones.
+    ///
+    /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
+    /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
     ///
     /// # Errors
-    /// [`AcquireError`]: the manager was closed, the key is none, or the store failed.
+    /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and gives the lead back.
+    /// Dropping the future drops the work and releases the lease.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
-    /// let term = leases.elect("leader", async |lease| lease.token()).await?;
-    /// # assert!(term.as_u64() > 0);
+    /// let campaign = leases.lock("leader").info("node 7").elect(async |lease| lease.token());
+    /// assert!(campaign.await?.as_u64() > 0);
     /// # Ok(()) }
     /// ```
-    pub async fn elect<T>(&self, key: &str, mut work: impl AsyncFnMut(&LeaseGuard) -> T) -> Result<T, AcquireError> {
+    pub async fn elect<T, F>(self, mut work: impl FnMut(LeaseGuard) -> F) -> Result<T, AcquireError>
+    where
+        F: Future<Output = T>,
+    {
         loop {
-            let guard = self.lock(key).acquire().await?;
-            match unless_lost(&guard, work(&guard)).await {
+            let guard = self.clone().acquire().await?;
+            match unless_lost(&guard, work(guard.clone())).await {
                 Ok(value) => {
                     // However the release ends, the work is done.
                     let _ = guard.release().await;
@@ -123,5 +128,31 @@ impl crate::LeaseManager {
                 Err(_) => {}
             }
         }
+    }
+}
+
+impl crate::LeaseManager {
+    /// Campaigns for a key, and leads while its lease is held: as [`LeaseRequest::elect`], with no other option chosen.
+    ///
+    /// # Errors
+    /// [`AcquireError`]: the manager was closed, the key is invalid, or the store failed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and releases the lease.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// let term = leases.elect("leader", async |lease| lease.token()).await?;
+    /// # assert!(term.as_u64() > 0);
+    /// # Ok(()) }
+    /// ```
+    pub async fn elect<T, F>(&self, key: &str, work: impl FnMut(LeaseGuard) -> F) -> Result<T, AcquireError>
+    where
+        F: Future<Output = T>,
+    {
+        self.lock(key).elect(work).await
     }
 }

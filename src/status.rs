@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use crate::machine::{Grant, Incarnation, Key, Mode, Token, Waiter, Wall};
+use crate::machine::{Grant, Key, Mode, Session, SessionId, Token, Waiter, Wall};
 
 /// A snapshot of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct LeaseStatus {
 #[non_exhaustive]
 pub struct HolderStatus {
     /// The context.
-    pub holder: Incarnation,
+    pub holder: SessionId,
     /// Whether it is the one that looks.
     pub own: bool,
     /// The user's own name for the context; empty for none.
@@ -43,7 +43,7 @@ pub struct HolderStatus {
 #[non_exhaustive]
 pub struct WaiterStatus {
     /// The context.
-    pub holder: Incarnation,
+    pub holder: SessionId,
     /// Whether it is the one that looks.
     pub own: bool,
     /// The user's own name for the context; empty for none.
@@ -67,16 +67,25 @@ impl LeaseStatus {
         self.holders.is_empty() && self.queue.is_empty()
     }
 
-    pub(crate) fn new(me: Incarnation, key: Key, last_token: Token, grants: Vec<Grant>, queue: Vec<Waiter>) -> Self {
+    pub(crate) fn new(
+        me: SessionId,
+        key: Key,
+        last_token: Token,
+        grants: Vec<Grant>,
+        queue: Vec<Waiter>,
+        sessions: &[(SessionId, Session)],
+    ) -> Self {
+        let session = |id| sessions.iter().find(|(known, _)| *known == id).map(|(_, session)| session);
+        let instance = |id| session(id).map_or_else(String::new, |session| session.instance.clone());
         let mut status = Self { key, last_token, holders: Vec::new(), queue: Vec::new() };
         for grant in grants {
             status.holders.push(HolderStatus {
                 holder: grant.holder,
                 own: grant.holder == me,
-                instance: grant.instance,
+                instance: instance(grant.holder),
                 mode: grant.mode,
                 token: grant.block.first,
-                expires_at: grant.expires_at,
+                expires_at: session(grant.holder).map_or_else(Wall::default, Session::expires_at),
                 info: grant.info,
             });
         }
@@ -84,7 +93,7 @@ impl LeaseStatus {
             status.queue.push(WaiterStatus {
                 holder: waiter.holder,
                 own: waiter.holder == me,
-                instance: waiter.instance,
+                instance: instance(waiter.holder),
                 mode: waiter.mode,
                 priority: waiter.priority,
                 info: waiter.info,

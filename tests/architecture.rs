@@ -66,7 +66,7 @@ const FLOORS: [(&str, &str, &str); 5] = [
     // Not `js`, the floor above.
     (
         "src/",
-        "answer machine store signal executor manager request run multi guard mapped parts fate fence driver ledger event error \
+        "answer machine store signal executor manager request run multi guard mapped parts fate fence driver ledger questions event error \
          status LeaseManager",
         "",
     ),

@@ -6,7 +6,8 @@ use std::{fs, path::Path};
 /// Where the README's links lead, which must work on npm and on crates.io, too.
 const REPOSITORY: &str = "https://github.com/leasehold/leasehold/blob/HEAD/";
 /// Documents beside those in `docs/`.
-const OTHERS: [&str; 5] = ["README.md", "SECURITY.md", "CHANGELOG.md", "tests/README.md", "tests/model/README.md"];
+const OTHERS: [&str; 6] =
+    ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "tests/README.md", "tests/model/README.md"];
 
 fn documents() -> Vec<String> {
     OTHERS.into_iter().map(str::to_owned).chain(guides().into_iter().map(|guide| format!("docs/{guide}"))).collect()
@@ -106,6 +107,16 @@ fn every_guide_is_in_the_index() {
     assert!(missing.is_empty(), "not in docs/README.md: {missing:?}");
 }
 
+/// Code, tests and mutants name the rules of the protocol, and link to them.
+#[test]
+fn every_rule_of_the_protocol_has_a_heading() {
+    let numbered = |name: &str, count: u32| (1..=count).map(|number| format!("{name}{number}")).collect::<Vec<_>>();
+    let letters = ["a", "e", "f", "k", "l", "o", "q", "r", "s", "t"].map(str::to_owned);
+    let families = [numbered("s", 16), numbered("i", 14), numbered("p", 7), numbered("rule-", 10), letters.to_vec()];
+    let missing: Vec<_> = families.concat().into_iter().filter(|rule| !has_heading("docs/protocol.md", rule)).collect();
+    assert!(missing.is_empty(), "docs/protocol.md has no heading for {missing:?}");
+}
+
 #[test]
 fn every_rust_example_is_a_doctest() {
     let library = read("src/lib.rs");
@@ -113,4 +124,13 @@ fn every_rust_example_is_a_doctest() {
     let missing: Vec<_> =
         with_rust.filter(|document| !library.contains(&format!("include_str!(\"../{document}\")"))).collect();
     assert!(missing.is_empty(), "src/lib.rs does not include {missing:?}");
+}
+
+/// `#[tokio::main]` takes two features of tokio that the library does not turn on.
+#[test]
+fn the_readme_names_all_that_its_example_needs() {
+    let readme = read("README.md");
+    assert!(readme.contains("#[tokio::main]"), "else this test is of no use any more");
+    let commands: Vec<_> = readme.split('`').filter(|code| code.starts_with("cargo add tokio ")).collect();
+    assert_eq!(commands, ["cargo add tokio --features macros,rt-multi-thread"]);
 }

@@ -4,8 +4,14 @@
 
 #[path = "tokio/contest.rs"]
 mod contest;
+#[path = "tokio/pumps.rs"]
+mod pumps;
+#[path = "tokio/runtimes.rs"]
+mod runtimes;
 #[path = "tokio/spawned.rs"]
 mod spawned;
+#[path = "tokio/stores.rs"]
+mod stores;
 
 use std::{
     sync::{
@@ -20,8 +26,8 @@ use futures::future::join_all;
 use leasehold::{
     LeaseManager, ReleaseOutcome,
     executor::{Executor, MaybeSendFuture, TokioExecutor, WeakShared},
-    machine::{Beacon, Message, Now, StoreClock},
-    signal::{Inbox, LocalSignals, Signals},
+    machine::{Message, Now, SessionId, StoreClock},
+    signal::{Beacons, Inbox, LocalSignals, Signals},
     store::{MemoryStore, Store},
 };
 use tokio::{
@@ -135,8 +141,12 @@ fn a_second_runtime_has_timers() {
 struct Preempted(LocalSignals);
 
 impl Signals for Preempted {
-    fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool {
-        self.0.wake(beacon, inbox)
+    fn beacons(&self) -> Beacons {
+        self.0.beacons()
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.0.wake(session, beacon, inbox)
     }
 
     fn rest(&self) {
@@ -148,8 +158,8 @@ impl Signals for Preempted {
         self.0.send(message);
     }
 
-    fn watch(&self, watch: u64, beacon: Beacon) {
-        self.0.watch(watch, beacon);
+    fn watch(&self, watch: u64, session: SessionId) {
+        self.0.watch(watch, session);
     }
 
     fn unwatch(&self, watch: u64) {

@@ -1,6 +1,9 @@
 //! What is told to `tracing`: structured, and nothing is formatted unless somebody listens.
 #![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 
+#[path = "tracing/blame.rs"]
+mod blame;
+
 use std::{
     collections::BTreeMap,
     fmt::Debug,
@@ -113,6 +116,7 @@ fn a_long_wait_is_told_once() {
     let long: Vec<_> = told.iter().filter(|fields| fields.contains_key("waited_ms")).collect();
     assert_eq!(long.len(), 1, "{told:?}");
     assert_eq!((long[0]["key"].as_str(), long[0]["waited_ms"].as_str()), ("notes", "60000"));
+    assert_eq!(long[0]["held_here"], "true", "the task waits for itself");
 }
 
 #[test]
@@ -132,6 +136,18 @@ fn a_guard_that_outlives_its_manager_is_told_by_its_key() {
         assert_eq!(leak["key"], "forgotten");
         assert!(!told.iter().any(|fields| fields["key"] == "given back"), "{told:?}");
     }
+}
+
+#[test]
+fn a_graceful_close_warns_once_of_each_guard() {
+    let told = told(Level::WARN, async |world| {
+        let leases = manager(world);
+        let held = [leases.lock("a").acquire().await.unwrap(), leases.lock("b").acquire().await.unwrap()];
+        leases.close().await;
+        drop(held);
+    });
+    let keys: Vec<_> = told.iter().map(|fields| fields["key"].as_str()).collect();
+    assert_eq!(keys, ["a", "b"], "{told:?}");
 }
 
 #[test]

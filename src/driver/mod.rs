@@ -4,24 +4,28 @@
 //! pump. Nothing outside is called while the lock is held.
 
 mod alarm;
+mod baton;
 mod pump;
 
-use alloc::{boxed::Box, vec::Vec};
-use core::{fmt, task::Waker, time::Duration};
+use alloc::{borrow::ToOwned, boxed::Box, string::String, vec::Vec};
+use core::{fmt, pin::pin, task::Waker, time::Duration};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use futures::future::{Either, select};
+
 use crate::answer::{self, Receiver, Sender};
-use crate::event::{Event, LeaseStats};
+use crate::error::AcquireError;
+use crate::event::{Event, LeaseStats, Origin};
 use crate::events::LeaseEvents;
-use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, WeakShared};
+use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, ThreadMark, WeakShared};
 use crate::fence::OpenTransactions;
 use crate::ledger::Ledger;
 use crate::machine::{
-    Answer, Config, Incarnation, Input, Key, LostReason, Machine, Monotonic, Parcel, Slot, StoreError, StoreId, Ticket,
-    Turn, TurnId, whole_ms,
+    Config, Input, Key, LostReason, Machine, Parcel, Reply, SessionId, Slot, StoreError, StoreErrorKind, StoreId,
+    Ticket, Turn, TurnId, whole_ms,
 };
 use crate::signal::{Inbox, Notice, Signals};
-use crate::store::{OpenTransaction, Store};
+use crate::store::{OpenTransaction, Reach, Store, StoreWatcher};
 
 use alarm::Alarm;
 use pump::Deed;
@@ -33,7 +37,11 @@ pub(crate) struct Driver {
     pub(crate) store: Shared<dyn Store>,
     pub(crate) executor: Shared<dyn Executor>,
     long_wait: Duration,
+    pub(crate) store_timeout: Duration,
     signals: Shared<dyn Signals>,
+    /// Whether all who share the store see the beacons of these signals. If not, an absent beacon says nothing of a
+    /// holder's life, and none is raised or watched.
+    beacons: bool,
     core: Mutex<Core>,
     this: WeakShared<Self>,
     /// Ends the watching when it is dropped.
@@ -49,7 +57,27 @@ struct Core {
     closing: Vec<Sender<Reaction>>,
     closed: bool,
     deeds: Vec<Deed>,
-    pumping: bool,
+    /// Who pumps, if somebody does.
+    pumping: Option<ThreadMark>,
+    /// What other threads left to this pump.
+    for_others: u32,
+}
+
+impl Core {
+    fn new(machine: Machine) -> Self {
+        Self {
+            ledger: Ledger::new(machine.session()),
+            machine,
+            open: OpenTransactions::default(),
+            alarm: None,
+            last_alarm: 0,
+            closing: Vec::new(),
+            closed: false,
+            deeds: Vec::new(),
+            pumping: None,
+            for_others: 0,
+        }
+    }
 }
 
 impl Driver {
@@ -58,24 +86,20 @@ impl Driver {
         signals: Shared<dyn Signals>,
         executor: Shared<dyn Executor>,
         config: Config,
+        lingers_anyway: bool,
         long_wait: Duration,
     ) -> Shared<Self> {
-        let machine = Machine::new(config, Incarnation(executor.random()));
-        let core = Core {
-            machine,
-            ledger: Ledger::default(),
-            open: OpenTransactions::default(),
-            alarm: None,
-            last_alarm: 0,
-            closing: Vec::new(),
-            closed: false,
-            deeds: Vec::new(),
-            pumping: false,
-        };
-        let core = Mutex::new(core);
+        let (store_timeout, me) = (config.store_timeout(), SessionId(executor.random()));
+        let beacons = signals.beacons().cover(&(*store).reach());
         Shared::new_cyclic(|this: &WeakShared<Self>| {
-            let lifecycle = Mutex::new(executor.watch_lifecycle(this.clone()));
-            Self { store, executor, long_wait, signals, core, this: this.clone(), lifecycle }
+            (*store).watch(this.clone());
+            let lifecycle = executor.watch_lifecycle(this.clone());
+            // Else a process that ends within the linger would leave a lease behind that blocks its successor.
+            let may_linger = lifecycle.is_some() || matches!((*store).reach(), Reach::Process(_));
+            let config = if lingers_anyway || may_linger { config } else { config.without_linger() };
+            let core = Mutex::new(Core::new(Machine::new(config, me)));
+            let lifecycle = Mutex::new(lifecycle);
+            Self { store, executor, long_wait, store_timeout, signals, beacons, core, this: this.clone(), lifecycle }
         })
     }
 
@@ -84,8 +108,26 @@ impl Driver {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn incarnation(&self) -> Incarnation {
-        self.core().machine.incarnation()
+    pub(crate) fn session(&self) -> SessionId {
+        self.core().machine.session()
+    }
+
+    /// Whether what is asked for here can be kept up: renewals need tasks and timers.
+    pub(crate) fn check(&self) -> Result<(), AcquireError> {
+        let missing =
+            |sentence| AcquireError::Unsupported(StoreError::permanent(StoreErrorKind::Unsupported, sentence));
+        self.executor.check().map_err(missing)
+    }
+
+    /// A key is taken, and the request was not to wait.
+    pub(crate) fn taken(&self, key: &Key, name: Option<String>) -> AcquireError {
+        let key_shown = name.unwrap_or_else(|| key.as_str().to_owned());
+        AcquireError::timeout(key_shown, Duration::ZERO, self.holds(key))
+    }
+
+    /// Whether a guard of this context holds the key.
+    pub(crate) fn holds(&self, key: &Key) -> bool {
+        self.core().ledger.holds(key)
     }
 
     /// Asks for a lease; dropping the receiver is not enough to stop asking, see [`abandon`](Self::abandon).
@@ -94,13 +136,14 @@ impl Driver {
         mut turn: Turn,
         input: impl FnOnce(Turn) -> Input,
     ) -> (TurnId, Slot, Receiver<Reaction>) {
+        let origin = Origin::here();
         let mut core = self.core();
         // Once for all: in some browsers a look at the clock costs more than all else here.
         let now = self.executor.now();
         turn.id = core.ledger.next_turn();
         turn.warn_at = turn.wait.then(|| now.monotonic.plus(whole_ms(self.long_wait)));
         let (id, slot) = (turn.id, turn.slot());
-        let answer = core.ledger.expect(id, Some(slot.clone()), now.monotonic);
+        let answer = core.ledger.expect(id, Some(slot.clone()), now.monotonic, origin);
         let mut unheard = Unheard { driver: self, asked: Some((id, slot.clone())) };
         self.step_at(core, input(turn), now);
         unheard.asked = None;
@@ -109,13 +152,13 @@ impl Driver {
 
     /// Asks for several leases at once.
     pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Slot, Receiver<Reaction>)> {
-        let now = self.executor.now().monotonic;
+        let (now, origin) = (self.executor.now().monotonic, Origin::here());
         let mut core = self.core();
         let mut answers = Vec::with_capacity(turns.len());
         for turn in &mut turns {
             turn.id = core.ledger.next_turn();
             let (id, slot) = (turn.id, turn.slot());
-            answers.push((id, slot.clone(), core.ledger.expect(id, Some(slot), now)));
+            answers.push((id, slot.clone(), core.ledger.expect(id, Some(slot), now, origin.clone())));
         }
         self.step(core, Input::AcquireAll(turns));
         answers
@@ -124,7 +167,7 @@ impl Driver {
     /// Puts a question under a fresh name.
     pub(crate) fn ask(&self, input: impl FnOnce(TurnId) -> Input) -> (TurnId, Receiver<Reaction>) {
         let mut core = self.core();
-        let (turn, answer) = core.ledger.open(None, Monotonic::default());
+        let (turn, answer) = core.ledger.open();
         self.step(core, input(turn));
         (turn, answer)
     }
@@ -135,12 +178,20 @@ impl Driver {
         let mut answers = Vec::with_capacity(keys.len());
         let mut looks = Vec::with_capacity(keys.len());
         for key in keys {
-            let (query, answer) = core.ledger.open(None, Monotonic::default());
+            let (query, answer) = core.ledger.open();
             answers.push(answer);
             looks.push((query, key));
         }
         self.step(core, Input::InspectAll(looks));
         answers
+    }
+
+    /// What the future brings, unless it takes longer than this.
+    pub(crate) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        match select(pin!(future), self.executor.sleep(limit)).await {
+            Either::Left((value, _)) => Some(value),
+            Either::Right(_) => None,
+        }
     }
 
     pub(crate) fn keys_under(&self, prefix: &str) -> Vec<Key> {
@@ -187,10 +238,10 @@ impl Driver {
         turn: TurnId,
         slot: &Slot,
         ticket: &Ticket,
-        found: (Option<StoreId>, &[Answer]),
+        found: (Option<StoreId>, &Reply),
     ) -> Result<(), LostReason> {
         let now = self.executor.now();
-        self.core().machine.judge(turn, slot, ticket, found, now)
+        self.core().machine.judge_fence(turn, slot, ticket, found, now)
     }
 
     /// A transaction of the user's is open; its place among those.
@@ -210,9 +261,9 @@ impl Driver {
 
     /// Takes a lease out of its guard, unless others use it too.
     pub(crate) fn detach(&self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
-        let core = self.core();
+        let mut core = self.core();
         let parcel = core.machine.parcel(turn, slot)?;
-        self.step(core, Input::Detach { turn, slot: slot.clone() });
+        self.step(core, Input::Detach { turn, slot: slot.clone(), to: parcel.from });
         Some(parcel)
     }
 
@@ -229,8 +280,10 @@ impl Driver {
 
     /// Tells of the guards that live on although their manager goes.
     pub(crate) fn tell_leaks(&self) {
-        let keys = self.core().machine.used_keys();
-        keys.into_iter().for_each(|key| Event::Leaked { key }.tell());
+        let core = self.core();
+        let (keys, holder) = (core.machine.used_keys(), core.machine.session());
+        drop(core);
+        keys.into_iter().for_each(|key| Event::Leaked { key }.tell(holder, &Origin::here()));
     }
 
     /// Closes. When everything is released, the receiver learns that there is no answer; `None` if it was so before.
@@ -246,12 +299,11 @@ impl Driver {
     }
 
     pub(crate) fn suspend(&self) {
-        self.handle(Input::Suspend { entombs: self.store.entombs() });
+        self.handle(Input::Suspend { abandons: (*self.store).abandons() });
     }
 
     pub(crate) fn resume(&self) {
-        let incarnation = Incarnation(self.executor.random());
-        self.handle(Input::Wake { incarnation });
+        self.handle(Input::Wake);
     }
 
     pub(crate) fn handle(&self, input: Input) {
@@ -279,8 +331,8 @@ impl Inbox for Driver {
     fn notice(&self, notice: Notice) {
         self.handle(match notice {
             Notice::Message(message) => Input::Message(message),
-            Notice::BeaconStands(beacon) => Input::BeaconStands(beacon),
-            Notice::BeaconLost(beacon) => Input::BeaconLost(beacon),
+            Notice::BeaconStands(session) => Input::BeaconStands(session),
+            Notice::BeaconLost(session) => Input::BeaconLost(session),
             Notice::BeaconGone { watch } => Input::BeaconGone { watch },
         });
     }
@@ -297,6 +349,12 @@ impl LifecycleWatcher for Driver {
             }
             Lifecycle::Shown => self.handle(Input::Doubt),
         }
+    }
+}
+
+impl StoreWatcher for Driver {
+    fn store_gone(&self) {
+        self.handle(Input::StoreGone { abandons: (*self.store).abandons() });
     }
 }
 

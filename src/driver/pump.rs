@@ -4,11 +4,11 @@ use alloc::{boxed::Box, vec::Vec};
 use core::task::{Context, Poll, Waker};
 use std::sync::{MutexGuard, PoisonError};
 
-use super::{Core, Driver};
+use super::{Core, Driver, baton::MOST_FOR_OTHERS};
 use crate::answer::Sender;
-use crate::executor::{MaybeSendFuture, Shared};
+use crate::executor::{MaybeSendFuture, Shared, this_thread};
 use crate::ledger::{Effect, Reaction};
-use crate::machine::{Batch, Beacon, Input, Monotonic, Now, Output};
+use crate::machine::{Batch, Input, Monotonic, Now, Output, SessionId};
 use crate::signal::Inbox;
 use crate::store::OpenTransaction;
 
@@ -52,26 +52,42 @@ impl Driver {
 
     /// Does what is to be done. Only one thread pumps, so that everything is done in the machine's order.
     pub(super) fn pump<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
-        if core::mem::replace(&mut core.pumping, true) {
-            return;
+        match core.pumping {
+            None => self.pump_up_to(core, MOST_FOR_OTHERS),
+            Some(pumping) => core.for_others += u32::from(pumping != this_thread()),
         }
+    }
+
+    /// Takes along so many inputs of other threads, and leaves the rest to a task.
+    pub(super) fn pump_up_to<'a>(&'a self, mut core: MutexGuard<'a, Core>, most_for_others: u32) {
+        (core.pumping, core.for_others) = (Some(this_thread()), 0);
         let mut pump = Pump { driver: self, deeds: Vec::new().into_iter(), ended: false };
         while !core.deeds.is_empty() {
+            if core.for_others >= most_for_others
+                && let Some(driver) = self.this.upgrade()
+            {
+                pump.ended = true;
+                drop(core);
+                return Self::hand_over(driver);
+            }
             pump.deeds = core::mem::take(&mut core.deeds).into_iter();
             drop(core);
             pump.deeds.by_ref().for_each(|deed| self.perform(deed));
             core = self.core();
         }
-        core.pumping = false;
+        core.pumping = None;
         pump.ended = true;
     }
 
     fn perform(&self, deed: Deed) {
         match deed {
             Deed::Effect(Effect::Act(output)) => self.act(output),
-            // Who dropped the receiver has abandoned the request, or does so in a moment.
-            Deed::Effect(Effect::Answer(sender, reaction)) => sender.send(reaction),
+            Deed::Effect(Effect::Answer(question, reaction)) => question.answer(reaction),
             Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
+            Deed::Effect(Effect::End(fate, wakers)) => {
+                drop(fate);
+                wakers.into_iter().for_each(Waker::wake);
+            }
             Deed::Close(senders) => {
                 self.end_watching();
                 drop(senders);
@@ -80,7 +96,7 @@ impl Driver {
                 open.iter().for_each(|transaction| transaction.abort());
                 self.store.interrupt();
             }
-            Deed::Effect(Effect::Tell(event)) => event.tell(),
+            Deed::Effect(Effect::Tell(event, holder, origin)) => event.tell(holder, &origin),
             Deed::SetAlarm => self.set_alarm(),
         }
     }
@@ -94,39 +110,48 @@ impl Driver {
     fn act(&self, output: Output) {
         match output {
             Output::Store { id, batch } => self.transact(id, batch),
-            Output::Entomb(tombstone) => self.store.entomb(tombstone),
+            Output::Abandon(session) => self.store.abandon(session),
             Output::Send(message) => self.signals.send(&message),
-            Output::Wake { beacon } => self.wake(beacon),
+            Output::Wake { session, beacon } => self.wake(session, beacon),
             Output::Rest => self.signals.rest(),
-            Output::Watch { watch, beacon } => self.signals.watch(watch, beacon),
+            Output::Watch { watch, session } => self.watch(watch, session),
             Output::Unwatch { watch } => self.signals.unwatch(watch),
             _ => {}
         }
     }
 
-    fn wake(&self, beacon: Option<Beacon>) {
+    fn wake(&self, session: SessionId, beacon: bool) {
         let Some(this) = self.this.upgrade() else { return };
+        let beacon = beacon && self.beacons;
         let inbox: Shared<dyn Inbox> = this;
-        if !self.signals.wake(beacon, Shared::downgrade(&inbox)) {
+        if !self.signals.wake(session, beacon, Shared::downgrade(&inbox)) {
             self.handle(Input::NoBeacon);
         }
     }
 
-    /// A store that answers at once costs no task.
+    /// Where others may have beacons that these signals do not see, nothing is watched.
+    fn watch(&self, watch: u64, session: SessionId) {
+        if self.beacons {
+            self.signals.watch(watch, session);
+        }
+    }
+
+    /// A store that may be polled here and answers at once costs no task.
     fn transact(&self, id: u64, batch: Batch) {
         let (store, now) = (self.store.clone(), self.executor.now());
-        let mut transaction: MaybeSendFuture<'static, _> = Box::pin(async move { store.transact(batch, now).await });
-        match transaction.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => self.handle(Input::Reply { id, result }),
-            Poll::Pending => {
-                let Some(this) = self.this.upgrade() else { return };
-                self.executor.spawn(Box::pin(async move {
-                    let result = transaction.await;
-                    this.handle(Input::Reply { id, result });
-                    this.reset_alarm();
-                }));
+        let mut transaction: MaybeSendFuture<'static, _> = Box::pin(async move { (*store).transact(batch, now).await });
+        if self.store.polls_inline() {
+            let polled = transaction.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(result) = polled {
+                return self.handle(Input::Reply { id, result });
             }
         }
+        let Some(this) = self.this.upgrade() else { return };
+        self.executor.spawn(Box::pin(async move {
+            let result = transaction.await;
+            this.handle(Input::Reply { id, result });
+            this.reset_alarm();
+        }));
     }
 }
 
@@ -145,7 +170,7 @@ impl Drop for Pump<'_> {
             let later = core::mem::take(&mut core.deeds);
             core.deeds.extend(self.deeds.by_ref());
             core.deeds.extend(later);
-            core.pumping = false;
+            core.pumping = None;
         }
     }
 }
@@ -158,7 +183,7 @@ impl Core {
             self.ledger.end_events();
             Some(Deed::Close(core::mem::take(&mut self.closing)))
         } else {
-            let holder = self.machine.incarnation();
+            let holder = self.machine.session();
             self.ledger.note(output, holder, now).map(Deed::Effect)
         };
         self.sort_news();

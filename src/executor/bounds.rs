@@ -17,6 +17,12 @@ mod sys {
     /// A boxed future that may move between threads natively.
     pub type MaybeSendFuture<'a, T> = futures::future::BoxFuture<'a, T>;
 
+    /// Which thread this is.
+    pub(crate) type ThreadMark = std::thread::ThreadId;
+    pub(crate) fn this_thread() -> ThreadMark {
+        std::thread::current().id()
+    }
+
     /// Declares a function that shows one value for the whole process.
     macro_rules! process_wide {
         ($with:ident, $type:ty, $init:expr) => {
@@ -46,6 +52,13 @@ mod sys {
     /// A boxed future that may move between threads natively.
     pub type MaybeSendFuture<'a, T> = futures::future::LocalBoxFuture<'a, T>;
 
+    /// Which thread this is: there is one.
+    #[derive(Clone, Copy, PartialEq)]
+    pub(crate) struct ThreadMark;
+    pub(crate) fn this_thread() -> ThreadMark {
+        ThreadMark
+    }
+
     /// Declares a function that shows one value for the whole context.
     macro_rules! process_wide {
         ($with:ident, $type:ty, $init:expr) => {
@@ -60,5 +73,5 @@ mod sys {
     pub(crate) use process_wide;
 }
 
-pub(crate) use sys::process_wide;
 pub use sys::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
+pub(crate) use sys::{ThreadMark, process_wide, this_thread};

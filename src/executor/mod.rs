@@ -9,11 +9,11 @@ mod tokio;
 mod web;
 
 #[cfg(all(feature = "tokio", not(all(target_family = "wasm", target_os = "unknown"))))]
-pub use self::tokio::TokioExecutor;
+pub use self::tokio::{TokioExecutor, process_clock};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use self::web::WebExecutor;
-pub(crate) use bounds::process_wide;
 pub use bounds::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
+pub(crate) use bounds::{ThreadMark, process_wide, this_thread};
 #[cfg(feature = "test-util")]
 pub use sim::SimExecutor;
 
@@ -45,7 +45,7 @@ pub trait LifecycleWatcher: MaybeSendSync {
 ///
 /// # Behavior
 /// * [`now`](Self::now) MUST read a monotonic clock that all executors of one process share, and that goes on during
-///   suspend where the platform has one.
+///   suspend where the platform has one. `process_clock` (feature `tokio`) is the clock that `TokioExecutor` reads.
 /// * [`spawn`](Self::spawn) MUST run the task to its end, and MAY run it on any thread natively.
 /// * [`sleep`](Self::sleep) MUST NOT end early; dropping its future MUST cancel the timer.
 /// * [`random`](Self::random) MUST draw from a source that no two contexts share the state of.
@@ -59,8 +59,18 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
     /// Waits at least this long.
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()>;
 
-    /// Draws 128 random bits: the name of an incarnation.
+    /// Draws 128 random bits: the id of a session.
     fn random(&self) -> u128;
+
+    /// Tells whether [`spawn`](Self::spawn) and [`sleep`](Self::sleep) work where it is called. The manager asks before each
+    /// request, so it should be cheap once it has succeeded.
+    ///
+    /// # Errors
+    /// A sentence that says what is missing, and the remedy. The request is then refused as
+    /// [`AcquireError::Unsupported`](crate::AcquireError::Unsupported).
+    fn check(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
 
     /// Tells the watcher what the platform does to this context, until what is returned is dropped. `None` where the
     /// platform does nothing, or does not tell.

@@ -1,7 +1,11 @@
 //! The executor for native programs on tokio.
 
 use core::time::Duration;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    panic::catch_unwind,
+    sync::OnceLock,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use boot_time::Instant;
 use tokio::runtime::Handle;
@@ -11,7 +15,11 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 
 /// Runs tasks on a tokio runtime, and counts on a clock that goes on while the machine is suspended.
 ///
-/// A guard may be dropped on any thread: its release goes on in the runtime.
+/// The runtime needs its timers (`enable_time`, `enable_all` or `#[tokio::main]`). A request that finds no runtime, or one
+/// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported).
+///
+/// The executor remembers the runtime of the first request. Later requests may come from any thread, and a guard may be
+/// dropped on any thread: the work in the background goes on in that runtime, as long as it lives.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -23,13 +31,26 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// ```
 #[derive(Clone, Debug)]
 pub struct TokioExecutor {
-    runtime: Option<Handle>,
+    made_in: Option<Handle>,
+    /// The runtime of the first request, which has timers.
+    used_in: OnceLock<Handle>,
 }
+
+const NO_RUNTIME: &str = "there is no tokio runtime here, so nothing would renew a lease; make the request inside one, or call \
+                          TokioExecutor::new() inside one";
+const NO_TIMERS: &str = "the tokio runtime has no timers, so nothing would renew a lease; call enable_time() or enable_all() on its \
+                         Builder";
 
 impl TokioExecutor {
     /// The executor of whichever runtime it is used in; where there is none, of the one that this is called in.
     pub fn new() -> Self {
-        Self { runtime: Handle::try_current().ok() }
+        Self { made_in: Handle::try_current().ok(), used_in: OnceLock::new() }
+    }
+
+    /// The runtime that this is called in; else the one that requests were made in, or the one this was made in.
+    fn runtime(&self) -> Option<Handle> {
+        let remembered = || self.used_in.get().or(self.made_in.as_ref()).cloned();
+        Handle::try_current().ok().or_else(remembered)
     }
 
     /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
@@ -62,30 +83,70 @@ impl Default for TokioExecutor {
     }
 }
 
+/// Whether the runtime has timers. Tokio tells it by a panic only; where panics abort, that is what happens here, with
+/// tokio's own sentence about the remedy.
+fn has_timers(runtime: &Handle) -> bool {
+    let _entered = runtime.enter();
+    catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
+}
+
 /// The moment when this process first asked for the time. All executors share it.
 fn origin() -> Instant {
-    static ORIGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(Instant::now)
 }
 
+/// Reads the clocks of this process, which every [`TokioExecutor`] reads: the monotonic one counts from the first reading,
+/// and goes on while the machine is suspended.
+///
+/// An [`Executor`] of your own that shares a store with a [`TokioExecutor`] answers this as its [`now`](Executor::now). A
+/// store such as `MemoryStore` compares the times of all its callers, and would take a holder for dead by another clock.
+///
+/// ```
+/// use leasehold::executor::{Executor, TokioExecutor, process_clock};
+/// let earlier = process_clock();
+/// assert!(TokioExecutor::new().now().monotonic >= earlier.monotonic);
+/// ```
+#[expect(clippy::disallowed_methods, reason = "an executor is where clocks are read")]
+pub fn process_clock() -> Now {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Now { monotonic: Monotonic::from_ms(whole_ms(origin().elapsed())), wall: Wall::from_ms(whole_ms(wall)) }
+}
+
 impl Executor for TokioExecutor {
-    #[expect(clippy::disallowed_methods, reason = "an executor is where clocks are read")]
     fn now(&self) -> Now {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { monotonic: Monotonic::from_ms(whole_ms(origin().elapsed())), wall: Wall::from_ms(whole_ms(wall)) }
+        process_clock()
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if self.used_in.get().is_some() {
+            return Ok(());
+        }
+        let runtime = self.runtime().ok_or(NO_RUNTIME)?;
+        if !has_timers(&runtime) {
+            return Err(NO_TIMERS);
+        }
+        self.used_in.get_or_init(|| runtime);
+        Ok(())
     }
 
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
-        let runtime = Handle::try_current().ok().or_else(|| self.runtime.clone());
         // Without any, as after the end of `main`, nothing goes on in the background: what is held then runs out.
-        if let Some(runtime) = runtime {
+        if let Some(runtime) = self.runtime() {
             runtime.spawn(task);
         }
     }
 
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
-        // Made when first polled, inside the runtime.
-        Box::pin(async move { tokio::time::sleep(duration).await })
+        let runtime = self.runtime();
+        Box::pin(async move {
+            // Made when first polled, which may be on a thread of no runtime.
+            let sleep = {
+                let _entered = runtime.as_ref().map(Handle::enter);
+                tokio::time::sleep(duration)
+            };
+            sleep.await;
+        })
     }
 
     fn random(&self) -> u128 {

@@ -14,7 +14,7 @@ use wasm_bindgen_futures::{JsFuture, future_to_promise};
 
 use crate::{AcquireError, FenceError, InvalidKey, InvalidOptions, StoreError, machine::StoreErrorKind};
 
-/// The code of a `LeaseError`, a blank, and its message. What else the face may catch is a bug.
+/// The code of a `LeaseError`, a blank, and its message; before them the place of the key, if it is one of several. What else the face may catch is a bug.
 pub(super) struct Failure(String);
 
 /// What is asked, boxed: one type for all keeps the wasm small.
@@ -52,6 +52,14 @@ impl Failure {
         Self::new("InvalidOptions", &sentence)
     }
 
+    /// The same of one of several keys: its place stands before the code.
+    pub(super) fn at(self, place: Option<usize>) -> Self {
+        match place {
+            Some(place) => Self(format!("{place} {}", self.0)),
+            None => self,
+        }
+    }
+
     fn new(code: &str, error: &dyn Display) -> Self {
         Self(format!("{code} {error}"))
     }
@@ -62,7 +70,7 @@ impl From<AcquireError> for Failure {
         let code = match &error {
             // The face makes the message.
             AcquireError::Lost(reason) => return Self::new("LeaseLost", &reason.name()),
-            AcquireError::Timeout => "Timeout",
+            AcquireError::Timeout { .. } => "Timeout",
             AcquireError::Closed => "Closed",
             AcquireError::InvalidKey(_) => "InvalidKey",
             AcquireError::InvalidOptions(_) => "InvalidOptions",

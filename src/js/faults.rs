@@ -9,7 +9,7 @@ use js_sys::Function;
 use wasm_bindgen::prelude::*;
 
 use crate::{
-    machine::{Batch, Key, Now, Reply, StoreClock, StoreError, StoreErrorKind, Tombstone},
+    machine::{Batch, Key, Now, Reply, SessionId, StoreClock, StoreError, StoreErrorKind},
     store::{MemoryStore, Reach, Store},
 };
 
@@ -43,16 +43,20 @@ impl Store for FaultyMemory {
         self.inner.keys(prefix).await
     }
 
-    fn entombs(&self) -> bool {
+    fn abandons(&self) -> bool {
         true
     }
 
-    fn entomb(&self, tombstone: Tombstone) {
-        self.inner.entomb(tombstone);
+    fn abandon(&self, session: SessionId) {
+        self.inner.abandon(session);
     }
 
     async fn close(&self) {
         self.inner.close().await;
+    }
+
+    fn polls_inline(&self) -> bool {
+        true
     }
 
     fn clock(&self) -> StoreClock {

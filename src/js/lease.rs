@@ -2,11 +2,12 @@
 
 use core::{
     cell::{Cell, RefCell},
-    future::pending,
+    future::{Future as _, poll_fn},
+    pin::Pin,
+    task::Poll,
 };
 use std::{boxed::Box, rc::Rc, string::String};
 
-use futures::future::{AbortHandle, abortable};
 use js_sys::Promise;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
@@ -16,7 +17,11 @@ use super::{
     failure::{Failure, promise, stoppable},
     options::rounded_up,
 };
-use crate::{AcquireError, LeaseGuard, Mode, ReleaseOutcome};
+use crate::{
+    AcquireError, LeaseGuard, Mode, ReleaseOutcome,
+    answer::{self, Sender},
+    driver::Reaction,
+};
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
 /// release leaves the guard to a task that ends with the loss.
@@ -26,7 +31,7 @@ pub struct JsLease {
     guard: Rc<LeaseGuard>,
     released: Cell<bool>,
     /// Who waits for the loss is told to stop by the release.
-    watch: Rc<RefCell<Option<AbortHandle>>>,
+    watch: Rc<RefCell<Option<Sender<Reaction>>>>,
 }
 
 impl JsLease {
@@ -104,14 +109,18 @@ impl JsLease {
     /// holds on to it.
     #[wasm_bindgen(getter)]
     pub fn lost(&self) -> JsValue {
-        let (watched, watch) = abortable(self.guard.lost());
+        let (watch, mut ended) = answer::channel();
         self.watch.replace(Some(watch));
-        promise(async move {
-            match watched.await {
-                Ok(reason) => Ok(reason.name().into()),
-                Err(_) => pending().await,
+        let mut lost = Some(self.guard.lost());
+        promise(poll_fn(move |context| {
+            if let Poll::Ready(Some(_)) = Pin::new(&mut ended).poll(context) {
+                lost = None;
             }
-        })
+            match lost.as_mut().map(|lost| Pin::new(lost).poll(context)) {
+                Some(Poll::Ready(reason)) => Poll::Ready(Ok(reason.name().into())),
+                Some(Poll::Pending) | None => Poll::Pending,
+            }
+        }))
     }
 
     /// Asks the store whether the lease is still held.
@@ -154,7 +163,7 @@ impl JsLease {
             // Somebody may have asked meanwhile; a loss is still told.
             let stays_open = outcome != Ok(ReleaseOutcome::Lost);
             if let Some(watch) = watch.take().filter(|_| stays_open) {
-                watch.abort();
+                watch.send(Reaction::Busy);
             }
             Ok((outcome? == ReleaseOutcome::Released).into())
         })

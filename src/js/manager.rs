@@ -13,11 +13,11 @@ use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbDatabase;
 
 use super::{
-    failure::{Answer, Failure, promise, stoppable},
+    failure::{Failure, promise, stoppable},
     faults::FaultyMemory,
     lease::JsLease,
     options::{mode, rounded_down, rounded_up},
-    several::try_all,
+    several::acquire_all,
     status::{event, stats, status, statuses},
 };
 use crate::{
@@ -50,6 +50,7 @@ const WITHOUT_BEACON: u32 = 2;
 const SHARED: u32 = 1;
 const TOGETHER: u32 = 2;
 const STEAL: u32 = 4;
+const WITHOUT_RENEWAL: u32 = 8;
 
 /// One context's door to the leases of a store.
 #[wasm_bindgen(js_name = LeaseManager)]
@@ -90,13 +91,14 @@ impl JsLeaseManager {
         })
     }
 
-    /// The name of this context's incarnation.
+    /// The name of this context's session.
     #[wasm_bindgen(getter)]
     pub fn holder(&self) -> String {
-        self.leases.incarnation().to_string()
+        self.leases.session().to_string()
     }
 
     /// Asks for the lease as the bits of `how` say, until the promise `stopped` is fulfilled.
+    #[allow(clippy::too_many_arguments, reason = "an object of options would be read property by property")]
     pub fn request(
         &self,
         key: &str,
@@ -104,9 +106,14 @@ impl JsLeaseManager {
         priority: i32,
         info: Option<String>,
         timeout_ms: Option<f64>,
+        max_hold_ms: Option<f64>,
         stopped: Option<Promise>,
     ) -> JsValue {
         let mut request = self.leases.lock(key).mode(mode(how & SHARED != 0)).priority(priority);
+        request = request.auto_renew(how & WITHOUT_RENEWAL == 0);
+        if let Some(ms) = max_hold_ms {
+            request = request.max_hold(rounded_up(ms));
+        }
         if how & TOGETHER != 0 {
             request = request.share_in_process();
         }
@@ -116,17 +123,31 @@ impl JsLeaseManager {
         if let Some(info) = info {
             request = request.info(info);
         }
-        let asked: Answer = match how & STEAL {
-            0 => Box::pin(async { Ok(lease(request.acquire().await?)) }),
-            _ => Box::pin(async { Ok(lease(request.steal().await?)) }),
-        };
-        stoppable(asked, stopped)
+        request.wish.steal = how & STEAL != 0;
+        stoppable(Box::pin(async { Ok(lease(request.acquire().await?)) }), stopped)
     }
 
-    /// Tries once for several leases, of which those are shared whose bytes say so. Brings `undefined` if any is taken.
-    #[wasm_bindgen(js_name = tryAll)]
-    pub fn try_all(&self, keys: Vec<JsString>, shared: Vec<u8>, info: Option<String>) -> JsValue {
-        promise(try_all(self.leases.clone(), keys, shared, info.unwrap_or_default()))
+    /// Asks for several leases, of which those are shared whose bytes say so, until the promise `stopped` is fulfilled.
+    #[wasm_bindgen(js_name = requestAll)]
+    pub fn request_all(
+        &self,
+        keys: Vec<JsString>,
+        shared: Vec<u8>,
+        priority: i32,
+        info: Option<String>,
+        timeout_ms: Option<f64>,
+        stopped: Option<Promise>,
+    ) -> JsValue {
+        let mut names = Vec::with_capacity(keys.len());
+        for key in &keys {
+            names.push(String::from(key));
+        }
+        let modes = names.iter().zip(shared).map(|(name, shared)| (name, mode(shared != 0)));
+        let mut request = self.leases.lock_all(modes).priority(priority).info(info.unwrap_or_default());
+        if let Some(ms) = timeout_ms {
+            request = request.timeout(rounded_up(ms));
+        }
+        stoppable(Box::pin(acquire_all(request, names)), stopped)
     }
 
     /// Looks at a key.

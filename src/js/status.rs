@@ -7,7 +7,7 @@ use wasm_bindgen::prelude::*;
 
 use crate::{
     HolderStatus, LeaseEvent, LeaseEventKind, LeaseStats, LeaseStatus, Mode, WaiterStatus,
-    machine::{Incarnation, whole_ms},
+    machine::{SessionId, whole_ms},
 };
 
 #[wasm_bindgen]
@@ -76,7 +76,7 @@ fn waiter(waiter: &WaiterStatus) -> JsValue {
 }
 
 /// What holders and waiters have in common.
-fn context(holder: Incarnation, own: bool, instance: &str, mode: Mode, info: &str) -> Fields {
+fn context(holder: SessionId, own: bool, instance: &str, mode: Mode, info: &str) -> Fields {
     object(&[
         ("holder", holder.to_string().into()),
         ("own", own.into()),

@@ -15,6 +15,12 @@ pub const LEAST_HEARTBEAT_MS: u64 = 100;
 /// More keys cannot be leased by one request.
 pub const MOST_KEYS: usize = 1_000;
 
+/// A longer linger is refused: a lease that nobody uses would be renewed for days.
+const LONGEST_LINGER_MS: u64 = LONGEST_LEASE_MS;
+/// Longer texts are refused, in bytes: they are written anew with each change of a record.
+const LONGEST_INSTANCE: usize = 1_024;
+const LONGEST_INFO: usize = 4_096;
+
 /// Twice the grain of the coarsest timer that we know: what a margin must be at least.
 const LEAST_MARGIN_MS: u64 = 100;
 /// Store operations that a renewal may lose to a time-out before the lease is over.
@@ -87,6 +93,23 @@ pub enum InvalidOptions {
     StoreTimeout,
     /// The name of the instance is empty.
     Instance,
+    /// The name of the instance is too long.
+    InstanceTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// What a holder says of itself is too long.
+    InfoTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// A lease that nobody uses would be kept for too long.
+    Linger {
+        /// The linger in ms.
+        linger_ms: u64,
+    },
+    /// A context may never hand a lease on to its own requests.
+    LocalHandoffs,
     /// A lease that is stolen is held by one.
     SharedTheft,
     /// A request for several leases names none, or more than [`MOST_KEYS`].
@@ -135,9 +158,14 @@ impl Config {
         if store_timeout_ms == 0 {
             return Err(InvalidOptions::StoreTimeout);
         }
-        if options.instance.as_ref().is_some_and(String::is_empty) {
-            return Err(InvalidOptions::Instance);
+        let linger_ms = whole_ms(options.linger);
+        if linger_ms > LONGEST_LINGER_MS {
+            return Err(InvalidOptions::Linger { linger_ms });
         }
+        if options.max_local_handoffs == 0 {
+            return Err(InvalidOptions::LocalHandoffs);
+        }
+        check_instance(options.instance.as_deref())?;
         let margin_ms = margin_ms(lease_ms);
         let retries_ms = store_timeout_ms.saturating_mul(RETRIES);
         if heartbeat_ms.saturating_add(retries_ms).saturating_add(margin_ms) >= lease_ms {
@@ -149,16 +177,34 @@ impl Config {
             store_timeout_ms,
             max_local_handoffs: options.max_local_handoffs,
             max_tenure_ms: whole_ms(options.max_tenure),
-            linger_ms: whole_ms(options.linger),
+            linger_ms,
             instance: options.instance.clone().unwrap_or_default(),
             beacon: options.beacon,
         })
     }
 
-    /// How long an heir's first lease lasts: two heartbeats, at most its lease.
-    pub(super) fn heir_ms(&self) -> u64 {
-        self.lease_ms.min(self.heartbeat_ms * 2)
+    /// The same, but that nothing lingers.
+    pub(crate) fn without_linger(self) -> Self {
+        Self { linger_ms: 0, ..self }
     }
+
+    /// The time limit of one store operation.
+    pub(crate) fn store_timeout(&self) -> Duration {
+        Duration::from_millis(self.store_timeout_ms)
+    }
+}
+
+fn check_instance(name: Option<&str>) -> Result<(), InvalidOptions> {
+    match name.map(str::len) {
+        Some(0) => Err(InvalidOptions::Instance),
+        Some(bytes) if bytes > LONGEST_INSTANCE => Err(InvalidOptions::InstanceTooLong { bytes }),
+        _ => Ok(()),
+    }
+}
+
+/// Checks what a holder says of itself: everybody who looks at the key reads it along.
+pub(crate) fn check_info(info: &str) -> Result<(), InvalidOptions> {
+    if info.len() > LONGEST_INFO { Err(InvalidOptions::InfoTooLong { bytes: info.len() }) } else { Ok(()) }
 }
 
 /// What clocks may differ over a lease: a tenth of it, at least 100 ms.
@@ -196,6 +242,21 @@ impl fmt::Display for InvalidOptions {
             Self::Instance => {
                 out.write_str("the instance name is empty; choose one that is this context's own, or none")
             }
+            Self::InstanceTooLong { bytes } => {
+                write!(out, "an instance name of {bytes} bytes is too long; choose at most {LONGEST_INSTANCE}")
+            }
+            Self::InfoTooLong { bytes } => {
+                write!(
+                    out,
+                    "an info of {bytes} bytes is too long; say at most {LONGEST_INFO}, and keep the rest elsewhere"
+                )
+            }
+            Self::Linger { linger_ms } => {
+                write!(out, "a linger of {linger_ms} ms is too long; choose at most {LONGEST_LINGER_MS} ms")
+            }
+            Self::LocalHandoffs => out.write_str(
+                "0 local hand-offs would send each request of this context to the end of the queue; choose at least 1",
+            ),
             Self::SharedTheft => {
                 out.write_str("a stolen lease cannot be shared; steal it exclusively, then downgrade it")
             }
@@ -229,7 +290,7 @@ mod tests {
     #[test]
     fn defaults_are_a_quarter() {
         let config = parse(20_000, None).unwrap();
-        assert_eq!((config.heartbeat_ms, config.store_timeout_ms, config.heir_ms()), (5_000, 5_000, 10_000));
+        assert_eq!((config.heartbeat_ms, config.store_timeout_ms), (5_000, 5_000));
         assert_eq!(parse(1_000, None).unwrap().heartbeat_ms, 250);
     }
 

@@ -1,16 +1,32 @@
-//! Names of contexts, requests, stores and beacons.
+//! Names of sessions, requests and stores.
 
 use core::fmt;
 
-/// One run of one context: 128 random bits, drawn when it starts. A context that comes back is a new incarnation.
+/// One session of one context: 128 bits that are used once. A context draws the first of its sessions at random; each later
+/// one follows from that by a fixed step.
+///
+/// As long as the store has a row for it, the context may be alive. Once the row is gone, the session has ended for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Incarnation(pub u128);
+pub struct SessionId(pub u128);
+
+impl SessionId {
+    /// The id of the next session of the same context: the first one is random, and so are all that follow. The last byte
+    /// stays.
+    pub(super) const fn next(self) -> Self {
+        Self(self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c800))
+    }
+
+    /// The id of a session beside this one, for a lease that leaves its context; each number names another.
+    pub(super) const fn beside(self, number: u64) -> Self {
+        Self(self.0.wrapping_add(0x2545_f491_4f6c_dd1d_9fb2_1c65_1e98_df00_u128.wrapping_mul(number as u128)))
+    }
+}
 
 /// The identity of a store's contents: 128 random bits, drawn when the store is made. A wiped store has a new one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StoreId(pub u128);
 
-/// One attempt of an incarnation to get a lease. Numbers only grow, so that a late duplicate is known as such.
+/// One request of a session for a lease. Its retries repeat the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -20,18 +36,7 @@ impl RequestId {
     }
 }
 
-/// A sign of life that an incarnation keeps up while it holds or waits, and that vanishes when it dies.
-///
-/// A generation is never raised twice: an absent beacon stays absent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Beacon {
-    /// Whose sign of life it is.
-    pub holder: Incarnation,
-    /// Counts from 1; in a record, 0 means that none stood when it was written.
-    pub generation: u64,
-}
-
-impl fmt::Display for Incarnation {
+impl fmt::Display for SessionId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:032x}", self.0)
     }
@@ -40,11 +45,5 @@ impl fmt::Display for Incarnation {
 impl fmt::Display for StoreId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:032x}", self.0)
-    }
-}
-
-impl fmt::Display for Beacon {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}", self.holder, self.generation)
     }
 }

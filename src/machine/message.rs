@@ -1,7 +1,7 @@
 //! Messages between contexts. A message is a hint: it makes things fast, and nothing rests on its arrival.
 
 use super::{
-    id::{Incarnation, RequestId, StoreId},
+    id::{RequestId, SessionId, StoreId},
     key::Key,
     token::{Token, TokenBlock},
 };
@@ -23,49 +23,49 @@ pub enum Body {
     /// The next in line was granted.
     Granted {
         /// To whom.
-        holder: Incarnation,
+        holder: SessionId,
         /// Which of its requests.
         request: RequestId,
         /// Its tokens.
         block: TokenBlock,
-        /// How long the first lease lasts, in ms.
-        lease_ms: u64,
         /// The last token of the exclusive grant before it.
         previous: Token,
+        /// Whether others queue behind it.
+        contended: bool,
     },
     /// Somebody would like to have the key.
     Wanted {
-        /// Who.
-        holder: Incarnation,
+        /// Who holds it.
+        holder: SessionId,
+        /// Who wants it.
+        by: SessionId,
         /// It has no place in the queue, and looks again in a moment.
         tries: bool,
     },
-    /// The key was kept without being used, and given back because somebody wanted it.
+    /// The key was kept without being used, and given back because somebody tried it.
     Freed {
-        /// By whom.
-        holder: Incarnation,
+        /// Who did.
+        asker: SessionId,
     },
     /// The key that somebody tried is in use.
     InUse {
-        /// By whom.
-        holder: Incarnation,
+        /// Who did.
+        asker: SessionId,
     },
-    /// A context was stopped, and left a tombstone: what it had at any key does not count.
+    /// A context ended its session: what it had at any key does not count.
     Gone {
-        /// Which one.
-        holder: Incarnation,
+        /// Which session.
+        holder: SessionId,
     },
-    /// A grant was evicted.
-    Evicted {
-        /// Whose.
-        holder: Incarnation,
-        /// Its first token.
-        token: Token,
+    /// A session was ended by somebody who took its context for dead.
+    Ended {
+        /// Which session.
+        holder: SessionId,
     },
     /// A grant was stolen.
     Stolen {
         /// Whose.
-        holder: Incarnation,
+        holder: SessionId,
         /// Its first token.
         token: Token,
     },
@@ -73,10 +73,14 @@ pub enum Body {
 
 impl Body {
     /// Whom it concerns alone, if it does not concern everybody.
-    pub const fn recipient(&self) -> Option<Incarnation> {
+    pub const fn recipient(&self) -> Option<SessionId> {
         match *self {
-            Self::Granted { holder, .. } | Self::Evicted { holder, .. } | Self::Stolen { holder, .. } => Some(holder),
-            Self::Wanted { .. } | Self::Freed { .. } | Self::InUse { .. } | Self::Gone { .. } => None,
+            Self::Granted { holder, .. }
+            | Self::Wanted { holder, .. }
+            | Self::Ended { holder }
+            | Self::Stolen { holder, .. } => Some(holder),
+            Self::Freed { asker } | Self::InUse { asker } => Some(asker),
+            Self::Gone { .. } => None,
         }
     }
 }

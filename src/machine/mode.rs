@@ -20,7 +20,7 @@ impl Mode {
     }
 
     /// The mode of this name.
-    pub(super) fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         [Self::Exclusive, Self::Shared].into_iter().find(|mode| mode.name() == name)
     }
 

@@ -3,17 +3,15 @@
 use alloc::{string::String, vec::Vec};
 
 use super::{
-    codec::Unreadable,
+    context::Ticket,
     failure::StoreError,
-    fence::Ticket,
-    id::{Beacon, Incarnation, RequestId},
+    id::{RequestId, SessionId},
     key::Key,
     message::Message,
     mode::Mode,
-    operation::{Answer, Batch, Outcome, Reply},
+    record::{Batch, Outcome, Reply, Unreadable},
     time::Monotonic,
     token::Token,
-    tombstone::Tombstone,
 };
 
 /// Names one local request, and the guard that comes of it. Whoever drives the machine draws it, once.
@@ -91,8 +89,10 @@ pub struct Slot {
 /// A lease on its way from one guard to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Parcel {
-    /// Who held it.
-    pub from: Incarnation,
+    /// The session of its own that it is moved to.
+    pub from: SessionId,
+    /// The session that held it.
+    pub origin: SessionId,
     /// The grant's first token.
     pub grant: Token,
     /// The token of the next guard: no two guards share one.
@@ -108,7 +108,8 @@ pub struct Parcel {
 pub enum Input {
     /// Somebody asks for a lease.
     Acquire(Turn),
-    /// Somebody asks for several leases, all at once or none. Each request is [alone](Turn::alone), and none waits.
+    /// Somebody asks for several leases, all at once or none. Each request is [alone](Turn::alone), and none waits;
+    /// one that says so is going to ask anew, and is told the sooner that a key is taken.
     AcquireAll(Vec<Turn>),
     /// Somebody takes over a lease.
     Resume {
@@ -137,6 +138,8 @@ pub enum Input {
         turn: TurnId,
         /// Where it stands.
         slot: Slot,
+        /// The session that the lease moves to.
+        to: SessionId,
     },
     /// Ask the store whether a guard still holds, and renew it.
     Verify {
@@ -196,7 +199,7 @@ pub enum Input {
         /// What was checked.
         ticket: Ticket,
         /// What came of it.
-        answers: Vec<Answer>,
+        reply: Reply,
     },
     /// The store answered, or failed.
     Reply {
@@ -208,9 +211,9 @@ pub enum Input {
     /// Another context says something.
     Message(Message),
     /// The own beacon stands.
-    BeaconStands(Beacon),
+    BeaconStands(SessionId),
     /// The own beacon stands no more, although nobody lowered it: whoever watches it takes this context for dead.
-    BeaconLost(Beacon),
+    BeaconLost(SessionId),
     /// The platform has no beacons.
     NoBeacon,
     /// A watched beacon is gone.
@@ -226,13 +229,15 @@ pub enum Input {
     Doubt,
     /// The context is about to be stopped, and gives up what it holds. Its requests stay.
     Suspend {
-        /// Whether the store takes a [`Tombstone`]: then nothing else is sent.
-        entombs: bool,
+        /// Whether the store deletes a session blindly: then nothing else is sent.
+        abandons: bool,
     },
-    /// The context goes on, under a fresh name.
-    Wake {
-        /// The name.
-        incarnation: Incarnation,
+    /// The context goes on, with a new session.
+    Wake,
+    /// The store is gone for good: its leases are given up, and requests ask it once more, to be told why.
+    StoreGone {
+        /// Whether the store may still delete a session blindly: then nothing else is sent.
+        abandons: bool,
     },
     /// Release everything and refuse what comes.
     Close,
@@ -248,23 +253,25 @@ pub enum Output {
         /// What to apply.
         batch: Batch,
     },
-    /// Write this at once, without waiting for anything.
-    Entomb(Tombstone),
+    /// Delete the row of this session at once, without waiting for anything.
+    Abandon(SessionId),
     /// Tell the other contexts.
     Send(Message),
-    /// Listen to the others, and raise this beacon.
+    /// Listen to the others, as this session.
     Wake {
-        /// The beacon, unless it is not wanted.
-        beacon: Option<Beacon>,
+        /// The session.
+        session: SessionId,
+        /// Whether to raise a beacon for it.
+        beacon: bool,
     },
     /// Stop listening, lower the beacon.
     Rest,
-    /// Watch for a beacon to be gone.
+    /// Watch for the beacon of a session to be gone.
     Watch {
         /// Names the watch.
         watch: u64,
-        /// The beacon.
-        beacon: Beacon,
+        /// The session.
+        session: SessionId,
     },
     /// End a watch.
     Unwatch {
@@ -282,7 +289,7 @@ pub enum Output {
     Waiting {
         /// The request.
         turn: TurnId,
-        /// How many grants and places stand before it.
+        /// How many grants and places stand before it; 0 if only this context's own guards do.
         ahead: usize,
     },
     /// A request has waited for long.

@@ -48,6 +48,10 @@ impl<K, V> SortedMap<K, V> {
         &self.0[start..]
     }
 
+    pub(crate) fn into_pairs(self) -> Vec<(K, V)> {
+        self.0
+    }
+
     pub(crate) fn into_values(self) -> Vec<V> {
         let mut values = Vec::with_capacity(self.len());
         for (_, value) in self {

@@ -1,5 +1,7 @@
 //! Fencing tokens: they only grow, and stay exact in JavaScript.
 
+use core::fmt;
+
 use super::time::Wall;
 
 /// Tokens that one grant reserves, so that guards handed out within a context's tenure never share one.
@@ -17,7 +19,7 @@ const END: u64 = 1 << 53;
 /// A fencing token: of two grants of one key, the later has the larger.
 ///
 /// A resource that keeps the largest token it has seen, and refuses smaller ones, is safe from a holder that
-/// was paused and does not know that it lost its lease.
+/// was paused and does not know that it lost its lease. Written down, it is the plain number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub(super) u64);
 
@@ -29,6 +31,23 @@ impl Token {
 
     pub(super) const fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+
+    /// A token that was written down.
+    pub(crate) fn from_u64(number: u64) -> Option<Self> {
+        (number < END).then_some(Self(number))
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl From<Token> for u64 {
+    fn from(token: Token) -> Self {
+        token.0
     }
 }
 

@@ -4,18 +4,21 @@ use alloc::vec::Vec;
 use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Inbox, Notice, Signals};
+use super::{Beacons, Inbox, Notice, Signals};
 use crate::executor::{Shared, WeakShared, process_wide};
-use crate::machine::{Beacon, Message, SortedMap};
+use crate::machine::{Message, SessionId, SortedMap};
 use crate::store::Reach;
 
 process_wide!(with_hubs, SortedMap<Reach, WeakShared<Hub>>, SortedMap::new());
 
-/// Messages and beacons between contexts of one process. A message is delivered before `send` returns.
+/// Messages between contexts of one process. A message is delivered before `send` returns.
 ///
-/// A context that is dropped without a word takes its beacon with it.
+/// For a store of this process ([`Reach::Process`]) it raises beacons too, and a context that is dropped without a word
+/// takes its beacon with it. Contexts of other processes that share a store with a name ([`Reach::Named`]) could not see
+/// those: for such a store there is no beacon, and a watch reports nothing.
 pub struct LocalSignals {
     hub: Shared<Hub>,
+    beacons: Beacons,
     seat: u64,
 }
 
@@ -31,9 +34,10 @@ struct Seats {
 
 /// An awake context.
 struct Seat {
+    session: SessionId,
     inbox: WeakShared<dyn Inbox>,
-    beacon: Option<Beacon>,
-    watches: SortedMap<u64, Beacon>,
+    beacon: bool,
+    watches: SortedMap<u64, SessionId>,
 }
 
 impl LocalSignals {
@@ -50,7 +54,15 @@ impl LocalSignals {
             hub
         });
         let seat = hub.next_seat();
-        Self { hub, seat }
+        let beacons = match reach {
+            Reach::Process(number) => Beacons::Process(*number),
+            Reach::Named(_) => Beacons::None,
+        };
+        Self { hub, beacons, seat }
+    }
+
+    fn raises_beacons(&self) -> bool {
+        self.beacons != Beacons::None
     }
 }
 
@@ -68,19 +80,19 @@ impl Hub {
 }
 
 impl Seats {
-    fn stands(&self, beacon: Beacon) -> bool {
-        self.taken.values().any(|seat| seat.beacon == Some(beacon))
+    fn stands(&self, session: SessionId) -> bool {
+        self.taken.values().any(|seat| seat.beacon && seat.session == session)
     }
 
     /// Ends the watches of a beacon that is gone; who is to be told.
-    fn end_watches(&mut self, gone: Beacon) -> Vec<(WeakShared<dyn Inbox>, u64)> {
+    fn end_watches(&mut self, gone: SessionId) -> Vec<(WeakShared<dyn Inbox>, u64)> {
         let mut told = Vec::new();
         for seat in self.taken.values_mut() {
-            seat.watches.retain(|watch, beacon| {
-                if *beacon == gone {
+            seat.watches.retain(|watch, session| {
+                if *session == gone {
                     told.push((seat.inbox.clone(), *watch));
                 }
-                *beacon != gone
+                *session != gone
             });
         }
         told
@@ -95,19 +107,25 @@ fn tell(inbox: &WeakShared<dyn Inbox>, notice: Notice) {
 }
 
 impl Signals for LocalSignals {
-    fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool {
-        let seat = Seat { inbox: inbox.clone(), beacon, watches: SortedMap::new() };
+    fn beacons(&self) -> Beacons {
+        self.beacons
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.rest();
+        let beacon = beacon && self.raises_beacons();
+        let seat = Seat { session, inbox: inbox.clone(), beacon, watches: SortedMap::new() };
         self.hub.seats().taken.insert(self.seat, seat);
-        if let Some(beacon) = beacon {
-            tell(&inbox, Notice::BeaconStands(beacon));
+        if beacon {
+            tell(&inbox, Notice::BeaconStands(session));
         }
-        beacon.is_some()
+        beacon
     }
 
     fn rest(&self) {
         let mut seats = self.hub.seats();
         let left = seats.taken.remove(&self.seat);
-        let told = left.and_then(|seat| seat.beacon).map(|gone| seats.end_watches(gone));
+        let told = left.filter(|seat| seat.beacon).map(|seat| seats.end_watches(seat.session));
         drop(seats);
         for (inbox, watch) in &told.unwrap_or_default() {
             tell(inbox, Notice::BeaconGone { watch: *watch });
@@ -116,11 +134,7 @@ impl Signals for LocalSignals {
 
     fn send(&self, message: &Message) {
         let recipient = message.body.recipient();
-        let hears = |seat: &Seat| match (recipient, seat.beacon) {
-            (Some(recipient), Some(beacon)) => beacon.holder == recipient,
-            // Whose seat it is shows only by its beacon.
-            _ => true,
-        };
+        let hears = |seat: &Seat| recipient.is_none_or(|recipient| recipient == seat.session);
         let mut others = Vec::new();
         for (number, seat) in self.hub.seats().taken.iter() {
             if *number != self.seat && hears(seat) {
@@ -132,12 +146,15 @@ impl Signals for LocalSignals {
         }
     }
 
-    fn watch(&self, watch: u64, beacon: Beacon) {
+    fn watch(&self, watch: u64, session: SessionId) {
+        if !self.raises_beacons() {
+            return;
+        }
         let mut seats = self.hub.seats();
-        let stands = seats.stands(beacon);
+        let stands = seats.stands(session);
         let Some(seat) = seats.taken.get_mut(&self.seat) else { return };
         if stands {
-            seat.watches.insert(watch, beacon);
+            seat.watches.insert(watch, session);
             return;
         }
         let inbox = seat.inbox.clone();

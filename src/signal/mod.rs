@@ -1,7 +1,14 @@
-//! Signals: messages, and beacons as signs of life. Both only make things fast; no promise rests on them.
+//! Signals: messages, and beacons as signs of life.
+//!
+//! A message is a hint: a lost one costs time, and nothing else. A beacon is more than that. A waiter takes the absence of
+//! a beacon as proof that its holder is dead, and evicts it at once. So beacons that some contexts of a store cannot see
+//! let those evict the living: [`Beacons`] says who can see them, and a manager uses them only if all who share its store
+//! can. Without beacons a dead holder is replaced after a lease of silence.
 
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod broadcast;
+#[cfg(feature = "test-util")]
+pub mod contract;
 mod local;
 
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
@@ -11,33 +18,63 @@ pub use local::LocalSignals;
 use core::fmt::Debug;
 
 use crate::executor::{MaybeSendSync, Shared, WeakShared};
-use crate::machine::{Beacon, Message};
+use crate::machine::{Message, SessionId};
 use crate::store::Reach;
 
 /// How contexts tell each other what happened, and see each other die.
 ///
 /// # Behavior
-/// * A message MAY arrive late, twice, out of order or never, and goes to every awake context but its sender.
-/// * A beacon that [`wake`](Self::wake) raised MUST be seen standing by every watcher until
+/// * A message MAY arrive late, twice, out of order or never. It goes to the session that it
+///   [concerns](crate::machine::Body::recipient), or to every awake context but its sender.
+/// * The beacon of a session that [`wake`](Self::wake) raised MUST be seen standing by every watcher until
 ///   [`rest`](Self::rest), or until the context dies; after that it MUST be seen gone, for ever.
-/// * A watch MUST report [`Notice::BeaconGone`] only for what it saw itself, after it was placed.
+/// * A watch MUST report [`Notice::BeaconGone`] only if the beacon was absent at a moment after the watch was placed, and
+///   if that absence proves the context dead or at rest. It MUST report that once.
 /// * No method blocks, and none fails: what the platform lacks does not happen.
+///
+/// The module `contract` (feature `test-util`) holds these rules as tests for any signals, over two processes too.
 pub trait Signals: MaybeSendSync + Debug + 'static {
-    /// Opens the channel and raises a beacon. Whether one is to be expected: then
-    /// [`Notice::BeaconStands`] follows.
-    fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool;
+    /// Who can see the beacons that these signals raise. It MUST NOT change. A manager raises and watches none unless all
+    /// contexts that share its store can see them: signals that promise more than is true let live holders be evicted.
+    fn beacons(&self) -> Beacons;
+
+    /// Opens the channel of a session, and raises its beacon if one is wanted. Returns whether a beacon is to be expected: then
+    /// [`Notice::BeaconStands`] follows. An earlier session of this context rests from then on.
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool;
 
     /// Closes the channel, lowers the beacon, ends all watches.
     fn rest(&self);
 
-    /// Tells all other awake contexts.
+    /// Tells the session that the message concerns, or all other awake contexts.
     fn send(&self, message: &Message);
 
-    /// Watches for a beacon to be gone; `watch` names the watch.
-    fn watch(&self, watch: u64, beacon: Beacon);
+    /// Watches for the beacon of a session to be gone; `watch` names the watch.
+    fn watch(&self, watch: u64, session: SessionId);
 
     /// Ends a watch.
     fn unwatch(&self, watch: u64);
+}
+
+/// Who can see the beacons that signals raise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Beacons {
+    /// Nobody: these signals carry messages only.
+    None,
+    /// The contexts of this process that share the store of [`Reach::Process`] with this number.
+    Process(u64),
+    /// All contexts that share the store, in whatever process or on whatever machine they run.
+    All,
+}
+
+impl Beacons {
+    /// Whether the absence of such a beacon is proof of death for all who share a store of this reach.
+    pub(crate) fn cover(self, reach: &Reach) -> bool {
+        match self {
+            Self::None => false,
+            Self::Process(number) => *reach == Reach::Process(number),
+            Self::All => true,
+        }
+    }
 }
 
 /// Who is told what signals bring.
@@ -52,9 +89,9 @@ pub enum Notice {
     /// Another context says something.
     Message(Message),
     /// The own beacon stands.
-    BeaconStands(Beacon),
+    BeaconStands(SessionId),
     /// The own beacon stands no more, or never will, although nobody lowered it: the platform took it away.
-    BeaconLost(Beacon),
+    BeaconLost(SessionId),
     /// The beacon of this watch is gone.
     BeaconGone {
         /// The watch that saw it.

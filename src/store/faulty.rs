@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::pending;
 
-use super::{Durability, Reach, Store};
-use crate::executor::Shared;
-use crate::machine::{Action, Batch, Key, Now, Reply, StoreClock, StoreError, StoreErrorKind, Tombstone};
+use super::{Durability, Reach, Store, StoreWatcher};
+use crate::executor::{Shared, WeakShared};
+use crate::machine::{Batch, Key, Now, Reply, SessionId, SessionStep, StoreClock, StoreError, StoreErrorKind};
 
 /// What may go wrong with one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +75,9 @@ impl<S> FaultyStore<S> {
         core::mem::take(&mut self.plan().seen)
     }
 
-    /// How many transactions since the last look carried a renewal.
-    pub fn take_renewals(&self) -> usize {
-        let renews = |batch: &Batch| batch.0.iter().any(|operation| matches!(operation.action, Action::Renew { .. }));
-        self.take_seen().iter().filter(|batch| renews(batch)).count()
+    /// How many transactions since the last look carried a heartbeat of an open session.
+    pub fn take_beats(&self) -> usize {
+        self.take_seen().iter().filter(|batch| matches!(batch.step, SessionStep::Beat(_))).count()
     }
 
     /// Nothing panics under the lock, so a poisoned one guards a sound plan.
@@ -126,14 +125,14 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.durability()
     }
 
-    fn entombs(&self) -> bool {
-        self.inner.entombs()
+    fn abandons(&self) -> bool {
+        self.inner.abandons()
     }
 
-    /// Written unless all transactions fail.
-    fn entomb(&self, tombstone: Tombstone) {
+    /// Deleted unless all transactions fail.
+    fn abandon(&self, session: SessionId) {
         if self.plan().always.is_none() {
-            self.inner.entomb(tombstone);
+            self.inner.abandon(session);
         }
     }
 
@@ -141,8 +140,16 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.interrupt();
     }
 
+    fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
+        self.inner.watch(watcher);
+    }
+
     async fn close(&self) {
         self.inner.close().await;
+    }
+
+    fn polls_inline(&self) -> bool {
+        self.inner.polls_inline()
     }
 
     fn clock(&self) -> StoreClock {

@@ -10,7 +10,7 @@ use std::sync::{
 use super::{Durability, Reach, Store};
 use crate::executor::Shared;
 use crate::machine::{
-    Batch, Key, Now, Records, Reply, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow, Tombstone,
+    Batch, Key, Now, Records, Reply, SessionId, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow,
 };
 
 static OPENED: AtomicU64 = AtomicU64::new(1);
@@ -45,8 +45,16 @@ impl MemoryStore {
     /// An empty store that judges time as another kind of store does: with [`StoreClock::Observed`] like IndexedDB.
     pub fn with_clock(clock: StoreClock) -> Self {
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        let room = Room { number, clock, records: Mutex::new(Records::new()) };
+        let records = Mutex::new(Records::whole(StoreId(number.into())));
+        let room = Room { number, clock, records };
         Self { room: Shared::new(room), closed: AtomicBool::new(false) }
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(StoreError::permanent(StoreErrorKind::Closed, "this handle of the memory store was closed"));
+        }
+        Ok(())
     }
 
     /// `apply` leaves no record half changed, so a poisoned lock guards sound records.
@@ -77,17 +85,16 @@ impl fmt::Debug for MemoryStore {
 maybe_send! {
 impl Store for MemoryStore {
     async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(StoreError::permanent(StoreErrorKind::Closed, "this handle of the memory store was closed"));
-        }
+        self.check()?;
         let mut records = self.records();
-        let answers = batch.apply(&mut records, StoreNow::new(self.clock(), now));
-        // Nothing else is to be written here: what nothing names any more is forgotten.
-        drop(records.changed_tombstones());
-        Ok(Reply { store: StoreId(self.room.number.into()), answers })
+        let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
+        // It is written already.
+        drop(records.take_changed());
+        Ok(reply)
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        self.check()?;
         Ok(self.records().keys(prefix))
     }
 
@@ -95,18 +102,24 @@ impl Store for MemoryStore {
         Durability::Ephemeral
     }
 
-    fn entombs(&self) -> bool {
+    fn abandons(&self) -> bool {
         true
     }
 
-    fn entomb(&self, tombstone: Tombstone) {
+    fn abandon(&self, session: SessionId) {
         if !self.closed.load(Ordering::Relaxed) {
-            self.records().entomb(tombstone);
+            let mut records = self.records();
+            records.abandon(session);
+            drop(records.take_changed());
         }
     }
 
     async fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn polls_inline(&self) -> bool {
+        true
     }
 
     fn clock(&self) -> StoreClock {
@@ -153,6 +166,10 @@ impl Store for NoStore {
 
     async fn close(&self) {
         self.0.close().await;
+    }
+
+    fn polls_inline(&self) -> bool {
+        true
     }
 
     fn clock(&self) -> StoreClock {

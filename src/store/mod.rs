@@ -1,6 +1,6 @@
-//! Stores: where all contexts meet. A store reads, applies, writes and commits; it decides nothing.
+//! Stores, which all contexts share. A store reads, applies, writes and commits; it makes no decision.
 
-/// `async_trait` for a store that is compiled on both sides: its futures are `Send` natively, in a browser not.
+/// `async_trait` for a store that is compiled natively and for browsers. Its futures are `Send` natively, but not in a browser.
 macro_rules! maybe_send {
     ($implementation:item) => {
         #[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), async_trait::async_trait)]
@@ -17,6 +17,7 @@ mod fenced;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod indexed_db;
 mod memory;
+mod pointers;
 
 #[cfg(feature = "test-util")]
 pub use faulty::{Fault, FaultyStore};
@@ -30,21 +31,34 @@ use std::{format, string::String, vec::Vec};
 
 use async_trait::async_trait;
 
-use crate::executor::MaybeSendSync;
-use crate::machine::{Batch, Key, Now, Reply, StoreClock, StoreError, StoreErrorKind, Tombstone};
+use crate::executor::{MaybeSendSync, WeakShared};
+use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreClock, StoreError, StoreErrorKind};
 
 /// A place that all contexts share, and that applies a batch of operations in one atomic transaction.
 ///
 /// # Behavior
-/// * [`transact`](Self::transact) MUST read the records of [`Batch::keys`], run [`Batch::apply`] on them once, write
-///   what changed and commit, all in one transaction that no other can interleave with.
+/// * [`transact`](Self::transact) MUST load the store's own row, the records of [`Batch::keys`] and the sessions that
+///   [`Records::sessions_of`](crate::machine::Records::sessions_of) names, run [`Batch::apply`] on them once, write or
+///   delete the rows of [`Records::take_changed`](crate::machine::Records::take_changed) and commit, all in one
+///   transaction that no other can interleave with.
+/// * It MUST never expire a row by itself, and never read one from a replica: a session whose row is gone has ended.
 /// * It MUST answer only after the transaction was committed, so that a second connection sees it.
 /// * It MUST leave alone a record that it cannot read.
 /// * An error MUST say [`Applied::No`](crate::machine::Applied::No) only if that is certain.
 /// * Once polled, dropping its future MAY leave the transaction running.
 /// * A store MAY keep an answer back for as long as it likes: the caller has a time limit of its own.
+/// * [`transact`](Self::transact) MAY expect to be polled by the executor's tasks alone, unless
+///   [`polls_inline`](Self::polls_inline) says otherwise.
 ///
 /// The module `contract` (feature `test-util`) holds these rules as tests for any store.
+///
+/// A `Box<dyn Store>` is a store, too; and so is an `Arc` of one, in a browser an `Rc`.
+///
+/// A store is written with `#[async_trait]`, in a browser with `#[async_trait(?Send)]`. One that is compiled for both says
+/// ```text
+/// #[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), async_trait::async_trait)]
+/// #[cfg_attr(all(target_family = "wasm", target_os = "unknown"), async_trait::async_trait(?Send))]
+/// ```
 #[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), async_trait)]
 #[cfg_attr(all(target_family = "wasm", target_os = "unknown"), async_trait(?Send))]
 pub trait Store: MaybeSendSync + Debug + 'static {
@@ -54,7 +68,7 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     /// [`StoreError`] if there is no answer.
     async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError>;
 
-    /// The keys that have a record and begin like this, in order; a store that cannot tell says so.
+    /// The keys with this prefix that have a record, in order. A store that cannot list keys answers `Unsupported`.
     ///
     /// # Errors
     /// [`StoreError`] if there is no answer.
@@ -63,56 +77,75 @@ pub trait Store: MaybeSendSync + Debug + 'static {
         Err(StoreError::permanent(StoreErrorKind::Unsupported, message))
     }
 
-    /// Whether it takes a [`Tombstone`] from a context that the platform is about to stop.
-    fn entombs(&self) -> bool {
+    /// Whether it can [abandon](Self::abandon) a session.
+    fn abandons(&self) -> bool {
         false
     }
 
-    /// Writes that a context is gone, at once: without reading, without waiting, and without telling how that ended. From
-    /// then on [`transact`](Self::transact) MUST load the tombstone with the records that name its holder, and write what
-    /// [`Records::changed_tombstones`](crate::machine::Records::changed_tombstones) says.
-    fn entomb(&self, _tombstone: Tombstone) {}
+    /// Deletes the row of a session whose context the platform is about to stop, at once: without reading, without
+    /// waiting, and without telling how that ended.
+    fn abandon(&self, _session: SessionId) {}
 
-    /// The platform is about to stop this context: a transaction that waits for it meanwhile would keep all others waiting.
-    /// What is under way is ended, unless it is committed without the context's help, and what did not begin yet does not
-    /// begin; both answer an error.
+    /// Called before the platform stops us, because an open transaction of a stopped context would block all others. Abort
+    /// open transactions, except those that will commit unaided, and start no new ones; both report an error.
     fn interrupt(&self) {}
 
-    /// Lets go of connections. Later transactions answer an error of kind
+    /// Tells the watcher when the store has gone for good although nobody [closed](Self::close) it, so that leases are not
+    /// believed in until the next heartbeat fails. A store that cannot go away, or cannot notice, keeps the default.
+    fn watch(&self, _watcher: WeakShared<dyn StoreWatcher>) {}
+
+    /// Closes the connections. Later transactions report an error of kind
     /// [`Closed`](crate::machine::StoreErrorKind::Closed).
     async fn close(&self);
 
-    /// What the store's clock is worth.
+    /// Whether whoever makes a request or drops a guard may poll the transaction in that moment, on its own thread and outside
+    /// of any runtime. A store that answers at its first poll, as one in memory does, then needs no task; and in a browser the
+    /// last transaction of a page that is about to stop still begins.
+    ///
+    /// The default is false: each transaction is a task of the executor. A store that uses a runtime (sockets, timers,
+    /// blocking threads) must keep that, since its first poll would panic on a thread without one.
+    fn polls_inline(&self) -> bool {
+        false
+    }
+
+    /// Whether the store's clock may decide that a holder is silent.
     fn clock(&self) -> StoreClock {
         StoreClock::Observed
     }
 
-    /// What a lease in this store outlives.
+    /// What a lease in this store survives.
     fn durability(&self) -> Durability {
         Durability::Local
     }
 
-    /// Where the contexts that share this store hear each other.
+    /// Which contexts share this store, and so receive each other's signals.
     fn reach(&self) -> Reach;
 }
 
-/// What outlives what: how much must be lost before a store forgets its leases, and their tokens may start again.
+/// Who is told that a store is gone for good.
+pub trait StoreWatcher: MaybeSendSync {
+    /// Takes note. From now on [`transact`](Store::transact) answers a permanent error; a session that is
+    /// [abandoned](Store::abandon) before this returns may still be deleted.
+    fn store_gone(&self);
+}
+
+/// How much must be lost before a store forgets its leases, and their tokens may start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Durability {
-    /// They are gone with the process.
+    /// The leases are lost with the process.
     Ephemeral,
-    /// They are gone with one machine's disk.
+    /// The leases are lost with one machine's disk.
     Local,
-    /// They are gone when most of several machines are.
+    /// The leases are lost when most of several machines are lost.
     Quorum,
 }
 
 /// Which contexts share a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reach {
-    /// Those of this process that hold the same handle, by its number.
+    /// The contexts of this process that hold the same handle, by its number.
     Process(u64),
-    /// All that open this name.
+    /// All contexts that open this name.
     Named(String),
 }

@@ -53,6 +53,26 @@ test("a wait in vain and a loss are told; nothing is after the close", async () 
   await two.close();
 });
 
+test("a wait for a lease of the manager itself is told, and warned of once with debug", async (t) => {
+  t.mock.method(console, "debug", () => {});
+  const warn = t.mock.method(console, "warn", () => {});
+  const leases = await openManager({ debug: true }, "own wait");
+  const waits = [];
+  leases.addEventListener("waiting", ({ key, ahead }) => waits.push([key, ahead]));
+  for (let round = 0; round < 2; round++) {
+    const nested = leases.run("n", () => leases.run("n", { timeoutMs: 20 }, assert.fail));
+    await assert.rejects(nested, { code: "Timeout", key: "n" });
+  }
+  await settle();
+  assert.deepEqual(waits, [["n", 0], ["n", 0]]);
+  assert.deepEqual(warn.mock.calls.map(({ arguments: [said] }) => said.match(/own wait.*"n".*share: true/)?.length), [1]);
+  // Those who share do not wait; nor does a try.
+  await leases.run("n", { share: true }, () => leases.run("n", { share: true }, () => {}));
+  await leases.run("n", () => leases.tryRun("n", assert.fail));
+  assert.deepEqual([waits.length, leases.stats().waited], [2, 0], "nor do they queue in the store");
+  await leases.close();
+});
+
 test("it is an EventTarget like any other", async () => {
   const leases = await openManager();
   const [heard, controller] = [[], new AbortController()];

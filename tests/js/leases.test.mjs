@@ -1,6 +1,6 @@
 // The life of a lease through the JavaScript face. Run by `node --test tests/js/*.test.mjs`, after `make pkg`.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { LeaseError, openManager, refused, settle } from "./pkg.mjs";
@@ -292,4 +292,61 @@ test("collecting what holds a lease releases nothing, and warns once of each", (
     warned: forgotten,
     aborted: false,
   });
+});
+
+test("a copy of a lease fails: it would be none", async () => {
+  const leases = await openManager();
+  const [lease, group] = [await leases.acquire("notes"), await leases.acquireAll([{ key: "a" }, { key: "b" }])];
+  const { port1, port2 } = new MessageChannel();
+  for (const thing of [lease, group, leases]) {
+    for (const value of [thing, { thing }, [thing]]) {
+      assert.throws(() => structuredClone(value), { name: "DataCloneError" });
+      assert.throws(() => port1.postMessage(value), { name: "DataCloneError" });
+    }
+  }
+  for (const port of [port1, port2]) port.close();
+  assert.deepEqual(JSON.parse(JSON.stringify(lease)), { key: "notes" });
+  assert.ok(await lease.verify());
+  await leases.close();
+});
+
+test("a lease is held for so long at most, or as long as it is not renewed", async () => {
+  const leases = await openManager({ leaseMs: 1_000 });
+  // A lease alone does not keep Node.js from ending, even if its loss is awaited.
+  const keeper = setInterval(() => {}, 60_000);
+  const began = performance.now();
+  const short = await leases.acquire("notes", { maxHoldMs: 60 });
+  assert.equal(await short.lost, "Expired");
+  assert.ok(performance.now() - began >= 59);
+  const next = await leases.acquire("notes", { autoRenew: false });
+  assert.equal(await next.lost, "Expired");
+  assert.deepEqual([short.valid, next.valid], [false, false]);
+  const done = await leases.tryRun("notes", { maxHoldMs: 20, autoRenew: true }, (lease) => lease.lost);
+  assert.deepEqual(done, { ran: true, value: "Expired", lost: "Expired" });
+  const refuse = (options, ...words) => refused(() => leases.acquire("notes", options), "InvalidOptions", "LeaseError", ...words);
+  await refuse({ maxHoldMs: 0 }, "0");
+  await refuse({ maxHoldMs: "1" }, "maxHoldMs", '"1"');
+  await refuse({ maxHoldMs: Infinity }, "maxHoldMs", "Infinity");
+  await refuse({ autoRenew: 1 }, "autoRenew", "true or false");
+  clearInterval(keeper);
+  await leases.close();
+});
+
+/** How a fresh process ends that runs this, and what it printed. */
+function ran(script) {
+  const source = `import { openManager } from "${new URL("pkg.mjs", import.meta.url)}"; ${script}`;
+  const options = { encoding: "utf8", timeout: 60_000 };
+  const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", source], options);
+  assert.equal(stderr, "");
+  return [status, stdout.trim()];
+}
+
+test("a lease that is held does not keep a program from ending; a wait does", () => {
+  const held = `const leases = await openManager(); await leases.acquire("k"); console.log("held");`;
+  assert.deepEqual(ran(held), [0, "held"]);
+  const waits = `${held} await leases.acquire("k", { timeoutMs: 50 }).catch(({ code }) => console.log(code));`;
+  assert.deepEqual(ran(waits), [0, "held\nTimeout"]);
+  const expires = `const leases = await openManager({ leaseMs: 1_000 }); await leases.acquire("k", { maxHoldMs: 50 });
+    await leases.run("k", () => console.log("next"));`;
+  assert.deepEqual(ran(expires), [0, "next"]);
 });

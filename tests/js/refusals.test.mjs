@@ -159,7 +159,7 @@ test("what cannot be attached to or fenced", async (t) => {
   process.on("unhandledRejection", unheard);
   const leases = await openManager();
   const lease = await leases.acquire("k");
-  for (const odd of [undefined, null, 5, "db", {}, new EventTarget(), { idbtrans: null }, { backendDB: () => null }]) {
+  for (const odd of [undefined, null, 5, "db", {}, new EventTarget(), { idbtrans: null }, { backendDB: () => ({}) }]) {
     const refuse = (call, ...words) => refused(call, "InvalidOptions", LEASE_ERROR, ...words);
     await refuse(() => LeaseManager.attach(odd), "IDBDatabase", "idb", "Dexie");
     await refuse(() => lease.fence(odd), "IDBTransaction", "idb", "Dexie");
@@ -179,6 +179,74 @@ test("what cannot be attached to or fenced", async (t) => {
   assert.equal(unheard.mock.callCount(), 0);
   process.off("unhandledRejection", unheard);
   await leases.close();
+});
+
+test("a Dexie database that is not open yet is told to be opened", async () => {
+  for (const closed of [{ backendDB: () => null }, { backendDB: () => undefined }]) {
+    await refused(() => LeaseManager.attach(closed), "InvalidOptions", LEASE_ERROR, "await db.open()");
+  }
+});
+
+test("what other locks do by an option is done by a method", async () => {
+  const leases = await openManager();
+  const refuse = (options, word) => refused(() => leases.acquire("k", options), "InvalidOptions", LEASE_ERROR, word);
+  await refuse({ steal: true }, "`steal`; use `steal(key)`");
+  await refuse({ ifAvailable: true }, "`ifAvailable`; use `tryAcquire(key)`");
+  for (const verb of ["run", "tryRun", "elect"]) {
+    const swapped = () => leases[verb]("k", () => {}, { info: "why" });
+    await refused(swapped, "InvalidOptions", LEASE_ERROR, "the work comes last", `${verb}(key, options, work)`);
+  }
+  await leases.close();
+});
+
+test("a method that was taken off its object says so, as a rejection", async () => {
+  const leases = await openManager();
+  const lease = await leases.acquire("k");
+  const verbs = ["acquire", "tryAcquire", "steal", "acquireAll", "run", "tryRun", "elect", "leader", "status", "list", "close"];
+  const told = (object, name, self) =>
+    refused(() => object[name].call(self, "k", () => {}), "InvalidOptions", LEASE_ERROR, `${name}()`, `.${name}(…)`);
+  for (const self of [undefined, {}, new Proxy(leases, {})]) {
+    for (const verb of verbs) await told(leases, verb, self);
+    for (const verb of ["verify", "extend", "upgrade", "downgrade", "release", "fence"]) await told(lease, verb, self);
+  }
+  assert.throws(() => leases.stats.call(undefined), { code: "InvalidOptions", message: /stats\(\)/ });
+  assert.ok(await lease.verify());
+  await leases.close();
+});
+
+test("a time-out names the key, the time and who held it", async () => {
+  const [one, two] = [await openManager({}, "late"), await openManager({}, "late")];
+  await one.acquire("notes", { info: "tab 1" });
+  for (const verb of ["acquire", "run", "acquireAll"]) {
+    for (const [timeoutMs, words] of [[20, "was not granted within the time-out of 20 ms"], [0, "is taken"]]) {
+      const options = { timeoutMs };
+      const late = (leases) => {
+        const asked = verb === "acquireAll" ? [[{ key: "notes" }, { key: "other" }], options] : ["notes", options, () => {}];
+        return leases[verb](...asked).then(assert.fail, (error) => error);
+      };
+      const error = await late(two);
+      assert.deepEqual([error.code, error.name], ["Timeout", "TimeoutError"]);
+      // Timers of Node.js may come up to 1 ms early.
+      assert.ok(error.waitedMs > timeoutMs - 1 && error.waitedMs < 60_000, `${error.waitedMs}`);
+      assert.ok(error.message.includes(words), error.message);
+      // Of several that were tried at once nobody says which is taken.
+      if (verb === "acquireAll" && timeoutMs === 0) {
+        assert.deepEqual([error.key, error.holder], [undefined, undefined]);
+        continue;
+      }
+      assert.deepEqual([error.key, error.holder.own, error.holder.info, error.holder.holder], ["notes", false, "tab 1", one.holder]);
+      assert.ok(error.message.includes('"notes"') && error.message.includes("tab 1"), error.message);
+      const own = await late(one);
+      assert.equal(own.holder.own, true);
+      assert.match(own.message, /this manager itself holds it.*share: true/);
+    }
+  }
+  // Who merely tries is not held up by a look at the holder.
+  const { transactions } = two.stats();
+  assert.deepEqual([await two.tryAcquire("notes"), (await two.tryRun("notes", assert.fail)).ran], [null, false]);
+  const tries = two.stats().transactions - transactions;
+  assert.ok(tries <= 4, `${tries} transactions`);
+  await Promise.all([one.close(), two.close()]);
 });
 
 test("no IndexedDB, and never memory in its place", async () => {

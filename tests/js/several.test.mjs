@@ -52,6 +52,47 @@ test("a try takes one transaction; who waits, waits in the order of everybody", 
   await Promise.all([one.close(), two.close()]);
 });
 
+test("what is free is granted in one transaction, also to who would wait; and what is left after a wait", async () => {
+  const [one, two] = await pair("at once");
+  const items = Array.from({ length: 200 }, (_, at) => ({ key: `${1_000 + at}` }));
+  await (await one.acquire("warm")).release();
+  for (const options of [undefined, { timeoutMs: 60_000 }, { signal: new AbortController().signal }]) {
+    const before = one.stats().transactions;
+    const group = await one.acquireAll(items, options);
+    assert.equal(one.stats().transactions - before, 1);
+    await group.release();
+  }
+  const taken = await two.acquire(items[0].key);
+  const before = one.stats().transactions;
+  const waiting = one.acquireAll(items);
+  await settle();
+  await taken.release();
+  const group = await waiting;
+  assert.ok(one.stats().transactions - before <= 6, `${one.stats().transactions - before} transactions`);
+  await group.release();
+  await Promise.all([one.close(), two.close()]);
+});
+
+test("in Node.js, many keys make no warning of listeners of our own", async (t) => {
+  const [one, two] = await pair("listeners");
+  const warned = t.mock.fn();
+  process.on("warning", warned);
+  const items = Array.from({ length: 30 }, (_, at) => ({ key: `${10 + at}` }));
+  const held = await two.acquireAll(items);
+  const waiting = one.acquireAll(items, { signal: new AbortController().signal });
+  for (const lease of held) {
+    await settle();
+    await lease.release();
+  }
+  const group = await waiting;
+  assert.equal(group.signal.aborted, false);
+  await settle();
+  assert.deepEqual(warned.mock.calls.map(({ arguments: [warning] }) => String(warning)), []);
+  process.off("warning", warned);
+  await group.release();
+  await Promise.all([one.close(), two.close()]);
+});
+
 test("overlapping requests in a circle all get their turn", async () => {
   const managers = await Promise.all([1, 2, 3].map(() => openManager({}, "circle")));
   const keys = ["a", "b", "c"];

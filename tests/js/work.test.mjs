@@ -211,7 +211,7 @@ test("an aborted election gives the lead back and rejects with the reason", asyn
   await until(() => lease);
   controller.abort(reason);
   await assert.rejects(leading, (error) => error === reason);
-  assert.deepEqual([lease.valid, await lease.release(), lease.signal.aborted], [false, "released", false]);
+  assert.deepEqual([lease.valid, await lease.release(), lease.signal.aborted], [false, "released", true]);
   // Aborted by the loss itself.
   const other = new AbortController();
   let second;
@@ -221,6 +221,34 @@ test("an aborted election gives the lead back and rejects with the reason", asyn
   await two.steal("leader").then((thief) => thief.release());
   await assert.rejects(again, (error) => error === reason);
   assert.deepEqual((await two.status("leader")).queue, []);
+  await Promise.all([one.close(), two.close()]);
+});
+
+test("the signal of an election reaches the work by the signal of the lease, with its reason", async () => {
+  const [one, two] = await pair("resigned");
+  const [controller, reason] = [new AbortController(), new Error("enough")];
+  const heard = [];
+  const leading = one.elect("leader", { signal: controller.signal }, async (lease) => {
+    lease.signal.addEventListener("abort", () => heard.push(lease.signal.reason, lease.signal.reason === reason || lease.valid));
+    await never();
+  });
+  await until(() => one.stats().granted === 1);
+  await settle();
+  // A lead that was lost before has its own reason.
+  await two.steal("leader").then((thief) => thief.release());
+  await until(() => one.stats().granted === 2);
+  await settle();
+  assert.deepEqual([heard.length, heard[0].reason], [2, "Stolen"]);
+  controller.abort(reason);
+  await assert.rejects(leading, (error) => error === reason);
+  assert.deepEqual(heard.slice(2), [reason, true]);
+  assert.deepEqual((await two.status("leader")).holders, []);
+  // Also for whoever asks for the signal only when it is too late.
+  const late = new AbortController();
+  let lease;
+  const again = one.elect("leader", { signal: late.signal }, (lead) => ((lease = lead), late.abort(reason), never()));
+  await assert.rejects(again, (error) => error === reason);
+  assert.ok(lease.signal.aborted && lease.signal.reason === reason);
   await Promise.all([one.close(), two.close()]);
 });
 

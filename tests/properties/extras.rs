@@ -1,13 +1,36 @@
 //! Fields that a newer version of the same format wrote: they stay with their entry, and go with it.
 
-use leasehold::machine::{Record, RequestId, Token};
+use leasehold::machine::{Record, RequestId, Row, Token};
+
+use crate::shop::Texts;
 
 const RECORD_FIELD: &str = "\"later\":{\"a\":[1,\"}\"]}";
 const ENTRY_FIELD: &str = ":[1.5e3,null,{\"}\":\"\\u00e9\"}]";
 const ENTRY: &str = "{\"holder\":\"";
 
+/// What a newer version makes of a whole store.
+pub(crate) fn added_everywhere(texts: &Texts, mut number: impl FnMut() -> u64) -> Texts {
+    let marked = texts.iter().map(|(row, text)| {
+        let marked = match row {
+            Row::Record(_) => added(text, &mut number),
+            _ if text.contains(RECORD_FIELD) => text.clone(),
+            Row::Session(_) | Row::Store => text.replacen('{', &format!("{{{RECORD_FIELD},"), 1),
+        };
+        (row.clone(), marked)
+    });
+    marked.collect()
+}
+
+/// Panics unless the rows of sessions, and of the store, kept their unknown fields.
+pub(crate) fn survive_in_rows(before: &Texts, after: &Texts) {
+    for (row, text) in before.iter().filter(|(row, _)| !matches!(row, Row::Record(_))) {
+        let kept = after.get(row).is_none_or(|after| after.contains(RECORD_FIELD) == text.contains(RECORD_FIELD));
+        assert!(kept, "a row keeps what nobody knows: {text} became {:?}", after.get(row));
+    }
+}
+
 /// Gives the record, and each entry that has none yet, a field of its own.
-pub(crate) fn added(text: &str, mut number: impl FnMut() -> u64) -> String {
+fn added(text: &str, number: &mut impl FnMut() -> u64) -> String {
     let mut pieces = text.split(ENTRY);
     let head = pieces.next().unwrap_or_default();
     let mut marked = match head.contains(RECORD_FIELD) || text.contains(RECORD_FIELD) {

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use leasehold::machine::{Acquire, Action, Incarnation, Operation, Outcome, RequestId};
+use leasehold::machine::{Acquire, Action, Batch, Beat, Operation, Outcome, RequestId, SessionId, SessionStep};
 use proptest::prelude::*;
 
+use crate::shop::Kind;
 use crate::world::World;
 
 type Who = (u8, u64);
@@ -65,24 +66,30 @@ fn step() -> impl Strategy<Value = (u8, Step)> {
 }
 
 fn play(steps: &[(u8, Step)]) {
-    let (mut world, mut door) = (World::new(false), Door::default());
+    let (mut world, mut door) = (World::new(Kind::NamedSessions, false), Door::default());
+    for session in 0..4 {
+        let beat = Beat { beat: 1, lease_ms: 500, ..Beat::default() };
+        let step = SessionStep::Open { beat, instance: String::new() };
+        world.run(&Batch { step, ..Batch::new(SessionId(session), Vec::new()) });
+    }
     let key = world.keys[0].clone();
     let mut latest = [(0u64, false); 4];
-    for (beat, (holder, step)) in (1u64..).zip(steps) {
+    for (attempt, (holder, step)) in (1u64..).zip(steps) {
         let (request, waits) = &mut latest[usize::from(*holder)];
         match step {
-            Step::Wait => (*request, *waits) = (beat, true),
-            Step::Try => (*request, *waits) = (beat, false),
+            Step::Wait => (*request, *waits) = (attempt, true),
+            Step::Try => (*request, *waits) = (attempt, false),
             Step::Again | Step::Leave => {}
         }
         let (who, waits) = ((*holder, *request), *waits);
         let request = RequestId(*request);
         let action = match step {
             Step::Leave => Action::Withdraw { request },
-            _ => Action::Acquire(Acquire { wait: waits, ..Acquire::new(request, beat, 500) }),
+            _ => Action::Acquire(Acquire { wait: waits, ..Acquire::new(request, attempt) }),
         };
-        let answer = world.run(&Operation { key: key.clone(), holder: Incarnation((*holder).into()), action });
-        match (step, answer.outcome) {
+        let operation = Operation { key: key.clone(), action };
+        let reply = world.run(&Batch::new(SessionId((*holder).into()), vec![operation]));
+        match (step, reply.answers[0].outcome.clone()) {
             (Step::Leave, outcome) => {
                 assert_eq!(outcome, Outcome::Withdrawn);
                 door.leave(who);
@@ -92,8 +99,8 @@ fn play(steps: &[(u8, Step)]) {
             (_, Outcome::Busy { .. }) => assert_eq!(door.ask(who, waits), "refused"),
             (_, other) => panic!("{other:?}"),
         }
-        let record = world.records.peek(&key).unwrap();
-        let named = |holder: Incarnation, request: RequestId| (u8::try_from(holder.0).unwrap(), request.0);
+        let record = world.view.records.get(&key).and_then(Option::clone).unwrap_or_default();
+        let named = |holder: SessionId, request: RequestId| (u8::try_from(holder.0).unwrap(), request.0);
         let inside: Vec<_> = record.grants.iter().map(|grant| named(grant.holder, grant.request)).collect();
         let queue: Vec<_> = record.queue.iter().map(|waiter| named(waiter.holder, waiter.request)).collect();
         assert_eq!((inside, queue), (door.inside.into_iter().collect(), door.queue.iter().copied().collect()));

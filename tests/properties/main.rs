@@ -1,4 +1,4 @@
-//! Random histories of operations against the rules of the record, and random text against its reader.
+//! Random histories of sessions and operations against the rules, and random text against its reader.
 //!
 //! `PROPTEST_CASES` and `BOLERO_RANDOM_ITERATIONS` make them longer.
 #![cfg(not(all(target_family = "wasm", target_os = "unknown")))]
@@ -8,8 +8,12 @@ mod answers;
 mod extras;
 mod fifo;
 mod forged;
+mod ghost;
 mod history;
+mod partial;
 mod reasons;
 mod rules;
+mod sessions;
+mod shop;
 mod text;
 mod world;

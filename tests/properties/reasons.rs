@@ -1,6 +1,6 @@
 //! Why entries of a record may come, go and change.
 
-use leasehold::machine::{Acquire, Action, Entry, Outcome, Waiter, Way};
+use leasehold::machine::{Acquire, Action, Grant, Outcome, Waiter, Way};
 
 use crate::rules::{Moved, rank, tokens};
 
@@ -9,7 +9,7 @@ impl Moved<'_> {
     pub(crate) fn nobody_passes(&self) {
         let known = tokens(self.before);
         for grant in self.after.grants.iter().filter(|grant| !known.contains(&grant.block.first)) {
-            let is_ask = |ask: &&Acquire| (ask.request, self.operation.holder) == (grant.request, grant.holder);
+            let is_ask = |ask: &&Acquire| (ask.request, self.me) == (grant.request, grant.holder);
             let ask = self.ask().filter(is_ask);
             if ask.is_some_and(|ask| ask.way == Way::Steal) {
                 continue;
@@ -17,10 +17,9 @@ impl Moved<'_> {
             let place = (self.before.queue.iter())
                 .find(|waiter| (waiter.holder, waiter.request) == (grant.holder, grant.request));
             let own = match (place, ask) {
-                (Some(place), Some(ask)) if ask.beat > place.beat => {
-                    (place.upgrades.is_none(), -i64::from(ask.priority), place.ticket)
-                }
-                (Some(place), _) => rank(place),
+                // A place goes where its request wants it now.
+                (Some(place), Some(ask)) => (place.upgrades.is_none(), -i64::from(ask.priority), place.ticket),
+                (Some(place), None) => rank(place),
                 (None, Some(ask)) => (!matches!(ask.way, Way::Upgrade(_)), -i64::from(ask.priority), u64::MAX),
                 (None, None) => panic!("granted without asking: {grant:?}"),
             };
@@ -34,50 +33,59 @@ impl Moved<'_> {
 
     /// I3, I4, I9: why entries may go.
     pub(crate) fn nobody_goes_without_reason(&self) {
-        let me = self.operation.holder;
         for grant in &self.before.grants {
-            if self.after.grants.iter().any(|left| left.block.first == grant.block.first && left.holder == grant.holder)
-            {
-                continue;
+            let stays = |left: &Grant| (left.block.first, left.holder) == (grant.block.first, grant.holder);
+            if !self.after.grants.iter().any(stays) {
+                let ended = self.has_ended(grant.holder) && !self.only_looks();
+                let why = "a grant goes with its session, by release, theft, detachment, resumption or upgrade";
+                assert!(ended || self.is_upgraded(grant) || self.is_meant(grant), "{why}: {grant:?}");
             }
-            let (token, named) = (grant.block.first, Entry::Grant(grant.block.first));
-            let upgraded = self.after.grants.iter().any(|new| {
-                let gave = |waiter: &Waiter| {
-                    (waiter.holder, waiter.request, waiter.upgrades) == (new.holder, new.request, Some(token))
-                };
-                new.holder == grant.holder
-                    && (self.before.queue.iter().any(gave)
-                        || self.ask().is_some_and(|ask| ask.way == Way::Upgrade(token)))
-            });
-            let meant = match &self.operation.action {
-                // With every release the request is withdrawn too.
-                Action::Release { token: named, request } => {
-                    (*named == token || *request == grant.request) && grant.holder == me
-                }
-                Action::Withdraw { request } => *request == grant.request && grant.holder == me,
-                Action::Evict { target, entry, beat } => (*target, *entry, *beat) == (grant.holder, named, grant.beat),
-                // All or nothing: what a part of it was granted earlier goes too.
-                Action::AcquireAll(_) => {
-                    self.ask().is_some_and(|ask| (me, ask.request) == (grant.holder, grant.request))
-                }
-                Action::Acquire(ask) => match ask.way {
-                    Way::Steal => self.answer.robbed.contains(&(grant.holder, token)),
-                    Way::Resume { from, token: resumed, .. } => (from, resumed) == (grant.holder, token),
-                    _ => false,
-                },
-                _ => false,
-            };
-            let ran_out = self.over.contains(&(grant.holder, named)) && grant.holder != me && self.ask().is_some();
-            assert!(
-                upgraded || meant || ran_out,
-                "a grant goes by release, eviction, time, theft, resumption or upgrade: {grant:?}"
-            );
         }
         self.no_place_goes_without_reason();
     }
 
+    fn is_upgraded(&self, grant: &Grant) -> bool {
+        let token = grant.block.first;
+        self.after.grants.iter().any(|new| {
+            let gave = |waiter: &Waiter| {
+                (waiter.holder, waiter.request, waiter.upgrades) == (new.holder, new.request, Some(token))
+            };
+            let asked = || self.ask().is_some_and(|ask| ask.way == Way::Upgrade(token));
+            new.holder == grant.holder && (self.before.queue.iter().any(gave) || asked())
+        })
+    }
+
+    /// Whether the operation takes this grant away.
+    fn is_meant(&self, grant: &Grant) -> bool {
+        let token = grant.block.first;
+        match &self.operation.action {
+            // With every release the request is withdrawn too.
+            Action::Release { token: named, request } => {
+                (*named == token || *request == grant.request) && grant.holder == self.me
+            }
+            Action::Withdraw { request } => *request == grant.request && grant.holder == self.me,
+            Action::End { target, .. } => *target == grant.holder && self.answer.outcome == Outcome::Ended,
+            Action::Detach { token: named, to, .. } => {
+                let moved = |new: &Grant| (new.block, new.holder) == (grant.block, *to);
+                *named == token && grant.holder == self.me && self.after.grants.iter().any(moved)
+            }
+            // All or nothing: what a part of it was granted earlier goes too.
+            Action::AcquireAll(_) => {
+                self.ask().is_some_and(|ask| (self.me, ask.request) == (grant.holder, grant.request))
+            }
+            Action::Acquire(ask) => match ask.way {
+                Way::Steal => self.answer.robbed.contains(&(grant.holder, token)),
+                Way::Resume { from, origin, token: resumed, request } => {
+                    [from, origin].contains(&grant.holder) && (resumed, request) == (token, grant.request)
+                }
+                Way::Plain | Way::Upgrade(_) => false,
+            },
+            _ => false,
+        }
+    }
+
     fn no_place_goes_without_reason(&self) {
-        let me = self.operation.holder;
+        let me = self.me;
         for waiter in &self.before.queue {
             let is_it = |holder, request| (holder, request) == (waiter.holder, waiter.request);
             let stays = self.after.queue.iter().any(|left| is_it(left.holder, left.request));
@@ -87,38 +95,38 @@ impl Moved<'_> {
             }
             let meant = match &self.operation.action {
                 Action::Release { request, .. } | Action::Withdraw { request } => is_it(me, *request),
-                Action::Evict { target, entry, beat } => {
-                    *entry == Entry::Waiter(waiter.request) && (*target, *beat) == (waiter.holder, waiter.beat)
-                }
+                Action::End { target, .. } => *target == waiter.holder && self.answer.outcome == Outcome::Ended,
                 // It is given up, or an older one of the same kind was abandoned.
                 Action::Acquire(ask) => is_it(me, ask.request) || (waiter.holder == me && waiter.request < ask.request),
                 Action::AcquireAll(_) => waiter.holder == me,
                 _ => false,
             };
-            let ran_out = self.over.contains(&(waiter.holder, Entry::Waiter(waiter.request))) && waiter.holder != me;
+            let ended = self.has_ended(waiter.holder) && !self.only_looks();
             let token = waiter.upgrades;
             let orphaned = token.is_some_and(|token| !tokens(self.after).contains(&token));
             let handed_over = token.is_some_and(|token| {
                 (self.after.grants.iter()).all(|grant| (grant.holder, grant.block.first) != (waiter.holder, token))
             });
-            assert!(meant || ran_out || orphaned || handed_over, "a place goes for a reason: {waiter:?}");
+            assert!(meant || ended || orphaned || handed_over, "a place goes for a reason: {waiter:?}");
         }
     }
 
     /// Nobody but who asks is changed; and not even they, if they were refused.
     pub(crate) fn bystanders_stay(&self) {
-        let me = self.operation.holder;
+        let me = self.me;
         let refused = matches!(
             self.answer.outcome,
             Outcome::Busy { .. }
                 | Outcome::BusyAll(_)
                 | Outcome::UpgradeConflict
                 | Outcome::Superseded
+                | Outcome::NoSession
                 | Outcome::Exhausted
         );
         for new in self.after.grants.iter().filter(|grant| refused || grant.holder != me) {
             let old = self.before.grants.iter().find(|grant| grant.block.first == new.block.first);
-            assert!(old.is_none_or(|old| old == new), "a bystander's grant stays as it is: {new:?}");
+            let moves = matches!(self.operation.action, Action::Detach { to, .. } if to == new.holder);
+            assert!(moves || old.is_none_or(|old| old == new), "a bystander's grant stays as it is: {new:?}");
         }
         for new in self.after.queue.iter().filter(|waiter| waiter.holder != me) {
             let old = self.before.queue.iter().find(|old| (old.holder, old.request) == (new.holder, new.request));
@@ -126,23 +134,13 @@ impl Moved<'_> {
         }
     }
 
+    /// A theft robs all who hold the key, and none but them.
     pub(crate) fn the_robbed_are_told(&self) {
-        let robbed = &self.answer.robbed;
-        let Some(ask) = self.ask().filter(|ask| ask.way == Way::Steal && !robbed.is_empty()) else {
-            assert_eq!(robbed.len(), 0, "only a theft robs");
-            return assert_eq!(self.after.stolen, self.before.stolen);
-        };
-        let gone = (self.before.grants.iter())
-            .filter(|grant| {
-                self.operation.holder == grant.holder
-                    || !self.over.contains(&(grant.holder, Entry::Grant(grant.block.first)))
-            })
-            .map(|grant| (grant.holder, grant.block.first));
-        assert!(gone.eq(robbed.iter().copied()), "robbed are those who held: {robbed:?}");
-        assert!(self.granted().is_some(), "a thief gets what it robbed: {ask:?} {:?}", self.answer);
-        let mut stolen = self.before.stolen.clone();
-        stolen.extend(robbed.iter().map(|(_, token)| *token));
-        let forgotten = stolen.len().saturating_sub(8);
-        assert_eq!(self.after.stolen, stolen[forgotten..]);
+        let known = tokens(self.before);
+        let robs = self.ask().is_some_and(|ask| ask.way == Way::Steal)
+            && self.granted().is_some_and(|granted| !known.contains(&granted.block.first));
+        let held = self.before.grants.iter().filter(|grant| robs && !self.has_ended(grant.holder));
+        let held: Vec<_> = held.map(|grant| (grant.holder, grant.block.first)).collect();
+        assert_eq!(self.answer.robbed, held, "robbed are those who held, by a theft alone");
     }
 }

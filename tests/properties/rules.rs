@@ -3,69 +3,130 @@
 use std::collections::BTreeSet;
 
 use leasehold::machine::{
-    Acquire, Action, Answer, Entry, Grant, Granted, Incarnation, Key, Mode, Operation, Outcome, Promotion, Record,
-    Records, Token, Waiter,
+    Acquire, Action, Answer, Batch, Granted, Key, Mode, Operation, Outcome, Promotion, Record, SessionId, SessionStep,
+    StoreNow, Token, TokenBlock, Waiter,
 };
 
-use crate::{extras, world::World};
+use crate::extras;
+use crate::sessions::Rows;
+use crate::shop::{self, Kind, Texts, View};
+use crate::world::{World, only, token};
 
 /// What one operation did to one key.
 pub(crate) struct Moved<'a> {
     pub(crate) key: &'a Key,
     pub(crate) before: &'a Record,
     pub(crate) after: &'a Record,
+    /// The record was deleted: `after` is as the next one will begin.
+    gone: bool,
+    pub(crate) me: SessionId,
     pub(crate) operation: &'a Operation,
     pub(crate) answer: &'a Answer,
-    /// The entries that had run out by the store's own clock.
-    pub(crate) over: BTreeSet<(Incarnation, Entry)>,
+    /// The rows as the operation found them.
+    pub(crate) rows: &'a Rows,
+    pub(crate) now: StoreNow,
+    /// Waiters whose rows the store did not read.
+    strangers: BTreeSet<SessionId>,
     exhausted: bool,
 }
 
 /// Panics at the first rule that is broken.
-pub(crate) fn hold(world: &mut World, operation: &Operation, answer: &Answer, before: &Records) {
-    for key in world.keys.clone() {
-        let (Some(old), Some(after)) = (before.peek(&key), world.records.peek(&key)) else {
-            unreadable_is_left_alone(world, before, &key);
+pub(crate) fn hold(world: &mut World, batch: &Batch, reply: &leasehold::machine::Reply, before: &View, texts: &Texts) {
+    let now = world.now();
+    let mut ghost = std::mem::take(&mut world.ghost);
+    ghost.rows.begin(batch, now);
+    let (rows, answer) = (ghost.rows.clone(), only(reply));
+    for key in &world.keys {
+        let after = world.view.records.get(key);
+        let concerned = batch.operations.first().filter(|operation| touches(operation, key));
+        let (Some(operation), Some(answer)) = (concerned, answer) else {
+            untouched(batch, key, before.records.get(key), after);
             continue;
         };
-        let (over, exhausted) = (entries_over(world, &key), is_exhausted(after.last_token, world.wall_ms));
-        let moved = Moved { key: &key, before: old, after, operation, answer, over, exhausted };
-        if !moved.concerns() {
-            assert_eq!(old, after, "no other key changes");
+        let (None | Some(Some(_)), None | Some(Some(_))) = (before.records.get(key), after) else {
+            assert_eq!(texts.get(&row(key)), world.shop.texts.get(&row(key)), "what cannot be read is left as it is");
             continue;
+        };
+        let (begun, ended) = (starting_at(before.floor), starting_at(world.view.floor));
+        let moved = Moved {
+            key,
+            before: before.records.get(key).and_then(Option::as_ref).unwrap_or(&begun),
+            after: after.and_then(Option::as_ref).unwrap_or(&ended),
+            gone: after.is_none(),
+            me: batch.session,
+            operation,
+            answer,
+            rows: &rows,
+            now,
+            strangers: strangers(world.kind, texts, batch),
+            exhausted: is_exhausted(after.and_then(Option::as_ref).unwrap_or(&ended).last_token, world.wall_ms),
+        };
+        moved.keeps_all_rules();
+        ghost.note_grants(&moved);
+        moved.fence_is_true(&ghost);
+        if world.extras && !moved.gone && !moved.is_remade() {
+            extras::survive(moved.before, moved.after);
         }
-        moved.record_is_sound();
-        moved.tokens_grow();
-        moved.revision_tells_changes();
-        moved.who_is_granted_is_told_once();
-        moved.nobody_passes();
-        moved.nobody_goes_without_reason();
-        moved.the_robbed_are_told();
-        moved.bystanders_stay();
-        moved.outcome_is_true();
-        moved.refusal_is_true();
-        let deadlines = moved.deadlines(world);
-        if world.extras {
-            extras::survive(old, after);
-        }
-        world.deadlines.extend(deadlines);
     }
-    all_or_nothing(world, operation, answer, before);
-    let stray = answer.promoted.iter().find(|promotion| world.records.peek(&promotion.key).is_none());
-    assert_eq!(stray, None, "nobody is granted what cannot be read");
+    if let (Some(operation), Some(answer)) = (batch.operations.first(), answer) {
+        all_or_nothing(world, batch.session, operation, answer, before);
+        let stray =
+            answer.promoted.iter().find(|promotion| !matches!(world.view.records.get(&promotion.key), Some(Some(_))));
+        assert_eq!(stray, None, "nobody is granted what cannot be read");
+        ghost.rows.operate(batch, answer, before, now);
+    }
+    reply_is_true(batch, reply, &ghost.rows);
+    ghost.rows.finish(batch, &world.view, now);
+    assert!(world.view.floor >= before.floor, "the store's floor never sinks");
+    world.ghost = ghost;
 }
 
-fn unreadable_is_left_alone(world: &World, before: &Records, key: &Key) {
-    assert!(before.peek(key).is_none() && world.records.peek(key).is_none(), "what cannot be read stays so");
-    let revisions = before.revisions();
-    let written = world.records.changed_since(&revisions);
-    assert!(written.iter().all(|(written, _)| written != key), "what cannot be read is never written");
+/// The reply tells what was robbed, or that there is no row.
+fn reply_is_true(batch: &Batch, reply: &leasehold::machine::Reply, rows: &Rows) {
+    assert_eq!(reply.store, shop::STORE);
+    assert_eq!(reply.robbed.as_ref(), rows.get(batch.session).map(|row| &row.robbed), "what was stolen is told");
+    assert!(reply.peers.is_empty() || matches!(batch.step, SessionStep::Open { .. }));
 }
 
-fn entries_over(world: &World, key: &Key) -> BTreeSet<(Incarnation, Entry)> {
-    let now = world.monotonic_ms;
-    let over = world.deadlines.iter().filter(|((at, ..), deadline)| at == key && **deadline <= now && world.trusted);
-    over.map(|((_, holder, entry), _)| (*holder, *entry)).collect()
+fn touches(operation: &Operation, key: &Key) -> bool {
+    match &operation.action {
+        Action::AcquireAll(asks) => asks.iter().any(|(asked, _)| asked == key),
+        _ => operation.key == *key,
+    }
+}
+
+/// A key without an operation stays as it is; one that is forgotten must be idle.
+fn untouched(batch: &Batch, key: &Key, before: Option<&Option<Record>>, after: Option<&Option<Record>>) {
+    match (before, after) {
+        (Some(Some(record)), None) => {
+            assert!(batch.forgets.contains(key) && record.is_idle(), "only what nobody uses is forgotten: {record:?}");
+        }
+        _ => {
+            assert_eq!(before, after, "no other key changes");
+            let idle = matches!(after, Some(Some(record)) if record.is_idle());
+            assert!(!(idle && batch.forgets.contains(key)), "what nobody uses is forgotten");
+        }
+    }
+}
+
+fn row(key: &Key) -> leasehold::machine::Row {
+    leasehold::machine::Row::Record(key.clone())
+}
+
+fn starting_at(floor: u64) -> Record {
+    let mut record = Record::default();
+    (record.last_token, record.last_exclusive) = (token(floor), token(floor));
+    record
+}
+
+fn strangers(kind: Kind, texts: &Texts, batch: &Batch) -> BTreeSet<SessionId> {
+    if kind != Kind::NamedSessions {
+        return BTreeSet::new();
+    }
+    let named = shop::named(texts, batch);
+    let records = batch.keys().into_iter().filter_map(|key| texts.get(&row(&key)));
+    let queued = records.filter_map(|text| Record::decode(text).ok()).flat_map(|record| record.queue);
+    queued.map(|waiter| waiter.holder).filter(|holder| !named.contains(holder)).collect()
 }
 
 /// Rule r: `max(last + 1, min(now, 2^42) << 10)`, and all 64 tokens below 2^53.
@@ -85,11 +146,57 @@ pub(crate) fn tokens(record: &Record) -> BTreeSet<Token> {
 }
 
 impl Moved<'_> {
-    fn concerns(&self) -> bool {
-        match &self.operation.action {
-            Action::AcquireAll(asks) => asks.iter().any(|(key, _)| key == self.key),
-            _ => self.operation.key == *self.key,
+    fn keeps_all_rules(&self) {
+        if self.only_looks() {
+            assert_eq!(
+                (self.before, self.gone),
+                (self.after, self.gone && self.before.is_idle()),
+                "looking changes nothing"
+            );
+        } else {
+            self.record_is_sound();
+            if !self.refuses_all() {
+                self.nobody_ended_is_left();
+                self.head_is_not_grantable();
+            }
         }
+        self.tokens_grow();
+        self.revision_tells_changes();
+        self.who_is_granted_is_told_once();
+        self.nobody_passes();
+        self.nobody_goes_without_reason();
+        self.the_robbed_are_told();
+        self.bystanders_stay();
+        self.outcome_is_true();
+        self.refusal_is_true();
+        self.records_go_when_they_may();
+    }
+
+    pub(crate) fn only_looks(&self) -> bool {
+        matches!(self.operation.action, Action::Inspect | Action::Fence { .. })
+    }
+
+    /// Of several keys, an idle lock's record may go and come again at once.
+    fn is_remade(&self) -> bool {
+        self.key.is_of_lock() && matches!(self.operation.action, Action::AcquireAll(_))
+    }
+
+    /// Of several keys, whether none of them was touched.
+    fn refuses_all(&self) -> bool {
+        let untouched =
+            matches!(self.answer.outcome, Outcome::NoSession | Outcome::Superseded | Outcome::Unreadable(_));
+        untouched && matches!(self.operation.action, Action::AcquireAll(_))
+    }
+
+    /// Whether the operation took the session for ended.
+    pub(crate) fn has_ended(&self, session: SessionId) -> bool {
+        self.rows.has_ended(session, self.me, self.now)
+    }
+
+    /// Whether nobody who ended had anything here: then what an operation refuses to do changes nothing at all.
+    pub(crate) fn all_are_alive(&self) -> bool {
+        let grants = self.before.grants.iter().map(|grant| grant.holder);
+        grants.chain(self.before.queue.iter().map(|waiter| waiter.holder)).all(|holder| !self.has_ended(holder))
     }
 
     pub(crate) fn ask(&self) -> Option<&Acquire> {
@@ -115,6 +222,19 @@ impl Moved<'_> {
         self.answer.promoted.iter().filter(|promotion| promotion.key == *self.key)
     }
 
+    /// Who is promoted anew. A look tells of older grants of its own too.
+    pub(crate) fn promoted_anew(&self) -> impl Iterator<Item = &Promotion> {
+        let known = tokens(self.before);
+        self.promoted().filter(move |promotion| !known.contains(&promotion.block.first))
+    }
+
+    /// The grants that were made: tokens, the last exclusive one before, and mode.
+    pub(crate) fn fresh_grants(&self) -> Vec<(TokenBlock, Token, Mode)> {
+        let known = tokens(self.before);
+        let grants = self.after.grants.iter().filter(|grant| !known.contains(&grant.block.first));
+        grants.map(|grant| (grant.block, grant.previous, grant.mode)).collect()
+    }
+
     fn record_is_sound(&self) {
         let Record { grants, queue, .. } = self.after;
         let exclusive = grants.iter().filter(|grant| grant.mode == Mode::Exclusive).count();
@@ -130,8 +250,18 @@ impl Moved<'_> {
             assert!(common.insert((waiter.holder, waiter.mode)), "one common place a holder and mode: {queue:?}");
         }
         assert!(queue.iter().filter(|waiter| waiter.upgrades.is_some()).count() <= 1, "one upgrade: {queue:?}");
-        assert!(self.after.stolen.len() <= 8, "eight thefts are remembered");
-        self.head_is_not_grantable();
+    }
+
+    /// S14: nothing of an ended session is granted, or stays granted once its key was touched.
+    fn nobody_ended_is_left(&self) {
+        let known = tokens(self.before);
+        for grant in &self.after.grants {
+            // A store that did not read the row may grant to it, and finds out next time.
+            let unread = self.strangers.contains(&grant.holder) && !known.contains(&grant.block.first);
+            // What is detached or given to a session right now lives by this very operation.
+            let moves = matches!(self.operation.action, Action::Detach { to, .. } if to == grant.holder);
+            assert!(unread || moves || !self.has_ended(grant.holder), "an ended session holds nothing: {grant:?}");
+        }
     }
 
     /// Rule f.
@@ -142,6 +272,8 @@ impl Moved<'_> {
             self.after.grants.iter().filter(|grant| !(grant.holder == head.holder && given(grant.block.first)));
         let fits = others.all(|grant| grant.mode == Mode::Shared && head.mode == Mode::Shared);
         assert!(!fits || self.exhausted, "at rest the head of the queue is not grantable: {:?}", self.after);
+        let unread = self.strangers.contains(&head.holder);
+        assert!(unread || !self.has_ended(head.holder), "nobody ended stands at the head: {head:?}");
         if let Some(token) = head.upgrades {
             let stands =
                 self.after.grants.iter().any(|grant| (grant.holder, grant.block.first) == (head.holder, token));
@@ -156,9 +288,10 @@ impl Moved<'_> {
         assert!(self.after.last_exclusive <= end && end.as_u64() < 1 << 53);
         let known = tokens(self.before);
         let granted = self.granted().map(|granted| granted.block).filter(|block| !known.contains(&block.first));
-        let mut blocks: Vec<_> = granted.into_iter().chain(self.promoted().map(|promotion| promotion.block)).collect();
+        let mut blocks: Vec<_> =
+            granted.into_iter().chain(self.promoted_anew().map(|promotion| promotion.block)).collect();
         let refill = match self.answer.outcome {
-            Outcome::Renewed { refill, .. } => refill,
+            Outcome::Current { refill, .. } => refill,
             _ => None,
         };
         blocks.extend(refill);
@@ -170,18 +303,17 @@ impl Moved<'_> {
             assert!(size == 64 || (size == 1_024 && refill == Some(*block)), "a block has 64 tokens, a refill 1,024");
             bound = block.last;
         }
-        let reserved =
-            matches!(self.answer.outcome, Outcome::Granted(_) | Outcome::GrantedAll(_) | Outcome::Renewed { .. });
-        let given_back = matches!(self.operation.action, Action::AcquireAll(_)) && !reserved;
-        assert!(bound == end || given_back, "the last token is the end of the last block: {blocks:?}");
+        let given_back = matches!(self.operation.action, Action::AcquireAll(_))
+            && !matches!(self.answer.outcome, Outcome::GrantedAll(_));
+        assert!(bound == end || given_back || self.gone, "the last token ends the last block: {blocks:?}");
         assert!(self.after.grants.iter().all(|grant| grant.block.last <= end), "the last token bounds all");
-        for token in tokens(self.after).difference(&known) {
-            assert!(*token > last, "a new grant's token is larger than all before");
-        }
     }
 
     /// Stores write by it.
     fn revision_tells_changes(&self) {
+        if self.gone || self.is_remade() {
+            return;
+        }
         let mut as_if = self.after.clone();
         as_if.revision = self.before.revision;
         let moved = self.before.revision != self.after.revision;
@@ -189,41 +321,30 @@ impl Moved<'_> {
         assert!(self.after.revision >= self.before.revision);
     }
 
-    /// When what was written just now runs out.
-    fn deadlines(&self, world: &World) -> Vec<((Key, Incarnation, Entry), u64)> {
-        let at = |holder, entry| (self.key.clone(), holder, entry);
-        let mut fresh = Vec::new();
-        for grant in &self.after.grants {
-            let same = |old: &&Grant| {
-                (old.holder, old.block.first, old.beat, old.request)
-                    == (grant.holder, grant.block.first, grant.beat, grant.request)
-            };
-            if self.before.grants.iter().find(same).is_none() {
-                fresh.push((at(grant.holder, Entry::Grant(grant.block.first)), world.monotonic_ms + grant.lease_ms));
-            }
+    /// The record of a lock goes when nobody uses it, and no other does by itself.
+    fn records_go_when_they_may(&self) {
+        if self.key.is_of_lock() {
+            assert_eq!(self.gone, self.after.is_idle(), "the record of an idle lock goes: {:?}", self.after);
+        } else {
+            let never = self.before.revision == 0 && self.before.is_idle();
+            assert!(!self.gone || never, "the record of a key stays: {:?}", self.before);
         }
-        for waiter in &self.after.queue {
-            let same =
-                |old: &&Waiter| (old.holder, old.request, old.beat) == (waiter.holder, waiter.request, waiter.beat);
-            if self.before.queue.iter().find(same).is_none() {
-                fresh.push((at(waiter.holder, Entry::Waiter(waiter.request)), world.monotonic_ms + waiter.lease_ms));
-            }
-        }
-        fresh
     }
 }
 
 /// I14, and that a refusal changes nothing but what time did.
-fn all_or_nothing(world: &World, operation: &Operation, answer: &Answer, before: &Records) {
+fn all_or_nothing(world: &World, me: SessionId, operation: &Operation, answer: &Answer, before: &View) {
     let Action::AcquireAll(asks) = &operation.action else { return };
-    let count = |records: &Records| {
+    let count = |view: &View| {
         let held = asks.iter().filter(|(key, ask)| {
-            let stands = |grant: &Grant| (grant.holder, grant.request) == (operation.holder, ask.request);
-            records.peek(key).is_some_and(|record| record.grants.iter().any(stands))
+            let record = view.records.get(key).and_then(Option::as_ref);
+            record.is_some_and(|record| {
+                record.grants.iter().any(|grant| (grant.holder, grant.request) == (me, ask.request))
+            })
         });
         held.count()
     };
-    let (had, has) = (count(before), count(&world.records));
+    let (had, has) = (count(before), count(&world.view));
     match &answer.outcome {
         Outcome::GrantedAll(all) => assert!(all.len() == asks.len() && has == asks.len(), "all"),
         _ => assert!(has <= had, "or nothing: {had} became {has}"),

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use leasehold::machine::{
-    Acquire, Action, Body, Entry, Incarnation, Key, Message, Mode, Monotonic, Operation, Outcome, Record, Records,
-    RequestId, StoreId, StoreNow, Token, Unreadable, Wall, Way,
+    Acquire, Action, Batch, Beat, Body, Ending, Key, LONGEST_LEASE_MS, Message, Mode, Monotonic, Operation, Outcome,
+    Record, Records, RequestId, Row, Session, SessionId, SessionStep, StoreId, StoreNow, Token, Unreadable, Wall, Way,
 };
 
 /// Of so many actions, one is tried on each text.
@@ -66,8 +66,8 @@ fn any_bytes_are_read_or_refused() {
 }
 
 #[test]
-fn spoilt_records_and_messages_are_read_or_refused_and_can_be_worked_with() {
-    let texts: Vec<String> = records().into_iter().chain(messages().iter().map(Message::encode)).collect();
+fn spoilt_texts_are_read_or_refused_and_can_be_worked_with() {
+    let texts = texts();
     texts.iter().for_each(|text| read(text));
     let limits = bolero::check!().with_type::<(u8, Vec<Edit>)>().with_iterations(20_000);
     limits.with_test_time(Duration::from_secs(3)).for_each(|(which, edits)| {
@@ -79,7 +79,7 @@ fn spoilt_records_and_messages_are_read_or_refused_and_can_be_worked_with() {
 /// Every number of every text, at every limit: what a random engine reaches seldom.
 #[test]
 fn numbers_at_their_limits_are_read_or_refused_and_can_be_worked_with() {
-    for text in records().into_iter().chain(messages().iter().map(Message::encode)) {
+    for text in texts() {
         for at in 0..numbers_in(&text).len() {
             for number in NUMBERS {
                 read(&with_number(&text, at, number));
@@ -88,10 +88,19 @@ fn numbers_at_their_limits_are_read_or_refused_and_can_be_worked_with() {
     }
 }
 
+/// A text of each kind that is written.
+fn texts() -> Vec<String> {
+    let messages = messages();
+    records().into_iter().chain(rows()).chain(messages.iter().map(Message::encode)).collect()
+}
+
+/// A text may stand anywhere: as a record, as a session's row, as the store's row, as a message.
 fn read(text: &str) {
     if let Some(message) = Message::decode(text) {
         assert_eq!(Message::decode(&message.encode()), Some(message));
     }
+    read_session(text);
+    read_store(text);
     match Record::decode(text) {
         Ok(record) => {
             let again = record.encode();
@@ -99,8 +108,102 @@ fn read(text: &str) {
             work_with(&record);
         }
         Err(Unreadable::FormatTooNew { found, known }) => assert!(found > known),
-        Err(_) => {}
+        Err(_) => left_alone(text),
     }
+}
+
+fn read_session(text: &str) {
+    let Some((id, row)) = Session::decode(text) else { return watched_only(text) };
+    let again = row.encode(id);
+    assert_eq!(Session::decode(&again), Some((id, row.clone())), "{again}");
+    assert!(row.lease_ms <= LONGEST_LEASE_MS, "nobody is waited for longer than anybody may be silent: {text}");
+    for trusted in [None, Some(Monotonic::from_ms(u64::MAX - 5))] {
+        let mut records = Records::new();
+        records.load_session(id, Some(text));
+        let beat = Beat { beat: u64::MAX, beacon: true, lease_ms: u64::MAX, floor: u64::MAX };
+        let batch = Batch { step: SessionStep::Beat(beat), ..Batch::new(id, Vec::new()) };
+        batch.apply(&mut records, StoreNow { wall: Wall::from_ms(u64::MAX), trusted });
+        let after = records.text(&Row::Session(id)).expect("a beat ends nobody");
+        assert!(Session::decode(&after).is_some(), "{after}");
+    }
+}
+
+/// A row that cannot be read stands in the way, is never written, and goes when somebody saw it stand still.
+fn watched_only(text: &str) {
+    let (id, key) = (SessionId(4), Key::new("k").unwrap());
+    let now = StoreNow { wall: Wall::from_ms(1_000), trusted: None };
+    let mut records = Records::new();
+    records.load(key.clone(), Some(&held_by(id).encode()));
+    records.load_session(id, Some(text));
+    records.load_session(SessionId(77), Some(&Session::default().encode(SessionId(77))));
+    let run = |records: &mut Records, session, step, action: Option<Action>| {
+        let operations = action.map(|action| Operation { key: key.clone(), action }).into_iter().collect();
+        let mut reply = Batch { step, ..Batch::new(session, operations) }.apply(records, now);
+        reply.answers.pop().map(|answer| answer.outcome)
+    };
+    let steal = Acquire { way: Way::Steal, ..Acquire::new(RequestId(1), 1) };
+    let beat = SessionStep::Beat(Beat { beat: u64::MAX, beacon: true, lease_ms: 1, floor: 9 });
+    run(&mut records, id, beat, Some(Action::Look));
+    let ask = Action::Acquire(Acquire::new(RequestId(9), 1));
+    let Some(Outcome::Busy { ahead }) = run(&mut records, SessionId(77), SessionStep::Stay, Some(ask)) else {
+        panic!("it stands in the way: {text}");
+    };
+    assert!(ahead[0].lease_ms == LONGEST_LEASE_MS && !ahead[0].beacon, "{ahead:?}");
+    run(&mut records.clone(), SessionId(77), SessionStep::Stay, Some(Action::Acquire(steal)));
+    assert!(!records.take_changed().contains(&Row::Session(id)), "what cannot be read is not written: {text}");
+    let end = |beat| Some(Action::End { target: id, beat });
+    let moved = run(&mut records, SessionId(77), SessionStep::Stay, end(ahead[0].beat.wrapping_add(1)));
+    assert_eq!(moved, Some(Outcome::Moved));
+    let ended = run(&mut records, SessionId(77), SessionStep::Stay, end(ahead[0].beat));
+    assert_eq!((ended, records.take_changed().contains(&Row::Session(id))), (Some(Outcome::Ended), true), "{text}");
+}
+
+/// A record that one session holds and another waits for, of which the first is to be any.
+fn held_by(session: SessionId) -> Record {
+    let mut record = Record::decode(&records()[2]).expect("it was written so");
+    record.grants[0].holder = session;
+    record
+}
+
+fn read_store(text: &str) {
+    let (mut records, lock) = (Records::new(), Key::of_lock("l"));
+    if records.load_store(Some(text), StoreId(1)).is_err() {
+        return;
+    }
+    let stored = records.text(&Row::Store).expect("a store has a row");
+    let mut again = Records::new();
+    again.load_store(Some(&stored), StoreId(2)).expect("it was read before");
+    assert_eq!((again.store(), again.text(&Row::Store)), (records.store(), Some(stored)));
+    // Locks come and go, and the floor with them, until there are no tokens left.
+    let step = SessionStep::Open { beat: Beat { beat: 1, ..Beat::default() }, instance: String::new() };
+    let take = Operation { key: lock.clone(), action: Action::Acquire(Acquire::new(RequestId(1), 1)) };
+    let give = Operation { key: lock, action: Action::Withdraw { request: RequestId(1) } };
+    let batch = Batch { step, ..Batch::new(SessionId(1), vec![take, give]) };
+    batch.apply(&mut records, StoreNow { wall: Wall::from_ms(u64::MAX), trusted: None });
+    let floor = records.text(&Row::Store).expect("a store has a row");
+    again.load_store(Some(&floor), StoreId(2)).expect("it was written here");
+}
+
+/// What is no record answers so to everything, and is never written.
+fn left_alone(text: &str) {
+    let (key, ask) = (Key::new("k").unwrap(), Acquire::new(RequestId(1), 1));
+    let step = SessionStep::Open { beat: Beat { beat: 1, ..Beat::default() }, instance: String::new() };
+    let actions = [
+        Action::Acquire(ask.clone()),
+        Action::AcquireAll(vec![(Key::new("a").unwrap(), ask.clone()), (key.clone(), ask)]),
+        Action::End { target: SessionId(1), beat: 0 },
+        Action::Look,
+        Action::Inspect,
+    ];
+    let operations = actions.map(|action| Operation { key: key.clone(), action }).to_vec();
+    let mut records = Records::new();
+    records.load(key.clone(), Some(text));
+    let batch = Batch { step, forgets: vec![key.clone()], ..Batch::new(SessionId(77), operations) };
+    let reply = batch.apply(&mut records, StoreNow { wall: Wall::from_ms(1_000), trusted: None });
+    let refused = reply.answers.iter().filter(|answer| matches!(answer.outcome, Outcome::Unreadable(_))).count();
+    assert_eq!(refused, reply.answers.len(), "{:?}", reply.answers);
+    let written: Vec<_> = records.take_changed().into_iter().filter(|row| matches!(row, Row::Record(_))).collect();
+    assert_eq!((written, records.check(&key).is_err()), (vec![], true), "{text}");
 }
 
 /// Applies actions to the record, by all who may; what comes out can be written and read again. Which actions and when
@@ -109,49 +212,72 @@ fn work_with(record: &Record) {
     let text = record.encode();
     let salt = text.bytes().map(usize::from).sum::<usize>();
     let holders = [record.grants.first().map(|grant| grant.holder), record.queue.last().map(|waiter| waiter.holder)];
-    let holders: Vec<_> = holders.into_iter().flatten().chain([Incarnation(77)]).collect();
+    let holders: Vec<_> = holders.into_iter().flatten().chain([SessionId(77)]).collect();
     for (at, action) in actions(record).into_iter().enumerate().skip(salt % SAMPLE).step_by(SAMPLE) {
         let draw = salt / SAMPLE + at;
         let trusted = draw.is_multiple_of(2).then_some(Monotonic::from_ms(u64::MAX - 5));
         let wall = Wall::from_ms([0, 1_790_000_000_000, u64::MAX][draw / 2 % 3]);
-        let holder = holders[draw / 6 % holders.len()];
-        survives(&text, &Operation { key: Key::new("k").unwrap(), holder, action }, StoreNow { wall, trusted });
+        let key = if draw.is_multiple_of(3) { Key::of_lock("l") } else { Key::new("k").unwrap() };
+        let who = holders[draw / 6 % holders.len()];
+        survives(record, who, draw, &Operation { key, action }, StoreNow { wall, trusted });
     }
 }
 
-fn survives(text: &str, operation: &Operation, now: StoreNow) {
+/// Of the sessions that stand in the record some are alive, some have ended, and of some nobody knows.
+fn survives(record: &Record, who: SessionId, draw: usize, operation: &Operation, now: StoreNow) {
+    let text = record.encode();
     let mut records = Records::new();
-    records.load(operation.key.clone(), Some(text));
-    let answer = operation.apply(&mut records, now);
-    assert!(!matches!(answer.outcome, Outcome::Unreadable(_)), "it was read");
-    let after = records.peek(&operation.key).unwrap().encode();
-    let again = Record::decode(&after).map(|record| record.encode());
-    assert_eq!(again.as_ref(), Ok(&after), "{operation:?} at {now:?} of {text}");
+    records.load(operation.key.clone(), Some(&text));
+    let batch = Batch { forgets: vec![operation.key.clone()], ..Batch::new(who, vec![operation.clone()]) };
+    let mut alive = Session::default();
+    (alive.beat, alive.lease_ms) = (u64::MAX, u64::MAX);
+    for (at, session) in records.sessions_of(&batch).into_iter().enumerate() {
+        let row = if session == who { 0 } else { (draw / 7 + at) % 4 };
+        match row {
+            0 | 1 => records.load_session(session, Some(&alive.encode(session))),
+            2 => records.load_session(session, None),
+            _ => {}
+        }
+    }
+    let reply = batch.apply(&mut records, now);
+    assert!(!matches!(reply.answers[0].outcome, Outcome::Unreadable(_)), "it was read");
+    for row in records.take_changed() {
+        let Some(after) = records.text(&row) else { continue };
+        match row {
+            Row::Record(_) => {
+                let again = Record::decode(&after).map(|record| record.encode());
+                assert_eq!(again.as_ref(), Ok(&after), "{operation:?} at {now:?} of {text}");
+            }
+            Row::Session(id) => {
+                let again = Session::decode(&after).map(|(named, row)| (named, row.encode(named)));
+                assert_eq!(again, Some((id, after)), "{operation:?} at {now:?} of {text}");
+            }
+            Row::Store => Records::new().load_store(Some(&after), StoreId(1)).expect("the floor is read again"),
+        }
+    }
 }
 
 fn actions(record: &Record) -> Vec<Action> {
     let grant = record.grants.first();
     let token = grant.map_or(record.last_token, |grant| grant.block.first);
-    let (from, beat) = grant.map_or((Incarnation(1), 0), |grant| (grant.holder, grant.beat));
+    let from = grant.map_or(SessionId(1), |grant| grant.holder);
     let held = grant.map_or(RequestId(u64::MAX), |grant| grant.request);
     let queued = record.queue.last().map_or(RequestId(0), |waiter| waiter.request);
-    let renew = |beat, refill| Action::Renew { token, beat, beacon: u64::MAX, lease_ms: u64::MAX, refill };
+    let verify = |refill| Action::Verify { token, request: held, refill };
     let mut actions = vec![
-        renew(beat, false),
-        renew(u64::MAX, true),
+        verify(false),
+        verify(true),
         Action::Downgrade { token },
+        Action::Detach { token, request: held, to: SessionId(u128::MAX), lease_ms: LONGEST_LEASE_MS },
         Action::Release { token, request: held },
         Action::Withdraw { request: queued },
-        Action::Evict { target: from, entry: Entry::Grant(token), beat },
+        Action::End { target: from, beat: u64::MAX },
+        Action::Look,
         Action::Inspect,
         Action::Fence { token, request: held },
     ];
-    let evicted = record.queue.first().map(|waiter| (waiter.holder, waiter.request, waiter.beat));
-    actions.extend(evicted.map(|(target, request, beat)| Action::Evict {
-        target,
-        entry: Entry::Waiter(request),
-        beat,
-    }));
+    let ended = record.queue.first().map(|waiter| waiter.holder);
+    actions.extend(ended.map(|target| Action::End { target, beat: u64::MAX }));
     let asks = asks(token, from, [held, queued, RequestId(u64::MAX)]);
     let all = |ask: &Acquire| Action::AcquireAll(vec![(Key::new("k").unwrap(), ask.clone())]);
     actions.extend(asks.iter().map(all));
@@ -159,14 +285,15 @@ fn actions(record: &Record) -> Vec<Action> {
     actions
 }
 
-fn asks(token: Token, from: Incarnation, requests: [RequestId; 3]) -> Vec<Acquire> {
+fn asks(token: Token, from: SessionId, requests: [RequestId; 3]) -> Vec<Acquire> {
     let request = requests[0];
-    let ways = [Way::Plain, Way::Steal, Way::Upgrade(token), Way::Resume { from, token, request }];
+    let origin = SessionId(u128::MAX);
+    let ways = [Way::Plain, Way::Steal, Way::Upgrade(token), Way::Resume { from, origin, token, request }];
     let mut asks = Vec::new();
     for (at, way) in ways.into_iter().enumerate() {
         for request in requests {
             let mode = if at % 2 == 0 { Mode::Exclusive } else { Mode::Shared };
-            let plain = Acquire { mode, way, ..Acquire::new(request, u64::MAX, u64::MAX) };
+            let plain = Acquire { mode, way, ..Acquire::new(request, u64::MAX) };
             asks.push(Acquire { wait: true, priority: i32::MIN, alone: true, ..plain.clone() });
             asks.push(plain);
         }
@@ -209,44 +336,69 @@ fn numbers_in(text: &str) -> Vec<(usize, usize)> {
 
 /// A record without anybody, one with readers, waiters and an upgrade, one with a writer who robbed somebody.
 fn records() -> Vec<String> {
+    written().0
+}
+
+/// The rows of a session that was robbed, of one of a trusted store, and of a store; some with a newer one's fields.
+fn rows() -> Vec<String> {
+    written().1
+}
+
+/// The records and the rows that a short history leaves.
+fn written() -> (Vec<String>, Vec<String>) {
     let key = Key::new("k").unwrap();
-    let mut records = Records::new();
+    let mut records = Records::whole(StoreId(u128::MAX));
     let mut texts = vec![Record::default().encode()];
-    let now = StoreNow { wall: Wall::from_ms(1_000), trusted: None };
-    let mut ask = |holder, ask: Acquire| {
-        let operation = Operation { key: key.clone(), holder: Incarnation(holder), action: Action::Acquire(ask) };
-        operation.apply(&mut records, now);
+    let now = StoreNow { wall: Wall::from_ms(1_000), trusted: Some(Monotonic::from_ms(7)) };
+    let mut ask = |session, ask: Acquire| {
+        let id = SessionId(session);
+        let operation = Operation { key: key.clone(), action: Action::Acquire(ask) };
+        let mut batch = Batch::new(id, vec![operation]);
+        if records.session(id).is_none() {
+            let beat = Beat { beat: 3, beacon: true, lease_ms: 500, floor: 1 };
+            batch.step = SessionStep::Open { beat, instance: "i\u{1f98a}".into() };
+        }
+        batch.apply(&mut records, now);
         records.peek(&key).unwrap().clone()
     };
     let plain = |request, mode| Acquire {
         wait: true,
         mode,
         info: "\u{1f98a}\"".into(),
-        ..Acquire::new(RequestId(request), request, 500)
+        ..Acquire::new(RequestId(request), request)
     };
     ask(1, plain(1, Mode::Shared));
     let readers = ask(2, plain(2, Mode::Shared));
     ask(3, Acquire { priority: -3, ..plain(3, Mode::Exclusive) });
     let token = readers.grants[0].block.first;
     let upgrade = ask(1, Acquire { way: Way::Upgrade(token), ..plain(4, Mode::Exclusive) }).encode();
-    texts.push(upgrade.replacen("\"beat\"", "\"mood\":[\"calm\",{\"a\":1.5}],\"beat\"", 3));
-    texts.push(ask(4, Acquire { way: Way::Steal, instance: "i".into(), ..plain(5, Mode::Exclusive) }).encode());
-    texts
+    texts.push(upgrade.replacen("\"request\"", "\"mood\":[\"calm\",{\"a\":1.5}],\"request\"", 3));
+    texts.push(ask(4, Acquire { way: Way::Steal, ..plain(5, Mode::Exclusive) }).encode());
+    let lock = Operation { key: Key::of_lock("l"), action: Action::Acquire(plain(6, Mode::Exclusive)) };
+    let step = SessionStep::Open { beat: Beat { beat: 1, ..Beat::default() }, instance: String::new() };
+    let free = Operation { key: Key::of_lock("l"), action: Action::Withdraw { request: RequestId(6) } };
+    let ends = vec![Ending { session: SessionId(3), beat: Some(3) }];
+    let observed = StoreNow { trusted: None, ..now };
+    Batch { step, ends, ..Batch::new(SessionId(5), vec![lock, free]) }.apply(&mut records, observed);
+    let row = |row| records.text(&row).expect("it stands");
+    let rows = [row(Row::Session(SessionId(1))), row(Row::Session(SessionId(5))), row(Row::Store)];
+    let newer = rows.clone().map(|text| text.replacen('{', "{\"later\":[{\"a\":\"}\"}],", 1));
+    (texts, rows.into_iter().chain(newer).collect())
 }
 
 fn messages() -> Vec<Message> {
     let store = StoreId(9);
     let key = Key::new("k\u{1f98a}\"").unwrap();
-    let holder = Incarnation(u128::MAX);
+    let holder = SessionId(u128::MAX);
     let reader = Record::decode(&records()[1]).unwrap().grants.remove(0);
     let (token, block) = (reader.block.first, reader.block);
-    let granted = Body::Granted { holder, request: RequestId(1), block, lease_ms: 1_000, previous: token };
     let bodies = [
-        granted,
-        Body::Wanted { holder, tries: true },
-        Body::Freed { holder },
-        Body::InUse { holder },
-        Body::Evicted { holder, token },
+        Body::Granted { holder, request: RequestId(1), block, previous: token, contended: true },
+        Body::Wanted { holder, by: SessionId(7), tries: true },
+        Body::Freed { asker: holder },
+        Body::InUse { asker: holder },
+        Body::Gone { holder },
+        Body::Ended { holder },
         Body::Stolen { holder, token },
     ];
     bodies.into_iter().map(|body| Message { store, key: key.clone(), body }).collect()

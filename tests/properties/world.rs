@@ -3,61 +3,80 @@
 use std::collections::BTreeMap;
 
 use leasehold::machine::{
-    Acquire, Action, Answer, Batch, Entry, Incarnation, Key, Monotonic, Operation, Record, Records, RequestId,
-    StoreNow, Token, Wall, Way,
+    Acquire, Action, Answer, Batch, Beat, Ending, Grant, Key, Mode, Monotonic, Operation, Record, Reply, RequestId,
+    SessionId, SessionStep, StoreNow, Token, Wall, Way,
 };
 
-use crate::history::{Change, KEYS, Passing, Pick, Step, Stored, Verb, WayWish, Wish};
-use crate::{extras, rules};
+use crate::ghost::Ghost;
+use crate::history::{Change, KEYS, Life, Passing, Pick, Step, Verb, WayWish, Wish};
+use crate::shop::{Kind, Shop, View};
+use crate::{extras, partial, rules};
 
 /// A grant as somebody may name it.
 #[derive(Clone, Copy, Debug)]
 struct Name {
-    holder: Incarnation,
+    holder: SessionId,
     token: Token,
     request: RequestId,
-    beat: u64,
 }
 
-/// When entries run out by the store's own clock, kept apart from the code under test.
-pub(crate) type Deadlines = BTreeMap<(Key, Incarnation, Entry), u64>;
+/// One context: the id that it uses, and how far its numbers got.
+#[derive(Clone, Copy, Debug)]
+struct Context {
+    session: SessionId,
+    is_open: bool,
+}
 
 pub(crate) struct World {
-    pub(crate) records: Records,
+    pub(crate) shop: Shop,
+    pub(crate) kind: Kind,
+    pub(crate) view: View,
     pub(crate) keys: Vec<Key>,
-    pub(crate) trusted: bool,
-    pub(crate) monotonic_ms: u64,
-    pub(crate) wall_ms: u64,
-    pub(crate) deadlines: Deadlines,
+    pub(crate) ghost: Ghost,
     /// A newer version of the same format wrote here.
     pub(crate) extras: bool,
+    trusted: bool,
+    pub(crate) monotonic_ms: u64,
+    pub(crate) wall_ms: u64,
+    contexts: BTreeMap<u8, Context>,
     names: Vec<(Key, Name)>,
-    asks: Vec<(Key, Incarnation, Acquire)>,
+    asks: Vec<(Key, SessionId, Acquire)>,
     /// Those of several keys are asked for together only.
-    parts: Vec<(Key, Incarnation, Acquire)>,
-    wholes: Vec<Operation>,
+    parts: Vec<(Key, SessionId, Acquire)>,
+    /// Detached leases: as whoever finds one resumes it.
+    parcels: Vec<(Key, Way)>,
+    past: Vec<(SessionId, Operation)>,
     counter: u64,
 }
 
 impl World {
-    pub(crate) fn new(trusted: bool) -> Self {
-        let keys: Vec<_> = (0..KEYS).map(|at| Key::new(&format!("key {at}")).unwrap()).collect();
-        let mut records = Records::new();
-        keys.iter().for_each(|key| records.load(key.clone(), None));
+    pub(crate) fn new(kind: Kind, trusted: bool) -> Self {
         Self {
-            records,
-            keys,
+            shop: Shop::new(kind),
+            kind,
+            view: View::default(),
+            keys: KEYS.iter().map(|name| Key::new(name).unwrap()).collect(),
+            ghost: Ghost::default(),
+            extras: false,
             trusted,
             monotonic_ms: 5_000,
             wall_ms: 1_790_000_000_000,
-            deadlines: Deadlines::new(),
-            extras: false,
+            contexts: BTreeMap::new(),
             names: Vec::new(),
             asks: Vec::new(),
             parts: Vec::new(),
-            wholes: Vec::new(),
+            parcels: Vec::new(),
+            past: Vec::new(),
             counter: 0,
         }
+    }
+
+    /// Somebody put this text under a key.
+    pub(crate) fn plant(&mut self, key: &Key, text: &str) {
+        let mut texts = self.shop.texts.clone();
+        texts.insert(leasehold::machine::Row::Record(key.clone()), text.to_owned());
+        self.shop.rewrite(texts);
+        self.view = self.shop.view();
     }
 
     pub(crate) fn now(&self) -> StoreNow {
@@ -68,21 +87,62 @@ impl World {
     /// Lets one step happen, and holds it against the rules.
     pub(crate) fn step(&mut self, step: &Step) {
         self.pass(step.pass);
-        if let Some(stored) = step.stored {
-            self.store(stored);
+        if step.newer {
+            self.extras = true;
+            let texts = self.shop.texts.clone();
+            let newer = extras::added_everywhere(&texts, || self.count());
+            self.shop.rewrite(newer);
+            self.view = self.shop.view();
         }
-        let Some(operation) = self.operation(step) else { return };
-        self.run(&operation);
+        if let Verb::Abandon = step.verb {
+            return self.abandon(step.who);
+        }
+        if let Some(batch) = self.batch(step) {
+            self.run(&batch);
+        }
     }
 
-    pub(crate) fn run(&mut self, operation: &Operation) -> Answer {
-        let before = self.records.clone();
-        let now = self.now();
-        let answers = Batch(vec![operation.clone()]).apply(&mut self.records, now);
-        let [answer] = &answers[..] else { panic!("one operation, one answer: {answers:?}") };
-        rules::hold(self, operation, answer, &before);
-        self.remember(&before);
-        answer.clone()
+    /// Several steps of one context as one transaction, held against the contract of stores alone.
+    pub(crate) fn rehearse(&mut self, steps: &[Step]) {
+        let mut whole: Option<Batch> = None;
+        for step in steps {
+            let Some(batch) = self.batch(&Step { who: steps[0].who, ..step.clone() }) else { continue };
+            match &mut whole {
+                None => whole = Some(batch),
+                Some(whole) => {
+                    whole.ends.extend(batch.ends);
+                    whole.operations.extend(batch.operations);
+                    whole.forgets.extend(batch.forgets);
+                }
+            }
+        }
+        if let Some(batch) = whole {
+            partial::holds(&self.shop.texts, &batch, self.now());
+        }
+    }
+
+    pub(crate) fn run(&mut self, batch: &Batch) -> Reply {
+        let (before, now) = (self.shop.texts.clone(), self.now());
+        partial::holds(&before, batch, now);
+        let reply = self.shop.transact(batch, now);
+        let old = std::mem::replace(&mut self.view, self.shop.view());
+        if self.extras {
+            extras::survive_in_rows(&before, &self.shop.texts);
+        }
+        rules::hold(self, batch, &reply, &old, &before);
+        self.remember(&old);
+        reply
+    }
+
+    fn abandon(&mut self, who: u8) {
+        let context = self.context(who);
+        self.contexts.remove(&who);
+        let old = self.view.clone();
+        self.shop.abandon(context.session);
+        self.view = self.shop.view();
+        assert_eq!(old.records, self.view.records, "who goes blindly touches no key");
+        self.ghost.rows.end(context.session);
+        self.ghost.rows.stand_in(&self.view);
     }
 
     fn pass(&mut self, pass: Passing) {
@@ -95,126 +155,197 @@ impl World {
         }
     }
 
-    /// Writes the records down and reads them again. A store's clock that is trusted is not written down.
-    fn store(&mut self, stored: Stored) {
-        self.extras |= stored == Stored::WithExtras;
-        for key in self.keys.clone() {
-            let Some(record) = self.records.peek(&key) else { continue };
-            let text = record.encode();
-            let again = Record::decode(&text).unwrap();
-            assert_eq!(again.encode(), text);
-            // Only a trusted store keeps more than it writes down: when entries run out.
-            assert!(self.trusted || again == *record, "{text}");
-            let text = if stored == Stored::WithExtras { extras::added(&text, || self.count()) } else { text };
-            self.records.load(key, Some(&text));
-        }
-        self.deadlines.clear();
-    }
-
-    fn operation(&mut self, step: &Step) -> Option<Operation> {
-        let key = self.keys[usize::from(step.key)].clone();
-        let me = Incarnation(u128::from(step.who) + 10);
-        let by = |holder, action| Some(Operation { key: key.clone(), holder, action });
-        match &step.verb {
-            Verb::Ask(wish) => {
-                let ask = self.ask(&key, me, wish);
-                self.asks.push((key.clone(), me, ask.clone()));
-                by(me, Action::Acquire(ask))
-            }
-            Verb::AskAgain { pick, change } => self.ask_again(*pick, *change),
-            Verb::AskAll(wishes) => self.ask_all(me, wishes),
-            Verb::AskAllAgain { pick } => picked(&self.wholes, *pick).cloned(),
-            Verb::Renew { pick, late, lease_ms, refill } => {
-                let name = self.name(&key, me, *pick);
-                let (beacon, lease_ms) = (self.counter % 3, u64::from(*lease_ms));
-                let beat = if *late { name.beat } else { self.count() };
-                by(name.holder, Action::Renew { token: name.token, beat, beacon, lease_ms, refill: *refill })
-            }
-            Verb::Downgrade(pick) => {
-                let name = self.name(&key, me, *pick);
-                by(name.holder, Action::Downgrade { token: name.token })
-            }
-            Verb::Release { pick, foreign_request } => {
-                let Name { holder, token, request, .. } = self.name(&key, me, *pick);
-                let request = if *foreign_request { RequestId(self.counter / 2) } else { request };
-                by(holder, Action::Release { token, request })
-            }
-            Verb::Withdraw { pick } => {
-                let asks = if pick % 4 == 0 { &self.parts } else { &self.asks };
-                let (key, holder, ask) = picked(asks, *pick)?.clone();
-                Some(Operation { key, holder, action: Action::Withdraw { request: ask.request } })
-            }
-            Verb::Evict { pick, stale } => {
-                let name = self.name(&key, me, *pick);
-                let beat = name.beat.wrapping_sub((*stale).into());
-                by(me, Action::Evict { target: name.holder, entry: Entry::Grant(name.token), beat })
-            }
-            Verb::EvictWaiter { pick, stale } => {
-                let waiter = picked(&self.records.peek(&key)?.queue, *pick)?;
-                let beat = waiter.beat.wrapping_sub((*stale).into());
-                by(me, Action::Evict { target: waiter.holder, entry: Entry::Waiter(waiter.request), beat })
-            }
-            Verb::Fence(pick) => {
-                let name = self.name(&key, me, *pick);
-                by(name.holder, Action::Fence { token: name.token, request: name.request })
-            }
-            Verb::Inspect => by(me, Action::Inspect),
-        }
-    }
-
     fn count(&mut self) -> u64 {
         self.counter += 1;
         self.counter
     }
 
-    fn ask(&mut self, key: &Key, me: Incarnation, wish: &Wish) -> Acquire {
+    /// An id that was never used. A later one is not always a larger one.
+    fn fresh_id(&mut self) -> SessionId {
+        SessionId(u128::from(self.count()).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+    }
+
+    fn context(&mut self, who: u8) -> Context {
+        if let Some(context) = self.contexts.get(&who) {
+            return *context;
+        }
+        let context = Context { session: self.fresh_id(), is_open: false };
+        self.contexts.insert(who, context);
+        context
+    }
+
+    fn beat(&mut self, life: Life, floor: u64) -> Beat {
+        Beat { beat: self.count(), beacon: life.beacon, lease_ms: life.lease_ms.into(), floor }
+    }
+
+    fn open(&mut self, who: u8, life: Life) -> Batch {
+        let earlier = self.context(who);
+        self.contexts.remove(&who);
+        let session = self.context(who).session;
+        self.contexts.insert(who, Context { session, is_open: true });
+        let beat = self.beat(life, 0);
+        let instance = if beat.beat.is_multiple_of(3) { "twin".into() } else { String::new() };
+        let mut batch = Batch::new(session, Vec::new());
+        batch.step = SessionStep::Open { beat, instance };
+        if earlier.is_open {
+            batch.ends.push(Ending { session: earlier.session, beat: None });
+        }
+        batch
+    }
+
+    /// What a step means here and now.
+    pub(crate) fn batch(&mut self, step: &Step) -> Option<Batch> {
+        let key = self.keys[usize::from(step.key)].clone();
+        let me = self.context(step.who);
+        let mut batch = Batch::new(me.session, Vec::new());
+        match &step.verb {
+            Verb::Open(life) => return Some(self.open(step.who, *life)),
+            Verb::Beat { late, life, raises } => {
+                let floor = if *raises { self.counter } else { 0 };
+                let mut beat = self.beat(*life, floor);
+                beat.beat = if *late { beat.beat / 2 } else { beat.beat };
+                batch.step = SessionStep::Beat(beat);
+            }
+            Verb::Close => {
+                self.contexts.remove(&step.who);
+                batch.step = SessionStep::Close;
+            }
+            Verb::EndRow { pick, stale } => {
+                let rows: Vec<_> = self.view.sessions.iter().collect();
+                let (session, row) = picked(&rows, *pick)?;
+                let beat = Some(row.beat.wrapping_sub((*stale).into()));
+                batch.ends.push(Ending { session: **session, beat });
+            }
+            Verb::Forget => batch.forgets.push(key),
+            Verb::Abandon => return None,
+            verb => {
+                let asks = matches!(verb, Verb::Ask(_) | Verb::AskAll(_));
+                if asks && step.opens && !me.is_open {
+                    batch = self.open(step.who, Life { beacon: true, lease_ms: 300 });
+                }
+                let (session, operation) = self.operation(batch.session, &key, verb)?;
+                if session != batch.session {
+                    batch = Batch::new(session, Vec::new());
+                }
+                self.past.push((session, operation.clone()));
+                batch.operations.push(operation);
+            }
+        }
+        Some(batch)
+    }
+
+    fn operation(&mut self, me: SessionId, key: &Key, verb: &Verb) -> Option<(SessionId, Operation)> {
+        let by = |session, action| Some((session, Operation { key: key.clone(), action }));
+        match verb {
+            Verb::Ask(wish) => {
+                let ask = self.ask(key, me, wish);
+                self.asks.push((key.clone(), me, ask.clone()));
+                by(me, Action::Acquire(ask))
+            }
+            Verb::AskAgain { pick, change } => self.ask_again(*pick, *change),
+            Verb::AskAll(wishes) => self.ask_all(me, wishes),
+            Verb::Late { pick } => picked(&self.past, *pick).cloned(),
+            Verb::Verify { pick, refill } => {
+                let Name { holder, token, request } = self.name(key, me, *pick);
+                by(holder, Action::Verify { token, request, refill: *refill })
+            }
+            Verb::Downgrade(pick) => {
+                let name = self.name(key, me, *pick);
+                by(name.holder, Action::Downgrade { token: name.token })
+            }
+            Verb::Detach { pick, lease_ms } => {
+                let Name { holder, token, request } = self.name(key, me, *pick);
+                let to = self.fresh_id();
+                self.parcels.push((key.clone(), Way::Resume { from: to, origin: holder, token, request }));
+                by(holder, Action::Detach { token, request, to, lease_ms: (*lease_ms).into() })
+            }
+            Verb::Release { pick, foreign_request } => {
+                let Name { holder, token, request } = self.name(key, me, *pick);
+                let request = if *foreign_request { RequestId(self.counter / 2) } else { request };
+                by(holder, Action::Release { token, request })
+            }
+            Verb::Withdraw { pick } => self.withdrawal(*pick),
+            Verb::End { pick, waiter, stale } => self.ending(key, me, (*pick, *waiter, *stale)),
+            Verb::Fence(pick) => {
+                let Name { holder, token, request } = self.name(key, me, *pick);
+                by(holder, Action::Fence { token, request })
+            }
+            Verb::Look => by(me, Action::Look),
+            Verb::Inspect => by(me, Action::Inspect),
+            Verb::Open(_) | Verb::Beat { .. } | Verb::Close | Verb::Abandon | Verb::EndRow { .. } | Verb::Forget => {
+                None
+            }
+        }
+    }
+
+    fn withdrawal(&self, pick: u8) -> Option<(SessionId, Operation)> {
+        let asks = if pick.is_multiple_of(4) { &self.parts } else { &self.asks };
+        let (key, session, ask) = picked(asks, pick)?.clone();
+        Some((session, Operation { key, action: Action::Withdraw { request: ask.request } }))
+    }
+
+    fn ending(
+        &self,
+        key: &Key,
+        me: SessionId,
+        (pick, waiter, stale): (u8, bool, bool),
+    ) -> Option<(SessionId, Operation)> {
+        let record = self.record(key)?;
+        let grants = record.grants.iter().map(|grant| grant.holder);
+        let waiters = record.queue.iter().map(|waiter| waiter.holder);
+        let holders: Vec<_> = if waiter { waiters.collect() } else { grants.collect() };
+        let target = *picked(&holders, pick)?;
+        let beat = self.view.sessions.get(&target).map_or(0, |row| row.beat);
+        Some((
+            me,
+            Operation { key: key.clone(), action: Action::End { target, beat: beat.wrapping_sub(stale.into()) } },
+        ))
+    }
+
+    fn record(&self, key: &Key) -> Option<&Record> {
+        self.view.records.get(key)?.as_ref()
+    }
+
+    fn ask(&mut self, key: &Key, me: SessionId, wish: &Wish) -> Acquire {
         let request = RequestId(self.count());
-        let beat = self.count();
+        let attempt = self.count();
         let way = match wish.way {
             WayWish::Plain => Way::Plain,
             WayWish::Steal => Way::Steal,
             WayWish::Upgrade(pick) => Way::Upgrade(self.name(key, me, pick).token),
             WayWish::Resume(pick) => {
-                let name = self.name(key, me, pick);
-                Way::Resume { from: name.holder, token: name.token, request: name.request }
+                let left: Vec<_> = self.parcels.iter().filter(|(at, _)| at == key).map(|(_, way)| *way).collect();
+                picked(&left, pick).copied().unwrap_or(Way::Plain)
             }
         };
-        let lease_ms = u64::from(wish.lease_ms);
-
         Acquire {
             mode: wish.mode,
             wait: wish.wait,
             priority: wish.priority,
             way,
             alone: wish.alone,
-            // An heir whose lease is over at once would be granted and gone in one operation.
-            heir_ms: (lease_ms / 2).max(1),
-            beacon: beat % 3,
-            instance: if beat.is_multiple_of(5) { "twin".into() } else { String::new() },
-            info: format!("{beat}\n\"\\"),
-            ..Acquire::new(request, beat, lease_ms)
+            info: format!("{attempt}\n\"\\"),
+            ..Acquire::new(request, attempt)
         }
     }
 
-    fn ask_again(&mut self, pick: u8, change: Change) -> Option<Operation> {
-        let (key, holder, mut ask) = picked(&self.asks, pick)?.clone();
+    fn ask_again(&mut self, pick: u8, change: Change) -> Option<(SessionId, Operation)> {
+        let (key, session, mut ask) = picked(&self.asks, pick)?.clone();
         if !matches!(change, Change::None) {
-            ask.beat = self.count();
+            ask.attempt = self.count();
         }
         match change {
-            Change::None | Change::Beat => {}
+            Change::None | Change::Attempt => {}
             Change::Wait(wait) => ask.wait = wait,
             Change::Priority(priority) => ask.priority = priority,
-            Change::Steals if ask.way == Way::Plain && ask.mode == leasehold::machine::Mode::Exclusive => {
-                ask.way = Way::Steal;
-            }
+            Change::Steals if ask.way == Way::Plain && ask.mode == Mode::Exclusive => ask.way = Way::Steal,
             Change::Steals => {}
         }
-        Some(Operation { key, holder, action: Action::Acquire(ask) })
+        Some((session, Operation { key, action: Action::Acquire(ask) }))
     }
 
-    /// As the door has it: plain tries, places of their own, each key once.
-    fn ask_all(&mut self, me: Incarnation, wishes: &[(u8, Wish)]) -> Option<Operation> {
+    /// As the door has it: plain tries, places of their own, each key once, and one attempt for all.
+    fn ask_all(&mut self, me: SessionId, wishes: &[(u8, Wish)]) -> Option<(SessionId, Operation)> {
         let mut wishes: Vec<_> = wishes.to_vec();
         wishes.sort_by_key(|(key, _)| *key);
         wishes.dedup_by_key(|(key, _)| *key);
@@ -224,17 +355,17 @@ impl World {
             let wish = Wish { way: WayWish::Plain, wait: false, ..wish };
             asks.push((key.clone(), self.ask(&key, me, &wish)));
         }
+        let attempt = self.count();
+        asks.iter_mut().for_each(|(_, ask)| ask.attempt = attempt);
         let (first, _) = asks.first()?.clone();
         self.parts.extend(asks.iter().map(|(key, ask)| (key.clone(), me, ask.clone())));
-        let whole = Operation { key: first, holder: me, action: Action::AcquireAll(asks) };
-        self.wholes.push(whole.clone());
-        Some(whole)
+        Some((me, Operation { key: first, action: Action::AcquireAll(asks) }))
     }
 
-    fn name(&self, key: &Key, me: Incarnation, pick: Pick) -> Name {
-        let standing: Vec<Name> = self.records.peek(key).map_or_else(Vec::new, names_in);
+    fn name(&self, key: &Key, me: SessionId, pick: Pick) -> Name {
+        let standing: Vec<Name> = self.record(key).map_or_else(Vec::new, names_in);
         let past: Vec<Name> = self.names.iter().filter(|(at, _)| at == key).map(|(_, name)| *name).collect();
-        let none = Name { holder: me, token: Token::default(), request: RequestId(0), beat: 0 };
+        let none = Name { holder: me, token: Token::default(), request: RequestId(0) };
         match pick {
             Pick::Own(at) => picked(&standing, at).copied().unwrap_or(none),
             Pick::Standing(at) => Name { holder: me, ..picked(&standing, at).copied().unwrap_or(none) },
@@ -243,23 +374,18 @@ impl World {
         }
     }
 
-    fn remember(&mut self, before: &Records) {
-        for key in self.keys.clone() {
-            let (Some(old), Some(record)) = (before.peek(&key), self.records.peek(&key)) else { continue };
-            let known = names_in(old);
-            let fresh = names_in(record).into_iter().filter(|name| known.iter().all(|old| old.token != name.token));
-            self.names.extend(fresh.map(|name| (key.clone(), name)));
+    fn remember(&mut self, before: &View) {
+        for (key, record) in &self.view.records {
+            let known = before.records.get(key).and_then(Option::as_ref).map_or_else(Vec::new, names_in);
+            let is_known = |name: &Name| known.iter().any(|old| (old.token, old.holder) == (name.token, name.holder));
+            let standing = record.as_ref().map_or_else(Vec::new, names_in);
+            self.names.extend(standing.into_iter().filter(|name| !is_known(name)).map(|name| (key.clone(), name)));
         }
     }
 }
 
 fn names_in(record: &Record) -> Vec<Name> {
-    let name = |grant: &leasehold::machine::Grant| Name {
-        holder: grant.holder,
-        token: grant.block.first,
-        request: grant.request,
-        beat: grant.beat,
-    };
+    let name = |grant: &Grant| Name { holder: grant.holder, token: grant.block.first, request: grant.request };
     record.grants.iter().map(name).collect()
 }
 
@@ -269,11 +395,16 @@ fn picked<T>(from: &[T], pick: u8) -> Option<&T> {
     from.iter().rev().nth(back)
 }
 
+/// The only answer of a batch with one operation.
+pub(crate) fn only(reply: &Reply) -> Option<&Answer> {
+    assert!(reply.answers.len() <= 1, "one operation, one answer: {:?}", reply.answers);
+    reply.answers.first()
+}
+
 /// A token that nobody was granted: what is read can say anything.
 pub(crate) fn token(number: u64) -> Token {
     let text = format!(
-        "{{\"format\":1,\"last_token\":{number},\"revision\":0,\"grants\":[],\"queue\":[],\
-         \"last_exclusive\":0,\"stolen\":[{number}]}}"
+        "{{\"format\":1,\"last_token\":{number},\"revision\":0,\"grants\":[],\"queue\":[],\"last_exclusive\":0}}"
     );
-    Record::decode(&text).unwrap().stolen[0]
+    Record::decode(&text).unwrap().last_token
 }

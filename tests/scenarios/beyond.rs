@@ -12,10 +12,9 @@ use leasehold::{
     AcquireError, LeaseManager, LeaseState, LostReason, ReleaseOutcome, StoreError,
     executor::{Executor, SimExecutor, WeakShared},
     machine::{
-        Action, Batch, Beacon, Body, Incarnation, Message, Now, Operation, Outcome, Reply, StoreClock, StoreErrorKind,
-        TokenBlock,
+        Action, Batch, Body, Message, Now, Operation, Outcome, Reply, SessionId, StoreClock, StoreErrorKind, TokenBlock,
     },
-    signal::{Inbox, LocalSignals, Signals},
+    signal::{Beacons, Inbox, LocalSignals, Signals},
     store::{MemoryStore, Reach, Store},
 };
 
@@ -34,7 +33,7 @@ fn x1_a_fresh_connection_sees_what_was_granted() {
         let fresh = world.dark_tab();
         assert!(fresh.leases.lock("k").try_acquire().await.unwrap().is_none());
         let status = fresh.leases.status("k").await.unwrap();
-        assert_eq!((status.holders[0].token, status.holders[0].holder), (guard.token(), leases.incarnation()));
+        assert_eq!((status.holders[0].token, status.holders[0].holder), (guard.token(), leases.session()));
     });
 }
 
@@ -127,9 +126,9 @@ struct Witness {
 
 impl Witness {
     /// Who holds the key that is told of.
-    fn holders(&self, message: &Message) -> Vec<(Incarnation, TokenBlock)> {
-        let look = Operation { key: message.key.clone(), holder: Incarnation(0), action: Action::Inspect };
-        let reply = self.memory.transact(Batch(vec![look]), self.sim.now()).now_or_never();
+    fn holders(&self, message: &Message) -> Vec<(SessionId, TokenBlock)> {
+        let look = Operation { key: message.key.clone(), action: Action::Inspect };
+        let reply = self.memory.transact(Batch::new(SessionId(0), vec![look]), self.sim.now()).now_or_never();
         let outcome = reply.expect("memory answers at once").unwrap().answers.remove(0).outcome;
         let Outcome::Status { grants, .. } = outcome else { panic!("it can be read") };
         grants.into_iter().map(|grant| (grant.holder, grant.block)).collect()
@@ -156,8 +155,12 @@ impl Witness {
 }
 
 impl Signals for Witness {
-    fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool {
-        self.inner.wake(beacon, inbox)
+    fn beacons(&self) -> Beacons {
+        self.inner.beacons()
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.inner.wake(session, beacon, inbox)
     }
 
     fn rest(&self) {
@@ -169,8 +172,8 @@ impl Signals for Witness {
         self.inner.send(message);
     }
 
-    fn watch(&self, watch: u64, beacon: Beacon) {
-        self.inner.watch(watch, beacon);
+    fn watch(&self, watch: u64, session: SessionId) {
+        self.inner.watch(watch, session);
     }
 
     fn unwatch(&self, watch: u64) {

@@ -1,11 +1,11 @@
 //! Contexts to which everything happens that may happen.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use leasehold::{
-    LeaseManager,
+    LeaseManager, LostReason,
     executor::{Executor, SimExecutor},
-    machine::StoreClock,
+    machine::{SessionId, StoreClock},
     store::Fault,
 };
 
@@ -127,7 +127,7 @@ impl Chaos {
             (line.applies_ms, line.answers_ms) = (how.applies_ms, how.answers_ms);
         }
         // Drawn from nothing, so that older seeds go on meaning what they meant.
-        line.entombs = !self.last_number.is_multiple_of(3);
+        line.abandons = !self.last_number.is_multiple_of(3);
         let tally = self.oracle.tally.clone();
         let signals = LateSignals::new(&self.vault.reach(), executor.sim.clone(), how.late_ms, tally);
         let mut builder =
@@ -170,8 +170,7 @@ impl Chaos {
         let chosen = self.dice().index(self.contexts.len());
         let context = &self.contexts[chosen];
         let what = self.dice().below(if self.how.pauses { 28 } else { 20 });
-        self.oracle
-            .tell(|| format!("strike {what} at {} {:04x}", context.number, context.leases.incarnation().0 & 0xffff));
+        self.oracle.tell(|| format!("strike {what} at {} {:04x}", context.number, context.leases.session().0 & 0xffff));
         match what {
             0 => self.freeze(context),
             1 | 2 => self.awake().for_each(|context| context.executor.sim.thaw()),
@@ -199,6 +198,10 @@ impl Chaos {
             context.executor.resume();
             context.line.heal();
         }
+        if self.how.forgets {
+            // What was given back by a commit that was lost stands under a session that lives, and blocks for as long.
+            (0..self.contexts.len()).for_each(|chosen| self.suspend(chosen));
+        }
         self.wake();
     }
 
@@ -209,9 +212,16 @@ impl Chaos {
         }
     }
 
+    /// The sessions that may be there when nothing is wanted any more: those of the living, and of those who still give
+    /// something back.
+    pub(crate) fn sessions(&self) -> BTreeSet<SessionId> {
+        self.contexts.iter().chain(&self.closed).map(|context| context.leases.session()).collect()
+    }
+
     /// Everybody closes in good order.
     pub(crate) async fn close_all(&self) {
         for context in &self.contexts {
+            self.oracle.may_lose(context.number, LostReason::Closed);
             context.leases.close().await;
         }
     }
@@ -277,6 +287,7 @@ impl Chaos {
     fn close(&mut self, chosen: usize) {
         self.oracle.tally.count("a context was closed", ());
         let context = self.contexts.swap_remove(chosen);
+        self.oracle.may_lose(context.number, LostReason::Closed);
         let leases = context.leases.clone();
         context.executor.spawn(Box::pin(async move { leases.close().await }));
         self.closed.push(context);
@@ -288,6 +299,7 @@ impl Chaos {
         // A context that does not run cannot hear that it is to stop.
         if !context.executor.is_paused() {
             self.oracle.tally.count("a context was suspended", ());
+            self.oracle.may_lose(context.number, LostReason::Suspended);
             context.leases.suspend();
             context.suspended = true;
         }

@@ -142,7 +142,7 @@ fn m15_the_record_names_its_holder() {
         let ([holder], [waiter]) = (&status.holders[..], &status.queue[..]) else { panic!("{status:?}") };
         assert_eq!((holder.instance.as_str(), holder.info.as_str(), holder.own), ("main app", "sync", false));
         assert_eq!((waiter.instance.as_str(), waiter.own), ("notification \u{1f514}", true));
-        assert_eq!((holder.holder, holder.token), (main.leases.incarnation(), held.token()));
+        assert_eq!((holder.holder, holder.token), (main.leases.session(), held.token()));
     });
 }
 

@@ -1,7 +1,10 @@
 //! Closing: S6, and the close of the five systems.
 
-use leasehold::store::Fault;
-use leasehold::{AcquireError, LostReason, ReleaseOutcome};
+use std::future::pending;
+
+use leasehold::machine::{Batch, Key, Now, Reply};
+use leasehold::store::{Fault, FaultyStore, MemoryStore, Reach, Store};
+use leasehold::{AcquireError, LeaseManager, LostReason, ReleaseOutcome, StoreError};
 
 use crate::world::{everywhere, ms, secs};
 
@@ -50,4 +53,44 @@ fn closing_ends_though_the_store_never_answers() {
         assert!(closed.is_some(), "within two store time-outs");
         assert!(verified.is_err(), "who asked hears that there is no answer: {verified:?}");
     });
+}
+
+/// A store whose connection hangs in all but its transactions.
+#[derive(Debug)]
+struct Hung(FaultyStore<MemoryStore>);
+
+#[async_trait::async_trait]
+impl Store for Hung {
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        self.0.transact(batch, now).await
+    }
+
+    async fn keys(&self, _prefix: &str) -> Result<Vec<Key>, StoreError> {
+        pending().await
+    }
+
+    async fn close(&self) {
+        pending().await
+    }
+
+    fn reach(&self) -> Reach {
+        self.0.reach()
+    }
+}
+
+#[test]
+fn listing_and_closing_end_though_the_store_hangs() {
+    for stalls in [false, true] {
+        everywhere(async |world| {
+            let store = FaultyStore::new(world.shared.clone());
+            let builder = LeaseManager::builder(Hung(store.clone()), world.sim.context());
+            let leases = builder.store_timeout(secs(2)).build().unwrap();
+            let _guard = leases.lock("k").acquire().await.unwrap();
+            let listed = world.within(ms(2_001), leases.list("")).await.expect("within a store time-out");
+            let error = listed.unwrap_err();
+            assert!(error.to_string().contains("did not list its keys within 2000 ms"), "{error}");
+            store.fail_always(Some(Fault::Stall).filter(|_| stalls));
+            assert!(world.within(ms(4_001), leases.close()).await.is_some(), "within two store time-outs");
+        });
+    }
 }

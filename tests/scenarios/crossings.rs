@@ -1,12 +1,20 @@
 //! Where two things happen at once: each of these went wrong once.
 
-use std::{future::Future, pin::pin, time::Duration};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{FutureExt, future::poll_immediate};
 use leasehold::{
     LeaseManager, LeaseState, LostReason, Mode, ReleaseOutcome,
-    executor::{Executor, SimExecutor},
-    machine::StoreClock,
+    executor::{Executor, MaybeSendFuture, SimExecutor},
+    machine::{Now, StoreClock},
     store::{Fault, FaultyStore, MemoryStore},
 };
 
@@ -54,10 +62,48 @@ impl Yard {
         builder.lease(LEASE).heartbeat(HEARTBEAT).build().unwrap()
     }
 
+    /// A context whose store needs so long each way, and how many alarms it sets.
+    fn slow_and_counted(&self, each_way_ms: u64) -> (LeaseManager, Arc<AtomicUsize>) {
+        let store = SlowStore::new(self.shared.clone(), self.sim.clone(), each_way_ms..=each_way_ms);
+        let executor = CountingExecutor { sim: self.sim.context(), alarms: Arc::default() };
+        let alarms = executor.alarms.clone();
+        (LeaseManager::builder(store, executor).lease(LEASE).heartbeat(HEARTBEAT).build().unwrap(), alarms)
+    }
+
     async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future.fuse());
         let mut limit = pin!(self.sim.pass(limit).fuse());
         futures::select_biased! { value = future => Some(value), () = limit => None }
+    }
+}
+
+/// So many alarms are enough for half a minute.
+const MOST_ALARMS: usize = 1_000;
+
+/// An executor that counts the alarms of its context, which is not to run in circles.
+#[derive(Clone, Debug)]
+struct CountingExecutor {
+    sim: SimExecutor,
+    alarms: Arc<AtomicUsize>,
+}
+
+impl Executor for CountingExecutor {
+    fn now(&self) -> Now {
+        self.sim.now()
+    }
+
+    fn spawn(&self, future: MaybeSendFuture<'static, ()>) {
+        self.sim.spawn(future);
+    }
+
+    fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
+        let alarms = self.alarms.fetch_add(1, Ordering::Relaxed);
+        // Whoever counts them finds too many; the test comes to its end all the same.
+        self.sim.sleep(if alarms < MOST_ALARMS { duration } else { LEASE })
+    }
+
+    fn random(&self) -> u128 {
+        self.sim.random()
     }
 }
 
@@ -252,8 +298,9 @@ fn an_upgrade_without_an_answer_leaves_no_guard_without_a_lease() {
     yard(async |yard| {
         let ((one, store), two) = (yard.faulty(), yard.slow(1));
         let guard = one.lock("k").shared().acquire().await.unwrap();
-        (0..3).for_each(|_| store.inject(Fault::LoseReply));
-        assert!(guard.upgrade().await.is_err());
+        store.fail_always(Some(Fault::LoseReply));
+        assert!(guard.upgrade().await.is_err(), "it waits for the answer for ever");
+        store.heal();
         for _ in 0..40 {
             yard.sim.pass(ms(100)).await;
             let writer = two.lock("k").try_acquire().await.unwrap();
@@ -456,5 +503,131 @@ fn a_release_during_a_granted_upgrade_is_no_loss() {
         assert_eq!(guard.release().await, Ok(ReleaseOutcome::Released));
         yard.sim.pass(ms(500)).await;
         assert!(two.lock("k").try_acquire().await.unwrap().is_some());
+    });
+}
+
+/// 18: the first opening is answered after its time limit, while the second one is on its way.
+#[test]
+fn a_session_that_is_opened_too_late_is_ended_without_haste() {
+    yard(async |yard| {
+        let (leases, alarms) = yard.slow_and_counted(3_000);
+        drop(yard.within(secs(30), leases.lock("k").acquire()).await);
+        let alarms = alarms.load(Ordering::Relaxed);
+        assert!(alarms < MOST_ALARMS, "it woke itself {alarms} times");
+    });
+}
+
+/// 19: the move to a session of its own is not answered, and the lease is taken over before it is tried again.
+#[test]
+fn a_lease_that_was_taken_over_here_is_not_moved_away_by_a_late_attempt() {
+    yard(async |yard| {
+        let ((one, store), two) = (yard.faulty(), yard.deaf());
+        let guard = one.lock("k").acquire().await.unwrap();
+        store.inject(Fault::LoseReply);
+        let parts = guard.into_parts();
+        let again = one.resume(parts).await.unwrap();
+        for _ in 0..60 {
+            yard.sim.pass(secs(1)).await;
+            assert!(two.lock("k").try_acquire().await.unwrap().is_none() || !again.is_valid(), "both hold");
+        }
+        assert!(again.is_valid(), "nobody took it");
+    });
+}
+
+/// 20: a dead session stands ahead at two keys, was seen last at one of them, and nobody waits there any more.
+#[test]
+fn a_silent_session_is_ended_wherever_it_stands_ahead() {
+    for left_ms in (20_000..25_000).step_by(250) {
+        yard(async |yard| {
+            let frozen = yard.sim.context();
+            let builder = LeaseManager::builder(yard.shared.clone(), frozen.clone()).signals(Deaf);
+            let dead = builder.lease(LEASE).heartbeat(HEARTBEAT).build().unwrap();
+            let _held = (dead.lock("a").acquire().await.unwrap(), dead.lock("b").acquire().await.unwrap());
+            frozen.freeze();
+            let (living, alarms) = yard.slow_and_counted(1_000);
+            let mut first = Box::pin(living.lock("a").acquire());
+            assert!(yard.within(ms(100), &mut first).await.is_none());
+            let mut second = Box::pin(living.lock("b").acquire());
+            assert!(yard.within(ms(left_ms), &mut second).await.is_none());
+            drop(second);
+            assert!(yard.within(secs(15), first).await.is_some(), "the dead keep it");
+            let alarms = alarms.load(Ordering::Relaxed);
+            assert!(alarms < MOST_ALARMS, "it woke itself {alarms} times");
+        });
+    }
+}
+
+/// 21: a signal says that a request was granted whose session was not confirmed, and never will be.
+#[test]
+fn a_grant_of_an_opening_that_was_never_answered_is_asked_for_again() {
+    yard(async |yard| {
+        let (one, (two, store)) = (yard.slow(0), yard.faulty());
+        let first = one.lock("k").acquire().await.unwrap();
+        store.inject(Fault::Silence);
+        let mut second = Box::pin(two.lock("k").acquire());
+        assert!(yard.within(ms(500), &mut second).await.is_none());
+        first.release().await.unwrap();
+        assert!(yard.within(LEASE * 2, second).await.is_some(), "it waits for ever");
+    });
+}
+
+/// 22: nothing is released for longer than anybody may be silent, and the session goes on all the same.
+#[test]
+fn a_release_goes_on_as_long_as_its_session_does() {
+    yard(async |yard| {
+        let ((one, store), two) = (yard.faulty(), yard.deaf());
+        let (first, second) = (one.lock("a").acquire().await.unwrap(), one.lock("b").acquire().await.unwrap());
+        store.fail_always(Some(Fault::Refuse));
+        drop(first);
+        yard.sim.pass(LEASE * 2).await;
+        store.heal();
+        yard.sim.pass(HEARTBEAT).await;
+        assert!(second.is_valid(), "nobody ended its session");
+        assert!(yard.within(LEASE * 2, two.lock("a").acquire()).await.is_some(), "nobody holds it, and nobody gets it");
+    });
+}
+
+/// 23: the upgrade is granted and stolen before its answer comes, and a signal tells of the theft before that.
+#[test]
+fn an_upgrade_that_was_stolen_before_it_was_answered_is_not_believed() {
+    yard(async |yard| {
+        let (one, two) = (yard.slow(1_000), yard.slow(0));
+        let guard = one.lock("k").shared().acquire().await.unwrap();
+        let mut upgrade = Box::pin(guard.upgrade());
+        assert!(yard.within(ms(1_500), &mut upgrade).await.is_none());
+        let thief = two.lock("k").steal().await.unwrap();
+        let upgraded = yard.within(secs(30), upgrade).await;
+        yard.sim.pass(HEARTBEAT * 2).await;
+        assert!(thief.is_valid() && !guard.is_valid(), "both hold: {upgraded:?}");
+        assert_eq!(yard.within(secs(1), guard.lost()).await, Some(LostReason::Stolen));
+    });
+}
+
+/// 24: the answer to a downgrade comes after the store upgraded the lease again.
+#[test]
+fn a_late_downgrade_does_not_lose_the_lease_that_was_upgraded_since() {
+    yard(async |yard| {
+        let (one, store) = yard.faulty();
+        let guard = one.lock("k").acquire().await.unwrap();
+        store.inject(Fault::LoseReply);
+        assert!(guard.downgrade().await.is_err());
+        store.inject(Fault::LoseReply);
+        let upgrade = guard.upgrade();
+        let lost = yard.within(secs(10), upgrade).await;
+        assert_eq!((lost, guard.is_valid()), (Some(Ok(())), true));
+    });
+}
+
+/// 25: a request is dropped while its session is being opened, and the session goes on for another one.
+#[test]
+fn a_request_that_is_dropped_during_the_opening_leaves_nothing() {
+    yard(async |yard| {
+        let (one, two) = (yard.slow(1_000), yard.slow(1));
+        let mut first = Box::pin(one.lock("a").acquire());
+        assert!(yard.within(ms(500), &mut first).await.is_none());
+        drop(first);
+        let second = one.lock("b").acquire().await.unwrap();
+        assert!(yard.within(LEASE * 3, two.lock("a").acquire()).await.is_some(), "nobody holds it, and nobody gets it");
+        assert!(second.is_valid());
     });
 }

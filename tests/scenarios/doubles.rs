@@ -10,8 +10,8 @@ use std::{
 use leasehold::{
     StoreError,
     executor::{Executor, MaybeSendFuture, SimExecutor, WeakShared},
-    machine::{Batch, Beacon, Message, Monotonic, Now, Reply, StoreClock, Tombstone},
-    signal::{Inbox, LocalSignals, Notice, Signals},
+    machine::{Batch, Message, Monotonic, Now, Reply, SessionId, StoreClock},
+    signal::{Beacons, Inbox, LocalSignals, Notice, Signals},
     store::{Reach, Store},
 };
 
@@ -50,13 +50,13 @@ impl<S: Store> Store for SlowStore<S> {
         reply
     }
 
-    fn entombs(&self) -> bool {
-        self.inner.entombs()
+    fn abandons(&self) -> bool {
+        self.inner.abandons()
     }
 
     /// Behind nothing that is on its way.
-    fn entomb(&self, tombstone: Tombstone) {
-        self.inner.entomb(tombstone);
+    fn abandon(&self, session: SessionId) {
+        self.inner.abandon(session);
     }
 
     async fn close(&self) {
@@ -77,7 +77,11 @@ impl<S: Store> Store for SlowStore<S> {
 pub(crate) struct Deaf;
 
 impl Signals for Deaf {
-    fn wake(&self, _: Option<Beacon>, _: WeakShared<dyn Inbox>) -> bool {
+    fn beacons(&self) -> Beacons {
+        Beacons::None
+    }
+
+    fn wake(&self, _: SessionId, _: bool, _: WeakShared<dyn Inbox>) -> bool {
         false
     }
 
@@ -85,7 +89,7 @@ impl Signals for Deaf {
 
     fn send(&self, _: &Message) {}
 
-    fn watch(&self, _: u64, _: Beacon) {}
+    fn watch(&self, _: u64, _: SessionId) {}
 
     fn unwatch(&self, _: u64) {}
 }
@@ -175,11 +179,15 @@ impl LateInbox {
 }
 
 impl Signals for LateSignals {
-    fn wake(&self, beacon: Option<Beacon>, inner: WeakShared<dyn Inbox>) -> bool {
+    fn beacons(&self) -> Beacons {
+        self.inner.beacons()
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inner: WeakShared<dyn Inbox>) -> bool {
         let inbox = Arc::new(LateInbox { inner, post: self.post.clone(), order: Arc::default() });
         let shared: Arc<dyn Inbox> = inbox.clone();
         *self.inbox.lock().unwrap() = Some(inbox);
-        self.inner.wake(beacon, Arc::downgrade(&shared))
+        self.inner.wake(session, beacon, Arc::downgrade(&shared))
     }
 
     fn rest(&self) {
@@ -190,8 +198,8 @@ impl Signals for LateSignals {
         self.inner.send(message);
     }
 
-    fn watch(&self, watch: u64, beacon: Beacon) {
-        self.inner.watch(watch, beacon);
+    fn watch(&self, watch: u64, session: SessionId) {
+        self.inner.watch(watch, session);
     }
 
     fn unwatch(&self, watch: u64) {

@@ -57,7 +57,7 @@ fn a_lease_is_told_from_its_wait_to_its_end() {
         assert!(told.iter().all(|event| event.key.as_str() == "k" && event.mode == Mode::Exclusive));
         assert_eq!(told[0].kind, Kind::Waiting { ahead: 1 });
         let Kind::Granted { waited, holder, .. } = told[1].kind else { unreachable!("by its name") };
-        assert!(waited >= secs(3) && waited < secs(4) && holder == two.leases.incarnation(), "{:?}", told[1]);
+        assert!(waited >= secs(3) && waited < secs(4) && holder == two.leases.session(), "{:?}", told[1]);
         assert_eq!(told[1].kind, Kind::Granted { token, holder, waited });
         assert_eq!([told[2].kind, told[3].kind], [Kind::Suspect { token }, Kind::Certain { token }]);
         let Kind::Released { held, .. } = told[4].kind else { unreachable!("by its name") };

@@ -23,8 +23,14 @@ use crate::world::{HEARTBEAT, LEASE, ms, secs};
 const STORE: StoreId = StoreId(7);
 
 /// A store of leases and notes: what a user's own database is to a program.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Desk(Arc<Mutex<(Records, Vec<String>)>>);
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new((Records::whole(STORE), Vec::new()))))
+    }
+}
 
 impl Desk {
     fn leases(&self, executor: &SimExecutor) -> LeaseManager {
@@ -56,8 +62,7 @@ impl fmt::Debug for Desk {
 #[async_trait]
 impl Store for Desk {
     async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        let answers = batch.apply(&mut self.0.lock().unwrap().0, StoreNow::new(self.clock(), now));
-        Ok(Reply { store: STORE, answers })
+        Ok(batch.apply(&mut self.0.lock().unwrap().0, StoreNow::new(self.clock(), now)))
     }
 
     async fn close(&self) {}

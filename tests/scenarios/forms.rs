@@ -183,7 +183,7 @@ fn the_leader_is_who_holds_exclusively() {
         assert_eq!(two.leases.leader("k").await, Ok(None), "who shares does not lead");
         readers.upgrade().await.unwrap();
         let seen = two.leases.leader("k").await.unwrap().expect("somebody leads");
-        assert_eq!((seen.holder, seen.mode, seen.own), (one.leases.incarnation(), Mode::Exclusive, false));
+        assert_eq!((seen.holder, seen.mode, seen.own), (one.leases.session(), Mode::Exclusive, false));
         assert!(one.leases.leader("k").await.unwrap().expect("it leads").own);
         readers.release().await.unwrap();
         world.sim.pass(secs(1)).await;

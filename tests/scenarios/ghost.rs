@@ -1,39 +1,23 @@
 //! What a key's record went through, seen from outside: every commit is held against the one before.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use leasehold::{
     Mode,
-    machine::{
-        Action, BLOCK, Batch, Entry, Grant, Incarnation, Key, Monotonic, Operation, Record, RequestId, StoreClock,
-        TokenBlock, Way,
-    },
+    machine::{Action, BLOCK, Batch, Grant, Key, Record, SessionId, TokenBlock, Way},
 };
 
 /// The memory of one key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ghost {
-    revision: u64,
-    grants: Vec<Seen>,
+    /// As the last commit left it; an idle one if the store has none.
+    record: Record,
     /// The first tokens of the newest grant, and of the newest exclusive one.
     newest: u64,
     newest_exclusive: u64,
     high: u64,
     /// Every range of tokens that was ever reserved, in order.
     ranges: Vec<Range>,
-}
-
-/// A grant as the last commit left it.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    holder: Incarnation,
-    request: RequestId,
-    first: u64,
-    last: u64,
-    beat: u64,
-    mode: Mode,
-    lease_ms: u64,
-    beaten_at: Monotonic,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +30,10 @@ struct Range {
 /// A transaction that was applied.
 pub(crate) struct Commit<'a> {
     pub(crate) batch: &'a Batch,
-    pub(crate) at: Monotonic,
-    pub(crate) clock: StoreClock,
-    /// Whose tombstones stood when it was applied.
-    pub(crate) gone: &'a BTreeMap<Incarnation, Vec<Key>>,
+    /// Who stood at its keys before it and had no row then.
+    pub(crate) gone: &'a BTreeSet<SessionId>,
+    /// Whether a session has a row after it.
+    pub(crate) is_there: &'a dyn Fn(SessionId) -> bool,
 }
 
 /// How a grant ended.
@@ -59,8 +43,8 @@ pub(crate) enum End {
     Stolen,
     /// It became an exclusive one.
     Upgraded,
-    /// Its holder was taken for dead.
-    Evicted,
+    /// Its session had ended before, or ended by this very transaction.
+    Lapsed,
 }
 
 impl Ghost {
@@ -79,15 +63,20 @@ impl Ghost {
         }
     }
 
-    /// The grants of this holder, as the last commit left them.
-    pub(crate) fn held_by(&self, holder: Incarnation) -> impl Iterator<Item = u64> {
-        self.grants.iter().filter(move |seen| seen.holder == holder).map(|seen| seen.first)
+    /// The grants of this session, as the last commit left them.
+    pub(crate) fn held_by(&self, holder: SessionId) -> impl Iterator<Item = u64> {
+        self.record.grants.iter().filter(move |grant| grant.holder == holder).map(first)
+    }
+
+    /// Whether this grant stood after the last commit.
+    pub(crate) fn has(&self, token: u64) -> bool {
+        self.record.grants.iter().any(|grant| first(grant) == token)
     }
 
     /// Forgets a commit that was lost. What was reserved stays reserved: no token comes twice.
     pub(crate) fn roll_back(&mut self, before: Self) {
-        let Self { revision, grants, newest, newest_exclusive, .. } = before;
-        *self = Self { revision, grants, newest, newest_exclusive, ..std::mem::take(self) };
+        let Self { record, newest, newest_exclusive, .. } = before;
+        *self = Self { record, newest, newest_exclusive, ..std::mem::take(self) };
     }
 
     /// A write commits under this grant: no conflicting one may have come after it.
@@ -108,56 +97,67 @@ impl Ghost {
         commit: &Commit<'_>,
         ended: &mut Vec<(u64, End)>,
     ) -> Result<(), String> {
-        if std::mem::replace(&mut self.revision, record.revision) == record.revision {
+        if self.record == *record {
             return Ok(());
         }
         is_sound(record)?;
-        let before = std::mem::take(&mut self.grants);
-        for seen in &before {
-            if !record.grants.iter().any(|grant| grant.block.first.as_u64() == seen.first) {
-                let end =
-                    seen.ended_by(key, record, commit).ok_or_else(|| format!("{seen:?} went without a reason"))?;
-                ended.push((seen.first, end));
+        let before = std::mem::replace(&mut self.record, record.clone());
+        for old in &before.grants {
+            if !self.has(first(old)) {
+                let end = how_it_ended(old, key, record, commit);
+                let end = end.ok_or_else(|| format!("{old:?} went without a reason"))?;
+                ended.push((first(old), end));
             }
         }
         for grant in &record.grants {
-            let seen = self.see(grant, &before, commit)?;
-            self.grants.push(seen);
+            match before.grants.iter().find(|old| first(old) == first(grant)) {
+                Some(old) => self.see_again(old, grant, key, commit)?,
+                None => self.see_new(grant, commit)?,
+            }
         }
         self.high = self.high.max(record.last_token.as_u64());
         Ok(())
     }
 
-    fn see(&mut self, grant: &Grant, before: &[Seen], commit: &Commit<'_>) -> Result<Seen, String> {
-        let (first, last) = (grant.block.first.as_u64(), grant.block.last.as_u64());
-        let old = before.iter().find(|seen| seen.first == first);
-        let beaten_at = old.filter(|old| old.beat == grant.beat).map_or(commit.at, |old| old.beaten_at);
-        let Grant { holder, request, mode, beat, lease_ms, .. } = *grant;
-        let seen = Seen { holder, request, first, last, beat, mode, lease_ms, beaten_at };
-        let Some(old) = old else {
-            if first <= self.high {
-                return Err(format!("{first} was granted after {}", self.high));
-            }
-            self.newest = first;
-            if mode == Mode::Exclusive {
-                self.newest_exclusive = first;
-            }
-            self.reserve(grant.block);
-            return Ok(seen);
-        };
-        let same = (old.beat, old.last, old.request, old.mode) == (beat, last, request, mode);
-        let by_holder = |operation: &Operation| operation.holder == holder;
-        if !same && !commit.batch.0.iter().any(by_holder) {
-            return Err(format!("{old:?} was changed by another: {grant:?}"));
+    fn see_new(&mut self, grant: &Grant, commit: &Commit<'_>) -> Result<(), String> {
+        let token = first(grant);
+        if token <= self.high {
+            return Err(format!("{token} was granted after {}", self.high));
         }
-        if old.holder != holder && !commit.batch.0.iter().any(|operation| old.is_resumed_by(operation)) {
+        if commit.gone.contains(&grant.holder) {
+            return Err(format!("{token} was granted to {:04x}, which is gone", short(grant.holder)));
+        }
+        self.newest = token;
+        if grant.mode == Mode::Exclusive {
+            self.newest_exclusive = token;
+        }
+        self.reserve(grant.block);
+        Ok(())
+    }
+
+    fn see_again(&mut self, old: &Grant, grant: &Grant, key: &Key, commit: &Commit<'_>) -> Result<(), String> {
+        let same = (old.block, old.request, old.mode) == (grant.block, grant.request, grant.mode);
+        if old.holder != grant.holder && !is_moved_by(old, grant, key, commit.batch) {
             return Err(format!("{old:?} changed hands: {grant:?}"));
         }
-        if last > old.last {
-            self.ranges.push(Range { first: last + 1 - BLOCK, last, grant: first });
+        if !same && ![old.holder, grant.holder].contains(&commit.batch.session) {
+            return Err(format!("{old:?} was changed by another: {grant:?}"));
         }
-        Ok(seen)
+        let (last, token) = (grant.block.last.as_u64(), first(grant));
+        if last > old.block.last.as_u64() {
+            self.ranges.push(Range { first: last + 1 - BLOCK, last, grant: token });
+        }
+        Ok(())
     }
+}
+
+/// The last two bytes tell sessions apart in a trace, and the last one tells the context.
+pub(crate) fn short(session: SessionId) -> u128 {
+    session.0 & 0xffff
+}
+
+fn first(grant: &Grant) -> u64 {
+    grant.block.first.as_u64()
 }
 
 /// What holds of every record at rest.
@@ -167,41 +167,45 @@ fn is_sound(record: &Record) -> Result<(), String> {
     if crowded || stuck { Err(format!("the record is unsound: {record:?}")) } else { Ok(()) }
 }
 
-impl Seen {
-    fn ended_by(&self, key: &Key, record: &Record, commit: &Commit<'_>) -> Option<End> {
-        let by_operation = |operation: &Operation| {
-            let own = operation.holder == self.holder;
-            match &operation.action {
-                // It gives up what an earlier attempt got.
-                Action::AcquireAll(asks) => {
-                    let named = own && asks.iter().any(|(_, ask)| ask.request == self.request);
-                    named.then_some(End::ByItsHolder)
-                }
-                _ if operation.key != *key => None,
-                Action::Release { token, request } => {
-                    let named = token.as_u64() == self.first || *request == self.request;
-                    (own && named).then_some(End::ByItsHolder)
-                }
-                Action::Withdraw { request } => (own && *request == self.request).then_some(End::ByItsHolder),
-                Action::Acquire(ask) => (ask.way == Way::Steal).then_some(End::Stolen),
-                Action::Evict { target, entry: Entry::Grant(token), beat } => {
-                    let named = (*target, token.as_u64(), *beat) == (self.holder, self.first, self.beat);
-                    named.then_some(End::Evicted)
-                }
-                _ => None,
-            }
-        };
-        let gone = commit.gone.contains_key(&self.holder);
-        let upgraded = |grant: &Grant| grant.holder == self.holder && grant.mode == Mode::Exclusive;
-        let over = commit.clock == StoreClock::Trusted && commit.at >= self.beaten_at.plus(self.lease_ms);
-        (gone.then_some(End::ByItsHolder))
-            .or_else(|| commit.batch.0.iter().find_map(by_operation))
-            .or_else(|| record.grants.iter().any(upgraded).then_some(End::Upgraded))
-            .or_else(|| over.then_some(End::Evicted))
-    }
+/// Who may take a grant out of the record: its holder, a thief, an upgrade; or its session has ended.
+fn how_it_ended(old: &Grant, key: &Key, record: &Record, commit: &Commit<'_>) -> Option<End> {
+    let own = commit.batch.session == old.holder;
+    let mut ends = commit.batch.operations.iter().filter_map(|operation| match &operation.action {
+        // It gives up what an earlier attempt got.
+        Action::AcquireAll(asks) => {
+            let named = own && asks.iter().any(|(_, ask)| ask.request == old.request);
+            named.then_some(End::ByItsHolder)
+        }
+        _ if operation.key != *key => None,
+        Action::Release { token, request } => {
+            let named = *token == old.block.first || *request == old.request;
+            (own && named).then_some(End::ByItsHolder)
+        }
+        Action::Withdraw { request } => (own && *request == old.request).then_some(End::ByItsHolder),
+        Action::Acquire(ask) => (ask.way == Way::Steal).then_some(End::Stolen),
+        _ => None,
+    });
+    let upgraded = |grant: &Grant| grant.holder == old.holder && grant.mode == Mode::Exclusive;
+    (ends.next())
+        .or_else(|| record.grants.iter().any(upgraded).then_some(End::Upgraded))
+        .or_else(|| (commit.gone.contains(&old.holder) || !(commit.is_there)(old.holder)).then_some(End::Lapsed))
+}
 
-    fn is_resumed_by(&self, operation: &Operation) -> bool {
-        let Action::Acquire(ask) = &operation.action else { return false };
-        matches!(ask.way, Way::Resume { from, token, .. } if (from, token.as_u64()) == (self.holder, self.first))
-    }
+/// Whether the transaction detaches the grant from its session, or has another one take it over.
+fn is_moved_by(old: &Grant, grant: &Grant, key: &Key, batch: &Batch) -> bool {
+    batch.operations.iter().any(|operation| match &operation.action {
+        _ if operation.key != *key => false,
+        Action::Detach { token, request, to, .. } => {
+            let named = (*token, *request) == (old.block.first, old.request);
+            named && (*to, batch.session) == (grant.holder, old.holder)
+        }
+        Action::Acquire(ask) => match ask.way {
+            Way::Resume { from, origin, token, request } => {
+                let named = (token, request) == (old.block.first, old.request);
+                named && [from, origin].contains(&old.holder) && grant.holder == batch.session
+            }
+            Way::Plain | Way::Steal | Way::Upgrade(_) => false,
+        },
+        _ => false,
+    })
 }

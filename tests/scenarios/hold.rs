@@ -27,7 +27,6 @@ fn without_renewal_a_lease_runs_out_by_itself() {
         let lost_ms = world.ms_since(start);
         assert!(!guard.is_valid() && lost_ms <= 18_000, "within the lease and its margin: {lost_ms}");
         assert!(world.within(ms(1), wait).await.is_some(), "what ran out is given back at once");
-        assert_eq!(one.store.take_renewals(), 0);
         assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Lost);
     });
 }
@@ -44,7 +43,7 @@ fn without_renewal_the_user_keeps_it_by_hand() {
         guard.extend(secs(120)).await.unwrap();
         one.store.take_seen();
         world.sim.pass(secs(119)).await;
-        assert!(guard.is_valid() && one.store.take_renewals() == 0);
+        assert!(guard.is_valid(), "the heartbeats of the session keep a lease of two minutes");
         assert!(two.leases.lock("k").try_acquire().await.unwrap().is_none());
         assert_eq!(world.within(LEASE, guard.lost()).await, Some(LostReason::Expired));
     });
@@ -162,7 +161,7 @@ fn a_later_and_more_urgent_request_raises_its_contexts_place() {
             world.sim.pass(secs(1)).await;
             let status = tabs[0].leases.status("k").await.unwrap();
             let queue: Vec<_> = status.queue.iter().map(|waiter| (waiter.holder, waiter.priority)).collect();
-            assert_eq!(queue, [(tabs[2].leases.incarnation(), 5), (tabs[1].leases.incarnation(), 0)]);
+            assert_eq!(queue, [(tabs[2].leases.session(), 5), (tabs[1].leases.session(), 0)]);
             held.release().await.unwrap();
         };
         join(join_all(waits), release).await;
@@ -236,7 +235,7 @@ fn an_urgent_request_that_was_given_up_leaves_no_priority_behind() {
         assert!(world.within(ms(1), &mut second).await.is_none());
         let urgent = || three.leases.lock("k").priority(5);
         assert!(world.within(ms(1), urgent().acquire()).await.is_none());
-        assert_eq!(urgent().timeout(ms(1)).acquire().await.unwrap_err(), AcquireError::Timeout);
+        assert!(matches!(urgent().timeout(ms(1)).acquire().await.unwrap_err(), AcquireError::Timeout { .. }));
         held.release().await.unwrap();
         assert!(world.within(ms(1), first).await.is_some(), "it came first");
     });

@@ -9,7 +9,7 @@ use futures::future::pending;
 use leasehold::{
     StoreError,
     executor::{Executor, SimExecutor},
-    machine::{Batch, Now, Reply, StoreClock, StoreErrorKind, StoreId, Tombstone},
+    machine::{Batch, Now, Reply, SessionId, SessionStep, StoreClock, StoreErrorKind},
     store::{Fault, Reach, Store},
 };
 
@@ -29,8 +29,8 @@ pub(crate) struct Line {
     pub(crate) applies_ms: (u64, u64),
     pub(crate) answers_ms: (u64, u64),
     pub(crate) limit_ms: u64,
-    /// Whether it takes tombstones.
-    pub(crate) entombs: bool,
+    /// Whether it deletes sessions blindly.
+    pub(crate) abandons: bool,
     trouble: Arc<Mutex<Trouble>>,
 }
 
@@ -43,7 +43,7 @@ struct Trouble {
 impl Line {
     pub(crate) fn new(vault: Vault, sim: SimExecutor, oracle: Oracle, limit_ms: u64) -> Self {
         let (applies_ms, answers_ms) = ((0, 0), (0, 0));
-        Self { vault, sim, oracle, applies_ms, answers_ms, limit_ms, entombs: true, trouble: Arc::default() }
+        Self { vault, sim, oracle, applies_ms, answers_ms, limit_ms, abandons: true, trouble: Arc::default() }
     }
 
     /// All transactions fail like this, or none.
@@ -80,7 +80,7 @@ impl Line {
     }
 
     /// Whether what is written blindly is lost on the way.
-    fn loses_tombstones(&self) -> bool {
+    fn loses_abandoned(&self) -> bool {
         let always = self.trouble.lock().unwrap().always;
         matches!(always, Some(Fault::Refuse | Fault::Fail | Fault::Stall)) || Dice(&self.sim).one_in(8)
     }
@@ -105,38 +105,47 @@ impl Store for Line {
             Some(Fault::Stall) => return self.never().await,
             _ => {}
         }
-        let answers = self.vault.apply(&batch, self.sim.now());
+        let reply = self.vault.apply(&batch, self.sim.now());
+        if self.sim.now().monotonic.since(sent) > self.limit_ms && Dice(&self.sim).one_in(2) {
+            // What was applied too late need not tell so: only the store can refuse it.
+            return self.never().await;
+        }
         match fault {
             Some(Fault::Silence) => return self.never().await,
-            Some(_) => return self.oracle.tally.count("an answer was lost", Err(StoreError::unknown("lost"))),
+            Some(_) => {
+                if matches!(batch.step, SessionStep::Open { .. }) {
+                    self.oracle.tally.count("the answer to an opening was lost", ());
+                }
+                return self.oracle.tally.count("an answer was lost", Err(StoreError::unknown("lost")));
+            }
             None => self.dawdle(self.answers_ms).await,
         }
         if self.sim.now().monotonic.since(sent) > self.limit_ms {
             self.oracle.tally.count("a transaction overran its time limit", ());
             self.oracle.tally.count("an answer came after the time limit", ());
         }
-        Ok(Reply { store: StoreId(1), answers })
+        Ok(reply)
     }
 
     async fn close(&self) {}
 
-    fn entombs(&self) -> bool {
-        self.entombs
+    fn abandons(&self) -> bool {
+        self.abandons
     }
 
     /// Others of the same context may overtake it; that this context ends does not stop it.
-    fn entomb(&self, tombstone: Tombstone) {
-        if self.loses_tombstones() {
-            return self.oracle.tally.count("a tombstone was lost", ());
+    fn abandon(&self, session: SessionId) {
+        if self.loses_abandoned() {
+            return self.oracle.tally.count("a session was left behind", ());
         }
-        self.oracle.tally.count("a tombstone was written", ());
+        self.oracle.tally.count("a session was abandoned", ());
         if self.applies_ms.1 == 0 {
-            return self.vault.entomb(tombstone, true);
+            return self.vault.abandon(session);
         }
         let (vault, world, delay) = (self.vault.clone(), self.oracle.world(), self.delay(self.applies_ms));
         world.clone().spawn(Box::pin(async move {
             world.sleep(delay).await;
-            vault.entomb(tombstone, false);
+            vault.abandon(session);
         }));
     }
 

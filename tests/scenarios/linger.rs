@@ -57,6 +57,8 @@ fn it_ends_by_itself() {
         assert!(!is_held(&two).await);
         assert_eq!(one.take_transactions(), 1, "its release");
         world.sim.pass(LEASE).await;
+        assert_eq!(one.take_transactions(), 1, "the end of its session");
+        world.sim.pass(LEASE).await;
         assert_eq!(one.take_transactions(), 0);
     });
 }

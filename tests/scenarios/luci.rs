@@ -9,7 +9,7 @@ use leasehold::{
     AcquireError, InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder, LeaseState, LostReason, OnLoss, Ran,
     ReleaseOutcome, StoreError,
     executor::Executor,
-    machine::{Action, Batch, Entry, Incarnation, Key, Now, Operation, Outcome, Reply, StoreClock},
+    machine::{Action, Batch, Key, Now, Operation, Outcome, Reply, SessionId, StoreClock},
     store::{Fault, MemoryStore, Reach, Store},
 };
 
@@ -54,7 +54,7 @@ fn l3_a_free_key_is_had_at_once_and_held_during_the_work() {
         let work = async |lease: &LeaseGuard| {
             let status = two.leases.status("k").await.unwrap();
             assert!(lease.is_valid());
-            (status.holders[0].holder, status.holders[0].token) == (one.leases.incarnation(), lease.token())
+            (status.holders[0].holder, status.holders[0].token) == (one.leases.session(), lease.token())
         };
         let ran = one.leases.lock("k").try_run(work).await.unwrap();
         assert_eq!(ran, Some(Ran { value: true, lost: None }));
@@ -240,15 +240,15 @@ fn l9_an_empty_name_is_refused_before_anything_is_asked() {
 async fn evict(world: &World, tab: &Tab) {
     let connection = tab.store.clone();
     let ask = async |action| {
-        let operation = Operation { key: Key::new("k").unwrap(), holder: Incarnation(1), action };
-        let reply = connection.transact(Batch(vec![operation]), world.sim.now()).await.unwrap();
+        let operation = Operation { key: Key::new("k").unwrap(), action };
+        let reply = connection.transact(Batch::new(SessionId(1), vec![operation]), world.sim.now()).await.unwrap();
         let Reply { mut answers, .. } = reply;
         answers.remove(0).outcome
     };
-    let Outcome::Status { grants, .. } = ask(Action::Inspect).await else { panic!("it is held") };
+    let Outcome::Status { grants, sessions, .. } = ask(Action::Inspect).await else { panic!("it is held") };
     let [grant] = &grants[..] else { panic!("{grants:?}") };
-    let (target, entry, beat) = (grant.holder, Entry::Grant(grant.block.first), grant.beat);
-    assert_eq!(ask(Action::Evict { target, entry, beat }).await, Outcome::Evicted);
+    let beat = sessions.iter().find(|(session, _)| *session == grant.holder).unwrap().1.beat;
+    assert_eq!(ask(Action::End { target: grant.holder, beat }).await, Outcome::Ended);
 }
 
 /// A store that may lose everything at once.

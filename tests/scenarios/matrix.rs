@@ -3,7 +3,7 @@
 use leasehold::{
     AcquireError, LeaseManager, LostReason, ReleaseOutcome,
     executor::Executor,
-    machine::{Action, Batch, Incarnation, Key, Operation, StoreErrorKind},
+    machine::{Action, Batch, Key, Operation, SessionId, StoreErrorKind},
     store::Store,
 };
 
@@ -105,8 +105,8 @@ fn m7_a_closed_connection_refuses_to_write() {
         let tab = world.tab();
         let handle = tab.store.clone();
         handle.close().await;
-        let inspect = Operation { key: Key::new("k").unwrap(), holder: Incarnation(1), action: Action::Inspect };
-        let refused = handle.transact(Batch(vec![inspect]), world.sim.now()).await.unwrap_err();
+        let inspect = Operation { key: Key::new("k").unwrap(), action: Action::Inspect };
+        let refused = handle.transact(Batch::new(SessionId(1), vec![inspect]), world.sim.now()).await.unwrap_err();
         assert_eq!((refused.kind, refused.retry), (StoreErrorKind::Closed, false));
         let leases = LeaseManager::builder(handle, tab.executor.clone()).build().unwrap();
         let failed = leases.lock("k").acquire().await.unwrap_err();

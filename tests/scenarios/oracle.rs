@@ -7,9 +7,9 @@ use std::{
 };
 
 use leasehold::{
-    LeaseGuard, LeaseParts, LeaseState, LeaseWatch, Mode, Token,
+    LeaseGuard, LeaseParts, LeaseState, LeaseWatch, LostReason, Mode,
     executor::{Executor, SimExecutor},
-    machine::{Monotonic, Outcome},
+    machine::Monotonic,
 };
 
 use crate::{doubles::PausingExecutor, ghost::End, vault::Vault};
@@ -58,8 +58,18 @@ struct Seen {
     handed: BTreeMap<usize, (u64, u64)>,
     /// Whoever held these believes in them until it is told.
     robbed: HashSet<(usize, u64)>,
+    /// Whoever held these may be told that they were stolen.
+    stolen: HashSet<(usize, u64)>,
+    /// These became others: what became of those, their holders may be told before they know of them.
+    upgraded: HashSet<(usize, u64)>,
+    /// Somebody ended the sessions that held these.
+    evicted: HashSet<(usize, u64)>,
+    /// For what other reasons a context may lose something.
+    losses: Vec<(u64, LostReason)>,
     /// The store lost a commit: until then belief may be wrong.
     shaken_until: Monotonic,
+    /// It did so once: since then a loss may have any reason.
+    shaken: bool,
     wrong: Vec<String>,
     parcels: Vec<LeaseParts>,
     granted: u64,
@@ -79,6 +89,8 @@ struct Watched {
     /// It asked to share: from then on it must not count on being alone.
     downgrades: bool,
     doubted: bool,
+    /// Its loss was told, and looked at.
+    lost: bool,
 }
 
 impl Oracle {
@@ -144,6 +156,7 @@ impl Oracle {
     pub(crate) fn shake(&self, until: Monotonic) {
         let mut seen = self.seen.lock().unwrap();
         seen.shaken_until = until;
+        seen.shaken = true;
         seen.handed.clear();
     }
 
@@ -164,6 +177,7 @@ impl Oracle {
             shares_in_process: place.shares_in_process,
             downgrades: false,
             doubted: false,
+            lost: false,
         };
         self.tell(|| {
             format!("{} gets {token} of k{} {:?} valid {}", place.context, place.key, guard.mode(), guard.is_valid())
@@ -203,46 +217,51 @@ impl Oracle {
     /// The store ended these grants. Who was taken for dead must have stopped believing before.
     pub(crate) fn ended(&self, grants: &[(usize, u64, End)]) {
         let mut seen = self.seen.lock().unwrap();
-        let shaken = self.sim.now().monotonic < seen.shaken_until;
         for &(key, grant, end) in grants {
-            let believes = |watched: &Watched| {
-                (watched.key, watched.grant) == (key, grant)
-                    && !watched.executor.is_paused()
-                    && watched.guard.is_valid()
-            };
             match end {
                 End::ByItsHolder => {}
                 // Until its holder is told, and gets another token, it believes in what is no more.
-                End::Upgraded => _ = seen.robbed.insert((key, grant)),
-                End::Stolen => _ = self.tally.count("a grant was stolen", seen.robbed.insert((key, grant))),
-                End::Evicted => {
-                    self.tally.count("a grant was evicted", ());
-                    if !shaken && seen.guards.iter().any(believes) {
-                        seen.wrong.push(format!("{grant} of k{key} was evicted while its holder believed in it"));
-                    }
+                End::Upgraded => {
+                    seen.upgraded.insert((key, grant));
+                    seen.robbed.insert((key, grant));
                 }
+                End::Stolen => {
+                    seen.stolen.insert((key, grant));
+                    self.tally.count("a grant was stolen", seen.robbed.insert((key, grant)));
+                }
+                // When its session ended it was judged.
+                End::Lapsed => self.tally.count("a grant went after its session", ()),
             }
         }
     }
 
-    /// The holder of these grants told the store that it is gone: it must have stopped believing before.
-    pub(crate) fn entombed(&self, grants: &[(usize, u64)]) {
+    /// Somebody ended the session that held these grants: it must have stopped believing before. What was stolen from it
+    /// before does not count.
+    pub(crate) fn evicted(&self, grants: &[(usize, u64)]) {
+        let mut seen = self.seen.lock().unwrap();
+        let shaken = self.sim.now().monotonic < seen.shaken_until;
+        for &(key, grant) in grants {
+            self.tally.count("a grant was evicted", ());
+            seen.evicted.insert((key, grant));
+            if !shaken && !seen.robbed.contains(&(key, grant)) && seen.is_believed(key, grant) {
+                seen.wrong.push(format!("{grant} of k{key} was evicted while its holder believed in it"));
+            }
+        }
+    }
+
+    /// The holder of these grants ended its session itself: it must have stopped believing before.
+    pub(crate) fn given_up(&self, grants: &[(usize, u64)]) {
         let mut seen = self.seen.lock().unwrap();
         for &(key, grant) in grants {
-            let of_it =
-                |watched: &&Watched| (watched.key, watched.grant) == (key, grant) && !watched.executor.is_paused();
-            if seen.guards.iter().filter(of_it).any(|watched| watched.guard.is_valid()) {
-                seen.wrong.push(format!("{grant} of k{key} is believed in although its holder is gone"));
+            if seen.is_believed(key, grant) {
+                seen.wrong.push(format!("{grant} of k{key} is believed in although its session has ended itself"));
             }
         }
     }
 
-    /// Who is gone writes no more.
-    pub(crate) fn denied(&self, outcome: &Outcome, token: Token) -> bool {
-        if *outcome == Outcome::Current {
-            self.accuse(format!("the fence lets {token:?} through, whose holder is gone"));
-        }
-        false
+    /// A context may be told from now on that it lost what it holds, for this reason.
+    pub(crate) fn may_lose(&self, context: u64, reason: LostReason) {
+        self.seen.lock().unwrap().losses.push((context, reason));
     }
 
     /// Never do two contexts believe, not even for a moment, unless both share; nor does anybody once a later grant that
@@ -259,12 +278,10 @@ impl Oracle {
         }
         let mut seen = self.seen.lock().unwrap();
         let Some(at) = seen.guards.iter().position(|watched| Arc::ptr_eq(&watched.guard, guard)) else { return };
+        seen.look_at_losses(&self.tally);
         let watched = seen.guards.swap_remove(at);
         drop(seen);
         self.tell(|| format!("{} ends {} of k{}", watched.context, watched.token, watched.key));
-        if matches!(watched.watch.state(), LeaseState::Lost(_)) {
-            self.tally.count("a loss was told", ());
-        }
     }
 
     /// Its context crashed: what it held is nobody's.
@@ -317,7 +334,35 @@ impl Seen {
         }
     }
 
+    fn is_believed(&self, key: usize, grant: u64) -> bool {
+        let of_it = |watched: &&Watched| (watched.key, watched.grant) == (key, grant) && !watched.executor.is_paused();
+        self.guards.iter().filter(of_it).any(|watched| watched.guard.is_valid())
+    }
+
+    /// Every loss is told with a reason that was possible.
+    fn look_at_losses(&mut self, tally: &Tally) {
+        let Self { guards, stolen, upgraded, evicted, losses, wrong, shaken, .. } = self;
+        for watched in guards.iter_mut().filter(|watched| !watched.lost) {
+            let LeaseState::Lost(reason) = watched.watch.state() else { continue };
+            watched.lost = tally.count("a loss was told", true);
+            let of_it = (watched.key, watched.grant);
+            let possible = match reason {
+                LostReason::Stolen if stolen.contains(&of_it) => tally.count("a loss by theft was told", true),
+                // A thief of the same context is not waited for: what it takes is given back, whatever became of it.
+                LostReason::Stolen => tally.count("a loss by a neighbour's theft was told", true),
+                LostReason::Evicted => tally.count("a loss by eviction was told", evicted.contains(&of_it)),
+                LostReason::Expired => tally.count("a loss by expiry was told", true),
+                LostReason::Suspended | LostReason::Closed => losses.contains(&(watched.context, reason)),
+                _ => false,
+            };
+            if !possible && !*shaken && !upgraded.contains(&of_it) {
+                wrong.push(format!("{} of k{} was lost, it says, because {reason:?}", watched.token, watched.key));
+            }
+        }
+    }
+
     fn look(&mut self, now: Monotonic, tally: &Tally) {
+        self.look_at_losses(tally);
         let Self { guards, handed, robbed, wrong, shaken_until, .. } = self;
         let mut believers = Vec::<(usize, u64, bool, bool)>::new();
         // Nobody can ask a machine that sleeps.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::{AcquireError, LeaseParts, LostReason, Mode, ReleaseOutcome};
+use leasehold::{AcquireError, InvalidParts, LeaseParts, LostReason, Mode, ReleaseOutcome};
 
 use crate::world::{HEARTBEAT, LEASE, Tab, World, everywhere, secs};
 
@@ -11,7 +11,11 @@ async fn is_free(tab: &Tab) -> bool {
 }
 
 async fn parts(tab: &Tab) -> LeaseParts {
-    tab.leases.lock("k").info("parcel").acquire().await.unwrap().into_parts()
+    parts_of(tab, "k").await
+}
+
+async fn parts_of(tab: &Tab, key: &str) -> LeaseParts {
+    tab.leases.lock(key).info("parcel").acquire().await.unwrap().into_parts()
 }
 
 /// Parts become a guard again, in the same context or in another one, without a moment in which the key is free.
@@ -21,7 +25,7 @@ fn parts_are_resumed_here_or_elsewhere() {
         let (one, two, three) = (world.tab(), world.tab(), world.tab());
         for heir in [&one, &two] {
             let parts = parts(&one).await;
-            assert_eq!((parts.key(), parts.holder(), parts.mode()), ("k", one.leases.incarnation(), Mode::Exclusive));
+            assert_eq!((parts.key(), parts.holder(), parts.mode()), ("k", one.leases.session(), Mode::Exclusive));
             for tab in [&one, &two, &three] {
                 assert!(!is_free(tab).await, "held on its way, even where it came from");
             }
@@ -29,10 +33,10 @@ fn parts_are_resumed_here_or_elsewhere() {
             let token = parts.token();
             let guard = heir.leases.resume(parts.clone()).await.unwrap();
             assert!(guard.is_valid() && guard.token() > token && guard.key() == "k");
-            assert_eq!(three.leases.status("k").await.unwrap().holders[0].holder, heir.leases.incarnation());
+            assert_eq!(three.leases.status("k").await.unwrap().holders[0].holder, heir.leases.session());
             world.sim.pass(LEASE * 3).await;
             assert!(guard.is_valid() && !is_free(&three).await, "it is renewed like any other");
-            if heir.leases.incarnation() == two.leases.incarnation() {
+            if heir.leases.session() == two.leases.session() {
                 let twice = one.leases.resume(parts).await;
                 assert!(matches!(twice, Err(AcquireError::Lost(_))), "it went elsewhere: {twice:?}");
                 assert!(guard.is_valid());
@@ -122,4 +126,65 @@ fn no_two_guards_share_a_token() {
             guard = heir.leases.resume(guard.into_parts()).await.unwrap();
         }
     });
+}
+
+/// From one process to another: as text, while the first one ends.
+#[test]
+fn parts_travel_as_text() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        let name = "a: key\n%20 \0 \u{1f98a}";
+        for shared in [false, true] {
+            let request = one.leases.lock(name).mode(if shared { Mode::Shared } else { Mode::Exclusive });
+            let parts = request.acquire().await.unwrap().into_parts();
+            let text = parts.encode();
+            assert!(text.chars().all(|letter| !letter.is_control() && !letter.is_whitespace()), "{text}");
+            let decoded = LeaseParts::decode(&text).unwrap();
+            assert_eq!(decoded, parts);
+            assert_eq!(u64::from(parts.token()).to_string(), parts.token().to_string());
+            let guard = two.leases.resume(decoded).await.unwrap();
+            assert!(guard.is_valid() && guard.token() > parts.token() && guard.key() == name);
+            assert!(three.leases.lock(name).try_acquire().await.unwrap().is_none());
+        }
+    });
+}
+
+/// Parts of a lease that could not be taken out stay so.
+#[test]
+fn parts_without_a_lease_travel_too() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        let parts = guard.clone().into_parts();
+        let decoded = LeaseParts::decode(&parts.encode()).unwrap();
+        assert_eq!(decoded, parts);
+        assert!(matches!(tab.leases.resume(decoded).await, Err(AcquireError::Lost(_))) && guard.is_valid());
+    });
+}
+
+#[test]
+fn text_that_is_no_lease_is_refused_and_says_why() {
+    let world = World::new(1);
+    let text = world.run(async { parts_of(&world.tab(), "notes").await.encode() });
+    for end in 0..text.len() {
+        if let Ok(cut) = LeaseParts::decode(&text[..end]) {
+            panic!("{cut:?} of {end} bytes");
+        }
+    }
+    let refused = |text: &str| LeaseParts::decode(text).unwrap_err();
+    let token = LeaseParts::decode(&text).unwrap().token().to_string();
+    assert_eq!(refused("hello"), InvalidParts::NotParts);
+    let newer = text.replacen("leasehold-parts:1:", "leasehold-parts:2:", 1);
+    assert_eq!(refused(&newer), InvalidParts::FormatTooNew { found: 2, known: 1 });
+    for (field, sound, broken) in [
+        ("mode", "exclusive", "exclusively"),
+        ("token", &*token, "9007199254740992"),
+        ("key", "notes", ""),
+        ("key", "notes", "%zz"),
+        ("key", "notes", "%ff"),
+    ] {
+        let error = refused(&text.replace(sound, broken));
+        assert!(matches!(error, InvalidParts::Field { name, .. } if name == field), "{field}: {error:?}");
+        assert!(error.to_string().contains(field) && error.to_string().contains("unchanged"), "{error}");
+    }
 }

@@ -1,8 +1,11 @@
 //! The store of the histories: it keeps its records itself, shows every commit to the oracle, takes fenced writes, and
 //! may lose its last commit.
 
+mod checks;
+mod roll;
+
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc, Mutex,
@@ -13,16 +16,18 @@ use std::{
 use leasehold::{
     Token,
     machine::{
-        Action, Answer, Batch, Grant, Incarnation, Key, Now, Operation, Outcome, Record, Records, StoreClock, StoreNow,
-        Tombstone,
+        Action, Batch, Key, Now, Operation, Outcome, Record, Records, Reply, Row, SessionId, StoreClock, StoreId,
+        StoreNow,
     },
     store::Reach,
 };
 
 use crate::{
-    ghost::{Commit, End, Ghost},
+    ghost::{Commit, End, Ghost, short},
     oracle::Oracle,
 };
+use checks::{Several, briefly, is_cleaned, is_told};
+use roll::{Roll, SessionEnd, When};
 
 /// Far from the numbers of other stores of this process.
 static BUILT: AtomicU64 = AtomicU64::new(1 << 32);
@@ -44,8 +49,9 @@ struct Room {
 struct State {
     records: Records,
     ghosts: Vec<Ghost>,
-    /// Those whose tombstones stand, and the keys that these name.
-    gone: BTreeMap<Incarnation, Vec<Key>>,
+    roll: Roll,
+    /// What was stolen from whom: if its session ends before it hears so, it never will.
+    stolen: Vec<(SessionId, usize, u64)>,
     undo: Option<Undo>,
 }
 
@@ -53,14 +59,30 @@ struct State {
 struct Undo {
     records: Records,
     ghosts: Vec<(usize, Ghost)>,
-    gone: BTreeMap<Incarnation, Vec<Key>>,
+    roll: Roll,
+}
+
+/// What a commit did, for the oracle.
+#[derive(Default)]
+struct Seen {
+    wrong: Vec<String>,
+    ended: Vec<(usize, u64, End)>,
+    /// The grants of sessions that others ended, and of those that ended themselves.
+    evicted: Vec<(usize, u64)>,
+    given_up: Vec<(usize, u64)>,
 }
 
 impl Vault {
     pub(crate) fn new(clock: StoreClock, forgets: bool, keys: usize, oracle: Oracle) -> Self {
         let number = BUILT.fetch_add(1, Ordering::Relaxed);
-        let ghosts = vec![Ghost::default(); keys];
-        let state = State { records: Records::new(), ghosts, gone: BTreeMap::new(), undo: None };
+        let records = Records::whole(StoreId(number.into()));
+        let state = State {
+            records,
+            ghosts: vec![Ghost::default(); keys],
+            roll: Roll::default(),
+            stolen: Vec::new(),
+            undo: None,
+        };
         let keys = (0..keys).map(|key| Key::new(&format!("k{key}")).unwrap()).collect();
         Self(Arc::new(Room { number, clock, forgets, keys, state: Mutex::new(state), oracle }))
     }
@@ -82,239 +104,218 @@ impl Vault {
         self.0.state.lock().unwrap().ghosts[key].grant_of(token.as_u64())
     }
 
-    /// Who stands in the records: what nobody gave up.
+    /// Who stands in the records: what nobody gave up. What ended sessions left goes with the next operation there.
     pub(crate) fn entries(&self) -> Vec<String> {
         let state = self.0.state.lock().unwrap();
         let records = self.0.keys.iter().filter_map(|key| Some((key, state.records.peek(key)?)));
-        let busy = records.filter(|(_, record)| !(record.grants.is_empty() && record.queue.is_empty()));
-        busy.map(|(key, record)| format!("{key}: {}", briefly(record))).collect()
+        let is_there = |session| state.roll.is_there(session);
+        let is_busy = |record: &Record| {
+            let holders = record.grants.iter().map(|grant| grant.holder);
+            holders.chain(record.queue.iter().map(|waiter| waiter.holder)).any(is_there)
+        };
+        let busy = records.filter(|(_, record)| is_busy(record));
+        busy.map(|(key, record)| format!("{key}: {}", briefly(record, &state.records))).collect()
     }
 
-    /// A write that commits if this context's grant is current, in the very transaction that asks. Whether it was.
-    pub(crate) fn write(&self, key: usize, holder: Incarnation, token: Token, now: Now) -> bool {
+    /// The sessions whose rows are there.
+    pub(crate) fn sessions(&self) -> BTreeSet<SessionId> {
+        self.0.state.lock().unwrap().roll.there().collect()
+    }
+
+    /// A write that commits if this session's grant is current, in the very transaction that asks. Whether it was. That
+    /// the session has a row is not asked: as long as the record names it, nobody else was granted.
+    pub(crate) fn write(&self, key: usize, holder: SessionId, token: Token, now: Now) -> bool {
         let mut state = self.0.state.lock().unwrap();
-        let State { records, ghosts, undo, gone } = &mut *state;
+        let State { records, ghosts, undo, .. } = &mut *state;
         let name = &self.0.keys[key];
         let (Some(first), Some(record)) = (ghosts[key].grant_of(token.as_u64()), records.peek(name)) else {
             return false;
         };
-        let own = record.grants.iter().find(|grant| grant.holder == holder && grant.block.first.as_u64() == first);
-        let Some(grant) = own else { return false };
-        let (mode, request) = (grant.mode, grant.request);
-        let action = Action::Fence { token: grant.block.first, request };
-        let fence = Operation { key: name.clone(), holder, action };
-        let outcome = fence.apply(records, StoreNow::new(self.0.clock, now)).outcome;
-        if gone.contains_key(&holder) {
-            drop(state);
-            return self.0.oracle.denied(&outcome, token);
-        }
+        let named = record.grants.iter().find(|grant| grant.block.first.as_u64() == first);
+        let Some(grant) = named.cloned() else { return false };
+        let action = Action::Fence { token: grant.block.first, request: grant.request };
+        let fence = Batch::new(holder, vec![Operation { key: name.clone(), action }]);
+        let reply = fence.apply(records, StoreNow::new(self.0.clock, now));
+        let current = matches!(reply.answers[0].outcome, Outcome::Current { .. });
         // It is the last commit now.
         *undo = None;
-        let written = ghosts[key].write(first, mode);
+        let written = if current { ghosts[key].write(first, grant.mode) } else { Ok(()) };
         drop(state);
         written.unwrap_or_else(|wrong| self.0.oracle.accuse(wrong));
-        if outcome != Outcome::Current {
-            self.0.oracle.accuse(format!("the fence denies {token:?}, which is current"));
+        if current != (grant.holder == holder) {
+            self.0.oracle.accuse(format!("the fence says {current} to {token:?} of {:04x}", short(holder)));
         }
-        true
+        current
     }
 
     /// The last commit is lost, as a power cut does to one that was relaxed. Whether there was one.
     pub(crate) fn forget_last(&self) -> bool {
         let mut state = self.0.state.lock().unwrap();
-        let Some(Undo { records, ghosts, gone }) = state.undo.take() else { return false };
-        (state.records, state.gone) = (records, gone);
+        let Some(Undo { records, ghosts, roll }) = state.undo.take() else { return false };
+        (state.records, state.roll) = (records, roll);
         for (key, ghost) in ghosts {
             state.ghosts[key].roll_back(ghost);
         }
         true
     }
 
-    /// Somebody is gone. Nobody there may believe any more when the store is told; and where nothing is late or
-    /// forgotten, the tombstone names all that it left.
-    pub(crate) fn entomb(&self, tombstone: Tombstone, is_prompt: bool) {
+    /// Somebody deletes its row blindly. Nobody there may believe any more when the store is told.
+    pub(crate) fn abandon(&self, session: SessionId) {
         let mut state = self.0.state.lock().unwrap();
-        let Tombstone { holder, ref keys } = tombstone;
-        self.0.oracle.tell(|| format!("{:04x} is gone from {keys:?}", holder.0 & 0xffff));
-        let held = |(key, ghost): (usize, &Ghost)| ghost.held_by(holder).map(|grant| (key, grant)).collect::<Vec<_>>();
-        let held: Vec<_> = state.ghosts.iter().enumerate().flat_map(held).collect();
-        let unnamed = self.0.keys.iter().find(|key| !keys.contains(key) && state.names(key, holder)).cloned();
-        state.gone.insert(holder, keys.clone());
-        state.records.entomb(tombstone);
-        // It is the last commit now.
-        state.undo = None;
-        drop(state);
-        if let Some(key) = unnamed.filter(|_| is_prompt && !self.0.forgets) {
-            self.0.oracle.accuse(format!("{:04x} left something at {key}, and does not say so", holder.0 & 0xffff));
+        self.0.oracle.tell(|| format!("{:04x} is abandoned", short(session)));
+        let saved = self.0.forgets.then(|| self.save(&state, &[]));
+        state.records.abandon(session);
+        let changed = !state.records.take_changed().is_empty();
+        let was_there = state.roll.abandon(session);
+        if changed {
+            state.undo = saved;
         }
-        self.0.oracle.entombed(&held);
-    }
-
-    /// The tombstones that stand.
-    pub(crate) fn tombstones(&self) -> usize {
-        self.0.state.lock().unwrap().gone.len()
+        let held = state.held_by(session);
+        drop(state);
+        if was_there != changed {
+            self.0.oracle.accuse(format!("{:04x} was there: {was_there}, abandoned: {changed}", short(session)));
+        }
+        self.0.oracle.given_up(&held);
     }
 
     fn index(&self, key: &Key) -> usize {
         key.as_str()[1..].parse().unwrap()
     }
 
-    pub(crate) fn apply(&self, batch: &Batch, now: Now) -> Vec<Answer> {
+    pub(crate) fn apply(&self, batch: &Batch, now: Now) -> Reply {
         let mut state = self.0.state.lock().unwrap();
-        let saved = self.0.forgets.then(|| self.save(&state, batch));
-        let gone = state.gone.clone();
-        let answers = batch.apply(&mut state.records, StoreNow::new(self.0.clock, now));
-        if self.0.oracle.is_loud() {
-            for (operation, answer) in batch.0.iter().zip(&answers) {
-                eprintln!(
-                    "{:>8} {:04x} {:?} {:?}",
-                    now.monotonic.as_ms(),
-                    operation.holder.0 & 0xffff,
-                    operation.action,
-                    answer.outcome
-                );
+        let keys = batch.keys();
+        let saved = self.0.forgets.then(|| self.save(&state, &keys));
+        let several = Several::before(&state.records, batch);
+        let gone_before = state.gone_at(&keys);
+        let reply = batch.apply(&mut state.records, StoreNow::new(self.0.clock, now));
+        let changed = state.records.take_changed();
+        self.trace(&state, (batch, &keys), &reply, now);
+        let mut seen = Seen::default();
+        for (operation, answer) in batch.operations.iter().zip(&reply.answers) {
+            for (holder, token) in &answer.robbed {
+                let (key, grant) = (self.index(&operation.key), token.as_u64());
+                state.stolen.push((*holder, key, grant));
+                seen.ended.push((key, grant, End::Stolen));
             }
-            for key in keys_of(batch) {
-                eprintln!("{:>8} {key}: {}", "", state.records.peek(key).map_or_else(String::new, briefly));
-            }
-        }
-        let commit = Commit { batch, at: now.monotonic, clock: self.0.clock, gone: &gone };
-        let mut ended = Vec::new();
-        for (operation, answer) in batch.0.iter().zip(&answers) {
-            let stolen = |(_, token): &(Incarnation, Token)| (self.index(&operation.key), token.as_u64(), End::Stolen);
-            ended.extend(answer.robbed.iter().map(stolen));
             for promotion in &answer.promoted {
                 state.ghosts[self.index(&promotion.key)].reserve(promotion.block);
             }
         }
-        let seen = self.see(&mut state, &commit, &mut ended);
-        let whole = is_all_or_nothing(&state.records, batch, &answers);
-        let cleaned = is_cleaned(&state.records, &commit);
-        let collected = self.collect(&mut state);
-        let revision = |records: &Records, key| records.peek(key).map_or(0, |record| record.revision);
-        let changed = |undo: &Undo| {
-            let of_key = |key| revision(&state.records, key) != revision(&undo.records, key);
-            keys_of(batch).any(of_key) || state.gone != undo.gone
-        };
-        if saved.as_ref().is_some_and(changed) {
+        let when = When { at: now.monotonic, clock: self.0.clock };
+        self.see_sessions(&mut state, (batch, &changed), when, &mut seen);
+        self.see_records(&mut state, (batch, &keys), &gone_before, &mut seen);
+        seen.wrong.extend(several.after(&state.records, batch, &reply).err());
+        seen.wrong.extend(is_cleaned(&state.records, batch, &reply.answers, &gone_before).err());
+        seen.wrong.extend(is_told(&state.records, batch, &reply).err());
+        if !changed.is_empty() {
             state.undo = saved;
         }
         drop(state);
-        for wrong in [seen, whole, cleaned, collected].into_iter().filter_map(Result::err) {
-            self.0.oracle.accuse(wrong);
-        }
-        if !ended.is_empty() {
-            self.0.oracle.ended(&ended);
-        }
-        answers
+        self.show(seen);
+        reply
     }
 
-    fn see(&self, state: &mut State, commit: &Commit<'_>, ended: &mut Vec<(usize, u64, End)>) -> Result<(), String> {
-        let State { records, ghosts, .. } = state;
+    fn see_sessions(&self, state: &mut State, commit: (&Batch, &[Row]), when: When, seen: &mut Seen) {
+        let (batch, changed) = commit;
+        for row in changed {
+            let Row::Session(id) = *row else { continue };
+            match state.roll.see(id, &state.records, batch, when) {
+                Err(wrong) => seen.wrong.push(wrong),
+                Ok(None) => {}
+                Ok(Some(SessionEnd::Own)) => seen.given_up.extend(state.named(&self.0.keys, id)),
+                Ok(Some(end)) => {
+                    let what = match end {
+                        SessionEnd::Clock => "a session ran out by the store's clock",
+                        _ if batch.ends.iter().any(|ending| ending.session == id) => "a session was swept",
+                        _ => "a session was ended by a waiter",
+                    };
+                    self.0.oracle.tally.count(what, ());
+                    seen.evicted.extend(state.held_by(id));
+                    let stolen = state.stolen.extract_if(.., |(holder, ..)| *holder == id);
+                    seen.evicted.extend(stolen.map(|(_, key, grant)| (key, grant)));
+                }
+            }
+        }
+    }
+
+    fn see_records(&self, state: &mut State, commit: (&Batch, &[Key]), gone: &BTreeSet<SessionId>, seen: &mut Seen) {
+        let (batch, keys) = commit;
+        let State { records, ghosts, roll, .. } = state;
+        let is_there = |session| roll.is_there(session);
+        let (commit, idle) = (Commit { batch, gone, is_there: &is_there }, Record::default());
         let mut grants = Vec::new();
-        for key in keys_of(commit.batch) {
-            let (index, Some(record)) = (self.index(key), records.peek(key)) else { continue };
-            let seen = ghosts[index].commit(key, record, commit, &mut grants);
-            ended.extend(grants.drain(..).map(|(grant, end)| (index, grant, end)));
-            seen.map_err(|wrong| format!("{key}: {wrong}"))?;
+        for key in keys {
+            let (index, record) = (self.index(key), records.peek(key).unwrap_or(&idle));
+            if let Err(wrong) = ghosts[index].commit(key, record, &commit, &mut grants) {
+                seen.wrong.push(format!("{key}: {wrong}: {batch:?}"));
+            }
+            seen.ended.extend(grants.drain(..).map(|(grant, end)| (index, grant, end)));
         }
-        Ok(())
     }
 
-    fn save(&self, state: &State, batch: &Batch) -> Undo {
-        let ghosts = keys_of(batch).map(|key| (self.index(key), state.ghosts[self.index(key)].clone())).collect();
-        Undo { records: state.records.clone(), ghosts, gone: state.gone.clone() }
+    fn show(&self, seen: Seen) {
+        seen.wrong.into_iter().for_each(|wrong| self.0.oracle.accuse(wrong));
+        if !seen.ended.is_empty() {
+            self.0.oracle.ended(&seen.ended);
+        }
+        if !seen.evicted.is_empty() {
+            self.0.oracle.evicted(&seen.evicted);
+        }
+        if !seen.given_up.is_empty() {
+            self.0.oracle.given_up(&seen.given_up);
+        }
     }
 
-    /// Tombstones forget the keys that do not name their holders any more, and no others; then they go.
-    fn collect(&self, state: &mut State) -> Result<(), String> {
-        for (holder, text) in state.records.changed_tombstones() {
-            let left = text.and_then(|text| Tombstone::decode(holder, &text)).map_or_else(Vec::new, |left| left.keys);
-            let before = state.gone.remove(&holder).unwrap_or_default();
-            if let Some(key) = before.iter().find(|key| !left.contains(key) && state.names(key, holder)) {
-                return Err(format!("the tombstone of {:04x} forgot {key}, which names it", holder.0 & 0xffff));
-            }
-            if left.is_empty() {
-                self.0.oracle.tally.count("a tombstone was collected", ());
-            } else {
-                state.gone.insert(holder, left);
-            }
+    fn trace(&self, state: &State, commit: (&Batch, &[Key]), reply: &Reply, now: Now) {
+        let (batch, keys) = commit;
+        if !self.0.oracle.is_loud() {
+            return;
         }
-        Ok(())
+        let (at, session) = (now.monotonic.as_ms(), short(batch.session));
+        eprintln!("{at:>8} {session:04x} {:?} ends {:?} robbed {:?}", batch.step, batch.ends, reply.robbed);
+        for (operation, answer) in batch.operations.iter().zip(&reply.answers) {
+            eprintln!("{:>8}   {} {:?} {:?}", "", operation.key, operation.action, answer.outcome);
+        }
+        for key in keys {
+            let record = state.records.peek(key).map_or_else(String::new, |record| briefly(record, &state.records));
+            eprintln!("{:>8}   {key}: {record}", "");
+        }
+    }
+
+    fn save(&self, state: &State, keys: &[Key]) -> Undo {
+        let ghosts = keys.iter().map(|key| (self.index(key), state.ghosts[self.index(key)].clone())).collect();
+        Undo { records: state.records.clone(), ghosts, roll: state.roll.clone() }
     }
 }
 
 impl State {
-    /// Whether a record has an entry of this holder.
-    fn names(&self, key: &Key, holder: Incarnation) -> bool {
-        self.records.peek(key).is_some_and(|record| names(record, |named| named == holder))
+    /// The grants of a session, as the ghosts know them: those of the last commit.
+    fn held_by(&self, session: SessionId) -> Vec<(usize, u64)> {
+        let ghosts = self.ghosts.iter().enumerate();
+        ghosts.flat_map(|(key, ghost)| ghost.held_by(session).map(move |grant| (key, grant))).collect()
     }
-}
 
-/// Whether an entry's holder is like this.
-fn names(record: &Record, is_it: impl Fn(Incarnation) -> bool) -> bool {
-    record.grants.iter().any(|grant| is_it(grant.holder)) || record.queue.iter().any(|waiter| is_it(waiter.holder))
-}
-
-/// Whatever was done at a key removed those who were gone, and gave them nothing.
-fn is_cleaned(records: &Records, commit: &Commit<'_>) -> Result<(), String> {
-    for operation in commit.batch.0.iter().filter(|operation| !matches!(operation.action, Action::Inspect)) {
-        let record = records.peek(&operation.key);
-        if record.is_some_and(|record| names(record, |holder| commit.gone.contains_key(&holder))) {
-            return Err(format!(
-                "{:?} left those who are gone: {}",
-                operation.action,
-                record.map_or_else(String::new, briefly)
-            ));
+    /// The grants of a session, as they stand in the records now.
+    fn named(&self, keys: &[Key], session: SessionId) -> Vec<(usize, u64)> {
+        let mut named = Vec::new();
+        for (index, key) in keys.iter().enumerate() {
+            let grants = self.records.peek(key).map_or(&[][..], |record| &record.grants);
+            let own = grants.iter().filter(|grant| grant.holder == session);
+            named.extend(own.map(|grant| (index, grant.block.first.as_u64())));
         }
+        named
     }
-    Ok(())
-}
 
-fn keys_of(batch: &Batch) -> impl Iterator<Item = &Key> {
-    batch.0.iter().flat_map(|operation| {
-        let all = match &operation.action {
-            Action::AcquireAll(asks) => asks.as_slice(),
-            _ => &[],
-        };
-        std::iter::once(&operation.key).chain(all.iter().map(|(key, _)| key))
-    })
-}
-
-/// Who holds and who waits.
-fn briefly(record: &Record) -> String {
-    let name = |holder: Incarnation| format!("{:04x}", holder.0 & 0xffff);
-    let grants = record.grants.iter().map(|grant| {
-        let (first, request, beat) = (grant.block.first.as_u64(), grant.request.0, grant.beat);
-        format!("{} holds {first} {:?} by {request} beat {beat}", name(grant.holder), grant.mode)
-    });
-    let queue = record.queue.iter().map(|waiter| {
-        let (request, beat) = (waiter.request.0, waiter.beat);
-        format!("{} waits {:?} by {request} beat {beat}", name(waiter.holder), waiter.mode)
-    });
-    grants.chain(queue).collect::<Vec<_>>().join(", ")
-}
-
-/// A request for several keys has all of them, or none.
-fn is_all_or_nothing(records: &Records, batch: &Batch, answers: &[Answer]) -> Result<(), String> {
-    // What came after it in the same transaction may have changed what it did.
-    if let (Some(operation), Some(answer)) = (batch.0.last(), answers.last()) {
-        let Action::AcquireAll(asks) = &operation.action else { return Ok(()) };
-        let granted = matches!(answer.outcome, Outcome::GrantedAll(_));
-        let has = |(key, ask): &&(Key, leasehold::machine::Acquire)| {
-            let own = |holder, request| (holder, request) == (operation.holder, ask.request);
-            let Some(record) = records.peek(key) else { return false };
-            // What a newer attempt got is left alone by one that comes late: one of the keys may be another's by then.
-            let counts = |grant: &Grant| own(grant.holder, grant.request) && (granted || grant.beat <= ask.beat);
-            record.grants.iter().any(counts) || record.queue.iter().any(|waiter| own(waiter.holder, waiter.request))
-        };
-        let count = asks.iter().filter(has).count();
-        let expected = if granted { asks.len() } else { 0 };
-        if count != expected {
-            return Err(format!("{count} of {} keys for {:?}", asks.len(), answer.outcome));
-        }
+    /// Those who stand at these keys and have no row any more.
+    fn gone_at(&self, keys: &[Key]) -> BTreeSet<SessionId> {
+        let records = keys.iter().filter_map(|key| self.records.peek(key));
+        let named = records.flat_map(|record| {
+            let holders = record.grants.iter().map(|grant| grant.holder);
+            holders.chain(record.queue.iter().map(|waiter| waiter.holder))
+        });
+        named.filter(|session| !self.roll.is_there(*session)).collect()
     }
-    Ok(())
 }
 
 impl fmt::Debug for Vault {

@@ -93,7 +93,7 @@ impl Worker {
 
     fn told(&self, error: &AcquireError) {
         match error {
-            AcquireError::Timeout => self.count("a wait timed out", ()),
+            AcquireError::Timeout { .. } => self.count("a wait timed out", ()),
             AcquireError::Store(_) => self.count("a request was told that the store failed", ()),
             AcquireError::InstanceInUse => self.count("a twin was in the way", ()),
             AcquireError::Lost(_) => self.count("a request lost its lease", ()),
@@ -271,7 +271,7 @@ impl Worker {
 
     /// Whether the guard is valid is not asked: a write may come late, and the store knows.
     fn write(&self, held: &Held) {
-        let (holder, now) = (self.leases.incarnation(), self.executor.sim.now());
+        let (holder, now) = (self.leases.session(), self.executor.sim.now());
         if self.vault.write(held.key, holder, held.guard.token(), now) {
             self.count("a write was accepted", ());
         } else {

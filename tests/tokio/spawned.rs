@@ -1,6 +1,10 @@
 //! All futures may be spawned: they move between threads.
 
-use std::time::Duration;
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::future::poll_immediate;
 use leasehold::{AcquireError, LeaseManager, Mode, executor::TokioExecutor, store::MemoryStore};
@@ -27,6 +31,51 @@ async fn closures() {
         Ok::<_, AcquireError>(first < tried.value && tried.value < elected.await?)
     };
     assert!(spawn(work).await.unwrap().unwrap());
+}
+
+/// Work that borrows what it captured, and work that owns it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_election_whose_work_captures_something() {
+    let (leases, other) = (leases(), Arc::new(Mutex::new(0)));
+    let led = other.clone();
+    let campaign = spawn({
+        let leases = leases.clone();
+        async move {
+            leases
+                .elect("borrows", async |_| {
+                    *led.lock().unwrap() = 1;
+                    pending::<()>().await;
+                })
+                .await
+        }
+    });
+    crate::until(async || *other.lock().unwrap() == 1).await;
+    campaign.abort();
+    let led = other.clone();
+    let elected = spawn(async move {
+        let request = leases.lock("owns").info("node 7").priority(5);
+        let info = request.elect(move |lease| {
+            let (led, leases) = (led.clone(), leases.clone());
+            async move {
+                *led.lock().unwrap() += 1;
+                assert!(lease.is_valid());
+                leases.leader("owns").await.map(|leader| leader.map(|leader| leader.info))
+            }
+        });
+        info.await?
+    });
+    assert_eq!(elected.await.unwrap(), Ok(Some("node 7".into())));
+    assert_eq!(*other.lock().unwrap(), 2);
+}
+
+/// Whose work has no value needs to look at nothing.
+#[deny(unused_must_use)]
+#[tokio::test]
+async fn a_run_needs_no_look_at_its_value() -> Result<(), AcquireError> {
+    let leases = leases();
+    leases.lock("k").run(async |_| ()).await?;
+    leases.lock("k").try_run(async |_| ()).await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,9 @@
 //! Leases in the user's own database: its connection stays the user's.
 
-use std::time::Duration;
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 use futures::FutureExt;
+use js_sys::{Function, Object};
 use leasehold::{
     LeaseManager, LostReason,
     executor::WebExecutor,
@@ -10,11 +11,11 @@ use leasehold::{
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
-use web_sys::IdbTransactionMode;
+use web_sys::{IdbDatabase, IdbTransactionMode};
 
 use super::{
     desk::{Desk, begin, end, open, write},
-    platform::{Replaced, done, fresh_name, indexed_db, property, settle, soon},
+    platform::{Replaced, done, fresh_name, indexed_db, property, settle, soon, until},
 };
 
 #[test]
@@ -74,6 +75,7 @@ async fn the_connection_stays_the_users() {
     assert_eq!(store.reach(), Reach::Named(["leasehold@", &name].concat()));
     let handlers = || [desk.database.onclose(), desk.database.onversionchange()];
     assert_eq!(handlers(), [None, None]);
+    drop(store);
     let guard = desk.hold().await;
     desk.leases.close().await;
     assert_eq!(desk.note().await, None, "it is still open");
@@ -92,7 +94,10 @@ async fn a_closed_connection_is_told_for_good() {
     let builder = LeaseManager::builder(IndexedDbStore::attach(database.clone()).unwrap(), WebExecutor::new());
     let leases = builder.heartbeat(Duration::from_millis(500)).build().unwrap();
     let guard = soon(leases.lock("k").acquire()).await.unwrap();
-    database.close();
+    // A borrowed method is not heard: the next heartbeat finds the connection closed.
+    let prototype = property(&property(&js_sys::global(), "IDBDatabase"), "prototype");
+    let close: Function = property(&prototype, "close").unchecked_into();
+    close.call0(&database).unwrap();
     let error = guard.verify().await.unwrap_err();
     assert!(error.message.contains("attach") && !error.retry, "{error}");
     assert_eq!(soon(guard.lost()).await, LostReason::StoreFailed);
@@ -103,6 +108,93 @@ async fn a_closed_connection_is_told_for_good() {
 async fn it_keeps_the_contract_of_all_stores_as_a_guest() {
     let name = fresh_name("guests");
     contract::all(async || IndexedDbStore::attach(open(&name, 1, true).await).unwrap()).await;
+}
+
+/// No event tells of it. The lease would last ten minutes.
+#[test]
+async fn a_call_of_close_is_heard_at_once_and_others_are_granted() {
+    let name = fresh_name("hung-up");
+    let (desk, other) = (Desk::at(&name).await, Desk::at(&name).await);
+    let guard = desk.hold().await;
+    let mut waits = Box::pin(other.leases.lock("k").acquire());
+    settle().await;
+    assert!((&mut waits).now_or_never().is_none());
+    desk.database.close();
+    assert_eq!(guard.lost().now_or_never(), Some(LostReason::StoreFailed));
+    assert!(!guard.is_valid());
+    let next = soon(waits).await.unwrap();
+    assert!(next.token() > guard.token());
+    let error = soon(desk.leases.lock("other").acquire()).await.unwrap_err().to_string();
+    assert!(error.contains("attach a new lease manager"), "{error}");
+    // Closing once more is closing once.
+    desk.database.close();
+}
+
+/// Whoever wants to upgrade waits for the connection, not for the leases: they are its owner's as long as it is open.
+#[test]
+async fn a_wish_to_upgrade_costs_the_leases_only_with_the_connection() {
+    let name = fresh_name("upgraded");
+    let desk = Desk::at(&name).await;
+    let guard = desk.hold().await;
+    let asked = Rc::new(Cell::new(false));
+    let on_version_change = Closure::<dyn Fn()>::new({
+        let asked = Rc::clone(&asked);
+        move || asked.set(true)
+    });
+    desk.database.set_onversionchange(Some(on_version_change.as_ref().unchecked_ref()));
+    let upgrade = indexed_db().open_with_u32(&name, 2).unwrap();
+    until(async || asked.get()).await;
+    settle().await;
+    assert!(guard.verify().await.unwrap(), "the connection is still open");
+    desk.database.close();
+    assert_eq!(guard.lost().now_or_never(), Some(LostReason::StoreFailed));
+    let upgraded: IdbDatabase = done(&upgrade).await.unwrap().unchecked_into();
+    let leases = LeaseManager::builder(IndexedDbStore::attach(upgraded.clone()).unwrap(), WebExecutor::new());
+    let leases = leases.lease(Duration::from_secs(600)).build().unwrap();
+    let next = soon(leases.lock("k").acquire()).await.unwrap();
+    assert!(next.token() > guard.token());
+    upgraded.close();
+}
+
+#[test]
+async fn the_call_of_close_is_the_browsers_again_when_the_store_has_gone() {
+    let database = open(&fresh_name("hidden"), 1, true).await;
+    let is_own = || Object::has_own(&database, &"close".into());
+    let attach = || IndexedDbStore::attach(database.clone()).unwrap();
+    let (one, two) = (attach(), attach());
+    assert!(is_own());
+    drop(two);
+    drop(one);
+    assert!(!is_own());
+    // Whichever goes first, the call still closes.
+    let (one, two) = (attach(), attach());
+    drop(one);
+    drop(two);
+    database.close();
+    assert!(database.transaction_with_str("leasehold").is_err());
+}
+
+#[test]
+async fn what_cannot_keep_leases_is_refused_at_once() {
+    for wrong in [r#"{ "keyPath": "id" }"#, r#"{ "autoIncrement": true }"#] {
+        let name = fresh_name("keyed");
+        let options = js_sys::JSON::parse(wrong).unwrap();
+        let request = indexed_db().open(&name).unwrap();
+        let opening = request.clone();
+        let upgrade = Closure::<dyn Fn()>::new(move || {
+            let database = opening.result().unwrap();
+            let create: Function = property(&database, "createObjectStore").unchecked_into();
+            create.call2(&database, &"leasehold".into(), &options).unwrap();
+        });
+        request.set_onupgradeneeded(Some(upgrade.as_ref().unchecked_ref()));
+        let database: IdbDatabase = done(&request).await.unwrap().unchecked_into();
+        let error = IndexedDbStore::attach(database.clone()).unwrap_err();
+        let words = [&name, "keyPath", "autoIncrement", "createStore(db)", "leasehold: \"\""];
+        assert!(!error.retry && words.iter().all(|word| error.message.contains(word)), "{error}");
+        database.close();
+        let closed = IndexedDbStore::attach(database).unwrap_err();
+        assert!(closed.message.contains("is closed"), "{closed}");
+    }
 }
 
 /// A failed read does not abort the transaction if a handler of the page says so.

@@ -12,7 +12,7 @@ use leasehold::{
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbDatabase, IdbObjectStore, IdbOpenDbRequest, IdbTransaction, IdbTransactionMode};
 
-use super::platform::{done, fresh_name, indexed_db, soon};
+use super::platform::{done, fresh_name, indexed_db, session_row, soon};
 
 /// Opens a database of the user's, with notes and, if wanted, leases.
 pub(super) async fn open(name: &str, version: u32, leases: bool) -> IdbDatabase {
@@ -62,9 +62,18 @@ impl Desk {
 
     /// The record of the key.
     pub(super) async fn record(&self) -> String {
+        self.row("k").await.unwrap()
+    }
+
+    /// The row of the session that is open, if it is there.
+    pub(super) async fn session(&self) -> Option<String> {
+        self.row(session_row(self.leases.session())).await
+    }
+
+    async fn row(&self, key: impl Into<JsValue>) -> Option<String> {
         let transaction = begin(&self.database, &["leasehold"], IdbTransactionMode::Readonly);
         let leases = transaction.object_store("leasehold").unwrap();
-        done(&leases.get(&"k".into()).unwrap()).await.unwrap().as_string().unwrap()
+        done(&leases.get(&key.into()).unwrap()).await.unwrap().as_string()
     }
 }
 

@@ -145,7 +145,7 @@ async fn a_guard_that_was_given_back_writes_nothing() {
 async fn a_renewal_goes_with_the_write_or_not_at_all() {
     let desk = desk("renew").await;
     let guard = desk.hold().await;
-    let before = desk.record().await;
+    let before = [Some(desk.record().await), desk.session().await];
     for aborts in [true, false] {
         a_moment().await;
         let until = valid_until_ms(&guard);
@@ -157,7 +157,9 @@ async fn a_renewal_goes_with_the_write_or_not_at_all() {
             transaction.abort().unwrap();
         }
         assert_eq!(ended.await, if aborts { "abort" } else { "complete" });
-        assert_eq!(desk.record().await == before, aborts, "the record has the renewal if the note is written");
+        let after = [Some(desk.record().await), desk.session().await];
+        assert_eq!(after[0], before[0], "a heartbeat is the session's");
+        assert_eq!(after[1] == before[1], aborts, "the row has the heartbeat if the note is written");
         assert_eq!(valid_until_ms(&guard) > until, !aborts);
     }
 }
@@ -248,9 +250,8 @@ async fn of_two_renewals_in_one_transaction_both_are_written() {
     let (one, two) = (Desk::at(&name).await, Desk::at(&name).await);
     let hold = async |desk: &Desk| soon(desk.leases.lock("k").shared().acquire()).await.unwrap();
     let guards = [hold(&one).await, hold(&two).await];
-    let beats = |record: &str| record.matches("\"beat\":1,").count();
-    let before = one.record().await;
-    assert_eq!(beats(&before), 2, "{before}");
+    let rows = async || [one.session().await.unwrap(), two.session().await.unwrap()];
+    let before = rows().await;
     let transaction = one.begin();
     let ended = end(&transaction);
     let fences = guards.each_ref().map(|guard| guard.fence_and_renew(&transaction));
@@ -258,8 +259,32 @@ async fn of_two_renewals_in_one_transaction_both_are_written() {
         soon(fence).await.unwrap();
     }
     assert_eq!(ended.await, "complete");
-    let after = one.record().await;
-    assert_eq!(beats(&after), 0, "{after}");
+    let after = rows().await;
+    assert!(before[0] != after[0] && before[1] != after[1], "{before:?} {after:?}");
+}
+
+/// Both fences ask before either has written.
+#[test]
+async fn of_two_renewals_of_one_session_the_later_heartbeat_stays() {
+    let desk = desk("twice").await;
+    let guards = [desk.hold().await, soon(desk.leases.lock("other").acquire()).await.unwrap()];
+    let beat = async || -> u64 {
+        let row = desk.session().await.unwrap();
+        let rest = row.split_once("\"beat\":").unwrap().1;
+        rest.split_once(',').unwrap().0.parse().unwrap()
+    };
+    let before = beat().await;
+    let transaction = desk.begin();
+    let ended = end(&transaction);
+    let fences = guards.each_ref().map(|guard| guard.fence_and_renew(&transaction));
+    for fence in fences.into_iter().rev() {
+        soon(fence).await.unwrap();
+    }
+    assert_eq!(ended.await, "complete");
+    assert!(beat().await > before + 1, "the second number is the larger");
+    for guard in guards {
+        assert!(guard.is_valid() && guard.verify().await.unwrap());
+    }
 }
 
 /// A failed write does not abort the transaction if a handler of the page says so.
@@ -273,7 +298,7 @@ async fn a_renewal_that_failed_to_be_written_ends_the_transaction() {
     let until = valid_until_ms(&guard);
     let transaction = desk.begin();
     let (ended, fenced) = (end(&transaction), guard.fence_and_renew(&transaction));
-    let fails = "function (value, key) { return key === 'k' ? this.add(value, key) : original.call(this, value, key) }";
+    let fails = "function (value, key) { return key[0] === 'session' ? this.add(value, key) : original.call(this, value, key) }";
     let failing = Replaced::in_database(&desk.database.name(), "IDBObjectStore", "put", fails);
     soon(fenced).await.unwrap();
     drop(failing);

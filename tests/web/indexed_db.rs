@@ -8,8 +8,8 @@ use js_sys::{Array, Reflect, global};
 use leasehold::{
     executor::{Executor, WebExecutor},
     machine::{
-        Acquire, Action, Applied, Batch, FORMAT, Incarnation, Key, Now, Operation, Outcome, Reply, RequestId,
-        StoreError, StoreErrorKind, Unreadable,
+        Acquire, Action, Applied, Batch, Beat, FORMAT, Key, Now, Operation, Outcome, Reply, RequestId, SessionId,
+        SessionStep, StoreError, StoreErrorKind, Unreadable,
     },
     store::{IndexedDbStore, Reach, Store, contract},
 };
@@ -22,23 +22,28 @@ pub(super) fn now() -> Now {
     WebExecutor::new().now()
 }
 
-fn ask(key: &str, holder: u128, action: Action) -> Batch {
-    Batch(vec![Operation { key: Key::new(key).unwrap(), holder: Incarnation(holder), action }])
+/// What a session asks that is open.
+pub(super) fn ask(key: &str, session: u128, action: Action) -> Batch {
+    Batch::new(SessionId(session), vec![Operation { key: Key::new(key).unwrap(), action }])
 }
 
-pub(super) fn acquire(key: &str, holder: u128) -> Batch {
-    ask(key, holder, Action::Acquire(Acquire { wait: true, ..Acquire::new(RequestId(1), 1, 20_000) }))
+/// Opens the session and asks for the lease.
+pub(super) fn acquire(key: &str, session: u128) -> Batch {
+    let beat = Beat { beat: 1, lease_ms: 20_000, ..Beat::default() };
+    let step = SessionStep::Open { beat, instance: String::new() };
+    let waits = Action::Acquire(Acquire { wait: true, ..Acquire::new(RequestId(1), 1) });
+    Batch { step, ..ask(key, session, waits) }
 }
 
 /// A store that works, and the name of its database.
-async fn working_store(test: &str) -> (IndexedDbStore, String) {
+pub(super) async fn working_store(test: &str) -> (IndexedDbStore, String) {
     let name = fresh_name(test);
     let store = IndexedDbStore::new(&name);
     granted(store.transact(acquire("first", 1), now()).await);
     (store, format!("leasehold:{name}"))
 }
 
-fn granted(result: Result<Reply, StoreError>) -> Reply {
+pub(super) fn granted(result: Result<Reply, StoreError>) -> Reply {
     let reply = result.unwrap();
     assert!(matches!(reply.answers[0].outcome, Outcome::Granted { .. }), "{reply:?}");
     reply
@@ -48,7 +53,7 @@ fn granted(result: Result<Reply, StoreError>) -> Reply {
 fn ahead(reply: &Reply) -> usize {
     match &reply.answers[0].outcome {
         Outcome::Granted { .. } => 0,
-        Outcome::Waiting { ahead, .. } => ahead.len(),
+        Outcome::Waiting { position, .. } => *position,
         other => panic!("{other:?}"),
     }
 }
@@ -57,6 +62,10 @@ fn ahead(reply: &Reply) -> usize {
 async fn it_keeps_the_contract_of_all_stores() {
     let name = fresh_name("contract");
     contract::all(async || IndexedDbStore::new(&name)).await;
+    let database = format!("leasehold:{name}");
+    let write = async |key: String, text: String| put_raw(&database, &key, &text.into()).await;
+    let read = async |key: String| get_raw(&database, &key).await.as_string();
+    contract::unreadable(async || IndexedDbStore::new(&name), write, read).await;
 }
 
 #[test]
@@ -80,8 +89,8 @@ fn it_reaches_who_opens_the_same_database() {
 #[test]
 async fn nothing_is_asked_of_a_batch_of_nothing() {
     let store = IndexedDbStore::new(&fresh_name("nothing"));
-    let first = store.transact(Batch(Vec::new()), now()).await.unwrap();
-    let second = store.transact(Batch(Vec::new()), now()).await.unwrap();
+    let first = store.transact(Batch::new(SessionId(1), Vec::new()), now()).await.unwrap();
+    let second = store.transact(Batch::new(SessionId(1), Vec::new()), now()).await.unwrap();
     assert_eq!((first.store, first.answers), (second.store, second.answers));
 }
 
@@ -107,7 +116,7 @@ async fn a_transaction_that_nobody_waits_for_is_completed() {
     // Polled once, the connection being there, it is under way.
     assert!(store.transact(acquire("k", 1), now()).now_or_never().is_none());
     let reply = store.transact(acquire("k", 2), now()).await.unwrap();
-    assert!(matches!(&reply.answers[0].outcome, Outcome::Waiting { ahead, .. } if ahead.len() == 1));
+    assert!(matches!(&reply.answers[0].outcome, Outcome::Waiting { position: 1, .. }));
 }
 
 #[test]
@@ -230,7 +239,7 @@ async fn a_connection_that_died_unnoticed_is_opened_anew_once() {
 }
 
 /// A method that throws so many times before it works again.
-fn fails(message: &str, name: &str, times: u32) -> String {
+pub(super) fn fails(message: &str, name: &str, times: u32) -> String {
     format!(
         "(() => {{ let left = {times}; return function (...given) {{
             if (left-- > 0) throw new DOMException('{message}', '{name}');

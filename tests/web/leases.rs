@@ -7,14 +7,16 @@ use js_sys::global;
 use leasehold::{
     AcquireError, LeaseManager, Token,
     executor::{Executor, WeakShared, WebExecutor},
-    machine::{Beacon, FORMAT, Message},
-    signal::{BroadcastSignals, Inbox, Signals},
+    machine::{FORMAT, Message, SessionId},
+    signal::{Beacons, BroadcastSignals, Inbox, Signals},
     store::{IndexedDbStore, Reach, Store},
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use super::platform::{Replaced, done, fresh_name, get_raw, indexed_db, locks, property, put_raw, settle, soon, until};
+use super::platform::{
+    Replaced, done, fresh_name, get_raw, indexed_db, locks, property, put_raw, session_row, settle, soon, until,
+};
 
 const TURNS: u32 = 25;
 
@@ -72,8 +74,11 @@ async fn they_do_so_in_an_insecure_context_too() {
 struct Mortal(Rc<BroadcastSignals>);
 
 impl Signals for Mortal {
-    fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool {
-        self.0.wake(beacon, inbox)
+    fn beacons(&self) -> Beacons {
+        self.0.beacons()
+    }
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.0.wake(session, beacon, inbox)
     }
     fn rest(&self) {
         self.0.rest();
@@ -81,8 +86,8 @@ impl Signals for Mortal {
     fn send(&self, message: &Message) {
         self.0.send(message);
     }
-    fn watch(&self, watch: u64, beacon: Beacon) {
-        self.0.watch(watch, beacon);
+    fn watch(&self, watch: u64, session: SessionId) {
+        self.0.watch(watch, session);
     }
     fn unwatch(&self, watch: u64) {
         self.0.unwatch(watch);
@@ -102,7 +107,8 @@ async fn a_holder_whose_beacon_fell_is_replaced_long_before_its_lease_is_over() 
     // The beacon is raised with the first request, and shows in what is written after it stands.
     until(async || {
         assert!(guard.verify().await.unwrap());
-        !get_raw(&database, "notes").await.as_string().unwrap().contains("\"beacon\":0,")
+        let row = get_raw(&database, session_row(holder.session())).await;
+        row.as_string().unwrap().contains("\"beacon\":1,")
     })
     .await;
     let crash = async {

@@ -7,7 +7,7 @@ use js_sys::{Array, ArrayBuffer, Function, Reflect, WebAssembly::Memory, global}
 use leasehold::{
     LeaseManager,
     executor::{Executor, WebExecutor},
-    machine::{Beacon, Body, Incarnation, Key, Message, StoreId},
+    machine::{Body, Key, Message, SessionId, StoreId},
     signal::{BroadcastSignals, Inbox, Notice, Signals},
     store::{IndexedDbStore, Store},
 };
@@ -56,13 +56,17 @@ impl Inbox for Deaf {
     fn notice(&self, _: Notice) {}
 }
 
+fn fresh_session() -> SessionId {
+    SessionId(WebExecutor::new().random())
+}
+
 /// Wakes, watches itself and a beacon that nobody raised, and gives up all of it before anything was granted.
 fn wake_and_rest(signals: &BroadcastSignals, inbox: &Rc<dyn Inbox>) {
-    let beacon = Beacon { holder: Incarnation(WebExecutor::new().random()), generation: 1 };
-    signals.wake(Some(beacon), Rc::downgrade(inbox));
-    signals.watch(1, beacon);
-    signals.watch(2, Beacon { generation: 2, ..beacon });
-    signals.watch(2, beacon);
+    let session = fresh_session();
+    signals.wake(session, true, Rc::downgrade(inbox));
+    signals.watch(1, session);
+    signals.watch(2, fresh_session());
+    signals.watch(2, session);
     signals.unwatch(1);
     signals.rest();
 }
@@ -103,8 +107,8 @@ async fn nothing_is_thrown_at_the_page() {
     wake_and_rest(&signals, &inbox);
     // A message to who has just gone to rest.
     let others = BroadcastSignals::new(&name);
-    others.wake(None, Rc::downgrade(&inbox));
-    let body = Body::Wanted { holder: Incarnation(1), tries: false };
+    others.wake(fresh_session(), false, Rc::downgrade(&inbox));
+    let body = Body::Gone { holder: SessionId(1) };
     others.send(&Message { store: StoreId(1), key: Key::new("k").unwrap(), body });
     // A timer whose sleep is dropped, and which would fire before the end of this test.
     let _ = WebExecutor::new().sleep(Duration::from_millis(100)).now_or_never();
@@ -132,7 +136,7 @@ async fn signals_leave_nothing_behind() {
     for _ in 0..10 {
         wake_and_rest(&signals, &inbox);
     }
-    signals.wake(None, Rc::downgrade(&inbox));
+    signals.wake(fresh_session(), false, Rc::downgrade(&inbox));
     drop(signals);
     until(async || Rc::weak_count(&inbox) == 0).await;
 }

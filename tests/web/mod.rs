@@ -8,6 +8,7 @@ mod indexed_db;
 mod leases;
 mod manners;
 mod platform;
+mod sessions;
 mod signals;
 
 /// The class of `globalThis`.

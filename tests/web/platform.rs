@@ -4,7 +4,10 @@ use std::{future::Future, time::Duration};
 
 use futures::future::{Either, select};
 use js_sys::{Array, Function, Object, Promise, Reflect, global};
-use leasehold::executor::{Executor, WebExecutor};
+use leasehold::{
+    executor::{Executor, WebExecutor},
+    machine::SessionId,
+};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{IdbDatabase, IdbFactory, IdbRequest, IdbTransactionMode};
@@ -62,7 +65,7 @@ pub(super) async fn open_raw(name: &str) -> IdbDatabase {
 }
 
 /// Writes a value under a key of a database that the adapter made.
-pub(super) async fn put_raw(database: &str, key: &str, value: &JsValue) {
+pub(super) async fn put_raw(database: &str, key: impl Into<JsValue>, value: &JsValue) {
     let database = open_raw(database).await;
     let transaction = database.transaction_with_str_and_mode("leases", IdbTransactionMode::Readwrite).unwrap();
     let put = transaction.object_store("leases").unwrap().put_with_key(value, &key.into()).unwrap();
@@ -71,12 +74,22 @@ pub(super) async fn put_raw(database: &str, key: &str, value: &JsValue) {
 }
 
 /// Reads the value under a key of a database that the adapter made.
-pub(super) async fn get_raw(database: &str, key: &str) -> JsValue {
+pub(super) async fn get_raw(database: &str, key: impl Into<JsValue>) -> JsValue {
     let database = open_raw(database).await;
     let get = database.transaction_with_str("leases").unwrap().object_store("leases").unwrap().get(&key.into());
     let value = done(&get.unwrap()).await.unwrap();
     database.close();
     value
+}
+
+/// The key under which the row of a session stands.
+pub(super) fn session_row(session: SessionId) -> JsValue {
+    Array::of2(&"session".into(), &session.to_string().into()).into()
+}
+
+/// The key under which the row of the store itself stands.
+pub(super) fn store_row() -> JsValue {
+    Array::of1(&"store".into()).into()
 }
 
 /// The names of the locks that are held or requested and start like this.

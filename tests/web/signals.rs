@@ -1,13 +1,13 @@
 //! `BroadcastSignals`: messages between contexts, and beacons that stand and fall.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use futures::{StreamExt, channel::mpsc, future::poll_fn};
 use js_sys::{Function, Promise, global};
 use leasehold::{
     executor::{Executor, WebExecutor},
-    machine::{Beacon, Body, Incarnation, Key, Message, StoreId},
-    signal::{BroadcastSignals, Inbox, Notice, Signals},
+    machine::{Body, Key, Message, SessionId, StoreId},
+    signal::{BroadcastSignals, Inbox, Notice, Signals, contract},
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
@@ -44,15 +44,20 @@ impl Context {
         Self { signals: Rc::new(BroadcastSignals::new(name)), inbox, notices: RefCell::new(receiver) }
     }
 
-    fn wake(&self, beacon: Option<Beacon>) -> bool {
+    fn wake(&self, session: SessionId, beacon: bool) -> bool {
         let inbox: Rc<dyn Inbox> = self.inbox.clone();
-        self.signals.wake(beacon, Rc::downgrade(&inbox))
+        self.signals.wake(session, beacon, Rc::downgrade(&inbox))
+    }
+
+    /// Wakes without a beacon, as a session that nobody knows.
+    fn listen(&self) -> bool {
+        self.wake(session(), false)
     }
 
     /// Wakes with a beacon, and waits until it stands.
-    async fn stand(&self, beacon: Beacon) {
-        assert!(self.wake(Some(beacon)));
-        assert_eq!(self.next().await, Notice::BeaconStands(beacon));
+    async fn stand(&self, session: SessionId) {
+        assert!(self.wake(session, true));
+        assert_eq!(self.next().await, Notice::BeaconStands(session));
     }
 
     async fn next(&self) -> Notice {
@@ -65,16 +70,20 @@ impl Context {
     }
 }
 
-fn beacon(generation: u64) -> Beacon {
-    Beacon { holder: Incarnation(WebExecutor::new().random()), generation }
+/// One that nobody else has.
+fn session() -> SessionId {
+    SessionId(WebExecutor::new().random())
 }
 
 fn message(key: &str) -> Message {
-    Message {
-        store: StoreId(7),
-        key: Key::new(key).unwrap(),
-        body: Body::Wanted { holder: Incarnation(9), tries: false },
-    }
+    Message { store: StoreId(7), key: Key::new(key).unwrap(), body: Body::Gone { holder: SessionId(9) } }
+}
+
+#[test]
+async fn they_keep_the_contract_of_all_signals() {
+    let name = fresh_name("contract");
+    let settle = async || WebExecutor::new().sleep(Duration::from_millis(30)).await;
+    contract::all(async || BroadcastSignals::new(&name), settle).await;
 }
 
 #[test]
@@ -82,7 +91,7 @@ async fn messages_reach_the_others_and_not_oneself() {
     let name = fresh_name("messages");
     let [one, two, three, elsewhere] = [&name, &name, &name, &fresh_name("elsewhere")].map(|name| Context::new(name));
     for context in [&one, &two, &three, &elsewhere] {
-        assert!(!context.wake(None), "no beacon was asked for");
+        assert!(!context.listen(), "no beacon was asked for");
     }
     one.signals.send(&message("first"));
     one.signals.send(&message("second \u{1f98a}"));
@@ -94,11 +103,53 @@ async fn messages_reach_the_others_and_not_oneself() {
     assert_eq!((one.arrived(), elsewhere.arrived()), (None, None));
 }
 
+/// What concerns one session alone.
+fn to(holder: SessionId, key: &str) -> Message {
+    Message { body: Body::Ended { holder }, ..message(key) }
+}
+
+#[test]
+async fn what_concerns_one_session_wakes_no_other() {
+    let name = fresh_name("inbox");
+    let [sender, one, two] = [Context::new(&name), Context::new(&name), Context::new(&name)];
+    let [first, second] = [session(), session()];
+    sender.listen();
+    one.wake(first, false);
+    two.wake(second, false);
+    let keys: Vec<_> = (0..20).map(|number| format!("k{number}")).collect();
+    for key in &keys {
+        sender.signals.send(&to(first, key));
+        sender.signals.send(&to(second, key));
+    }
+    for (context, session) in [(&one, first), (&two, second)] {
+        let mut arrived = Vec::new();
+        for _ in &keys {
+            arrived.push(context.next().await);
+        }
+        assert!(keys.iter().all(|key| arrived.contains(&Notice::Message(to(session, key)))), "{arrived:?}");
+    }
+    settle().await;
+    assert_eq!((sender.arrived(), one.arrived(), two.arrived()), (None, None, None));
+}
+
+#[test]
+async fn what_concerns_a_session_that_has_ended_reaches_nobody() {
+    let name = fresh_name("ended");
+    let [sender, one] = [Context::new(&name), Context::new(&name)];
+    let first = session();
+    sender.listen();
+    one.wake(first, false);
+    one.listen();
+    sender.signals.send(&to(first, "k"));
+    settle().await;
+    assert_eq!(one.arrived(), None);
+}
+
 #[test]
 async fn what_is_no_message_is_dropped() {
     let name = fresh_name("garbage");
     let context = Context::new(&name);
-    context.wake(None);
+    context.listen();
     let raw = web_sys::BroadcastChannel::new(&name).unwrap();
     let newer = message("k").encode().replace(r#""format":1"#, r#""format":2"#);
     let garbage = [JsValue::NULL, 7.into(), "".into(), "{}".into(), newer.into(), js_sys::Object::new().into()];
@@ -115,8 +166,8 @@ async fn who_rests_hears_nothing_and_says_nothing() {
     let name = fresh_name("resting");
     let [one, two] = [Context::new(&name), Context::new(&name)];
     one.signals.send(&message("before waking"));
-    one.wake(None);
-    two.wake(None);
+    one.listen();
+    two.listen();
     two.signals.rest();
     two.signals.send(&message("after resting"));
     one.signals.send(&message("to nobody"));
@@ -128,20 +179,25 @@ async fn who_rests_hears_nothing_and_says_nothing() {
 async fn a_message_sent_just_before_resting_arrives() {
     let name = fresh_name("last-words");
     let [one, two] = [Context::new(&name), Context::new(&name)];
-    one.wake(None);
-    two.wake(None);
+    let recipient = session();
+    one.listen();
+    two.wake(recipient, false);
     one.signals.send(&message("last"));
+    one.signals.send(&to(recipient, "own"));
     one.signals.rest();
-    assert_eq!(two.next().await, Notice::Message(message("last")));
+    let both = [two.next().await, two.next().await];
+    for sent in [message("last"), to(recipient, "own")] {
+        assert!(both.contains(&Notice::Message(sent)), "{both:?}");
+    }
 }
 
 #[test]
 async fn a_beacon_is_seen_standing_until_its_holder_rests() {
     let name = fresh_name("beacon");
     let [holder, watcher] = [Context::new(&name), Context::new(&name)];
-    let raised = beacon(1);
+    let raised = session();
     holder.stand(raised).await;
-    watcher.wake(None);
+    watcher.listen();
     watcher.signals.watch(5, raised);
     settle().await;
     assert_eq!(watcher.arrived(), None);
@@ -157,10 +213,10 @@ async fn a_beacon_is_seen_standing_until_its_holder_rests() {
 async fn all_who_watch_are_told() {
     let name = fresh_name("watchers");
     let [holder, one, two] = [Context::new(&name), Context::new(&name), Context::new(&name)];
-    let raised = beacon(1);
+    let raised = session();
     holder.stand(raised).await;
-    one.wake(None);
-    two.wake(None);
+    one.listen();
+    two.listen();
     one.signals.watch(1, raised);
     one.signals.watch(2, raised);
     two.signals.watch(1, raised);
@@ -174,9 +230,9 @@ async fn all_who_watch_are_told() {
 async fn a_watch_that_was_ended_says_nothing() {
     let name = fresh_name("unwatch");
     let [holder, watcher] = [Context::new(&name), Context::new(&name)];
-    let raised = beacon(1);
+    let raised = session();
     holder.stand(raised).await;
-    watcher.wake(None);
+    watcher.listen();
     watcher.signals.watch(1, raised);
     watcher.signals.watch(2, raised);
     until(async || locks(&name).await.len() == 3).await;
@@ -192,7 +248,7 @@ async fn a_watch_that_was_ended_says_nothing() {
 async fn a_beacon_that_was_lowered_before_it_stood_never_stands() {
     let name = fresh_name("early-rest");
     let context = Context::new(&name);
-    assert!(context.wake(Some(beacon(1))));
+    assert!(context.wake(session(), true));
     context.signals.rest();
     settle().await;
     assert_eq!(context.arrived(), None);
@@ -203,9 +259,9 @@ async fn a_beacon_that_was_lowered_before_it_stood_never_stands() {
 async fn nothing_is_left_after_resting() {
     let name = fresh_name("left");
     let [holder, watcher] = [Context::new(&name), Context::new(&name)];
-    let raised = beacon(3);
+    let raised = session();
     holder.stand(raised).await;
-    watcher.stand(beacon(1)).await;
+    watcher.stand(session()).await;
     watcher.signals.watch(1, raised);
     until(async || locks(&name).await.len() == 3).await;
     assert!(locks(&name).await.contains(&format!("{name}:{raised}")));
@@ -216,12 +272,12 @@ async fn nothing_is_left_after_resting() {
 }
 
 #[test]
-async fn a_context_may_wake_again_with_a_new_beacon() {
+async fn a_context_may_wake_again_with_a_new_session() {
     let name = fresh_name("again");
     let [holder, watcher] = [Context::new(&name), Context::new(&name)];
-    let [first, second] = [beacon(1), beacon(2)];
+    let [first, second] = [session(), session()];
     holder.stand(first).await;
-    watcher.wake(None);
+    watcher.listen();
     watcher.signals.watch(1, first);
     holder.signals.rest();
     holder.stand(second).await;
@@ -235,19 +291,19 @@ async fn a_context_may_wake_again_with_a_new_beacon() {
 async fn signals_may_be_ended_from_within_a_notice() {
     let name = fresh_name("within");
     let [holder, watcher] = [Context::new(&name), Context::new(&name)];
-    let raised = beacon(1);
+    let raised = session();
     // By a message, by the beacon that stands, by a beacon that is gone.
-    watcher.wake(None);
-    holder.wake(None);
+    watcher.listen();
+    holder.listen();
     watcher.inbox.rests.replace(Some(Rc::clone(&watcher.signals)));
     holder.signals.send(&message("k"));
     assert_eq!(watcher.next().await, Notice::Message(message("k")));
 
     watcher.inbox.rests.replace(Some(Rc::clone(&watcher.signals)));
-    watcher.stand(beacon(1)).await;
+    watcher.stand(session()).await;
 
     holder.stand(raised).await;
-    watcher.wake(None);
+    watcher.listen();
     watcher.signals.watch(1, raised);
     watcher.inbox.rests.replace(Some(Rc::clone(&watcher.signals)));
     holder.signals.rest();
@@ -260,9 +316,9 @@ async fn without_web_locks_there_are_messages_and_no_beacons() {
     let name = fresh_name("insecure");
     let _insecure = Replaced::new(&property(&global(), "navigator"), "locks", &JsValue::UNDEFINED);
     let [one, two] = [Context::new(&name), Context::new(&name)];
-    assert!(!one.wake(Some(beacon(1))));
-    assert!(!two.wake(None));
-    two.signals.watch(1, beacon(1));
+    assert!(!one.wake(session(), true));
+    assert!(!two.listen());
+    two.signals.watch(1, session());
     two.signals.unwatch(1);
     one.signals.send(&message("k"));
     assert_eq!(two.next().await, Notice::Message(message("k")));
@@ -275,9 +331,9 @@ async fn without_web_locks_there_are_messages_and_no_beacons() {
 async fn a_beacon_that_was_taken_away_is_told_to_its_holder_and_to_who_watches() {
     let name = fresh_name("stolen");
     let [holder, watcher] = [Context::new(&name), Context::new(&name)];
-    let raised = beacon(1);
+    let raised = session();
     holder.stand(raised).await;
-    watcher.wake(None);
+    watcher.listen();
     watcher.signals.watch(1, raised);
     until(async || locks(&name).await.len() == 2).await;
     let steal = Function::new_with_args("name", "return navigator.locks.request(name, { steal: true }, () => {})");
@@ -292,9 +348,9 @@ async fn a_refused_lock_is_told_at_once() {
     let refuse = "function () { return Promise.reject(new DOMException('opaque origin', 'SecurityError')) }";
     let _refused = Replaced::method("LockManager", "request", refuse);
     let context = Context::new(&fresh_name("refused"));
-    let refused = beacon(1);
-    assert!(context.wake(Some(refused)));
-    context.signals.watch(1, beacon(1));
+    let refused = session();
+    assert!(context.wake(refused, true));
+    context.signals.watch(1, session());
     assert_eq!(context.next().await, Notice::BeaconLost(refused));
     settle().await;
     assert_eq!(context.arrived(), None);
@@ -305,8 +361,8 @@ async fn without_broadcast_channels_there_are_beacons_and_no_messages() {
     let name = fresh_name("no-channel");
     let _none = Replaced::new(&global(), "BroadcastChannel", &JsValue::UNDEFINED);
     let [one, two] = [Context::new(&name), Context::new(&name)];
-    one.stand(beacon(1)).await;
-    two.stand(beacon(1)).await;
+    one.stand(session()).await;
+    two.stand(session()).await;
     one.signals.send(&message("k"));
     settle().await;
     assert_eq!(two.arrived(), None);

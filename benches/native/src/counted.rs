@@ -8,7 +8,7 @@ use std::sync::{
 use async_trait::async_trait;
 use leasehold::{
     StoreError,
-    machine::{Action, Batch, Now, Reply, StoreClock},
+    machine::{Batch, Now, Reply, SessionStep, StoreClock},
     store::{MemoryStore, Reach, Store},
 };
 
@@ -17,7 +17,7 @@ use leasehold::{
 pub(crate) struct CountedStore {
     inner: MemoryStore,
     transactions: Arc<AtomicUsize>,
-    renewals: Arc<AtomicUsize>,
+    heartbeats: Arc<AtomicUsize>,
 }
 
 impl CountedStore {
@@ -25,19 +25,22 @@ impl CountedStore {
         self.transactions.load(Ordering::Relaxed)
     }
 
-    /// How many leases were renewed, however many transactions that took.
-    pub(crate) fn renewals(&self) -> usize {
-        self.renewals.load(Ordering::Relaxed)
+    pub(crate) fn heartbeats(&self) -> usize {
+        self.heartbeats.load(Ordering::Relaxed)
     }
 }
 
 #[async_trait]
 impl Store for CountedStore {
     async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        let renewals = batch.0.iter().filter(|operation| matches!(operation.action, Action::Renew { .. })).count();
         self.transactions.fetch_add(1, Ordering::Relaxed);
-        self.renewals.fetch_add(renewals, Ordering::Relaxed);
+        let beats = matches!(batch.step, SessionStep::Beat(_));
+        self.heartbeats.fetch_add(usize::from(beats), Ordering::Relaxed);
         self.inner.transact(batch, now).await
+    }
+
+    fn polls_inline(&self) -> bool {
+        true
     }
 
     async fn close(&self) {

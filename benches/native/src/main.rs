@@ -3,10 +3,11 @@
 //!
 //! All stores are in memory. Each holder has a lock object of its own under a name of its own. A lock is *released*
 //! when another holder can take it, and a *hand-off* goes from the start of the release in one holder to the arrival in
-//! the waiting task of another.
+//! the waiting task of another. With the argument `costs` only the curves are measured, and nothing is written.
 
 mod bare_mutex;
 mod contest;
+mod costs;
 mod counted;
 mod crowds;
 mod figures;
@@ -28,12 +29,16 @@ use figures::Figures;
 
 fn main() {
     let mut figures = Figures::default();
+    if std::env::args().any(|argument| argument == "costs") {
+        return on_one_thread(costs::measure(&mut figures));
+    }
     figures = on_two_threads(singles::measure(figures));
     figures = on_two_threads(crowds::measure(figures));
     figures = on_two_threads(idle::measure(figures));
     figures = on_two_threads(queues::measure_tasks(figures));
     on_one_thread(queues::measure_contexts(&mut figures));
     on_one_thread(memory::measure(&mut figures));
+    on_one_thread(costs::measure(&mut figures));
     figures.write();
 }
 

@@ -1,15 +1,16 @@
 //! The executor of browsers, in windows and in workers of every kind.
 
 mod lifecycle;
+mod timer;
 
 use core::time::Duration;
 
-use gloo_timers::future::TimeoutFuture;
 use js_sys::{Date, Uint8Array};
 use wasm_bindgen::prelude::*;
 
 use super::{Executor, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, WeakShared};
 use crate::machine::{Monotonic, Now, Wall};
+use timer::Timer;
 
 /// `setTimeout` keeps its delay in 31 bits, and fires at once beyond them.
 const LONGEST_TIMER_MS: u64 = 0x7fff_ffff;
@@ -55,7 +56,7 @@ impl Executor for WebExecutor {
                 if left_ms == 0 {
                     break;
                 }
-                TimeoutFuture::new(left_ms as u32).await;
+                Timer::new(left_ms as u32).await;
             }
         })
     }

@@ -20,11 +20,16 @@ const UNWRAP = Symbol();
 
 /** Dexie's has the browser's, once it is open. */
 export function rawDatabase(value) {
-  const raw = harmless("InvalidOptions", "the database", () =>
-    unwrapped(typeof value?.backendDB === "function" ? value.backendDB() : value),
-  );
+  const raw = harmless("InvalidOptions", "the database", () => {
+    if (typeof value?.backendDB !== "function") return unwrapped(value);
+    return unwrapped(value.backendDB() ?? notOpen());
+  });
   check("InvalidOptions", "the database", "database", raw);
   return raw;
+}
+
+function notOpen() {
+  throw new LeaseError("InvalidOptions", "the Dexie database is not open: `await db.open()` first");
 }
 
 /** Dexie's has the browser's; one within another may leave that to the outer one. */

@@ -39,11 +39,11 @@ export function isLeaseError(value) {
 }
 
 /** Calls the wasm. Brings what is there at once, else a promise. What goes wrong there becomes a LeaseError, a loss one of
- *  this lease. */
+ *  this lease, or of the one among several keys that the wasm names by its place. */
 export function ask(call, lease = {}) {
   try {
     const answer = call();
-    return answer instanceof Promise ? answer.catch((cause) => fail(cause, lease)) : answer;
+    return answer instanceof Promise ? kept(answer).catch((cause) => fail(cause, lease)) : answer;
   } catch (cause) {
     return fail(cause, lease);
   }
@@ -52,9 +52,45 @@ export function ask(call, lease = {}) {
 function fail(cause, lease) {
   // What is no string is a bug, such as a trap.
   if (typeof cause !== "string") throw new LeaseError("Internal", `a bug in leasehold: ${cause}`, { cause });
-  const [code] = cause.split(" ", 1);
-  const said = cause.slice(code.length + 1);
-  throw code === "LeaseLost" ? lossOf(lease, said) : new LeaseError(code, said);
+  const [, place, code, said] = /^(?:(\d+) )?(\w+) (.*)$/s.exec(cause) ?? [];
+  const about = place ? { key: lease.keys[place] } : lease;
+  if (code === "LeaseLost") throw lossOf(about, said);
+  throw new LeaseError(code, said, code === "Timeout" && { key: about.key });
+}
+
+/** The longest delay of a timer, in ms. */
+const LONGEST_MS = 2 ** 31 - 1;
+
+let waitedFor = 0;
+let keeper;
+
+/** Node.js ends when nothing is left that keeps it. The timers of the wasm do not: a lease that is held must not keep a
+ *  program from ending. Whoever waits for an answer must be waited for, by a timer that does. */
+function kept(answer) {
+  if (waitedFor === 0) keeper = setTimeout(() => {}, LONGEST_MS);
+  if (typeof keeper !== "object") {
+    // Not Node.js: nothing ends while somebody waits. It is not tried again.
+    clearTimeout(keeper);
+    waitedFor = NaN;
+    return answer;
+  }
+  waitedFor += 1;
+  return answer.finally(() => {
+    waitedFor -= 1;
+    if (waitedFor === 0) clearTimeout(keeper);
+  });
+}
+
+/** Structured cloning copies what an object owns and can be seen, and fails at a function: without one, a copy that is no lease
+ *  would arrive elsewhere. It changes nothing else: the object has this constructor anyhow. */
+export function refuseClones(object) {
+  object.constructor = object.constructor;
+}
+
+/** What a method says that was taken off its object. */
+export function detached(object, name) {
+  const sentence = `${name}() was called without its object, or on a proxy of it: call ${object}.${name}(…) on the object itself, or bind it`;
+  return new LeaseError("InvalidOptions", sentence);
 }
 
 /** A loss, as `lease.signal` tells it. */

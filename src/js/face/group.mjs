@@ -20,43 +20,13 @@ export function itemsOf(keys) {
   });
 }
 
-/** Waits for one after the other, in the order in which everybody does: so two requests never wait for each other. */
-export async function waitForAll(items, { timeoutMs = Infinity, signal, ...wish }, leases) {
-  const [deadline, held] = [performance.now() + timeoutMs, new Map()];
-  const [stop, over] = [new AbortController(), new AbortController()];
-  const stopWith = (signal) => follow(signal, stop, { signal: over.signal });
-  if (signal) stopWith(signal);
-  try {
-    for (const { key, mode } of [...items].sort(byCodePoints)) {
-      const leftMs = Math.max(0, deadline - performance.now());
-      const lease = await leases.acquire(key, { ...wish, mode, timeoutMs: leftMs, signal: stop.signal });
-      held.set(key, lease);
-      stopWith(lease.signal);
-    }
-    return items.map(({ key }) => held.get(key));
-  } catch (error) {
-    giveBack(held.values());
-    throw error;
-  } finally {
-    // With a reason: else an exception is made, whose trace holds on to all of this.
-    over.abort(null);
-  }
-}
-
 /** In the background. */
 export function giveBack(leases) {
   for (const lease of leases) lease.release().catch(() => {});
 }
 
-/** As Rust sorts: not as JavaScript does, by halves of characters. */
-function byCodePoints({ key: one }, { key: other }) {
-  const [left, right] = [one, other].map((key) => Array.from(key, (letter) => letter.codePointAt(0)));
-  const at = left.findIndex((code, at) => code !== right[at]);
-  return at < 0 ? left.length - right.length : left[at] - (right[at] ?? -1);
-}
-
 /** Aborts when the signal does. */
-function follow(signal, controller, options) {
+export function follow(signal, controller, options) {
   const abort = () => controller.abort(signal.reason);
   if (signal.aborted) abort();
   else signal.addEventListener("abort", abort, options);

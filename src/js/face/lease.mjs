@@ -1,7 +1,8 @@
 // @ts-check
 // A lease that is held.
 import { rawTransaction } from "./database.mjs";
-import { INTERNAL, ask, lossOf, stoppable } from "./error.mjs";
+import { INTERNAL, ask, detached, lossOf, refuseClones, stoppable } from "./error.mjs";
+import { follow } from "./group.mjs";
 import { FENCE, KINDS, UPGRADE, check, read } from "./options.mjs";
 
 /** What cannot be checked must not be written. */
@@ -23,11 +24,15 @@ export class Lease {
   #reason;
   #lost;
   #signal;
+  /** Aborts when the work under the lease is to stop although the lease is held. */
+  #stopped;
 
-  constructor(internal, wasm, key) {
+  constructor(internal, wasm, key, stopped) {
     if (internal !== INTERNAL) throw new TypeError("a lease is made by `await leases.acquire(key)`");
     this.#wasm = wasm;
+    this.#stopped = stopped;
     this.key = key;
+    refuseClones(this);
     this.#name = { key };
     this.#look();
     Object.freeze(this);
@@ -53,7 +58,7 @@ export class Lease {
   }
 
   get signal() {
-    return (this.#signal ??= signalOf(this.#reason ?? this.#wasm?.reason, this.lost, this.#name));
+    return (this.#signal ??= signalOf(this.#reason ?? this.#wasm?.reason, this.lost, this.#name, this.#stopped));
   }
 
   get changedHands() {
@@ -76,17 +81,25 @@ export class Lease {
     return Date.now() + this.remainingMs;
   }
 
+  /** For every method that can be taken off its lease. */
+  static #check(lease, name) {
+    if (Object(lease) !== lease || !(#name in lease)) throw detached("lease", name);
+  }
+
   async verify() {
+    Lease.#check(this, "verify");
     const wasm = this.#wasm;
     return wasm && !this.#released ? ask(() => wasm.verify()) : false;
   }
 
   async extend(ms) {
+    Lease.#check(this, "extend");
     check("InvalidOptions", "the time", "span", ms);
     await this.#ask((wasm) => wasm.extend(ms));
   }
 
   async upgrade(options) {
+    Lease.#check(this, "upgrade");
     const { signal } = read(options, UPGRADE);
     const ask = (stopped) => this.#ask((wasm) => wasm.upgrade(stopped));
     try {
@@ -97,6 +110,7 @@ export class Lease {
   }
 
   async downgrade() {
+    Lease.#check(this, "downgrade");
     await this.#ask((wasm) => wasm.downgrade());
     this.#look();
   }
@@ -115,13 +129,17 @@ export class Lease {
   }
 
   fence(transaction, options) {
-    const fenced = this.#check(transaction, options);
+    // Never a throw.
+    const fenced = (async () => {
+      Lease.#check(this, "fence");
+      await this.#fence(transaction, options);
+    })();
     // Who does not wait for it need not hear: nothing was written.
     fenced.catch(() => {});
     return fenced;
   }
 
-  async #check(transaction, options) {
+  async #fence(transaction, options) {
     let raw;
     try {
       raw = rawTransaction(transaction);
@@ -138,7 +156,8 @@ export class Lease {
   }
 
   release() {
-    return (this.#released ??= this.#giveBack());
+    // Never a throw, and the same promise each time.
+    return Object(this) === this && #name in this ? (this.#released ??= this.#giveBack()) : Promise.reject(detached("lease", "release"));
   }
 
   async #giveBack() {
@@ -158,8 +177,9 @@ export class Lease {
 }
 
 /** Without the lease itself, which may be forgotten. */
-function signalOf(reason, lost, name) {
+function signalOf(reason, lost, name, stopped) {
   const controller = new AbortController();
+  if (stopped) follow(stopped, controller);
   const abort = (reason) => controller.abort(lossOf(name, reason));
   if (reason === undefined) lost.then(abort);
   else abort(reason);

@@ -2,9 +2,9 @@
 // A context's door to the leases of a store.
 import { LeaseManager as Wasm } from "./leasehold.js";
 import { deleteDatabase, rawDatabase } from "./database.mjs";
-import { INTERNAL, LeaseError, ask, stoppable, unlessStopped } from "./error.mjs";
+import { INTERNAL, LeaseError, ask, detached, refuseClones, stoppable } from "./error.mjs";
 import { HAPPENINGS, LeaseEvent } from "./event.mjs";
-import { LeaseGroup, giveBack, itemsOf, waitForAll } from "./group.mjs";
+import { LeaseGroup, follow, giveBack, itemsOf } from "./group.mjs";
 import { Lease } from "./lease.mjs";
 import { init } from "./loading.mjs";
 import { LockManager } from "./locks.mjs";
@@ -19,10 +19,14 @@ const WITHOUT_BEACON = 2;
 const SHARED = 1;
 const TOGETHER = 2;
 const STEAL = 4;
+const WITHOUT_RENEWAL = 8;
+
+/** How long the time-out of a request is held up to find out who was in the way, in ms. */
+const LOOK_LIMIT_MS = 250;
 
 export class LeaseManager extends EventTarget {
   #wasm;
-  #instance;
+  #name;
   #closed;
   #listens = false;
   #locks;
@@ -30,13 +34,31 @@ export class LeaseManager extends EventTarget {
   constructor(internal, wasm, name, options) {
     if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
     super();
+    refuseClones(this);
     this.#wasm = wasm;
-    this.#instance = options.instance;
+    this.#name = name;
     // Not frozen: some engines keep their notes on listeners in the object.
-    if (!options.debug) return;
+    if (options.debug) this.#debug();
+  }
+
+  #debug() {
+    const told = new Set();
     for (const type of HAPPENINGS) {
-      this.addEventListener(type, (event) => console.debug(`leasehold ${name}: ${type} ${JSON.stringify(event.key)}`, event));
+      this.addEventListener(type, (event) => {
+        const { key, ahead } = event;
+        const said = `leasehold ${this.#name}: ${type} ${JSON.stringify(key)}`;
+        console.debug(said, event);
+        // Once a key: most such waits end.
+        if (ahead !== 0 || told.has(key)) return;
+        told.add(key);
+        console.warn(`${said} for this manager's own lease; ${OWN_WAIT}`);
+      });
     }
+  }
+
+  /** For every method that does not begin with another one of them. */
+  static #check(leases, name) {
+    if (Object(leases) !== leases || !(#wasm in leases)) throw detached("leases", name);
   }
 
   /** Another one after each suspension. */
@@ -83,54 +105,52 @@ export class LeaseManager extends EventTarget {
   }
 
   async acquire(key, options) {
+    LeaseManager.#check(this, "acquire");
     checkKey(key);
-    return this.#lease(key, read(options, kinds.ACQUIRE));
+    return this.#patient(key, read(options, kinds.ACQUIRE));
   }
 
   async tryAcquire(key, options) {
+    LeaseManager.#check(this, "tryAcquire");
     checkKey(key);
     return this.#try(key, read(options, kinds.TRY_ACQUIRE));
   }
 
   async steal(key, options) {
+    LeaseManager.#check(this, "steal");
     checkKey(key);
     return this.#lease(key, read(options, kinds.STEAL), STEAL);
   }
 
   async acquireAll(keys, options) {
+    LeaseManager.#check(this, "acquireAll");
     const items = itemsOf(keys);
     const wish = read(options, kinds.ACQUIRE_ALL);
-    const tries = wish.timeoutMs === 0;
-    return new LeaseGroup(INTERNAL, await (tries ? this.#tryAll(items, wish) : waitForAll(items, wish, this)));
+    const leases = await this.#timed(() => this.#all(items, wish), wish);
+    return new LeaseGroup(INTERNAL, leases);
   }
 
-  async #tryAll(items, { signal, info }) {
+  /** All leases, in the order of the items. */
+  async #all(items, { signal, priority, info, timeoutMs }) {
     const [keys, shared] = [items.map(({ key }) => key), items.map(({ mode }) => Number(mode === "shared"))];
-    const leases = (granted) => granted.map((wasm, at) => new Lease(INTERNAL, wasm, keys[at]));
-    const call = async () => (await ask(() => this.#wasm.tryAll(keys, shared, info))) ?? null;
-    const granted = await (signal ? unlessStopped(signal, call, (granted) => granted && giveBack(leases(granted))) : call());
-    if (granted) return leases(granted);
-    for (const { key, mode } of this.#instance ? items : []) {
-      const isTwin = ({ own, instance }) => !own && instance === this.#instance;
-      if (!(await this.status(key)).holders.some(isTwin)) continue;
-      // A try for its key finds out whether it lives, and says so.
-      const lease = await this.#try(key, { mode, signal });
-      await lease?.release();
-      if (lease) return this.#tryAll(items, { signal, info });
-    }
-    throw new LeaseError("Timeout", "one of the keys is taken");
+    const made = (all) => all.map((wasm, at) => new Lease(INTERNAL, wasm, keys[at]));
+    const call = (stopped) =>
+      ask(() => this.#wasm.requestAll(keys, shared, priority, info, bounded(timeoutMs), stopped), { keys });
+    return made(await (signal ? stoppable(signal, call, (all) => giveBack(made(all))) : call()));
   }
 
   async run(key, options, work) {
-    [options, work] = split(options, work);
+    LeaseManager.#check(this, "run");
+    [options, work] = split("run", options, work);
     checkKey(key);
     const { onLost, ...wish } = read(options, kinds.RUN);
     check("InvalidOptions", "the work", "work", work);
-    return worked(this.#lease(key, wish), onLost === "abort", work).then(({ value }) => value);
+    return worked(this.#patient(key, wish), onLost === "abort", work).then(({ value }) => value);
   }
 
   async tryRun(key, options, work) {
-    [options, work] = split(options, work);
+    LeaseManager.#check(this, "tryRun");
+    [options, work] = split("tryRun", options, work);
     checkKey(key);
     const { onLost, ...wish } = read(options, kinds.TRY_RUN);
     check("InvalidOptions", "the work", "work", work);
@@ -139,41 +159,73 @@ export class LeaseManager extends EventTarget {
   }
 
   async elect(key, options, work) {
-    [options, work] = split(options, work);
+    LeaseManager.#check(this, "elect");
+    [options, work] = split("elect", options, work);
     checkKey(key);
     const wish = read(options, kinds.ELECT);
     check("InvalidOptions", "the work", "work", work);
     for (;;) {
-      const lease = await this.#lease(key, wish);
-      const signals = [lease.signal, wish.signal].filter(Boolean);
+      // Aborts with the user's signal, and lets go of that with the end of the lead.
+      const [stop, over] = [new AbortController(), new AbortController()];
+      const lease = await this.#lease(key, wish, 0, stop.signal);
+      if (wish.signal) follow(wish.signal, stop, { signal: over.signal });
       try {
-        return await unlessAborted(signals, lease, work);
+        return await unlessAborted([lease.signal], lease, work);
       } catch (error) {
+        const isLost = lease.signal.aborted && !(stop.signal.aborted && lease.signal.reason === stop.signal.reason);
         // A lead that is lost is won anew, never revived.
-        if (!lease.signal.aborted) throw error;
+        if (!isLost) throw error;
       } finally {
+        over.abort(null);
         await end(lease);
       }
     }
   }
 
   async leader(key) {
+    LeaseManager.#check(this, "leader");
     const { holders } = await this.status(key);
     return holders.find(({ mode }) => mode === "exclusive") ?? null;
   }
 
   /** The lease, or a promise of it: to await what is there costs some engines more than the lease itself. */
-  #lease(key, wish, steal) {
-    const made = (wasm) => new Lease(INTERNAL, wasm, key);
+  #lease(key, wish, steal, stopped) {
+    const made = (wasm) => new Lease(INTERNAL, wasm, key, stopped);
     const wasm = this.#request(key, wish, steal);
     return wasm instanceof Promise ? wasm.then(made) : made(wasm);
   }
 
+  /** The same; a time-out tells who was in the way. */
+  #patient(key, wish) {
+    return wish.timeoutMs === undefined ? this.#lease(key, wish) : this.#timed(() => this.#lease(key, wish), wish);
+  }
+
+  async #timed(call, { timeoutMs }) {
+    const began = performance.now();
+    try {
+      return await call();
+    } catch (error) {
+      if (error?.code !== "Timeout" || !(error instanceof LeaseError)) throw error;
+      const [waitedMs, { key }] = [performance.now() - began, error];
+      const holder = key === undefined ? undefined : await this.#holderOf(key);
+      throw new LeaseError("Timeout", lateness(key, timeoutMs, holder), { key, waitedMs, holder });
+    }
+  }
+
+  /** Who holds the key, if that is known soon. */
+  async #holderOf(key) {
+    const looked = this.status(key).then(({ holders }) => holders[0], () => {});
+    let timer;
+    const limit = new Promise((resolve) => (timer = setTimeout(resolve, LOOK_LIMIT_MS)));
+    return Promise.race([looked, limit]).finally(() => clearTimeout(timer));
+  }
+
   /** The wasm's lease, or a promise of it. */
-  #request(key, { timeoutMs, signal, mode, share, priority, info }, steal = 0) {
-    const how = steal | (mode === "shared" ? SHARED : 0) | (share ? TOGETHER : 0);
+  #request(key, { timeoutMs, signal, mode, share, priority, info, maxHoldMs, autoRenew }, steal = 0) {
+    const renewal = autoRenew === false ? WITHOUT_RENEWAL : 0;
+    const how = steal | (mode === "shared" ? SHARED : 0) | (share ? TOGETHER : 0) | renewal;
     const call = (stopped) =>
-      ask(() => this.#wasm.request(key, how, priority, info, bounded(timeoutMs), stopped), { key });
+      ask(() => this.#wasm.request(key, how, priority, info, bounded(timeoutMs), maxHoldMs, stopped), { key });
     // It may have been granted in that moment.
     return signal ? stoppable(signal, call, (wasm) => giveBack([new Lease(INTERNAL, wasm, key)])) : call();
   }
@@ -188,21 +240,25 @@ export class LeaseManager extends EventTarget {
   }
 
   async status(key) {
+    LeaseManager.#check(this, "status");
     checkKey(key);
     return ask(() => this.#wasm.status(key));
   }
 
   async list(prefix = "") {
+    LeaseManager.#check(this, "list");
     check("InvalidKey", "the prefix", "text", prefix);
     return ask(() => this.#wasm.list(prefix, false));
   }
 
   stats() {
+    LeaseManager.#check(this, "stats");
     return this.#wasm.stats();
   }
 
   close() {
-    return (this.#closed ??= this.#end());
+    // Never a throw, and the same promise each time.
+    return Object(this) === this && #wasm in this ? (this.#closed ??= this.#end()) : Promise.reject(detached("leases", "close"));
   }
 
   async #end() {
@@ -222,14 +278,30 @@ async function opened(name, database, { leaseMs = NaN, heartbeatMs = NaN, storeT
 }
 
 /** The options may be left out. */
-const split = (options, work) => (typeof options === "function" && work === undefined ? [work, options] : [options, work]);
+function split(verb, options, work) {
+  if (typeof options !== "function") return [options, work];
+  if (work === undefined) return [undefined, options];
+  throw new LeaseError("InvalidOptions", `the work comes last, after the options: ${verb}(key, options, work)`);
+}
 
 /** To the wasm, no time is for ever. */
 const bounded = (ms) => (ms === Infinity ? undefined : ms);
 
+const nameOf = ({ holder, instance, info }) => [instance, info, holder].filter(Boolean).join(" ");
+
 function inUse({ key, holders }) {
-  const names = holders.map(({ holder, instance, info }) => [instance, info, holder].filter(Boolean).join(" "));
-  return new LeaseError("InUse", `${JSON.stringify(key)} is held by ${names.join(", ") || "somebody"}; nothing was deleted`);
+  const names = holders.map(nameOf).join(", ");
+  return new LeaseError("InUse", `${JSON.stringify(key)} is held by ${names || "somebody"}; nothing was deleted`);
+}
+
+const OWN_WAIT = "work that waits for the lease it runs under waits for ever, unless both requests say { share: true }";
+
+/** What is said when the time of a request has passed. */
+function lateness(key, timeoutMs, holder) {
+  const what = key === undefined ? "one of the keys" : JSON.stringify(key);
+  const late = timeoutMs ? `was not granted within the time-out of ${timeoutMs} ms` : "is taken";
+  if (!holder) return `${what} ${late}: others held it`;
+  return `${what} ${late}: ${holder.own ? `this manager itself holds it; ${OWN_WAIT}` : `${nameOf(holder)} holds it`}`;
 }
 
 // Where an engine lacks the symbol, a computed name in the class would make a method called "undefined".

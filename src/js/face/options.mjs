@@ -50,7 +50,7 @@ export const STEAL = { info: "text" };
 export const ELECT = { signal: "signal", priority: "rank", info: "text" };
 export const ACQUIRE_ALL = { timeoutMs: "wait", ...ELECT };
 export const ITEM = { key: "any", mode: "mode" };
-export const TRY_ACQUIRE = { mode: "mode", share: "choice", info: "text" };
+export const TRY_ACQUIRE = { mode: "mode", share: "choice", info: "text", maxHoldMs: "span", autoRenew: "choice" };
 export const TRY_RUN = { ...TRY_ACQUIRE, onLost: "policy" };
 export const ACQUIRE = { ...TRY_ACQUIRE, ...ACQUIRE_ALL };
 export const RUN = { ...ACQUIRE, onLost: "policy" };
@@ -106,7 +106,11 @@ export function read(options, kinds, item = "") {
   });
 }
 
+/** What other locks call by an option, and we by a method. */
+const METHODS = { steal: "use `steal(key)`", ifAvailable: "use `tryAcquire(key)` or `tryRun(key, work)`" };
+
 function advice(stranger, names) {
+  if (Object.hasOwn(METHODS, stranger)) return METHODS[stranger];
   const far = names.map((name) => distance(stranger.toLowerCase(), name.toLowerCase()));
   const least = Math.min(...far);
   const nearest = names[far.indexOf(least)];

@@ -1,11 +1,12 @@
 import type { LostReason } from "./lease.js";
+import type { HolderStatus } from "./status.js";
 
 /**
  * What went wrong. With the DOM's name for it where it has one, else `LeaseError`:
  *
  * | code | name | |
  * | --- | --- | --- |
- * | `Timeout` | `TimeoutError` | the time-out passed while others held the key |
+ * | `Timeout` | `TimeoutError` | the time-out passed while the key was held: by others, or by this manager itself |
  * | `Closed` | `InvalidStateError` | the manager was closed |
  * | `InstanceInUse` | | a living context of the same `instance` holds the key |
  * | `UpgradeConflict` | | another holder that shares the key upgrades already: release this lease, and try again |
@@ -50,8 +51,12 @@ export class LeaseError extends DOMExceptionWithoutCode {
   readonly code: LeaseErrorCode;
   /** Of `LeaseLost`: why. */
   readonly reason?: LostReason;
-  /** Of `LeaseLost`: the key, if it concerns one. */
+  /** Of `LeaseLost` and `Timeout`: the key, if it concerns one. */
   readonly key?: string;
+  /** Of `Timeout`: how long the request waited, in ms. */
+  readonly waitedMs?: number;
+  /** Of `Timeout`: who held the key when the time had passed, if that could be seen quickly. `own` is this manager itself. */
+  readonly holder?: HolderStatus;
   /** Of `LeaseLost`: the token of the lease, if there was one. */
   readonly token?: number;
   /** Of `InitFailed`, `Internal`, and options that throw when they are read: what lies behind it. */

@@ -12,7 +12,7 @@ export class LeaseEvent extends Event {
   readonly mode: LeaseMode;
   /** The lease's fencing token. */
   readonly token?: number;
-  /** How many contexts hold the key or stand before the request. */
+  /** How many contexts hold the key or stand before the request; 0 if only leases of this manager do. */
   readonly ahead?: number;
   /** The context that holds: the {@link LeaseManager.holder} of this manager. */
   readonly holder?: string;
@@ -29,7 +29,10 @@ export class LeaseEvent extends Event {
  * `lost` or `released`. A lease that ran out was `suspect` before it is `lost`, unless it was its release that found it gone.
  */
 export interface LeaseManagerEventMap {
-  /** A request queues: others hold the key, or came before. One that waits for this manager's own leases only is not told. */
+  /**
+   * A request waits: others hold the key, or came before. With `ahead: 0` it waits for a lease of this manager itself. Work
+   * that waits for the lease under which it runs waits for ever, unless both requests say `share: true`.
+   */
   waiting: LeaseEvent & Required<Pick<LeaseEvent, "ahead">>;
   /** A request that was told as waiting got no lease: its time was up, or it was aborted or refused. */
   withdrawn: LeaseEvent & Required<Pick<LeaseEvent, "waitedMs">>;

@@ -31,7 +31,8 @@ export class Lease {
   readonly expiresAt: number;
 
   /**
-   * Aborts when the lease is lost. Its reason is a {@link LeaseError} of code `LeaseLost`.
+   * Aborts when the lease is lost. Its reason is a {@link LeaseError} of code `LeaseLost`. Under {@link LeaseManager.elect} it
+   * also aborts with the `signal` of the election, and its reason.
    *
    * @example
    * ```js
@@ -40,7 +41,10 @@ export class Lease {
    */
   readonly signal: AbortSignal;
 
-  /** Brings the reason when the lease is lost; pending for ever after a normal release. Never rejects. */
+  /**
+   * Resolves with the reason when the lease is lost; pending for ever after a normal release. Never rejects. Neither a lease
+   * nor a wait for this promise keeps Node.js from exiting; a wait for a method's promise does.
+   */
   readonly lost: Promise<LostReason>;
 
   /**

@@ -9,7 +9,7 @@ import type { ElectOptions, RunOptions, TryRunOptions, TryRunOutcome, Work } fro
 /**
  * One context's door to the leases of a store: tabs, workers and frames that open the same name take turns.
  *
- * Each manager is an incarnation of its own: two of them in one page exclude each other. It owns its leases:
+ * Each manager is a context of its own: two of them in one page exclude each other. It owns its leases:
  * forgetting a {@link Lease} without releasing it keeps it held until the page ends.
  *
  * @example
@@ -43,10 +43,14 @@ export class LeaseManager extends EventTarget {
    * The leases of a database of your own that is open, so that a write to it can be {@link Lease.fence fenced}. They are
    * kept in its object store `leasehold`: {@link createStore} makes it; with Dexie, declare `leasehold: ""` in `stores()`.
    *
-   * The database stays yours: closing the manager does not close it. When you close it, attach again to the next one.
+   * The database stays yours: closing the manager does not close it, and its `versionchange` event is left to you. When you
+   * close it, as a page does that lets another tab upgrade, or the browser does, the leases are lost at once as
+   * `StoreFailed`, others are granted at once, and requests fail: attach again to the next connection. A write that is fenced but
+   * not yet checked by then is not committed.
    *
    * @param db An `IDBDatabase`, or what `openDB` of idb gives, or a Dexie database that is open.
-   * @throws {LeaseError} `InvalidOptions`, also if the object store is missing; `InitFailed`.
+   * @throws {LeaseError} `InvalidOptions`, for example if the database is closed, or the object store is missing or has a
+   * key path; `InitFailed`.
    * @example
    * ```js
    * const db = await openDB("my-app", 2, { upgrade: (db) => createStore(db) });
@@ -70,8 +74,9 @@ export class LeaseManager extends EventTarget {
   static delete(name: string): Promise<void>;
 
   /**
-   * The name of this incarnation, as {@link LeaseStatus} shows it: 32 hexadecimal digits. A page that was frozen, or came
-   * back from the back/forward cache, has another one.
+   * The name of this manager's session, as {@link LeaseStatus} shows it: 32 hexadecimal digits. A session ends when the
+   * manager holds nothing and waits for nothing, and when the page is frozen or enters the back/forward cache; the next
+   * one has another name.
    */
   readonly holder: string;
 
@@ -106,10 +111,10 @@ export class LeaseManager extends EventTarget {
   tryAcquire(key: string, options?: TryAcquireOptions): Promise<Lease | null>;
 
   /**
-   * Waits for the leases of several keys, each in its own mode: all of them or none. They are waited for one after the
-   * other, in an order that is the same for everybody, so that two such requests never wait for each other. What is held
-   * meanwhile shows in {@link status}, and is given back on failure, time-out, abort or loss. With `timeoutMs: 0` they are
-   * tried all in one transaction.
+   * Waits for the leases of several keys, each in its own mode: all of them or none. When all are free it takes one
+   * transaction. Else they are waited for one after the other, in an order that is the same for everybody, so that two such
+   * requests never wait for each other. What is held meanwhile shows in {@link status}, and is released on failure,
+   * time-out, abort or loss. With `timeoutMs: 0` they are tried once.
    *
    * @param keys 1 to 1000 keys, each once.
    * @throws {LeaseError} as {@link acquire} does, where a key or an option that does not fit is told by its place, such as
@@ -180,15 +185,14 @@ export class LeaseManager extends EventTarget {
    *
    * Work of a lead that is lost may still be under way when the next one begins: it has to stop when `lease.signal` aborts.
    * How it ends is not heard. When `signal` aborts, the campaign or the lead is given up, and the promise rejects with its
-   * reason; `lease.signal` does not tell that, so let the work listen to both. Either end
-   * waits until the lease was given back, as {@link run} does.
+   * reason; so does `lease.signal`, for the work. Either end waits until the lease is released, as {@link run} does.
    *
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`. What the work throws while it leads, as it is.
    * @example
    * ```js
    * const controller = new AbortController();
    * await leases.elect("leader", { signal: controller.signal }, async (lease) => {
-   *   await serveUntil(AbortSignal.any([lease.signal, controller.signal]));
+   *   await serveUntil(lease.signal);
    * });
    * ```
    */
@@ -331,6 +335,16 @@ export interface TryAcquireOptions {
    * lease is given back with the last of them. `false` unless chosen.
    */
   share?: boolean | undefined;
+  /**
+   * The longest time to hold the key, in ms, rounded up: more than 0. After that the lease is released, and lost as `Expired`.
+   * Without limit unless chosen.
+   */
+  maxHoldMs?: number | undefined;
+  /**
+   * Whether the lease is renewed in the background. Without that it is lost as `Expired` when it runs out, unless
+   * {@link Lease.extend} or {@link Lease.verify} renew it. `true` unless chosen.
+   */
+  autoRenew?: boolean | undefined;
   /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}: well-formed text. */
   info?: string | undefined;
 }

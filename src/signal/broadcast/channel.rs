@@ -1,4 +1,4 @@
-//! The channel that messages go over.
+//! The channels that messages go over.
 
 use wasm_bindgen::prelude::*;
 use web_sys::{BroadcastChannel, MessageEvent};
@@ -33,6 +33,15 @@ impl Channel {
     pub(super) fn post(&self, text: &str) {
         // A message may be lost: nothing rests on it, so a failure is nobody's business.
         let _ = self.channel.post_message(&text.into());
+    }
+}
+
+/// Posts one message on a channel of another context's. It is not kept open: it would hear what others post there.
+pub(super) fn post_once(name: &str, text: &str) {
+    if let Ok(channel) = BroadcastChannel::new(name) {
+        let _ = channel.post_message(&text.into());
+        // What was posted is delivered all the same.
+        channel.close();
     }
 }
 

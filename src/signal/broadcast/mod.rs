@@ -9,9 +9,9 @@ use std::rc::{Rc, Weak};
 
 use wasm_bindgen::prelude::*;
 
-use super::{Inbox, Notice, Signals};
+use super::{Beacons, Inbox, Notice, Signals};
 use crate::executor::WeakShared;
-use crate::machine::{Beacon, Message};
+use crate::machine::{Message, SessionId};
 
 use bindings::{LockManager, locks};
 use channel::Channel;
@@ -19,10 +19,11 @@ use lock::{HeldLock, LockRequest, Looks};
 
 /// Signals between the windows and workers of one origin that open the same name.
 ///
-/// Messages go over a [`BroadcastChannel`](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel). A beacon
-/// is an exclusive [Web Lock](https://developer.mozilla.org/en-US/docs/Web/API/Web_Locks_API) of its own name, and a
-/// watch queues behind it with a shared request: the browser itself tells when the holder died. Both are open from
-/// [`wake`](Signals::wake) to [`rest`](Signals::rest) only. Web Locks are missing in insecure contexts: then there are
+/// Messages go over a [`BroadcastChannel`](https://developer.mozilla.org/en-US/docs/Web/API/BroadcastChannel) that all
+/// contexts share; one that concerns a single session goes over a channel of that session's, so that it wakes no other
+/// context. A beacon is an exclusive [Web Lock](https://developer.mozilla.org/en-US/docs/Web/API/Web_Locks_API) named
+/// after its session, and a watch queues behind it with a shared request: the browser itself tells when the holder died.
+/// All are open from [`wake`](Signals::wake) to [`rest`](Signals::rest) only. Web Locks are missing in insecure contexts: then there are
 /// no beacons, and a dead context is only known by its silence.
 ///
 /// ```no_run
@@ -38,7 +39,10 @@ pub struct BroadcastSignals {
 
 /// What stands between `wake` and `rest`. Callbacks find it by a weak reference: with it gone, they do nothing.
 struct Awake {
-    channel: Option<Channel>,
+    /// What all contexts hear.
+    common: Option<Channel>,
+    /// What only this session hears.
+    _own: Option<Channel>,
     locks: Option<LockManager>,
     inbox: WeakShared<dyn Inbox>,
     beacon: RefCell<Option<HeldLock>>,
@@ -57,23 +61,31 @@ impl BroadcastSignals {
         self.awake.borrow().clone()
     }
 
-    fn lock_name(&self, beacon: Beacon) -> String {
-        format!("{}:{beacon}", self.name)
+    /// What a session's beacon and its channel are called.
+    fn name_of(&self, session: SessionId) -> String {
+        format!("{}:{session}", self.name)
     }
 }
 
 impl Signals for BroadcastSignals {
-    fn wake(&self, beacon: Option<Beacon>, inbox: WeakShared<dyn Inbox>) -> bool {
+    /// All contexts that reach a store by its name are of one origin, and so are those that see a Web Lock.
+    fn beacons(&self) -> Beacons {
+        Beacons::All
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
         self.rest();
+        let name = self.name_of(session);
         let awake = Rc::new(Awake {
-            channel: Channel::open(&self.name, inbox.clone()),
+            common: Channel::open(&self.name, inbox.clone()),
+            _own: Channel::open(&name, inbox.clone()),
             locks: locks(),
             inbox,
             beacon: RefCell::new(None),
             watches: RefCell::default(),
             looks: RefCell::default(),
         });
-        let raised = beacon.is_some_and(|beacon| awake.raise(beacon, &self.lock_name(beacon)));
+        let raised = beacon && awake.raise(session, &name);
         self.awake.replace(Some(awake));
         raised
     }
@@ -83,14 +95,17 @@ impl Signals for BroadcastSignals {
     }
 
     fn send(&self, message: &Message) {
-        if let Some(channel) = self.awake().as_ref().and_then(|awake| awake.channel.as_ref()) {
-            channel.post(&message.encode());
+        let Some(awake) = self.awake() else { return };
+        match (message.body.recipient(), &awake.common) {
+            (Some(session), _) => channel::post_once(&self.name_of(session), &message.encode()),
+            (None, Some(common)) => common.post(&message.encode()),
+            (None, None) => {}
         }
     }
 
-    fn watch(&self, watch: u64, beacon: Beacon) {
+    fn watch(&self, watch: u64, session: SessionId) {
         if let Some(awake) = self.awake() {
-            awake.watch(watch, &self.lock_name(beacon));
+            awake.watch(watch, &self.name_of(session));
         }
     }
 
@@ -102,15 +117,15 @@ impl Signals for BroadcastSignals {
 }
 
 impl Awake {
-    fn raise(self: &Rc<Self>, beacon: Beacon, name: &str) -> bool {
+    fn raise(self: &Rc<Self>, session: SessionId, name: &str) -> bool {
         let Some(locks) = &self.locks else { return false };
         let (stands, over) = (Rc::downgrade(self), Rc::downgrade(self));
         let held = HeldLock::take(
             locks,
             name,
-            move || tell(&stands, Notice::BeaconStands(beacon)),
+            move || tell(&stands, Notice::BeaconStands(session)),
             // Lowered by ourselves, nobody is left to be told.
-            move || tell(&over, Notice::BeaconLost(beacon)),
+            move || tell(&over, Notice::BeaconLost(session)),
         );
         self.beacon.replace(Some(held));
         true

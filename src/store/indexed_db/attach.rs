@@ -17,11 +17,15 @@ impl IndexedDbStore {
     /// [fenced](crate::LeaseGuard::fence). They are kept in its object store `leasehold`, which
     /// [`upgrade`](Self::upgrade) makes.
     ///
-    /// The connection stays the caller's: it is not closed, and its `versionchange` event is left alone. When it is
-    /// closed, the store fails for good: open the database again, and attach a new store.
+    /// The connection stays the caller's: it is not closed, and its `versionchange` event is left to the caller, who should
+    /// answer it by closing the connection. When it is closed, by the caller's call or by the browser, the leases are
+    /// [lost](crate::LostReason::StoreFailed) at once, others are granted at once, and the store fails for good: open the
+    /// database again, and attach a new store. A write that is fenced but not yet checked by then is not committed. (To
+    /// hear the call, the store puts a `close` of its own on the object, which calls the one that was there.)
     ///
     /// # Errors
-    /// [`StoreError`] if the database has no such object store; it says how to make it.
+    /// [`StoreError`] if the connection is closed, or the database has no such object store, or one whose records bring
+    /// their own keys; it says how to make it.
     ///
     /// ```no_run
     /// # use leasehold::{LeaseManager, StoreError, executor::WebExecutor, store::IndexedDbStore};
@@ -35,6 +39,7 @@ impl IndexedDbStore {
             let parts = ["the database ", &name, " has no object store \"leasehold\"; ", HOW_TO_MAKE_IT];
             return Err(StoreError::permanent(StoreErrorKind::Unavailable, parts.concat()));
         }
+        check_store(&database)?;
         let mut store = Self::named(reach_of(&database));
         store.attached = true;
         let connection = Rc::new(Connection::attached(database.unchecked_into()));
@@ -70,6 +75,28 @@ impl IndexedDbStore {
 
 const HOW_TO_MAKE_IT: &str = "raise its version and call createStore(db) in onupgradeneeded \
     (Rust: IndexedDbStore::upgrade), or with Dexie declare leasehold: \"\" in stores()";
+
+/// Leases are kept under keys that the object store must not have an opinion of.
+fn check_store(database: &IdbDatabase) -> Result<(), StoreError> {
+    let failed = |what: &str, remedy: &str| {
+        let parts = ["the database ", &database.name(), what, remedy];
+        StoreError::permanent(StoreErrorKind::Unavailable, parts.concat())
+    };
+    // One that asks for nothing: it is over at once.
+    let transaction = database.transaction_with_str(ATTACHED_STORE);
+    let leases = transaction.and_then(|transaction| transaction.object_store(ATTACHED_STORE));
+    let Ok(leases) = leases else {
+        return Err(failed(" is closed, or is being upgraded; ", "attach to it when it is open"));
+    };
+    let has_key_path = leases.key_path().is_ok_and(|path| !path.is_null());
+    if has_key_path || leases.auto_increment() {
+        return Err(failed(" has an object store \"leasehold\" with keys of its own; ", HOW_TO_MAKE_IT_ANEW));
+    }
+    Ok(())
+}
+
+const HOW_TO_MAKE_IT_ANEW: &str = "delete it in an upgrade, and in the next one make it without keyPath and \
+    autoIncrement, as createStore(db) does (Rust: IndexedDbStore::upgrade); with Dexie declare leasehold: \"\", not \"id\" or \"++\"";
 
 std::thread_local! {
     /// The users' connections, as far as they are used.

@@ -23,6 +23,7 @@ extern "C" {
     fn get_random_values(this: &Crypto, bytes: &Uint8Array);
 
     /// A database whose transactions take options.
+    #[derive(Clone)]
     #[wasm_bindgen(extends = IdbDatabase)]
     pub(super) type Database;
 

@@ -8,7 +8,7 @@ use js_sys::{Object, Reflect};
 use wasm_bindgen::prelude::*;
 
 use super::bindings::Transaction;
-use crate::machine::Key;
+use crate::machine::Row;
 
 std::thread_local! {
     /// The transactions whose `commit()` is held up: several fences in one share it.
@@ -21,7 +21,7 @@ struct Held {
     fences: Cell<usize>,
     /// It was called.
     wanted: Rc<Cell<bool>>,
-    written: RefCell<Vec<(Key, String)>>,
+    written: RefCell<Vec<(Row, Option<String>)>>,
     _commit: Closure<dyn Fn()>,
 }
 
@@ -43,15 +43,15 @@ impl HeldCommit {
         })
     }
 
-    /// A fence has written a record, after others may have asked for it.
-    pub(super) fn wrote(&self, key: Key, record: String) {
-        self.0.written.borrow_mut().push((key, record));
+    /// A fence has written a row, or deleted it, after others may have asked for it.
+    pub(super) fn wrote(&self, row: Row, text: Option<String>) {
+        self.0.written.borrow_mut().push((row, text));
     }
 
-    /// What a fence wrote last under this key.
-    pub(super) fn written(&self, key: &Key) -> Option<String> {
+    /// What a fence made of this row last; the inner `None` if it deleted it.
+    pub(super) fn written(&self, row: &Row) -> Option<Option<String>> {
         let written = self.0.written.borrow();
-        written.iter().rev().find(|(known, _)| known == key).map(|(_, record)| record.clone())
+        written.iter().rev().find(|(known, _)| known == row).map(|(_, text)| text.clone())
     }
 
     /// This fence has answered. After the last one `commit()` is the browser's again, and called if it was wanted.

@@ -4,7 +4,7 @@ use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures::future::{Either, select};
-use gloo_timers::future::TimeoutFuture;
+use gloo_timers::callback::Timeout;
 use js_sys::Object;
 use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbDatabase, IdbFactory, IdbOpenDbRequest, IdbTransaction};
@@ -12,11 +12,14 @@ use web_sys::{Event, IdbDatabase, IdbFactory, IdbOpenDbRequest, IdbTransaction};
 use super::{
     attach::ATTACHED_STORE,
     bindings::{Database, Transaction, TransactionOptions, global},
+    ending::{Ending, HeardClose},
     failure,
     pending::Pending,
 };
-use crate::answer::Receiver;
+use crate::answer::{self, Receiver};
+use crate::executor::WeakShared;
 use crate::machine::{StoreError, StoreId};
+use crate::store::StoreWatcher;
 
 /// The one object store of an own database.
 const OBJECT_STORE: &str = "leases";
@@ -29,14 +32,17 @@ const OPEN_LIMIT_MS: u32 = 5_000;
 pub(super) struct Connection {
     database: Database,
     object_store: &'static str,
-    usable: Rc<Cell<bool>>,
+    ending: Rc<Ending>,
     store: Cell<Option<StoreId>>,
-    crowded: Cell<bool>,
+    /// Whether it was seen how many records there are.
+    counted: Cell<bool>,
     /// The transactions that wait for this context.
     open: RefCell<Vec<Transaction>>,
     on_close: Closure<dyn Fn(Event)>,
     /// `None` on the user's connection: only who owns it may close it.
     on_version_change: Option<Closure<dyn Fn(Event)>>,
+    /// On the user's connection: the call that closes it.
+    _heard_close: Option<HeardClose>,
 }
 
 impl Connection {
@@ -44,7 +50,9 @@ impl Connection {
     pub(super) async fn open(database: &str) -> Result<Self, StoreError> {
         let request = factory()?.open_with_u32(database, VERSION);
         let request = request.map_err(|error| failure::of_open(database, &error))?;
-        match select(answer_of(&request), TimeoutFuture::new(OPEN_LIMIT_MS)).await {
+        let (late, limit) = answer::channel();
+        let _timer = Timeout::new(OPEN_LIMIT_MS, move || late.send(()));
+        match select(answer_of(&request), limit).await {
             Either::Left((Some(answer), _)) => answer.map_err(|error| failure::of_open(database, &error)),
             _ => Err(StoreError::transient(["the database ", database, " did not open within 5 s"].concat())),
         }
@@ -55,9 +63,9 @@ impl Connection {
         let mut connection = Self::on(database, OBJECT_STORE);
         // Somebody wants to delete the database or to make a newer one, and waits until all others have let go.
         let on_version_change = Closure::<dyn Fn(Event)>::new({
-            let (usable, database) = (Rc::clone(&connection.usable), connection.database.clone());
+            let (ending, database) = (Rc::clone(&connection.ending), connection.database.clone());
             move |_| {
-                usable.set(false);
+                ending.come();
                 database.close();
             }
         });
@@ -66,40 +74,48 @@ impl Connection {
         connection
     }
 
-    /// The user's connection. Nothing that the user may have set on it is replaced.
+    /// The user's connection. No handler of the user's is replaced, and what `close` does is done after it was heard.
     pub(super) fn attached(database: Database) -> Self {
-        Self::on(database, ATTACHED_STORE)
+        let mut connection = Self::on(database, ATTACHED_STORE);
+        connection._heard_close = HeardClose::hear(&connection.database, &connection.ending);
+        connection
+    }
+
+    /// Has the watcher told when the connection ends.
+    pub(super) fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
+        self.ending.watch(watcher);
     }
 
     fn on(database: Database, object_store: &'static str) -> Self {
-        let usable = Rc::new(Cell::new(true));
+        let ending = Rc::new(Ending::default());
         let on_close = Closure::<dyn Fn(Event)>::new({
-            let usable = Rc::clone(&usable);
-            move |_| usable.set(false)
+            let ending = Rc::clone(&ending);
+            move |_| ending.come()
         });
         // It fails for what is no event target only.
         let _ = database.add_event_listener_with_callback("close", on_close.as_ref().unchecked_ref());
         Self {
             database,
             object_store,
-            usable,
+            ending,
             store: Cell::new(None),
-            crowded: Cell::new(false),
+            counted: Cell::new(false),
             open: RefCell::default(),
             on_close,
             on_version_change: None,
+            _heard_close: None,
         }
     }
 
     /// Whether transactions can still be created, as far as is known.
     pub(super) fn is_usable(&self) -> bool {
-        self.usable.get()
+        !self.ending.is_over()
     }
 
     /// Has the next transaction open another connection, unless it is the user's.
     pub(super) fn give_up(&self) {
         if self.on_version_change.is_some() {
-            self.usable.set(false);
+            self.ending.come();
         }
     }
 
@@ -122,13 +138,9 @@ impl Connection {
         self.store.set(Some(store));
     }
 
-    /// Whether the last transaction met entries of other contexts.
-    pub(super) fn expects_others(&self) -> bool {
-        self.crowded.get()
-    }
-
-    pub(super) fn expect_others(&self, others: bool) {
-        self.crowded.set(others);
+    /// Whether this is the first call: the transaction that makes it counts the records.
+    pub(super) fn counts(&self) -> bool {
+        !self.counted.replace(true)
     }
 
     /// Creates a transaction that answers when its data is with the operating system. Tokens survive even its loss, as

@@ -13,13 +13,12 @@ use super::{
     attach::{ATTACHED_STORE, reach_of, store_of},
     bindings::Transaction,
     commit::HeldCommit,
-    failure,
-    graves::store_key,
+    rows,
     transaction::text_of,
 };
 use crate::answer::{self, Sender};
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{Key, LostReason, Records, StoreError, StoreId};
+use crate::machine::{Key, LostReason, Records, Row, SessionId, StoreError, StoreId, Ticket};
 
 type Verdict = Result<(), FenceError>;
 type Listener = Closure<dyn Fn(Event)>;
@@ -98,6 +97,8 @@ struct Reads {
     /// What is known of the connection need not be read.
     known: Option<StoreId>,
     store: Option<IdbRequest>,
+    /// The own row. The verdict does not rest on it: it tells what became of a grant, and takes the heartbeat.
+    session: (SessionId, IdbRequest),
     records: Vec<(Key, IdbRequest)>,
     /// Requests are answered in order: after this one, all are.
     last: IdbRequest,
@@ -111,7 +112,7 @@ impl Fenced {
     ) -> Result<(), &'static str> {
         let leases = leases_in(transaction, &fence)?;
         // It was created, and is asked to commit, or its turn is over.
-        let reads = Reads::ask(store_of(&transaction.db()), &leases, fence.ticket().batch.keys()).map_err(|_| OVER)?;
+        let reads = Reads::ask(store_of(&transaction.db()), &leases, fence.ticket()).map_err(|_| OVER)?;
         let transaction: Transaction = transaction.clone().unchecked_into();
         let commit = RefCell::new(Some(HeldCommit::hold(&transaction)));
         let (asked, listener) = (Cell::new(Some(sender)), RefCell::default());
@@ -151,37 +152,43 @@ impl Fenced {
     }
 
     fn judge(&self) -> Verdict {
-        let read = |error| FenceError::Store(error);
-        let store = self.reads.store().map_err(read)?;
         let mut records = Records::new();
-        for (key, found) in &self.reads.records {
-            let stored = match self.written(key) {
-                Some(record) => Some(record),
-                None => text_of(found).map_err(read)?,
-            };
-            records.load(key.clone(), stored.as_deref());
-        }
-        let before = records.revisions();
+        let store = self.load(&mut records).map_err(FenceError::Store)?;
         self.fence.judge(store, &mut records).map_err(FenceError::Lost)?;
-        for (key, record) in records.changed_since(&before) {
-            self.write(key, record).map_err(|error| read(failure::of_abort(Some(&error), false)))?;
+        for row in records.take_changed() {
+            let text = records.text(&row);
+            self.write(row, text).map_err(FenceError::Store)?;
         }
         Ok(())
     }
 
-    /// What another fence in this transaction wrote since this one asked.
-    fn written(&self, key: &Key) -> Option<String> {
-        self.commit.borrow().as_ref()?.written(key)
+    /// Puts in what was read, and says which store it is. One whose row cannot be read is none that a lease was granted
+    /// in.
+    fn load(&self, records: &mut Records) -> Result<Option<StoreId>, StoreError> {
+        let (session, read) = &self.reads.session;
+        records.load_session(*session, self.latest(&Row::Session(*session), read)?.as_deref());
+        for (key, read) in &self.reads.records {
+            records.load(key.clone(), self.latest(&Row::Record(key.clone()), read)?.as_deref());
+        }
+        let Some(read) = &self.reads.store else { return Ok(self.reads.known) };
+        let Some(text) = self.latest(&Row::Store, read)? else { return Ok(None) };
+        Ok(records.load_store(Some(&text), StoreId::default()).ok().map(|()| records.store()))
     }
 
-    fn write(&self, key: Key, record: String) -> Result<(), JsValue> {
-        let put = self.leases.put_with_key(&record.as_str().into(), &key.as_str().into())?;
+    /// The text of a row: what another fence in this transaction made of it since this one asked, or what was read.
+    fn latest(&self, row: &Row, read: &IdbRequest) -> Result<Option<String>, StoreError> {
+        let written = self.commit.borrow().as_ref().and_then(|commit| commit.written(row));
+        written.map_or_else(|| text_of(read), Ok)
+    }
+
+    fn write(&self, row: Row, text: Option<String>) -> Result<(), StoreError> {
+        let written = rows::write(&self.leases, &row, text.as_deref())?;
         // A handler of the user's may have a transaction go on of which a write failed.
         if let Some(listener) = &*self.listener.borrow() {
-            put.set_onerror(Some(listener.as_ref().unchecked_ref()));
+            written.set_onerror(Some(listener.as_ref().unchecked_ref()));
         }
         if let Some(commit) = &*self.commit.borrow() {
-            commit.wrote(key, record);
+            commit.wrote(row, text);
         }
         Ok(())
     }
@@ -227,24 +234,18 @@ impl OpenTransaction for Fenced {
 }
 
 impl Reads {
-    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/get)
-    fn ask(known: Option<StoreId>, leases: &IdbObjectStore, keys: Vec<Key>) -> Result<Self, JsValue> {
-        let store = if known.is_none() { Some(leases.get(&store_key())?) } else { None };
+    fn ask(known: Option<StoreId>, leases: &IdbObjectStore, ticket: &Ticket) -> Result<Self, JsValue> {
+        let store = if known.is_none() { Some(rows::ask(leases, &Row::Store)?) } else { None };
+        let own = ticket.batch.session;
+        let session = (own, rows::ask(leases, &Row::Session(own))?);
         let mut records = Vec::new();
-        for key in keys {
+        for key in ticket.batch.keys() {
             let read = leases.get(&key.as_str().into())?;
             records.push((key, read));
         }
-        let last = records.last().map(|(_, read)| read).or(store.as_ref()).cloned();
-        // A ticket without a key asks for nothing.
-        Ok(Self { known, store, records, last: last.ok_or(JsValue::UNDEFINED)? })
-    }
-
-    /// An id that cannot be read is none that a lease was granted in.
-    fn store(&self) -> Result<Option<StoreId>, StoreError> {
-        let Some(read) = &self.store else { return Ok(self.known) };
-        let bits = text_of(read)?.and_then(|text| u128::from_str_radix(&text, 16).ok());
-        Ok(bits.map(StoreId))
+        // A ticket names a key.
+        let last = records.last().map(|(_, read)| read.clone()).ok_or(JsValue::UNDEFINED)?;
+        Ok(Self { known, store, session, records, last })
     }
 }
 

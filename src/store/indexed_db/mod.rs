@@ -4,11 +4,13 @@ mod attach;
 mod bindings;
 mod commit;
 mod connection;
+mod ending;
 mod failure;
 mod fence;
-mod graves;
 mod listing;
 mod pending;
+mod rows;
+mod sweep;
 mod transaction;
 
 use core::{
@@ -18,12 +20,12 @@ use core::{
 use std::rc::Rc;
 
 use async_trait::async_trait;
-use futures::lock::Mutex;
 use wasm_bindgen::JsValue;
 
-use super::{Reach, Store};
-use crate::answer::Receiver;
-use crate::machine::{Batch, Key, Now, Reply, SortedMap, StoreError, StoreErrorKind, StoreNow, Tombstone};
+use super::{Reach, Store, StoreWatcher};
+use crate::answer::{self, Receiver, Sender};
+use crate::executor::WeakShared;
+use crate::machine::{Batch, Key, Now, Reply, SessionId, SortedMap, StoreError, StoreErrorKind, StoreNow};
 
 use connection::Connection;
 
@@ -45,11 +47,14 @@ pub struct IndexedDbStore {
     /// The connection is the user's.
     attached: bool,
     connection: RefCell<Option<Rc<Connection>>>,
-    /// Held while the database is opened, so that it is opened once.
-    opening: Mutex<()>,
+    /// While the database is opened, who waits for that: it is opened once.
+    opening: RefCell<Option<Vec<Waiting>>>,
     closed: Cell<bool>,
     interruptions: Cell<u64>,
 }
+
+/// Who waits until the database is open.
+type Waiting = Sender<Result<Reply, StoreError>>;
 
 impl IndexedDbStore {
     /// The store of this name. Nothing is opened yet.
@@ -62,7 +67,7 @@ impl IndexedDbStore {
             database,
             attached: false,
             connection: RefCell::new(None),
-            opening: Mutex::new(()),
+            opening: RefCell::new(None),
             closed: Cell::new(false),
             interruptions: Cell::new(0),
         }
@@ -86,7 +91,7 @@ impl IndexedDbStore {
         if self.attached {
             return Err(attach::gone(&self.database));
         }
-        let _one_at_a_time = self.opening.lock().await;
+        let _one_at_a_time = Opening::begin(self).await;
         if let Some(connection) = self.standing()? {
             return Ok(connection);
         }
@@ -131,6 +136,38 @@ impl IndexedDbStore {
 }
 
 /// What a running transaction will answer.
+/// The right to open the database, for one at a time. By hand: `futures::lock::Mutex` would make the wasm larger.
+struct Opening<'a>(&'a IndexedDbStore);
+
+impl<'a> Opening<'a> {
+    async fn begin(store: &'a IndexedDbStore) -> Self {
+        while let Some(over) = store.wait_for_opening() {
+            over.await;
+        }
+        store.opening.replace(Some(Vec::new()));
+        Self(store)
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        // Who waits is woken: one of them tries it next.
+        let waiting = self.0.opening.take();
+        drop(waiting);
+    }
+}
+
+impl IndexedDbStore {
+    /// The end of an opening that is under way.
+    fn wait_for_opening(&self) -> Option<Answer> {
+        let mut opening = self.opening.borrow_mut();
+        let waiting = opening.as_mut()?;
+        let (sender, over) = answer::channel();
+        waiting.push(sender);
+        Some(over)
+    }
+}
+
 type Answer = Receiver<Result<Reply, StoreError>>;
 
 #[async_trait(?Send)]
@@ -156,14 +193,15 @@ impl Store for IndexedDbStore {
         Ok(ordered.into_values())
     }
 
-    fn entombs(&self) -> bool {
+    fn abandons(&self) -> bool {
         true
     }
 
-    fn entomb(&self, tombstone: Tombstone) {
-        // Without a connection, whoever waits sees the beacon go, or the silence.
-        if let Ok(Some(connection)) = self.standing() {
-            let _ = graves::dig(&connection, &tombstone);
+    fn abandon(&self, session: SessionId) {
+        // Also on a connection that is about to close: it waits for what began before. Without one, whoever waits sees the
+        // beacon go, or the silence.
+        if let Some(connection) = &*self.connection.borrow() {
+            let _ = rows::delete_blindly(connection, session);
         }
     }
 
@@ -171,6 +209,19 @@ impl Store for IndexedDbStore {
         self.interruptions.set(self.interruptions.get() + 1);
         if let Some(connection) = &*self.connection.borrow() {
             connection.interrupt();
+        }
+    }
+
+    /// A context has one thread, and a page that is about to stop has no later moment to begin in.
+    fn polls_inline(&self) -> bool {
+        true
+    }
+
+    /// Of a database of its own it opens another connection when one ends.
+    fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
+        let connection = self.connection.borrow();
+        if let Some(connection) = connection.as_ref().filter(|_| self.attached) {
+            connection.watch(watcher);
         }
     }
 

@@ -1,4 +1,4 @@
-//! One transaction: read, apply, write, commit.
+//! One transaction: read, apply, write, commit. All that it reads is asked for at once.
 //!
 //! It is driven by the database's own events. An `await` in the middle would give control back, and the browser would
 //! commit what there is.
@@ -6,7 +6,7 @@
 use core::cell::RefCell;
 use std::rc::Rc;
 
-use js_sys::Function;
+use js_sys::{Array, Function};
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbObjectStore, IdbRequest};
 
@@ -15,10 +15,10 @@ use super::{
     bindings::{Transaction, random_bits},
     connection::Connection,
     failure,
-    graves::{self, store_key, tombstone_key},
     pending::Pending,
+    rows, sweep,
 };
-use crate::machine::{Batch, Incarnation, Key, Records, Reply, StoreError, StoreErrorKind, StoreId, StoreNow};
+use crate::machine::{Batch, Key, Records, Reply, Row, SessionStep, StoreError, StoreId, StoreNow};
 
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
 pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow) -> Result<Answer, JsValue> {
@@ -26,13 +26,12 @@ pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow) -
     let leases = transaction.object_store(connection.object_store())?;
     let (pending, answer) = Pending::new();
     let running = Rc::new(Running {
-        reads: Reads::ask(connection, &leases, batch)?,
+        reads: Reads::ask(&leases, batch, connection.counts())?,
         connection: Rc::clone(connection),
         transaction,
         leases,
         batch: batch.clone(),
         now,
-        known: RefCell::default(),
         decision: RefCell::new(None),
         pending,
     });
@@ -48,19 +47,17 @@ struct Running {
     reads: Reads,
     batch: Batch,
     now: StoreNow,
-    /// What was read.
-    known: RefCell<Records>,
     /// What it will answer once it is complete, or why it was aborted.
     decision: RefCell<Option<Result<Reply, StoreError>>>,
     pending: Rc<Pending<Result<Reply, StoreError>>>,
 }
 
 impl Running {
-    /// The events: `success` of each last read, by when all others are there too, then either `complete` or `abort`.
+    /// The events: `success` of the last read, by when all others are there too, then either `complete` or `abort`.
     fn listen(self: &Rc<Self>) {
         self.transaction.set_oncomplete(Some(&self.handler(|running| running.complete())));
         self.transaction.set_onabort(Some(&self.handler(|running| running.abort())));
-        self.go_on_after(&self.reads.last, |running| running.read_records());
+        self.reads.last().set_onsuccess(Some(&self.handler(|running| running.go_on())));
     }
 
     fn handler(self: &Rc<Self>, handle: impl Fn(&Rc<Self>) + 'static) -> Function {
@@ -68,119 +65,27 @@ impl Running {
         self.pending.handler(move |_| handle(&running))
     }
 
-    /// Takes the next step when a read is done. What fails there aborts the transaction.
-    fn go_on_after(self: &Rc<Self>, read: &IdbRequest, step: impl Fn(&Rc<Self>) -> Result<(), StoreError> + 'static) {
-        read.set_onsuccess(Some(&self.handler(move |running| {
-            if let Err(error) = step(running) {
-                *running.decision.borrow_mut() = Some(Err(error));
-                // It fails only if the browser is ending the transaction already.
-                let _ = running.transaction.abort();
-            }
-        })));
+    /// Everything is read. What fails from here on aborts the transaction.
+    fn go_on(&self) {
+        let decision = self.decide();
+        let failed = decision.is_err();
+        *self.decision.borrow_mut() = Some(decision);
+        if failed {
+            // It fails only if the browser is ending the transaction already.
+            let _ = self.transaction.abort();
+        } else {
+            // Saves a turn. Where the method is missing, the browser commits when it sees that nothing more is asked.
+            let _ = self.transaction.commit();
+        }
     }
 
-    fn read_records(self: &Rc<Self>) -> Result<(), StoreError> {
-        load(&self.reads.records, &mut self.known.borrow_mut())?;
-        let asker = self.batch.0.first().map(|operation| operation.holder);
-        let contended = asker.is_some_and(|asker| self.known.borrow().name_others(asker));
-        self.connection.expect_others(contended);
-        if !contended && !self.is_first() {
-            return self.decide();
+    fn decide(&self) -> Result<Reply, StoreError> {
+        let mut records = self.reads.records(&self.batch)?;
+        let reply = self.batch.apply(&mut records, self.now);
+        for row in records.take_changed() {
+            rows::write(&self.leases, &row, records.text(&row).as_deref())?;
         }
-        if let Some(names) = &self.reads.gone {
-            return self.read_names(names);
-        }
-        let names = failure::asked(graves::ask_names(&self.leases))?;
-        let read = names.clone();
-        self.go_on_after(&names, move |running| running.read_names(&read));
-        Ok(())
-    }
-
-    /// The first transaction of a connection also cleans up where nobody comes any more.
-    fn is_first(&self) -> bool {
-        self.connection.store().is_none()
-    }
-
-    fn read_names(self: &Rc<Self>, names: &IdbRequest) -> Result<(), StoreError> {
-        let gone = graves::names_of(names)?;
-        if gone.is_empty() {
-            return self.decide();
-        }
-        self.read_each(gone, |holder| tombstone_key(*holder), |running, tombstones| running.read_tombstones(tombstones))
-    }
-
-    fn read_tombstones(self: &Rc<Self>, tombstones: &[(Incarnation, IdbRequest)]) -> Result<(), StoreError> {
-        for (holder, read) in tombstones {
-            self.known.borrow_mut().load_tombstone(*holder, &text_of(read)?.unwrap_or_default());
-        }
-        let unvisited = if self.is_first() { self.known.borrow().unvisited() } else { Vec::new() };
-        if unvisited.is_empty() {
-            return self.decide();
-        }
-        let step = |running: &Rc<Self>, records: &[_]| {
-            load(records, &mut running.known.borrow_mut())?;
-            running.decide()
-        };
-        self.read_each(unvisited, |key| key.as_str().into(), step)
-    }
-
-    /// Reads several values, and goes on with all of them.
-    fn read_each<T: 'static>(
-        self: &Rc<Self>,
-        names: Vec<T>,
-        key_of: impl Fn(&T) -> JsValue,
-        step: impl Fn(&Rc<Self>, &[(T, IdbRequest)]) -> Result<(), StoreError> + 'static,
-    ) -> Result<(), StoreError> {
-        let mut reads = Vec::with_capacity(names.len());
-        for name in names {
-            let read = failure::asked(self.leases.get(&key_of(&name)))?;
-            reads.push((name, read));
-        }
-        let Some((_, last)) = reads.last() else { return Ok(()) };
-        self.go_on_after(&last.clone(), move |running| step(running, &reads));
-        Ok(())
-    }
-
-    fn decide(&self) -> Result<(), StoreError> {
-        let reply = self.apply()?;
-        *self.decision.borrow_mut() = Some(Ok(reply));
-        // Saves a turn. Where the method is missing, the browser commits when it sees that nothing more is asked.
-        let _ = self.transaction.commit();
-        Ok(())
-    }
-
-    fn apply(&self) -> Result<Reply, StoreError> {
-        let store = self.connection.store().map_or_else(|| self.reads.store(), |store| Ok(Some(store)))?;
-        let store = store.map_or_else(|| self.make_store(), Ok)?;
-        let mut records = self.known.borrow_mut();
-        let before = records.revisions();
-        if self.is_first() {
-            records.sweep();
-        }
-        let answers = self.batch.apply(&mut records, self.now);
-        for (key, record) in records.changed_since(&before) {
-            self.put(&record, &key.as_str().into())?;
-        }
-        for (holder, tombstone) in records.changed_tombstones() {
-            let key = tombstone_key(holder);
-            match tombstone {
-                Some(shorter) => self.put(&shorter, &key)?,
-                None => drop(failure::asked(self.leases.delete(&key))?),
-            }
-        }
-        Ok(Reply { store, answers })
-    }
-
-    /// A new database, or one that was cleared, is a new store.
-    fn make_store(&self) -> Result<StoreId, StoreError> {
-        let store = StoreId(random_bits());
-        self.put(&store.to_string(), &store_key())?;
-        Ok(store)
-    }
-
-    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/put)
-    fn put(&self, value: &str, key: &JsValue) -> Result<(), StoreError> {
-        failure::asked(self.leases.put_with_key(&value.into(), key)).map(drop)
+        Ok(reply)
     }
 
     fn complete(&self) {
@@ -188,6 +93,7 @@ impl Running {
         let decision = self.decision.take().unwrap_or_else(|| Err(failure::of_abort(None, false)));
         if let Ok(reply) = &decision {
             self.connection.remember(reply.store);
+            sweep::begin_if_many(self.reads.count(), &self.connection, self.batch.session, self.now);
         }
         self.pending.settle(decision);
     }
@@ -205,50 +111,80 @@ impl Running {
     }
 }
 
-/// What a transaction reads.
+/// What a transaction reads, in this order. Requests are answered in order.
 struct Reads {
-    store: Option<IdbRequest>,
+    /// How many records there are, if that was asked.
+    count: Option<IdbRequest>,
+    store: IdbRequest,
     records: Vec<(Key, IdbRequest)>,
-    /// Who is gone; asked for at once where others were about the last time.
-    gone: Option<IdbRequest>,
-    /// Requests are answered in order: after this one, all are.
-    last: IdbRequest,
+    sessions: Sessions,
+}
+
+/// The session rows that a batch needs.
+enum Sessions {
+    /// Nobody else's row matters.
+    Own(IdbRequest),
+    /// All there are: a context has one, so they are few.
+    All(IdbRequest),
 }
 
 impl Reads {
-    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/get)
-    fn ask(connection: &Connection, leases: &IdbObjectStore, batch: &Batch) -> Result<Self, JsValue> {
+    fn ask(leases: &IdbObjectStore, batch: &Batch, counts: bool) -> Result<Self, JsValue> {
+        let count = if counts { Some(rows::ask_count(leases)?) } else { None };
+        let store = rows::ask(leases, &Row::Store)?;
         let mut records = Vec::new();
         for key in batch.keys() {
             let read = leases.get(&key.as_str().into())?;
             records.push((key, read));
         }
-        let gone = if connection.expects_others() { Some(graves::ask_names(leases)?) } else { None };
-        // The store's id is read once a connection; and by a batch of nothing, to have something that is answered.
-        let last = gone.clone().or_else(|| records.last().map(|(_, read)| read.clone()));
-        let store = match (connection.store(), last) {
-            (Some(_), Some(last)) => return Ok(Self { store: None, records, gone, last }),
-            _ => leases.get(&store_key())?,
+        let sessions = if concerns_nobody_else(batch) {
+            Sessions::Own(rows::ask(leases, &Row::Session(batch.session))?)
+        } else {
+            Sessions::All(rows::ask_sessions(leases)?)
         };
-        Ok(Self { last: store.clone(), store: Some(store), records, gone })
+        Ok(Self { count, store, records, sessions })
     }
 
-    /// The id of the store, if it has one. What is there but cannot be read is left alone.
-    fn store(&self) -> Result<Option<StoreId>, StoreError> {
-        let Some(text) = self.store.as_ref().map_or(Ok(None), text_of)? else { return Ok(None) };
-        u128::from_str_radix(&text, 16).map(|bits| Some(StoreId(bits))).map_err(|_| {
-            let message = "the id of the store cannot be read; a newer version of this program may have made it";
-            StoreError::permanent(StoreErrorKind::Unavailable, message)
-        })
+    /// After this one, all are answered.
+    fn last(&self) -> &IdbRequest {
+        let (Sessions::Own(last) | Sessions::All(last)) = &self.sessions;
+        last
+    }
+
+    /// What was read. A store whose row is there but cannot be read is left alone.
+    fn records(&self, batch: &Batch) -> Result<Records, StoreError> {
+        let mut records = Records::new();
+        match text_of(&self.store)? {
+            None => records.load_store(None, StoreId(random_bits()))?,
+            Some(text) => records.load_store(Some(&text), StoreId::default())?,
+        }
+        for (key, read) in &self.records {
+            records.load(key.clone(), text_of(read)?.as_deref());
+        }
+        match &self.sessions {
+            Sessions::Own(read) => records.load_session(batch.session, text_of(read)?.as_deref()),
+            Sessions::All(read) => {
+                let mut texts = Vec::new();
+                for row in Array::from(&found(read)?) {
+                    texts.extend(row.as_string());
+                }
+                records.load_all_sessions(texts.iter().map(String::as_str));
+            }
+        }
+        Ok(records)
+    }
+
+    fn count(&self) -> f64 {
+        let count = self.count.as_ref().and_then(|read| found(read).ok());
+        count.and_then(|count| count.as_f64()).unwrap_or_default()
     }
 }
 
-/// Puts what was read into the records.
-fn load(reads: &[(Key, IdbRequest)], records: &mut Records) -> Result<(), StoreError> {
-    for (key, read) in reads {
-        records.load(key.clone(), text_of(read)?.as_deref());
-    }
-    Ok(())
+/// Whether a batch is a heartbeat, or the like: it needs no session row but its own.
+fn concerns_nobody_else(batch: &Batch) -> bool {
+    // Who opens is told of the others.
+    let opens = matches!(batch.step, SessionStep::Open { .. });
+    batch.operations.is_empty() && batch.ends.is_empty() && !opens
 }
 
 /// What a finished request found. One that failed found nothing, and does not end the transaction where a handler of the

@@ -11,6 +11,8 @@ pub enum Action {
     Ask(usize, Want),
     /// A user of a context does something with its turn.
     Do(usize, u64, Deed),
+    /// A user of a context takes over a lease that was left.
+    TakeOver(usize, usize),
     /// The store applies a transaction.
     Apply(usize),
     /// Its answer arrives.
@@ -39,10 +41,16 @@ pub enum Action {
     Leap,
     /// A context is told that it may be stopped.
     Suspend(usize),
-    /// It is told that it was not, or goes on.
+    /// It goes on.
     GoOn(usize),
+    /// A context's user closes it.
+    Close(usize),
     /// A context vanishes.
     Crash(usize),
+    /// The platform drops a context's beacon, and says so.
+    BeaconFalls(usize),
+    /// Everything in the store is deleted.
+    Wipe,
     /// A context's monotonic clock stops.
     Sleep(usize),
     /// It goes on.
@@ -62,6 +70,8 @@ pub enum Deed {
     Release,
     /// It asks whether the guard still holds.
     Verify,
+    /// It wants to be sure of the guard for longer than a lease.
+    Extend,
     /// It sends a fenced write.
     Write,
     /// It wants to hold exclusively what it shares.
@@ -70,6 +80,8 @@ pub enum Deed {
     StayShared,
     /// It lets others share what it holds exclusively.
     Downgrade,
+    /// It leaves its lease for another guard.
+    Detach,
 }
 
 impl fmt::Display for Action {
@@ -77,12 +89,15 @@ impl fmt::Display for Action {
         match *self {
             Self::Ask(who, want) => write!(out, "{} asks: {want:?}", Name(who)),
             Self::Do(who, turn, deed) => write!(out, "{} {deed:?} of turn {turn}", Name(who)),
+            Self::TakeOver(who, _) => write!(out, "{} takes over what was left", Name(who)),
             Self::BeaconStands(who) => write!(out, "{}'s beacon stands", Name(who)),
             Self::BeaconGone(who, watch) => write!(out, "{} sees a beacon gone (watch {watch})", Name(who)),
             Self::Suspend(who) => write!(out, "{} is suspended", Name(who)),
-            Self::GoOn(who) => write!(out, "{} goes on under a new name", Name(who)),
+            Self::GoOn(who) => write!(out, "{} goes on in a new session", Name(who)),
+            Self::Close(who) => write!(out, "{} is closed", Name(who)),
             Self::Wake(who) => write!(out, "{} is woken", Name(who)),
             Self::Crash(who) => write!(out, "{} vanishes", Name(who)),
+            Self::BeaconFalls(who) => write!(out, "{}'s beacon falls", Name(who)),
             Self::Sleep(who) => write!(out, "{} falls asleep", Name(who)),
             Self::Resume(who) => write!(out, "{} goes on", Name(who)),
             Self::JumpAhead(who) => write!(out, "{}'s wall clock jumps ahead", Name(who)),

@@ -27,6 +27,10 @@ pub struct Budget {
     pub cancels: u8,
     /// Guards that users verify.
     pub verifies: u8,
+    /// Guards that users want to be sure of for longer than a lease.
+    pub extends: u8,
+    /// Contexts that are closed.
+    pub closes: u8,
     /// Fenced writes.
     pub writes: u8,
     /// Guards that want to hold exclusively what they share.
@@ -35,6 +39,12 @@ pub struct Budget {
     pub downgrades: u8,
     /// Times that a context is suspended.
     pub suspends: u8,
+    /// Guards that leave their leases for other guards.
+    pub detaches: u8,
+    /// Beacons that fall although nobody lowered them.
+    pub falls: u8,
+    /// Times that the store is wiped.
+    pub wipes: u8,
 }
 
 impl Budget {
@@ -53,10 +63,15 @@ impl Budget {
             jumps: 0,
             cancels: 0,
             verifies: 0,
+            extends: 0,
+            closes: 0,
             writes: 0,
             upgrades: 0,
             downgrades: 0,
             suspends: 0,
+            detaches: 0,
+            falls: 0,
+            wipes: 0,
         }
     }
 
@@ -74,10 +89,15 @@ impl Budget {
             (self.jumps, "jump"),
             (self.cancels, "cancel"),
             (self.verifies, "verify"),
+            (self.extends, "extension"),
+            (self.closes, "close"),
             (self.writes, "write"),
             (self.upgrades, "upgrade"),
             (self.downgrades, "downgrade"),
             (self.suspends, "suspension"),
+            (self.detaches, "detachment"),
+            (self.falls, "fall"),
+            (self.wipes, "wipe"),
         ];
         let some = all.iter().filter(|(count, _)| *count > 0);
         let words: Vec<_> = some.map(|(count, what)| format!("{count} {what}")).collect();

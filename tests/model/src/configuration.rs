@@ -18,8 +18,10 @@ pub struct Configuration {
     pub beacons: bool,
     /// Whether transactions of one context may overtake each other.
     pub overtaking: bool,
-    /// Whether a context that is suspended leaves a tombstone.
-    pub tombstones: bool,
+    /// Whether it is compared with a store that reads rows one by one.
+    pub rows: bool,
+    /// Whether a context that is suspended deletes its session blindly.
+    pub abandons: bool,
     /// Whether the hint "somebody waits" ever arrives. Without it the space is smaller.
     pub hints: bool,
     /// The users of each context.
@@ -40,8 +42,10 @@ pub struct Configuration {
     pub rest_every: u64,
     /// How long a step of time is in which nobody runs, in ms.
     pub leap_ms: u64,
-    /// Whether the first context holds at the beginning, and the others wait.
-    pub queue: bool,
+    /// So many contexts asked before the beginning: the first one holds, and the others wait.
+    pub queue: usize,
+    /// Whether each context had the lease before the beginning, and has nothing now.
+    pub idle: bool,
     /// What is broken on purpose, to see that it is found.
     pub flaw: Option<Flaw>,
 }
@@ -56,6 +60,10 @@ pub enum Flaw {
     FenceApart,
     /// Beacons that are seen gone while they stand.
     FalseBeacons,
+    /// A beat that brings a session back that has ended.
+    BeatInserts,
+    /// An end that takes no note of beats since.
+    EndComparesNothing,
 }
 
 impl Configuration {
@@ -66,7 +74,8 @@ impl Configuration {
             clock: StoreClock::Observed,
             beacons: false,
             overtaking: false,
-            tombstones: false,
+            rows: false,
+            abandons: false,
             hints: false,
             users: vec![vec![(Want::Wait, 1)]; 2],
             budget: Budget::default(),
@@ -77,7 +86,8 @@ impl Configuration {
             belief: true,
             rest_every: 16,
             leap_ms: 1_500,
-            queue: false,
+            queue: 0,
+            idle: false,
             flaw: None,
         }
     }
@@ -100,9 +110,15 @@ impl Configuration {
         self
     }
 
-    /// With a store that takes tombstones.
-    pub fn entombing(mut self) -> Self {
-        self.tombstones = true;
+    /// Compared with a store that reads rows one by one.
+    pub fn by_rows(mut self) -> Self {
+        self.rows = true;
+        self
+    }
+
+    /// With a store that deletes sessions blindly.
+    pub fn abandoning(mut self) -> Self {
+        self.abandons = true;
         self
     }
 
@@ -113,8 +129,25 @@ impl Configuration {
     }
 
     /// From where the first context holds, and the others wait: the search goes deeper from there.
-    pub fn queued(mut self) -> Self {
-        self.queue = true;
+    pub fn queued(self) -> Self {
+        self.queued_up_to(usize::MAX)
+    }
+
+    /// The same for so many of the contexts.
+    pub fn queued_up_to(mut self, contexts: usize) -> Self {
+        self.queue = contexts;
+        self
+    }
+
+    /// From where each context had the lease, and has an open session that it does not need.
+    pub fn idle(mut self) -> Self {
+        self.idle = true;
+        self
+    }
+
+    /// Where several may believe at once: a store that was wiped knows nothing of those who believe.
+    pub fn unbelieving(mut self) -> Self {
+        self.belief = false;
         self
     }
 
@@ -171,19 +204,21 @@ impl Configuration {
         port::machine(who, self)
     }
 
-    /// Whether anybody asks for the second key.
-    pub fn has_second_key(&self) -> bool {
-        self.users.iter().flatten().any(|(want, _)| want.keys().contains(&1))
+    /// For each key that anybody asks for, a plain request.
+    pub fn probes(&self) -> Vec<Want> {
+        let all = [(0, Want::Wait), (1, Want::Second), (2, Want::Lock)];
+        let asked = |at: usize| self.users.iter().flatten().any(|(want, _)| want.keys().contains(&at));
+        all.into_iter().filter(|(at, _)| asked(*at)).map(|(_, want)| want).collect()
     }
 
     /// Whether nothing may be left behind at all. What was applied without an answer is left until it is silent; so is
-    /// what a store applied out of order for a name that its context had given up by then.
+    /// what a store applied out of order for a session that its context had given up by then.
     pub fn is_strict(&self) -> bool {
-        let former_names = self.overtaking && self.budget.suspends > 0;
-        self.budget.losses == 0 && self.budget.doubts == 0 && !former_names
+        let former_sessions = self.overtaking && self.budget.suspends > 0;
+        self.budget.losses == 0 && self.budget.doubts == 0 && !former_sessions
     }
 
-    /// How long an entry must stand still before its holder may be taken for dead: SAFETY's rule 2, counted anew here.
+    /// How long a session must stand still before it may be taken for dead: SAFETY's rule 2, counted anew here.
     pub fn silence_ms(&self, lease_ms: u64) -> u64 {
         lease_ms + (lease_ms / 10).max(100)
     }

@@ -1,6 +1,6 @@
 //! One context: the shipped machine, its clocks, its beacon and its users.
 
-use leasehold::machine::{Beacon, Machine, Mode};
+use leasehold::machine::{Machine, Mode, SessionId};
 
 use crate::{
     configuration::Users,
@@ -22,22 +22,24 @@ pub struct Context {
     pub asleep_since: Option<u64>,
     /// How far its wall clock was set ahead.
     pub wall_ahead_ms: i64,
+    /// Whether the answer to its last transaction was lost, and it has sent no other since.
+    pub waits_in_vain: bool,
     /// Whether signals reach it.
     pub listens: bool,
-    /// The beacon that it asked for, and that does not stand yet.
-    pub rising: Option<Beacon>,
-    /// The beacon that stands.
-    pub standing: Option<Beacon>,
-    /// The beacons that it watches.
-    pub watches: Vec<(u64, Beacon)>,
+    /// The session whose beacon it asked for, and that does not stand yet.
+    pub rising: Option<SessionId>,
+    /// The session whose beacon stands.
+    pub standing: Option<SessionId>,
+    /// The sessions whose beacons it watches.
+    pub watches: Vec<(u64, SessionId)>,
     /// Its users' turns, by number less one.
     pub guards: Vec<Guard>,
     /// What its users may still ask for.
     pub may_ask: Users,
     /// Whether it is suspended.
     pub suspended: bool,
-    /// How often it went on under a new name.
-    pub names: u8,
+    /// Whether it was closed.
+    pub closed: bool,
 }
 
 /// One turn of one user.
@@ -81,6 +83,7 @@ impl Context {
             wake_ms: None,
             slept_ms: 0,
             asleep_since: None,
+            waits_in_vain: false,
             wall_ahead_ms: 0,
             listens: false,
             rising: None,
@@ -89,7 +92,7 @@ impl Context {
             guards: Vec::new(),
             may_ask,
             suspended: false,
-            names: 0,
+            closed: false,
         }
     }
 

@@ -4,9 +4,10 @@
 
 use crate::{
     action::{Action, Deed},
-    context::Stage,
+    context::{Guard, Stage},
+    evidence::RowView,
     model::World,
-    port::{self, Want},
+    port,
     rules::Rule,
     state::State,
 };
@@ -50,16 +51,18 @@ pub fn run(world: &World, from: &State) -> End {
     let mut end = End { actions: Vec::new(), state: from.clone(), granted: true, tidy: true };
     end.state.signals.clear();
     end.state.writes.clear();
+    end.state.parcels.clear();
     end.settle(world);
-    end.tidy = !end.granted || !world.configuration.is_strict() || is_tidy(&end.state);
-    let prober = end.state.contexts.iter().rposition(|context| context.alive);
+    // What was left for another guard, and nobody took, is left until somebody wants it.
+    let is_left = world.configuration.budget.detaches > 0;
+    end.tidy = !end.granted || is_left || !world.configuration.is_strict() || is_tidy(&end.state);
+    let prober = end.state.contexts.iter().rposition(|context| context.alive && !context.closed);
     if let Some(who) = prober.filter(|_| end.is_good()) {
-        end.act(world, Action::Ask(who, Want::Wait));
-        if world.configuration.has_second_key() {
-            end.act(world, Action::Ask(who, Want::Second));
+        for want in world.configuration.probes() {
+            end.act(world, Action::Ask(who, want));
         }
         end.settle(world);
-        end.tidy &= !world.configuration.is_strict() || !end.state.ledger.gone.iter().any(|(_, stands)| *stands);
+        end.tidy &= !world.configuration.is_strict() || is_empty(&end.state);
     }
     end
 }
@@ -90,17 +93,35 @@ fn patience_ms(world: &World, state: &State) -> u64 {
     let configuration = &world.configuration;
     let poll_ms = configuration.heartbeat_ms + 2 * configuration.timeout_ms;
     let obstacles = 2 + state.contexts.len() + state.transactions.len();
-    obstacles as u64 * (configuration.silence_ms(configuration.lease_ms) + poll_ms)
+    let rows = state.ledger.evidence.rows.iter().map(|row| row.lease_ms);
+    let longest_ms = rows.chain([configuration.lease_ms]).max().unwrap_or_default();
+    obstacles as u64 * (configuration.silence_ms(longest_ms) + poll_ms)
 }
 
 fn anybody_waits(state: &State) -> bool {
     state.contexts.iter().any(|context| context.alive && context.owes())
 }
 
-/// Nobody who lives holds or waits any more, so nothing of theirs may stand in the record, but what a tombstone voids.
+/// Who holds the second key as long as anybody waits for the first keeps its session alive, and all that hangs on it: what
+/// belongs to nobody must not be among that.
+fn anybody_waits_for_first(state: &State) -> bool {
+    let waits = |guard: &Guard| guard.key == 0 && guard.stage == Stage::Waiting;
+    state.contexts.iter().any(|context| context.alive && context.guards.iter().any(waits))
+}
+
+/// Nobody who lives holds or waits any more, so nothing of theirs may stand in the record, but what the end of its session
+/// voids; and no session of theirs is there any more.
 fn is_tidy(state: &State) -> bool {
-    let dead = |entry: &port::EntryView| !state.contexts[entry.who].alive || state.ledger.is_gone(entry.name);
+    let dead = |entry: &port::EntryView| !state.contexts[entry.who].alive || state.ledger.has_ended(entry.session);
+    let closed = |row: &RowView| !state.contexts[port::number_of(row.session)].alive;
     port::all_records(&state.ledger.records).all(|record| record.grants.iter().chain(&record.queue).all(dead))
+        && state.ledger.evidence.rows.iter().all(closed)
+}
+
+/// Somebody had every key after the dead, so nothing of theirs stands in the records either.
+fn is_empty(state: &State) -> bool {
+    is_tidy(state)
+        && port::all_records(&state.ledger.records).all(|record| record.grants.is_empty() && record.queue.is_empty())
 }
 
 /// The first thing that is to be done, in a fixed order; time passes when there is nothing else.
@@ -113,21 +134,24 @@ fn next(state: &State) -> Option<Action> {
         return Some(Action::GoOn(who));
     }
     if let Some(sent) = state.transactions.first() {
-        return Some(if sent.answers.is_some() { Action::Answer(0) } else { Action::Apply(0) });
+        return Some(if sent.reply.is_some() { Action::Answer(0) } else { Action::Apply(0) });
     }
     for (who, context) in state.contexts.iter().enumerate().filter(|(_, context)| context.alive) {
         if context.rising.is_some() {
             return Some(Action::BeaconStands(who));
         }
         // Who waits to be the only one waits for the others, and for them alone.
-        let content = |turn: &u64| context.guards.get(*turn as usize - 1).is_some_and(|guard| !guard.upgrading);
+        let content = |turn: &u64| {
+            let guard = context.guards.get(*turn as usize - 1);
+            guard.is_some_and(|guard| !guard.upgrading && (guard.key != 1 || !anybody_waits_for_first(state)))
+        };
         if let Some(turn) = context.turns(Stage::Granted).find(content) {
             return Some(Action::Do(who, turn, Deed::Release));
         }
         if context.is_due(state.now_ms) {
             return Some(Action::Wake(who));
         }
-        let gone = |(_, beacon): &&(u64, leasehold::machine::Beacon)| !state.stands(*beacon);
+        let gone = |(_, session): &&(u64, leasehold::machine::SessionId)| !state.stands(*session);
         if let Some((watch, _)) = context.watches.iter().find(gone) {
             return Some(Action::BeaconGone(who, *watch));
         }

@@ -1,107 +1,150 @@
 //! The store, and what is known of its past: each operation is compared with the record before and after it.
 
-use leasehold::machine::{Answer, Batch, Beacon, Incarnation, Mode, Records, StoreClock, StoreNow, Tombstone};
+use leasehold::machine::{Answer, Batch, Operation, Outcome, Records, Reply, SessionId, SessionStep, StoreNow};
 
 use crate::{
+    change::{self, Change},
     configuration::Configuration,
+    evidence::Evidence,
     port::{self, Deal, EntryView, RecordView},
+    rows,
     rules::{Broken, Rule},
-    state::State,
 };
 
 /// The records, and their history.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ledger {
     /// What the shipped operations work on.
     pub records: Records,
     /// All grants, in the order in which they were committed.
     pub history: Vec<EntryView>,
-    /// Since when each present entry stands still.
-    pub since: Vec<(EntryView, u64)>,
+    /// The rows of the sessions, and who saw them stand still.
+    pub evidence: Evidence,
     /// The keys and tokens of all guards.
     pub handed_out: Vec<(usize, u64)>,
     /// The grants of the history that were stolen, and when.
     pub robbed: Vec<(usize, u64)>,
     /// The grants of the history that took the place of one that was shared: the old one, the new one.
     pub grown: Vec<(usize, usize)>,
-    /// Those who left a tombstone, and whether it stands.
-    pub gone: Vec<(Incarnation, bool)>,
 }
 
 /// What surrounds a transaction.
 pub struct Scene<'a> {
-    /// The world before it.
-    pub state: &'a State,
+    /// True time, in ms.
+    pub now_ms: u64,
+    /// Which context sent it.
+    pub who: usize,
     /// What the world is like.
     pub configuration: &'a Configuration,
     /// By what time it is applied.
     pub now: StoreNow,
 }
 
+impl Default for Ledger {
+    /// An empty store.
+    fn default() -> Self {
+        Self {
+            records: Records::whole(port::STORE),
+            history: Vec::new(),
+            evidence: Evidence::default(),
+            handed_out: Vec::new(),
+            robbed: Vec::new(),
+            grown: Vec::new(),
+        }
+    }
+}
+
 impl Ledger {
-    /// Applies a batch, operation by operation, and as a whole to compare.
-    pub fn apply(&mut self, batch: &Batch, scene: &Scene<'_>, broken: &mut Broken) -> Vec<Answer> {
+    /// Applies a batch, part by part, and as a whole to compare.
+    pub fn apply(&mut self, batch: &Batch, scene: &Scene<'_>, broken: &mut Broken) -> Reply {
         let mut whole = self.records.clone();
-        let answers = batch.apply(&mut whole, scene.now);
-        let mut parts = Vec::new();
-        for operation in &batch.0 {
-            let keys = port::keys_of(operation);
-            let befores: Vec<_> = keys.iter().map(|key| port::record(&self.records, *key)).collect();
-            parts.extend(Batch(vec![operation.clone()]).apply(&mut self.records, scene.now));
-            let (mut granted, mut fresh) = (0, false);
-            for (key, before) in keys.iter().zip(&befores) {
-                let after = port::record(&self.records, *key);
-                let asked: Vec<_> = after.grants.iter().filter(|grant| port::asks_for(operation, grant)).collect();
-                granted += asked.len();
-                fresh |= asked.iter().any(|grant| !before.grants.iter().any(|old| old.is_same(grant)));
-                let change =
-                    Change { key: *key, by: operation.holder, deal: port::deal(operation), before, after: &after };
-                self.judge(&change, scene, broken);
-                self.note(*key, &after, scene.state.now_ms);
-            }
-            broken.unless(!fresh || granted == keys.len(), Rule::AllOrNothing);
+        let reply = batch.apply(&mut whole, scene.now);
+        let changed = whole.take_changed();
+        let same =
+            !scene.configuration.rows || rows::suffice(batch, scene.now, &self.records, (&whole, &changed), &reply);
+        broken.unless(same, Rule::RowsSuffice);
+        let closes = batch.step == SessionStep::Close;
+        let step = if closes { SessionStep::Stay } else { batch.step.clone() };
+        let nothing = Batch::new(batch.session, Vec::new());
+        let mut parts = self.part(&Batch { step, ends: batch.ends.clone(), ..nothing.clone() }, scene, broken);
+        for operation in &batch.operations {
+            let done = self.operate(batch.session, operation, scene, broken);
+            parts.robbed = done.robbed;
+            parts.answers.extend(done.answers);
         }
-        broken.unless(whole == self.records && parts == answers, Rule::BatchIsItsParts);
-        self.collect();
-        answers
+        let step = if closes { SessionStep::Close } else { SessionStep::Stay };
+        self.part(&Batch { step, forgets: batch.forgets.clone(), ..nothing }, scene, broken);
+        let same = (&parts.robbed, &parts.answers) == (&reply.robbed, &reply.answers);
+        broken.unless(same && whole == self.records, Rule::BatchIsItsParts);
+        reply
     }
 
-    /// Somebody is gone.
-    pub fn entomb(&mut self, tombstone: Tombstone) {
-        self.gone.push((tombstone.holder, true));
-        self.records.entomb(tombstone);
-    }
-
-    /// Whether a tombstone says that this holder is gone.
-    pub fn is_gone(&self, name: Incarnation) -> bool {
-        self.gone.contains(&(name, true))
-    }
-
-    /// Tombstones go that nothing needs any more.
-    fn collect(&mut self) {
-        for (holder, _) in self.records.changed_tombstones().iter().filter(|(_, left)| left.is_none()) {
-            self.gone.iter_mut().filter(|(name, _)| name == holder).for_each(|(_, stands)| *stands = false);
+    /// One operation of a batch.
+    fn operate(&mut self, by: SessionId, operation: &Operation, scene: &Scene<'_>, broken: &mut Broken) -> Reply {
+        let keys = port::keys_of(operation);
+        let befores: Vec<_> = keys.iter().map(|key| port::record(&self.records, *key)).collect();
+        let reply = self.part(&Batch::new(by, vec![operation.clone()]), scene, broken);
+        let (mut granted, mut fresh) = (0, false);
+        for (key, before) in keys.iter().zip(&befores) {
+            let after = port::record(&self.records, *key);
+            let asked: Vec<_> = after.grants.iter().filter(|grant| port::asks_for(by, operation, grant)).collect();
+            granted += asked.len();
+            fresh |= asked.iter().any(|grant| !before.grants.iter().any(|old| old.is_same(grant)));
+            let (deal, refused) = (port::deal(operation), reply.answers.iter().any(is_refusal));
+            self.judge(&Change { key: *key, by, deal, refused, before, after: &after }, scene, broken);
         }
+        broken.unless(!fresh || granted == keys.len(), Rule::AllOrNothing);
+        reply
+    }
+
+    /// A part of a batch, or a whole one: what it does to the sessions is compared with what it may do.
+    fn part(&mut self, part: &Batch, scene: &Scene<'_>, broken: &mut Broken) -> Reply {
+        let reply = part.apply(&mut self.records, scene.now);
+        self.records.take_changed();
+        broken.unless(self.evidence.justifies(part, &self.records, scene), Rule::TakeoverNeedsEvidence);
+        broken.unless(self.evidence.note(part, &self.records, scene.now_ms), Rule::AbsenceIsFinal);
+        reply
+    }
+
+    /// The row of a session is deleted blindly.
+    pub fn abandon(&mut self, session: SessionId) {
+        self.records.abandon(session);
+        self.records.take_changed();
+        self.evidence.forget(&self.records);
+    }
+
+    /// Somebody deletes everything: the store is another one from then on.
+    pub fn wipe(&mut self) {
+        self.records = Records::whole(port::store_after(self.records.store()));
+        self.evidence.forget(&self.records);
+    }
+
+    /// Whether a session has no row.
+    pub fn has_ended(&self, session: SessionId) -> bool {
+        self.records.session(session).is_none()
     }
 
     fn judge(&mut self, change: &Change<'_>, scene: &Scene<'_>, broken: &mut Broken) {
-        let after = change.after;
-        // What the gone left is removed by whatever comes next.
-        let cleans = change.before.grants.iter().chain(&change.before.queue).any(|entry| self.is_gone(entry.name));
+        let (before, after) = (change.before, change.after);
+        let ended = |entry: &EntryView| self.has_ended(entry.session);
+        // What the dead left is removed by whatever comes next.
+        let cleans = before.grants.iter().chain(&before.queue).any(ended);
         broken.unless(cleans || change.is_harmless(), Rule::StaleIsHarmless);
-        let gone = after.grants.iter().chain(&after.queue).any(|entry| self.is_gone(entry.name));
-        broken.unless(!gone, Rule::StaleIsHarmless);
+        let left = after.grants.iter().chain(after.queue.first()).any(ended);
+        let untouched = cleans && change.refused && before == after;
+        broken.unless(untouched || !left, Rule::StaleIsHarmless);
         broken.unless(self.tokens_grow(change), Rule::TokensGrow);
-        let evident = change.taken().all(|entry| self.is_evident(entry, change, scene));
-        broken.unless(evident, Rule::TakeoverNeedsEvidence);
-        broken.unless(fit(&after.grants), Rule::GrantsFit);
-        broken.unless(change.head_waits(), Rule::HeadIsNotGrantable);
-        broken.unless(differ(&after.grants) && differ(&after.queue), Rule::OneGrantPerRequest);
+        let stolen = |entry: &EntryView| change.deal == Deal::Steal && entry.block.is_some();
+        broken.unless(change.taken().all(|entry| ended(entry) || stolen(entry)), Rule::TakeoverNeedsEvidence);
+        broken.unless(change::fit(&after.grants), Rule::GrantsFit);
+        broken.unless(untouched || change.head_waits(), Rule::HeadIsNotGrantable);
+        broken.unless(change::differ(&after.grants) && change::differ(&after.queue), Rule::OneGrantPerRequest);
         broken.unless(change.lets_in(), Rule::DowngradeLetsIn);
-        self.rob(change, scene.state.now_ms);
+        self.rob(change, scene.now_ms);
         self.weaken(change);
         self.grow(change);
         self.history.extend(change.granted());
+        self.history.extend(change.moved());
     }
 
     fn tokens_grow(&self, change: &Change<'_>) -> bool {
@@ -116,34 +159,10 @@ impl Ledger {
             last = end;
             grows
         });
-        grown && change.after.last_token >= last && change.after.last_token >= change.before.last_token
-    }
-
-    /// Whether an entry that somebody else removed was dead, silent for long enough, or over by a trusted clock.
-    fn is_evident(&self, entry: &EntryView, change: &Change<'_>, scene: &Scene<'_>) -> bool {
-        let since = self.since.iter().find(|(known, _)| known.stands_still(entry)).map_or(0, |(_, since)| *since);
-        let still_ms = scene.state.now_ms - since;
-        let evicted = change.evicts(entry);
-        let beacon = Beacon { holder: entry.name, generation: entry.beacon };
-        let gone = entry.beacon > 0 && !scene.state.stands(beacon);
-        let silent = still_ms >= scene.configuration.silence_ms(entry.lease_ms);
-        let over = scene.configuration.clock == StoreClock::Trusted && still_ms >= entry.lease_ms;
-        (evicted && (gone || silent))
-            || over
-            || self.is_gone(entry.name)
-            || (change.deal == Deal::Steal && entry.block.is_some())
-    }
-
-    /// Any change of an entry starts its silence anew.
-    fn note(&mut self, key: usize, after: &RecordView, now_ms: u64) {
-        let since = |entry: &EntryView| {
-            let known = self.since.iter().find(|(known, _)| known.stands_still(entry));
-            known.map_or(now_ms, |(_, since)| *since)
-        };
-        let mut all: Vec<_> = after.grants.iter().chain(&after.queue).map(|entry| (*entry, since(entry))).collect();
-        all.extend(self.since.iter().filter(|(entry, _)| entry.key != key));
-        all.sort_by_key(|(entry, _)| entry.key);
-        self.since = all;
+        // The record of a lock that nobody uses is gone.
+        let forgotten = *change.after == RecordView::default();
+        let goes_on = change.after.last_token >= last && change.after.last_token >= change.before.last_token;
+        grown && (forgotten || goes_on)
     }
 
     /// The grants that a theft takes.
@@ -195,114 +214,6 @@ impl Ledger {
     }
 }
 
-/// What one operation did to the record.
-struct Change<'a> {
-    key: usize,
-    by: Incarnation,
-    deal: Deal,
-    before: &'a RecordView,
-    after: &'a RecordView,
-}
-
-impl Change<'_> {
-    /// The grants that were not there before.
-    fn granted(&self) -> impl Iterator<Item = EntryView> {
-        let known = |grant: &EntryView| self.before.grants.iter().any(|old| old.is_same(grant));
-        self.after.grants.iter().filter(move |grant| !known(grant)).copied()
-    }
-
-    /// The entries that are gone, and that their holder did not give up itself. A place that was granted is not gone.
-    fn taken(&self) -> impl Iterator<Item = &EntryView> {
-        let stays = |entry: &EntryView| self.after.grants.iter().chain(&self.after.queue).any(|new| new.is_same(entry));
-        let granted =
-            |place: &EntryView| self.granted().any(|new| (new.name, new.request) == (place.name, place.request));
-        let grants = (self.before.grants.iter())
-            .filter(move |grant| !stays(grant) && !self.gives_up(grant) && !self.was_upgraded(grant));
-        let places = (self.before.queue.iter())
-            .filter(move |place| place.name != self.by && !stays(place) && !granted(place) && !self.is_orphaned(place));
-        grants.chain(places)
-    }
-
-    /// Whether a new grant of the same holder takes its place.
-    fn was_upgraded(&self, grant: &EntryView) -> bool {
-        let exchanges = |place: &&EntryView| place.name == grant.name && place.upgrades == grant.first();
-        let asked = self.before.queue.iter().find(exchanges).map(|place| place.request);
-        let asks = self.by == grant.name && matches!(self.deal, Deal::Upgrade(token) if Some(token) == grant.first());
-        self.granted().any(|new| new.name == grant.name && (asks || Some(new.request) == asked))
-    }
-
-    /// Whether the grant is gone that this place would take the place of.
-    fn is_orphaned(&self, place: &EntryView) -> bool {
-        let gives = |grant: &EntryView| grant.name == place.name && grant.first() == place.upgrades;
-        place.upgrades.is_some() && !self.after.grants.iter().any(gives)
-    }
-
-    /// A downgrade leaves no exclusive grant.
-    fn lets_in(&self) -> bool {
-        let Deal::Downgrade(token) = self.deal else { return true };
-        let named = |grant: &&EntryView| grant.name == self.by && grant.first() == Some(token);
-        self.after.grants.iter().find(named).is_none_or(|grant| grant.mode == Mode::Shared)
-    }
-
-    /// Whether the operation gives back this grant for its holder.
-    fn gives_up(&self, grant: &EntryView) -> bool {
-        let first = grant.block.map(|block| block.0);
-        let named = match self.deal {
-            Deal::Release(token, request) => first == Some(token) || grant.request == request,
-            Deal::Withdraw(request) => grant.request == request,
-            _ => false,
-        };
-        named && grant.name == self.by
-    }
-
-    /// Whether the operation names exactly this entry as it stood.
-    fn evicts(&self, entry: &EntryView) -> bool {
-        let Deal::Evict { whose, grant, place, beat } = self.deal else { return false };
-        let named = match entry.block {
-            Some((first, _)) => grant == Some(first),
-            None => place == Some(entry.request),
-        };
-        named && (whose, beat) == (entry.name, entry.beat)
-    }
-
-    /// What an operation may change if what it acts for is no longer there: at most the place of its own request.
-    fn is_harmless(&self) -> bool {
-        let (before, after) = (self.before, self.after);
-        let holds = before.grants.iter().any(|grant| match self.deal {
-            Deal::Renew(token) | Deal::Downgrade(token) => grant.name == self.by && grant.first() == Some(token),
-            _ => self.gives_up(grant),
-        });
-        let named = before.grants.iter().chain(&before.queue).any(|entry| self.evicts(entry));
-        let without = |request| {
-            let own = |place: &&EntryView| (place.name, place.request) != (self.by, request);
-            before.queue.iter().filter(own).eq(&after.queue) && before.grants == after.grants
-        };
-        match self.deal {
-            Deal::Renew(_) if holds => others(before, self.by) == others(after, self.by) && before.queue == after.queue,
-            Deal::Release(..) | Deal::Withdraw(_) | Deal::Downgrade(_) if holds => true,
-            Deal::Release(_, request) | Deal::Withdraw(request) => without(request),
-            Deal::Evict { .. } => named || before == after,
-            Deal::Renew(_) | Deal::Downgrade(_) | Deal::Inspect => before == after,
-            Deal::Acquire | Deal::Steal | Deal::Upgrade(_) => true,
-        }
-    }
-
-    fn head_waits(&self) -> bool {
-        let Some(head) = self.after.queue.first() else { return true };
-        let gives = |grant: &EntryView| grant.name == head.name && grant.first() == head.upgrades;
-        self.after.grants.iter().any(|grant| !gives(grant) && !port::fit(grant.mode, head.mode))
-    }
-}
-
-fn others(record: &RecordView, name: Incarnation) -> Vec<EntryView> {
-    record.grants.iter().filter(|grant| grant.name != name).copied().collect()
-}
-
-fn fit(grants: &[EntryView]) -> bool {
-    grants.iter().enumerate().all(|(at, grant)| grants[at + 1..].iter().all(|other| !grant.conflicts(other)))
-}
-
-fn differ(entries: &[EntryView]) -> bool {
-    let name = |entry: &EntryView| (entry.name, entry.request);
-    entries.iter().enumerate().all(|(at, entry)| entries[at + 1..].iter().all(|other| name(entry) != name(other)))
+fn is_refusal(answer: &Answer) -> bool {
+    matches!(answer.outcome, Outcome::NoSession | Outcome::Superseded)
 }

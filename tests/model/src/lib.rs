@@ -6,19 +6,25 @@
 //!
 //! * [`port`] and the views of the record that it exports are the only places that know how the core is spoken to.
 //! * [`State`] and [`Action`] are the world; [`step`](World::step) is what an action does to it.
-//! * [`ledger`] compares the records before and after each operation; [`fair`] runs a world to rest.
+//! * [`ledger`] compares the records before and after each operation; [`evidence`] knows who saw which session stand still;
+//!   [`fair`] runs a world to rest.
 //! * [`configurations`] is the table, and [`check`] runs one line of it.
 
 mod action;
 mod budget;
+mod change;
 mod check;
 mod configuration;
 mod context;
+mod disturb;
+pub mod evidence;
 pub mod fair;
 mod hashed;
 pub mod ledger;
 mod model;
+mod obey;
 pub mod port;
+mod rows;
 mod rules;
 mod state;
 mod step;

@@ -25,8 +25,9 @@ impl Model for World {
 
     fn init_states(&self) -> Vec<State> {
         let mut state = State::new(&self.configuration);
-        if self.configuration.queue {
-            self.queue_up(&mut state);
+        self.queue_up(&mut state);
+        if self.configuration.idle {
+            self.idle(&mut state);
         }
         vec![state]
     }
@@ -55,8 +56,10 @@ impl Model for World {
             };
         }
         let mut properties = noted![
-            TokensGrow GuardTokensDiffer EffectsInOrder StaleIsHarmless TakeoverNeedsEvidence OneBeliever LossIsFinal
-            OneGrantPerRequest GrantsFit HeadIsNotGrantable WaiterIsAwake BatchIsItsParts RobbedAreTold
+            AbsenceIsFinal TokensGrow GuardTokensDiffer EffectsInOrder StaleIsHarmless TakeoverNeedsEvidence OneBeliever BeliefIsBacked
+            LossIsFinal
+            OneGrantPerRequest GrantsFit HeadIsNotGrantable WaiterIsAwake BatchIsItsParts RowsSuffice
+            RobbedAreTold
             DowngradeLetsIn UnusedIsFreed AllOrNothing
         ];
         properties.push(Property::always(fair::NAME, |world: &Self, state| world.rests(state)));
@@ -70,6 +73,8 @@ impl World {
         let budget = &state.budget;
         let asks = context.may_ask.iter().filter(|(_, left)| *left > 0);
         actions.extend(asks.map(|(want, _)| Action::Ask(who, *want)));
+        let takes = (0..state.parcels.len()).filter(|_| !context.closed);
+        actions.extend(takes.map(|at| Action::TakeOver(who, at)));
         if budget.cancels > 0 {
             actions.extend(context.turns(Stage::Waiting).map(|turn| Action::Do(who, turn, Deed::Cancel)));
         }
@@ -77,6 +82,12 @@ impl World {
             actions.push(Action::Do(who, turn, Deed::Release));
             if budget.verifies > 0 {
                 actions.push(Action::Do(who, turn, Deed::Verify));
+            }
+            if budget.extends > 0 {
+                actions.push(Action::Do(who, turn, Deed::Extend));
+            }
+            if budget.detaches > 0 {
+                actions.push(Action::Do(who, turn, Deed::Detach));
             }
             if budget.writes > 0 {
                 actions.push(Action::Do(who, turn, Deed::Write));
@@ -89,8 +100,8 @@ impl World {
         if context.rising.is_some() {
             actions.push(Action::BeaconStands(who));
         }
-        for (watch, beacon) in &context.watches {
-            if !state.stands(*beacon) || self.configuration.flaw == Some(Flaw::FalseBeacons) {
+        for (watch, session) in &context.watches {
+            if !state.stands(*session) || self.configuration.flaw == Some(Flaw::FalseBeacons) {
                 actions.push(Action::BeaconGone(who, *watch));
             }
         }
@@ -116,14 +127,14 @@ impl World {
         let budget = &state.budget;
         for (at, sent) in state.transactions.iter().enumerate() {
             let hears = sent.heard && state.contexts[sent.who].runs();
-            let overtakes = state.transactions[..at].iter().any(|old| old.who == sent.who && old.answers.is_none());
-            if sent.answers.is_none() && (self.configuration.overtaking || !overtakes) {
+            let overtakes = state.transactions[..at].iter().any(|old| old.who == sent.who && old.reply.is_none());
+            if sent.reply.is_none() && (self.configuration.overtaking || !overtakes) {
                 actions.push(Action::Apply(at));
             }
-            if sent.answers.is_some() && hears {
+            if sent.reply.is_some() && hears {
                 actions.push(Action::Answer(at));
             }
-            if hears && sent.answers.is_none() && budget.refusals > 0 {
+            if hears && sent.reply.is_none() && budget.refusals > 0 {
                 actions.push(Action::Refuse(at));
             }
             if hears && budget.doubts > 0 {
@@ -153,7 +164,13 @@ impl World {
         if budget.leaps > 0 {
             actions.push(Action::Leap);
         }
+        if budget.wipes > 0 {
+            actions.push(Action::Wipe);
+        }
         for (who, context) in state.contexts.iter().enumerate().filter(|(_, context)| context.alive) {
+            if budget.falls > 0 && context.standing.is_some() && context.runs() {
+                actions.push(Action::BeaconFalls(who));
+            }
             if context.asleep_since.is_some() {
                 actions.push(Action::Resume(who));
                 continue;
@@ -169,6 +186,9 @@ impl World {
                 actions.push(Action::GoOn(who));
             } else if budget.suspends > 0 {
                 actions.push(Action::Suspend(who));
+            }
+            if budget.closes > 0 && !context.closed {
+                actions.push(Action::Close(who));
             }
             if budget.sleeps > 0 {
                 actions.push(Action::Sleep(who));
@@ -188,14 +208,32 @@ impl World {
 
     /// The first context gets the lease, the others a place.
     fn queue_up(&self, state: &mut State) {
+        for who in 0..state.contexts.len().min(self.configuration.queue) {
+            let Some((want, _)) = self.configuration.users[who].first() else { continue };
+            self.step(state, Action::Ask(who, *want));
+            if state.contexts[who].rising.is_some() {
+                self.step(state, Action::BeaconStands(who));
+            }
+            self.exchange(state);
+        }
+    }
+
+    /// Each context had the lease, and gave it back: its session is open, and has nothing.
+    fn idle(&self, state: &mut State) {
         for who in 0..state.contexts.len() {
             let Some((want, _)) = self.configuration.users[who].first() else { continue };
             self.step(state, Action::Ask(who, *want));
             if state.contexts[who].rising.is_some() {
                 self.step(state, Action::BeaconStands(who));
             }
-            self.step(state, Action::Apply(0));
-            self.step(state, Action::Answer(0));
+            self.exchange(state);
+            self.step(state, Action::Do(who, 1, Deed::Release));
+            self.exchange(state);
         }
+    }
+
+    fn exchange(&self, state: &mut State) {
+        self.step(state, Action::Apply(0));
+        self.step(state, Action::Answer(0));
     }
 }

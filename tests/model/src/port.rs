@@ -3,8 +3,8 @@
 use std::{sync::LazyLock, time::Duration};
 
 use leasehold::machine::{
-    Answer, Batch, Beacon, Config, Granted, Incarnation, Input, Key, Machine, Message, Mode, Monotonic, Now, Options,
-    Outcome, Output, Reply, Slot, StoreClock, StoreError, StoreId, StoreNow, Tombstone, Turn, TurnId, Wall,
+    Answer, Batch, Config, Granted, Input, Key, LOCK_PREFIX, Machine, Message, Mode, Monotonic, Now, Options, Outcome,
+    Output, Parcel, Reply, SessionId, SessionStep, Slot, StoreClock, StoreError, StoreId, StoreNow, Turn, TurnId, Wall,
 };
 
 use crate::configuration::Configuration;
@@ -12,16 +12,20 @@ pub use crate::view::{Deal, EntryView, RecordView, all_records, asks_for, deal, 
 
 /// The wall clock when the model begins, in ms.
 const EPOCH_MS: i64 = 1_000_000;
-const STORE: StoreId = StoreId(9);
+/// The store's id before it is wiped for the first time.
+pub(crate) const STORE: StoreId = StoreId(9);
 /// Questions go by their turns' numbers, far from those of turns.
 const VERIFIES: u64 = 1_000;
 /// See [`VERIFIES`].
 const UPGRADES: u64 = 2_000;
-/// An incarnation's number: the context, and how often it went on under a new name.
-const NAMES: u128 = 16;
+/// The last byte of a session's id says whose it is: all sessions of a context share it.
+const LAST_BYTE: u128 = 0xff;
 
-pub(crate) static KEYS: LazyLock<[Key; 2]> =
-    LazyLock::new(|| ["k", "l"].map(|name| Key::new(name).expect("a letter is a key")));
+/// Two keys as users name them, and that of a lock.
+pub(crate) static KEYS: LazyLock<[Key; 3]> = LazyLock::new(|| {
+    let lock = [LOCK_PREFIX, "m"].concat();
+    ["k", "l", &lock].map(|name| Key::new(name).expect("a letter is a key"))
+});
 
 /// What a user wants of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +44,10 @@ pub enum Want {
     Second,
     /// Have both keys at once, or none.
     Both,
+    /// Wait for a lock, whose record goes when nobody uses it.
+    Lock,
+    /// Take over a lease that another guard left.
+    TakeOver,
 }
 
 impl Want {
@@ -53,6 +61,7 @@ impl Want {
         match self {
             Self::Second => &[1],
             Self::Both => &[0, 1],
+            Self::Lock => &[2],
             _ => &[0],
         }
     }
@@ -71,7 +80,7 @@ pub struct Ticket {
 
 impl Ticket {
     fn slot(self) -> Slot {
-        let own = (self.want == Want::Both).then_some(TurnId(self.turn));
+        let own = matches!(self.want, Want::Both | Want::TakeOver).then_some(TurnId(self.turn));
         Slot { key: key(self.key), mode: self.want.mode(), own }
     }
 
@@ -79,7 +88,7 @@ impl Ticket {
         let Slot { key, mode, own } = self.slot();
         Turn {
             mode,
-            wait: !matches!(self.want, Want::Try | Want::TryRead | Want::Both),
+            wait: !matches!(self.want, Want::Try | Want::TryRead | Want::Both | Want::TakeOver),
             steal: self.want == Want::Steal,
             alone: own.is_some(),
             ..Turn::new(TurnId(self.turn), key)
@@ -92,16 +101,16 @@ impl Ticket {
 pub enum Event {
     /// Run a transaction.
     Store(u64, Batch),
-    /// Write that the context is gone.
-    Entomb(Tombstone),
+    /// Delete the row of this session blindly.
+    Abandon(SessionId),
     /// Tell the others.
     Send(Message),
-    /// Listen, and raise this beacon.
-    Wake(Option<Beacon>),
+    /// Listen, and raise a beacon for this session, if any.
+    Wake(Option<SessionId>),
     /// Stop listening, lower the beacon.
     Rest,
-    /// Watch a beacon.
-    Watch(u64, Beacon),
+    /// Watch the beacon of a session.
+    Watch(u64, SessionId),
     /// End a watch.
     Unwatch(u64),
     /// A turn has a guard, with this token.
@@ -122,6 +131,11 @@ pub enum Event {
     Other,
 }
 
+/// The id of a store that was wiped.
+pub fn store_after(store: StoreId) -> StoreId {
+    StoreId(store.0 + 1)
+}
+
 /// A key, by its number.
 pub fn key(at: usize) -> Key {
     KEYS[at].clone()
@@ -137,7 +151,7 @@ pub fn machine(who: usize, configuration: &Configuration) -> Machine {
         beacon: configuration.beacons,
         ..Options::default()
     };
-    Machine::new(Config::parse(&options).expect("the model's times fit together"), name_of(who, 0))
+    Machine::new(Config::parse(&options).expect("the model's times fit together"), name_of(who))
 }
 
 /// A reading of both clocks: `own_ms` on the context's monotonic one, `wall_ms` since the model's epoch.
@@ -160,11 +174,11 @@ pub fn drain(machine: &mut Machine) -> (Vec<Event>, Option<u64>) {
 fn event(output: Output) -> Event {
     match output {
         Output::Store { id, batch } => Event::Store(id, batch),
-        Output::Entomb(tombstone) => Event::Entomb(tombstone),
+        Output::Abandon(session) => Event::Abandon(session),
         Output::Send(message) => Event::Send(message),
-        Output::Wake { beacon } => Event::Wake(beacon),
+        Output::Wake { session, beacon } => Event::Wake(beacon.then_some(session)),
         Output::Rest => Event::Rest,
-        Output::Watch { watch, beacon } => Event::Watch(watch, beacon),
+        Output::Watch { watch, session } => Event::Watch(watch, session),
         Output::Unwatch { watch } => Event::Unwatch(watch),
         Output::Granted { turn, token } => Event::Granted(turn.0, token.as_u64()),
         Output::Failed { turn, .. } if turn.0 > UPGRADES => Event::StaysShared(turn.0 - UPGRADES),
@@ -204,10 +218,23 @@ pub fn release(ticket: Ticket) -> Input {
     Input::Release { turn: TurnId(ticket.turn), slot: ticket.slot() }
 }
 
-/// A user doubts.
-pub fn verify(ticket: Ticket) -> Input {
+/// A user doubts, and wants to be sure for so long.
+pub fn verify(ticket: Ticket, span_ms: u64) -> Input {
     let query = TurnId(ticket.turn + VERIFIES);
-    Input::Verify { query, turn: TurnId(ticket.turn), slot: ticket.slot(), span_ms: 0 }
+    Input::Verify { query, turn: TurnId(ticket.turn), slot: ticket.slot(), span_ms }
+}
+
+/// A user leaves its lease for another guard, unless others use it too.
+pub fn detach(machine: &mut Machine, ticket: Ticket) -> Option<(Parcel, Input)> {
+    let (turn, slot) = (TurnId(ticket.turn), ticket.slot());
+    let parcel = machine.parcel(turn, &slot)?;
+    let detach = Input::Detach { turn, slot, to: parcel.from };
+    Some((parcel, detach))
+}
+
+/// A user takes over what another guard left.
+pub fn resume(ticket: Ticket, parcel: Parcel) -> Input {
+    Input::Resume { turn: ticket.turn(), parcel }
 }
 
 /// A user wants to be the only one.
@@ -225,14 +252,9 @@ pub fn downgrade(ticket: Ticket) -> Input {
     Input::Downgrade { query: TurnId(ticket.turn + VERIFIES), turn: TurnId(ticket.turn), slot: ticket.slot() }
 }
 
-/// A context goes on under a new name.
-pub fn go_on(who: usize, times: u8) -> Input {
-    Input::Wake { incarnation: name_of(who, times) }
-}
-
 /// The store answered.
-pub fn answer(id: u64, answers: Vec<Answer>) -> Input {
-    Input::Reply { id, result: Ok(Reply { store: STORE, answers }) }
+pub fn answer(id: u64, reply: Reply) -> Input {
+    Input::Reply { id, result: Ok(reply) }
 }
 
 /// The store refused, and nothing was applied.
@@ -252,7 +274,7 @@ pub fn store_now(clock: StoreClock, store_ms: u64, wall_ms: i64) -> StoreNow {
 
 /// For whom a message is: one context, or all but its sender.
 pub fn addressee(message: &Message) -> Addressee {
-    message.body.recipient().map_or(Addressee::Others, |name| Addressee::One(number_of(name)))
+    message.body.recipient().map_or(Addressee::Others, |session| Addressee::One(number_of(session)))
 }
 
 /// For whom a message is. To all others it says nothing.
@@ -264,14 +286,31 @@ pub enum Addressee {
     Others,
 }
 
-/// The name of a context that went on so many times.
-pub fn name_of(who: usize, times: u8) -> Incarnation {
-    Incarnation(who as u128 + 1 + NAMES * u128::from(times))
+/// The first session of a context.
+pub fn name_of(who: usize) -> SessionId {
+    SessionId(who as u128 + 1)
 }
 
-/// The number of a context.
-pub fn number_of(name: Incarnation) -> usize {
-    (name.0 % NAMES) as usize - 1
+/// The number of the context that a session is of.
+pub fn number_of(session: SessionId) -> usize {
+    (session.0 & LAST_BYTE) as usize - 1
+}
+
+/// A session, for traces: its context, and a part of the rest.
+pub fn short(session: SessionId) -> String {
+    let letter = u8::try_from(number_of(session)).map_or('?', |who| char::from(b'A' + who));
+    format!("{letter}{:02x}", (session.0 >> 8) & LAST_BYTE)
+}
+
+/// What a batch does to its session, for traces.
+pub fn step(batch: &Batch) -> String {
+    let session = short(batch.session);
+    match &batch.step {
+        SessionStep::Stay => session,
+        SessionStep::Open { beat, .. } => format!("{session} opens with {}", beat.beat),
+        SessionStep::Beat(beat) => format!("{session} beats {} (floor {})", beat.beat, beat.floor),
+        SessionStep::Close => format!("{session} closes"),
+    }
 }
 
 /// Whether an answer confirms a grant to who asked: for traces.

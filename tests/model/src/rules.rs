@@ -5,19 +5,23 @@ use std::fmt;
 /// A rule, by the number that it has among the project's invariants and promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
+    /// A session that has ended never comes back, and no id is inserted twice.
+    AbsenceIsFinal,
     /// Tokens of later grants are larger, and a record's last token never goes back.
     TokensGrow,
     /// No two guards ever have the same token.
     GuardTokensDiffer,
     /// A fenced effect commits only if no conflicting grant was committed after its own.
     EffectsInOrder,
-    /// A renewal, release, withdrawal or eviction of what is no longer there changes nothing of others.
+    /// A check, release, withdrawal or end of what is no longer there changes nothing of others.
     StaleIsHarmless,
-    /// A grant over a held record happens only by release, withdrawal, evidence of death or silence, or a trusted clock;
-    /// the same goes for a place that somebody else takes from the queue.
+    /// A session ends only by its own context, by evidence of death or silence that its ender gathered after it read the
+    /// row, or by a trusted clock; and an entry goes only with its session, by its holder, or by theft.
     TakeoverNeedsEvidence,
     /// Who believes at the same time may hold together: several who share, or one alone.
     OneBeliever,
+    /// Whoever believes stands in the record, as long as its session is there and nobody stole the lease.
+    BeliefIsBacked,
     /// A lost guard is told once, and is never valid again.
     LossIsFinal,
     /// Each request has at most one grant at a time, and is answered once.
@@ -30,6 +34,8 @@ pub enum Rule {
     WaiterIsAwake,
     /// A batch does what its operations do one by one.
     BatchIsItsParts,
+    /// A batch does the same where only the rows are read that it names.
+    RowsSuffice,
     /// Who was robbed believes no longer than its lease, and not once it was told.
     RobbedAreTold,
     /// What was downgraded is shared in the record from then on.
@@ -45,19 +51,22 @@ pub enum Rule {
 }
 
 /// All rules that are noted while the world runs.
-pub(crate) const NOTED: [Rule; 16] = [
+pub(crate) const NOTED: [Rule; 19] = [
+    Rule::AbsenceIsFinal,
     Rule::TokensGrow,
     Rule::GuardTokensDiffer,
     Rule::EffectsInOrder,
     Rule::StaleIsHarmless,
     Rule::TakeoverNeedsEvidence,
     Rule::OneBeliever,
+    Rule::BeliefIsBacked,
     Rule::LossIsFinal,
     Rule::OneGrantPerRequest,
     Rule::GrantsFit,
     Rule::HeadIsNotGrantable,
     Rule::WaiterIsAwake,
     Rule::BatchIsItsParts,
+    Rule::RowsSuffice,
     Rule::RobbedAreTold,
     Rule::DowngradeLetsIn,
     Rule::UnusedIsFreed,
@@ -68,18 +77,21 @@ impl Rule {
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::AbsenceIsFinal => "S1, S2: a session that has ended never comes back",
             Self::TokensGrow => "I1: tokens grow",
             Self::GuardTokensDiffer => "P2: no token is handed out twice",
             Self::EffectsInOrder => "I2, P1: effects commit only under the newest grant",
             Self::StaleIsHarmless => "I3, I9, P3: what is stale changes nothing",
-            Self::TakeoverNeedsEvidence => "I4: a take-over needs evidence",
+            Self::TakeoverNeedsEvidence => "I4, S3, S4: a take-over needs evidence",
             Self::OneBeliever => "I5, I7, I13, P4: only those believe at once who may hold together",
+            Self::BeliefIsBacked => "who believes stands in the record",
             Self::LossIsFinal => "I6: loss is told once and is final",
             Self::OneGrantPerRequest => "I8: a request has one grant and one answer",
             Self::GrantsFit => "grants in the record fit each other",
             Self::HeadIsNotGrantable => "f: the head of the queue is never grantable at rest",
             Self::WaiterIsAwake => "the queue loses nobody alive",
             Self::BatchIsItsParts => "a batch does what its operations do",
+            Self::RowsSuffice => "a batch names all rows that it needs",
             Self::RobbedAreTold => "the robbed are told, and believe no longer than their lease",
             Self::DowngradeLetsIn => "a downgrade lets others in",
             Self::UnusedIsFreed => "what nobody uses is given back when it is wanted",
@@ -98,7 +110,7 @@ impl fmt::Display for Rule {
 
 /// The rules that were broken on the way to a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Broken(u16);
+pub struct Broken(u32);
 
 impl Broken {
     /// Notes a rule unless it holds.

@@ -1,6 +1,6 @@
 //! The world: contexts, one store, and everything that is on its way.
 
-use leasehold::machine::{Answer, Batch, Beacon, Message, Tombstone};
+use leasehold::machine::{Batch, Message, Parcel, Reply, SessionId};
 
 use crate::{
     budget::Budget, configuration::Configuration, context::Context, hashed::Hashed, ledger::Ledger, port, rules::Broken,
@@ -24,6 +24,8 @@ pub struct State {
     pub signals: Vec<Signal>,
     /// Fenced writes on their way.
     pub writes: Vec<Write>,
+    /// Leases that were left, for somebody to take over.
+    pub parcels: Vec<Parcel>,
     /// What may still happen.
     pub budget: Budget,
     /// The rules that were broken.
@@ -40,11 +42,11 @@ pub struct Transaction {
     /// What it carries.
     pub batch: Batch,
     /// What it was answered, once it was applied.
-    pub answers: Option<Vec<Answer>>,
+    pub reply: Option<Reply>,
     /// Whether somebody hears the answer.
     pub heard: bool,
-    /// It carries nothing but this.
-    pub tombstone: Option<Tombstone>,
+    /// It does nothing but delete the row of this session, blindly.
+    pub abandons: Option<SessionId>,
 }
 
 /// A signal on its way.
@@ -79,6 +81,7 @@ impl State {
             transactions: Vec::new(),
             signals: Vec::new(),
             writes: Vec::new(),
+            parcels: Vec::new(),
             budget: configuration.budget,
             broken: Broken::default(),
         }
@@ -99,9 +102,17 @@ impl State {
         context.ticket(turn).is_some_and(|ticket| port::remaining_ms(&context.machine, ticket, now) > 0)
     }
 
-    /// Whether a beacon stands.
-    pub fn stands(&self, beacon: Beacon) -> bool {
-        self.contexts[port::number_of(beacon.holder)].standing == Some(beacon)
+    /// Whether the beacon of a session stands.
+    pub fn stands(&self, session: SessionId) -> bool {
+        self.contexts[port::number_of(session)].standing == Some(session)
+    }
+
+    /// A context sees that the beacon of a session that it watches is gone, unless that is not true.
+    pub fn sees_gone(&mut self, who: usize, watch: u64) {
+        let watched = self.contexts[who].watches.iter().find(|(id, _)| *id == watch).map(|(_, session)| *session);
+        if let Some(session) = watched.filter(|session| !self.stands(*session)) {
+            self.ledger.change().evidence.sees_gone(who, session);
+        }
     }
 
     /// The next moment that some context wants to be woken at.
@@ -124,15 +135,14 @@ impl State {
         self.transactions.insert(at, Hashed::new(transaction));
     }
 
-    /// Puts a tombstone behind all that its holder sent.
-    pub fn entomb(&mut self, who: usize, tombstone: Tombstone) {
+    /// Puts the blind deletion of a session behind all that its context sent.
+    pub fn abandon(&mut self, who: usize, session: SessionId) {
         let at = self.transactions.partition_point(|sent| sent.who <= who);
         let last = self.transactions[..at].last().filter(|sent| sent.who == who);
         let id = last.map_or(0, |sent| sent.id);
-        let batch = Batch(Vec::new());
-        let tombstone = Some(tombstone);
-        self.transactions
-            .insert(at, Hashed::new(Transaction { who, id, batch, answers: None, heard: false, tombstone }));
+        let batch = Batch::new(session, Vec::new());
+        let transaction = Transaction { who, id, batch, reply: None, heard: false, abandons: Some(session) };
+        self.transactions.insert(at, Hashed::new(transaction));
     }
 
     /// Puts a signal where it belongs; one that is on its way already is not sent twice.

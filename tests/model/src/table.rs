@@ -1,5 +1,7 @@
 //! The table: which worlds are searched, and how far.
 
+mod sessions;
+
 use crate::{
     budget::Budget,
     configuration::{Configuration, Flaw},
@@ -31,7 +33,7 @@ pub fn configurations(size: Size) -> Vec<Configuration> {
     all.extend(lingerers(size));
     all.extend(pairs(size));
     all.extend(crossings(size));
-    all.extend(graves(size));
+    all.extend(sessions::configurations(size));
     all
 }
 
@@ -83,9 +85,10 @@ fn clocks(size: Size) -> Vec<Configuration> {
         named("sleep").budget(pick(3, 5), |left| left.sleeps = 1),
         named("sleep, queued").queued().budget(pick(4, 6), |left| left.sleeps = pick(1, 2)),
         named("wall clocks jump").budget(pick(2, 5), |left| left.jumps = 1),
-        named("wall clocks jump, queued")
+        named("wall clocks jump, queued").queued().budget(pick(3, 4), |left| left.jumps = 2),
+        named("wall clocks jump, queued, and a slow store")
             .queued()
-            .budget(pick(3, 5), |left| (left.jumps, left.delays) = (pick(1, 2), 1)),
+            .budget(pick(2, 4), |left| (left.jumps, left.delays) = (1, 1)),
         named("long pauses").budget(pick(2, 4), |left| left.leaps = 1),
         named("long pauses, queued").queued().budget(pick(3, 5), |left| left.leaps = pick(1, 2)),
         named("pauses unnoticed").unnoticed().budget(pick(1, 4), |left| left.leaps = 1),
@@ -267,29 +270,6 @@ fn crossings(size: Size) -> Vec<Configuration> {
     ]
 }
 
-/// Contexts that are suspended and leave a tombstone.
-fn graves(size: Size) -> Vec<Configuration> {
-    let pick = |test, full| if size == Size::Test { test } else { full };
-    let named = |name| Configuration::new(name).entombing();
-    vec![
-        named("gone").hints().queued().budget(pick(2, 4), |left| left.suspends = pick(1, 2)),
-        named("gone, and a slow store").budget(pick(0, 3), |left| (left.suspends, left.delays) = (1, 1)),
-        named("gone, overtaking").overtaking().queued().budget(pick(1, 4), |left| {
-            (left.suspends, left.delays) = (1, 1);
-        }),
-        named("gone, and a crash").queued().budget(pick(2, 5), |left| (left.suspends, left.crashes) = (1, 1)),
-        named("gone, with beacons").beacons().queued().budget(pick(1, 4), |left| {
-            (left.suspends, left.delays) = (1, 1);
-        }),
-        named("gone, an upgrade").wants(&[&[Read], &[Read]]).queued().budget(pick(1, 4), |left| {
-            (left.suspends, left.upgrades) = (1, 1);
-        }),
-        named("gone, both keys").wants(&[&[Both], &[Second]]).budget(pick(1, 3), |left| left.suspends = 1),
-        named("gone, and fenced writes").queued().budget(pick(1, 4), |left| (left.suspends, left.writes) = (1, 1)),
-        named("gone, one of three").users(THREE).queued().budget(pick(1, 3), |left| left.suspends = 1),
-    ]
-}
-
 /// Worlds that do not keep what the core builds on, and are to be caught: else the search sees nothing.
 pub fn beyond_assumptions() -> Vec<Configuration> {
     let named = |name| Configuration::new(name).queued();
@@ -297,5 +277,9 @@ pub fn beyond_assumptions() -> Vec<Configuration> {
         named("a fence in a transaction of its own").flaw(Flaw::FenceApart).budget(1, |left| left.writes = 1),
         named("beacons that are seen gone while they stand").beacons().flaw(Flaw::FalseBeacons),
         named("sleep, hidden by a wall clock that is set back").budget(6, |left| (left.sleeps, left.jumps) = (1, 1)),
+        named("a beat that inserts").unnoticed().flaw(Flaw::BeatInserts).budget(2, |left| left.leaps = 1),
+        named("an end that compares nothing").unnoticed().flaw(Flaw::EndComparesNothing).budget(2, |left| {
+            (left.leaps, left.delays) = (1, 1);
+        }),
     ]
 }

@@ -1,8 +1,7 @@
 //! Records and operations, as far as the model looks at them.
 
 use leasehold::machine::{
-    Action as Act, Batch, Entry, Incarnation, Mode, Operation, Outcome, Record, Records, RequestId, StoreClock, Token,
-    Way,
+    Action as Act, Batch, Mode, Operation, Outcome, Record, Records, RequestId, SessionId, StoreClock, Token, Way,
 };
 
 use crate::port::{KEYS, key, number_of, store_now};
@@ -14,8 +13,8 @@ pub struct EntryView {
     pub key: usize,
     /// Whose it is: the number of the context.
     pub who: usize,
-    /// And its name at that time.
-    pub name: Incarnation,
+    /// And its session.
+    pub session: SessionId,
     /// How it is held, or is to be.
     pub mode: Mode,
     /// The first token of the grant that it is to take the place of.
@@ -26,12 +25,6 @@ pub struct EntryView {
     pub token: Option<Token>,
     /// Its tokens, first and last; of a grant only.
     pub block: Option<(u64, u64)>,
-    /// How often its holder was heard.
-    pub beat: u64,
-    /// The generation of its holder's beacon, 0 for none.
-    pub beacon: u64,
-    /// How long it lasts.
-    pub lease_ms: u64,
 }
 
 /// A record, as far as the model looks at it.
@@ -56,36 +49,31 @@ pub enum Deal {
     Upgrade(u64),
     /// It lets others share the grant with this first token.
     Downgrade(u64),
-    /// It renews the grant with this first token.
-    Renew(u64),
+    /// It asks whether the grant with this first token is current.
+    Verify(u64),
     /// It gives back the grant with this first token, and this request's place.
     Release(u64, u64),
     /// It ends this request.
     Withdraw(u64),
-    /// It evicts an entry: whose, the grant's first token or else the place's request, and its beat.
-    Evict {
-        /// Whose entry.
-        whose: Incarnation,
-        /// The grant's first token.
-        grant: Option<u64>,
-        /// The place's request.
-        place: Option<u64>,
-        /// Its beat.
-        beat: u64,
-    },
+    /// It ends a session, unless that was heard since.
+    End,
+    /// It moves a grant to a session of its own.
+    Detach,
+    /// It takes over a grant that was left.
+    Resume,
     /// It looks.
-    Inspect,
+    Look,
 }
 
 impl EntryView {
-    /// Whether it is the same grant or place, renewed or not.
+    /// Whether it is the same grant or place.
     pub fn is_same(&self, other: &Self) -> bool {
-        (self.key, self.name, self.request, self.block) == (other.key, other.name, other.request, other.block)
+        (self.key, self.session, self.request, self.block) == (other.key, other.session, other.request, other.block)
     }
 
-    /// Whether it is the same as it was, for whoever looks for signs of life.
-    pub fn stands_still(&self, other: &Self) -> bool {
-        self.is_same(other) && (self.beat, self.beacon) == (other.beat, other.beacon)
+    /// Whether it is the same grant, whoever holds it.
+    pub fn is_of_one(&self, other: &Self) -> bool {
+        self.key == other.key && self.block.is_some() && self.block == other.block
     }
 
     /// Its first token; of a grant only.
@@ -95,7 +83,7 @@ impl EntryView {
 
     /// Whether two grants exclude each other.
     pub fn conflicts(&self, other: &Self) -> bool {
-        self.key == other.key && !self.is_same(other) && !fit(self.mode, other.mode)
+        self.key == other.key && !self.is_of_one(other) && !fit(self.mode, other.mode)
     }
 }
 
@@ -106,7 +94,7 @@ pub const fn fit(one: Mode, other: Mode) -> bool {
 
 /// The numbers of the keys that an operation is about.
 pub fn keys_of(operation: &Operation) -> Vec<usize> {
-    let keys = Batch(vec![operation.clone()]).keys();
+    let keys = Batch::new(SessionId(0), vec![operation.clone()]).keys();
     (0..KEYS.len()).filter(|at| keys.contains(&KEYS[*at])).collect()
 }
 
@@ -116,10 +104,10 @@ pub fn record(records: &Records, at: usize) -> RecordView {
 }
 
 /// Whether an operation for several keys asks for this grant.
-pub fn asks_for(operation: &Operation, grant: &EntryView) -> bool {
+pub fn asks_for(session: SessionId, operation: &Operation, grant: &EntryView) -> bool {
     let Act::AcquireAll(asks) = &operation.action else { return false };
     let asks = asks.iter().any(|(at, ask)| *at == KEYS[grant.key] && ask.request.0 == grant.request);
-    asks && operation.holder == grant.name
+    asks && session == grant.session
 }
 
 /// What stands in the store under every key.
@@ -131,28 +119,22 @@ fn view(record: &Record, at: usize) -> RecordView {
     let grants = record.grants.iter().map(|grant| EntryView {
         key: at,
         who: number_of(grant.holder),
-        name: grant.holder,
+        session: grant.holder,
         mode: grant.mode,
         upgrades: None,
         request: grant.request.0,
         token: Some(grant.block.first),
         block: Some((grant.block.first.as_u64(), grant.block.last.as_u64())),
-        beat: grant.beat,
-        beacon: grant.beacon,
-        lease_ms: grant.lease_ms,
     });
     let queue = record.queue.iter().map(|waiter| EntryView {
         key: at,
         who: number_of(waiter.holder),
-        name: waiter.holder,
+        session: waiter.holder,
         mode: waiter.mode,
         upgrades: waiter.upgrades.map(Token::as_u64),
         request: waiter.request.0,
         token: None,
         block: None,
-        beat: waiter.beat,
-        beacon: waiter.beacon,
-        lease_ms: waiter.lease_ms,
     });
     RecordView { last_token: record.last_token.as_u64(), grants: grants.collect(), queue: queue.collect() }
 }
@@ -161,9 +143,9 @@ fn view(record: &Record, at: usize) -> RecordView {
 pub fn fence(records: &Records, grant: &EntryView) -> bool {
     let Some(token) = grant.token else { return false };
     let fence = Act::Fence { token, request: RequestId(grant.request) };
-    let operation = Operation { key: key(grant.key), holder: grant.name, action: fence };
-    let now = store_now(StoreClock::Observed, 0, 0);
-    operation.apply(&mut records.clone(), now).outcome == Outcome::Current
+    let batch = Batch::new(grant.session, vec![Operation { key: key(grant.key), action: fence }]);
+    let reply = batch.apply(&mut records.clone(), store_now(StoreClock::Observed, 0, 0));
+    reply.answers.iter().all(|answer| matches!(answer.outcome, Outcome::Current { .. }))
 }
 
 /// What an operation is about.
@@ -172,20 +154,16 @@ pub fn deal(operation: &Operation) -> Deal {
         Act::Acquire(ask) => match ask.way {
             Way::Steal => Deal::Steal,
             Way::Upgrade(token) => Deal::Upgrade(token.as_u64()),
-            Way::Plain | Way::Resume { .. } => Deal::Acquire,
+            Way::Resume { .. } => Deal::Resume,
+            Way::Plain => Deal::Acquire,
         },
         Act::AcquireAll(_) => Deal::Acquire,
         Act::Downgrade { token } => Deal::Downgrade(token.as_u64()),
-        Act::Renew { token, .. } => Deal::Renew(token.as_u64()),
+        Act::Verify { token, .. } => Deal::Verify(token.as_u64()),
         Act::Release { token, request } => Deal::Release(token.as_u64(), request.0),
         Act::Withdraw { request } => Deal::Withdraw(request.0),
-        Act::Evict { target, entry, beat } => {
-            let (grant, place) = match entry {
-                Entry::Grant(token) => (Some(token.as_u64()), None),
-                Entry::Waiter(request) => (None, Some(request.0)),
-            };
-            Deal::Evict { whose: *target, grant, place, beat: *beat }
-        }
-        Act::Inspect | Act::Fence { .. } => Deal::Inspect,
+        Act::End { .. } => Deal::End,
+        Act::Detach { .. } => Deal::Detach,
+        Act::Look | Act::Inspect | Act::Fence { .. } => Deal::Look,
     }
 }

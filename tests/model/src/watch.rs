@@ -1,6 +1,6 @@
 //! What is looked at after every action: who believes, who waits, who was robbed.
 
-use leasehold::machine::{Key, Token};
+use leasehold::machine::{Key, SessionId, Token};
 
 use crate::{
     context::{Guard, Stage},
@@ -20,7 +20,9 @@ impl World {
             broken.unless(!believes(Stage::Lost) && !believes(Stage::Ended), Rule::LossIsFinal);
             let granted = (1..).zip(&context.guards).filter(|(_, guard)| guard.stage == Stage::Granted);
             let granted = granted.filter(|(turn, _)| state.believes(who, *turn)).map(|(_, guard)| guard);
-            believers.extend(granted.filter(|guard| !self.is_robbed(state, guard, &mut broken)));
+            let granted: Vec<_> = granted.filter(|guard| !self.is_robbed(state, guard, &mut broken)).collect();
+            broken.unless(granted.iter().all(|guard| is_backed(state, who, guard)), Rule::BeliefIsBacked);
+            believers.extend(granted);
             let sent = state.transactions.iter().any(|sent| sent.who == who && sent.heard);
             let awake = context.wake_ms.is_some() || sent || context.rising.is_some() || !context.watches.is_empty();
             broken.unless(awake || context.suspended || !context.owes(), Rule::WaiterIsAwake);
@@ -40,6 +42,15 @@ impl World {
     }
 }
 
+/// Whether a guard's session holds the key, or has ended without knowing it yet.
+fn is_backed(state: &State, who: usize, guard: &Guard) -> bool {
+    let session = state.contexts[who].machine.session();
+    let records = &state.ledger.records;
+    let record = records.peek(&port::key(guard.key));
+    state.ledger.has_ended(session)
+        || record.is_some_and(|record| record.grants.iter().any(|grant| grant.holder == session))
+}
+
 /// Who hears from the thief that it was robbed believes no more.
 pub(crate) fn is_told(state: &mut State, who: usize, key: &Key, token: Token) {
     let told = |guard: &Guard| {
@@ -51,16 +62,21 @@ pub(crate) fn is_told(state: &mut State, who: usize, key: &Key, token: Token) {
     state.broken.unless(!still, Rule::RobbedAreTold);
 }
 
-/// Who hears that somebody wants a key, and does not use it, does not keep it.
-pub(crate) fn is_freed(state: &mut State, who: usize, key: &Key) {
+/// Who hears that somebody wants a key, and does not use it, does not keep it. What was said to an earlier session concerns
+/// what has ended with that.
+pub(crate) fn is_freed(state: &mut State, (who, holder): (usize, SessionId), key: &Key) {
     let context = &state.contexts[who];
+    if context.machine.session() != holder {
+        return;
+    }
     let at_it = |at: usize| port::key(at) == *key;
     let ended = |guard: &Guard| matches!(guard.stage, Stage::Ended | Stage::Lost);
     let used = context.guards.iter().any(|guard| at_it(guard.key) && !ended(guard));
-    let busy = context.rising.is_some() || state.transactions.iter().any(|sent| sent.who == who);
+    let busy =
+        context.rising.is_some() || context.waits_in_vain || state.transactions.iter().any(|sent| sent.who == who);
     let kept = |record: port::RecordView| {
-        let own = port::name_of(who, context.names);
-        !state.ledger.is_gone(own) && record.grants.iter().any(|grant| at_it(grant.key) && grant.name == own)
+        let own = context.machine.session();
+        !state.ledger.has_ended(own) && record.grants.iter().any(|grant| at_it(grant.key) && grant.session == own)
     };
     let keeps = port::all_records(&state.ledger.records).any(kept);
     state.broken.unless(used || busy || !keeps, Rule::UnusedIsFreed);

@@ -13,8 +13,8 @@ pub enum Suite {
     Scenario(&'static str),
     /// The machine's own tests of one rule: inputs and outputs in a fixed order.
     Rule(&'static str),
-    /// The model checker, in one configuration.
-    Model(&'static str),
+    /// The tests of what a store does: one batch after the other.
+    Store(&'static str),
 }
 
 impl Suite {
@@ -23,12 +23,10 @@ impl Suite {
         const CORE: &[&str] = &["--features", "tokio,test-util", "--lib"];
         const PROPERTIES: &[&str] = &["--features", "tokio,test-util", "--test", "properties"];
         const SCENARIOS: &[&str] = &["--features", "tokio,test-util", "--test", "scenarios"];
-        const MODEL: &[&str] = &["--package", "leasehold-model", "--profile", "model", "--test", "search"];
         match self {
             Self::Properties => PROPERTIES,
             Self::Histories(_) | Self::Scenario(_) => SCENARIOS,
-            Self::Rule(_) => CORE,
-            Self::Model(_) => MODEL,
+            Self::Rule(_) | Self::Store(_) => CORE,
         }
     }
 
@@ -38,8 +36,8 @@ impl Suite {
             Self::Properties => "forged::".to_owned(),
             Self::Histories(kind) => format!("histories::{kind}"),
             Self::Scenario(name) => name.to_owned(),
-            Self::Rule(name) => format!("machine::machine_tests::{name}"),
-            Self::Model(_) => "no_configuration".to_owned(),
+            Self::Rule(name) => format!("machine::context::machine_tests::{name}"),
+            Self::Store(name) => format!("machine::record::{name}"),
         }
     }
 
@@ -50,8 +48,7 @@ impl Suite {
                 vec![("PROPTEST_RNG_SEED", "1"), ("PROPTEST_CASES", "256"), ("PROPTEST_MAX_SHRINK_ITERS", "0")]
             }
             Self::Histories(_) => vec![("HISTORIES", "400")],
-            Self::Model(configuration) => vec![("CONFIGURATION", configuration)],
-            Self::Scenario(_) | Self::Rule(_) => Vec::new(),
+            Self::Scenario(_) | Self::Rule(_) | Self::Store(_) => Vec::new(),
         }
     }
 }
@@ -63,7 +60,7 @@ impl fmt::Display for Suite {
             Self::Histories(kind) => write!(out, "histories {kind}"),
             Self::Scenario(name) => write!(out, "scenario {name}"),
             Self::Rule(name) => write!(out, "machine test {name}"),
-            Self::Model(configuration) => write!(out, "model, {configuration}"),
+            Self::Store(name) => write!(out, "store test {name}"),
         }
     }
 }

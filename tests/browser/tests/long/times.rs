@@ -27,7 +27,7 @@ pub async fn take_over_after_kill(world: &World) -> anyhow::Result<()> {
     at_once(world, "kill", json!({}), Tab::kill).await
 }
 
-/// The tombstone and its message do it alone. Firefox ends about every second tab without `pagehide`: its silence does it.
+/// The deleted session and the message do it alone. Firefox ends about every second tab without `pagehide`: its silence does it.
 pub async fn without_beacon(world: &World) -> anyhow::Result<()> {
     let options = json!({ "beacon": false, "leaseMs": 4_000 });
     if world.engine == Engine::Chromium {

@@ -15,10 +15,9 @@ fn watched() -> Value {
 
 /// Waits until both the holder and the waiter have looked at the store again and again.
 async fn after_some_beats(holder: &Tab) -> anyhow::Result<()> {
-    let beats = "const { grants, queue } = JSON.parse(await stored('notes'));
-        const beats = [grants[0].beat, queue[0].beat];
-        window.since ??= beats;
-        if (!beats.every((beat, at) => beat >= since[at] + 6)) return false;
+    let beats = "const seen = await beats('notes');
+        window.since ??= seen;
+        if (seen.length !== 2 || !seen.every((beat, at) => beat >= since[at] + 6)) return false;
         window.since = undefined;
         return true";
     holder.until(beats, Value::Null, SOON).await?;

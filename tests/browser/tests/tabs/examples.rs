@@ -202,6 +202,8 @@ fn blocks<'a>(guide: &str, text: &'a str) -> anyhow::Result<Vec<Block<'a>>> {
                 let Some(language) = line.strip_prefix("```") else {
                     bail!("{guide}:{}: a block that is indented is not run", index + 1);
                 };
+                // Behind a comma stands what rustdoc is to do with the block.
+                let language = language.split_once(',').map_or(language, |(language, _)| language);
                 if !RUN.contains(&language) && !LEFT.contains(&language) {
                     bail!("{guide}:{}: name the language of the block: {RUN:?} or {LEFT:?}", index + 1);
                 }

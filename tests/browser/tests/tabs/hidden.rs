@@ -59,7 +59,7 @@ pub async fn alarms_do_not_set_one_another(world: &World) -> anyhow::Result<()> 
         await openLeases({ leaseMs: 20_000, heartbeatMs: 400, storeTimeoutMs: 350 });
         window.lease = await leases.acquire('notes')";
     tab.run(hold, Value::Null).await?;
-    let beats = "return JSON.parse(await stored('notes')).grants[0].beat >= 10";
+    let beats = "return (await beats('notes'))[0] >= 10";
     tab.until(beats, Value::Null, SOON).await?;
     let deepest = tab.run("return deepest", Value::Null).await?.as_u64().context("a number")?;
     world.note(&format!("{deepest} alarms set one another at most"));

@@ -14,7 +14,7 @@ pub async fn a_page_that_is_left_gives_its_lease_up(world: &World) -> anyhow::Re
     left_while_holding(world, lasting(), world.engine != Engine::Firefox).await
 }
 
-/// The same where nobody sees the other die: the tombstone and the message do it.
+/// The same where nobody sees the other die: the deleted session and the message do it.
 pub async fn a_page_that_is_left_without_beacon_gives_its_lease_up(world: &World) -> anyhow::Result<()> {
     left_while_holding(world, without_beacon(), true).await
 }
@@ -26,6 +26,7 @@ fn without_beacon() -> Value {
 async fn left_while_holding(world: &World, options: Value, kept: bool) -> anyhow::Result<()> {
     let (holder, waiter) = (world.tab(options.clone()).await?, world.tab(options).await?);
     let first = hold(&holder, "notes").await?;
+    let left = session_of(&holder).await?;
     wait_in_queue(&waiter, "notes").await?;
     holder.run("spyOnPage()", Value::Null).await?;
     let gone = now_ms();
@@ -47,7 +48,7 @@ async fn left_while_holding(world: &World, options: Value, kept: bool) -> anyhow
         let again = holder.outcome("again", SOON).await?.as_u64().context("a token")?;
         ensure!(again > token, "the token {again} is not larger than {token}");
     }
-    no_tombstone_is_left(&waiter).await
+    ensure_no_row_of(&left, &waiter).await
 }
 
 /// Whether a page is the one that was left. A fresh one has none of what was set in the old one.
@@ -67,10 +68,17 @@ pub async fn ensure_suspended(tab: &Tab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of names, only those of keys and of the store itself are there.
-async fn no_tombstone_is_left(tab: &Tab) -> anyhow::Result<()> {
+/// The session that a tab has now.
+async fn session_of(tab: &Tab) -> anyhow::Result<Value> {
+    tab.run("return leases.holder", Value::Null).await
+}
+
+/// The store has rows of keys, of sessions that may be alive, and its own; none of a session that has ended.
+async fn ensure_no_row_of(ended: &Value, tab: &Tab) -> anyhow::Result<()> {
     let names = tab.run("return names()", Value::Null).await?;
-    ensure!(names == json!(["notes", ["store"]]), "the store has {names}");
+    let of_others = names.as_array().context("a list")?.iter().filter(|name| name[0] != "session");
+    ensure!(of_others.eq([&json!("notes"), &json!(["store"])]), "the store has {names}");
+    ensure!(!names.to_string().contains(ended.as_str().context("a name")?), "{ended} ended, and the store has {names}");
     Ok(())
 }
 
@@ -94,7 +102,7 @@ pub async fn a_waiting_page_that_is_left_queues_again(world: &World) -> anyhow::
     holder.run("await lease.release()", Value::Null).await?;
     let (token, _) = granted(&waiter, SOON).await?;
     ensure!(token > first, "the token {token} is not larger than {first}");
-    no_tombstone_is_left(&waiter).await
+    ensure_no_row_of(&before[0], &waiter).await
 }
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -123,11 +131,12 @@ pub async fn a_wait_ends_in_time_although_its_page_is_away(world: &World) -> any
     Ok(())
 }
 
-/// With nobody waiting yet, nobody sees it go: whoever comes later finds the tombstone.
+/// With nobody waiting yet, nobody sees it go: whoever comes later finds its session ended.
 pub async fn a_page_that_nobody_waits_behind_leaves_its_key_free(world: &World) -> anyhow::Result<()> {
     for options in [lasting(), without_beacon()] {
         let (holder, other) = (world.tab(options.clone()).await?, world.tab(options).await?);
         let first = hold(&holder, "notes").await?;
+        let left = session_of(&holder).await?;
         holder.goto(&world.elsewhere()).await?;
         let began = now_ms();
         let token =
@@ -135,7 +144,7 @@ pub async fn a_page_that_nobody_waits_behind_leaves_its_key_free(world: &World) 
         world.tell("a try after a page was left", now_ms() - began);
         ensure!(token.as_u64() > Some(first), "a try brings {token} after {first}");
         other.run("await lease.release()", Value::Null).await?;
-        no_tombstone_is_left(&other).await?;
+        ensure_no_row_of(&left, &other).await?;
     }
     Ok(())
 }
@@ -159,8 +168,8 @@ pub async fn a_waiter_behind_a_page_without_cure_gets_its_turn(world: &World) ->
     Ok(())
 }
 
-/// After 10 s a page that used leases is as if it had not: no timer, no transaction, no channel, no lock. So it is kept by
-/// every browser, and goes on when it comes back.
+/// After 10 s a page that used leases is as if it had not: no timer, no transaction, no channel, no lock, no session. So it
+/// is kept by every browser, and goes on when it comes back.
 pub async fn an_idle_page_is_kept_for_the_way_back(world: &World) -> anyhow::Result<()> {
     let (tab, other) = (world.bare_tab().await?, world.tab(json!({})).await?);
     let use_it = "spyOnPage(); spyOnChannels(); spyOnTimers();
@@ -168,12 +177,14 @@ pub async fn an_idle_page_is_kept_for_the_way_back(world: &World) -> anyhow::Res
         await (await leases.acquire('notes')).release();
         return openChannels";
     let open = tab.run(use_it, Value::Null).await?;
-    ensure!(open == 1, "there are {open} channels in use");
+    ensure!(open == 2, "of the common channel and its own, {open} are in use");
     let rests = "return openChannels === 0 && timers.size === 0";
     tab.until(rests, Value::Null, SOON).await.context("an idle page does not rest")?;
     let transactions = tab.run("return transactions", Value::Null).await?;
     let locks = tab.run("return navigator.locks.query()", Value::Null).await?;
     ensure!(locks == json!({ "held": [], "pending": [] }), "locks of an idle page: {locks}");
+    let names = other.run("return names()", Value::Null).await?;
+    ensure!(names == json!(["notes", ["store"]]), "an idle page leaves {names}");
     let more = tab.run("return transactions", Value::Null).await?;
     ensure!(more == transactions, "an idle page went on from {transactions} transactions to {more}");
     tab.goto(&world.elsewhere()).await?;

@@ -1,4 +1,4 @@
-//! Requests, what is left of them, and heirs.
+//! Requests, what is left of them, and signals.
 
 use crate::{
     Mutant,
@@ -6,7 +6,8 @@ use crate::{
     edit,
 };
 
-const REPLY: &str = "src/machine/reply.rs";
+const REPLY: &str = "src/machine/context/reply.rs";
+const SESSION: &str = "src/machine/context/session.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -14,7 +15,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "all requests have one number",
         Histories("on_a_prompt_store"),
         &[edit(
-            "src/machine/mod.rs",
+            "src/machine/context/mod.rs",
             "self.last_request = self.last_request.next();",
             "self.last_request = RequestId(1);",
         )],
@@ -22,44 +23,81 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "rule b",
         "an old signal is believed",
-        Rule("protocol::b_"),
-        &[edit(REPLY, "            Some(_) if block.first <= seeking.last_token => None,\n", "")],
+        Rule("protocol::"),
+        &[edit(REPLY, "let is_old = seeking.queued && block.first <= seeking.last_token;", "let is_old = false;")],
     ),
     Mutant::new(
-        "rule d",
-        "an heir counts from the signal",
-        Rule("protocol::d_"),
-        &[edit(
-            REPLY,
-            "self.hold(&slot, request, granted, sent, now);\n        self.settle_heir",
-            "self.hold(&slot, request, granted, Sent { at: now, ..sent }, now);\n        self.settle_heir",
-        )],
-    ),
-    Mutant::new(
-        "rule d",
-        "an heir believes its own lease, not the recorded one",
-        Rule("protocol::d_"),
-        &[edit(
-            REPLY,
-            "        self.hold(&slot, request, granted, sent, now);\n",
-            "        let lease_ms = self.config.lease_ms.max(granted.lease_ms);
-        self.hold(&slot, request, &Granted { lease_ms, ..*granted }, sent, now);\n",
-        )],
-    ),
-    Mutant::new(
-        "rule h",
+        "S11",
         "a signalled grant that nobody wants any more stays",
-        Rule("protocol::h_"),
+        Rule("protocol::s11_"),
         &[edit(REPLY, "return self.end_stray(&slot, request, Some(block.first), now);", "return drop(slot);")],
     ),
     Mutant::new(
-        "rule h",
+        "S11",
         "a grant of one's own that nobody knows stays",
-        Rule("protocol::h_"),
+        Rule("protocol::s11_"),
         &[edit(
-            "src/machine/sight.rs",
+            "src/machine/context/detector.rs",
             "if !self.knows_grant(&slot.key, token) && !self.knows(&slot.key, request) {",
             "if slot.own.is_some() && slot.own.is_none() {",
+        )],
+    ),
+    Mutant::new(
+        "S11",
+        "after a loss the request is not withdrawn",
+        Rule("protocol::s11_after"),
+        &[edit(
+            "src/machine/context/hold.rs",
+            "            self.withdraw_request(slot, held.request, now);\n            self.withdraw_upgrade",
+            "            self.withdraw_upgrade",
+        )],
+    ),
+    Mutant::new(
+        "S11",
+        "what is asked for by an opening under way is not withdrawn",
+        Rule("opening::s11_"),
+        &[edit(
+            "src/machine/context/acquire.rs",
+            "if !self.session.is_open() && !self.outbox.opens() {",
+            "if !self.session.is_open() {",
+        )],
+    ),
+    Mutant::new(
+        "S11",
+        "the floor is never raised",
+        Rule("sessions::s11_the_floor"),
+        &[edit(
+            SESSION,
+            "let floor = if self.unanswered.is_some() { sent.flight } else { 0 };",
+            "let floor = 0;",
+        )],
+    ),
+    Mutant::new(
+        "S11",
+        "an attempt has no number",
+        Rule("sessions::s11_every"),
+        &[edit("src/machine/context/store_queue.rs", "        ask.attempt = sent.flight;\n", "")],
+    ),
+    Mutant::new(
+        "S12",
+        "a signal for another session is taken",
+        Rule("protocol::s12_"),
+        &[edit(
+            REPLY,
+            "Body::Granted { holder, request, block, previous, contended } if holder == me => {",
+            "Body::Granted { request, block, previous, contended, .. } => {",
+        )],
+    ),
+    Mutant::new(
+        "S12",
+        "a signal for another request is taken",
+        Rule("protocol::s12_"),
+        &[edit(
+            REPLY,
+            "        let Some(slot) = self.places.slot_of(key, request) else {",
+            "        let foremost = self.places.pick(Some(key), &|_, place| place.waits()).into_iter().next();
+        let request = foremost.as_ref().and_then(|slot| Some(self.places.get(slot)?.seeking()?.request)).unwrap_or(request);
+        let Some(slot) = foremost.or_else(|| self.places.slot_of(key, request)) else {",
         )],
     ),
 ];

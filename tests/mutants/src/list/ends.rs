@@ -1,4 +1,4 @@
-//! How a lease ends, and a context.
+//! How a lease ends, a session, and a context.
 
 use crate::{
     Mutant,
@@ -6,75 +6,117 @@ use crate::{
     edit,
 };
 
-const RENEW: &str = "src/machine/renew.rs";
-const LIFE: &str = "src/machine/life.rs";
+const SESSION: &str = "src/machine/context/session.rs";
+const LIFE: &str = "src/machine/context/lifecycle.rs";
+const RETRY: &str = "src/machine/context/retry.rs";
+const QUEUE: &str = "src/machine/context/store_queue.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "mutant 10",
-        "a loss is told, and a late renewal revives the guard",
+        "a loss is told, and a late heartbeat revives the guard",
         Histories("on_a_prompt_store"),
         &[edit(
-            RENEW,
+            SESSION,
             "self.outputs.push(Output::Suspect { turn: user.turn });",
             "self.outputs.push(Output::Lost { turn: user.turn, reason: LostReason::Expired });",
         )],
     ),
     Mutant::new(
         "mutant 11",
-        "the first error ends the renewals, and nobody is told",
+        "the first error ends the heartbeats, and nobody is told",
         Scenario("x9_transient_errors_lose_nothing"),
         &[edit(
-            "src/machine/setback.rs",
-            "            self.renew_later(errand, error, now);",
-            "            self.last_heartbeat = now.plus(1 << 40);",
-        )],
-    )
-    .noting("only not to try again would be mended by the next heartbeat: here there is none"),
-    Mutant::new(
-        "rule e",
-        "after a loss the request is not withdrawn",
-        Rule("protocol::e_"),
-        &[edit(
-            "src/machine/hold.rs",
-            "            self.withdraw_request(slot, held.request, now);\n            self.withdraw_upgrade",
-            "            self.withdraw_upgrade",
+            "src/machine/context/heartbeat.rs",
+            "self.heartbeat_at = Some(now.plus(delay_ms));",
+            "self.heartbeat_at = Some(now.plus(delay_ms << 40));",
         )],
     ),
     Mutant::new(
-        "rule k",
-        "what ran out by one's own clock is lost",
-        Scenario("l6_work_in_doubt_goes_on"),
+        "S1",
+        "an opening of which nobody knows is repeated under its id",
+        Rule("opening::s1_an_opening_of_which"),
         &[edit(
-            RENEW,
-            "        self.tell_suspect(slot);\n        if !self.outbox.carries",
-            "        self.lose(slot, LostReason::Expired, now);\n        if !self.outbox.carries",
+            RETRY,
+            "            self.session.end_unsure();\n            self.leave_session(now);\n",
+            "            self.leave_session(now);\n",
         )],
     ),
     Mutant::new(
-        "rule o",
+        "S1",
+        "the id of an opening of which nobody knows is not ended",
+        Rule("opening::s1_the_earlier_id"),
+        &[edit(SESSION, "        self.stale.push(self.id);\n        self.end();", "        self.end();")],
+    ),
+    Mutant::new(
+        "S9",
         "guards outlive a suspension",
         Scenario("life::a_suspension_ends"),
-        &[edit(LIFE, "            self.give_up(slot, LostReason::Suspended, now);\n", "")],
+        &[edit(LIFE, "            self.give_up(slot, reason, now);\n            if slot", "            if slot")],
     ),
     Mutant::new(
-        "rule o",
-        "an answer to an earlier incarnation counts",
+        "S9",
+        "the row is deleted before the guards are void",
+        Rule("suspension::s9_guards_are_void"),
+        &[edit(
+            LIFE,
+            "        for slot in &self.places.slots() {\n            self.give_up(slot, reason, now);\n            if slot",
+            "        self.emit(Output::Abandon(self.session.id()));
+        for slot in &self.places.slots() {
+            self.give_up(slot, reason, now);
+            if slot",
+        )],
+    ),
+    Mutant::new(
+        "S9",
+        "what was not sent yet is sent after the delete",
         Rule("suspension::"),
         &[
-            edit(LIFE, "        self.outbox.ground();\n", ""),
+            edit(LIFE, "        self.drop_unanswered(now);\n        if was_open", "        if was_open"),
+            edit(
+                LIFE,
+                "            self.life = Life::Suspended;\n",
+                "            self.life = Life::Suspended;\n            self.send_now(now);\n",
+            ),
+        ],
+    ),
+    Mutant::new(
+        "S9",
+        "an answer to an earlier session counts",
+        Rule("suspension::"),
+        &[
+            edit(SESSION, "if flight.session != self.session.id {", "if false {"),
+            edit(LIFE, "        self.drop_unanswered(now);\n        if was_open", "        if was_open"),
             edit(LIFE, "        self.drop_all(SUSPENDED);\n", ""),
-            edit(
-                LIFE,
-                "for errand in &self.outbox.drain() {\n            match (errand.turn",
-                "for errand in &self.outbox.take_unless(|_| false) {\n            match (errand.turn",
-            ),
-            edit(
-                LIFE,
-                "        self.me = incarnation;\n",
-                "        self.me = incarnation;\n        self.last_request = Default::default();\n",
-            ),
         ],
     )
     .noting("two rules: an answer names its request, whose number never comes again"),
+    Mutant::new(
+        "S10",
+        "an id is used again although its delete was sent",
+        Rule("sessions::s10_"),
+        &[edit(QUEUE, "        if closes {\n", "        if closes && sent.flight == 0 {\n")],
+    ),
+    Mutant::new(
+        "S10",
+        "all sessions of a context have one id",
+        Rule("sessions::s10_"),
+        &[edit(SESSION, "..Self::new(self.id.next())", "..Self::new(self.id)")],
+    ),
+    Mutant::new(
+        "S10",
+        "a session is closed although a request is to be sent",
+        Rule("sessions::s10_"),
+        &[edit(
+            QUEUE,
+            "if self.session.wants_close() && errands.iter().all(Errand::ends_with_session) {",
+            "if self.session.wants_close() {",
+        )],
+    ),
+    Mutant::new(
+        "browsers",
+        "the alarm is left as a timer set it",
+        Scenario("alarm::the_alarm_is_set_by"),
+        &[edit("src/driver/pump.rs", "            this.reset_alarm();\n", "")],
+    ),
 ];

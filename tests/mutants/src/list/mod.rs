@@ -1,20 +1,19 @@
-//! All mutants, by subject. "mutant n" are those of the list that every lease must survive, "rule x" those of the
-//! protocol, by their letters.
-//!
-//! Rule t promises nothing that could be broken.
+//! All mutants, by subject. "mutant n" are those of the list that every lease must survive, "Sn" those of the protocol
+//! of sessions, "rule x" those of the other promises, by their letters.
 
 mod attempts;
+mod belief;
 mod ends;
-mod graves;
+mod evidence;
 mod record;
-mod signs;
-mod time;
+mod sessions;
 mod tokens;
 
 use crate::Mutant;
 
 /// All of them.
 pub fn all() -> Vec<Mutant> {
-    let all = [record::MUTANTS, tokens::MUTANTS, time::MUTANTS, attempts::MUTANTS, ends::MUTANTS, signs::MUTANTS];
-    [&all.concat(), graves::MUTANTS].concat()
+    let of_stores = [record::MUTANTS, tokens::MUTANTS, sessions::MUTANTS].concat();
+    let of_contexts = [belief::MUTANTS, evidence::MUTANTS, attempts::MUTANTS, ends::MUTANTS].concat();
+    [of_stores, of_contexts].concat()
 }

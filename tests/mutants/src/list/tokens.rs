@@ -1,12 +1,13 @@
-//! Tokens, and the fences that ask for them.
+//! Tokens, the floor that remembers them, and the fences that ask for them.
 
 use crate::{
     Mutant,
-    Suite::{Histories, Properties},
+    Suite::{Histories, Properties, Rule, Store},
     edit,
 };
 
-const WORK: &str = "src/machine/work.rs";
+const TRANSITION: &str = "src/machine/record/transition.rs";
+const RECORDS: &str = "src/machine/record/records.rs";
 const TOKEN: &str = "src/machine/token.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -15,9 +16,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a fence lets everybody pass, as one in a transaction of its own does in the end",
         Properties,
         &[edit(
-            WORK,
-            "return self.fence(*token, *request).into(),",
-            "return (Outcome::Current, token, request).0.into(),",
+            TRANSITION,
+            "Action::Fence { token, request } => return self.fence(*token, *request).into(),",
+            "Action::Fence { .. } => return Outcome::Current { contended: false, refill: None }.into(),",
         )],
     ),
     Mutant::new(
@@ -30,38 +31,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule q",
         "the last token is the first one of the block",
         Properties,
-        &[edit(
-            WORK,
-            "        self.record.last_token = block.last;\n        if mode",
-            "        self.record.last_token = block.first;\n        if mode",
-        )],
-    ),
-    Mutant::new(
-        "rule q",
-        "an answer that comes again resets what is handed out next",
-        Histories("on_a_prompt_store"),
-        &[edit(
-            "src/machine/reply.rs",
-            "            self.confirm(slot, block.first, Confirmed { sent, lease_ms, contended }, now);\n        }\n    }",
-            "            if let Some(held) = self.places.change_held(slot) {
-                held.next_token = block.first;
-            }
-            self.confirm(slot, block.first, Confirmed { sent, lease_ms, contended }, now);
-        }
-    }",
-        )],
+        &[edit(TRANSITION, "self.record.last_token = block.last;", "self.record.last_token = block.first;")],
     ),
     Mutant::new(
         "rule q",
         "guards of one tenure share a token",
         Histories("on_a_prompt_store"),
-        &[edit("src/machine/hold.rs", "        self.next_token = token.next();\n", "")],
+        &[edit("src/machine/context/hold.rs", "        self.next_token = token.next();\n", "")],
     ),
     Mutant::new(
         "rule q",
         "a block that ran out is used again",
         Properties,
-        &[edit(WORK, "        self.record.last_token = more.last;\n", "")],
+        &[edit(TRANSITION, "        self.record.last_token = more.last;\n", "")],
     ),
     Mutant::new(
         "rule r",
@@ -80,15 +62,52 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(TOKEN, "now.as_ms().min(CLOCK_CAP_MS) << 10", "now.as_ms().saturating_mul(1 << 10)")],
     ),
     Mutant::new(
-        "rule s",
+        "S7",
         "a fence compares the token alone",
-        Properties,
+        Store("apply_tests::a_grant_is_current"),
         &[edit(
-            WORK,
-            "match self.own_grant(request) {
-            Some(at) if self.record.grants[at].block.first == token && !self.graves.hold(self.holder) => {",
-            "match self.record.grants.iter().position(|grant| grant.block.first == token) {
-            Some(at) if self.record.grants[at].request >= RequestId(0).min(request) => {",
+            TRANSITION,
+            "match self.own_grant_of(request, token) {\n            Some(_) => Outcome::Current { contended: !",
+            "match self.record.grants.iter().position(|grant| grant.block.first == token && request >= RequestId(0)) {
+            Some(_) => Outcome::Current { contended: !",
+        )],
+    ),
+    Mutant::new(
+        "S7",
+        "a fence passes although its guard was given back",
+        Rule("fence::"),
+        &[edit(
+            "src/machine/context/fence.rs",
+            "            None if held.is_none() => Err(LostReason::Expired),\n",
+            "",
+        )],
+    ),
+    Mutant::new(
+        "store floor",
+        "a record is forgotten, and its tokens with it",
+        Store("row_tests::"),
+        &[edit(RECORDS, "if last > self.store.floor {", "if last < self.store.floor {")],
+    ),
+    Mutant::new(
+        "store floor",
+        "the floor falls to the tokens of the last record that was forgotten",
+        Store("row_tests::the_floor_only_grows"),
+        &[edit(RECORDS, "if last > self.store.floor {", "if last != self.store.floor {")],
+    ),
+    Mutant::new(
+        "store floor",
+        "a missing record starts at nothing",
+        Properties,
+        &[edit(RECORDS, "Record::starting_at(self.store.floor)", "Record::default()")],
+    ),
+    Mutant::new(
+        "store floor",
+        "a record is forgotten although it is in use",
+        Store("row_tests::"),
+        &[edit(
+            RECORDS,
+            "if !kept.record.is_idle() || (kept.stored && !even_stored) {",
+            "if kept.stored && !even_stored {",
         )],
     ),
 ];

@@ -1,0 +1,258 @@
+//! What the core costs as its numbers grow: keys that are held, contexts and requests that queue, names that were used.
+//! Curves, not points: a cost that grows faster than what it is for shows between two of them.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use leasehold::machine::{
+    Batch, Config, Input, Key, Machine, Monotonic, Now, Options, Output, Records, Row, SessionId, SessionStep,
+    StoreClock, StoreId, StoreNow, Turn, TurnId, Wall,
+};
+use leasehold::store::MemoryStore;
+
+use crate::{
+    figures::{Figures, Target, micros, now, number},
+    leases,
+};
+
+/// A context without a runtime, over a store in memory.
+struct Context {
+    machine: Machine,
+    ms: u64,
+    sent: Option<(u64, Batch)>,
+    granted: usize,
+}
+
+impl Context {
+    fn new(number: u128) -> Self {
+        let options = Options { beacon: false, linger: Duration::ZERO, ..Options::default() };
+        let config = Config::parse(&options).expect("the default options fit together");
+        // The last byte of an id stays, the rest is anything.
+        Self { machine: Machine::new(config, SessionId(number << 8)), ms: 1_000, sent: None, granted: 0 }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let at = Now { monotonic: Monotonic::from_ms(self.ms), wall: Wall::from_ms(1_700_000_000_000 + self.ms) };
+        self.machine.handle(input, at);
+        loop {
+            match self.machine.poll_output() {
+                Output::Timeout(_) => return,
+                Output::Store { id, batch } => self.sent = Some((id, batch)),
+                Output::Granted { .. } => self.granted += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn acquire(&mut self, turn: Turn) {
+        self.handle(Input::Acquire(turn));
+    }
+
+    /// Runs what was sent; how many bytes were written.
+    fn run(&mut self, records: &mut Records) -> usize {
+        let mut bytes = 0;
+        while let Some((id, batch)) = self.sent.take() {
+            bytes += self.run_one(id, &batch, records);
+        }
+        bytes
+    }
+
+    fn run_one(&mut self, id: u64, batch: &Batch, records: &mut Records) -> usize {
+        let at = Now { monotonic: Monotonic::from_ms(self.ms), wall: Wall::from_ms(1_700_000_000_000 + self.ms) };
+        let reply = batch.apply(records, StoreNow::new(StoreClock::Observed, at));
+        let changed: Vec<Row> = records.take_changed();
+        let bytes = changed.iter().filter_map(|row| records.text(row)).map(|text| text.len()).sum();
+        self.handle(Input::Reply { id, result: Ok(reply) });
+        bytes
+    }
+
+    /// One heartbeat: the microseconds of all three parts, and the bytes that it writes.
+    fn heartbeat(&mut self, records: &mut Records) -> (f64, usize) {
+        loop {
+            self.ms += 50;
+            let start = now();
+            self.handle(Input::Tick);
+            let Some((id, batch)) = self.sent.take() else { continue };
+            let beats = matches!(batch.step, SessionStep::Beat(_));
+            let bytes = self.run_one(id, &batch, records);
+            let spent = micros(start.elapsed());
+            self.run(records);
+            if beats {
+                return (spent, bytes);
+            }
+        }
+    }
+
+    /// The least of several heartbeats: what the machine itself adds is not ours.
+    fn calm_heartbeat(&mut self, records: &mut Records) -> (f64, usize) {
+        let beats: Vec<_> = (0..9).map(|_| self.heartbeat(records)).collect();
+        let least = beats.iter().map(|beat| beat.0).fold(f64::INFINITY, f64::min);
+        (least, beats.iter().map(|beat| beat.1).max().unwrap_or_default())
+    }
+}
+
+fn turn(id: u64, key: &str) -> Turn {
+    Turn::new(TurnId(id), Key::new(key).expect("the name is short"))
+}
+
+fn store() -> Records {
+    Records::whole(StoreId(1))
+}
+
+pub(crate) async fn measure(figures: &mut Figures) {
+    held_keys(figures);
+    queued_contexts(figures);
+    alone(figures);
+    fresh_names(figures);
+    forming(figures).await;
+    local_waiters(figures).await;
+}
+
+/// A heartbeat of one who holds many keys, and what it takes to doubt them all and be certain again.
+fn held_keys(figures: &mut Figures) {
+    let names = [
+        (1, "heartbeat_1_key_us", "heartbeat_1_key_bytes", "doubt_1_key_ms"),
+        (1_000, "heartbeat_1000_keys_us", "heartbeat_1000_keys_bytes", "doubt_1000_keys_ms"),
+        (16_000, "heartbeat_16000_keys_us", "heartbeat_16000_keys_bytes", "doubt_16000_keys_ms"),
+    ];
+    let mut first = 0.0;
+    for (count, us, bytes, doubt) in names {
+        let (mut records, mut holder) = (store(), Context::new(1));
+        for id in 0..count {
+            holder.acquire(turn(id, &format!("key {id}")));
+        }
+        holder.run(&mut records);
+        let (spent, written) = holder.calm_heartbeat(&mut records);
+        first = if count == 1 { spent } else { first };
+        figures.add(us, spent, Target::AtMost(first * 1.2));
+        figures.add(bytes, number(written), Target::AtMost(200.0));
+        let start = now();
+        holder.handle(Input::Doubt);
+        holder.run(&mut records);
+        figures.add(doubt, micros(start.elapsed()) / 1e3, Target::AtMost(20.0));
+    }
+}
+
+/// A heartbeat of the last of many contexts in one queue.
+fn queued_contexts(figures: &mut Figures) {
+    let names = [
+        (10, "heartbeat_10_queued_us", "heartbeat_10_queued_bytes"),
+        (100, "heartbeat_100_queued_us", "heartbeat_100_queued_bytes"),
+        (1_000, "heartbeat_1000_queued_us", "heartbeat_1000_queued_bytes"),
+    ];
+    for (count, us, bytes) in names {
+        let mut records = store();
+        for number in 1..=count {
+            let mut other = Context::new(number);
+            other.acquire(turn(1, "k"));
+            other.run(&mut records);
+        }
+        let mut last = Context::new(count + 1);
+        last.acquire(turn(1, "k"));
+        last.run(&mut records);
+        let (spent, written) = last.calm_heartbeat(&mut records);
+        figures.add(us, spent, Target::AtMost(50.0));
+        figures.add(bytes, number(written), Target::AtMost(200.0));
+    }
+}
+
+/// Requests of one context that have each a place of their own, as those of `leases.locks`.
+fn alone(figures: &mut Figures) {
+    let names = [
+        (100, "lock_requests_100_of_one_name_heartbeat_us"),
+        (800, "lock_requests_800_of_one_name_heartbeat_us"),
+        (3_200, "lock_requests_3200_of_one_name_heartbeat_us"),
+    ];
+    for (count, us) in names {
+        let (mut records, mut holder, mut waiter) = (store(), Context::new(1), Context::new(2));
+        holder.acquire(turn(0, "k"));
+        holder.run(&mut records);
+        for id in 1..=count {
+            waiter.acquire(Turn { alone: true, ..turn(id, "k") });
+        }
+        waiter.run(&mut records);
+        let target = if count == 800 { Target::AtMost(1_000.0) } else { Target::None };
+        figures.add(us, waiter.calm_heartbeat(&mut records).0, target);
+    }
+}
+
+/// A service that locks a fresh key for each job.
+fn fresh_names(figures: &mut Figures) {
+    let (mut records, mut context) = (store(), Context::new(1));
+    let (mut first, mut last) = (0.0, 0.0);
+    let (rounds, each) = (200, 1_000);
+    for round in 0..rounds {
+        let start = now();
+        for step in 0..each {
+            let id: u64 = round * each + step;
+            // No order in the names, as with UUIDs.
+            let turn = turn(id, &format!("job {:016x}", id.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+            let slot = turn.slot();
+            context.acquire(turn);
+            context.run(&mut records);
+            context.handle(Input::Release { turn: TurnId(id), slot });
+            context.run(&mut records);
+        }
+        let spent = micros(start.elapsed()) / each as f64;
+        // Of each end the least of ten: what else the machine did is not ours.
+        match round {
+            0..10 => first = if round == 0 { spent } else { f64::min(first, spent) },
+            190.. => last = if round == 190 { spent } else { f64::min(last, spent) },
+            _ => {}
+        }
+    }
+    figures.add("fresh_names_first_1000_turn_us", first, Target::None);
+    figures.add("fresh_names_after_200000_turn_us", last, Target::AtMost(first * 1.3));
+    figures.add("fresh_names_records_left", number(records.len()), Target::AtMost(300.0));
+}
+
+/// Contexts that queue for one key, one after the other.
+async fn forming(figures: &mut Figures) {
+    for (count, name, target) in [
+        (250, "queue_of_250_contexts_forms_ms", Target::None),
+        (2_000, "queue_of_2000_contexts_forms_ms", Target::AtMost(100.0)),
+    ] {
+        let store = MemoryStore::new();
+        let first = leases::eager(store.clone());
+        let others: Vec<_> = (0..count).map(|_| leases::eager(store.clone())).collect();
+        let guard = first.lock("k").acquire().await.expect("it is free");
+        let mut waiting: Vec<_> = others.iter().map(|leases| Box::pin(leases.lock("k").acquire())).collect();
+        let start = now();
+        for request in &mut waiting {
+            assert!(futures::poll!(request.as_mut()).is_pending(), "the key is held");
+        }
+        figures.add(name, micros(start.elapsed()) / 1e3, target);
+        let released = guard.release();
+        let serve = async {
+            for granted in join_all(waiting.into_iter().map(|request| async { request.await.map(drop) })).await {
+                granted.expect("each gets its turn");
+            }
+        };
+        futures::future::join(async { released.await.map(drop).expect("a memory store releases") }, serve).await;
+    }
+}
+
+/// Tasks of one context that queue for one key and are served.
+async fn local_waiters(figures: &mut Figures) {
+    let mut first = 0.0;
+    for (count, name) in [
+        (1_000_u32, "local_waiters_1000_each_us"),
+        (10_000, "local_waiters_10000_each_us"),
+        (40_000, "local_waiters_40000_each_us"),
+    ] {
+        let leases = leases::context(MemoryStore::new());
+        let guard = leases.lock("k").acquire().await.expect("it is free");
+        let mut waiting: Vec<_> = (0..count).map(|_| Box::pin(leases.lock("k").acquire())).collect();
+        let start = now();
+        for request in &mut waiting {
+            assert!(futures::poll!(request.as_mut()).is_pending(), "the key is held");
+        }
+        drop(guard);
+        for request in waiting {
+            drop(request.await.expect("each gets its turn"));
+        }
+        let each = micros(start.elapsed()) / f64::from(count);
+        first = if count == 1_000 { each } else { first };
+        figures.add(name, each, Target::AtMost(first * 1.5));
+    }
+}

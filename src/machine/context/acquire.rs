@@ -1,0 +1,267 @@
+//! Getting a lease: ask, queue, keep the place, give up.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+
+use super::{
+    Machine,
+    cohort::{Place, Seeking, Stage},
+    config::silence_ms,
+    id::RequestId,
+    key::Key,
+    mode::Mode,
+    port::{LostReason, Output, Parcel, Refusal, Slot, Turn, TurnId},
+    record::{Acquire, Action, Way},
+    store_queue::is_ask_for,
+    time::Monotonic,
+};
+
+impl Machine {
+    pub(super) fn acquire(&mut self, turn: Turn, now: Monotonic) {
+        if self.life.is_over() {
+            return self.refuse(turn.id, Refusal::Closed);
+        }
+        if let Some(refusal) = self.life.refusal().filter(|_| !turn.wait) {
+            return self.refuse(turn.id, refusal);
+        }
+        let (slot, steals) = (turn.slot(), turn.steal);
+        let (id, waits) = (turn.id, turn.wait);
+        let place = self.places.change_or_make(&slot);
+        place.turns.push(turn);
+        match (&mut place.stage, steals) {
+            _ if self.life.is_suspended() => {}
+            (Stage::Idle, _) => self.seek(&slot, now),
+            (Stage::Seeking(_), _) => self.join(&slot, now),
+            (Stage::Held(_), true) => self.lose(&slot, LostReason::Stolen, now),
+            (Stage::Held(held), false) => {
+                // It may have to wait for tokens, or for a doubt to go: longer than the linger.
+                held.lingers_until = None;
+                self.hand_out(&slot, now);
+                if waits {
+                    self.tell_own_wait(id, &slot);
+                }
+            }
+        }
+    }
+
+    /// Whoever waits for this context's own guards is told so: they may be waiting for this request in turn.
+    fn tell_own_wait(&mut self, turn: TurnId, slot: &Slot) {
+        let users = self.places.held(slot).map_or(&[][..], |held| &held.users);
+        if !users.is_empty() && users.iter().all(|user| user.turn != turn) {
+            self.emit(Output::Waiting { turn, ahead: 0 });
+        }
+    }
+
+    /// Starts a fresh request for the turns that queue here, if any.
+    pub(super) fn seek(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        place.stage = Stage::Idle;
+        let Some(first) = place.turns.first() else { return };
+        let way = if first.steal { Way::Steal } else { Way::Plain };
+        let wait = place.turns.any_waits();
+        self.seek_by(slot, way, wait, now);
+        self.end_silent(slot, now);
+        self.ask(slot, now);
+    }
+
+    fn seek_by(&mut self, slot: &Slot, way: Way, wait: bool, now: Monotonic) {
+        let request = self.next_request();
+        let Some(place) = self.places.change(slot) else { return };
+        place.stage = Stage::Seeking(Box::new(Seeking::new(request, way, wait, now)));
+        self.end_linger_at(&slot.key, now);
+    }
+
+    /// A turn joined a request under way: it may want to wait, to go first, or to rob.
+    fn join(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        let Some(first) = place.turns.first() else { return };
+        let (priority, steals, wait) = (first.priority, first.steal, place.turns.any_waits());
+        let waits = place.waits();
+        let Some(seeking) = place.seeking_mut() else { return };
+        let asks_more = (wait && !seeking.wait) || priority > seeking.priority;
+        let robs = steals && seeking.way == Way::Plain;
+        seeking.wait |= wait;
+        if robs {
+            seeking.way = Way::Steal;
+        }
+        if asks_more || robs {
+            self.ask(slot, now);
+        } else if waits {
+            self.refuse_tries(slot);
+        }
+    }
+
+    /// All keys at once, in one operation, or none.
+    pub(super) fn acquire_all(&mut self, turns: Vec<Turn>, now: Monotonic) {
+        if let Some(refusal) = self.life.refusal() {
+            return turns.iter().for_each(|turn| self.refuse(turn.id, refusal.clone()));
+        }
+        let mut slots = Vec::with_capacity(turns.len());
+        // A request that is going to wait for one of the keys asks no holder whether it uses its key: waiting does that, too.
+        let waits_next = turns.iter().any(|turn| turn.wait);
+        for mut turn in turns {
+            turn.wait = false;
+            let slot = turn.slot();
+            self.places.change_or_make(&slot).turns.push(turn);
+            slots.push(slot);
+        }
+        self.ask_for_all(slots, waits_next, now);
+    }
+
+    /// One operation for all of them, with fresh requests.
+    pub(super) fn ask_for_all(&mut self, slots: Vec<Slot>, looked: bool, now: Monotonic) {
+        let mut asks = Vec::with_capacity(slots.len());
+        for slot in &slots {
+            self.seek_by(slot, Way::Plain, false, now);
+            self.end_silent(slot, now);
+            if let Some(ask) = self.request(slot) {
+                asks.push((slot.key.clone(), ask));
+            }
+        }
+        let Some(first) = slots.first().cloned() else { return };
+        let errand = self.outbox.push(&first, Action::AcquireAll(asks), None, now);
+        (errand.all, errand.looked) = (slots, looked);
+    }
+
+    /// Takes over a lease that another guard left in the record.
+    pub(super) fn resume(&mut self, turn: Turn, parcel: &Parcel, now: Monotonic) {
+        if let Some(refusal) = self.life.refusal() {
+            return self.refuse(turn.id, refusal);
+        }
+        let slot = turn.slot();
+        self.places.change_or_make(&slot).turns.push(turn);
+        let Parcel { from, origin, grant: token, request, .. } = *parcel;
+        self.seek_by(&slot, Way::Resume { from, origin, token, request }, false, now);
+        if let Some(seeking) = self.places.change_seeking(&slot) {
+            seeking.cursor = Some(parcel.next);
+        }
+        self.ask(&slot, now);
+    }
+
+    /// Sends the request: the first time it enqueues, after that it finds its place or its grant.
+    pub(super) fn ask(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(acquire) = self.request(slot) else { return };
+        if let Some(seeking) = self.places.change_seeking(slot) {
+            seeking.priority = acquire.priority;
+            seeking.look_at = None;
+        }
+        self.outbox.recall(slot, is_ask_for(acquire.request));
+        self.outbox.push(slot, Action::Acquire(acquire), None, now);
+    }
+
+    fn request(&self, slot: &Slot) -> Option<Acquire> {
+        let place = self.places.get(slot)?;
+        let seeking = place.seeking()?;
+        let upgrades = matches!(seeking.way, Way::Upgrade(_));
+        let first = place.turns.first().filter(|_| !upgrades);
+        Some(Acquire {
+            request: seeking.request,
+            mode: if upgrades { Mode::Exclusive } else { slot.mode },
+            wait: seeking.wait,
+            priority: first.map_or(0, |turn| turn.priority),
+            way: seeking.way,
+            alone: slot.own.is_some(),
+            attempt: 0,
+            info: first.map_or_else(String::new, |turn| turn.info.clone()),
+        })
+    }
+
+    pub(super) fn cancel(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        place.turns.remove(turn);
+        self.stop_if_unwanted(slot, now);
+        self.want_less(slot, now);
+    }
+
+    /// Who wanted to rob, or to go first, has gone.
+    fn want_less(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(Place { turns, stage: Stage::Seeking(seeking), .. }) = self.places.change(slot) else { return };
+        let Some(first) = turns.first() else { return };
+        let robs_no_more = seeking.way == Way::Steal && !first.steal;
+        if robs_no_more {
+            seeking.way = Way::Plain;
+        }
+        if robs_no_more || first.priority < seeking.priority {
+            self.ask(slot, now);
+        }
+    }
+
+    pub(super) fn time_out_turns(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        if place.turns.alarm().is_none_or(|alarm| alarm > now) {
+            return;
+        }
+        let late = place.turns.take_late(now);
+        let long = place.turns.take_warnings(now);
+        late.iter().for_each(|turn| self.refuse(turn.id, Refusal::Timeout));
+        long.iter().for_each(|turn| self.emit(Output::WaitsLong { turn: *turn }));
+        if !late.is_empty() {
+            self.stop_if_unwanted(slot, now);
+            self.want_less(slot, now);
+        }
+    }
+
+    /// Nobody here wants the lease any more: the place, or the grant that nobody uses, is given up.
+    pub(super) fn stop_if_unwanted(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        let used = place.held().is_some_and(|held| !held.users.is_empty() || held.lingers());
+        if used || !place.turns.is_empty() {
+            return;
+        }
+        match core::mem::take(&mut place.stage) {
+            Stage::Seeking(seeking) => self.withdraw(slot, &seeking, now),
+            Stage::Held(held) => _ = self.give_back(slot, &held, None, now),
+            Stage::Idle => {}
+        }
+    }
+
+    /// Every request that was sent and did not end in a release ends in a withdrawal.
+    pub(super) fn withdraw(&mut self, slot: &Slot, seeking: &Seeking, now: Monotonic) {
+        self.outbox.recall(slot, is_ask_for(seeking.request));
+        if seeking.sent {
+            self.withdraw_request(slot, seeking.request, now);
+        }
+    }
+
+    /// With the session went all its requests. What is asked for by the very transaction that opens it is withdrawn once
+    /// that is answered.
+    pub(super) fn withdraw_request(&mut self, slot: &Slot, request: RequestId, now: Monotonic) {
+        if !self.session.is_open() && !self.outbox.opens() {
+            return;
+        }
+        self.outbox.push(slot, Action::Withdraw { request }, None, now);
+    }
+
+    /// All turns of a slot fail together.
+    pub(super) fn fail_turns(&mut self, slot: &Slot, refusal: &Refusal) {
+        let Some(place) = self.places.change(slot) else { return };
+        let turns = place.turns.take_all();
+        place.stage = Stage::Idle;
+        turns.iter().for_each(|turn| self.refuse(turn.id, refusal.clone()));
+    }
+
+    /// The key is taken: who did not want to wait is told, and goes, unless it is too early to say so.
+    pub(super) fn refuse_tries(&mut self, slot: &Slot) {
+        let Some(place) = self.places.change(slot) else { return };
+        if place.seeking().is_some_and(Seeking::is_looking) {
+            return;
+        }
+        let tries = place.turns.take_tries();
+        tries.iter().for_each(|turn| self.emit(Output::Busy { turn: turn.id }));
+    }
+
+    /// What this context keeps at a key without using it does not stand in its own way.
+    pub(super) fn end_linger_at(&mut self, key: &Key, now: Monotonic) {
+        if !self.places.any_lingers() {
+            return;
+        }
+        let lingers = |place: &Place| place.held().is_some_and(super::cohort::Held::lingers);
+        for slot in &self.places.pick(Some(key), &|_, place| lingers(place)) {
+            self.end_linger(slot, None, now);
+        }
+    }
+
+    /// How long whoever gives something back waits for the store, in ms: after that nobody believes in it any more.
+    pub(super) fn errand_limit_ms(&self) -> u64 {
+        silence_ms(self.config.lease_ms)
+    }
+}

@@ -1,0 +1,164 @@
+//! Requests that find a key taken and may be wrong: its holder may not use it, or be a dead twin of this context.
+
+use alloc::vec::Vec;
+
+use super::{
+    Entry, Machine, SessionId, Sighting,
+    cohort::{Place, Stage, Twin},
+    key::Key,
+    message::Body,
+    port::{Refusal, Slot},
+    store_queue::Errand,
+    time::Monotonic,
+};
+
+/// A holder that keeps a key without using it gives it back by then, if it can hear.
+const LOOK_MS: u64 = 30;
+/// A beacon that still stands by then is that of a living context: time enough for a page that was reloaded to go.
+const TWIN_MS: u64 = 250;
+
+impl Machine {
+    /// The key is taken. Who only tries asks the holder whether it uses it, and looks again once.
+    pub(super) fn busy(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
+        self.observe(slot, ahead, now);
+        if self.meet_twin(slot, ahead, now) {
+            return self.ask(slot, now);
+        }
+        let me = self.session.id();
+        let Some(seeking) = self.places.change_seeking(slot) else { return };
+        let first = seeking.look_until.is_none();
+        let until = *seeking.look_until.get_or_insert_with(|| now.plus(LOOK_MS));
+        // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now.
+        if slot.own.is_none() && may_be_unused(ahead, me) && now < until {
+            seeking.look_at = Some(until);
+            if !first {
+                return;
+            }
+            return self.tell_wanted(&slot.key, ahead, true);
+        }
+        self.found_busy(slot, now);
+    }
+
+    /// Tells those who hold a key that somebody wants it.
+    pub(super) fn tell_wanted(&mut self, key: &Key, ahead: &[Sighting], tries: bool) {
+        let by = self.session.id();
+        for seen in ahead.iter().filter(|seen| matches!(seen.entry, Entry::Grant(_)) && seen.holder != by) {
+            self.send(key, Body::Wanted { holder: seen.holder, by, tries });
+        }
+    }
+
+    fn found_busy(&mut self, slot: &Slot, now: Monotonic) {
+        self.refuse_tries(slot);
+        let Some(place) = self.places.change(slot).filter(|place| place.turns.is_empty()) else { return };
+        // Who only tries has no place in the record, unless an attempt that was given up is applied late.
+        let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) else { return };
+        if seeking.retried {
+            self.withdraw_request(slot, seeking.request, now);
+        }
+    }
+
+    /// Some of several keys are taken.
+    pub(super) fn busy_all(&mut self, errand: &Errand, ahead: &[Vec<Sighting>], now: Monotonic) {
+        for (slot, ahead) in errand.all.iter().zip(ahead) {
+            self.observe(slot, ahead, now);
+        }
+        let me = self.session.id();
+        let unused = ahead.iter().all(|ahead| ahead.is_empty() || may_be_unused(ahead, me));
+        if unused && !errand.looked {
+            for (slot, ahead) in errand.all.iter().zip(ahead) {
+                self.tell_wanted(&slot.key, ahead, true);
+            }
+            let mut again = errand.clone();
+            again.looked = true;
+            return self.outbox.look_again(again, now.plus(LOOK_MS));
+        }
+        for slot in &errand.all {
+            self.found_busy(slot, now);
+        }
+    }
+
+    /// Somebody gave the key back because it was wanted.
+    pub(super) fn look_again_at(&mut self, key: &Key, now: Monotonic) {
+        for slot in self.looking_at(key) {
+            self.ask(&slot, now);
+        }
+        self.outbox.hurry(key);
+    }
+
+    /// Somebody uses the key.
+    pub(super) fn conclude_busy(&mut self, key: &Key, now: Monotonic) {
+        for slot in self.looking_at(key) {
+            if let Some(seeking) = self.places.change_seeking(&slot) {
+                seeking.look_at = None;
+            }
+            self.found_busy(&slot, now);
+        }
+    }
+
+    fn looking_at(&self, key: &Key) -> Vec<Slot> {
+        let looks = |place: &Place| place.seeking().is_some_and(|seeking| seeking.look_at.is_some());
+        self.places.pick(Some(key), &|_, place| looks(place))
+    }
+
+    pub(super) fn look_if_due(&mut self, slot: &Slot, now: Monotonic) {
+        let look_at = self.places.get(slot).and_then(Place::seeking).and_then(|seeking| seeking.look_at);
+        if look_at.is_some_and(|at| at <= now) {
+            self.ask(slot, now);
+        }
+    }
+
+    /// Whether another incarnation of this instance is in the way, and it takes time to tell whether it lives.
+    pub(super) fn meet_twin(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
+        // Who upgrades holds the key together with its twin.
+        let place = self.places.change(slot).filter(|place| place.held().is_none());
+        let Some(seeking) = place.and_then(Place::seeking_mut) else { return false };
+        let Some(seen) = ahead.iter().find(|seen| seen.twin) else {
+            seeking.twin = None;
+            return false;
+        };
+        let known =
+            seeking.twin.as_mut().filter(|twin| (twin.seen.holder, twin.seen.entry) == (seen.holder, seen.entry));
+        match known {
+            // It renewed its lease after it had had its time to go.
+            Some(twin) if twin.seen.beat != seen.beat && twin.until.is_none() => {
+                self.refuse_twin(slot, now);
+                false
+            }
+            Some(twin) => {
+                twin.seen = *seen;
+                false
+            }
+            None => {
+                seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(TWIN_MS)) });
+                // A place in the queue comes with a watch of its beacon.
+                !core::mem::replace(&mut seeking.wait, true)
+            }
+        }
+    }
+
+    /// A twin whose beacon still stands is alive. Without one nobody knows yet: it is a holder like any other.
+    pub(super) fn judge_twin_if_due(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(seeking) = self.places.change_seeking(slot) else { return };
+        let Some(twin) = seeking.twin.as_mut() else { return };
+        if twin.until.take_if(|until| *until <= now).is_none() {
+            return;
+        }
+        if twin.seen.beacon {
+            return self.refuse_twin(slot, now);
+        }
+        self.refuse_tries(slot);
+        self.stop_if_unwanted(slot, now);
+    }
+
+    fn refuse_twin(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) else { return };
+        self.fail_turns(slot, &Refusal::InstanceInUse);
+        self.withdraw(slot, &seeking, now);
+    }
+}
+
+/// Whether nobody but holders is in the way, and not this context itself.
+fn may_be_unused(ahead: &[Sighting], me: SessionId) -> bool {
+    ahead.iter().all(|seen| matches!(seen.entry, Entry::Grant(_)) && seen.holder != me)
+}

@@ -1,0 +1,301 @@
+//! A slot of a context at one key: the local turns, and what stands in the record for all of them.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use super::{
+    cohorts::Plan,
+    id::RequestId,
+    local_queue::Turns,
+    mode::Mode,
+    port::{Turn, TurnId},
+    record::{Granted, Sighting, Way},
+    store_queue::Sent,
+    time::{Monotonic, earliest},
+    token::{Token, TokenBlock},
+};
+
+/// Many local turns share one place in the record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) turns: Turns,
+    pub(super) stage: Stage,
+    pub(super) plan: Plan,
+    /// Another context said that it waits, when this transaction was the last that had been sent.
+    pub(super) wanted: Option<u64>,
+}
+
+/// What stands in the record, as far as this context knows. Boxed: it is taken out and put in as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Stage {
+    #[default]
+    Idle,
+    Seeking(Box<Seeking>),
+    Held(Box<Held>),
+}
+
+/// A request under way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Seeking {
+    pub(super) request: RequestId,
+    pub(super) way: Way,
+    pub(super) wait: bool,
+    /// As it was asked last.
+    pub(super) priority: i32,
+    /// Whether it was sent.
+    pub(super) sent: bool,
+    /// Whether it has a place in the queue.
+    pub(super) queued: bool,
+    /// The token in the latest answer "waiting": a signalled grant must have a larger one.
+    pub(super) last_token: Token,
+    /// Who stood right before it then.
+    pub(super) ahead: Vec<Sighting>,
+    /// An earlier attempt gave no answer.
+    pub(super) retried: bool,
+    /// When the store last answered, or the request began.
+    pub(super) heard_at: Monotonic,
+    /// When a refused try looks again.
+    pub(super) look_at: Option<Monotonic>,
+    /// Nor does it look after that.
+    pub(super) look_until: Option<Monotonic>,
+    /// Another incarnation of this context's instance stands ahead.
+    pub(super) twin: Option<Twin>,
+    /// Of a lease that is taken over: the token of the next guard.
+    pub(super) cursor: Option<Token>,
+}
+
+/// A grant of the same instance, not known yet to be dead or alive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Twin {
+    pub(super) seen: Sighting,
+    /// Its beacon has so long to go.
+    pub(super) until: Option<Monotonic>,
+}
+
+/// A lease that this context believes it holds, or held until lately.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Held {
+    pub(super) request: RequestId,
+    /// As the record has it: a shared lease may have been upgraded, an exclusive one downgraded.
+    pub(super) mode: Mode,
+    /// The grant's identity.
+    pub(super) grant: Token,
+    /// The shared grant that it grew out of, and by which request that was granted.
+    pub(super) formerly: Option<(Token, RequestId)>,
+    /// The token of the next guard. It only moves forward, whatever is answered twice.
+    pub(super) next_token: Token,
+    /// The last token that is reserved.
+    pub(super) last_token: Token,
+    pub(super) refilling: bool,
+    /// Who uses the lease now.
+    pub(super) users: Vec<User>,
+    /// One of them wants to be the only one.
+    pub(super) upgrade: Option<Box<Upgrade>>,
+    /// Whether another context waits.
+    pub(super) contended: bool,
+    /// It came out of a queue: others are about, and it is given back at once when it is not used.
+    pub(super) queued_for: bool,
+    pub(super) tenure_since: Monotonic,
+    pub(super) handoffs: u32,
+    /// It went from one user to another since the store was last asked whether others wait.
+    pub(super) passed_on: bool,
+    /// Until when it is kept although nobody uses it.
+    pub(super) lingers_until: Option<Monotonic>,
+}
+
+/// A guard.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct User {
+    pub(super) turn: TurnId,
+    pub(super) token: Token,
+    /// How it holds: some of those who hold exclusively together may have been downgraded.
+    pub(super) mode: Mode,
+    pub(super) share: bool,
+    pub(super) ends_at: Option<Monotonic>,
+    /// Of one that renews by itself: when it runs out unless it does.
+    pub(super) expires_at: Option<Monotonic>,
+}
+
+/// A guard that shares and wants to hold exclusively.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Upgrade {
+    pub(super) query: TurnId,
+    pub(super) turn: TurnId,
+    /// `None` as long as others here share.
+    pub(super) seeking: Option<Seeking>,
+    /// Nobody wants it any more; whether it was granted is not known yet.
+    pub(super) cancelled: bool,
+}
+
+impl Seeking {
+    pub(super) fn new(request: RequestId, way: Way, wait: bool, now: Monotonic) -> Self {
+        Self {
+            request,
+            way,
+            wait,
+            priority: 0,
+            sent: false,
+            queued: false,
+            last_token: Token::default(),
+            ahead: Vec::new(),
+            retried: false,
+            heard_at: now,
+            look_at: None,
+            look_until: None,
+            twin: None,
+            cursor: None,
+        }
+    }
+
+    /// Whether it takes over this grant.
+    pub(super) fn resumes(&self, grant: Token) -> bool {
+        matches!(self.way, Way::Resume { token, .. } if token == grant)
+    }
+
+    /// Whether it is too early to say that the key is taken.
+    pub(super) fn is_looking(&self) -> bool {
+        self.look_at.is_some() || self.twin.as_ref().is_some_and(|twin| twin.until.is_some())
+    }
+}
+
+impl Place {
+    pub(super) fn is_idle(&self) -> bool {
+        self.turns.is_empty() && matches!(self.stage, Stage::Idle)
+    }
+
+    /// Whether another context waits, as an answer to what was sent then says, unless that one said so since.
+    pub(super) fn contended(&mut self, sent: Sent, answer: bool) -> bool {
+        self.wanted = self.wanted.filter(|wanted| *wanted >= sent.flight);
+        answer || self.wanted.is_some()
+    }
+
+    pub(super) fn held(&self) -> Option<&Held> {
+        match &self.stage {
+            Stage::Held(held) => Some(held),
+            _ => None,
+        }
+    }
+
+    pub(super) fn held_mut(&mut self) -> Option<&mut Held> {
+        match &mut self.stage {
+            Stage::Held(held) => Some(held),
+            _ => None,
+        }
+    }
+
+    /// The request under way: for a lease, or for holding a shared one exclusively.
+    pub(super) fn seeking(&self) -> Option<&Seeking> {
+        match &self.stage {
+            Stage::Seeking(seeking) => Some(seeking),
+            Stage::Held(held) => held.upgrade.as_ref()?.seeking.as_ref(),
+            Stage::Idle => None,
+        }
+    }
+
+    pub(super) fn seeking_mut(&mut self) -> Option<&mut Seeking> {
+        match &mut self.stage {
+            Stage::Seeking(seeking) => Some(seeking),
+            Stage::Held(held) => held.upgrade.as_mut()?.seeking.as_mut(),
+            Stage::Idle => None,
+        }
+    }
+
+    /// Whether a request of this number is under way or was granted.
+    pub(super) fn knows(&self, request: RequestId) -> bool {
+        let seeks = self.seeking().is_some_and(|seeking| seeking.request == request);
+        seeks || self.held().is_some_and(|held| held.request == request)
+    }
+
+    /// Whether the request has a place in the queue.
+    pub(super) fn waits(&self) -> bool {
+        self.seeking().is_some_and(|seeking| seeking.queued)
+    }
+
+    /// When something is to be done for the turns, the users, or the lease that nobody uses.
+    pub(super) fn next_event(&self) -> Option<Monotonic> {
+        let seeking = self.seeking();
+        let looks = seeking.and_then(|seeking| seeking.look_at);
+        let verdict = seeking.and_then(|seeking| seeking.twin.as_ref()?.until);
+        let held = self.held().and_then(Held::next_event);
+        earliest(&[self.turns.alarm(), looks, verdict, held])
+    }
+}
+
+impl Held {
+    pub(super) fn new(request: RequestId, mode: Mode, granted: &Granted, now: Monotonic) -> Self {
+        let TokenBlock { first, last } = granted.block;
+        Self {
+            request,
+            mode,
+            grant: first,
+            formerly: None,
+            next_token: first,
+            last_token: last,
+            refilling: false,
+            users: Vec::new(),
+            upgrade: None,
+            contended: granted.contended,
+            queued_for: false,
+            tenure_since: now,
+            handoffs: 0,
+            passed_on: false,
+            lingers_until: None,
+        }
+    }
+
+    /// A shared lease became an exclusive one, with tokens of its own.
+    pub(super) fn upgraded(&mut self, request: RequestId, granted: &Granted) {
+        self.mode = Mode::Exclusive;
+        self.formerly = Some((self.grant, self.request));
+        self.request = request;
+        self.grant = granted.block.first;
+        self.next_token = granted.block.first;
+        self.last_token = granted.block.last;
+        self.refilling = false;
+        self.contended = granted.contended;
+    }
+
+    pub(super) fn is_used_by(&self, turn: TurnId) -> bool {
+        self.users.iter().any(|user| user.turn == turn)
+    }
+
+    /// Whether this turn may use the lease beside those who do.
+    pub(super) fn admits(&self, turn: &Turn) -> bool {
+        match (self.users.is_empty(), turn.mode, self.mode) {
+            (_, Mode::Exclusive, Mode::Shared) => false,
+            (true, _, _) | (false, Mode::Shared, Mode::Shared) => true,
+            (false, _, _) => turn.share && self.users.iter().all(|user| user.share),
+        }
+    }
+
+    /// Whether it is held exclusively although nobody who uses it needs that.
+    pub(super) fn is_too_strong(&self) -> bool {
+        let shared = self.users.iter().all(|user| user.mode == Mode::Shared);
+        self.mode == Mode::Exclusive && !self.users.is_empty() && shared
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers_until.is_some()
+    }
+
+    fn next_event(&self) -> Option<Monotonic> {
+        let mut next = self.lingers_until;
+        for user in &self.users {
+            next = earliest(&[next, user.ends_at, user.expires_at]);
+        }
+        next
+    }
+
+    /// Users who renew by themselves did so.
+    pub(super) fn renew_users(&mut self, until: Monotonic) {
+        for user in &mut self.users {
+            user.expires_at = user.expires_at.map(|at| at.max(until));
+        }
+    }
+
+    /// For how long one of its users may hold it at most, in ms.
+    pub(super) fn limit_ms(&self, turn: TurnId, now: Monotonic) -> u64 {
+        let user = self.users.iter().find(|user| user.turn == turn);
+        let end = user.and_then(|user| earliest(&[user.ends_at, user.expires_at]));
+        end.map_or(u64::MAX, |end| end.since(now))
+    }
+}

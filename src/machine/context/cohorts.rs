@@ -1,0 +1,215 @@
+//! All places of a context, and one table of their timers: what is idle costs nothing, however many keys are held.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use super::{
+    cohort::{Held, Place, Seeking},
+    id::RequestId,
+    key::Key,
+    port::Slot,
+    sorted::SortedMap,
+    time::{Monotonic, earliest},
+    token::Token,
+};
+
+/// Places by slot. Whoever takes one to change it has it planned anew by the next [`settle`](Self::settle).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Places {
+    by_slot: SortedMap<Slot, Box<Place>>,
+    by_time: SortedMap<(Monotonic, Slot), ()>,
+    touched: Vec<Slot>,
+    /// Those that wait in a queue.
+    waiting: SortedMap<Slot, ()>,
+    /// Those whose lease goes from task to task.
+    passed_on: Vec<Slot>,
+    held: usize,
+    lingering: usize,
+}
+
+/// What the table holds of one place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Plan {
+    wake: Option<Monotonic>,
+    held: bool,
+    waits: bool,
+    lingers: bool,
+}
+
+impl Places {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_slot.is_empty()
+    }
+
+    pub(super) fn get(&self, slot: &Slot) -> Option<&Place> {
+        self.by_slot.get(slot).map(AsRef::as_ref)
+    }
+
+    pub(super) fn held(&self, slot: &Slot) -> Option<&Held> {
+        self.get(slot)?.held()
+    }
+
+    /// To be planned anew. Mostly it is the same slot many times in a row.
+    fn touch(&mut self, slot: &Slot) {
+        if self.touched.last() != Some(slot) {
+            self.touched.push(slot.clone());
+        }
+    }
+
+    pub(super) fn change(&mut self, slot: &Slot) -> Option<&mut Place> {
+        self.touch(slot);
+        self.by_slot.get_mut(slot).map(AsMut::as_mut)
+    }
+
+    /// A place, to note what no plan depends on: however many wait, it costs nothing more.
+    pub(super) fn jot(&mut self, slot: &Slot) -> Option<&mut Place> {
+        self.by_slot.get_mut(slot).map(AsMut::as_mut)
+    }
+
+    pub(super) fn change_held(&mut self, slot: &Slot) -> Option<&mut Held> {
+        self.change(slot)?.held_mut()
+    }
+
+    /// The request under way at a slot, to be changed.
+    pub(super) fn change_seeking(&mut self, slot: &Slot) -> Option<&mut Seeking> {
+        self.change(slot)?.seeking_mut()
+    }
+
+    pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Place {
+        self.touch(slot);
+        self.by_slot.or_default(slot.clone())
+    }
+
+    /// All slots.
+    pub(super) fn slots(&self) -> Vec<Slot> {
+        self.pick(None, &|_, _| true)
+    }
+
+    /// The slots, at one key or at all, whose places are like this.
+    pub(super) fn pick(&self, key: Option<&Key>, is_it: &dyn Fn(&Slot, &Place) -> bool) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        for (slot, place) in self.by_slot.from(|slot| key.is_some_and(|key| slot.key < *key)) {
+            if key.is_some_and(|key| slot.key != *key) {
+                break;
+            }
+            if is_it(slot, place) {
+                slots.push(slot.clone());
+            }
+        }
+        slots
+    }
+
+    /// Where a request of this number is under way or held.
+    pub(super) fn slot_of(&self, key: &Key, request: RequestId) -> Option<Slot> {
+        self.pick(Some(key), &|_, place| place.knows(request)).pop()
+    }
+
+    /// Where a grant is held.
+    pub(super) fn slot_of_grant(&self, key: &Key, grant: Token) -> Option<Slot> {
+        self.pick(Some(key), &|_, place| place.held().is_some_and(|held| held.grant == grant)).pop()
+    }
+
+    /// The places that wait in a queue.
+    pub(super) fn waiting(&self) -> Vec<Slot> {
+        self.waiting.keys().cloned().collect()
+    }
+
+    /// One of the places that wait at each key: a look there serves all of them.
+    pub(super) fn looking(&self) -> Vec<Slot> {
+        let mut looking = Vec::<Slot>::new();
+        for slot in self.waiting.keys() {
+            if looking.last().is_none_or(|last| last.key != slot.key) {
+                looking.push(slot.clone());
+            }
+        }
+        looking
+    }
+
+    /// A lease went from one task to the next.
+    pub(super) fn note_passed_on(&mut self, slot: &Slot) {
+        self.passed_on.push(slot.clone());
+    }
+
+    /// Those whose lease went from task to task since the last call.
+    pub(super) fn take_passed_on(&mut self) -> Vec<Slot> {
+        let slots = core::mem::take(&mut self.passed_on);
+        for slot in &slots {
+            if let Some(held) = self.change_held(slot) {
+                held.passed_on = false;
+            }
+        }
+        slots
+    }
+
+    /// Whether something in the store is to be kept alive.
+    pub(super) fn any_beats(&self) -> bool {
+        self.held > 0 || !self.waiting.is_empty()
+    }
+
+    /// Whether anything is held.
+    pub(super) fn any_held(&self) -> bool {
+        self.held > 0
+    }
+
+    /// Whether nothing is to be kept alive but one lease.
+    pub(super) fn holds_one_only(&self) -> bool {
+        self.held == 1 && self.waiting.is_empty()
+    }
+
+    /// Whether a lease is kept that nobody uses.
+    pub(super) fn any_lingers(&self) -> bool {
+        self.lingering > 0
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Monotonic> {
+        self.by_time.first().map(|((at, _), ())| *at)
+    }
+
+    /// The places with something due.
+    pub(super) fn due(&self, now: Monotonic) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        for (_, slot) in self.by_time.keys().take_while(|(at, _)| *at <= now) {
+            slots.push(slot.clone());
+        }
+        slots
+    }
+
+    /// Plans what was touched, and drops what became idle. Whether the set of waiting places changed.
+    pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Place) -> Option<Monotonic>) -> bool {
+        let mut changed = false;
+        for slot in &core::mem::take(&mut self.touched) {
+            let Some(place) = self.by_slot.get_mut(slot) else { continue };
+            let wake = earliest(&[place.next_event(), judgement(slot, place)]);
+            let lingers = place.held().is_some_and(Held::lingers);
+            let plan = Plan { wake, held: place.held().is_some(), waits: place.waits(), lingers };
+            let old = core::mem::replace(&mut place.plan, plan);
+            let idle = place.is_idle();
+            self.held = self.held + usize::from(plan.held) - usize::from(old.held);
+            match (old.waits, plan.waits) {
+                (false, true) => self.waiting.insert(slot.clone(), ()),
+                (true, false) => _ = self.waiting.remove(slot),
+                _ => {}
+            }
+            self.lingering = self.lingering + usize::from(plan.lingers) - usize::from(old.lingers);
+            changed |= plan.waits != old.waits;
+            if idle {
+                self.by_slot.remove(slot);
+            }
+            self.move_timer(slot, old.wake, wake);
+        }
+        changed
+    }
+
+    fn move_timer(&mut self, slot: &Slot, old: Option<Monotonic>, new: Option<Monotonic>) {
+        if old == new {
+            return;
+        }
+        let mut entry = (old.unwrap_or_default(), slot.clone());
+        if old.is_some() {
+            self.by_time.remove(&entry);
+        }
+        if let Some(new) = new {
+            entry.0 = new;
+            self.by_time.insert(entry, ());
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The failure detector: it watches the sessions that stand ahead, by beacons where there are some, else by watching them
+//! stand still.
+
+use alloc::vec::Vec;
+
+use super::{
+    Entry, Machine, Sighting,
+    cohort::Place,
+    config::silence_ms,
+    id::{RequestId, SessionId},
+    key::Key,
+    port::{Output, Slot},
+    record::Action,
+    sorted::SortedMap,
+    store_queue::Outbox,
+    time::{Monotonic, earliest},
+    token::Token,
+};
+
+/// Sessions that are remembered between calls, so that a `try` can judge without waiting.
+const REMEMBERED: usize = 256;
+
+/// What was seen of each session, and since when it stands still: from after it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Observations(SortedMap<SessionId, Observation>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Observation {
+    beat: u64,
+    lease_ms: u64,
+    since: Monotonic,
+    read_at: Monotonic,
+    /// Where it was seen last.
+    key: Key,
+}
+
+impl Observation {
+    /// When the session will have been silent for too long.
+    fn silent_at(&self) -> Monotonic {
+        self.since.plus(silence_ms(self.lease_ms))
+    }
+}
+
+impl Observations {
+    /// When the first of those ahead will have been silent for too long, unless that is being dealt with.
+    pub(super) fn next_judgement(&self, slot: &Slot, place: &Place, outbox: &Outbox) -> Option<Monotonic> {
+        let seeking = place.seeking().filter(|seeking| seeking.queued && !seeking.ahead.is_empty())?;
+        if outbox.carries(slot, |action| matches!(action, Action::End { .. })) {
+            return None;
+        }
+        let mut next = None;
+        for seen in &seeking.ahead {
+            next = earliest(&[next, self.0.get(&seen.holder).map(Observation::silent_at)]);
+        }
+        next
+    }
+
+    /// Any new beat starts the wait anew. What was seen of a session at one key counts at every other.
+    fn update(&mut self, seen: &Sighting, key: &Key, now: Monotonic) {
+        let Sighting { beat, lease_ms, .. } = *seen;
+        match self.0.get_mut(&seen.holder) {
+            Some(known) if known.beat == beat => {
+                known.read_at = now;
+                known.key.clone_from(key);
+            }
+            _ => self.0.insert(seen.holder, Observation { beat, lease_ms, since: now, read_at: now, key: key.clone() }),
+        }
+    }
+
+    /// Forgets the session that was read longest ago.
+    fn forget_oldest(&mut self) {
+        let mut oldest: Option<(SessionId, Monotonic)> = None;
+        for (session, seen) in self.0.iter() {
+            if oldest.is_none_or(|(_, read_at)| seen.read_at < read_at) {
+                oldest = Some((*session, seen.read_at));
+            }
+        }
+        if let Some((session, _)) = oldest {
+            self.0.remove(&session);
+        }
+    }
+
+    /// Those who were seen last at a key, or stand ahead there, and have been silent for too long.
+    fn silent_at(&self, key: &Key, ahead: &[Sighting], now: Monotonic) -> Vec<(SessionId, u64)> {
+        let mut silent = Vec::new();
+        for (session, seen) in self.0.iter() {
+            let stands_here = seen.key == *key || ahead.iter().any(|ahead| ahead.holder == *session);
+            if stands_here && seen.silent_at() <= now {
+                silent.push((*session, seen.beat));
+            }
+        }
+        silent
+    }
+}
+
+/// A watch, and the very sightings that its beacon's absence would condemn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Watch {
+    id: u64,
+    suspects: Vec<(Slot, Sighting)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Watches {
+    placed: SortedMap<SessionId, Watch>,
+    last_id: u64,
+    stale: bool,
+}
+
+impl Machine {
+    /// Notes who stands before this context, and releases what it left there itself.
+    pub(super) fn observe(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) {
+        let me = self.session.id();
+        for seen in ahead.iter().filter(|seen| seen.holder != me) {
+            self.observed.update(seen, &slot.key, now);
+        }
+        while self.observed.0.len() > REMEMBERED.max(ahead.len()) {
+            self.observed.forget_oldest();
+        }
+        if let Some(seeking) = self.places.change_seeking(slot) {
+            seeking.ahead = ahead.to_vec();
+        }
+        self.watches.stale = true;
+        for seen in ahead.iter().filter(|seen| seen.holder == me) {
+            if let Entry::Grant(token) = seen.entry {
+                self.release_if_stray(slot, token, seen.request, now);
+            }
+        }
+    }
+
+    /// A grant of its own that this context does not know of belongs to nobody. One that a request under way got may be
+    /// told of in the next answer, or by a signal.
+    fn release_if_stray(&mut self, slot: &Slot, token: Token, request: RequestId, now: Monotonic) {
+        if !self.knows_grant(&slot.key, token) && !self.knows(&slot.key, request) {
+            self.outbox.push(slot, Action::Release { token, request }, None, now);
+        }
+    }
+
+    /// Whether a grant is held here, or on its way to another guard.
+    pub(super) fn knows_grant(&self, key: &Key, token: Token) -> bool {
+        let resumes = |place: &Place| place.seeking().is_some_and(|seeking| seeking.resumes(token));
+        self.detached_at(key, token).is_some()
+            || self.places.slot_of_grant(key, token).is_some()
+            || !self.places.pick(Some(key), &|_, place| resumes(place)).is_empty()
+    }
+
+    pub(super) fn detached_at(&self, key: &Key, token: Token) -> Option<usize> {
+        self.detached.iter().position(|(known, detached)| (known, *detached) == (key, token))
+    }
+
+    pub(super) fn judge_if_silent(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(place) = self.places.get(slot) else { return };
+        if self.observed.next_judgement(slot, place, &self.outbox).is_some_and(|at| at <= now) {
+            self.end_silent(slot, now);
+            self.look_at(&slot.key, now);
+        }
+    }
+
+    /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
+    pub(super) fn end_silent(&mut self, slot: &Slot, now: Monotonic) {
+        let seeking = self.places.get(slot).and_then(Place::seeking);
+        let ahead = seeking.map_or(&[][..], |seeking| &seeking.ahead);
+        for (target, beat) in self.observed.silent_at(&slot.key, ahead, now) {
+            self.end_session_of(slot, target, beat, now);
+        }
+    }
+
+    fn end_session_of(&mut self, slot: &Slot, target: SessionId, beat: u64, now: Monotonic) {
+        let end = Action::End { target, beat };
+        if !self.outbox.carries(slot, |action| *action == end) {
+            self.outbox.push(slot, end, None, now);
+        }
+    }
+
+    /// A session that stood in the way has ended, or was heard since.
+    pub(super) fn session_ended(&mut self, target: SessionId) {
+        self.observed.0.remove(&target);
+    }
+
+    /// A beacon is gone, seen so after the rows were read: its holder is dead.
+    pub(super) fn beacon_gone(&mut self, watch: u64, now: Monotonic) {
+        let Some(session) = self.watches.session_of(watch) else { return };
+        let Some(watch) = self.watches.placed.remove(&session) else { return };
+        for (slot, seen) in &watch.suspects {
+            self.end_session_of(slot, session, seen.beat, now);
+            self.look_at(&slot.key, now);
+        }
+    }
+
+    /// A session ended itself: whoever stood right behind looks, and finds it gone.
+    pub(super) fn look_past(&mut self, gone: SessionId, now: Monotonic) {
+        for slot in &self.places.waiting() {
+            if self.nearest(slot).iter().any(|seen| seen.holder == gone) {
+                self.look_at(&slot.key, now);
+            }
+        }
+    }
+
+    /// With the session, whatever watched for it has gone.
+    pub(super) fn forget_watches(&mut self) {
+        self.watches.placed = SortedMap::new();
+        self.watches.stale = true;
+    }
+
+    /// Watches the beacons of those ahead. A beat that moved restarts its watch: absence counts only if it was seen
+    /// after the very row that it condemns was read.
+    pub(super) fn sync_watches(&mut self, queues_changed: bool) {
+        if !core::mem::take(&mut self.watches.stale) && !queues_changed {
+            return;
+        }
+        let wanted = self.wanted_watches();
+        let mut unwanted = Vec::new();
+        self.watches.placed.retain(|session, watch| {
+            let is_stale = wanted.get(session).map(|wanted| &wanted.suspects) != Some(&watch.suspects);
+            if is_stale {
+                unwanted.push(watch.id);
+            }
+            !is_stale
+        });
+        for watch in unwanted {
+            self.emit(Output::Unwatch { watch });
+        }
+        for (session, mut watch) in wanted {
+            if !self.watches.placed.contains_key(&session) {
+                self.watches.last_id += 1;
+                watch.id = self.watches.last_id;
+                self.emit(Output::Watch { watch: watch.id, session });
+                self.watches.placed.insert(session, watch);
+            }
+        }
+    }
+
+    fn wanted_watches(&self) -> SortedMap<SessionId, Watch> {
+        let mut wanted = SortedMap::<_, Watch>::new();
+        for slot in &self.places.waiting() {
+            for seen in self.nearest(slot) {
+                if seen.beacon && seen.holder != self.session.id() {
+                    wanted.or_default(seen.holder).suspects.push((slot.clone(), seen));
+                }
+            }
+        }
+        wanted
+    }
+
+    /// The waiter right before, or the grants where there is none: if it dies, whoever stands before it comes into view.
+    /// Else each grant that ends would wake everybody who queues. A twin is watched from anywhere.
+    fn nearest(&self, slot: &Slot) -> Vec<Sighting> {
+        let seeking = self.places.get(slot).and_then(Place::seeking);
+        let ahead = seeking.map_or(&[][..], |seeking| &seeking.ahead);
+        let is_grant = |seen: &Sighting| matches!(seen.entry, Entry::Grant(_));
+        let first = ahead.iter().all(is_grant);
+        let mut nearest = Vec::new();
+        for (index, seen) in ahead.iter().enumerate() {
+            if seen.twin || if first { is_grant(seen) } else { index + 1 == ahead.len() } {
+                nearest.push(*seen);
+            }
+        }
+        nearest
+    }
+}
+
+impl Watches {
+    fn session_of(&self, watch: u64) -> Option<SessionId> {
+        self.placed.iter().find(|(_, placed)| placed.id == watch).map(|(session, _)| *session)
+    }
+}

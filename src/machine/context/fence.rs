@@ -1,0 +1,130 @@
+//! Fenced writes: what a user's transaction must check to commit only while a guard's lease is current.
+
+use alloc::vec::Vec;
+
+use super::{
+    Machine,
+    config::{belief_ms, lease_for_belief_ms},
+    id::{RequestId, StoreId},
+    port::{LostReason, Slot, TurnId},
+    record::{Action, Batch, Operation, Outcome, Reply, SessionStep},
+    store_queue::Sent,
+    time::{Monotonic, Now},
+    token::Token,
+};
+
+/// What a transaction must apply and find, so that what else it writes is fenced: made by [`Machine::ticket`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// The fence; and a heartbeat of the session, if one goes with it.
+    pub batch: Batch,
+    store: StoreId,
+    token: Token,
+    request: RequestId,
+    sent: Sent,
+}
+
+impl Ticket {
+    /// Whether a heartbeat goes with it.
+    pub fn renews(&self) -> bool {
+        self.batch.step != SessionStep::Stay
+    }
+}
+
+impl Machine {
+    /// What a transaction that is about to begin must check for this guard; with a heartbeat, if wanted. `None` for a
+    /// guard that was given back, handed on or lost.
+    ///
+    /// A heartbeat may come back in an [`Input::Fenced`](super::port::Input::Fenced), once the transaction is committed.
+    /// After it was asked for, the machine wants to be handed an input.
+    pub fn ticket(&mut self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
+        let held = self.places.held(slot).filter(|held| held.is_used_by(turn))?;
+        let (store, token, request) = (self.store?, held.grant, held.request);
+        let fence = Operation { key: slot.key.clone(), action: Action::Fence { token, request } };
+        let mut batch = Batch::new(self.session.id(), Vec::from([fence]));
+        // By this number it is told what was sent before it, and what after.
+        let sent = self.outbox.sent_elsewhere(now.monotonic, renew);
+        if renew {
+            let lease_ms = self.fenced_lease_ms(sent);
+            batch.step = SessionStep::Beat(self.session.beat(sent, lease_ms, self.presence.beacon_stands()));
+        }
+        Some(Ticket { batch, store, token, request, sent })
+    }
+
+    /// Unlike any other heartbeat, this one may be sent while another is under way. It asks for no less than that one,
+    /// which may be answered last.
+    fn fenced_lease_ms(&mut self, sent: Sent) -> u64 {
+        let lease_ms = self.session.wanted_lease_ms(sent.at, self.config.lease_ms);
+        let in_flight = self.outbox.in_flight();
+        let Some((earlier, asked_ms)) = in_flight.and_then(|flight| Some((flight.sent, flight.lease_ms?))) else {
+            return lease_ms;
+        };
+        let left_ms = earlier.at.plus(belief_ms(asked_ms)).since(sent.at);
+        if left_ms > belief_ms(lease_ms) { lease_for_belief_ms(left_ms) } else { lease_ms }
+    }
+
+    /// Whether a transaction that found this may commit: the record has the grant, and the guard still has it too.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn judge_fence(
+        &self,
+        turn: TurnId,
+        slot: &Slot,
+        ticket: &Ticket,
+        found: (Option<StoreId>, &Reply),
+        now: Now,
+    ) -> Result<(), LostReason> {
+        let (store, reply) = found;
+        if store != Some(ticket.store) {
+            return Err(LostReason::StoreCleared);
+        }
+        let held =
+            self.places.held(slot).filter(|held| held.is_used_by(turn) && ticket.is_of(held.grant, held.request));
+        let valid = held.is_some() && self.session.was_valid(now.monotonic);
+        match reply.answers.iter().find(|answer| !answer.outcome.lets_a_fence_pass()) {
+            Some(answer) => Err(answer.outcome.loss(ticket.token, valid)),
+            None if held.is_none() => Err(LostReason::Expired),
+            None => Ok(()),
+        }
+    }
+
+    /// A transaction with a fence in it was judged, or committed. What it found is a hint that the lease is gone, and the
+    /// heartbeat that it carried is one.
+    pub(super) fn fenced(&mut self, slot: &Slot, ticket: &Ticket, reply: &Reply, now: Monotonic) {
+        let is_current = self.places.held(slot).is_some_and(|held| ticket.is_of(held.grant, held.request));
+        if !is_current || ticket.batch.session != self.session.id() {
+            return;
+        }
+        if reply.answers.iter().any(|answer| !answer.outcome.lets_a_fence_pass()) {
+            return self.doubt_grant(slot, now);
+        }
+        let Some(beat) = ticket.batch.beat().filter(|_| reply.robbed.is_some()) else { return };
+        // One that was sent since may have asked for less.
+        let lease_ms = beat.lease_ms.min(self.session.asked_ms());
+        self.confirm(ticket.sent, lease_ms, now);
+        if self.places.holds_one_only() {
+            // There is nothing else that the heartbeat would be for.
+            self.last_heartbeat = self.last_heartbeat.max(ticket.sent.at);
+            self.heartbeat_at = None;
+        }
+    }
+
+    /// The store did not know the grant: it is asked again, and nothing is believed until then.
+    fn doubt_grant(&mut self, slot: &Slot, now: Monotonic) {
+        self.ask_whether_current(slot, None, now);
+        self.doubt(now);
+    }
+}
+
+impl Ticket {
+    fn is_of(&self, grant: Token, request: RequestId) -> bool {
+        (self.token, self.request) == (grant, request)
+    }
+}
+
+impl Outcome {
+    fn lets_a_fence_pass(&self) -> bool {
+        matches!(self, Self::Current { .. })
+    }
+}

@@ -1,0 +1,306 @@
+//! Holding a lease: hand it from turn to turn, keep it for a while, give it back, lose it.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use super::{
+    Machine, Monotonic,
+    cohort::{Held, Place, Stage, Upgrade, User},
+    config::{Config, belief_ms},
+    id::{RequestId, SessionId},
+    key::Key,
+    message::Body,
+    port::{LostReason, Output, Parcel, Refusal, ReleaseOutcome, Slot, TurnId},
+    record::{Action, Granted},
+    store_queue::{Errand, Sent},
+    token::Token,
+};
+
+impl Machine {
+    /// A lease was granted, as what was sent then found, or somebody said. It is believed as long as the session is.
+    pub(super) fn hold(&mut self, slot: &Slot, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
+        if self.session.was_robbed(&slot.key, granted.block.first) {
+            return self.seek(slot, now);
+        }
+        let Some(place) = self.places.change(slot) else { return };
+        let cursor = place.seeking().and_then(|seeking| seeking.cursor);
+        let mut held = Held::new(request, slot.mode, granted, now);
+        held.contended = place.contended(sent, granted.contended);
+        held.queued_for = place.waits();
+        held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
+        place.stage = Stage::Held(Box::new(held));
+        // Taken over again, it is on its way no more.
+        self.moved_away(&slot.key, granted.block.first);
+        self.hands.granted(&slot.key, slot.mode, granted, cursor.is_some());
+        self.hand_out(slot, now);
+        if self.session.belief_left(now) == 0 {
+            // No guard before the store has confirmed the session.
+            self.suspect(now);
+            self.session.want_beat();
+        }
+    }
+
+    /// Gives the lease to the next turns, as long as they may have it, and it is beyond doubt.
+    pub(super) fn hand_out(&mut self, slot: &Slot, now: Monotonic) {
+        let (believed, lease_ms) = (self.session.belief_left(now) > 0, self.config.lease_ms);
+        loop {
+            let Some(Place { turns, stage: Stage::Held(held), .. }) = self.places.change(slot) else { return };
+            let Some(turn) = turns.first() else { return };
+            let settled = held.upgrade.is_none() && held.admits(turn);
+            if !settled || (!held.users.is_empty() && !held.may_go_on(&self.config, now)) {
+                return self.refuse_tries(slot);
+            }
+            if !believed {
+                return;
+            }
+            if held.next_token > held.last_token {
+                return self.refill(slot, now);
+            }
+            let Some(turn) = turns.pop() else { return };
+            let token = held.admit(&turn, lease_ms, now);
+            if token != held.grant && !core::mem::replace(&mut held.passed_on, true) {
+                self.places.note_passed_on(slot);
+            }
+            self.emit(Output::Granted { turn: turn.id, token });
+        }
+    }
+
+    pub(super) fn release(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
+        let upgrading = self.cancel_upgrade_of(turn, slot, now);
+        let believed = self.session.belief_left(now) > 0;
+        let Some(Place { turns, stage, .. }) = self.places.change(slot) else {
+            return self.tell_released(turn, Ok(ReleaseOutcome::Lost));
+        };
+        let Stage::Held(held) = stage else { return self.tell_released(turn, Ok(ReleaseOutcome::Lost)) };
+        let Some(at) = held.users.iter().position(|user| user.turn == turn) else {
+            return self.tell_released(turn, Ok(ReleaseOutcome::Lost));
+        };
+        held.users.remove(at);
+        if held.users.is_empty() {
+            // What its user wanted to be sure of does not bind the next.
+            self.session.end_extension(slot);
+        }
+        let stays = !held.users.is_empty() || (held.is_plain(slot) && believed);
+        let goes_on = !turns.is_empty() && held.may_go_on(&self.config, now);
+        let wanted = held.contended || held.queued_for;
+        let lingers = turns.is_empty() && !wanted && self.config.linger_ms > 0;
+        if stays && !upgrading && (!held.users.is_empty() || goes_on || lingers) {
+            if held.users.is_empty() && lingers {
+                held.lingers_until = Some(now.plus(self.config.linger_ms));
+            }
+            self.tell_released(turn, Ok(ReleaseOutcome::Released));
+            self.begin_upgrade(slot, now);
+            self.weaken(slot, None, now);
+            return self.hand_out(slot, now);
+        }
+        let Stage::Held(held) = core::mem::take(stage) else { return };
+        let errand = self.give_back(slot, &held, Some(turn), now);
+        // The withdrawal of an upgrade that was granted gives the lease back before.
+        errand.maybe_released = upgrading && believed;
+        // In the same transaction: whoever waits elsewhere is granted first.
+        self.seek(slot, now);
+    }
+
+    /// Sends the release.
+    pub(super) fn give_back(&mut self, slot: &Slot, held: &Held, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
+        self.drop_questions(slot);
+        self.withdraw_former(slot, held, now);
+        let release = Action::Release { token: held.grant, request: held.request };
+        let believed_until = now.plus(self.session.belief_left(now));
+        let errand = self.outbox.push(slot, release, turn, now);
+        errand.believed_until = believed_until;
+        errand
+    }
+
+    /// A late attempt of the request that was granted before an upgrade may have queued once more.
+    fn withdraw_former(&mut self, slot: &Slot, held: &Held, now: Monotonic) {
+        if let Some((_, request)) = held.formerly {
+            self.withdraw_request(slot, request, now);
+        }
+    }
+
+    /// Questions about a lease that goes need not be put.
+    fn drop_questions(&mut self, slot: &Slot) {
+        self.session.end_extension(slot);
+        for errand in self.outbox.recall(slot, |action| matches!(action, Action::Verify { .. })) {
+            if let Some(query) = errand.turn {
+                self.tell_verified(query, Ok(false));
+            }
+        }
+    }
+
+    /// The lease is kept no longer without being used. Whoever tried it is told when the store has it.
+    pub(super) fn end_linger(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
+        let Some(place) = self.places.change(slot).filter(|place| place.held().is_some_and(Held::lingers)) else {
+            return;
+        };
+        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
+        self.give_back(slot, &held, None, now).tells = asker;
+    }
+
+    pub(super) fn end_all_lingers(&mut self, now: Monotonic) {
+        for slot in &self.places.slots() {
+            self.end_linger(slot, None, now);
+        }
+    }
+
+    pub(super) fn end_linger_if_due(&mut self, slot: &Slot, now: Monotonic) {
+        let lingers_until = self.places.held(slot).and_then(|held| held.lingers_until);
+        if lingers_until.is_some_and(|until| until <= now) {
+            self.end_linger(slot, None, now);
+        }
+    }
+
+    /// Users whose time is over lose the lease; with the last one it is given back.
+    pub(super) fn end_overdue_users(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        let mut over = Vec::new();
+        held.users.retain(|user| {
+            let is_over = [user.ends_at, user.expires_at].into_iter().flatten().any(|end| end <= now);
+            if is_over {
+                over.push(user.turn);
+            }
+            !is_over
+        });
+        if over.is_empty() {
+            return;
+        }
+        let unused = held.users.is_empty();
+        for turn in over {
+            self.cancel_upgrade_of(turn, slot, now);
+            self.emit(Output::Lost { turn, reason: LostReason::Expired });
+        }
+        let Some(place) = self.places.change(slot).filter(|_| unused) else {
+            self.begin_upgrade(slot, now);
+            self.weaken(slot, None, now);
+            return self.hand_out(slot, now);
+        };
+        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
+        self.give_back(slot, &held, None, now);
+        self.seek(slot, now);
+    }
+
+    /// The lease is gone. The request is withdrawn too, and the turns that still wait ask anew.
+    pub(super) fn lose(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
+        if let Some(held) = self.drop_hold(slot, reason) {
+            self.withdraw_former(slot, &held, now);
+            self.withdraw_request(slot, held.request, now);
+            self.withdraw_upgrade(slot, held.upgrade, now);
+            self.seek_anew(slot, reason, now);
+        }
+    }
+
+    /// Those who still wait ask anew, but for who asked for one very lease, or for several at once.
+    pub(super) fn seek_anew(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
+        if slot.own.is_some() {
+            self.fail_turns(slot, &Refusal::Lost(reason));
+        } else {
+            self.seek(slot, now);
+        }
+    }
+
+    /// Nothing is held any more, and everybody who used it is told.
+    pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Box<Held>> {
+        let place = self.places.change(slot).filter(|place| place.held().is_some())?;
+        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return None };
+        self.drop_questions(slot);
+        for user in &held.users {
+            self.emit(Output::Lost { turn: user.turn, reason });
+        }
+        if let Some(upgrade) = held.upgrade.as_ref().filter(|upgrade| !upgrade.cancelled) {
+            self.refuse(upgrade.query, Refusal::Lost(reason));
+        }
+        Some(held)
+    }
+
+    pub(super) fn withdraw_upgrade(&mut self, slot: &Slot, upgrade: Option<Box<Upgrade>>, now: Monotonic) {
+        if let Some(seeking) = upgrade.and_then(|upgrade| upgrade.seeking) {
+            self.withdraw(slot, &seeking, now);
+        }
+    }
+
+    /// What a guard's lease is, for another guard to take over once it is [detached](super::port::Input::Detach); `None`
+    /// if others use it too, or it is lost.
+    pub fn parcel(&mut self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
+        let held = self.places.held(slot).filter(|held| held.is_used_by_only(turn))?;
+        let Held { grant, next_token: next, request, mode, .. } = *held;
+        let (origin, from) = (self.session.id(), self.session.draw_id());
+        Some(Parcel { from, origin, grant, next, request, mode })
+    }
+
+    /// The guard goes; unless others use it too, the lease gets a session of its own, for whoever takes it over in time.
+    pub(super) fn detach(&mut self, turn: TurnId, slot: &Slot, to: SessionId, now: Monotonic) {
+        let sole = self.places.held(slot).is_some_and(|held| held.is_used_by_only(turn));
+        let Some(place) = self.places.change(slot).filter(|_| sole) else {
+            return self.release(turn, slot, now);
+        };
+        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
+        let (token, request) = (held.grant, held.request);
+        self.drop_questions(slot);
+        self.detached.push((slot.key.clone(), token));
+        if self.detached.len() > DETACHED_LIMIT {
+            self.detached.remove(0);
+        }
+        let lease_ms = self.config.lease_ms;
+        self.outbox.push(slot, Action::Detach { token, request, to, lease_ms }, None, now);
+        self.tell_released(turn, Ok(ReleaseOutcome::Released));
+        self.seek(slot, now);
+    }
+
+    /// The lease has a session of its own by now. Whatever else stands under this one belongs to nobody.
+    pub(super) fn moved_away(&mut self, key: &Key, token: Token) {
+        if let Some(at) = self.detached_at(key, token) {
+            self.detached.remove(at);
+        }
+    }
+
+    /// Another request wants the key: what is not used is given back, and the rest is not handed on for ever. Whoever only
+    /// tried is answered.
+    pub(super) fn wanted(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
+        let last_flight = self.outbox.last_flight();
+        let Some(place) = self.places.jot(slot) else { return };
+        if asker.is_none() {
+            place.wanted = Some(last_flight);
+        }
+        let Some(held) = place.held_mut() else { return };
+        held.contended |= asker.is_none();
+        if held.lingers() {
+            self.end_linger(slot, asker, now);
+        } else if let Some(asker) = asker {
+            self.send(&slot.key, Body::InUse { asker });
+        }
+    }
+}
+
+/// So many leases on their way to another guard are known not to be strays.
+const DETACHED_LIMIT: usize = 64;
+
+impl Held {
+    /// Whether the lease may be handed on here although others wait elsewhere.
+    fn may_go_on(&self, config: &Config, now: Monotonic) -> bool {
+        let within_tenure = now.since(self.tenure_since) < config.max_tenure_ms;
+        !self.contended || (self.handoffs < config.max_local_handoffs && within_tenure)
+    }
+
+    /// Whether it is what the slot asks for: neither upgraded nor downgraded, and not for one request alone.
+    fn is_plain(&self, slot: &Slot) -> bool {
+        self.mode == slot.mode && slot.own.is_none()
+    }
+
+    fn is_used_by_only(&self, turn: TurnId) -> bool {
+        self.is_used_by(turn) && self.users.len() == 1 && self.upgrade.is_none()
+    }
+
+    /// A turn becomes a user.
+    fn admit(&mut self, turn: &super::port::Turn, lease_ms: u64, now: Monotonic) -> Token {
+        let token = self.next_token;
+        self.next_token = token.next();
+        // The first one of a tenure is no hand-off.
+        self.handoffs += u32::from(token != self.grant);
+        self.lingers_until = None;
+        let ends_at = turn.max_hold_ms.map(|hold_ms| now.plus(hold_ms));
+        let expires_at = (!turn.renews).then(|| now.plus(belief_ms(lease_ms)));
+        let (turn, mode, share) = (turn.id, turn.mode, turn.share);
+        self.users.push(User { turn, token, mode, share, ends_at, expires_at });
+        token
+    }
+}

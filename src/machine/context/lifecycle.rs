@@ -1,0 +1,235 @@
+//! The end of a context, and its pauses: refuse what comes, release what is held, and end within bounds.
+
+use alloc::vec::Vec;
+
+use super::{
+    Machine,
+    cohort::{Place, Stage},
+    failure::StoreError,
+    key::Key,
+    message::Body,
+    port::{LostReason, Output, Refusal, ReleaseOutcome, Slot},
+    record::Action,
+    store_queue::Errand,
+    time::Monotonic,
+};
+
+const SUSPENDED: &str = "the context was suspended before the store answered";
+
+/// Whether a context takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Life {
+    Open,
+    /// It is stopped, or about to be; requests wait for it to go on.
+    Suspended,
+    Closing {
+        until: Monotonic,
+    },
+    Closed,
+}
+
+impl Life {
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, Self::Closing { .. } | Self::Closed)
+    }
+
+    pub(super) fn is_suspended(self) -> bool {
+        self == Self::Suspended
+    }
+
+    /// What is said to a request that cannot wait until the context goes on.
+    pub(super) fn refusal(self) -> Option<Refusal> {
+        match self {
+            Self::Open => None,
+            Self::Suspended => Some(Refusal::Lost(LostReason::Suspended)),
+            Self::Closing { .. } | Self::Closed => Some(Refusal::Closed),
+        }
+    }
+
+    pub(super) fn next_wake(self) -> Option<Monotonic> {
+        match self {
+            Self::Closing { until } => Some(until),
+            Self::Open | Self::Suspended | Self::Closed => None,
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn close(&mut self, now: Monotonic) {
+        if self.life.is_over() {
+            return;
+        }
+        // Twice the limit: an operation in flight, then the releases.
+        self.life = Life::Closing { until: now.plus(self.config.store_timeout_ms * 2) };
+        for slot in &self.places.slots() {
+            let Some(place) = self.places.change(slot) else { continue };
+            let turns = place.turns.take_all();
+            turns.iter().for_each(|turn| self.refuse(turn.id, Refusal::Closed));
+            self.give_up(slot, LostReason::Closed, now);
+        }
+    }
+
+    /// What stands in the record for a slot is given up, and its users are told. Turns stay.
+    fn give_up(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
+        if let Some(held) = self.drop_hold(slot, reason) {
+            self.give_back(slot, &held, None, now);
+            return self.withdraw_upgrade(slot, held.upgrade, now);
+        }
+        let Some(place) = self.places.change(slot) else { return };
+        if let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) {
+            self.withdraw(slot, &seeking, now);
+        }
+    }
+
+    /// The context may be stopped at any moment. Its guards are void first; then its session is ended, whatever else is
+    /// under way, and the beacon goes. No answer is waited for. One that is closing ends by it.
+    pub(super) fn suspend(&mut self, abandons: bool, now: Monotonic) {
+        self.stop(LostReason::Suspended, abandons, now);
+    }
+
+    /// The store is gone, and the context stays: what it held is lost at once, and its beacon goes, so that others need not
+    /// wait for its silence. Requests ask the store anew, which says why it does not answer.
+    pub(super) fn lose_store(&mut self, abandons: bool, now: Monotonic) {
+        let was_open = self.life == Life::Open;
+        self.stop(LostReason::StoreFailed, abandons, now);
+        if was_open {
+            self.wake_up(now);
+        }
+    }
+
+    fn stop(&mut self, reason: LostReason, abandons: bool, now: Monotonic) {
+        match self.life {
+            Life::Open => {}
+            Life::Closing { .. } if abandons => {}
+            Life::Closing { .. } | Life::Suspended | Life::Closed => return,
+        }
+        let first = self.places.slots().first().map(|slot| slot.key.clone());
+        let first = first.or_else(|| self.outbox.any_key().cloned());
+        for slot in &self.places.slots() {
+            self.give_up(slot, reason, now);
+            if slot.own.is_some() {
+                self.fail_turns(slot, &Refusal::Lost(reason));
+            }
+        }
+        let (session, was_open) = (self.session.id(), self.session.is_open() || self.outbox.opens());
+        self.drop_unanswered(now);
+        if was_open && abandons {
+            self.emit(Output::Abandon(session));
+            if let Some(key) = first {
+                self.send(&key, Body::Gone { holder: session });
+            }
+        } else if was_open {
+            self.session.end_unsure();
+            self.send_now(now);
+        }
+        if self.session.id() == session {
+            self.renew_session(now);
+        } else {
+            self.leave_session(now);
+        }
+        if self.life == Life::Open {
+            self.life = Life::Suspended;
+        }
+    }
+
+    /// What was to be given back is given back by the end of the session; nothing else is sent any more.
+    fn drop_unanswered(&mut self, now: Monotonic) {
+        for errand in &self.outbox.drain() {
+            self.ended_with_session(errand, now);
+        }
+    }
+
+    /// An errand made sense in one session only, and that has ended. Whoever waits for an answer hears so.
+    pub(super) fn ended_with_session(&mut self, errand: &Errand, now: Monotonic) {
+        match (errand.turn, &errand.action) {
+            (Some(turn), Action::Release { .. }) => {
+                let held = now < errand.believed_until || errand.maybe_released;
+                let result = Ok(if held { ReleaseOutcome::Released } else { ReleaseOutcome::Lost });
+                self.tell_released(turn, result);
+            }
+            _ => self.unanswered(errand, &StoreError::transient(SUSPENDED)),
+        }
+    }
+
+    /// The context goes on; its requests queue again, in another session.
+    pub(super) fn wake_up(&mut self, now: Monotonic) {
+        if !self.life.is_suspended() {
+            return;
+        }
+        self.life = Life::Open;
+        self.drop_all(SUSPENDED);
+        self.detached.clear();
+        for slot in &self.places.slots() {
+            self.seek(slot, now);
+        }
+    }
+
+    /// A store that does not answer must not keep a closing context for ever; its leases run out by themselves.
+    pub(super) fn force_closed(&mut self, now: Monotonic) {
+        if matches!(self.life, Life::Closing { until } if until <= now) {
+            self.drop_all("the store did not answer before the lease manager closed");
+            self.session.forget_stale();
+        }
+    }
+
+    fn drop_all(&mut self, because: &str) {
+        let error = StoreError::unknown(because);
+        for errand in &self.outbox.drain() {
+            self.unanswered(errand, &error);
+        }
+    }
+
+    /// Whoever still waits for an answer hears that there is none.
+    fn unanswered(&mut self, errand: &Errand, error: &StoreError) {
+        let Some(turn) = errand.turn else { return };
+        let error = error.clone();
+        match errand.action {
+            Action::Release { .. } => self.tell_released(turn, Err(error)),
+            Action::Verify { .. } | Action::Downgrade { .. } => self.tell_verified(turn, Err(error)),
+            Action::Inspect => self.emit(Output::Status { query: turn, result: Err(error) }),
+            Action::Acquire(_)
+            | Action::AcquireAll(_)
+            | Action::Detach { .. }
+            | Action::Withdraw { .. }
+            | Action::End { .. }
+            | Action::Look
+            | Action::Fence { .. } => {}
+        }
+    }
+
+    /// The session goes with the last thing that is given back.
+    pub(super) fn close_session_at_last(&mut self) {
+        if matches!(self.life, Life::Closing { .. }) && self.outbox.ends_with_session() {
+            self.session.want_close();
+        }
+    }
+
+    pub(super) fn end_closing(&mut self) {
+        if matches!(self.life, Life::Closing { .. }) && self.outbox.is_empty() && self.session.stale_at().is_none() {
+            self.life = Life::Closed;
+            self.rest();
+            self.emit(Output::Closed);
+        }
+    }
+
+    /// Whether a lease is kept without being used, or something is still to be tried again, whoever else has gone.
+    pub(crate) fn has_loose_ends(&self) -> bool {
+        self.outbox.retries() || self.places.any_lingers()
+    }
+
+    /// The keys that begin like this and that this context holds or asks for: the store may not have heard of them yet.
+    pub(crate) fn keys_under(&self, prefix: &str) -> Vec<Key> {
+        let keys = self.places.slots().into_iter().map(|slot| slot.key);
+        keys.filter(|key| key.as_str().starts_with(prefix)).collect()
+    }
+
+    /// The keys of the guards that live.
+    pub(crate) fn used_keys(&self) -> Vec<Key> {
+        let used = |place: &Place| place.held().is_some_and(|held| !held.users.is_empty());
+        let mut keys = Vec::new();
+        for slot in self.places.pick(None, &|_, place| used(place)) {
+            keys.push(slot.key);
+        }
+        keys
+    }
+}

@@ -1,0 +1,82 @@
+//! Looking how far one's own requests got: once a key, for all of them.
+
+use super::{
+    Machine,
+    cohort::Place,
+    id::RequestId,
+    key::Key,
+    mode::Mode,
+    port::Slot,
+    record::{Action, Outcome, Sighting},
+    sorted::SortedMap,
+    time::Monotonic,
+    token::Token,
+};
+
+impl Machine {
+    /// Looks at a key at which this context waits.
+    pub(super) fn look_at(&mut self, key: &Key, now: Monotonic) {
+        let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+        if !self.outbox.will_send_for(key, |action| *action == Action::Look) {
+            self.outbox.push(&slot, Action::Look, None, now);
+        }
+    }
+
+    /// What stands there for the requests of this context. Those that were granted were told before.
+    pub(super) fn looked(&mut self, key: &Key, outcome: &Outcome, now: Monotonic) {
+        let Outcome::Looked { requests, last_token, ahead } = outcome else { return self.unreadable_at(key, outcome) };
+        let mut found = SortedMap::new();
+        for (at, request) in requests.iter().enumerate() {
+            found.insert(*request, at);
+        }
+        for slot in &self.places.pick(Some(key), &|_, place| place.waits()) {
+            let Some(request) = self.places.get(slot).and_then(Place::seeking).map(|seeking| seeking.request) else {
+                continue;
+            };
+            match found.remove(&request) {
+                Some(0) => self.is_foremost(slot, *last_token, ahead, now),
+                Some(_) => self.still_waits(slot, *last_token, now),
+                // Its place is gone, or it was granted and lost in between.
+                None => self.ask(slot, now),
+            }
+        }
+        for request in found.keys() {
+            self.end_stray_place(key, *request, now);
+        }
+    }
+
+    /// Others of this context stand before it.
+    fn still_waits(&mut self, slot: &Slot, last_token: Token, now: Monotonic) {
+        let Some(seeking) = self.places.jot(slot).and_then(Place::seeking_mut) else { return };
+        seeking.heard_at = now;
+        seeking.last_token = last_token;
+        if !seeking.ahead.is_empty() {
+            self.observe(slot, &[], now);
+        }
+    }
+
+    fn is_foremost(&mut self, slot: &Slot, last_token: Token, ahead: &[Sighting], now: Monotonic) {
+        if let Some(seeking) = self.places.change_seeking(slot) {
+            seeking.heard_at = now;
+            seeking.last_token = last_token;
+        }
+        self.observe(slot, ahead, now);
+        self.meet_twin(slot, ahead, now);
+    }
+
+    /// A place that no request here knows of belongs to nobody.
+    fn end_stray_place(&mut self, key: &Key, request: RequestId, now: Monotonic) {
+        if !self.knows(key, request) {
+            let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+            self.withdraw_request(&slot, request, now);
+        }
+    }
+
+    /// The record of a key cannot be read any more.
+    fn unreadable_at(&mut self, key: &Key, outcome: &Outcome) {
+        let Outcome::Unreadable(unreadable) = *outcome else { return };
+        for slot in &self.places.pick(Some(key), &|_, place| place.waits() && place.held().is_none()) {
+            self.fail_turns(slot, &super::port::Refusal::Unreadable(unreadable));
+        }
+    }
+}

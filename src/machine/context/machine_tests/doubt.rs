@@ -1,0 +1,221 @@
+//! What ran out, was slept through, came late or failed: believed never, told always, left behind nowhere.
+
+use super::{ME, STORE, Script, granted, heir, is_granted, is_lost, said, waiting};
+use crate::machine::{
+    Action, Body, Input, Key, LostReason, Message, Now, Outcome, Output, Refusal, Reply, RequestId, StoreError,
+    StoreErrorKind, StoreId, Token, Turn, TurnId, Unreadable,
+};
+
+#[test]
+fn k_what_ran_out_is_in_doubt_and_a_late_renewal_that_succeeds_dispels_it() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.tick(5_000);
+    let (id, _) = script.sent();
+    script.now_ms += 13_500;
+    let outputs = script.tick(0).to_vec();
+    assert!(outputs.contains(&Output::Suspect { turn: TurnId(1) }));
+    assert!(!outputs.iter().any(|output| matches!(output, Output::Lost { .. })));
+    assert_eq!(script.remaining_ms(1), 0);
+    // The answer to what was sent long ago came after its time limit; the next one counts.
+    script.reply(id, []);
+    assert_eq!(script.remaining_ms(1), 0);
+}
+
+#[test]
+fn k_after_lost_a_late_success_revives_nothing() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.tick(5_000);
+    let (late, _) = script.sent();
+    script.tick(5_000);
+    script.tick(100);
+    let (id, _) = script.sent();
+    let outputs = script.input(Input::Reply { id, result: Ok(Reply { robbed: None, ..said([]) }) });
+    assert!(is_lost(outputs));
+    assert_eq!(script.remaining_ms(1), 0);
+    script.reply(late, []);
+    assert_eq!(script.remaining_ms(1), 0);
+}
+
+#[test]
+fn a_context_that_slept_believes_nothing_until_the_store_has_answered() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    assert!(script.remaining_ms(1) > 0);
+    let asleep = script.asleep();
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), asleep), 0);
+    script.machine.handle(Input::Tick, asleep);
+    assert_eq!(script.machine.poll_output(), Output::Suspect { turn: TurnId(1) });
+    assert!(matches!(script.machine.poll_output(), Output::Store { .. }));
+}
+
+/// It counts from before the sleep.
+#[test]
+fn a_grant_in_flight_over_a_sleep_is_in_doubt() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    let (id, _) = script.sent();
+    let asleep = script.asleep();
+    script.machine.handle(Input::Reply { id, result: Ok(said([granted(64)])) }, asleep);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), asleep), 0);
+}
+
+#[test]
+fn an_heir_that_slept_is_in_doubt() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    let asleep = script.asleep();
+    script
+        .machine
+        .handle(Input::Message(Message { store: STORE, key: script.key.clone(), body: heir(request, 101) }), asleep);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), asleep), 0);
+}
+
+/// Not even what was sent in the very millisecond in which the monotonic clock stopped.
+#[test]
+fn what_was_sent_before_the_sleep_dispels_no_doubt() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.tick(5_000);
+    let (id, _) = script.sent();
+    let asleep = script.asleep();
+    script.machine.handle(Input::Tick, asleep);
+    script.machine.handle(Input::Reply { id, result: Ok(said([])) }, asleep);
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), asleep), 0);
+}
+
+/// Each is shorter than the margin.
+#[test]
+fn short_sleeps_add_up() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    // 12 s by the monotonic clock, 32.4 s by the wall clock and by everybody else's: no renewal is answered.
+    let mut now = script.now();
+    for _ in 0..12 {
+        now = Now { monotonic: now.monotonic.plus(1_000), wall: now.wall.plus(2_700) };
+        script.machine.handle(Input::Tick, now);
+        while !matches!(script.machine.poll_output(), Output::Timeout(_)) {}
+    }
+    assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), now), 0);
+}
+
+#[test]
+fn doubts_during_an_outage_do_not_pile_up() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    let mut largest = 0;
+    for _ in 0..2_000 {
+        script.signal(Body::Ended { holder: ME });
+        while let Some(errands) = script.refuse() {
+            largest = largest.max(errands);
+        }
+        script.tick(10);
+        largest = largest.max(script.refuse().unwrap_or(0));
+    }
+    assert_eq!(largest, 0, "one heartbeat is all there is to send");
+}
+
+#[test]
+fn an_heir_in_doubt_whose_store_is_dead_is_told() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    script.signal(Body::Ended { holder: ME });
+    assert!(!is_granted(script.signal(heir(request, 101))), "nothing is believed");
+    // Ten minutes without a store.
+    let told = (0..6_000).any(|_| {
+        script.tick(100);
+        let is_told = |script: &Script| script.outputs.iter().any(|output| matches!(output, Output::Failed { .. }));
+        is_told(&script) || (script.refuse().is_some() && is_told(&script))
+    });
+    assert!(told, "the request still waits");
+}
+
+#[test]
+fn a_permanent_failure_of_renewal_is_told() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.tick(5_000);
+    let (id, _) = script.sent();
+    let error = StoreError::permanent(StoreErrorKind::Unavailable, "gone");
+    let outputs = script.input(Input::Reply { id, result: Err(error) });
+    assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::StoreFailed }));
+}
+
+/// In a session that is open: what it left there goes; of one that may be open by that, the session goes.
+#[test]
+fn an_answer_that_comes_after_its_time_limit_leaves_nothing_behind() {
+    for (answer, grant) in [(granted(128), Some(128)), (waiting(100, 1), None)] {
+        let mut script = Script::new();
+        script.key = Key::new("another").unwrap();
+        script.acquire(9, true);
+        script.answer([granted(64)]);
+        script.key = Key::new("k").unwrap();
+        script.acquire(1, true);
+        let (late, _) = script.sent();
+        script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() });
+        script.tick(5_000);
+        let request = RequestId(2);
+        assert_eq!(script.actions(), [Action::Withdraw { request }]);
+        script.answer([Outcome::Withdrawn]);
+        script.reply(late, [answer]);
+        let release = grant.map(|token| Action::Release { token: Token(token), request });
+        assert_eq!(script.actions(), [release.unwrap_or(Action::Withdraw { request })]);
+    }
+}
+
+#[test]
+fn a_wiped_store_is_told_and_nothing_from_before_holds() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.tick(5_000);
+    let (id, _) = script.sent();
+    let wiped = Reply { store: StoreId(10), robbed: None, ..said([]) };
+    let outputs = script.input(Input::Reply { id, result: Ok(wiped) });
+    assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::StoreCleared }));
+}
+
+#[test]
+fn who_asks_a_wiped_store_asks_again_in_a_new_session_and_so_does_who_waited_in_the_old_one() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    let turn = Turn { wait: false, ..Turn::new(TurnId(2), Key::new("other").unwrap()) };
+    script.input(Input::Acquire(turn));
+    let (id, _) = script.sent();
+    let wiped = Reply { store: StoreId(10), robbed: None, ..said([Outcome::NoSession]) };
+    script.input(Input::Reply { id, result: Ok(wiped) });
+    let (id, batch) = script.sent();
+    assert!(script.opens() && batch.session != ME);
+    assert_eq!(batch.operations.len(), 2);
+    let asked = |action: &Action| matches!(action, Action::Acquire(ask) if ask.request > request);
+    assert!(script.actions().iter().all(asked), "with fresh requests");
+    let opened = Reply { store: StoreId(10), ..said([granted(64), granted(64)]) };
+    let outputs = script.input(Input::Reply { id, result: Ok(opened) }).to_vec();
+    for turn in [1, 2] {
+        assert!(outputs.contains(&Output::Granted { turn: TurnId(turn), token: Token(64) }), "{outputs:?}");
+    }
+}
+
+#[test]
+fn a_newer_format_is_told_to_who_holds_and_who_asks() {
+    let newer = Unreadable::FormatTooNew { found: 2, known: 1 };
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    let verify = Input::Verify { query: TurnId(7), turn: TurnId(1), slot: script.slot(), span_ms: 0 };
+    script.input(verify);
+    let outputs = script.answer([Outcome::Unreadable(newer)]);
+    assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::FormatTooNew }));
+    let mut script = Script::new();
+    script.acquire(1, true);
+    let refusal = Refusal::Unreadable(newer);
+    assert!(script.answer([Outcome::Unreadable(newer)]).contains(&Output::Failed { turn: TurnId(1), refusal }));
+}

@@ -1,0 +1,248 @@
+//! What a context does: it brings the requests of its tasks together, keeps its session alive, and believes no longer
+//! than it may.
+
+mod acquire;
+mod busy;
+mod clocks;
+mod cohort;
+mod cohorts;
+mod detector;
+mod fence;
+mod heartbeat;
+mod hold;
+mod last_writer;
+mod lifecycle;
+mod local_queue;
+mod looks;
+mod presence;
+mod reply;
+mod retry;
+mod session;
+mod store_queue;
+mod upgrade;
+mod verify;
+
+#[cfg(test)]
+mod machine_tests;
+
+pub use fence::Ticket;
+
+use alloc::vec::Vec;
+
+use super::{
+    config, failure, id, key, message, mode, port,
+    record::{self, Entry, Sighting},
+    sorted, time, token,
+};
+use clocks::{Clocks, Dice};
+use cohorts::Places;
+use config::Config;
+use detector::{Observations, Watches};
+use failure::StoreError;
+use id::{RequestId, SessionId, StoreId};
+use key::Key;
+use last_writer::Hands;
+use lifecycle::Life;
+use port::{Input, Output, ReleaseOutcome, TurnId};
+use presence::Presence;
+use session::OwnSession;
+use store_queue::Outbox;
+use time::{Monotonic, Now, earliest};
+use token::Token;
+
+/// What one context does: one per [`LeaseManager`](crate::LeaseManager).
+///
+/// # The driving rule
+/// 1. Call [`handle`](Self::handle) with one [`Input`] and the present time.
+/// 2. Call [`poll_output`](Self::poll_output) until it returns [`Output::Timeout`], and do what each output says.
+/// 3. Whatever comes of that is a new input. If nothing comes by the time of the `Timeout`, the input is
+///    [`Input::Tick`].
+///
+/// ```text
+///            turns queue            answered "waiting"
+///   Idle ───────────────▶ Seeking ──────────────────────┐
+///    ▲ ▲                   │  ▲ └── looks each heartbeat ┘
+///    │ │ all gave up       │  └───────────────────────┐
+///    │ └── W ──────────────┤                          │ more turns wait
+///    │                     │ granted, by answer       │
+///    │                     ▼ or by signal             │
+///    └──── R ─────────── Held ────────── R or W ──────┘
+///         last turn        │ ▲
+///         released         └─┘ handed from turn to turn
+///
+///   R sends Release, W sends Withdraw: every request ends with one of them, or with its session.
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    config: Config,
+    session: OwnSession,
+    store: Option<StoreId>,
+    life: Life,
+    places: Places,
+    observed: Observations,
+    watches: Watches,
+    outbox: Outbox,
+    presence: Presence,
+    clocks: Clocks,
+    dice: Dice,
+    hands: Hands,
+    /// Leases on their way to another guard.
+    detached: Vec<(Key, Token)>,
+    last_request: RequestId,
+    heartbeat_at: Option<Monotonic>,
+    last_heartbeat: Monotonic,
+    outputs: Vec<Output>,
+    /// How many of the outputs were polled.
+    polled: usize,
+}
+
+impl Machine {
+    /// A machine whose sessions follow from this random id.
+    pub fn new(config: Config, first: SessionId) -> Self {
+        Self {
+            config,
+            session: OwnSession::new(first),
+            store: None,
+            life: Life::Open,
+            places: Places::default(),
+            observed: Observations::default(),
+            watches: Watches::default(),
+            outbox: Outbox::default(),
+            presence: Presence::default(),
+            clocks: Clocks::default(),
+            dice: Dice::new(first),
+            hands: Hands::default(),
+            detached: Vec::new(),
+            last_request: RequestId::default(),
+            heartbeat_at: None,
+            last_heartbeat: Monotonic::default(),
+            outputs: Vec::new(),
+            polled: 0,
+        }
+    }
+
+    /// The session that this machine acts for, or opens next.
+    pub fn session(&self) -> SessionId {
+        self.session.id()
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, input: Input, now: Now) {
+        if self.clocks.jumped(now, &self.config) {
+            self.doubt(now.monotonic);
+        }
+        let now = now.monotonic;
+        match input {
+            Input::Acquire(turn) => self.acquire(turn, now),
+            Input::AcquireAll(turns) => self.acquire_all(turns, now),
+            Input::Resume { turn, parcel } => self.resume(turn, &parcel, now),
+            Input::Reply { id, result } => self.reply(id, result, now),
+            ref other => self.dispatch(other, now),
+        }
+        self.fire_due(now);
+        self.settle(now);
+    }
+
+    /// Takes an input of which nothing is kept.
+    fn dispatch(&mut self, input: &Input, now: Monotonic) {
+        match *input {
+            Input::Cancel { turn, ref slot } => self.cancel(turn, slot, now),
+            Input::Release { turn, ref slot } => self.release(turn, slot, now),
+            Input::Detach { turn, ref slot, to } => self.detach(turn, slot, to, now),
+            Input::Verify { query, turn, ref slot, span_ms } => self.verify(query, turn, slot, span_ms, now),
+            Input::Downgrade { query, turn, ref slot } => self.downgrade(query, turn, slot, now),
+            Input::Upgrade { query, turn, ref slot } => self.upgrade(query, turn, slot, now),
+            Input::CancelUpgrade { query, ref slot } => self.cancel_upgrade(query, slot, now),
+            Input::ClearChanged { ref key } => self.hands.clear_changed(key),
+            Input::Inspect { query, ref key } => self.inspect(query, key, now),
+            Input::InspectAll(ref looks) => looks.iter().for_each(|(query, key)| self.inspect(*query, key, now)),
+            Input::Fenced { ref slot, ref ticket, ref reply } => self.fenced(slot, ticket, reply, now),
+            Input::Message(ref message) => self.message(message, now),
+            Input::BeaconStands(session) => self.beacon_stands(session),
+            Input::BeaconLost(session) => self.beacon_lost(session, now),
+            Input::NoBeacon => self.presence.no_beacon(),
+            Input::BeaconGone { watch } => self.beacon_gone(watch, now),
+            Input::Suspend { abandons } => self.suspend(abandons, now),
+            Input::Wake => self.wake_up(now),
+            Input::StoreGone { abandons } => self.lose_store(abandons, now),
+            Input::Hide => self.end_all_lingers(now),
+            Input::Doubt => self.doubt(now),
+            Input::Close => self.close(now),
+            Input::Acquire(_) | Input::AcquireAll(_) | Input::Resume { .. } | Input::Reply { .. } | Input::Tick => {}
+        }
+    }
+
+    /// The next thing to do; [`Output::Timeout`] when there is none.
+    pub fn poll_output(&mut self) -> Output {
+        if let Some(output) = self.outputs.get_mut(self.polled) {
+            self.polled += 1;
+            return core::mem::replace(output, Output::Timeout(None));
+        }
+        self.outputs.clear();
+        self.polled = 0;
+        let wake = self.next_wake();
+        self.clocks.announce(wake);
+        Output::Timeout(wake)
+    }
+
+    /// What every input ends with: timers and watches follow the places, and what is to be sent is sent.
+    fn settle(&mut self, now: Monotonic) {
+        let (observed, outbox) = (&self.observed, &self.outbox);
+        let queues_changed = self.places.settle(|slot, place| observed.next_judgement(slot, place, outbox));
+        self.sync_watches(queues_changed);
+        self.drop_obsolete(now);
+        self.follow_presence(now);
+        self.close_session_at_last();
+        self.flush(now);
+        self.arm_heartbeat(now);
+        self.end_closing();
+    }
+
+    /// Everything that is due by now, in the order in which it matters.
+    fn fire_due(&mut self, now: Monotonic) {
+        self.give_up_on_silent_store(now);
+        self.doubt_if_expired(now);
+        for slot in &self.places.due(now) {
+            self.time_out_turns(slot, now);
+            self.end_overdue_users(slot, now);
+            self.end_linger_if_due(slot, now);
+            self.look_if_due(slot, now);
+            self.judge_twin_if_due(slot, now);
+            self.judge_if_silent(slot, now);
+        }
+        self.beat_if_due(now);
+        self.presence.give_up_rising(now);
+        self.rest_if_due(now);
+        self.force_closed(now);
+    }
+
+    /// All timers, in one place.
+    fn next_wake(&self) -> Option<Monotonic> {
+        earliest(&[
+            self.places.next_wake(),
+            self.heartbeat_at,
+            self.belief_ends(),
+            self.ends_stale_at().filter(|_| self.may_send()),
+            self.outbox.next_wake(),
+            self.presence.next_wake(),
+            self.life.next_wake(),
+        ])
+    }
+
+    fn emit(&mut self, output: Output) {
+        self.outputs.push(output);
+    }
+
+    fn tell_verified(&mut self, query: TurnId, result: Result<bool, StoreError>) {
+        self.emit(Output::Verified { query, result });
+    }
+
+    fn tell_released(&mut self, turn: TurnId, result: Result<ReleaseOutcome, StoreError>) {
+        self.emit(Output::Released { turn, result });
+    }
+
+    fn next_request(&mut self) -> RequestId {
+        self.last_request = self.last_request.next();
+        self.last_request
+    }
+}

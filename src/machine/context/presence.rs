@@ -1,0 +1,122 @@
+//! Being heard and seen: the channel and the beacon, up only while something is held or awaited.
+
+use super::{Machine, id::SessionId, port::Output, time::Monotonic};
+
+/// A beacon that does not stand by then is not waited for.
+const RISING_LIMIT_MS: u64 = 250;
+/// A context that needs nothing stays present for so long, so that its next request costs no more than a transaction.
+const IDLE_LIMIT_MS: u64 = 10_000;
+
+/// Whether other contexts can hear and see this one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Presence {
+    state: State,
+    rest_at: Option<Monotonic>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum State {
+    #[default]
+    Resting,
+    /// The beacon was asked for.
+    Rising { until: Monotonic },
+    /// It stands.
+    Standing,
+    /// Awake without a beacon.
+    Dark,
+}
+
+impl Presence {
+    /// Whether operations should wait a moment, so that the first grant is written with a beacon.
+    pub(super) fn is_rising(&self) -> bool {
+        matches!(self.state, State::Rising { .. })
+    }
+
+    /// The truth at the time of sending: whether the session's beacon stands.
+    pub(super) fn beacon_stands(&self) -> bool {
+        self.state == State::Standing
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        self.state == State::Resting
+    }
+
+    pub(super) fn no_beacon(&mut self) {
+        if self.is_rising() {
+            self.state = State::Dark;
+        }
+    }
+
+    pub(super) fn give_up_rising(&mut self, now: Monotonic) {
+        if matches!(self.state, State::Rising { until } if until <= now) {
+            self.state = State::Dark;
+        }
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Monotonic> {
+        match self.state {
+            State::Rising { until } => Some(until),
+            _ => self.rest_at,
+        }
+    }
+}
+
+impl Machine {
+    /// Wakes when there is something to be present for, and plans the rest when there no longer is.
+    pub(super) fn follow_presence(&mut self, now: Monotonic) {
+        let needed = !self.places.is_empty() || !self.outbox.is_empty();
+        match (needed, self.presence.state) {
+            (true, State::Resting) if !self.places.is_empty() && !self.life.is_suspended() => self.wake(now),
+            (true, _) => self.presence.rest_at = None,
+            (false, State::Resting) => {}
+            (false, _) => {
+                self.presence.rest_at.get_or_insert_with(|| now.plus(IDLE_LIMIT_MS));
+            }
+        }
+    }
+
+    fn wake(&mut self, now: Monotonic) {
+        let beacon = self.config.beacon;
+        self.presence.rest_at = None;
+        self.presence.state = if beacon { State::Rising { until: now.plus(RISING_LIMIT_MS) } } else { State::Dark };
+        self.emit(Output::Wake { session: self.session.id(), beacon });
+    }
+
+    pub(super) fn beacon_stands(&mut self, session: SessionId) {
+        if session == self.session.id() && !self.presence.is_resting() {
+            self.presence.state = State::Standing;
+        }
+    }
+
+    /// Others may have taken over already. What is still held is kept without a beacon.
+    pub(super) fn beacon_lost(&mut self, session: SessionId, now: Monotonic) {
+        if session != self.session.id() || self.presence.is_resting() {
+            return;
+        }
+        let stood = core::mem::replace(&mut self.presence.state, State::Dark) == State::Standing;
+        if stood {
+            self.doubt(now);
+        }
+    }
+
+    /// A context that needs nothing any more ends its session.
+    pub(super) fn rest_if_due(&mut self, now: Monotonic) {
+        if self.presence.rest_at.is_none_or(|at| at > now) {
+            return;
+        }
+        if self.session.is_open() {
+            // The row goes first; the beacon goes with it.
+            self.session.want_close();
+        } else {
+            self.rest();
+        }
+    }
+
+    pub(super) fn rest(&mut self) {
+        if self.presence.state != State::Resting {
+            self.presence.state = State::Resting;
+            self.presence.rest_at = None;
+            self.emit(Output::Rest);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What the store and the other contexts say.
+
+use super::{
+    Machine,
+    cohort::Place,
+    failure::{Applied, StoreError},
+    id::{RequestId, StoreId},
+    key::Key,
+    message::{Body, Message},
+    mode::Mode,
+    port::{LostReason, Output, Refusal, ReleaseOutcome, Slot, TurnId},
+    record::{Action, Answer, Granted, Outcome, Promotion, Reply, Sighting},
+    store_queue::{Errand, Flight, Sent},
+    time::Monotonic,
+    token::Token,
+};
+
+impl Machine {
+    pub(super) fn reply(&mut self, id: u64, result: Result<Reply, StoreError>, now: Monotonic) {
+        let Some((flight, overdue)) = self.outbox.land(id) else { return };
+        match result {
+            Ok(reply) if overdue => self.late_reply(&flight, &reply, now),
+            Err(error) if overdue => self.late_failure(&flight, &error, now),
+            Ok(reply) => self.answered(&flight, reply, now),
+            Err(error) => self.failed(&flight, &error, now),
+        }
+    }
+
+    fn answered(&mut self, flight: &Flight, mut reply: Reply, now: Monotonic) {
+        debug_assert!(
+            reply.answers.len() == flight.errands.len(),
+            "a store answers each operation: it runs `Batch::apply` once"
+        );
+        if reply.answers.len() != flight.errands.len() {
+            let error = StoreError::unknown("the store did not answer each operation");
+            return self.failed(flight, &error, now);
+        }
+        self.meet_store(flight, reply.store, now);
+        self.session_answered(flight, &reply, now);
+        for (errand, answer) in flight.errands.iter().zip(&mut reply.answers) {
+            self.promoted(answer, flight.sent, now);
+            self.robbed(&errand.slot.key, answer, now);
+            if matches!(errand.action, Action::Inspect) {
+                let seen = core::mem::replace(&mut answer.outcome, Outcome::Moved);
+                self.inspected(errand.turn, Ok(seen));
+            }
+            self.errand_answered(errand, &answer.outcome, flight.sent, now);
+        }
+    }
+
+    /// Nothing from before a wipe holds any more.
+    fn meet_store(&mut self, flight: &Flight, store: StoreId, now: Monotonic) {
+        let known = self.store.replace(store);
+        if known.is_some_and(|known| known != store) && self.session.is_open() && !flight.opens {
+            self.lose_session(LostReason::StoreCleared, now);
+        }
+    }
+
+    /// Tells who was granted by this transaction; an own grant is taken at once.
+    fn promoted(&mut self, answer: &Answer, sent: Sent, now: Monotonic) {
+        for promotion in &answer.promoted {
+            let Promotion { ref key, holder, request, block, previous, contended } = *promotion;
+            if holder == self.session.id() {
+                self.heir(key, request, &Granted { block, previous, contended }, sent, now);
+            } else {
+                self.send(key, Body::Granted { holder, request, block, previous, contended });
+            }
+        }
+    }
+
+    /// Tells who was robbed by this transaction.
+    fn robbed(&mut self, key: &Key, answer: &Answer, now: Monotonic) {
+        for &(holder, token) in &answer.robbed {
+            if holder == self.session.id() {
+                self.robbed_of(key, token, now);
+            } else {
+                self.send(key, Body::Stolen { holder, token });
+            }
+        }
+    }
+
+    /// After a time-out nothing more is made of an answer, but nothing is left behind either.
+    fn late_reply(&mut self, flight: &Flight, reply: &Reply, now: Monotonic) {
+        if flight.session != self.session.id() {
+            // Nobody waits for that session any more.
+            if reply.robbed.is_some() {
+                self.session.end_too(flight.session);
+            }
+            return;
+        }
+        for (errand, answer) in flight.errands.iter().zip(&reply.answers) {
+            match (&errand.action, &answer.outcome) {
+                (Action::Acquire(ask), Outcome::Granted(granted)) => {
+                    self.end_stray(&errand.slot, ask.request, Some(granted.block.first), now);
+                }
+                (Action::Acquire(ask), Outcome::Waiting { .. }) => {
+                    self.end_stray(&errand.slot, ask.request, None, now);
+                }
+                (Action::AcquireAll(asks), Outcome::GrantedAll(granted)) => {
+                    for ((slot, (_, ask)), granted) in errand.all.iter().zip(asks).zip(granted) {
+                        self.end_stray(slot, ask.request, Some(granted.block.first), now);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What was withdrawn meanwhile may have been applied after that.
+    fn late_failure(&mut self, flight: &Flight, error: &StoreError, now: Monotonic) {
+        if flight.session != self.session.id() || error.applied == Applied::No {
+            return;
+        }
+        for errand in &flight.errands {
+            match &errand.action {
+                Action::Acquire(ask) => self.end_stray(&errand.slot, ask.request, None, now),
+                Action::AcquireAll(asks) => {
+                    for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+                        self.end_stray(slot, ask.request, None, now);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What stands in the record for a request that is not known here belongs to nobody.
+    fn end_stray(&mut self, slot: &Slot, request: RequestId, grant: Option<Token>, now: Monotonic) {
+        if self.knows(&slot.key, request) || grant.is_some_and(|token| self.knows_grant(&slot.key, token)) {
+            return;
+        }
+        match grant {
+            Some(token) => _ = self.outbox.push(slot, Action::Release { token, request }, None, now),
+            None => self.withdraw_request(slot, request, now),
+        }
+    }
+
+    /// Whether a request is under way, held, or about to be ended. What was sent already may have come before it.
+    pub(super) fn knows(&self, key: &Key, request: RequestId) -> bool {
+        let ends = |action: &Action| match action {
+            Action::Release { request: ended, .. } | Action::Withdraw { request: ended } => *ended == request,
+            _ => false,
+        };
+        self.places.slot_of(key, request).is_some() || self.outbox.will_send_for(key, ends)
+    }
+
+    fn errand_answered(&mut self, errand: &Errand, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let slot = &errand.slot;
+        match errand.action {
+            Action::Acquire(ref ask) => self.sought(slot, ask.request, outcome, sent, now),
+            Action::AcquireAll(_) => self.sought_all(errand, outcome, sent, now),
+            Action::Verify { token, .. } => self.verified(errand, token, outcome, sent, now),
+            Action::Downgrade { .. } => self.downgraded(errand, outcome, now),
+            Action::Release { .. } => self.returned(errand, outcome),
+            Action::Look => self.looked(&slot.key, outcome, now),
+            Action::End { target, .. } => {
+                self.session_ended(target);
+                if matches!(outcome, Outcome::Ended) {
+                    self.send(&slot.key, Body::Ended { holder: target });
+                }
+            }
+            Action::Detach { token, .. } => self.moved_away(&slot.key, token),
+            Action::Inspect | Action::Withdraw { .. } | Action::Fence { .. } => {}
+        }
+    }
+
+    fn sought(&mut self, slot: &Slot, request: RequestId, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let Some(place) = self.places.change(slot) else { return };
+        if place.held().is_some_and(|held| held.request == request) {
+            return self.adopted(slot, outcome, sent, now);
+        }
+        let upgrades = place.held().is_some_and(|held| held.upgrades_by(request));
+        match place.seeking_mut() {
+            Some(seeking) if seeking.request == request => seeking.heard_at = now,
+            _ => return,
+        }
+        if upgrades {
+            return self.upgrade_answered(slot, outcome, now);
+        }
+        match outcome {
+            Outcome::Granted(granted) => self.hold(slot, request, granted, sent, now),
+            Outcome::Waiting { last_token, position, ahead } => self.queued(slot, *last_token, *position, ahead, now),
+            Outcome::Busy { ahead } => self.busy(slot, ahead, now),
+            Outcome::Superseded => self.seek(slot, now),
+            // It goes again, and opens another session.
+            Outcome::NoSession => self.ask(slot, now),
+            Outcome::Exhausted => self.fail_turns(slot, &Refusal::Exhausted),
+            Outcome::Unreadable(unreadable) => self.fail_turns(slot, &Refusal::Unreadable(*unreadable)),
+            // Nothing is left to take over.
+            Outcome::NotCurrent { .. } => self.fail_turns(slot, &Refusal::Lost(LostReason::Expired)),
+            _ => {}
+        }
+    }
+
+    /// What the store says to a request for several keys.
+    fn sought_all(&mut self, errand: &Errand, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let Action::AcquireAll(asks) = &errand.action else { return };
+        match outcome {
+            Outcome::GrantedAll(granted) => {
+                for ((slot, (_, ask)), granted) in errand.all.iter().zip(asks).zip(granted) {
+                    self.sought(slot, ask.request, &Outcome::Granted(*granted), sent, now);
+                }
+            }
+            Outcome::BusyAll(ahead) => self.busy_all(errand, ahead, now),
+            Outcome::NoSession | Outcome::Superseded => self.ask_for_all(errand.all.clone(), errand.looked, now),
+            other => {
+                for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+                    self.sought(slot, ask.request, other, sent, now);
+                }
+            }
+        }
+    }
+
+    /// An answer to a request whose grant was signalled already.
+    fn adopted(&mut self, slot: &Slot, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        if let Outcome::Granted(Granted { contended, .. }) = *outcome
+            && let Some(place) = self.places.change(slot)
+        {
+            let contended = place.contended(sent, contended);
+            place.held_mut().into_iter().for_each(|held| held.contended = contended);
+            if contended {
+                self.end_linger(slot, None, now);
+            }
+        }
+    }
+
+    pub(super) fn queued(
+        &mut self,
+        slot: &Slot,
+        last_token: Token,
+        position: usize,
+        ahead: &[Sighting],
+        now: Monotonic,
+    ) {
+        self.observe(slot, ahead, now);
+        let Some(place) = self.places.change(slot) else { return };
+        let Some(seeking) = place.seeking_mut() else { return };
+        seeking.last_token = last_token;
+        let first_answer = !core::mem::replace(&mut seeking.queued, true);
+        let turns = place.turns.ids();
+        self.meet_twin(slot, ahead, now);
+        self.refuse_tries(slot);
+        self.stop_if_unwanted(slot, now);
+        if first_answer {
+            turns.iter().for_each(|turn| self.emit(Output::Waiting { turn: *turn, ahead: position }));
+            self.tell_wanted(&slot.key, ahead, false);
+            self.wanted_here(slot, now);
+        }
+    }
+
+    /// What this context holds at the key in other ways learns that it stands in the way.
+    fn wanted_here(&mut self, slot: &Slot, now: Monotonic) {
+        for other in &self.places.pick(Some(&slot.key), &|other, place| other != slot && place.held().is_some()) {
+            self.wanted(other, None, now);
+        }
+    }
+
+    /// A grant that another transaction made, as this one found, or a signal says. The session's belief covers it: a look
+    /// and a signal add no time.
+    fn heir(&mut self, key: &Key, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
+        let block = granted.block;
+        if self.session.was_robbed(key, block.first) {
+            return;
+        }
+        let Some(slot) = self.places.slot_of(key, request) else {
+            let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+            return self.end_stray(&slot, request, Some(block.first), now);
+        };
+        let Some(seeking) = self.places.get(&slot).and_then(Place::seeking) else { return };
+        let is_old = seeking.queued && block.first <= seeking.last_token;
+        if seeking.request != request || !seeking.sent || is_old {
+            return;
+        }
+        if self.places.held(&slot).is_some() {
+            return self.upgraded(&slot, granted, now);
+        }
+        self.hold(&slot, request, granted, sent, now);
+    }
+
+    /// A grant that is gone after an attempt without an answer was released by that attempt.
+    fn returned(&mut self, errand: &Errand, outcome: &Outcome) {
+        let released = matches!(outcome, Outcome::Released) || errand.maybe_released;
+        let result = if released { ReleaseOutcome::Released } else { ReleaseOutcome::Lost };
+        if let Some(turn) = errand.turn {
+            self.tell_released(turn, Ok(result));
+        }
+        if let Some(asker) = errand.tells {
+            self.send(&errand.slot.key, Body::Freed { asker });
+        }
+    }
+
+    pub(super) fn inspected(&mut self, query: Option<TurnId>, result: Result<Outcome, StoreError>) {
+        if let Some(query) = query {
+            self.emit(Output::Status { query, result });
+        }
+    }
+
+    /// What is kept here without being used is given back first: who released a key does not see itself hold it.
+    pub(super) fn inspect(&mut self, query: TurnId, key: &Key, now: Monotonic) {
+        self.end_linger_at(key, now);
+        let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+        self.outbox.push(&slot, Action::Inspect, Some(query), now);
+    }
+
+    /// Another context says something. It is a hint: a grant is taken only by the request that it names.
+    pub(super) fn message(&mut self, message: &Message, now: Monotonic) {
+        if self.store.is_some_and(|store| store != message.store) {
+            return;
+        }
+        let (key, me) = (&message.key, self.session.id());
+        match message.body {
+            Body::Granted { holder, request, block, previous, contended } if holder == me => {
+                let sent = self.outbox.last_sent(now);
+                self.heir(key, request, &Granted { block, previous, contended }, sent, now);
+            }
+            Body::Wanted { holder, by, tries } if holder == me => {
+                for slot in &self.places.pick(Some(key), &|_, _| true) {
+                    self.wanted(slot, tries.then_some(by), now);
+                }
+            }
+            // It may be true: the next heartbeat tells.
+            Body::Ended { holder } if holder == me => self.doubt(now),
+            Body::Stolen { holder, token } if holder == me => self.robbed_of(key, token, now),
+            Body::Freed { asker } if asker == me => self.look_again_at(key, now),
+            Body::InUse { asker } if asker == me => self.conclude_busy(key, now),
+            Body::Gone { holder } => self.look_past(holder, now),
+            // It concerns somebody else.
+            Body::Granted { .. }
+            | Body::Wanted { .. }
+            | Body::Freed { .. }
+            | Body::InUse { .. }
+            | Body::Ended { .. }
+            | Body::Stolen { .. } => {}
+        }
+    }
+
+    pub(super) fn send(&mut self, key: &Key, body: Body) {
+        if let Some(store) = self.store {
+            self.emit(Output::Send(Message { store, key: key.clone(), body }));
+        }
+    }
+}

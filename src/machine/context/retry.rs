@@ -1,0 +1,236 @@
+//! What a transaction carried that gave no answer.
+
+use super::{
+    Machine,
+    cohort::Place,
+    failure::{Applied, StoreError},
+    id::RequestId,
+    port::{LostReason, Refusal, Slot},
+    record::{Action, Ending},
+    store_queue::{Errand, Flight},
+    time::Monotonic,
+};
+
+/// Attempts to reach a store that has not answered a request yet.
+const ATTEMPTS: u32 = 3;
+
+impl Machine {
+    /// The transaction gave no answer: what it carried is tried again, or given up with the error.
+    pub(super) fn failed(&mut self, flight: &Flight, error: &StoreError, now: Monotonic) {
+        self.session_failed(flight, error, now);
+        for errand in &flight.errands {
+            match &errand.action {
+                Action::Acquire(ask) => self.ask_failed(ask.request, errand, error, now),
+                Action::AcquireAll(_) => self.ask_all_failed(errand, error, now),
+                Action::Downgrade { .. } => self.downgrade_failed(errand, error, now),
+                Action::Verify { .. } => self.verification_failed(errand, error, now),
+                Action::Release { .. } | Action::Withdraw { .. } | Action::Detach { .. } => {
+                    self.return_failed(flight, errand, error, now);
+                }
+                Action::Inspect => self.inspected(errand.turn, Err(error.clone())),
+                // Tried again after a while, or the same judgement would be passed at once and for ever.
+                Action::End { .. } if error.retry => self.retry(errand, now),
+                // What was seen of it counts no more: a new watch begins, or a store that always fails would be asked for ever.
+                Action::End { target, .. } => self.session_ended(*target),
+                Action::Look => self.look_failed(errand, error, now),
+                Action::Fence { .. } => {}
+            }
+        }
+    }
+
+    /// What the transaction did to the session is not known, or did not happen.
+    fn session_failed(&mut self, flight: &Flight, error: &StoreError, now: Monotonic) {
+        let unknown = error.applied == Applied::Unknown;
+        let is_own = flight.session == self.session.id();
+        if flight.opens && unknown && is_own {
+            // Nobody knows whether it is there: the next attempt has another id, and ends this one.
+            self.session.end_unsure();
+            self.leave_session(now);
+            self.seek_what_was_signalled(now);
+        } else if flight.opens && is_own {
+            // It was not opened, so nothing of it is to be withdrawn.
+            self.drop_errands_of_session(now);
+        } else if is_own {
+            if flight.opens {
+                // There is no session: nothing is left to withdraw from it.
+                self.drop_errands_of_session(now);
+            }
+            if unknown {
+                self.session.note_unanswered(flight.sent.flight);
+            }
+            if flight.lease_ms.is_some() {
+                self.beat_failed(error, now);
+            }
+        }
+        let mut endings = flight.ends.clone();
+        if !is_own && !flight.opens {
+            // It was to delete the row.
+            endings.push(Ending { session: flight.session, beat: None });
+        }
+        if endings.iter().any(|ending| ending.beat.is_none()) {
+            self.end_stale_later(&endings, error, now);
+        }
+    }
+
+    /// Signals may say that requests were granted before their session is confirmed. If it never is they ask anew; nobody has
+    /// a guard yet.
+    fn seek_what_was_signalled(&mut self, now: Monotonic) {
+        for slot in &self.places.pick(None, &|_, place| place.held().is_some()) {
+            self.drop_hold(slot, LostReason::Expired);
+            self.seek(slot, now);
+        }
+    }
+
+    /// Sessions that nobody ended are ended later, some times; after that their silence does it.
+    fn end_stale_later(&mut self, endings: &[Ending], error: &StoreError, now: Monotonic) {
+        let failures = self.session.note_stale_failure();
+        if error.retry && failures < ATTEMPTS {
+            let delay_ms = self.backoff_ms(failures);
+            self.session.end_later(endings, now.plus(delay_ms));
+        }
+    }
+
+    /// Whoever waits for a store that has not answered for a lease is told.
+    fn look_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
+        let lease_ms = self.config.lease_ms;
+        for slot in &self.places.pick(Some(&errand.slot.key), &|_, place| place.waits() && place.held().is_none()) {
+            let Some(seeking) = self.places.get(slot).and_then(Place::seeking) else { continue };
+            if error.retry && now.since(seeking.heard_at) < lease_ms {
+                continue;
+            }
+            let request = seeking.request;
+            self.fail_turns(slot, &Refusal::Store(error.clone()));
+            self.withdraw_request(slot, request, now);
+        }
+        if error.retry {
+            self.retry(errand, now);
+        }
+    }
+
+    fn ask_failed(&mut self, request: RequestId, errand: &Errand, error: &StoreError, now: Monotonic) {
+        let limit_ms = self.config.lease_ms;
+        let Some(place) = self.places.get(&errand.slot) else { return };
+        let Some(seeking) = place.seeking().filter(|seeking| seeking.request == request) else { return };
+        let patience = if seeking.queued || (seeking.wait && error.applied == Applied::Unknown) {
+            // A store that is slow is waited for, as anybody who holds the key would be.
+            now.since(seeking.heard_at) < limit_ms
+        } else {
+            errand.attempts + 1 < ATTEMPTS
+        };
+        if error.retry && patience {
+            self.note_retry(&errand.slot);
+            return self.retry(errand, now);
+        }
+        let known_unsent = error.applied == Applied::No && errand.attempts == 0 && !seeking.queued;
+        let refusal = Refusal::Store(error.clone());
+        if place.held().is_some() {
+            return self.upgrade_failed(errand, refusal, known_unsent, error.retry, now);
+        }
+        self.fail_turns(&errand.slot, &refusal);
+        if !known_unsent {
+            self.withdraw_request(&errand.slot, request, now);
+        }
+    }
+
+    /// Who upgrades is told. The store may have exchanged the lease for another one all the same: a withdrawal would take
+    /// that, and so the request goes on, until the store says what it did.
+    fn upgrade_failed(&mut self, errand: &Errand, refusal: Refusal, unsent: bool, retry: bool, now: Monotonic) {
+        if unsent {
+            return self.end_upgrade(&errand.slot, refusal, now);
+        }
+        if !retry {
+            return self.lose(&errand.slot, LostReason::StoreFailed, now);
+        }
+        let upgrade = self.places.change_held(&errand.slot).and_then(|held| held.upgrade.as_mut());
+        let Some(upgrade) = upgrade else { return };
+        let (query, told) = (upgrade.query, core::mem::replace(&mut upgrade.cancelled, true));
+        upgrade.seeking.iter_mut().for_each(|seeking| seeking.wait = false);
+        if !told {
+            self.refuse(query, refusal);
+        }
+        let mut again = errand.clone();
+        if let Action::Acquire(ask) = &mut again.action {
+            ask.wait = false;
+        }
+        self.retry(&again, now);
+    }
+
+    fn note_retry(&mut self, slot: &Slot) {
+        if let Some(seeking) = self.places.change_seeking(slot) {
+            seeking.retried = true;
+        }
+    }
+
+    fn ask_all_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
+        if error.retry && errand.attempts + 1 < ATTEMPTS {
+            errand.all.iter().for_each(|slot| self.note_retry(slot));
+            return self.retry(errand, now);
+        }
+        let Action::AcquireAll(asks) = &errand.action else { return };
+        for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+            self.fail_turns(slot, &Refusal::Store(error.clone()));
+            self.withdraw_request(slot, ask.request, now);
+        }
+    }
+
+    /// Who asked is told. It is tried again all the same: the guard shares already.
+    fn downgrade_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
+        if let Some(query) = errand.turn {
+            self.tell_verified(query, Err(error.clone()));
+        }
+        if error.retry {
+            let mut again = errand.clone();
+            again.turn = None;
+            self.retry(&again, now);
+        }
+    }
+
+    fn verification_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
+        if let Some(query) = errand.turn {
+            self.tell_verified(query, Err(error.clone()));
+        } else if error.retry {
+            self.retry(errand, now);
+        }
+    }
+
+    /// Nobody knows for how long the leases go on. Requests that have no guard yet fail rather than wait for that: those
+    /// that stand behind a guard at once, the others after a lease.
+    pub(super) fn fail_waiting_in_doubt(&mut self, error: &StoreError, now: Monotonic) {
+        let lease_ms = self.config.lease_ms;
+        for slot in &self.places.pick(None, &|_, place| place.held().is_some() && !place.turns.is_empty()) {
+            let Some(held) = self.places.held(slot) else { continue };
+            if !held.users.is_empty() {
+                self.fail_waiting(slot, error);
+            } else if now.since(held.tenure_since) >= lease_ms {
+                let request = held.request;
+                self.fail_turns(slot, &Refusal::Store(error.clone()));
+                self.withdraw_request(slot, request, now);
+            }
+        }
+    }
+
+    /// Those who have no guard yet fail; the others go on hoping.
+    fn fail_waiting(&mut self, slot: &Slot, error: &StoreError) {
+        let Some(place) = self.places.change(slot) else { return };
+        for turn in &place.turns.take_all() {
+            self.refuse(turn.id, Refusal::Store(error.clone()));
+        }
+    }
+
+    fn return_failed(&mut self, flight: &Flight, errand: &Errand, error: &StoreError, now: Monotonic) {
+        let released = error.applied == Applied::Unknown && now < errand.believed_until;
+        if flight.session != self.session.id() {
+            return self.ended_with_session(errand, now);
+        }
+        let mut again = errand.clone();
+        again.maybe_released |= released;
+        again.is_late = now.since(errand.since) >= self.errand_limit_ms();
+        if again.is_late || !error.retry {
+            again.turn.take().into_iter().for_each(|turn| self.tell_released(turn, Err(error.clone())));
+        }
+        if error.retry {
+            // Not given up as long as the session goes on: it would keep for ever what it does not give back.
+            self.retry(&again, now);
+        }
+    }
+}

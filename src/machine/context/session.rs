@@ -1,0 +1,408 @@
+//! A context's own session: its row, and until when the context may believe in all that it holds.
+//!
+//! A context lives or dies as one. Belief, doubt and loss are the session's; a lease has none of its own.
+
+use alloc::vec::Vec;
+
+use super::{
+    Machine,
+    cohort::Place,
+    config::{belief_ms, lease_for_belief_ms},
+    id::SessionId,
+    key::Key,
+    port::{LostReason, Output, Slot, TurnId},
+    record::{Beat, Ending, Peer, Reply},
+    sorted::SortedMap,
+    store_queue::{Flight, Sent},
+    time::{Monotonic, Now},
+    token::Token,
+};
+
+/// What a context knows of its own session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OwnSession {
+    id: SessionId,
+    /// Whether its row was inserted, and nobody said that it is gone.
+    is_open: bool,
+    /// How many ids were drawn beside its own.
+    drawn: u64,
+    /// Sessions of this context that must not be there, and may be: their opening or their end was not answered.
+    stale: Vec<SessionId>,
+    /// When those are ended, if that failed before.
+    stale_at: Monotonic,
+    stale_failures: u32,
+    /// Counted from before the last confirmed opening or heartbeat was sent.
+    valid_until: Monotonic,
+    /// The lease that the latest heartbeat asked for, in ms.
+    asked_ms: u64,
+    /// What users want to be sure of, and until when.
+    extensions: SortedMap<Slot, Monotonic>,
+    /// Nothing that this transaction or an earlier one carried dispels the doubt.
+    doubted: Option<u64>,
+    told_suspect: bool,
+    /// The latest transaction of this session that was never answered: it may still be applied, and must change nothing
+    /// then. None once a higher floor stands in the row.
+    unanswered: Option<u64>,
+    /// The next transaction carries a heartbeat.
+    beat_wanted: bool,
+    /// The next transaction deletes the row.
+    close_wanted: bool,
+    /// How many heartbeats failed in a row.
+    failures: u32,
+    /// Grants that were stolen: no answer and no signal brings them back.
+    robbed: SortedMap<(Key, Token), ()>,
+    /// Sessions that were there when this one opened, and when they were read.
+    peers: Vec<(Peer, Monotonic)>,
+}
+
+impl OwnSession {
+    pub(super) fn new(id: SessionId) -> Self {
+        Self {
+            id,
+            is_open: false,
+            drawn: 0,
+            stale: Vec::new(),
+            stale_at: Monotonic::default(),
+            stale_failures: 0,
+            valid_until: Monotonic::default(),
+            asked_ms: 0,
+            extensions: SortedMap::new(),
+            doubted: None,
+            told_suspect: false,
+            unanswered: None,
+            beat_wanted: false,
+            close_wanted: false,
+            failures: 0,
+            robbed: SortedMap::new(),
+            peers: Vec::new(),
+        }
+    }
+
+    pub(super) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(super) fn wants_beat(&self) -> bool {
+        self.beat_wanted
+    }
+
+    pub(super) fn wants_close(&self) -> bool {
+        self.close_wanted
+    }
+
+    /// The next opening has a fresh id: no id is ever inserted twice.
+    fn end(&mut self) {
+        let (stale, stale_at) = (core::mem::take(&mut self.stale), self.stale_at);
+        let (stale_failures, doubted) = (self.stale_failures, self.doubted);
+        *self = Self { stale, stale_at, stale_failures, doubted, ..Self::new(self.id.next()) };
+    }
+
+    /// The same, where nobody knows whether the row is there.
+    pub(super) fn end_unsure(&mut self) {
+        self.stale.push(self.id);
+        self.end();
+    }
+
+    /// A fresh id for a lease on its way to another guard.
+    pub(super) fn draw_id(&mut self) -> SessionId {
+        self.drawn += 1;
+        self.id.beside(self.drawn)
+    }
+
+    /// How long the context may go on believing, in ms.
+    pub(super) fn belief_left(&self, now: Monotonic) -> u64 {
+        if self.doubted.is_some() || !self.is_open { 0 } else { self.valid_until.since(now) }
+    }
+
+    /// Whether its time is not over yet, doubted or not.
+    pub(super) fn was_valid(&self, now: Monotonic) -> bool {
+        self.is_open && now < self.valid_until
+    }
+
+    /// Until when somebody wants to be sure of a lease.
+    pub(super) fn extended_until(&self, slot: &Slot) -> Option<Monotonic> {
+        self.extensions.get(slot).copied()
+    }
+
+    pub(super) fn want_beat(&mut self) {
+        self.beat_wanted = self.is_open;
+    }
+
+    pub(super) fn want_close(&mut self) {
+        self.close_wanted = self.is_open;
+    }
+
+    /// Something is wanted of the session again.
+    pub(super) fn stay(&mut self) {
+        self.close_wanted = false;
+    }
+
+    /// Counts an attempt to end a stale session that failed; how many did before.
+    pub(super) fn note_stale_failure(&mut self) -> u32 {
+        self.stale_failures += 1;
+        self.stale_failures - 1
+    }
+
+    /// Counts a heartbeat that failed; how many did before.
+    pub(super) fn note_failure(&mut self) -> u32 {
+        self.failures += 1;
+        self.failures - 1
+    }
+
+    /// A transaction of this session may be applied at any time, or never.
+    pub(super) fn note_unanswered(&mut self, flight: u64) {
+        self.unanswered = self.unanswered.max(Some(flight));
+    }
+
+    pub(super) fn was_robbed(&self, key: &Key, token: Token) -> bool {
+        self.robbed.contains_key(&(key.clone(), token))
+    }
+
+    /// Whether this grant of the key was stolen, or a later one.
+    pub(super) fn was_robbed_since(&self, key: &Key, token: Token) -> bool {
+        self.robbed.keys().any(|(known, robbed)| known == key && *robbed >= token)
+    }
+
+    /// Somebody wants to be sure of a lease until then.
+    pub(super) fn extend(&mut self, slot: &Slot, until: Monotonic) {
+        let known = self.extensions.get(slot).copied();
+        self.extensions.insert(slot.clone(), known.map_or(until, |known| known.max(until)));
+    }
+
+    /// Nobody needs to be sure of it any more.
+    pub(super) fn end_extension(&mut self, slot: &Slot) {
+        self.extensions.remove(slot);
+    }
+
+    /// The heartbeat that a transaction carries. A lease that it shortens is not believed longer from then on.
+    pub(super) fn beat(&mut self, sent: Sent, lease_ms: u64, beacon: bool) -> Beat {
+        let lease_ms = self.wanted_lease_ms(sent.at, lease_ms);
+        if self.is_open {
+            self.valid_until = self.valid_until.min(sent.at.plus(belief_ms(lease_ms)));
+        }
+        self.asked_ms = lease_ms;
+        self.beat_wanted = false;
+        let floor = if self.unanswered.is_some() { sent.flight } else { 0 };
+        Beat { beat: sent.flight, beacon, lease_ms, floor }
+    }
+
+    /// The lease that the latest heartbeat asked for, in ms.
+    pub(super) fn asked_ms(&self) -> u64 {
+        self.asked_ms
+    }
+
+    /// The lease that users want, in ms: the usual one, or a longer one for now.
+    pub(super) fn wanted_lease_ms(&mut self, now: Monotonic, lease_ms: u64) -> u64 {
+        self.extensions.retain(|_, until| *until > now);
+        let longest = self.extensions.values().map(|until| until.since(now)).max();
+        longest.map_or(lease_ms, |left_ms| lease_ms.max(lease_for_belief_ms(left_ms)))
+    }
+
+    /// Whether the next transaction must carry a heartbeat, even if none is due: what is granted under a belief that is
+    /// nearly over is of no use, and attempts that come late are refused by the floor that it raises.
+    pub(super) fn needs_beat(&self, acquires: bool, now: Monotonic) -> bool {
+        let nearly_over = acquires && self.belief_left(now) < belief_ms(self.asked_ms) / 2;
+        self.beat_wanted || self.unanswered.is_some() || nearly_over
+    }
+
+    /// Sessions that the next transaction ends: its own earlier ones, and those that stood still since this one opened.
+    pub(super) fn endings(&mut self, silent_since: impl Fn(&Peer, Monotonic) -> bool) -> Vec<Ending> {
+        let mut endings = Vec::new();
+        for session in core::mem::take(&mut self.stale) {
+            endings.push(Ending { session, beat: None });
+        }
+        self.peers.retain(|(peer, read_at)| {
+            let silent = silent_since(peer, *read_at);
+            if silent {
+                endings.push(Ending { session: peer.session, beat: Some(peer.beat) });
+            }
+            !silent
+        });
+        endings
+    }
+
+    /// Those of one's own must still end: at this time, if the last attempt failed.
+    pub(super) fn end_later(&mut self, endings: &[Ending], at: Monotonic) {
+        for ending in endings.iter().filter(|ending| ending.beat.is_none()) {
+            self.stale.push(ending.session);
+        }
+        self.stale_at = at;
+    }
+
+    /// A session that was opened after all, although nobody waits for it any more.
+    pub(super) fn end_too(&mut self, session: SessionId) {
+        self.stale.push(session);
+    }
+
+    /// They end by their silence.
+    pub(super) fn forget_stale(&mut self) {
+        self.stale.clear();
+    }
+
+    /// When the next stale sessions are ended, if there are any.
+    pub(super) fn stale_at(&self) -> Option<Monotonic> {
+        (!self.stale.is_empty()).then_some(self.stale_at)
+    }
+}
+
+impl Machine {
+    /// What a transaction's answer says of the session that sent it.
+    pub(super) fn session_answered(&mut self, flight: &Flight, reply: &Reply, now: Monotonic) {
+        if flight.session != self.session.id {
+            return;
+        }
+        let Some(robbed) = &reply.robbed else {
+            if flight.is_of_session() {
+                let reason = if self.session.was_valid(now) { LostReason::Evicted } else { LostReason::Expired };
+                self.lose_session(reason, now);
+            }
+            return;
+        };
+        if flight.opens {
+            self.session.is_open = true;
+            self.session.peers = reply.peers.iter().map(|peer| (*peer, now)).collect();
+        }
+        for (key, token) in robbed {
+            self.robbed_of(key, *token, now);
+        }
+        if !flight.ends.is_empty() {
+            self.session.stale_failures = 0;
+        }
+        if let Some(lease_ms) = flight.lease_ms {
+            self.session.failures = 0;
+            // It raised the floor above whatever was unanswered when it was sent.
+            self.session.unanswered = self.session.unanswered.filter(|late| *late > flight.sent.flight);
+            self.confirm(flight.sent, lease_ms, now);
+        }
+    }
+
+    /// A grant of this session was stolen. Whatever says later that it was granted is out of date.
+    pub(super) fn robbed_of(&mut self, key: &Key, token: Token, now: Monotonic) {
+        if self.session.was_robbed(key, token) {
+            return;
+        }
+        self.session.robbed.insert((key.clone(), token), ());
+        if let Some(slot) = self.places.slot_of_grant(key, token) {
+            self.lose(&slot, LostReason::Stolen, now);
+        }
+    }
+
+    /// The store confirmed an opening or a heartbeat that was sent then.
+    pub(super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
+        let session = &mut self.session;
+        session.valid_until = session.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
+        if session.doubted.is_some_and(|doubted| sent.flight > doubted) {
+            session.doubted = None;
+        }
+        if !session.told_suspect || session.belief_left(now) == 0 {
+            return;
+        }
+        session.told_suspect = false;
+        for slot in &self.places.slots() {
+            let Some(held) = self.places.held(slot) else { continue };
+            for user in &held.users {
+                self.outputs.push(Output::Certain { turn: user.turn });
+            }
+            let is_settled =
+                !held.users.is_empty() && self.places.get(slot).is_some_and(|place| place.turns.is_empty());
+            if !is_settled {
+                self.hand_out(slot, now);
+                // Whoever it was for may have gone while it was in doubt.
+                self.stop_if_unwanted(slot, now);
+            }
+        }
+    }
+
+    /// Time passed otherwise than it should: nothing is believed until the store has answered.
+    pub(super) fn doubt(&mut self, now: Monotonic) {
+        self.session.doubted = Some(self.outbox.last_flight());
+        self.suspect(now);
+    }
+
+    /// Tells all guards that they are in doubt, and asks the store at once.
+    pub(super) fn suspect(&mut self, now: Monotonic) {
+        if !core::mem::replace(&mut self.session.told_suspect, true) {
+            for slot in &self.places.slots() {
+                let Some(held) = self.places.held(slot) else { continue };
+                for user in &held.users {
+                    self.outputs.push(Output::Suspect { turn: user.turn });
+                }
+            }
+        }
+        if self.session.is_open && self.places.any_beats() {
+            self.heartbeat_at = Some(now);
+        }
+    }
+
+    /// When the context must begin to doubt, unless it does already.
+    pub(super) fn belief_ends(&self) -> Option<Monotonic> {
+        let session = &self.session;
+        let counts = session.is_open && !session.told_suspect && self.places.any_held();
+        counts.then_some(session.valid_until)
+    }
+
+    /// What ran out by the holder's own clock is in doubt, not lost: nobody may have ended the session yet. Whoever holds a
+    /// lock cannot ask whether it is in doubt: unless the store was not asked yet, it is lost.
+    pub(super) fn doubt_if_expired(&mut self, now: Monotonic) {
+        if self.belief_ends().is_none_or(|end| end > now) {
+            return;
+        }
+        let asked = self.session.failures > 0 || self.outbox.carries_beat();
+        self.suspect(now);
+        if asked {
+            self.heartbeat_at = None;
+            self.lose_locks(now);
+        }
+    }
+
+    /// The locks of `leases.locks` are lost: nobody can ask whether they are in doubt.
+    pub(super) fn lose_locks(&mut self, now: Monotonic) {
+        for slot in &self.places.pick(None, &|slot, place| slot.key.is_of_lock() && place.held().is_some()) {
+            self.lose(slot, LostReason::Expired, now);
+        }
+    }
+
+    /// The session has ended: everything that it held is lost, and whoever still waits queues again under the next one.
+    pub(super) fn lose_session(&mut self, reason: LostReason, now: Monotonic) {
+        self.renew_session(now);
+        for slot in &self.places.slots() {
+            let believed = self.drop_hold(slot, reason).is_some();
+            let tries = self.places.get(slot).and_then(Place::seeking).is_some_and(|seeking| !seeking.wait);
+            match slot.own {
+                // It goes again as it is: for several keys at once, or for one very lease.
+                Some(_) if tries => {}
+                Some(_) if !believed => self.seek(slot, now),
+                _ => self.seek_anew(slot, reason, now),
+            }
+        }
+    }
+
+    /// The next transaction that asks for something opens another session.
+    pub(super) fn renew_session(&mut self, now: Monotonic) {
+        self.session.end();
+        self.leave_session(now);
+    }
+
+    /// What was to be given back went with the session, and so did its beacon.
+    pub(super) fn leave_session(&mut self, now: Monotonic) {
+        self.heartbeat_at = None;
+        self.drop_errands_of_session(now);
+        self.forget_watches();
+        self.rest();
+    }
+
+    /// How long the guard of this turn is still valid, in ms; 0 if it is lost, released or in doubt.
+    pub fn remaining_ms(&self, turn: TurnId, slot: &Slot, now: Now) -> u64 {
+        match self.places.held(slot).filter(|held| held.is_used_by(turn)) {
+            Some(held) if !self.clocks.in_doubt(now, &self.config) => {
+                let at = now.monotonic;
+                self.session.belief_left(at).min(held.limit_ms(turn, at))
+            }
+            _ => 0,
+        }
+    }
+}

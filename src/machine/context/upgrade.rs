@@ -1,0 +1,188 @@
+//! Changing the mode of a lease that is held.
+
+use alloc::boxed::Box;
+
+use super::{
+    Machine, RequestId,
+    cohort::{Held, Place, Seeking, Upgrade},
+    mode::Mode,
+    port::{LostReason, Output, Refusal, Slot, TurnId},
+    record::{Action, Granted, Outcome, Way},
+    store_queue::Errand,
+    time::Monotonic,
+};
+
+impl Machine {
+    /// A guard that shares wants to hold exclusively: ahead of everybody who queues, once it is the last who shares.
+    pub(super) fn upgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {
+        let held = self.places.change_held(slot);
+        let Some((held, user)) = held.and_then(|held| {
+            let user = held.users.iter().find(|user| user.turn == turn)?.clone();
+            Some((held, user))
+        }) else {
+            return self.refuse(query, Refusal::Lost(LostReason::Expired));
+        };
+        if held.mode == Mode::Exclusive && held.users.len() == 1 {
+            return self.emit(Output::Upgraded { query, turn, token: user.token });
+        }
+        if held.upgrade.is_some() || held.mode == Mode::Exclusive {
+            return self.refuse(query, Refusal::UpgradeConflict);
+        }
+        held.upgrade = Some(Box::new(Upgrade { query, turn, seeking: None, cancelled: false }));
+        self.begin_upgrade(slot, now);
+    }
+
+    /// Asks the store, once nobody else here shares.
+    pub(super) fn begin_upgrade(&mut self, slot: &Slot, now: Monotonic) {
+        let request = self.last_request.next();
+        let Some(held) = self.places.change_held(slot) else { return };
+        let (sole, token) = (held.users.len() == 1, held.grant);
+        let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| sole && upgrade.seeking.is_none()) else { return };
+        upgrade.seeking = Some(Seeking::new(request, Way::Upgrade(token), true, now));
+        self.last_request = request;
+        self.ask(slot, now);
+    }
+
+    pub(super) fn cancel_upgrade(&mut self, query: TurnId, slot: &Slot, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| upgrade.query == query) else { return };
+        let Some(seeking) = upgrade.seeking.as_mut() else {
+            held.upgrade = None;
+            return self.hand_out(slot, now);
+        };
+        // Asked again without waiting, the place goes, unless it was granted already.
+        upgrade.cancelled = true;
+        seeking.wait = false;
+        self.ask(slot, now);
+    }
+
+    /// The guard that wanted to upgrade goes. Whether the store was asked: then nobody knows what became of the lease.
+    pub(super) fn cancel_upgrade_of(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) -> bool {
+        let Some(held) = self.places.change_held(slot) else { return false };
+        let Some(upgrade) = held.upgrade.take_if(|upgrade| upgrade.turn == turn) else { return false };
+        if !upgrade.cancelled {
+            self.refuse(upgrade.query, Refusal::Lost(LostReason::Expired));
+        }
+        let asked = upgrade.seeking.as_ref().is_some_and(|seeking| seeking.sent);
+        self.withdraw_upgrade(slot, Some(upgrade), now);
+        asked
+    }
+
+    /// What the store says to the request of an upgrade.
+    pub(super) fn upgrade_answered(&mut self, slot: &Slot, outcome: &Outcome, now: Monotonic) {
+        match outcome {
+            Outcome::Granted(granted) => self.upgraded(slot, granted, now),
+            Outcome::Waiting { last_token, position, ahead } => self.queued(slot, *last_token, *position, ahead, now),
+            Outcome::UpgradeConflict => self.end_upgrade(slot, Refusal::UpgradeConflict, now),
+            Outcome::Exhausted => self.end_upgrade(slot, Refusal::Exhausted, now),
+            Outcome::Unreadable(unreadable) => self.end_upgrade(slot, Refusal::Unreadable(*unreadable), now),
+            Outcome::NotCurrent { .. } => {
+                let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
+                self.judge_loss(slot, token, outcome, now);
+            }
+            // It was cancelled.
+            _ => self.end_upgrade(slot, Refusal::Timeout, now),
+        }
+    }
+
+    /// The upgrade failed; the guard goes on sharing.
+    pub(super) fn end_upgrade(&mut self, slot: &Slot, refusal: Refusal, now: Monotonic) {
+        let Some(upgrade) = self.places.change_held(slot).and_then(|held| held.upgrade.take()) else { return };
+        if !upgrade.cancelled {
+            self.refuse(upgrade.query, refusal);
+        }
+        self.hand_out(slot, now);
+    }
+
+    pub(super) fn upgraded(&mut self, slot: &Slot, granted: &Granted, now: Monotonic) {
+        if self.session.was_robbed(&slot.key, granted.block.first) {
+            return self.lose(slot, LostReason::Stolen, now);
+        }
+        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(upgrade) = held.upgrade.take() else { return };
+        let Upgrade { query, turn, seeking: Some(seeking), cancelled } = *upgrade else { return };
+        held.upgraded(seeking.request, granted);
+        let token = held.next_token;
+        held.next_token = token.next();
+        if let Some(user) = held.users.iter_mut().find(|user| user.turn == turn) {
+            user.token = token;
+            user.mode = if cancelled { Mode::Shared } else { Mode::Exclusive };
+        }
+        self.hands.granted(&slot.key, Mode::Exclusive, granted, false);
+        if cancelled {
+            self.weaken(slot, None, now);
+        } else {
+            self.emit(Output::Upgraded { query, turn, token });
+        }
+    }
+
+    pub(super) fn downgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {
+        let held = self.places.change_held(slot);
+        let Some(user) = held.and_then(|held| held.users.iter_mut().find(|user| user.turn == turn)) else {
+            return self.tell_verified(query, Ok(false));
+        };
+        user.mode = Mode::Shared;
+        self.emit(Output::Downgraded { turn });
+        self.weaken(slot, Some(query), now);
+    }
+
+    /// Lets other contexts share what is held exclusively, once nobody here needs it so.
+    pub(super) fn weaken(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        let token = held.grant;
+        match query {
+            // Others here hold it exclusively too: it is weakened when they are gone.
+            Some(query) if held.mode == Mode::Exclusive && !held.is_too_strong() => {
+                self.tell_verified(query, Ok(true));
+            }
+            None if !held.is_too_strong() => {}
+            _ => {
+                // Not believed any longer from now on, whenever the store does it.
+                held.mode = Mode::Shared;
+                self.outbox.push(slot, Action::Downgrade { token }, query, now);
+            }
+        }
+    }
+
+    /// What the store says to a downgrade.
+    pub(super) fn downgraded(&mut self, errand: &Errand, outcome: &Outcome, now: Monotonic) {
+        let Action::Downgrade { token } = errand.action else { return };
+        let slot = &errand.slot;
+        let done = matches!(outcome, Outcome::Downgraded);
+        let held = self.places.change(slot).and_then(Place::held_mut).filter(|held| held.grant == token);
+        match held {
+            Some(held) if done => {
+                held.mode = Mode::Shared;
+                self.hand_out(slot, now);
+            }
+            // It may have been upgraded since: that the request can tell.
+            Some(held) if held.asks_for_upgrade() => self.ask(slot, now),
+            Some(_) => self.judge_loss(slot, token, outcome, now),
+            None => {}
+        }
+        if let Some(query) = errand.turn {
+            self.tell_verified(query, Ok(done));
+        }
+    }
+
+    /// A request failed.
+    pub(super) fn refuse(&mut self, turn: TurnId, refusal: Refusal) {
+        self.emit(Output::Failed { turn, refusal });
+    }
+}
+
+impl Held {
+    /// Whether the store was asked for an upgrade.
+    pub(super) fn asks_for_upgrade(&self) -> bool {
+        let seeking = self.upgrade.as_ref().and_then(|upgrade| upgrade.seeking.as_ref());
+        seeking.is_some_and(|seeking| seeking.sent)
+    }
+
+    /// Whether this is the request by which the lease is upgraded.
+    pub(super) fn upgrades_by(&self, request: RequestId) -> bool {
+        self.upgrade
+            .as_ref()
+            .and_then(|upgrade| upgrade.seeking.as_ref())
+            .is_some_and(|seeking| seeking.request == request)
+    }
+}

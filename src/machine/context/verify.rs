@@ -1,0 +1,134 @@
+//! Asking the store whether a lease is current.
+
+use super::{
+    Machine,
+    config::belief_ms,
+    port::{LostReason, Refusal, Slot, TurnId},
+    record::{Action, Outcome, Unreadable},
+    store_queue::{Errand, Sent},
+    time::Monotonic,
+    token::{Token, TokenBlock},
+};
+
+impl Machine {
+    /// A user wants to know, and to be sure for a while. The answer comes with a heartbeat.
+    pub(super) fn verify(&mut self, query: TurnId, turn: TurnId, slot: &Slot, span_ms: u64, now: Monotonic) {
+        let held = self.places.held(slot).filter(|held| held.is_used_by(turn));
+        if held.is_none() {
+            return self.tell_verified(query, Ok(false));
+        }
+        if span_ms > 0 {
+            self.session.extend(slot, now.plus(span_ms));
+        }
+        self.ask_whether_current(slot, Some(query), now);
+        self.session.want_beat();
+    }
+
+    /// Asks about the grant itself. More tokens come along, if they are needed.
+    pub(super) fn ask_whether_current(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
+        let Some(held) = self.places.held(slot) else { return };
+        let verify = Action::Verify { token: held.grant, request: held.request, refill: held.refilling };
+        self.outbox.push(slot, verify, query, now);
+    }
+
+    /// The tokens are used up: more are reserved, and the turns wait for them.
+    pub(super) fn refill(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        if !core::mem::replace(&mut held.refilling, true) {
+            self.ask_whether_current(slot, None, now);
+        }
+    }
+
+    /// What the store says of a grant.
+    pub(super) fn verified(&mut self, errand: &Errand, token: Token, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let slot = &errand.slot;
+        let former = self.places.held(slot).is_some_and(|held| {
+            held.formerly.is_some_and(|(shared, _)| shared == token) || (held.grant == token && held.asks_for_upgrade())
+        });
+        let asked_for_tokens = matches!(errand.action, Action::Verify { refill: true, .. });
+        self.judge(slot, token, outcome, asked_for_tokens, sent, now);
+        let Some(query) = errand.turn else { return };
+        if matches!(outcome, Outcome::NotCurrent { .. }) && former && self.places.held(slot).is_some() {
+            // The question went out before the lease got new tokens.
+            return self.ask_whether_current(slot, Some(query), now);
+        }
+        self.tell_verified(query, Ok(matches!(outcome, Outcome::Current { .. })));
+    }
+
+    fn judge(
+        &mut self,
+        slot: &Slot,
+        token: Token,
+        outcome: &Outcome,
+        asked_for_tokens: bool,
+        sent: Sent,
+        now: Monotonic,
+    ) {
+        let Some(held) = self.places.held(slot).filter(|held| held.grant == token) else { return };
+        if matches!(outcome, Outcome::NotCurrent { .. }) && held.asks_for_upgrade() {
+            // It may have been upgraded by a transaction of another context: that the request can tell.
+            return self.ask(slot, now);
+        }
+        match *outcome {
+            Outcome::Current { contended, refill } => {
+                if refill.is_none() && asked_for_tokens {
+                    self.fail_without_tokens(slot);
+                }
+                self.found_current(slot, refill, contended, sent, now);
+            }
+            _ => self.judge_loss(slot, token, outcome, now),
+        }
+    }
+
+    /// The key has used up its tokens: who has a guard keeps it, and nobody gets another one.
+    fn fail_without_tokens(&mut self, slot: &Slot) {
+        let Some(place) = self.places.change(slot) else { return };
+        let turns = place.turns.take_all();
+        place.held_mut().into_iter().for_each(|held| held.refilling = false);
+        turns.iter().for_each(|turn| self.refuse(turn.id, Refusal::Exhausted));
+    }
+
+    fn found_current(&mut self, slot: &Slot, refill: Option<TokenBlock>, contended: bool, sent: Sent, now: Monotonic) {
+        let usual = sent.at.plus(belief_ms(self.config.lease_ms));
+        let extended = self.session.extended_until(slot);
+        let Some(place) = self.places.change(slot) else { return };
+        let contended = place.contended(sent, contended);
+        let Some(held) = place.held_mut() else { return };
+        held.contended = contended;
+        held.renew_users(extended.map_or(usual, |extended| extended.max(usual)));
+        if let Some(more) = refill
+            && core::mem::take(&mut held.refilling)
+        {
+            (held.next_token, held.last_token) = (more.first, more.last);
+            self.hands.refilled(&slot.key, slot.mode, more.last);
+        }
+        if contended {
+            self.end_linger(slot, None, now);
+        }
+        self.hand_out(slot, now);
+        self.stop_if_unwanted(slot, now);
+    }
+
+    /// The store does not know the grant.
+    pub(super) fn judge_loss(&mut self, slot: &Slot, token: Token, outcome: &Outcome, now: Monotonic) {
+        let valid = self.session.was_valid(now);
+        // What it was upgraded to, unheard, may have been stolen.
+        let stolen = self.session.was_robbed_since(&slot.key, token);
+        let reason = if stolen { LostReason::Stolen } else { outcome.loss(token, valid) };
+        self.lose(slot, reason, now);
+    }
+}
+
+impl Outcome {
+    /// Why a lease is lost of which a store says this. `valid` tells whether its holder believed in it.
+    pub(super) fn loss(&self, token: Token, valid: bool) -> LostReason {
+        match *self {
+            Self::NotCurrent { last_token, .. } if last_token < token => LostReason::StoreCleared,
+            Self::NotCurrent { stolen: true, .. } => LostReason::Stolen,
+            Self::NotCurrent { .. } if valid => LostReason::Evicted,
+            Self::Unreadable(Unreadable::FormatTooNew { .. }) => LostReason::FormatTooNew,
+            Self::Unreadable(_) => LostReason::StoreFailed,
+            _ => LostReason::Expired,
+        }
+    }
+}

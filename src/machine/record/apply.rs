@@ -1,0 +1,154 @@
+//! The only code that grants, queues, promotes, ends or refuses. Every store runs it in one transaction.
+
+use alloc::vec::Vec;
+
+use super::{
+    codec::Unreadable,
+    id::SessionId,
+    key::Key,
+    operation::{Acquire, Action, Answer, Batch, Granted, Operation, Outcome, Promotion, Reply, SessionStep, StoreNow},
+    records::Records,
+    session::Session,
+    transition::Transition,
+};
+
+impl Batch {
+    /// Does what the batch says, in order.
+    pub fn apply(&self, records: &mut Records, now: StoreNow) -> Reply {
+        for ending in &self.ends {
+            let heard_since = |row: &Session| ending.beat.is_some_and(|beat| beat != row.beat);
+            if !records.sessions.get(ending.session).is_some_and(heard_since) {
+                records.sessions.end(ending.session);
+            }
+        }
+        self.open_or_beat(records, now);
+        let mut answers = Vec::with_capacity(self.operations.len());
+        for operation in &self.operations {
+            answers.push(operation.apply(self.session, records, now));
+        }
+        let robbed = records.sessions.own(self.session).map(|row| row.robbed.clone());
+        let opens = matches!(self.step, SessionStep::Open { .. });
+        let peers = if opens { records.sessions.peers_of(self.session) } else { Vec::new() };
+        if self.step == SessionStep::Close {
+            records.sessions.end(self.session);
+        }
+        self.forgets.iter().for_each(|key| records.forget(key));
+        Reply { store: records.store(), robbed, peers, answers }
+    }
+
+    fn open_or_beat(&self, records: &mut Records, now: StoreNow) {
+        match &self.step {
+            SessionStep::Open { beat, instance } => {
+                let mut row = Session { instance: instance.clone(), ..Session::default() };
+                row.take(beat, now.wall, now.deadline(beat.lease_ms));
+                records.sessions.open(self.session, row);
+            }
+            SessionStep::Beat(beat) => records.sessions.beat(self.session, beat, now),
+            SessionStep::Stay | SessionStep::Close => {}
+        }
+    }
+}
+
+impl Operation {
+    /// Applies the operation to its key's record, and promotes who is next.
+    fn apply(&self, session: SessionId, records: &mut Records, now: StoreNow) -> Answer {
+        match &self.action {
+            Action::AcquireAll(asks) => Several { session, asks, now }.acquire(records),
+            action => run(&self.key, action, session, records, now),
+        }
+    }
+}
+
+fn run(key: &Key, action: &Action, session: SessionId, records: &mut Records, now: StoreNow) -> Answer {
+    let (answer, before) = match records.open(key) {
+        Ok((record, sessions)) => {
+            let before = record.revision;
+            (Transition::new(key, record, sessions, session, now).run(action), before)
+        }
+        Err(unreadable) => return unreadable.into(),
+    };
+    records.settle(key, before);
+    answer
+}
+
+/// A request for several keys.
+struct Several<'a> {
+    session: SessionId,
+    asks: &'a [(Key, Acquire)],
+    now: StoreNow,
+}
+
+impl Several<'_> {
+    /// All or nothing: looked at first, taken only if every key can be.
+    fn acquire(&self, records: &mut Records) -> Answer {
+        // If one cannot be read, the others are not even looked at: who looks also grants, and must tell whom.
+        for (key, _) in self.asks {
+            if let Err(unreadable) = records.check(key) {
+                return unreadable.into();
+            }
+        }
+        let (mut ahead, mut promoted) = (Vec::with_capacity(self.asks.len()), Vec::new());
+        let mut taken = false;
+        for (key, ask) in self.asks {
+            let Ok((record, sessions)) = records.open(key) else { continue };
+            let before = record.revision;
+            let transition = Transition::new(key, record, sessions, self.session, self.now);
+            let seen = transition.survey(ask);
+            // A refusal must not leave a record in memory of which the store knows nothing.
+            records.settle(key, before);
+            let (obstacles, mut others) = match seen {
+                Ok(seen) => seen,
+                Err(outcome) => return Answer { outcome, promoted, robbed: Vec::new() },
+            };
+            taken |= obstacles.is_some();
+            ahead.push(obstacles.unwrap_or_default());
+            promoted.append(&mut others);
+        }
+        let outcome = if taken { Outcome::BusyAll(ahead) } else { self.take_all(records, &mut promoted) };
+        Answer { outcome, promoted, robbed: Vec::new() }
+    }
+
+    fn take_all(&self, records: &mut Records, promoted: &mut Vec<Promotion>) -> Outcome {
+        let mut all = Vec::with_capacity(self.asks.len());
+        for (key, ask) in self.asks {
+            let mut answer = run(key, &Action::Acquire(ask.clone()), self.session, records, self.now);
+            promoted.append(&mut answer.promoted);
+            let Outcome::Granted(granted) = answer.outcome else {
+                // Only a key at the end of its tokens gets here; what was granted before it is given back.
+                self.give_up(records, promoted);
+                return answer.outcome;
+            };
+            all.push(granted);
+        }
+        Outcome::GrantedAll(all)
+    }
+
+    /// Gives back what was granted of several, and notes who is granted by it.
+    fn give_up(&self, records: &mut Records, promoted: &mut Vec<Promotion>) {
+        for (key, ask) in self.asks {
+            let withdraw = Action::Withdraw { request: ask.request };
+            promoted.append(&mut run(key, &withdraw, self.session, records, self.now).promoted);
+        }
+    }
+}
+
+impl From<Outcome> for Answer {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, promoted: Vec::new(), robbed: Vec::new() }
+    }
+}
+
+impl From<Unreadable> for Answer {
+    fn from(unreadable: Unreadable) -> Self {
+        Self::from(Outcome::Unreadable(unreadable))
+    }
+}
+
+impl Outcome {
+    /// Notes whether others queue for what was granted or looked at.
+    pub(super) fn note_contention(&mut self, others: bool) {
+        if let Self::Granted(Granted { contended, .. }) | Self::Current { contended, .. } = self {
+            *contended = others;
+        }
+    }
+}

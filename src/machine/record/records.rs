@@ -1,0 +1,297 @@
+//! What one store holds, or as much of it as one transaction read.
+
+use alloc::{boxed::Box, string::String, vec::Vec};
+use core::fmt;
+
+use super::{
+    Record,
+    codec::{StoreRow, Unreadable},
+    id::{SessionId, StoreId},
+    key::Key,
+    operation::{Action, Batch, Way},
+    session::Session,
+    sessions::Sessions,
+    sorted::SortedMap,
+    token::Token,
+};
+
+/// Waiters at the head of a queue whose sessions a transaction reads: it drops the dead among them.
+const HEADS: usize = 4;
+/// Waiters before a request that it watches, and whose sessions a transaction reads.
+pub(super) const NEAREST: usize = 8;
+
+/// Records by key, sessions by id, and the row of the store itself. A key without a record is one that nobody uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Records {
+    by_key: SortedMap<Key, Stored>,
+    pub(super) sessions: Sessions,
+    store: StoreRow,
+    store_changed: bool,
+    changed: Vec<Key>,
+}
+
+/// What stands under a key.
+type Stored = Result<Box<Kept>, Unreadable>;
+
+/// A record, and whether the store has one under its key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Kept {
+    record: Record,
+    stored: bool,
+}
+
+/// What a store keeps under a name of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Row {
+    /// The record of a key.
+    Record(Key),
+    /// The row of a session.
+    Session(SessionId),
+    /// The store's id, and how far the tokens of forgotten records got.
+    Store,
+}
+
+impl fmt::Display for Row {
+    /// A name for stores that keep everything in one table: no two rows share it.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(key) => write!(out, "lease:{key}"),
+            Self::Session(session) => write!(out, "session:{session}"),
+            Self::Store => out.write_str("store"),
+        }
+    }
+}
+
+impl Records {
+    /// What a transaction read: to be filled by [`load_store`](Self::load_store), [`load`](Self::load) and
+    /// [`load_session`](Self::load_session).
+    pub const fn new() -> Self {
+        Self {
+            by_key: SortedMap::new(),
+            sessions: Sessions::new(false),
+            store: StoreRow::new(StoreId(0)),
+            store_changed: false,
+            changed: Vec::new(),
+        }
+    }
+
+    /// A whole store in memory: what is not in it does not exist.
+    pub const fn whole(store: StoreId) -> Self {
+        Self {
+            by_key: SortedMap::new(),
+            sessions: Sessions::new(true),
+            store: StoreRow::new(store),
+            store_changed: false,
+            changed: Vec::new(),
+        }
+    }
+
+    /// Puts in what the store has under [`Row::Store`]. If that is nothing the store is a new one, and gets this id.
+    ///
+    /// # Errors
+    /// [`Unreadable`] if what is there cannot be used. The transaction MUST NOT go on then.
+    pub fn load_store(&mut self, stored: Option<&str>, fresh: StoreId) -> Result<(), Unreadable> {
+        self.store_changed = stored.is_none();
+        self.store = stored.map_or_else(|| Ok(StoreRow::new(fresh)), StoreRow::decode)?;
+        Ok(())
+    }
+
+    /// Puts in what the store has under [`Row::Record`] of this key.
+    pub fn load(&mut self, key: Key, stored: Option<&str>) {
+        if let Some(text) = stored {
+            let kept = |record| Box::new(Kept { record, stored: true });
+            self.by_key.insert(key, Record::decode(text).map(kept));
+        }
+    }
+
+    /// Puts in what the store has under [`Row::Session`] of this id.
+    pub fn load_session(&mut self, session: SessionId, stored: Option<&str>) {
+        let row = stored.map(|text| Session::decode(text).map_or_else(|| Session::unreadable(text), |(_, row)| row));
+        self.sessions.load(session, row);
+    }
+
+    /// Puts in all session rows that the store has, so that whoever is not among them has ended.
+    pub fn load_all_sessions<'a>(&mut self, stored: impl IntoIterator<Item = &'a str>) {
+        for text in stored {
+            // The id stands in the row. What has none names nobody.
+            match Session::decode(text) {
+                Some((session, row)) => self.sessions.load(session, Some(row)),
+                None => Session::id_of(text).into_iter().for_each(|id| self.load_session(id, Some(text))),
+            }
+        }
+        self.sessions.are_complete();
+    }
+
+    /// The sessions whose rows matter to a batch, now that its records are loaded: each is to be
+    /// [loaded](Self::load_session). Where rows can be locked, they are locked in this order.
+    pub fn sessions_of(&self, batch: &Batch) -> Vec<SessionId> {
+        let mut named = SortedMap::new();
+        named.insert(batch.session, ());
+        for ending in &batch.ends {
+            named.insert(ending.session, ());
+        }
+        for operation in &batch.operations {
+            match &operation.action {
+                Action::End { target, .. } => named.insert(*target, ()),
+                Action::Detach { to, .. } => named.insert(*to, ()),
+                Action::Acquire(ask) => ask.way.givers().into_iter().for_each(|giver| named.insert(giver, ())),
+                _ => {}
+            }
+        }
+        for key in batch.keys() {
+            let Some(record) = self.peek(&key) else { continue };
+            record.grants.iter().for_each(|grant| named.insert(grant.holder, ()));
+            let own = record.queue.iter().position(|waiter| waiter.holder == batch.session);
+            let end = own.unwrap_or(record.queue.len());
+            let nearest = end.saturating_sub(NEAREST)..end;
+            let needs_all = needs_all_waiters(batch, &key);
+            for (at, waiter) in record.queue.iter().enumerate() {
+                if needs_all || at < HEADS || nearest.contains(&at) {
+                    named.insert(waiter.holder, ());
+                }
+            }
+        }
+        named.keys().copied().collect()
+    }
+
+    /// Deletes the row of a session.
+    pub fn abandon(&mut self, session: SessionId) {
+        self.sessions.end(session);
+    }
+
+    /// The store's id.
+    pub fn store(&self) -> StoreId {
+        self.store.id
+    }
+
+    /// Whether the record of a key can be used.
+    ///
+    /// # Errors
+    /// [`Unreadable`] if not.
+    pub fn check(&self, key: &Key) -> Result<(), Unreadable> {
+        match self.by_key.get(key) {
+            Some(Err(unreadable)) => Err(*unreadable),
+            Some(Ok(_)) | None => Ok(()),
+        }
+    }
+
+    /// The record of a key, made if there is none, and all sessions.
+    pub(super) fn open(&mut self, key: &Key) -> Result<(&mut Record, &mut Sessions), Unreadable> {
+        // Most keys are known: look first, so that only a new one is cloned.
+        if !self.by_key.contains_key(key) {
+            let kept = Kept { record: Record::starting_at(self.store.floor), stored: false };
+            self.by_key.insert(key.clone(), Ok(kept.into()));
+        }
+        match self.by_key.get_mut(key) {
+            Some(Ok(kept)) => Ok((&mut kept.record, &mut self.sessions)),
+            Some(Err(unreadable)) => Err(*unreadable),
+            None => Err(Unreadable::Corrupt),
+        }
+    }
+
+    /// An operation is over, of which the record had this revision before. The record of a lock goes when it is idle: of
+    /// locks nobody asks whether they changed hands.
+    pub(super) fn settle(&mut self, key: &Key, before: u64) {
+        let Some(Ok(kept)) = self.by_key.get_mut(key) else { return };
+        if kept.record.revision != before {
+            kept.stored = true;
+            self.note(key);
+        }
+        self.forget_if(key, key.is_of_lock());
+    }
+
+    /// Forgets a record that nobody uses. Its tokens are remembered for the whole store.
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.forget_if(key, true);
+    }
+
+    fn forget_if(&mut self, key: &Key, even_stored: bool) {
+        let Some(Ok(kept)) = self.by_key.get(key) else { return };
+        if !kept.record.is_idle() || (kept.stored && !even_stored) {
+            return;
+        }
+        if kept.stored {
+            let last: Token = kept.record.last_token;
+            if last > self.store.floor {
+                self.store.floor = last;
+                self.store_changed = true;
+            }
+            self.note(key);
+        }
+        self.by_key.remove(key);
+    }
+
+    fn note(&mut self, key: &Key) {
+        if !self.changed.contains(key) {
+            self.changed.push(key.clone());
+        }
+    }
+
+    /// What a key's record looks like now, if it is there and readable.
+    pub fn peek(&self, key: &Key) -> Option<&Record> {
+        self.by_key.get(key)?.as_ref().ok().map(|kept| &kept.record)
+    }
+
+    /// The row of a session, if it is there.
+    pub fn session(&self, session: SessionId) -> Option<&Session> {
+        self.sessions.get(session)
+    }
+
+    /// The keys that begin like this and that somebody holds or waits for, in order.
+    pub fn keys(&self, prefix: &str) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for (key, stored) in self.by_key.from(|key| key.as_str() < prefix) {
+            if !key.as_str().starts_with(prefix) {
+                break;
+            }
+            if stored.as_ref().is_ok_and(|kept| !kept.record.is_idle()) {
+                keys.push(key.clone());
+            }
+        }
+        keys
+    }
+
+    /// How many records there are, used and idle.
+    pub fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Whether there is no record at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rows that must be written or deleted, each once: see [`text`](Self::text).
+    pub fn take_changed(&mut self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for key in core::mem::take(&mut self.changed) {
+            rows.push(Row::Record(key));
+        }
+        for session in self.sessions.take_changed() {
+            rows.push(Row::Session(session));
+        }
+        if core::mem::take(&mut self.store_changed) {
+            rows.push(Row::Store);
+        }
+        rows
+    }
+
+    /// The text to write for a row; `None` if the row is to be deleted.
+    pub fn text(&self, row: &Row) -> Option<String> {
+        match row {
+            Row::Record(key) => self.peek(key).map(Record::encode),
+            Row::Session(session) => self.sessions.get(*session).map(|row| row.encode(*session)),
+            Row::Store => Some(self.store.encode()),
+        }
+    }
+}
+
+/// Whether a batch must know the session of everybody who waits for a key. Whoever inspects the key is told of them all.
+/// A thief may rob a waiter that an earlier operation of the same batch granted to, and the loss must stand in its row.
+fn needs_all_waiters(batch: &Batch, key: &Key) -> bool {
+    batch.operations.iter().filter(|operation| operation.key == *key).any(|operation| match &operation.action {
+        Action::Inspect => true,
+        Action::Acquire(ask) => ask.way == Way::Steal && batch.operations.len() > 1,
+        _ => false,
+    })
+}

@@ -1,0 +1,75 @@
+//! The row of a session: one small value per context, which says that it may be alive.
+
+use alloc::{string::String, vec::Vec};
+
+use super::{
+    config::LONGEST_LEASE_MS,
+    json::Extra,
+    key::Key,
+    time::{Monotonic, Wall},
+    token::Token,
+};
+
+/// A session as it is written down. It is there: its context may be alive. It is gone: the session has ended for ever.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Session {
+    /// Grows with each heartbeat, so that an onlooker sees the context alive without comparing clocks.
+    pub beat: u64,
+    /// Whether the session's beacon stood before this was written.
+    pub beacon: bool,
+    /// For how long the context may be silent, in ms: the lease of all that it holds.
+    pub lease_ms: u64,
+    /// The user's own name for the context, stable over restarts; empty for none.
+    pub instance: String,
+    /// Attempts with a smaller number come late, and are refused.
+    pub floor: u64,
+    /// When the context was last heard, by its own wall clock: for display only.
+    pub heard_at: Wall,
+    /// The grants that were stolen from it: key and first token. The list is never cut.
+    pub robbed: Vec<(Key, Token)>,
+    /// When the session ends by the clock of a [trusted](super::StoreClock::Trusted) store.
+    pub(super) deadline: Option<Monotonic>,
+    /// What stands under its name cannot be read: it is watched like any other, and never written.
+    pub(super) unreadable: bool,
+    pub(super) extra: Extra,
+}
+
+/// A heartbeat: what a context writes of itself, for all that it holds and waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Beat {
+    /// Larger than any that the session sent before.
+    pub beat: u64,
+    /// Whether the session's beacon stands.
+    pub beacon: bool,
+    /// For how long the context may be silent from now, in ms.
+    pub lease_ms: u64,
+    /// Attempts with a smaller number come late: see [`Acquire::attempt`](super::Acquire::attempt).
+    pub floor: u64,
+}
+
+impl Session {
+    /// A row that nobody here can read. Whoever is blocked by it waits as long as anybody may be silent.
+    pub(super) fn unreadable(text: &str) -> Self {
+        Self { beat: text.len() as u64, lease_ms: LONGEST_LEASE_MS, unreadable: true, ..Self::default() }
+    }
+
+    /// When the session runs out unless it beats again, by its own wall clock: for display only.
+    pub fn expires_at(&self) -> Wall {
+        self.heard_at.plus(self.lease_ms)
+    }
+
+    /// Takes a heartbeat. One that comes late changes nothing.
+    pub(super) fn take(&mut self, beat: &Beat, heard_at: Wall, deadline: Option<Monotonic>) -> bool {
+        let is_late = beat.beat <= self.beat;
+        if !is_late {
+            self.beat = beat.beat;
+            self.beacon = beat.beacon;
+            self.lease_ms = beat.lease_ms;
+            self.heard_at = heard_at;
+            self.deadline = deadline;
+        }
+        let raised = beat.floor > self.floor;
+        self.floor = self.floor.max(beat.floor);
+        !is_late || raised
+    }
+}

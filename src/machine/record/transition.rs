@@ -1,0 +1,475 @@
+//! One operation at work on one record: what each action means.
+
+use alloc::vec::Vec;
+
+use super::{
+    Grant, Rank, Record, Sighting, Waiter,
+    id::{RequestId, SessionId},
+    json::Extra,
+    key::Key,
+    mode::Mode,
+    operation::{Acquire, Action, Answer, Granted, Outcome, Promotion, StoreNow, Way},
+    records::NEAREST,
+    session::Session,
+    sessions::Sessions,
+    token::{Token, TokenBlock},
+};
+
+/// One operation at work on one record.
+pub(super) struct Transition<'a> {
+    pub(super) record: &'a mut Record,
+    pub(super) sessions: &'a mut Sessions,
+    pub(super) key: &'a Key,
+    /// Who asks.
+    pub(super) holder: SessionId,
+    now: StoreNow,
+    pub(super) promoted: Vec<Promotion>,
+    robbed: Vec<(SessionId, Token)>,
+}
+
+impl<'a> Transition<'a> {
+    pub(super) fn new(
+        key: &'a Key,
+        record: &'a mut Record,
+        sessions: &'a mut Sessions,
+        holder: SessionId,
+        now: StoreNow,
+    ) -> Self {
+        Self { record, sessions, key, holder, now, promoted: Vec::new(), robbed: Vec::new() }
+    }
+
+    pub(super) fn run(mut self, action: &Action) -> Answer {
+        if !matches!(action, Action::Inspect | Action::Fence { .. }) {
+            self.drop_ended();
+        }
+        let mut outcome = match action {
+            Action::Acquire(ask) => self.acquire(ask),
+            Action::Verify { token, request, refill } => self.verify(*token, *request, *refill),
+            Action::Downgrade { token } => self.downgrade(*token),
+            Action::Detach { token, request, to, lease_ms } => self.detach(*token, *request, *to, *lease_ms),
+            Action::Release { token, request } => self.release(*token, *request),
+            Action::Withdraw { request } => self.withdraw(*request),
+            Action::End { target, beat } => self.end(*target, *beat),
+            Action::Look => self.look(),
+            Action::Inspect => return self.status().into(),
+            Action::Fence { token, request } => return self.fence(*token, *request).into(),
+            // Several keys are one operation of several transitions.
+            Action::AcquireAll(_) => return Outcome::BusyAll(Vec::new()).into(),
+        };
+        self.promote();
+        let contended = !self.record.queue.is_empty();
+        outcome.note_contention(contended);
+        self.promoted.iter_mut().for_each(|promotion| promotion.contended = contended);
+        Answer { outcome, promoted: self.promoted, robbed: self.robbed }
+    }
+
+    /// Why a request is not even looked at: an acquisition never brings a session into being, and an attempt that comes
+    /// late belongs to nobody.
+    fn comes_too_late(&self, ask: &Acquire) -> Option<Outcome> {
+        match self.sessions.own(self.holder) {
+            None => Some(Outcome::NoSession),
+            Some(row) if ask.attempt < row.floor => Some(Outcome::Superseded),
+            Some(_) => None,
+        }
+    }
+
+    /// Asked first, this enqueues; asked again, it adopts the grant.
+    fn acquire(&mut self, ask: &Acquire) -> Outcome {
+        if let Some(refusal) = self.comes_too_late(ask) {
+            return refusal;
+        }
+        if let Some(grant) = self.own_grant(ask.request) {
+            return self.adopt(grant);
+        }
+        let has_place = match self.own_place(ask) {
+            Some(at) if self.record.queue[at].request > ask.request => return Outcome::Superseded,
+            Some(at) if self.record.queue[at].request == ask.request => {
+                self.move_place(at, ask);
+                true
+            }
+            // A place under an older request was abandoned.
+            Some(at) => {
+                self.record.queue.remove(at);
+                self.changed();
+                false
+            }
+            None => false,
+        };
+        // What ran out makes way for those who queue, before anybody is refused because of it. A thief robs it instead.
+        if ask.way != Way::Steal {
+            self.promote();
+        }
+        if self.own_grant(ask.request).is_none() {
+            if let Some(refusal) = self.refusal(ask, has_place) {
+                self.remove_place(ask.request);
+                return refusal;
+            }
+            self.enqueue(ask);
+            self.promote();
+        }
+        match self.own_grant(ask.request) {
+            Some(grant) => self.adopt(grant),
+            None => self.waiting(ask),
+        }
+    }
+
+    /// Why a request that has no grant gets no place either; what stands in the way of a theft is removed.
+    fn refusal(&mut self, ask: &Acquire, has_place: bool) -> Option<Outcome> {
+        if TokenBlock::after(self.record.last_token, self.now.wall).is_none() {
+            return Some(Outcome::Exhausted);
+        }
+        match ask.way {
+            Way::Steal => self.rob(),
+            Way::Upgrade(token) if self.grant_of(self.holder, token).is_none() => return Some(self.not_current(token)),
+            Way::Upgrade(_) if !has_place && self.record.queue.iter().any(|waiter| waiter.upgrades.is_some()) => {
+                return Some(Outcome::UpgradeConflict);
+            }
+            Way::Resume { from, origin, token, request } => {
+                return Some(self.resume([from, origin], token, request, ask));
+            }
+            Way::Upgrade(_) | Way::Plain => {}
+        }
+        let obstacles = if ask.wait || ask.way == Way::Steal { None } else { self.obstacles(ask) };
+        obstacles.map(|ahead| Outcome::Busy { ahead })
+    }
+
+    fn waiting(&mut self, ask: &Acquire) -> Outcome {
+        let place = self.record.queue.iter().position(|waiter| self.is_own_place(waiter, ask.request));
+        let place = self.sweep_before(place.unwrap_or(self.record.queue.len()));
+        let position = self.record.grants.len() + place;
+        Outcome::Waiting { last_token: self.record.last_token, position, ahead: self.ahead_of(ask) }
+    }
+
+    /// Sees whether a request could be granted at once, and who stands in its way; and who else was granted.
+    pub(super) fn survey(mut self, ask: &Acquire) -> Result<(Option<Vec<Sighting>>, Vec<Promotion>), Outcome> {
+        if let Some(refusal) = self.comes_too_late(ask) {
+            return Err(refusal);
+        }
+        self.drop_ended();
+        self.promote();
+        let contended = !self.record.queue.is_empty();
+        self.promoted.iter_mut().for_each(|promotion| promotion.contended = contended);
+        Ok((self.obstacles(ask), self.promoted))
+    }
+
+    fn adopt(&mut self, at: usize) -> Outcome {
+        let Grant { block, previous, .. } = self.record.grants[at];
+        // The holder is told in this very answer.
+        self.promoted.retain(|promotion| promotion.block != block);
+        Outcome::Granted(Granted { block, previous, contended: false })
+    }
+
+    /// The grant goes over to this session and request; its tokens stay. The session that it was detached to ends.
+    fn resume(&mut self, givers: [SessionId; 2], token: Token, request: RequestId, ask: &Acquire) -> Outcome {
+        let is_left =
+            |grant: &Grant| givers.contains(&grant.holder) && (grant.block.first, grant.request) == (token, request);
+        let Some(at) = self.record.grants.iter().position(is_left) else { return self.not_current(token) };
+        let grant = &mut self.record.grants[at];
+        let giver = core::mem::replace(&mut grant.holder, self.holder);
+        grant.request = ask.request;
+        grant.info.clone_from(&ask.info);
+        self.changed();
+        if giver == givers[0] {
+            self.sessions.end(giver);
+        }
+        self.adopt(at)
+    }
+
+    fn verify(&mut self, token: Token, request: RequestId, refill: bool) -> Outcome {
+        let Some(at) = self.own_grant_of(request, token) else { return self.not_current(token) };
+        let refill = if refill { self.refill(at) } else { None };
+        Outcome::Current { contended: false, refill }
+    }
+
+    /// Reserves more tokens for a grant; the first one stays its identity.
+    fn refill(&mut self, at: usize) -> Option<TokenBlock> {
+        let more = TokenBlock::refill_after(self.record.last_token, self.now.wall)?;
+        self.record.last_token = more.last;
+        self.record.grants[at].block.last = more.last;
+        if self.record.grants[at].mode == Mode::Exclusive {
+            self.record.last_exclusive = more.last;
+        }
+        self.changed();
+        Some(more)
+    }
+
+    fn downgrade(&mut self, token: Token) -> Outcome {
+        let Some(at) = self.grant_of(self.holder, token) else { return self.not_current(token) };
+        if self.record.grants[at].mode == Mode::Exclusive {
+            self.record.grants[at].mode = Mode::Shared;
+            self.changed();
+        }
+        Outcome::Downgraded
+    }
+
+    /// The grant gets a session of its own, which nobody beats.
+    fn detach(&mut self, token: Token, request: RequestId, to: SessionId, lease_ms: u64) -> Outcome {
+        if self.grant_of(to, token).is_some() {
+            return Outcome::Detached;
+        }
+        // The token stays when a lease is resumed; the request does not.
+        let Some(at) = self.own_grant_of(request, token) else { return self.not_current(token) };
+        let instance = self.sessions.own(self.holder).map_or_else(Default::default, |row| row.instance.clone());
+        let (heard_at, deadline) = (self.now.wall, self.now.deadline(lease_ms));
+        let row = Session { beat: 1, lease_ms, instance, heard_at, deadline, ..Session::default() };
+        self.sessions.open(to, row);
+        self.record.grants[at].holder = to;
+        self.changed();
+        Outcome::Detached
+    }
+
+    fn release(&mut self, token: Token, request: RequestId) -> Outcome {
+        self.remove_place(request);
+        let held = self.grant_of(self.holder, token);
+        held.into_iter().for_each(|at| self.remove_grant(at));
+        // The request may have been granted anew since: it is withdrawn with every release.
+        self.remove_grant_of(request);
+        if held.is_some() { Outcome::Released } else { self.not_current(token) }
+    }
+
+    fn withdraw(&mut self, request: RequestId) -> Outcome {
+        self.remove_place(request);
+        self.remove_grant_of(request);
+        Outcome::Withdrawn
+    }
+
+    /// Compares the beat in the very transaction that deletes the row.
+    fn end(&mut self, target: SessionId, beat: u64) -> Outcome {
+        if self.sessions.get(target).is_some_and(|row| row.beat != beat) {
+            return Outcome::Moved;
+        }
+        self.sessions.end(target);
+        self.keep(&|grant| grant.holder != target, &|waiter| waiter.holder != target);
+        Outcome::Ended
+    }
+
+    fn fence(&self, token: Token, request: RequestId) -> Outcome {
+        match self.own_grant_of(request, token) {
+            Some(_) => Outcome::Current { contended: !self.record.queue.is_empty(), refill: None },
+            None => self.not_current(token),
+        }
+    }
+
+    fn not_current(&self, token: Token) -> Outcome {
+        let stolen = self.sessions.was_robbed(self.holder, self.key, token);
+        Outcome::NotCurrent { last_token: self.record.last_token, stolen }
+    }
+}
+
+/// What the actions are made of.
+impl Transition<'_> {
+    fn changed(&mut self) {
+        self.record.changed();
+    }
+
+    /// Removes all entries but these.
+    fn keep(&mut self, grant: &dyn Fn(&Grant) -> bool, waiter: &dyn Fn(&Waiter) -> bool) {
+        let entries = self.record.grants.len() + self.record.queue.len();
+        self.record.grants.retain(grant);
+        self.record.queue.retain(waiter);
+        if self.record.grants.len() + self.record.queue.len() < entries {
+            self.changed();
+        }
+    }
+
+    /// What the dead hold does not count. What they wait for is dropped when it comes to the front.
+    fn drop_ended(&mut self) {
+        let before = self.record.grants.len();
+        let (sessions, holder, now) = (&mut *self.sessions, self.holder, self.now);
+        self.record.grants.retain(|grant| !has_ended(sessions, grant.holder, holder, now));
+        if self.record.grants.len() < before {
+            self.changed();
+        }
+    }
+
+    /// Drops the dead that stand right before a place in the queue. Where the place is then.
+    pub(super) fn sweep_before(&mut self, place: usize) -> usize {
+        let (mut at, mut seen, mut place) = (place, 0, place);
+        while at > 0 && seen < NEAREST {
+            at -= 1;
+            if has_ended(self.sessions, self.record.queue[at].holder, self.holder, self.now) {
+                self.record.queue.remove(at);
+                self.changed();
+                place -= 1;
+            } else {
+                seen += 1;
+            }
+        }
+        place
+    }
+
+    /// Removes all grants; their holders are to be told, and the loss stands in their sessions.
+    fn rob(&mut self) {
+        for grant in &core::mem::take(&mut self.record.grants) {
+            self.sessions.rob(grant.holder, self.key, grant.block.first);
+            self.robbed.push((grant.holder, grant.block.first));
+            self.changed();
+        }
+    }
+
+    /// Grants to whoever is first in line, as long as that fits. At rest the head of the queue is never grantable.
+    pub(super) fn promote(&mut self) {
+        while let Some(head) = self.record.queue.first() {
+            let orphaned = head.upgrades.is_some_and(|token| self.grant_of(head.holder, token).is_none());
+            let ended = has_ended(self.sessions, head.holder, self.holder, self.now);
+            let fits = self.fits(head.holder, head.mode, head.upgrades);
+            let block = TokenBlock::after(self.record.last_token, self.now.wall);
+            match block.filter(|_| fits) {
+                _ if orphaned || ended => {
+                    self.record.queue.remove(0);
+                    self.changed();
+                }
+                Some(block) => self.grant_head(block),
+                None => break,
+            }
+        }
+    }
+
+    fn grant_head(&mut self, block: TokenBlock) {
+        let mut waiter = self.record.queue.remove(0);
+        if let Some(at) = waiter.upgrades.and_then(|token| self.grant_of(waiter.holder, token)) {
+            waiter.info = self.record.grants.remove(at).info;
+        }
+        self.changed();
+        let previous = self.record.last_exclusive;
+        self.record.last_token = block.last;
+        if waiter.mode == Mode::Exclusive {
+            self.record.last_exclusive = block.last;
+        }
+        let grant = waiter.into_grant(block, previous);
+        self.promoted.push(Promotion::of(self.key, &grant));
+        self.record.grants.push(grant);
+    }
+
+    /// Whether somebody could hold the key in this mode beside those who do. Who upgrades gives the old grant for it.
+    pub(super) fn fits(&self, holder: SessionId, mode: Mode, upgrades: Option<Token>) -> bool {
+        let given = |grant: &Grant| grant.holder == holder && Some(grant.block.first) == upgrades;
+        self.record.grants.iter().all(|grant| given(grant) || mode.fits(grant.mode))
+    }
+
+    fn enqueue(&mut self, ask: &Acquire) {
+        let own = self.record.queue.iter().position(|waiter| self.is_own_place(waiter, ask.request));
+        let steals = ask.way == Way::Steal;
+        if own.is_some() && !steals {
+            return;
+        }
+        self.changed();
+        let waiter = match own {
+            Some(at) => self.record.queue.remove(at),
+            None => self.place_for(ask),
+        };
+        if steals {
+            // A thief finds the key free, and goes before everybody who queues, wherever it queued itself.
+            self.record.queue.insert(0, waiter);
+        } else {
+            self.put_in_queue(waiter);
+        }
+    }
+
+    fn put_in_queue(&mut self, waiter: Waiter) {
+        self.record.queue.insert(self.place_of(waiter.rank()), waiter);
+    }
+
+    pub(super) fn place_of(&self, rank: Rank) -> usize {
+        self.record.queue.partition_point(|queued| queued.rank() <= rank)
+    }
+
+    /// The place that a request would get now.
+    fn place_for(&self, ask: &Acquire) -> Waiter {
+        Waiter {
+            holder: self.holder,
+            request: ask.request,
+            mode: ask.mode,
+            priority: ask.priority,
+            ticket: self.record.revision,
+            upgrades: ask.upgrades(),
+            alone: ask.alone,
+            info: ask.info.clone(),
+            extra: Extra::default(),
+        }
+    }
+
+    /// A place whose priority is another now goes elsewhere in the queue.
+    fn move_place(&mut self, at: usize, ask: &Acquire) {
+        if self.record.queue[at].priority != ask.priority {
+            let mut place = self.record.queue.remove(at);
+            place.priority = ask.priority;
+            self.put_in_queue(place);
+            self.changed();
+        }
+    }
+
+    fn remove_grant(&mut self, at: usize) {
+        self.record.grants.remove(at);
+        self.changed();
+    }
+
+    fn remove_grant_of(&mut self, request: RequestId) {
+        if let Some(at) = self.own_grant(request) {
+            self.remove_grant(at);
+        }
+    }
+
+    fn remove_place(&mut self, request: RequestId) {
+        let holder = self.holder;
+        self.keep(&|_| true, &|waiter| (waiter.holder, waiter.request) != (holder, request));
+    }
+
+    pub(super) fn own_grant(&self, request: RequestId) -> Option<usize> {
+        self.record.grants.iter().position(|grant| (grant.holder, grant.request) == (self.holder, request))
+    }
+
+    /// The grant with this token, if it is that of this very request.
+    fn own_grant_of(&self, request: RequestId, token: Token) -> Option<usize> {
+        self.own_grant(request).filter(|&at| self.record.grants[at].block.first == token)
+    }
+
+    fn grant_of(&self, holder: SessionId, token: Token) -> Option<usize> {
+        self.record.grants.iter().position(|grant| (grant.holder, grant.block.first) == (holder, token))
+    }
+
+    /// The place that a request has already: its own, or the one that all plain requests of a mode share.
+    fn own_place(&self, ask: &Acquire) -> Option<usize> {
+        let is_common = !ask.alone && ask.upgrades().is_none();
+        self.record.queue.iter().position(|waiter| {
+            let common = is_common && !waiter.alone && waiter.upgrades.is_none() && waiter.mode == ask.mode;
+            waiter.holder == self.holder && (waiter.request == ask.request || common)
+        })
+    }
+
+    pub(super) fn is_own_place(&self, waiter: &Waiter, request: RequestId) -> bool {
+        (waiter.holder, waiter.request) == (self.holder, request)
+    }
+}
+
+/// Whether a session has ended, or is over by a clock that everybody shares: then it ends here. Whoever asks is alive.
+fn has_ended(sessions: &mut Sessions, session: SessionId, asker: SessionId, now: StoreNow) -> bool {
+    if session != asker && sessions.is_over(session, now) {
+        sessions.end(session);
+    }
+    sessions.has_ended(session)
+}
+
+impl Promotion {
+    pub(super) fn of(key: &Key, grant: &Grant) -> Self {
+        let Grant { holder, request, block, previous, .. } = *grant;
+        Self { key: key.clone(), holder, request, block, previous, contended: false }
+    }
+}
+
+impl Acquire {
+    /// The shared grant that the request gives for an exclusive one.
+    pub(super) fn upgrades(&self) -> Option<Token> {
+        match self.way {
+            Way::Upgrade(token) => Some(token),
+            Way::Plain | Way::Steal | Way::Resume { .. } => None,
+        }
+    }
+}
+
+impl Waiter {
+    fn into_grant(self, block: TokenBlock, previous: Token) -> Grant {
+        let Self { holder, request, mode, info, extra, .. } = self;
+        Grant { holder, request, mode, block, previous, info, extra }
+    }
+}

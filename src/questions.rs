@@ -1,0 +1,33 @@
+//! Requests and questions without an answer, by name.
+
+use alloc::collections::VecDeque;
+
+use crate::ledger::Question;
+use crate::machine::TurnId;
+
+/// Names are drawn in order, so that a new one stands last. Most are answered in order, too: however many wait, the first
+/// is at hand.
+#[derive(Default)]
+pub(crate) struct Questions(VecDeque<(TurnId, Question)>);
+
+impl Questions {
+    fn find(&self, turn: TurnId) -> Option<usize> {
+        self.0.binary_search_by(|(known, _)| known.cmp(&turn)).ok()
+    }
+
+    /// Puts in a question under a name that is larger than all before it.
+    pub(crate) fn push(&mut self, turn: TurnId, question: Question) {
+        debug_assert!(self.0.back().is_none_or(|(last, _)| *last < turn), "a name is drawn once, under the lock");
+        self.0.push_back((turn, question));
+    }
+
+    pub(crate) fn get_mut(&mut self, turn: TurnId) -> Option<&mut Question> {
+        let at = self.find(turn)?;
+        Some(&mut self.0[at].1)
+    }
+
+    pub(crate) fn remove(&mut self, turn: TurnId) -> Option<Question> {
+        let at = self.find(turn)?;
+        self.0.remove(at).map(|(_, question)| question)
+    }
+}

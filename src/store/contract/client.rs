@@ -1,0 +1,189 @@
+//! One context that speaks to a store without a machine. Only here does the suite name operations and outcomes.
+
+use alloc::{format, string::String, vec::Vec};
+use core::task::Poll;
+
+use futures::future::poll_fn;
+
+use crate::machine::{
+    Acquire, Action, Applied, Batch, Beat, Key, Mode, Monotonic, Now, Operation, Outcome, Reply, RequestId, SessionId,
+    SessionStep, StoreClock, StoreErrorKind, StoreId, Token, Wall,
+};
+use crate::store::Store;
+
+pub(super) const LEASE_MS: u64 = 10_000;
+/// How often a transaction may say that it was not applied and should be tried again.
+const TRIES: usize = 1_000;
+
+pub(super) struct Client<S> {
+    store: S,
+    me: SessionId,
+    requests: u64,
+    is_open: bool,
+    now_ms: u64,
+    id: Option<StoreId>,
+}
+
+/// What the store answered, as far as the contract looks at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    Granted(Token),
+    Busy,
+    Released,
+    NotCurrent,
+    /// The last token, the first tokens of the grants, and the whole answer as text.
+    Status(Token, Vec<Token>, String),
+    Unreadable,
+    Other(String),
+}
+
+impl Seen {
+    pub(super) fn token(&self) -> Token {
+        match self {
+            Self::Granted(token) => *token,
+            other => panic!("a free key is granted: {other:?}"),
+        }
+    }
+
+    /// The last token, and the first tokens of the grants.
+    pub(super) fn status(self) -> (Token, Vec<Token>) {
+        match self {
+            Self::Status(last_token, tokens, _) => (last_token, tokens),
+            other => panic!("a look is answered with the state of the record: {other:?}"),
+        }
+    }
+}
+
+impl From<Outcome> for Seen {
+    fn from(outcome: Outcome) -> Self {
+        let whole = format!("{outcome:?}");
+        match outcome {
+            Outcome::Granted(granted) => Self::Granted(granted.block.first),
+            Outcome::Busy { .. } => Self::Busy,
+            Outcome::Released => Self::Released,
+            Outcome::NotCurrent { .. } => Self::NotCurrent,
+            Outcome::Status { last_token, grants, .. } => {
+                Self::Status(last_token, grants.iter().map(|grant| grant.block.first).collect(), whole)
+            }
+            Outcome::Unreadable(_) => Self::Unreadable,
+            _ => Self::Other(whole),
+        }
+    }
+}
+
+/// Lets everybody else go first, so many times.
+pub(super) async fn pause(times: usize) {
+    let mut left = times;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl<S: Store> Client<S> {
+    pub(super) fn new(store: S, me: u128) -> Self {
+        Self { store, me: SessionId(me), requests: 0, is_open: false, now_ms: 1_000_000, id: None }
+    }
+
+    pub(super) fn clock(&self) -> StoreClock {
+        self.store.clock()
+    }
+
+    pub(super) fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+    }
+
+    pub(super) fn store_id(&self) -> StoreId {
+        self.id.unwrap_or_else(|| panic!("it was asked for something before"))
+    }
+
+    pub(super) async fn close(&self) {
+        self.store.close().await;
+    }
+
+    pub(super) async fn is_closed(&self) -> bool {
+        let look = Batch::new(self.me, Vec::from([self.look("closed")]));
+        let refused = self.store.transact(look, self.now()).await;
+        refused.is_err_and(|error| error.kind == StoreErrorKind::Closed)
+    }
+
+    fn now(&self) -> Now {
+        Now { monotonic: Monotonic::from_ms(self.now_ms), wall: Wall::from_ms(self.now_ms) }
+    }
+
+    fn operation(&self, key: &str, action: Action) -> Operation {
+        let key = Key::new(key).unwrap_or_else(|invalid| panic!("{invalid}"));
+        Operation { key, action }
+    }
+
+    fn ask_as(&mut self, key: &str, request: u64, mode: Mode) -> Operation {
+        self.requests = self.requests.max(request);
+        let info = String::from("\"contract\" \u{1f98a}");
+        let acquire = Acquire { info, mode, ..Acquire::new(RequestId(request), request) };
+        self.operation(key, Action::Acquire(acquire))
+    }
+
+    pub(super) fn ask(&mut self, key: &str, request: u64) -> Operation {
+        self.ask_as(key, request, Mode::Exclusive)
+    }
+
+    /// Asks by the next request.
+    pub(super) fn ask_next(&mut self, key: &str) -> Operation {
+        self.ask(key, self.requests + 1)
+    }
+
+    pub(super) fn release(&self, key: &str, token: Token) -> Operation {
+        self.operation(key, Action::Release { token, request: RequestId(0) })
+    }
+
+    pub(super) fn look(&self, key: &str) -> Operation {
+        self.operation(key, Action::Inspect)
+    }
+
+    /// One transaction. What was certainly not applied is tried again, as a machine does.
+    pub(super) async fn run(&mut self, operations: impl IntoIterator<Item = Operation>) -> Vec<Seen> {
+        let mut batch = Batch::new(self.me, operations.into_iter().collect());
+        if !self.is_open {
+            let beat = Beat { beat: 1, lease_ms: LEASE_MS, ..Beat::default() };
+            batch.step = SessionStep::Open { beat, instance: String::new() };
+        }
+        for _ in 0..TRIES {
+            match self.store.transact(batch.clone(), self.now()).await {
+                Ok(Reply { store, answers, .. }) => {
+                    self.is_open = true;
+                    let known = *self.id.get_or_insert(store);
+                    assert_eq!(store, known, "the store keeps its id from one transaction to the next");
+                    return answers.into_iter().map(|answer| answer.outcome.into()).collect();
+                }
+                Err(error) if error.retry && error.applied == Applied::No => pause(1).await,
+                Err(error) => panic!("a sound store answers: {error}"),
+            }
+        }
+        panic!("a sound store answers: {TRIES} times it said that nothing was applied and that trying again may help");
+    }
+
+    pub(super) async fn acquire(&mut self, key: &str) -> Seen {
+        let ask = self.ask_next(key);
+        self.run([ask]).await.swap_remove(0)
+    }
+
+    pub(super) async fn share(&mut self, key: &str) -> Seen {
+        let ask = self.ask_as(key, self.requests + 1, Mode::Shared);
+        self.run([ask]).await.swap_remove(0)
+    }
+
+    pub(super) async fn give_back(&mut self, key: &str, token: Token) -> Seen {
+        let release = self.release(key, token);
+        self.run([release]).await.swap_remove(0)
+    }
+
+    pub(super) async fn inspect(&mut self, key: &str) -> Seen {
+        let look = self.look(key);
+        self.run([look]).await.swap_remove(0)
+    }
+}

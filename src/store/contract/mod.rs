@@ -1,0 +1,148 @@
+//! The contract of a store, as tests that any store runs: [`all`]; [`unreadable()`], where values can be put under a key by
+//! other means; and [`in_threads`], for a store that blocks its thread.
+//!
+//! ```
+//! # use leasehold::{executor::SimExecutor, store::{MemoryStore, contract}};
+//! let shared = MemoryStore::new();
+//! SimExecutor::new(1).block_on(contract::all(async || shared.clone()));
+//! ```
+
+mod at_once;
+mod client;
+mod threads;
+mod unreadable;
+
+use alloc::vec::Vec;
+
+use super::Store;
+use crate::machine::{StoreClock, Token};
+
+pub use at_once::{
+    batches_at_once_are_seen_whole, transactions_at_once_exclude_each_other, transactions_at_once_lose_no_update,
+};
+use client::{Client, LEASE_MS, Seen};
+pub use threads::in_threads;
+pub use unreadable::unreadable;
+
+/// Runs the whole contract. `open` makes a new connection to the same, empty store each time it is called.
+///
+/// A store whose transactions block their thread passes [`in_threads`] too: here one thread polls everything, so that a
+/// transaction that never yields is never interrupted.
+///
+/// # Panics
+/// With a sentence that names the rule, if the store breaks one.
+pub async fn all<S: Store>(open: impl AsyncFn() -> S) {
+    committed_is_seen_by_a_second_connection(&open).await;
+    a_batch_is_applied_in_order_and_as_one(&open).await;
+    keys_do_not_meet(&open).await;
+    a_busy_key_is_left_as_it_is(&open).await;
+    interleaved_turns_exclude_each_other(&open).await;
+    a_silent_holder_goes_as_the_clock_says(&open).await;
+    the_store_keeps_its_id(&open).await;
+    transactions_at_once_exclude_each_other(&open).await;
+    transactions_at_once_lose_no_update(&open).await;
+    batches_at_once_are_seen_whole(&open).await;
+    a_closed_handle_says_so(&open).await;
+}
+
+/// X1: what a transaction answered is there for everybody.
+pub async fn committed_is_seen_by_a_second_connection<S: Store>(open: impl AsyncFn() -> S) {
+    let (mut one, mut other) = (Client::new(open().await, 1), Client::new(open().await, 2));
+    let token = one.acquire("x1").await.token();
+    let (last_token, tokens) = other.inspect("x1").await.status();
+    assert_eq!(tokens.len(), 1, "a second connection sees the grant: answer only after the transaction was committed");
+    assert_eq!(tokens[0], token, "and its token");
+    assert!(last_token > token, "and that its block is reserved");
+    let third = Client::new(open().await, 3).acquire("x1").await;
+    assert_eq!(third, Seen::Busy, "a third connection is refused");
+}
+
+/// A batch is one transaction: its operations see each other, in order.
+pub async fn a_batch_is_applied_in_order_and_as_one<S: Store>(open: impl AsyncFn() -> S) {
+    let mut client = Client::new(open().await, 4);
+    let (first, again) = (client.ask("batch", 1), client.ask("batch", 2));
+    let answers = client.run([first, again]).await;
+    let token = answers[0].token();
+    assert_eq!(answers[1], Seen::Busy, "the second operation of a batch sees the first: {answers:?}");
+    let (release, ask) = (client.release("batch", token), client.ask("batch", 3));
+    let answers = client.run([release, ask]).await;
+    assert_eq!(answers[0], Seen::Released, "released first");
+    assert!(answers[1].token() > token, "then granted with a larger token");
+}
+
+/// Several keys in one transaction, whatever their names.
+pub async fn keys_do_not_meet<S: Store>(open: impl AsyncFn() -> S) {
+    let mut client = Client::new(open().await, 5);
+    let long = "k".repeat(1024);
+    let names = ["a", "A", "a ", "\u{0}", "\u{1f98a}", "store", "[\"store\"]", "__proto__", "1", long.as_str()];
+    let asks: Vec<_> = names.iter().map(|name| client.ask(name, 1)).collect();
+    let answers = client.run(asks).await;
+    assert_eq!(answers.len(), names.len(), "one answer an operation");
+    for (name, answer) in names.iter().zip(answers) {
+        assert!(matches!(answer, Seen::Granted(_)), "{name:?} is a key of its own: {answer:?}");
+    }
+}
+
+/// A refusal changes nothing.
+pub async fn a_busy_key_is_left_as_it_is<S: Store>(open: impl AsyncFn() -> S) {
+    let (mut one, mut other) = (Client::new(open().await, 6), Client::new(open().await, 7));
+    one.acquire("busy").await;
+    let before = one.inspect("busy").await;
+    assert_eq!(other.acquire("busy").await, Seen::Busy, "taken is taken");
+    assert_eq!(one.inspect("busy").await, before, "and a refusal leaves no trace");
+}
+
+/// Two connections take turns; never are both granted, and tokens only grow.
+pub async fn interleaved_turns_exclude_each_other<S: Store>(open: impl AsyncFn() -> S) {
+    let mut clients = [Client::new(open().await, 8), Client::new(open().await, 9)];
+    let mut last = Token::default();
+    for turn in 0..20 {
+        let [one, other] = &mut clients;
+        let (holder, rival) = if turn % 3 == 0 { (other, one) } else { (one, other) };
+        let token = holder.acquire("turns").await.token();
+        assert!(token > last, "tokens grow");
+        last = token;
+        assert_eq!(rival.acquire("turns").await, Seen::Busy, "never two holders");
+        assert_eq!(rival.give_back("turns", token).await, Seen::NotCurrent, "only the holder releases");
+        assert_eq!(holder.give_back("turns", token).await, Seen::Released, "the holder releases");
+    }
+}
+
+/// A trusted clock ends a lease; others must not.
+pub async fn a_silent_holder_goes_as_the_clock_says<S: Store>(open: impl AsyncFn() -> S) {
+    let (mut one, mut other) = (Client::new(open().await, 10), Client::new(open().await, 11));
+    let trusted = other.clock() == StoreClock::Trusted;
+    one.acquire("silent").await;
+    other.pass(LEASE_MS * 10);
+    let granted = matches!(other.acquire("silent").await, Seen::Granted(_));
+    assert!(
+        granted || !trusted,
+        "by a trusted clock a lease ends at its deadline. This store lost the deadline between two \
+        transactions: the text of a record has none. Keep `Records` from one transaction to the next, or say \
+        `StoreClock::Observed`"
+    );
+    assert!(trusted || !granted, "only a trusted clock ends a lease: this store says `StoreClock::Observed`");
+}
+
+/// Each connection and each transaction names the store by the id that it was made with.
+pub async fn the_store_keeps_its_id<S: Store>(open: impl AsyncFn() -> S) {
+    let mut first = None;
+    for me in 14..17 {
+        let mut client = Client::new(open().await, me);
+        for _ in 0..3 {
+            client.inspect("id").await;
+        }
+        let id = client.store_id();
+        assert_eq!(*first.get_or_insert(id), id, "the store keeps its id: all connections name it by the same");
+        client.close().await;
+    }
+}
+
+/// Closing one handle closes no other.
+pub async fn a_closed_handle_says_so<S: Store>(open: impl AsyncFn() -> S) {
+    let (mut one, mut other) = (Client::new(open().await, 12), Client::new(open().await, 13));
+    one.acquire("closed").await;
+    one.close().await;
+    assert!(one.is_closed().await, "a closed handle says that it is closed, by an error of kind `Closed`");
+    assert_eq!(other.inspect("closed").await.status().1.len(), 1, "the other handles stay open");
+}

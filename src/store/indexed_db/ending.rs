@@ -1,0 +1,88 @@
+//! The end of the user's connection, heard when it comes.
+//!
+//! The browser tells of a connection that it closes itself, by an event; of a call of `close()` nothing tells. Yet that is
+//! how most connections end: a page that hears `versionchange` closes its own, so that another tab can upgrade. A lease
+//! would then be believed in until its next renewal, and the beacon keep all others waiting for longer.
+
+use core::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use js_sys::{Function, Object, Reflect};
+use wasm_bindgen::prelude::*;
+
+use super::bindings::Database;
+use crate::executor::WeakShared;
+use crate::store::StoreWatcher;
+
+const CLOSE: &str = "close";
+
+/// Whether a connection has ended, and who is told of it.
+#[derive(Default)]
+pub(super) struct Ending {
+    is_over: Cell<bool>,
+    watcher: RefCell<Option<WeakShared<dyn StoreWatcher>>>,
+}
+
+impl Ending {
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    pub(super) fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
+        *self.watcher.borrow_mut() = Some(watcher);
+    }
+
+    /// Nothing more begins on the connection.
+    pub(super) fn come(&self) {
+        if self.is_over.replace(true) {
+            return;
+        }
+        let watcher = self.watcher.take().and_then(|watcher| watcher.upgrade());
+        if let Some(watcher) = watcher {
+            watcher.store_gone();
+        }
+    }
+}
+
+/// The `close()` of a database, which tells before it closes. Dropped, it makes way for the one before.
+pub(super) struct HeardClose {
+    database: Database,
+    own: JsValue,
+    /// What stood in its place on the object itself; else the browser's shows again.
+    before: Option<JsValue>,
+}
+
+impl HeardClose {
+    /// Hides the browser's `close()`, and calls it: what is told before it may still write, since a connection closes after
+    /// the transactions that run.
+    pub(super) fn hear(database: &Database, ending: &Rc<Ending>) -> Option<Self> {
+        let close: Function = Reflect::get(database, &CLOSE.into()).ok()?.dyn_into().ok()?;
+        let before = Object::has_own(database, &CLOSE.into()).then(|| close.clone().into());
+        // Not dropped with this: somebody else may have kept it, to call it in turn.
+        let own = Closure::<dyn Fn()>::new({
+            let (database, ending) = (database.clone(), Rc::clone(ending));
+            move || {
+                ending.come();
+                // It never fails.
+                let _ = close.call0(&database);
+            }
+        })
+        .into_js_value();
+        Reflect::set(database, &CLOSE.into(), &own).ok()?;
+        Some(Self { database: database.clone(), own, before })
+    }
+}
+
+impl Drop for HeardClose {
+    fn drop(&mut self) {
+        let close = Reflect::get(&self.database, &CLOSE.into());
+        if !close.is_ok_and(|close| Object::is(&close, &self.own)) {
+            return;
+        }
+        // Neither fails for a property that could be set.
+        let _ = match &self.before {
+            Some(before) => Reflect::set(&self.database, &CLOSE.into(), before),
+            None => Reflect::delete_property(&self.database, &CLOSE.into()),
+        };
+    }
+}

@@ -1,0 +1,118 @@
+//! What a context says, done.
+
+use leasehold::machine::{Input, Mode, SessionId};
+
+use crate::{
+    context::{Context, Stage},
+    model::World,
+    port::{self, Addressee, Event, Ticket},
+    rules::Rule,
+    state::{State, Transaction},
+};
+
+impl World {
+    /// Brings an input to a context, and does what it says.
+    pub(crate) fn feed(&self, state: &mut State, who: usize, input: Input) {
+        let (own_ms, wall_ms) = state.clocks(who);
+        let context = state.contexts[who].change();
+        context.machine.handle(input, port::now(own_ms, wall_ms));
+        let (events, wake_ms) = port::drain(&mut context.machine);
+        context.wake_ms = wake_ms;
+        for event in events {
+            self.obey(state, who, event);
+        }
+    }
+
+    fn obey(&self, state: &mut State, who: usize, event: Event) {
+        match event {
+            Event::Store(id, batch) => {
+                state.contexts[who].change().waits_in_vain = false;
+                state.send(Transaction { who, id, batch, reply: None, heard: true, abandons: None });
+            }
+            Event::Abandon(session) => state.abandon(who, session),
+            Event::Send(message) => {
+                let to_one = port::addressee(&message);
+                let hears = |to: &usize| match to_one {
+                    Addressee::One(one) => *to == one,
+                    Addressee::Others => *to != who && self.configuration.hints,
+                };
+                for to in (0..state.contexts.len()).filter(hears) {
+                    if state.contexts[to].alive && state.contexts[to].listens {
+                        state.signal(to, message.clone());
+                    }
+                }
+            }
+            Event::Wake(session) => rise(state.contexts[who].change(), session),
+            Event::Rest => rest(state.contexts[who].change()),
+            Event::Watch(watch, session) => state.contexts[who].change().watches.push((watch, session)),
+            Event::Unwatch(watch) => state.contexts[who].change().watches.retain(|(id, _)| *id != watch),
+            Event::Granted(turn, token) => self.granted(state, who, turn, token),
+            Event::Refused(turn) => end(state, who, turn, &[Stage::Waiting], Stage::Ended),
+            Event::Lost(turn) => end(state, who, turn, &[Stage::Granted], Stage::Lost),
+            Event::Released(turn) => end(state, who, turn, &[Stage::Returning], Stage::Ended),
+            Event::Upgraded(turn, token) => self.upgraded(state, who, turn, token),
+            Event::StaysShared(turn) => settle_upgrade(state, who, turn),
+            Event::Downgraded(turn) => {
+                if let Some(guard) = state.contexts[who].change().guard_mut(turn) {
+                    guard.mode = Mode::Shared;
+                }
+            }
+            Event::Other => {}
+        }
+    }
+
+    fn granted(&self, state: &mut State, who: usize, turn: u64, token: u64) {
+        end(state, who, turn, &[Stage::Waiting], Stage::Granted);
+        self.stands_on(state, who, turn, token);
+    }
+
+    fn upgraded(&self, state: &mut State, who: usize, turn: u64, token: u64) {
+        settle_upgrade(state, who, turn);
+        if let Some(guard) = state.contexts[who].change().guard_mut(turn) {
+            guard.mode = Mode::Exclusive;
+        }
+        self.stands_on(state, who, turn, token);
+    }
+
+    /// A guard gets a token: it was granted, and to nobody before.
+    fn stands_on(&self, state: &mut State, who: usize, turn: u64, token: u64) {
+        let Some(Ticket { key, .. }) = state.contexts[who].ticket(turn) else { return };
+        let grant = state.ledger.grant_of(who, key, token);
+        state.broken.unless(grant.is_some(), Rule::OneGrantPerRequest);
+        state.broken.unless(!state.ledger.handed_out.contains(&(key, token)), Rule::GuardTokensDiffer);
+        state.ledger.change().handed_out.push((key, token));
+        if let Some(guard) = state.contexts[who].change().guard_mut(turn) {
+            guard.grant = grant;
+        }
+    }
+}
+
+fn rise(context: &mut Context, session: Option<SessionId>) {
+    context.listens = true;
+    context.rising = session;
+}
+
+fn rest(context: &mut Context) {
+    context.listens = false;
+    (context.rising, context.standing) = (None, None);
+    context.watches.clear();
+}
+
+/// An upgrade is answered, once.
+fn settle_upgrade(state: &mut State, who: usize, turn: u64) {
+    let guard = state.contexts[who].change().guard_mut(turn);
+    let asked = guard.is_some_and(|guard| core::mem::take(&mut guard.upgrading));
+    state.broken.unless(asked, Rule::OneGrantPerRequest);
+}
+
+/// A turn goes from one of these stages to another, or a rule is broken.
+fn end(state: &mut State, who: usize, turn: u64, from: &[Stage], to: Stage) {
+    let mut broken = state.broken;
+    let guard = state.contexts[who].change().guard_mut(turn);
+    let fits = guard.as_ref().is_some_and(|guard| from.contains(&guard.stage));
+    broken.unless(fits, if to == Stage::Lost { Rule::LossIsFinal } else { Rule::OneGrantPerRequest });
+    if let Some(guard) = guard.filter(|_| fits) {
+        guard.stage = to;
+    }
+    state.broken = broken;
+}

@@ -1,0 +1,32 @@
+//! A store that reads and writes rows one by one, as databases do: it does the same as one that has everything at hand.
+
+use leasehold::machine::{Batch, Records, Reply, Row, StoreId, StoreNow};
+
+/// Whether a batch does the same where only the rows are read that it says it needs, through their texts.
+pub(crate) fn suffice(
+    batch: &Batch,
+    now: StoreNow,
+    before: &Records,
+    (after, changed): (&Records, &[Row]),
+    reply: &Reply,
+) -> bool {
+    let Some(mut read) = read(batch, before) else { return false };
+    let answered = batch.apply(&mut read, now);
+    let mut rows = read.take_changed();
+    rows.extend_from_slice(changed);
+    let same = (&answered.robbed, &answered.answers) == (&reply.robbed, &reply.answers);
+    same && rows.iter().all(|row| read.text(row) == after.text(row))
+}
+
+fn read(batch: &Batch, stored: &Records) -> Option<Records> {
+    let mut read = Records::new();
+    read.load_store(stored.text(&Row::Store).as_deref(), StoreId(0)).ok()?;
+    for key in batch.keys() {
+        let text = stored.text(&Row::Record(key.clone()));
+        read.load(key, text.as_deref());
+    }
+    for session in read.sessions_of(batch) {
+        read.load_session(session, stored.text(&Row::Session(session)).as_deref());
+    }
+    Some(read)
+}

@@ -1,0 +1,133 @@
+//! How long a context believes, and in what.
+
+use crate::{
+    Mutant,
+    Suite::{Histories, Rule, Scenario},
+    edit,
+};
+
+const HOLD: &str = "src/machine/context/hold.rs";
+const REPLY: &str = "src/machine/context/reply.rs";
+const SESSION: &str = "src/machine/context/session.rs";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant::new(
+        "mutant 3",
+        "a holder counts from the answer",
+        Histories("with_late_answers"),
+        &[edit(
+            SESSION,
+            "self.confirm(flight.sent, lease_ms, now);",
+            "self.confirm(Sent { at: now, ..flight.sent }, lease_ms, now);",
+        )],
+    ),
+    Mutant::new(
+        "S5",
+        "a request that is granted adds belief",
+        Rule("protocol::s5_"),
+        &[edit(
+            REPLY,
+            "Outcome::Granted(granted) => self.hold(slot, request, granted, sent, now),",
+            "Outcome::Granted(granted) => {
+                self.confirm(sent, self.config.lease_ms, now);
+                self.hold(slot, request, granted, sent, now);
+            }",
+        )],
+    ),
+    Mutant::new(
+        "S5",
+        "an adoption adds belief",
+        Rule("protocol::s5_"),
+        &[edit(
+            REPLY,
+            "            return self.adopted(slot, outcome, sent, now);",
+            "            self.confirm(sent, self.config.lease_ms, now);
+            return self.adopted(slot, outcome, sent, now);",
+        )],
+    ),
+    Mutant::new(
+        "S6",
+        "a signal adds belief",
+        Rule("protocol::s6_a_signal"),
+        &[edit(
+            REPLY,
+            "        self.hold(&slot, request, granted, sent, now);\n    }\n",
+            "        self.confirm(sent, self.config.lease_ms, now);
+        self.hold(&slot, request, granted, sent, now);\n    }\n",
+        )],
+    ),
+    Mutant::new(
+        "S6",
+        "a guard is handed out while belief is over",
+        Rule("protocol::s6_no_guard"),
+        &[edit(HOLD, "            if !believed {\n                return;\n            }\n", "")],
+    ),
+    Mutant::new(
+        "S8",
+        "a grant that was stolen is believed again when it is answered late",
+        Rule("sessions::s8_an_answer"),
+        &[edit(HOLD, "if self.session.was_robbed(&slot.key, granted.block.first) {", "if false {")],
+    ),
+    Mutant::new(
+        "S8",
+        "a grant that was stolen is believed again when a signal comes late",
+        Rule("sessions::s8_an_answer"),
+        &[edit(REPLY, "if self.session.was_robbed(key, block.first) {", "if false {")],
+    ),
+    Mutant::new(
+        "S8",
+        "nobody reads in the answer what was stolen",
+        Rule("sessions::s8_the_robbed"),
+        &[edit(SESSION, "for (key, token) in robbed {", "for (key, token) in robbed.iter().take(0) {")],
+    ),
+    Mutant::new(
+        "S13",
+        "a lease that was lowered is believed as long as the one before",
+        Scenario("belief_in_a_lease_that_was_shortened"),
+        &[edit(
+            SESSION,
+            "            self.valid_until = self.valid_until.min(sent.at.plus(belief_ms(lease_ms)));\n",
+            "",
+        )],
+    ),
+    Mutant::new(
+        "S16",
+        "a session is believed before its opening is confirmed",
+        Rule("opening::s16_"),
+        &[
+            edit(
+                SESSION,
+                "        self.asked_ms = lease_ms;\n",
+                "        self.asked_ms = lease_ms;
+        self.valid_until = self.valid_until.max(sent.at.plus(belief_ms(lease_ms)));\n",
+            ),
+            edit(SESSION, "if self.doubted.is_some() || !self.is_open { 0 }", "if self.doubted.is_some() { 0 }"),
+        ],
+    ),
+    Mutant::new(
+        "S16",
+        "a heartbeat that finds no row is a heartbeat",
+        Rule("sessions::s16_"),
+        &[edit(SESSION, "            if flight.is_of_session() {", "            if flight.opens {")],
+    ),
+    Mutant::new(
+        "rule k",
+        "what was sent before a sleep dispels the doubt",
+        Rule("doubt::what_was_sent"),
+        &[edit(SESSION, "session.doubted.is_some_and(|doubted| sent.flight > doubted)", "session.doubted.is_some()")],
+    ),
+    Mutant::new(
+        "rule k",
+        "what ran out by one's own clock is lost",
+        Scenario("l6_work_in_doubt_goes_on"),
+        &[edit(
+            SESSION,
+            "        self.suspect(now);\n        if asked {",
+            "        self.suspect(now);
+        for slot in &self.places.pick(None, &|_, place| place.held().is_some()) {
+            self.lose(slot, LostReason::Expired, now);
+        }
+        if asked {",
+        )],
+    ),
+];

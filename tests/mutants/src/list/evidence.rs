@@ -1,0 +1,123 @@
+//! What proves that somebody else is dead: silence, and beacons.
+
+use crate::{
+    Mutant,
+    Suite::{Histories, Rule, Scenario},
+    edit,
+};
+
+const DETECTOR: &str = "src/machine/context/detector.rs";
+const REPLY: &str = "src/machine/context/reply.rs";
+const PRESENCE: &str = "src/machine/context/presence.rs";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant::new(
+        "mutant 4",
+        "an onlooker counts from before its read (S4)",
+        Scenario("a_silent_holder_is_watched_from_after"),
+        &[
+            edit(
+                REPLY,
+                "self.queued(slot, *last_token, *position, ahead, now),",
+                "self.queued(slot, *last_token, *position, ahead, sent.at),",
+            ),
+            edit(
+                REPLY,
+                "Action::Look => self.looked(&slot.key, outcome, now),",
+                "Action::Look => self.looked(&slot.key, outcome, sent.at),",
+            ),
+        ],
+    ),
+    Mutant::new(
+        "S4",
+        "who opens counts the silence of the others from before its read",
+        Rule("sessions::s3_peers"),
+        &[edit("src/machine/context/session.rs", "(*peer, now)", "(*peer, flight.sent.at)")],
+    ),
+    Mutant::new(
+        "S4",
+        "an onlooker waits a shorter lease than the recorded one",
+        Histories("on_a_prompt_store"),
+        &[edit(
+            DETECTOR,
+            "self.since.plus(silence_ms(self.lease_ms))",
+            "self.since.plus(silence_ms(self.lease_ms.min(5_000)))",
+        )],
+    ),
+    Mutant::new(
+        "S4",
+        "a new beat does not start the wait anew",
+        Rule("protocol::s4_silence"),
+        &[edit(
+            DETECTOR,
+            "Some(known) if known.beat == beat => {",
+            "Some(known) => {\n                known.beat = beat;",
+        )],
+    ),
+    Mutant::new(
+        "S4",
+        "a new beat does not restart the watch of its beacon",
+        Rule("protocol::s4_a_beacons"),
+        &[edit(
+            DETECTOR,
+            "wanted.get(session).map(|wanted| &wanted.suspects) != Some(&watch.suspects)",
+            "!wanted.contains_key(session)",
+        )],
+    )
+    .noting("harmless alone: an end names the beat that was read before"),
+    Mutant::new(
+        "S4",
+        "absence condemns what was read after it was seen",
+        Rule("protocol::s4_a_beacons"),
+        &[
+            edit(
+                DETECTOR,
+                "wanted.get(session).map(|wanted| &wanted.suspects) != Some(&watch.suspects)",
+                "!wanted.contains_key(session)",
+            ),
+            edit(
+                DETECTOR,
+                "            if !self.watches.placed.contains_key(&session) {",
+                "            if let Some(known) = self.watches.placed.get_mut(&session) {
+                known.suspects = watch.suspects;
+            } else {",
+            ),
+        ],
+    ),
+    Mutant::new(
+        "S4",
+        "a beacon is watched that did not stand",
+        Rule("protocol::s4_no_beacon"),
+        &[edit(
+            DETECTOR,
+            "if seen.beacon && seen.holder != self.session.id() {",
+            "if seen.holder != self.session.id() {",
+        )],
+    ),
+    Mutant::new(
+        "S4",
+        "the row names a beacon that does not stand",
+        Rule("presence::s4_"),
+        &[edit(PRESENCE, "        self.state == State::Standing\n", "        self.state != State::Resting\n")],
+    ),
+    Mutant::new(
+        "S10",
+        "a context rests while something is held or awaited",
+        Rule("sessions::s10_"),
+        &[edit(
+            PRESENCE,
+            "(true, _) => self.presence.rest_at = None,",
+            "(true, _) => _ = self.presence.rest_at.get_or_insert_with(|| now.plus(IDLE_LIMIT_MS)),",
+        )],
+    ),
+    Mutant::new(
+        "liveness",
+        "whoever waits does not hear that somebody is gone",
+        Scenario("suspension::p_several_waiters"),
+        &[edit(
+            REPLY,
+            "            Body::Gone { holder } => self.look_past(holder, now),\n",
+            "            Body::Gone { .. } => {}\n",
+        )],
+    ),
+];

@@ -1,0 +1,75 @@
+//! Processes take turns on one key.
+
+use std::{path::Path, sync::Mutex, time::Duration};
+
+use leasehold::{AcquireError, LeaseManager, LeaseManagerBuilder, executor::TokioExecutor};
+use tokio::{runtime::Runtime, task::spawn_blocking};
+
+use crate::{Other, Scratch, directory::DirectoryStore, say, sockets::SocketSignals, told};
+
+/// Longer than an eviction by a beacon takes, and much shorter than a lease.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn builder(directory: &Path) -> LeaseManagerBuilder {
+    LeaseManager::builder(DirectoryStore::new(directory), TokioExecutor::new())
+}
+
+/// The other process: asks for the key that the first one holds.
+pub(crate) fn contend(directory: &Path) {
+    Runtime::new().unwrap().block_on(async {
+        let leases = builder(directory).build().unwrap();
+        match leases.lock("k").timeout(PATIENCE).acquire().await {
+            Ok(guard) => say(&format!("granted, valid: {}", guard.is_valid())),
+            Err(AcquireError::Timeout { .. }) => say("timeout"),
+            Err(error) => say(&error.to_string()),
+        }
+    });
+}
+
+/// Nothing is chosen but the store: what a manager gets by itself must be safe.
+#[test]
+fn a_living_process_keeps_its_lease() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = builder(&scratch.0).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut other = Other::start("contestant", &scratch);
+        let said = spawn_blocking(move || other.hear()).await.unwrap();
+        assert_eq!(said, "timeout", "a process took the lease of a living one");
+        assert!(guard.is_valid());
+    });
+}
+
+/// Long enough that nobody waits here for its end.
+const LONG_LEASE: Duration = Duration::from_secs(3_600);
+/// Longer than a death takes to be seen, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+
+fn with_beacons(directory: &Path) -> LeaseManager {
+    builder(directory).lease(LONG_LEASE).signals(SocketSignals::new(directory)).build().unwrap()
+}
+
+/// The other process: holds the key until it is told to say whether it still does.
+pub(crate) fn hold(directory: &Path) {
+    let runtime = Runtime::new().unwrap();
+    let leases = with_beacons(directory);
+    let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
+    say("held");
+    told().for_each(|_| say(&format!("valid: {}", guard.is_valid())));
+}
+
+/// By the beacon alone: no lease ends while this runs.
+#[test]
+fn a_holder_with_a_beacon_is_replaced_when_its_process_dies_and_not_before() {
+    let scratch = Scratch::new();
+    let holder = Mutex::new(Other::start("holder", &scratch));
+    assert_eq!(holder.lock().unwrap().hear(), "held");
+    Runtime::new().unwrap().block_on(async {
+        let leases = with_beacons(&scratch.0);
+        let early = leases.lock("k").timeout(PATIENCE).acquire().await;
+        assert!(matches!(early, Err(AcquireError::Timeout { .. })), "{early:?}");
+        assert_eq!(holder.lock().unwrap().ask("still?"), "valid: true");
+        holder.lock().unwrap().kill();
+        assert!(leases.lock("k").timeout(BUSY).acquire().await.unwrap().is_valid());
+    });
+}

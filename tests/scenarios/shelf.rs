@@ -1,0 +1,221 @@
+//! A store that keeps texts, as databases do, and the ways in which such a store can be wrong.
+
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{
+        Arc, Mutex as Lock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    task::Poll,
+    thread,
+    time::Duration,
+};
+
+use futures::{future::poll_fn, lock::Mutex};
+use leasehold::{
+    machine::{Batch, Key, Now, Records, Reply, Row, StoreClock, StoreError, StoreErrorKind, StoreId, StoreNow},
+    store::{Reach, Store},
+};
+
+/// How a shelf runs its transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Habit {
+    /// Under a lock, as a pessimistic database does. It yields while it has the lock.
+    Locks,
+    /// It reads, yields, and writes only if nobody wrote meanwhile. Else it says that nothing was applied.
+    Compares,
+    /// Wrong: it reads, yields and writes.
+    Races,
+    /// Wrong: the same, but it blocks its thread where others yield.
+    Blocks,
+    /// Wrong: one transaction for each key of a batch.
+    LocksEachKey,
+    /// Wrong: what a connection wrote is seen once it asks again.
+    AnswersEarly,
+    /// Wrong: each connection draws an id of the store.
+    NewIdEachConnection,
+    /// Wrong: each transaction does.
+    NewIdEachTime,
+    /// Wrong: what it cannot read counts as absent.
+    Overwrites,
+    /// Under a lock, and with one monotonic clock for everybody: deadlines stand in the texts of sessions.
+    TrustsItsClock,
+}
+
+/// A connection to a shelf. Clones are one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct ShelfStore {
+    shelf: Arc<Shelf>,
+    habit: Habit,
+    own: Arc<Own>,
+}
+
+/// What all connections share.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    texts: Lock<BTreeMap<String, String>>,
+    transaction: Mutex<()>,
+    writes: AtomicU64,
+    connections: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Own {
+    number: u64,
+    transactions: AtomicU64,
+    late: Lock<Vec<(Row, Option<String>)>>,
+    closed: AtomicBool,
+}
+
+impl Shelf {
+    pub(crate) fn open(self: &Arc<Self>, habit: Habit) -> ShelfStore {
+        let number = self.connections.fetch_add(1, Relaxed);
+        ShelfStore { shelf: self.clone(), habit, own: Arc::new(Own { number, ..Own::default() }) }
+    }
+
+    /// What stands there for a key.
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
+        self.row(&Row::Record(Key::new(key).unwrap()))
+    }
+
+    pub(crate) fn put(&self, key: &str, text: &str) {
+        self.put_row(&Row::Record(Key::new(key).unwrap()), Some(text.to_owned()));
+    }
+
+    /// What stands there for all sessions.
+    pub(crate) fn sessions(&self) -> Vec<String> {
+        let texts = self.texts.lock().unwrap();
+        texts.iter().filter(|(name, _)| name.starts_with("session:")).map(|(_, text)| text.clone()).collect()
+    }
+
+    fn row(&self, row: &Row) -> Option<String> {
+        self.texts.lock().unwrap().get(&row.to_string()).cloned()
+    }
+
+    fn put_row(&self, row: &Row, text: Option<String>) {
+        let mut texts = self.texts.lock().unwrap();
+        match text {
+            Some(text) => texts.insert(row.to_string(), text),
+            None => texts.remove(&row.to_string()),
+        };
+    }
+}
+
+/// Lets everybody else go first, once.
+async fn pause() {
+    let mut paused = false;
+    let pause = poll_fn(|context| {
+        if std::mem::replace(&mut paused, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    });
+    pin!(pause).await;
+}
+
+impl ShelfStore {
+    fn id(&self) -> StoreId {
+        let number = match self.habit {
+            Habit::NewIdEachConnection => self.own.number,
+            Habit::NewIdEachTime => self.own.transactions.load(Relaxed),
+            _ => 0,
+        };
+        StoreId(u128::from(number) + 1)
+    }
+
+    fn read(&self, batch: &Batch) -> Result<Records, StoreError> {
+        let mut records = Records::new();
+        let keeps_id = !matches!(self.habit, Habit::NewIdEachConnection | Habit::NewIdEachTime);
+        let text = self.shelf.row(&Row::Store).filter(|_| keeps_id);
+        records.load_store(text.as_deref(), self.id())?;
+        for key in batch.keys() {
+            let text = self.shelf.row(&Row::Record(key.clone()));
+            let readable = |text: &&str| text.contains("\"format\":1,");
+            let text = text.as_deref().filter(|text| self.habit != Habit::Overwrites || readable(text));
+            records.load(key, text);
+        }
+        for session in records.sessions_of(batch) {
+            records.load_session(session, self.shelf.row(&Row::Session(session)).as_deref());
+        }
+        Ok(records)
+    }
+
+    fn write(&self, changed: Vec<(Row, Option<String>)>) {
+        for (row, text) in changed {
+            self.shelf.put_row(&row, text);
+            self.shelf.writes.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Reads, lets others go first, and writes.
+    async fn run(&self, batch: &Batch, now: Now) -> Result<Reply, StoreError> {
+        let seen = self.shelf.writes.load(Relaxed);
+        let mut records = self.read(batch)?;
+        match self.habit {
+            Habit::Blocks => thread::sleep(Duration::from_millis(1)),
+            _ => pause().await,
+        }
+        let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
+        let changed = records.take_changed().into_iter().map(|row| (row.clone(), records.text(&row))).collect();
+        match self.habit {
+            Habit::Compares if self.shelf.writes.load(Relaxed) != seen => {
+                return Err(StoreError::transient("somebody else wrote meanwhile"));
+            }
+            Habit::AnswersEarly => self.own.late.lock().unwrap().extend(changed),
+            _ => self.write(changed),
+        }
+        Ok(reply)
+    }
+
+    async fn each_key(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        let (mut all, mut step) = (None::<Reply>, batch.step);
+        for operation in batch.operations {
+            let transaction = self.shelf.transaction.lock().await;
+            let step = std::mem::take(&mut step);
+            let one = Batch { step, ..Batch::new(batch.session, vec![operation]) };
+            let mut reply = self.run(&one, now).await?;
+            drop(transaction);
+            match &mut all {
+                Some(all) => all.answers.append(&mut reply.answers),
+                None => all = Some(reply),
+            }
+            // As between two statements that a database answers.
+            pause().await;
+        }
+        all.ok_or_else(|| StoreError::transient("nothing was asked"))
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for ShelfStore {
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        if self.own.closed.load(Relaxed) {
+            return Err(StoreError::permanent(StoreErrorKind::Closed, "this connection was closed"));
+        }
+        self.own.transactions.fetch_add(1, Relaxed);
+        let late = std::mem::take(&mut *self.own.late.lock().unwrap());
+        self.write(late);
+        match self.habit {
+            Habit::Races | Habit::Blocks | Habit::Compares => self.run(&batch, now).await,
+            Habit::LocksEachKey => self.each_key(batch, now).await,
+            _ => {
+                let _transaction = self.shelf.transaction.lock().await;
+                self.run(&batch, now).await
+            }
+        }
+    }
+
+    async fn close(&self) {
+        self.own.closed.store(true, Relaxed);
+    }
+
+    fn clock(&self) -> StoreClock {
+        if self.habit == Habit::TrustsItsClock { StoreClock::Trusted } else { StoreClock::Observed }
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Named("shelf".into())
+    }
+}

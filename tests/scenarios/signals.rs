@@ -1,0 +1,192 @@
+//! The contract suite of signals: those of a process keep it, and each way to be wrong is refused.
+
+use std::{
+    cell::{Cell, RefCell},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use leasehold::{
+    executor::{SimExecutor, WeakShared},
+    machine::{Message, SessionId},
+    signal::{
+        Beacons, Inbox, LocalSignals, Notice, Signals,
+        contract::{self, Half},
+    },
+    store::Reach,
+};
+
+/// A store that no other test shares.
+fn reach() -> Reach {
+    static LAST: AtomicU64 = AtomicU64::new(1 << 40);
+    Reach::Process(LAST.fetch_add(1, Relaxed))
+}
+
+#[test]
+fn the_signals_of_a_process_keep_the_contract() {
+    for reach in [reach(), Reach::Named("the contract of signals".into())] {
+        let open = async || LocalSignals::new(&reach);
+        SimExecutor::new(1).block_on(contract::all(open, async || ()));
+    }
+}
+
+#[test]
+fn a_context_of_a_process_that_is_dropped_is_seen_to_die() {
+    let reach = reach();
+    let one = Half::new(LocalSignals::new(&reach));
+    let other = RefCell::new(Some(Half::new(LocalSignals::new(&reach))));
+    let obey = async |line: String| other.borrow().as_ref().expect("it lives").obey(&line);
+    let kill = async || drop(other.take());
+    let seen = contract::a_death_is_seen(async |line: String| one.obey(&line), obey, kill, async || ());
+    SimExecutor::new(1).block_on(seen);
+}
+
+/// How signals can be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// They bring messages back to their sender.
+    Echoes,
+    /// They bring no message that is for one context.
+    LosesLetters,
+    /// They go on bringing messages to a context that rests.
+    NeverRests,
+    /// They say that a beacon is to be expected, and raise none.
+    PromisesBeacons,
+    /// They see a beacon gone as soon as they watch it.
+    BuriesTheLiving,
+    /// They never see a beacon gone.
+    MissesDeaths,
+    /// They tell twice of a beacon that is gone.
+    TellsTwice,
+    /// They ignore `unwatch`.
+    WatchesOn,
+    /// They see no beacons of others, and do not say so.
+    SeesItselfOnly,
+    /// They say that nobody can see their beacons, and tell of them all the same.
+    SaysLessThanItDoes,
+}
+
+/// Signals within a process, with a flaw. Messages and beacons go over hubs of their own.
+#[derive(Debug)]
+struct Flawed {
+    flaw: Flaw,
+    messages: LocalSignals,
+    beacons: LocalSignals,
+    inbox: Mutex<Option<Arc<Relay>>>,
+}
+
+struct Relay {
+    flaw: Flaw,
+    inbox: WeakShared<dyn Inbox>,
+}
+
+impl std::fmt::Debug for Relay {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Relay({:?})", self.flaw)
+    }
+}
+
+impl Inbox for Relay {
+    fn notice(&self, notice: Notice) {
+        let Some(inbox) = self.inbox.upgrade() else { return };
+        if self.flaw == Flaw::TellsTwice && matches!(notice, Notice::BeaconGone { .. }) {
+            inbox.notice(notice.clone());
+        }
+        inbox.notice(notice);
+    }
+}
+
+impl Flawed {
+    fn new(flaw: Flaw, hub: &Reach) -> Self {
+        let alone = reach();
+        let beacons = LocalSignals::new(if flaw == Flaw::SeesItselfOnly { &alone } else { hub });
+        let messages = LocalSignals::new(&Reach::Named(format!("{hub:?}")));
+        Self { flaw, messages, beacons, inbox: Mutex::default() }
+    }
+
+    fn tell(&self, notice: Notice) {
+        let inbox = self.inbox.lock().unwrap().clone();
+        inbox.expect("it is awake").notice(notice);
+    }
+}
+
+impl Signals for Flawed {
+    fn beacons(&self) -> Beacons {
+        if self.flaw == Flaw::SaysLessThanItDoes { Beacons::None } else { Beacons::All }
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        let relay = Arc::new(Relay { flaw: self.flaw, inbox });
+        let shared: Arc<dyn Inbox> = relay.clone();
+        *self.inbox.lock().unwrap() = Some(relay);
+        self.messages.wake(session, false, Arc::downgrade(&shared));
+        self.flaw == Flaw::PromisesBeacons || self.beacons.wake(session, beacon, Arc::downgrade(&shared))
+    }
+
+    fn rest(&self) {
+        if self.flaw != Flaw::NeverRests {
+            self.messages.rest();
+        }
+        self.beacons.rest();
+    }
+
+    fn send(&self, message: &Message) {
+        if self.flaw == Flaw::Echoes {
+            self.tell(Notice::Message(message.clone()));
+        }
+        if self.flaw != Flaw::LosesLetters || message.body.recipient().is_none() {
+            self.messages.send(message);
+        }
+    }
+
+    fn watch(&self, watch: u64, session: SessionId) {
+        match self.flaw {
+            Flaw::BuriesTheLiving => self.tell(Notice::BeaconGone { watch }),
+            Flaw::MissesDeaths => {}
+            _ => self.beacons.watch(watch, session),
+        }
+    }
+
+    fn unwatch(&self, watch: u64) {
+        if self.flaw != Flaw::WatchesOn {
+            self.beacons.unwatch(watch);
+        }
+    }
+}
+
+fn all(flaw: Flaw) {
+    let (hub, opened) = (reach(), Cell::new(0));
+    let open = async || {
+        opened.set(opened.get() + 1);
+        Flawed::new(flaw, &hub)
+    };
+    SimExecutor::new(1).block_on(contract::all(open, async || ()));
+    assert_eq!(opened.get(), 2);
+}
+
+#[test]
+fn the_contract_names_the_rule_that_signals_break() {
+    all(Flaw::None);
+    for (flaw, rule) in [
+        (Flaw::Echoes, "a message does not come back to its sender"),
+        (Flaw::LosesLetters, "a message for one context reaches that one"),
+        (Flaw::NeverRests, "who rests hears nothing"),
+        (Flaw::PromisesBeacons, "then `BeaconStands` follows"),
+        (Flaw::BuriesTheLiving, "a waiter would evict a living holder"),
+        (Flaw::MissesDeaths, "each watch reports that its beacon was lowered"),
+        (Flaw::TellsTwice, "a watch reports a beacon gone exactly once"),
+        (Flaw::WatchesOn, "a watch that was ended reports nothing"),
+        (Flaw::SeesItselfOnly, "a waiter would evict a living holder"),
+        (Flaw::SaysLessThanItDoes, "signals that say `Beacons::None` raise none"),
+    ] {
+        let refused = catch_unwind(AssertUnwindSafe(|| all(flaw)));
+        let Err(sentence) = refused else { panic!("signals with the flaw {flaw:?} were accepted") };
+        let literal = sentence.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let sentence = literal.or_else(|| sentence.downcast_ref::<String>().cloned()).expect("a panic has a sentence");
+        assert!(sentence.contains(rule), "{flaw:?} is refused with {sentence:?}");
+    }
+}

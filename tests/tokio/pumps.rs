@@ -1,0 +1,116 @@
+//! What one thread does for others: whoever drops a guard goes on soon, however many others ask for something meanwhile.
+
+use std::{
+    cell::Cell,
+    pin::Pin,
+    sync::{
+        Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+
+use futures::{FutureExt as _, executor::block_on};
+use leasehold::{
+    AcquireError, LeaseGuard, LeaseManager, StoreError,
+    executor::TokioExecutor,
+    machine::{Batch, Now, Reply, StoreClock},
+    store::{MemoryStore, Reach, Store},
+};
+use tokio::runtime::Builder;
+
+use crate::ms;
+
+/// So many requests others have while one guard is dropped.
+const CROWD: u64 = 1_000;
+
+thread_local! {
+    /// The transactions that this thread ran, and how many of them bring another request each.
+    static RAN: Cell<u64> = const { Cell::new(0) };
+    static FEEDS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A store in which each transaction of one thread takes so long that another thread asks for something meanwhile.
+#[derive(Debug)]
+struct Feeding {
+    inner: MemoryStore,
+    others: Mutex<(Sender<bool>, Receiver<()>)>,
+}
+
+#[async_trait::async_trait]
+impl Store for Feeding {
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        RAN.set(RAN.get() + 1);
+        if let Some(left) = FEEDS.get().checked_sub(1) {
+            FEEDS.set(left);
+            let others = self.others.lock().unwrap();
+            others.0.send(true).unwrap();
+            others.1.recv().unwrap();
+        }
+        self.inner.transact(batch, now).await
+    }
+
+    async fn close(&self) {}
+
+    fn polls_inline(&self) -> bool {
+        true
+    }
+
+    fn clock(&self) -> StoreClock {
+        self.inner.clock()
+    }
+
+    fn reach(&self) -> Reach {
+        self.inner.reach()
+    }
+}
+
+type Asked = Pin<Box<dyn Future<Output = Result<LeaseGuard, AcquireError>> + Send>>;
+
+/// Asks for a key of its own each time it is told to, until it is told not to.
+fn ask_when_told(leases: &LeaseManager, told: &Receiver<bool>, done: &Sender<()>) -> Vec<Asked> {
+    let mut asked = Vec::new();
+    while told.recv() == Ok(true) {
+        let mut request: Asked = Box::pin(leases.lock(&format!("other {}", asked.len())).acquire());
+        assert!((&mut request).now_or_never().is_none(), "it is left to the thread that is at work");
+        asked.push(request);
+        done.send(()).unwrap();
+    }
+    asked
+}
+
+/// How many transactions a thread runs that drops a guard while a crowd asks for something, and how many of these were granted.
+fn drop_in_a_crowd(runtime_lives: bool) -> (u64, usize) {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ((tell, told), (done, is_done)) = (channel(), channel());
+    let others = Mutex::new((tell.clone(), is_done));
+    let store = Feeding { inner: MemoryStore::with_clock(StoreClock::Trusted), others };
+    let leases = LeaseManager::builder(store, TokioExecutor::new()).linger(ms(0)).build().unwrap();
+    let guard = runtime.block_on(leases.lock("mine").acquire()).unwrap();
+    let others = thread::spawn(move || {
+        let asked = ask_when_told(&leases, &told, &done);
+        asked.into_iter().map(block_on).filter(Result::is_ok).count()
+    });
+    let runtime = Some(runtime).filter(|_| runtime_lives);
+    RAN.set(0);
+    FEEDS.set(CROWD);
+    drop(guard);
+    let ran = RAN.get();
+    tell.send(false).unwrap();
+    let granted = others.join().unwrap();
+    assert_eq!(granted as u64, CROWD - FEEDS.replace(0), "nobody is forgotten");
+    drop(runtime);
+    (ran, granted)
+}
+
+#[test]
+fn one_drop_of_a_guard_does_a_bounded_part_of_what_others_ask_for() {
+    let (ran, granted) = drop_in_a_crowd(true);
+    assert!(ran <= 64 && granted > 0, "one drop ran {ran} transactions");
+}
+
+/// Nobody else is there to do it.
+#[test]
+fn where_the_runtime_is_gone_one_drop_does_it_all() {
+    assert_eq!(drop_in_a_crowd(false), (CROWD + 1, CROWD as usize));
+}

@@ -1,0 +1,79 @@
+//! Where there is no runtime, or one without timers, a request is refused with a sentence; elsewhere the executor remembers
+//! the runtime that it was used in.
+
+use std::thread;
+
+use futures::executor::block_on;
+use leasehold::{
+    AcquireError, LeaseManager, Mode,
+    executor::{Executor, TokioExecutor, process_clock},
+    store::MemoryStore,
+};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{PATIENCE, manager, ms};
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
+}
+
+/// The sentence that a request is refused with.
+fn refused<T>(asked: Result<T, AcquireError>) -> String {
+    match asked {
+        Err(refusal @ AcquireError::Unsupported(_)) => refusal.to_string(),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("granted where no timer runs"),
+    }
+}
+
+async fn all_refusals(leases: &LeaseManager) -> Vec<String> {
+    let both = leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Shared)]);
+    vec![
+        refused(leases.lock("k").acquire().await),
+        refused(leases.lock("k").try_acquire().await),
+        refused(both.clone().acquire().await),
+        refused(both.try_acquire().await),
+        refused(leases.elect("k", async |_| ()).await),
+        refused(leases.status("k").await),
+        refused(leases.list("").await),
+    ]
+}
+
+#[test]
+fn without_a_runtime_requests_are_refused_and_say_what_is_missing() {
+    let leases = manager(&MemoryStore::new());
+    for sentence in block_on(all_refusals(&leases)) {
+        assert!(sentence.contains("no tokio runtime") && sentence.contains("inside one"), "{sentence}");
+    }
+    assert!(runtime().block_on(leases.lock("k").acquire()).is_ok(), "a later request finds one");
+}
+
+#[test]
+fn in_a_runtime_without_timers_requests_are_refused_and_say_what_is_missing() {
+    let timeless = Builder::new_current_thread().build().unwrap();
+    let sentences = timeless.block_on(async { all_refusals(&manager(&MemoryStore::new())).await });
+    for sentence in sentences {
+        assert!(sentence.contains("enable_time"), "{sentence}");
+    }
+}
+
+/// The executor was made where there was no runtime yet.
+#[test]
+fn a_runtime_is_remembered_by_whoever_was_used_in_it() {
+    let store = MemoryStore::new();
+    let (one, other) = (manager(&store), manager(&store));
+    let runtime = runtime();
+    let guard = runtime.block_on(one.lock("k").acquire()).unwrap();
+    thread::spawn(move || drop(guard)).join().unwrap();
+    let heir = runtime.block_on(other.lock("k").timeout(PATIENCE).acquire()).unwrap();
+    let late = thread::spawn(move || block_on(one.lock("k").timeout(ms(20)).acquire())).join().unwrap();
+    assert!(late.is_err() && heir.is_valid(), "its time-out rang in the runtime");
+}
+
+#[test]
+fn the_clock_of_the_process_is_that_of_its_executors() {
+    let executor = TokioExecutor::new();
+    let (before, between, after) = (executor.now(), process_clock(), executor.now());
+    assert!(before.monotonic <= between.monotonic && between.monotonic <= after.monotonic);
+    thread::spawn(move || assert!(process_clock().monotonic >= after.monotonic)).join().unwrap();
+}

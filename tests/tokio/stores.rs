@@ -1,0 +1,71 @@
+//! Stores that need the runtime: they are polled in it, and nowhere else.
+
+use std::{sync::Arc, thread};
+
+use leasehold::{
+    LeaseManager, LeaseManagerBuilder, StoreError,
+    executor::TokioExecutor,
+    machine::{Batch, Now, Reply, StoreClock},
+    store::{Durability, MemoryStore, Reach, Store},
+};
+use tokio::{task::yield_now, time::timeout};
+
+use crate::{PATIENCE, ms};
+
+/// A store over the network: it has a time limit of its own, as all clients have.
+#[derive(Debug, Clone)]
+struct Remote(MemoryStore);
+
+#[async_trait::async_trait]
+impl Store for Remote {
+    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+        let asked = async {
+            yield_now().await;
+            self.0.transact(batch, now).await
+        };
+        let answer = timeout(ms(2_000), asked).await;
+        answer.unwrap_or_else(|_| Err(StoreError::unknown("late")))
+    }
+
+    async fn close(&self) {}
+
+    fn reach(&self) -> Reach {
+        self.0.reach()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_dropped_on_a_plain_thread_is_given_back_in_the_runtime() {
+    let store = Remote(MemoryStore::new());
+    let build = || LeaseManager::builder(store.clone(), TokioExecutor::new()).linger(ms(0)).build().unwrap();
+    let (one, other) = (build(), build());
+    let guard = one.lock("k").acquire().await.unwrap();
+    let ended = thread::spawn(move || drop(guard)).join();
+    assert!(ended.is_ok(), "dropping a guard panicked: {:?}", ended.unwrap_err().downcast_ref::<&str>());
+    assert!(other.lock("k").timeout(PATIENCE).acquire().await.is_ok());
+}
+
+/// A program that chooses its store when it starts, and one that keeps a handle to it.
+#[tokio::test]
+async fn a_store_may_be_boxed_or_shared() {
+    let memory = MemoryStore::with_clock(StoreClock::Observed);
+    let boxed: Box<dyn Store> = Box::new(memory.clone());
+    let shared = Arc::new(memory.clone());
+    let other: Arc<dyn Store> = shared.clone();
+    for store in [&boxed as &dyn Store, &shared, &other] {
+        assert_eq!(
+            (store.reach(), store.clock(), store.durability(), store.polls_inline(), store.abandons()),
+            (memory.reach(), StoreClock::Observed, Durability::Ephemeral, true, true)
+        );
+    }
+    let build = |builder: LeaseManagerBuilder| builder.linger(ms(0)).build().unwrap();
+    let one = build(LeaseManager::builder(boxed, TokioExecutor::new()));
+    let two = build(LeaseManager::builder(shared, TokioExecutor::new()));
+    let three = build(LeaseManager::builder(other, TokioExecutor::new()));
+    let guard = one.lock("k").acquire().await.unwrap();
+    assert!(two.lock("k").try_acquire().await.unwrap().is_none());
+    assert_eq!(three.list("").await.unwrap().len(), 1);
+    guard.release().await.unwrap();
+    assert!(three.lock("k").try_acquire().await.unwrap().is_some());
+    one.close().await;
+}

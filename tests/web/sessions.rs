@@ -1,0 +1,220 @@
+//! Sessions in IndexedDB: what a transaction asks for and writes, and what it does with rows that it cannot read.
+
+use futures::future::join_all;
+use js_sys::{Array, Object, Reflect, global};
+use leasehold::{
+    LeaseManager,
+    executor::WebExecutor,
+    machine::{
+        Acquire, Action, Applied, Batch, Beat, Entry, FORMAT, Outcome, RequestId, SessionId, SessionStep,
+        StoreErrorKind,
+    },
+    store::{IndexedDbStore, Store},
+};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::{
+    indexed_db::{acquire, ask, granted, now, working_store},
+    platform::{Replaced, done, fresh_name, get_raw, open_raw, put_raw, session_row, settle, soon, store_row, until},
+};
+
+/// What is asked of one database from now on: the names of the methods.
+struct Asked {
+    calls: Array,
+    _replaced: Vec<Replaced>,
+}
+
+impl Asked {
+    fn of(database: &str) -> Self {
+        let calls = Array::new();
+        // A name of its own: tests run beside each other.
+        let list: String = ["asked of ", database].concat();
+        Reflect::set(&global(), &list.as_str().into(), &calls).unwrap();
+        let methods = ["get", "getAll", "getAllKeys", "count", "put", "delete", "openCursor"];
+        let note = |method: &'static str| {
+            let note = format!(
+                "function (...given) {{
+                    globalThis['{list}'].push('{method}', given[{}]);
+                    return original.apply(this, given);
+                }}",
+                usize::from(method == "put"),
+            );
+            Replaced::in_database(database, "IDBObjectStore", method, &note)
+        };
+        Self { calls, _replaced: methods.map(note).into() }
+    }
+
+    /// The methods that were called since, in order.
+    fn methods(&self) -> Vec<String> {
+        let methods = self.calls.iter().step_by(2).map(|method| method.as_string().unwrap()).collect();
+        self.calls.set_length(0);
+        methods
+    }
+}
+
+fn beat(session: u128, beat: u64) -> Batch {
+    let step = SessionStep::Beat(Beat { beat, lease_ms: 20_000, ..Beat::default() });
+    Batch { step, ..Batch::new(SessionId(session), Vec::new()) }
+}
+
+/// Asks for a lease without waiting, in a session that is open.
+fn another(key: &str, session: u128, request: u64) -> Batch {
+    ask(key, session, Action::Acquire(Acquire::new(RequestId(request), request)))
+}
+
+#[test]
+async fn all_that_a_transaction_needs_is_asked_for_in_one_round() {
+    let (store, database) = working_store("round").await;
+    store.transact(acquire("first", 2), now()).await.unwrap();
+    // Held by one, waited for by another: it is a third that comes.
+    let asked = Asked::of(&database);
+    let reply = store.transact(acquire("first", 3), now()).await.unwrap();
+    assert!(matches!(reply.answers[0].outcome, Outcome::Waiting { position: 2, .. }), "{reply:?}");
+    assert_eq!(
+        asked.methods(),
+        ["get", "get", "getAll", "put", "put"],
+        "the store, the record, the sessions; two rows"
+    );
+    store.transact(ask("first", 3, Action::Look), now()).await.unwrap();
+    assert_eq!(asked.methods(), ["get", "get", "getAll"]);
+    store.transact(beat(3, 2), now()).await.unwrap();
+    assert_eq!(asked.methods(), ["get", "get", "put"], "the store and the own row; the own row");
+}
+
+#[test]
+async fn a_heartbeat_of_a_thousand_leases_writes_one_small_row() {
+    let (store, database) = working_store("thousand").await;
+    let held = (1..=1_000).map(|number| store.transact(another(&format!("k{number}"), 1, number + 1), now()));
+    join_all(held).await.into_iter().for_each(|reply| drop(granted(reply)));
+    let asked = Asked::of(&database);
+    let reply = store.transact(beat(1, 1_000_000_000), now()).await.unwrap();
+    assert_eq!(reply.robbed, Some(Vec::new()));
+    assert_eq!(asked.methods(), ["get", "get", "put"]);
+    let row = get_raw(&database, session_row(SessionId(1))).await.as_string().unwrap();
+    assert!(row.contains("\"beat\":1000000000,"), "{row}");
+    assert!(row.len() <= 200, "{} bytes: {row}", row.len());
+}
+
+#[test]
+async fn an_abandoned_session_is_deleted_without_being_read() {
+    let (store, database) = working_store("blind").await;
+    granted(store.transact(acquire("k", 1), now()).await);
+    let asked = Asked::of(&database);
+    store.abandon(SessionId(1));
+    assert_eq!(asked.methods(), ["delete"]);
+    // What comes after it sees it.
+    let reply = store.transact(acquire("k", 2), now()).await;
+    granted(reply);
+    assert!(get_raw(&database, session_row(SessionId(1))).await.is_undefined());
+    assert_eq!(store.transact(beat(1, 2), now()).await.unwrap().robbed, None, "it has ended for ever");
+}
+
+#[test]
+async fn an_abandoned_session_is_deleted_after_an_interruption_too() {
+    let (store, database) = working_store("frozen").await;
+    let early = store.transact(acquire("k", 1), now());
+    let mut early = Box::pin(early);
+    assert!(futures::FutureExt::now_or_never(&mut early).is_none(), "it is under way");
+    store.abandon(SessionId(1));
+    store.interrupt();
+    soon(early).await.unwrap_err();
+    until(async || get_raw(&database, session_row(SessionId(1))).await.is_undefined()).await;
+}
+
+/// A page of a later version is open beside this one.
+#[test]
+async fn a_session_whose_row_is_of_a_newer_format_keeps_what_it_holds() {
+    let (store, database) = working_store("newer-session").await;
+    let own = get_raw(&database, session_row(SessionId(1))).await.as_string().unwrap();
+    let (old, new) = (format!("\"format\":{FORMAT},"), format!("\"format\":{},\"more\":[{{}}],", FORMAT + 1));
+    let newer = own.replacen(&old, &new, 1);
+    assert_ne!(newer, own);
+    put_raw(&database, session_row(SessionId(1)), &newer.as_str().into()).await;
+    let reply = store.transact(acquire("first", 2), now()).await.unwrap();
+    let Outcome::Waiting { ahead, .. } = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    assert!(ahead[0].holder == SessionId(1) && matches!(ahead[0].entry, Entry::Grant(_)), "{ahead:?}");
+    // Neither is it written.
+    store.transact(beat(1, 77), now()).await.unwrap();
+    assert_eq!(get_raw(&database, session_row(SessionId(1))).await, newer.as_str());
+}
+
+#[test]
+async fn a_store_row_that_cannot_be_read_is_refused_and_nothing_is_written() {
+    let (_, database) = working_store("unreadable-store").await;
+    let newer = format!(r#"{{"format":{},"store":"00"}}"#, FORMAT + 1);
+    for value in [newer.as_str().into(), JsValue::from("garbage"), Object::new().into()] {
+        put_raw(&database, store_row(), &value).await;
+        let store = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
+        let asked = Asked::of(&database);
+        for batch in [acquire("k", 2), beat(1, 2)] {
+            let error = store.transact(batch, now()).await.unwrap_err();
+            assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, false));
+        }
+        assert!(asked.methods().iter().all(|method| method != "put"));
+        drop(asked);
+        assert!(get_raw(&database, "k").await.is_undefined());
+        store.close().await;
+    }
+}
+
+/// How many records there are: names that are strings.
+async fn records(database: &str) -> usize {
+    let database = open_raw(database).await;
+    let leases = database.transaction_with_str("leases").unwrap().object_store("leases").unwrap();
+    let names = done(&leases.get_all_keys().unwrap()).await.unwrap();
+    database.close();
+    Array::from(&names).iter().filter(JsValue::is_string).count()
+}
+
+/// Takes and releases so many keys.
+async fn use_once(store: &IndexedDbStore, keys: u64) {
+    let mut last = 1;
+    for number in 0..keys {
+        let key = format!("idle{number}");
+        let reply = granted(store.transact(another(&key, 1, number + 2), now()).await);
+        let Outcome::Granted(held) = reply.answers[0].outcome else { unreachable!() };
+        last = held.block.last.as_u64().max(last);
+        let release = Action::Release { token: held.block.first, request: RequestId(number + 2) };
+        store.transact(ask(&key, 1, release), now()).await.unwrap();
+    }
+}
+
+#[test]
+async fn of_very_many_records_the_idle_ones_go_when_a_connection_opens() {
+    let (store, database) = working_store("sweep").await;
+    use_once(&store, 512).await;
+    let before = records(&database).await;
+    assert_eq!(before, 513);
+    let again = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
+    again.transact(ask("idle7", 1, Action::Inspect), now()).await.unwrap();
+    until(async || records(&database).await == 1).await;
+    // What is held stays, and tokens grow past all that was forgotten.
+    let reply = again.transact(ask("first", 1, Action::Inspect), now()).await.unwrap();
+    assert!(matches!(&reply.answers[0].outcome, Outcome::Status { grants, .. } if grants.len() == 1), "{reply:?}");
+    let row = get_raw(&database, store_row()).await.as_string().unwrap();
+    assert!(!row.contains("\"floor\":0"), "{row}");
+}
+
+#[test]
+async fn of_few_records_none_goes() {
+    let (store, database) = working_store("few").await;
+    use_once(&store, 20).await;
+    let again = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
+    again.transact(ask("idle7", 1, Action::Inspect), now()).await.unwrap();
+    settle().await;
+    assert_eq!(records(&database).await, 21);
+}
+
+#[test]
+async fn a_manager_that_is_closed_leaves_no_row_of_its_own() {
+    let name = fresh_name("rows");
+    let database = format!("leasehold:{name}");
+    let leases = LeaseManager::builder(IndexedDbStore::new(&name), WebExecutor::new()).build().unwrap();
+    let session = leases.session();
+    let guard = soon(leases.lock("k").acquire()).await.unwrap();
+    assert!(get_raw(&database, session_row(session)).await.is_string());
+    guard.release().await.unwrap();
+    leases.close().await;
+    until(async || get_raw(&database, session_row(session)).await.is_undefined()).await;
+}
