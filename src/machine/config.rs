@@ -9,6 +9,9 @@ use super::time::whole_ms;
 pub const LEAST_LEASE_MS: u64 = 1_000;
 /// Longer leases are refused: a dead holder would block a key for days.
 pub const LONGEST_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// For so long may a context be silent, in ms: whoever holds a lease may want to be sure of it for the longest.
+pub const LONGEST_SILENCE_MS: u64 = lease_for_belief_ms(LONGEST_LEASE_MS);
 /// Faster heartbeats are refused: they are a write storm.
 pub const LEAST_HEARTBEAT_MS: u64 = 100;
 
@@ -218,8 +221,9 @@ pub(super) fn belief_ms(lease_ms: u64) -> u64 {
 }
 
 /// How long a lease must be for its holder to believe in it for so long.
-pub(super) fn lease_for_belief_ms(span_ms: u64) -> u64 {
-    span_ms.saturating_add((span_ms / 9 + 1).max(LEAST_MARGIN_MS))
+pub(super) const fn lease_for_belief_ms(span_ms: u64) -> u64 {
+    let margin_ms = span_ms / 9 + 1;
+    span_ms.saturating_add(if margin_ms < LEAST_MARGIN_MS { LEAST_MARGIN_MS } else { margin_ms })
 }
 
 /// How long an onlooker must watch an entry stand still, from after it read it.

@@ -18,7 +18,10 @@ mod time;
 mod token;
 
 pub(crate) use config::check_info;
-pub use config::{Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LONGEST_LEASE_MS, MOST_KEYS, Options};
+pub use config::{
+    Config, InvalidOptions, LEAST_HEARTBEAT_MS, LEAST_LEASE_MS, LONGEST_LEASE_MS, LONGEST_SILENCE_MS, MOST_KEYS,
+    Options,
+};
 pub use context::{Machine, Ticket};
 pub use failure::{Applied, StoreError, StoreErrorKind};
 pub use id::{RequestId, SessionId, StoreId};
@@ -28,7 +31,7 @@ pub use mode::Mode;
 pub use port::{Input, LostReason, Output, Parcel, Refusal, ReleaseOutcome, Slot, Turn, TurnId};
 pub use record::{
     Acquire, Action, Answer, Batch, Beat, Ending, Entry, FORMAT, Grant, Granted, Operation, Outcome, Peer, Promotion,
-    Record, Records, Reply, Row, Session, SessionStep, Sighting, StoreClock, StoreNow, Unreadable, Waiter, Way,
+    Record, Records, Reply, Row, Session, SessionStep, Sighting, Stolen, StoreClock, StoreNow, Unreadable, Waiter, Way,
 };
 pub(crate) use sorted::SortedMap;
 pub(crate) use time::whole_ms;

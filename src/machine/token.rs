@@ -16,6 +16,9 @@ const CLOCK_CAP_MS: u64 = 1 << 42;
 /// Tokens stay below this, and so are exact as JavaScript numbers.
 const END: u64 = 1 << 53;
 
+/// So many tokens are left to every other key, whatever a record says of its own: more than a key spends.
+const NEAR_THE_END: u64 = 1 << 51;
+
 /// A fencing token: of two grants of one key, the later has the larger.
 ///
 /// A resource that keeps the largest token it has seen, and refuses smaller ones, is safe from a holder that
@@ -31,6 +34,11 @@ impl Token {
 
     pub(super) const fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+
+    /// Whether a record that got so far holds more than the clock can have brought there.
+    pub(super) const fn is_near_the_end(self) -> bool {
+        self.0 >= END - NEAR_THE_END
     }
 
     /// A token that was written down.

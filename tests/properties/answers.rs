@@ -48,7 +48,7 @@ impl Moved<'_> {
                 let at = asks.iter().position(|(key, _)| key == self.key).expect("it is one of them");
                 &all[at]
             }
-            (Outcome::UpgradeConflict, _) => {
+            (Outcome::UpgradeConflict { .. }, _) => {
                 let upgrades = self.after.queue.iter().any(|waiter| waiter.upgrades.is_some());
                 return assert!(upgrades, "somebody else upgrades: {:?}", self.after);
             }

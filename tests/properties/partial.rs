@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 
 use leasehold::machine::{
-    Action, Batch, LONGEST_LEASE_MS, Operation, Outcome, Record, Reply, Row, Session, SessionId, Sighting, StoreNow,
+    Action, Batch, LONGEST_SILENCE_MS, Operation, Outcome, Record, Reply, Row, Session, SessionId, Sighting, StoreNow,
 };
 use proptest::prelude::*;
 
@@ -80,7 +80,7 @@ fn is_alive(texts: &Texts, session: SessionId, now: StoreNow) -> bool {
 fn with_empty_rows(texts: &Texts, strangers: &BTreeSet<SessionId>) -> Texts {
     let mut texts = texts.clone();
     let mut row = Session::default();
-    row.lease_ms = LONGEST_LEASE_MS;
+    row.lease_ms = LONGEST_SILENCE_MS;
     for stranger in strangers {
         texts.insert(Row::Session(*stranger), row.encode(*stranger));
     }
@@ -93,7 +93,7 @@ fn without_peers(reply: &Reply) -> Reply {
 
 fn peers_are_true(reply: &Reply, rows: &Texts) {
     for peer in &reply.peers {
-        let row = rows.get(&Row::Session(peer.session)).and_then(|text| Session::decode(text));
+        let row = rows.get(&Row::Session(peer.session)).and_then(|text| Session::decode(text).ok());
         let seen = row.map(|(_, row)| (row.beat, row.lease_ms));
         assert_eq!(seen, Some((peer.beat, peer.lease_ms)), "a peer is as its row says");
     }
@@ -103,7 +103,7 @@ fn peers_are_true(reply: &Reply, rows: &Texts) {
 fn blurred(mut reply: Reply, strangers: &BTreeSet<SessionId>) -> Reply {
     let blur = |ahead: &mut Vec<Sighting>| {
         for seen in ahead.iter_mut().filter(|seen| strangers.contains(&seen.holder)) {
-            *seen = Sighting { beat: 0, beacon: false, lease_ms: LONGEST_LEASE_MS, twin: false, ..*seen };
+            *seen = Sighting { beat: 0, beacon: false, lease_ms: LONGEST_SILENCE_MS, twin: false, ..*seen };
         }
     };
     for answer in &mut reply.answers {

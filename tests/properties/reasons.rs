@@ -118,7 +118,7 @@ impl Moved<'_> {
             self.answer.outcome,
             Outcome::Busy { .. }
                 | Outcome::BusyAll(_)
-                | Outcome::UpgradeConflict
+                | Outcome::UpgradeConflict { .. }
                 | Outcome::Superseded
                 | Outcome::NoSession
                 | Outcome::Exhausted

@@ -143,7 +143,7 @@ fn seen(session: &Session) -> Row {
         instance: session.instance.clone(),
         floor: session.floor,
         heard_at: session.heard_at.as_ms(),
-        robbed: session.robbed.clone(),
+        robbed: session.robbed(),
         deadline: None,
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use leasehold::machine::{
-    Acquire, Action, Batch, Beat, Body, Ending, Key, LONGEST_LEASE_MS, Message, Mode, Monotonic, Operation, Outcome,
+    Acquire, Action, Batch, Beat, Body, Ending, Key, LONGEST_SILENCE_MS, Message, Mode, Monotonic, Operation, Outcome,
     Record, Records, RequestId, Row, Session, SessionId, SessionStep, StoreId, StoreNow, Token, Unreadable, Wall, Way,
 };
 
@@ -113,10 +113,10 @@ fn read(text: &str) {
 }
 
 fn read_session(text: &str) {
-    let Some((id, row)) = Session::decode(text) else { return watched_only(text) };
+    let Ok((id, row)) = Session::decode(text) else { return watched_only(text) };
     let again = row.encode(id);
-    assert_eq!(Session::decode(&again), Some((id, row.clone())), "{again}");
-    assert!(row.lease_ms <= LONGEST_LEASE_MS, "nobody is waited for longer than anybody may be silent: {text}");
+    assert_eq!(Session::decode(&again), Ok((id, row.clone())), "{again}");
+    assert!(row.lease_ms <= LONGEST_SILENCE_MS, "nobody is waited for longer than anybody may be silent: {text}");
     for trusted in [None, Some(Monotonic::from_ms(u64::MAX - 5))] {
         let mut records = Records::new();
         records.load_session(id, Some(text));
@@ -124,7 +124,7 @@ fn read_session(text: &str) {
         let batch = Batch { step: SessionStep::Beat(beat), ..Batch::new(id, Vec::new()) };
         batch.apply(&mut records, StoreNow { wall: Wall::from_ms(u64::MAX), trusted });
         let after = records.text(&Row::Session(id)).expect("a beat ends nobody");
-        assert!(Session::decode(&after).is_some(), "{after}");
+        assert!(Session::decode(&after).is_ok(), "{after}");
     }
 }
 
@@ -148,7 +148,7 @@ fn watched_only(text: &str) {
     let Some(Outcome::Busy { ahead }) = run(&mut records, SessionId(77), SessionStep::Stay, Some(ask)) else {
         panic!("it stands in the way: {text}");
     };
-    assert!(ahead[0].lease_ms == LONGEST_LEASE_MS && !ahead[0].beacon, "{ahead:?}");
+    assert!(ahead[0].lease_ms == LONGEST_SILENCE_MS && !ahead[0].beacon, "{ahead:?}");
     run(&mut records.clone(), SessionId(77), SessionStep::Stay, Some(Action::Acquire(steal)));
     assert!(!records.take_changed().contains(&Row::Session(id)), "what cannot be read is not written: {text}");
     let end = |beat| Some(Action::End { target: id, beat });
@@ -250,7 +250,7 @@ fn survives(record: &Record, who: SessionId, draw: usize, operation: &Operation,
             }
             Row::Session(id) => {
                 let again = Session::decode(&after).map(|(named, row)| (named, row.encode(named)));
-                assert_eq!(again, Some((id, after)), "{operation:?} at {now:?} of {text}");
+                assert_eq!(again, Ok((id, after)), "{operation:?} at {now:?} of {text}");
             }
             Row::Store => Records::new().load_store(Some(&after), StoreId(1)).expect("the floor is read again"),
         }
@@ -268,7 +268,7 @@ fn actions(record: &Record) -> Vec<Action> {
         verify(false),
         verify(true),
         Action::Downgrade { token },
-        Action::Detach { token, request: held, to: SessionId(u128::MAX), lease_ms: LONGEST_LEASE_MS },
+        Action::Detach { token, request: held, to: SessionId(u128::MAX), lease_ms: LONGEST_SILENCE_MS },
         Action::Release { token, request: held },
         Action::Withdraw { request: queued },
         Action::End { target: from, beat: u64::MAX },

@@ -75,6 +75,12 @@ impl Turns {
         Some(turn)
     }
 
+    /// Takes the first if it steals.
+    pub(super) fn pop_thief(&mut self) -> Option<TurnId> {
+        self.first().filter(|turn| turn.steal)?;
+        self.pop().map(|turn| turn.id)
+    }
+
     pub(super) fn remove(&mut self, turn: TurnId) {
         let Some(at) = (0..self.queue.len()).find(|at| self.queue[*at].id == turn) else { return };
         let last = self.queue.len() - 1;

@@ -9,7 +9,7 @@ use super::{
     message::{Body, Message},
     mode::Mode,
     port::{LostReason, Output, Refusal, ReleaseOutcome, Slot, TurnId},
-    record::{Action, Answer, Granted, Outcome, Promotion, Reply, Sighting},
+    record::{Action, Answer, Granted, Outcome, Promotion, Reply, Sighting, Way},
     store_queue::{Errand, Flight, Sent},
     time::Monotonic,
     token::Token,
@@ -186,10 +186,23 @@ impl Machine {
             Outcome::NoSession => self.ask(slot, now),
             Outcome::Exhausted => self.fail_turns(slot, &Refusal::Exhausted),
             Outcome::Unreadable(unreadable) => self.fail_turns(slot, &Refusal::Unreadable(*unreadable)),
-            // Nothing is left to take over.
-            Outcome::NotCurrent { .. } => self.fail_turns(slot, &Refusal::Lost(LostReason::Expired)),
+            Outcome::NotCurrent { stolen, .. } => self.nothing_to_take(slot, *stolen, now),
             _ => {}
         }
+    }
+
+    /// The lease that was to be taken over is gone, or what the request was granted was stolen before anybody here heard of
+    /// it: a thief is told, and whoever waits queues again.
+    fn nothing_to_take(&mut self, slot: &Slot, stolen: bool, now: Monotonic) {
+        let reason = if stolen { LostReason::Stolen } else { LostReason::Expired };
+        let Some(place) = self.places.change(slot) else { return };
+        if !place.seeking().is_some_and(|seeking| matches!(seeking.way, Way::Plain | Way::Steal)) {
+            return self.fail_turns(slot, &Refusal::Lost(reason));
+        }
+        if let Some(thief) = place.turns.pop_thief() {
+            self.refuse(thief, Refusal::Lost(reason));
+        }
+        self.seek(slot, now);
     }
 
     /// What the store says to a request for several keys.
@@ -202,7 +215,9 @@ impl Machine {
                 }
             }
             Outcome::BusyAll(ahead) => self.busy_all(errand, ahead, now),
-            Outcome::NoSession | Outcome::Superseded => self.ask_for_all(errand.all.clone(), errand.looked, now),
+            Outcome::NoSession | Outcome::Superseded | Outcome::NotCurrent { .. } => {
+                self.ask_for_all(errand.all.clone(), errand.looked, now);
+            }
             other => {
                 for (slot, (_, ask)) in errand.all.iter().zip(asks) {
                     self.sought(slot, ask.request, other, sent, now);

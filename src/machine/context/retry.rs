@@ -179,9 +179,7 @@ impl Machine {
             self.tell_verified(query, Err(error.clone()));
         }
         if error.retry {
-            let mut again = errand.clone();
-            again.turn = None;
-            self.retry(&again, now);
+            self.retry(&errand.unasked(), now);
         }
     }
 
@@ -190,7 +188,17 @@ impl Machine {
             self.tell_verified(query, Err(error.clone()));
         } else if error.retry {
             self.retry(errand, now);
+        } else if matches!(errand.action, Action::Verify { refill: true, .. }) {
+            self.refill_failed(&errand.slot, error, now);
         }
+    }
+
+    /// The key gave no more tokens: who has a guard keeps it, and who waits for one here is told.
+    fn refill_failed(&mut self, slot: &Slot, error: &StoreError, now: Monotonic) {
+        let Some(held) = self.places.change_held(slot) else { return };
+        held.refilling = false;
+        self.fail_waiting(slot, error);
+        self.stop_if_unwanted(slot, now);
     }
 
     /// Nobody knows for how long the leases go on. Requests that have no guard yet fail rather than wait for that: those
@@ -224,13 +232,11 @@ impl Machine {
         }
         let mut again = errand.clone();
         again.maybe_released |= released;
-        again.is_late = now.since(errand.since) >= self.errand_limit_ms();
-        if again.is_late || !error.retry {
+        again.is_late = !error.retry || now.since(errand.since) >= self.errand_limit_ms();
+        if again.is_late {
             again.turn.take().into_iter().for_each(|turn| self.tell_released(turn, Err(error.clone())));
         }
-        if error.retry {
-            // Not given up as long as the session goes on: it would keep for ever what it does not give back.
-            self.retry(&again, now);
-        }
+        // Not given up as long as the session goes on: it would keep for ever what it does not give back.
+        self.retry(&again, now);
     }
 }

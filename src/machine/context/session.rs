@@ -18,6 +18,9 @@ use super::{
     token::Token,
 };
 
+/// So many other sessions are watched, whether or not they stand in the way.
+const WATCHED_PEERS: usize = 64;
+
 /// What a context knows of its own session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OwnSession {
@@ -51,7 +54,7 @@ pub(super) struct OwnSession {
     failures: u32,
     /// Grants that were stolen: no answer and no signal brings them back.
     robbed: SortedMap<(Key, Token), ()>,
-    /// Sessions that were there when this one opened, and when they were read.
+    /// Sessions that were there when this one opened, or an earlier one, and when they were read.
     peers: Vec<(Peer, Monotonic)>,
 }
 
@@ -98,7 +101,8 @@ impl OwnSession {
     fn end(&mut self) {
         let (stale, stale_at) = (core::mem::take(&mut self.stale), self.stale_at);
         let (stale_failures, doubted) = (self.stale_failures, self.doubted);
-        *self = Self { stale, stale_at, stale_failures, doubted, ..Self::new(self.id.next()) };
+        let peers = core::mem::take(&mut self.peers);
+        *self = Self { stale, stale_at, stale_failures, doubted, peers, ..Self::new(self.id.next()) };
     }
 
     /// The same, where nobody knows whether the row is there.
@@ -238,6 +242,16 @@ impl OwnSession {
         self.stale.push(session);
     }
 
+    /// Who stands there since an earlier session of this context is watched since then.
+    fn meet_peers(&mut self, peers: &[Peer], now: Monotonic) {
+        self.peers.retain(|(known, _)| peers.iter().all(|peer| peer.session != known.session || peer == known));
+        for peer in peers {
+            if self.peers.len() < WATCHED_PEERS && self.peers.iter().all(|(known, _)| known != peer) {
+                self.peers.push((*peer, now));
+            }
+        }
+    }
+
     /// They end by their silence.
     pub(super) fn forget_stale(&mut self) {
         self.stale.clear();
@@ -264,7 +278,7 @@ impl Machine {
         };
         if flight.opens {
             self.session.is_open = true;
-            self.session.peers = reply.peers.iter().map(|peer| (*peer, now)).collect();
+            self.session.meet_peers(&reply.peers, now);
         }
         for (key, token) in robbed {
             self.robbed_of(key, *token, now);

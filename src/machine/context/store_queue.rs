@@ -45,6 +45,11 @@ impl Errand {
         self.slot == *slot || self.all.contains(slot)
     }
 
+    /// The same, of which nobody waits to hear.
+    pub(super) fn unasked(&self) -> Self {
+        Self { turn: None, ..self.clone() }
+    }
+
     /// Whether it asks for a lease: that opens a session where there is none.
     fn acquires(&self) -> bool {
         matches!(self.action, Action::Acquire(_) | Action::AcquireAll(_))

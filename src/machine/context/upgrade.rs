@@ -40,6 +40,7 @@ impl Machine {
         let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| sole && upgrade.seeking.is_none()) else { return };
         upgrade.seeking = Some(Seeking::new(request, Way::Upgrade(token), true, now));
         self.last_request = request;
+        self.end_silent(slot, now);
         self.ask(slot, now);
     }
 
@@ -73,7 +74,11 @@ impl Machine {
         match outcome {
             Outcome::Granted(granted) => self.upgraded(slot, granted, now),
             Outcome::Waiting { last_token, position, ahead } => self.queued(slot, *last_token, *position, ahead, now),
-            Outcome::UpgradeConflict => self.end_upgrade(slot, Refusal::UpgradeConflict, now),
+            Outcome::UpgradeConflict { ahead } => {
+                // The next attempt ends whoever died while it upgraded.
+                self.observe(slot, ahead, now);
+                self.end_upgrade(slot, Refusal::UpgradeConflict, now);
+            }
             Outcome::Exhausted => self.end_upgrade(slot, Refusal::Exhausted, now),
             Outcome::Unreadable(unreadable) => self.end_upgrade(slot, Refusal::Unreadable(*unreadable), now),
             Outcome::NotCurrent { .. } => {

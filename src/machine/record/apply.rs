@@ -26,7 +26,7 @@ impl Batch {
         for operation in &self.operations {
             answers.push(operation.apply(self.session, records, now));
         }
-        let robbed = records.sessions.own(self.session).map(|row| row.robbed.clone());
+        let robbed = records.sessions.own(self.session).map(Session::robbed);
         let opens = matches!(self.step, SessionStep::Open { .. });
         let peers = if opens { records.sessions.peers_of(self.session) } else { Vec::new() };
         if self.step == SessionStep::Close {

@@ -5,13 +5,13 @@ use core::fmt;
 
 use super::{
     Body, FORMAT, Grant, Message, Record, Waiter,
-    config::LONGEST_LEASE_MS,
+    config::LONGEST_SILENCE_MS,
     failure::{StoreError, StoreErrorKind},
     id::{RequestId, SessionId, StoreId},
     json::{Extra, Fields, Object},
     key::Key,
     mode::Mode,
-    session::Session,
+    session::{Session, Stolen},
     time::{Monotonic, Wall},
     token::{Token, TokenBlock},
 };
@@ -80,8 +80,10 @@ impl StoreRow {
 impl Session {
     /// Writes the row down. It says itself whose it is.
     pub fn encode(&self, session: SessionId) -> String {
-        let robbed = |(key, token): &(Key, Token)| {
-            Object::new().text("key", key.as_str()).number("token", token.0).end(&Extra::default())
+        let robbed = |stolen: &Stolen| {
+            let mut entry = Object::new();
+            entry.text("key", stolen.key.as_str()).number("token", stolen.token.0);
+            entry.number("request", stolen.request.0).end(&Extra::default())
         };
         let deadline = |deadline: &Monotonic| deadline.as_ms().to_string();
         Object::new()
@@ -105,29 +107,32 @@ impl Session {
         fields.is_sound().then_some(id)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote: whose it is, and the row. `None` if it is of a newer format, or no row.
-    pub fn decode(text: &str) -> Option<(SessionId, Self)> {
-        let mut fields = Fields::read(text)?;
-        check_format(&mut fields).ok()?;
+    /// Reads what [`encode`](Self::encode) wrote: whose it is, and the row.
+    ///
+    /// # Errors
+    /// [`Unreadable`] if a newer version wrote it, or if it is no row at all.
+    pub fn decode(text: &str) -> Result<(SessionId, Self), Unreadable> {
+        let mut fields = Fields::read(text).ok_or(Unreadable::Corrupt)?;
+        check_format(&mut fields)?;
         let robbed = |fields: &mut Fields<'_>| {
-            let token = Token(fields.number("token"));
-            Some((Key::new(&fields.text("key")).ok()?, token))
+            let key = Key::new(&fields.text("key")).ok()?;
+            Some(Stolen { key, token: Token(fields.number("token")), request: RequestId(fields.number("request")) })
         };
         let session = SessionId(fields.id("session"));
         let row = Self {
             beat: fields.number("beat"),
             beacon: fields.number("beacon") > 0,
             // Whatever was written there: nobody is waited for longer than anybody may be silent.
-            lease_ms: fields.number("lease_ms").min(LONGEST_LEASE_MS),
+            lease_ms: fields.number("lease_ms").min(LONGEST_SILENCE_MS),
             instance: fields.text("instance"),
             floor: fields.number("floor"),
             heard_at: Wall::from_ms(fields.number("heard_at")),
             robbed: fields.list("robbed", robbed),
             deadline: fields.numbers("deadline").first().copied().map(Monotonic::from_ms),
-            unreadable: false,
+            unreadable: None,
             extra: fields.rest(),
         };
-        fields.is_sound().then_some((session, row))
+        if fields.is_sound() { Ok((session, row)) } else { Err(Unreadable::Corrupt) }
     }
 }
 
@@ -176,7 +181,8 @@ fn decode_record(mut fields: Fields<'_>) -> Option<Record> {
     for grant in &record.grants {
         record.last_token = record.last_token.max(grant.block.last);
     }
-    fields.is_sound().then_some(record)
+    let in_range = Token::from_u64(record.last_token.max(record.last_exclusive).0).is_some();
+    (fields.is_sound() && in_range).then_some(record)
 }
 
 fn encode_token(token: &Token) -> String {

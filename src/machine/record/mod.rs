@@ -25,6 +25,8 @@ mod row_tests;
 #[cfg(test)]
 mod session_tests;
 #[cfg(test)]
+mod sweep_tests;
+#[cfg(test)]
 mod text_tests;
 
 pub use codec::Unreadable;
@@ -33,7 +35,7 @@ pub use operation::{
     StoreClock, StoreNow, Way,
 };
 pub use records::{Records, Row};
-pub use session::{Beat, Session};
+pub use session::{Beat, Session, Stolen};
 
 use alloc::{string::String, vec::Vec};
 use core::cmp::Reverse;

@@ -111,7 +111,7 @@ fn s8_a_theft_stands_in_the_row_of_the_victim_and_is_never_forgotten() {
     }
     let current = tokens.pop().unwrap();
     let robbed: Vec<_> = tokens.iter().map(|token| (key("k"), *token)).collect();
-    assert_eq!(bench.row(A).unwrap().robbed, robbed);
+    assert_eq!(bench.row(A).unwrap().robbed(), robbed);
     let reply = bench.run(&Batch::new(A, vec![]));
     assert_eq!(reply.robbed, Some(robbed), "every reply says so");
     assert!(matches!(bench.verify(A, 1, tokens[0], false), Outcome::NotCurrent { stolen: true, .. }));
@@ -152,7 +152,9 @@ fn an_upgrade_waits_for_the_other_readers_ahead_of_all_and_a_second_one_conflict
     assert_eq!((bench.holders(), bench.waiting()), (vec![A, B], vec![A, C]), "it goes on sharing meanwhile");
     let before = bench.record().clone();
     let conflict = bench.ask_by(B, 2, Mode::Exclusive, Way::Upgrade(second.first));
-    assert_eq!((conflict.outcome, bench.record()), (Outcome::UpgradeConflict, &before));
+    let Outcome::UpgradeConflict { ahead } = conflict.outcome else { panic!("{conflict:?}") };
+    let seen: Vec<_> = ahead.iter().map(|seen| (seen.holder, seen.request.0)).collect();
+    assert_eq!((seen, bench.record()), (vec![(A, 1), (A, 2)], &before), "who is in the way is seen");
     assert_eq!(promoted(&bench.release(B, 1, second.first)), [A]);
     assert_eq!((bench.holders(), bench.waiting()), (vec![A], vec![C]));
 }

@@ -300,7 +300,10 @@ pub enum Outcome {
     /// `AcquireAll`: some of the keys are taken; who stands before each, in the order of the asking.
     BusyAll(Vec<Vec<Sighting>>),
     /// `Acquire` that upgrades: somebody else upgrades already.
-    UpgradeConflict,
+    UpgradeConflict {
+        /// Who stands before it.
+        ahead: Vec<Sighting>,
+    },
     /// `Acquire`: a later request of the same holder has the place, or the attempt comes late.
     Superseded,
     /// `Acquire`: the session has ended.

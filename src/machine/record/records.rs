@@ -106,20 +106,26 @@ impl Records {
 
     /// Puts in what the store has under [`Row::Session`] of this id.
     pub fn load_session(&mut self, session: SessionId, stored: Option<&str>) {
-        let row = stored.map(|text| Session::decode(text).map_or_else(|| Session::unreadable(text), |(_, row)| row));
+        let row = stored.map(|text| match Session::decode(text) {
+            Ok((_, row)) => row,
+            Err(unreadable) => Session::unreadable(text, unreadable),
+        });
         self.sessions.load(session, row);
     }
 
-    /// Puts in all session rows that the store has, so that whoever is not among them has ended.
+    /// Puts in all session rows that the store has, so that whoever is not among them has ended. Where a row does not say
+    /// whose it is, it may be anybody's: then nobody is taken for ended who was not read.
     pub fn load_all_sessions<'a>(&mut self, stored: impl IntoIterator<Item = &'a str>) {
+        let mut all_named = true;
         for text in stored {
-            // The id stands in the row. What has none names nobody.
-            match Session::decode(text) {
-                Some((session, row)) => self.sessions.load(session, Some(row)),
-                None => Session::id_of(text).into_iter().for_each(|id| self.load_session(id, Some(text))),
+            match Session::id_of(text) {
+                Some(session) => self.load_session(session, Some(text)),
+                None => all_named = false,
             }
         }
-        self.sessions.are_complete();
+        if all_named {
+            self.sessions.are_complete();
+        }
     }
 
     /// The sessions whose rows matter to a batch, now that its records are loaded: each is to be
@@ -200,14 +206,24 @@ impl Records {
         self.forget_if(key, key.is_of_lock());
     }
 
-    /// Forgets a record that nobody uses. Its tokens are remembered for the whole store.
+    /// Forgets a record that nobody uses, or only the dead. Its tokens are remembered for the whole store.
     pub(super) fn forget(&mut self, key: &Key) {
+        if let Some(Ok(kept)) = self.by_key.get_mut(key) {
+            let Record { grants, queue, .. } = &mut kept.record;
+            let has_ended = |session| self.sessions.has_ended(session);
+            if grants.iter().all(|grant| has_ended(grant.holder)) && queue.iter().all(|one| has_ended(one.holder)) {
+                grants.clear();
+                queue.clear();
+            }
+        }
         self.forget_if(key, true);
     }
 
     fn forget_if(&mut self, key: &Key, even_stored: bool) {
         let Some(Ok(kept)) = self.by_key.get(key) else { return };
-        if !kept.record.is_idle() || (kept.stored && !even_stored) {
+        // The store's floor would leave every other key without tokens.
+        let spends_all = kept.record.last_token.is_near_the_end();
+        if !kept.record.is_idle() || (kept.stored && (spends_all || !even_stored)) {
             return;
         }
         if kept.stored {

@@ -3,7 +3,9 @@
 use alloc::{string::String, vec::Vec};
 
 use super::{
-    config::LONGEST_LEASE_MS,
+    codec::Unreadable,
+    config::LONGEST_SILENCE_MS,
+    id::RequestId,
     json::Extra,
     key::Key,
     time::{Monotonic, Wall},
@@ -25,13 +27,24 @@ pub struct Session {
     pub floor: u64,
     /// When the context was last heard, by its own wall clock: for display only.
     pub heard_at: Wall,
-    /// The grants that were stolen from it: key and first token. The list is never cut.
-    pub robbed: Vec<(Key, Token)>,
+    /// The grants that were stolen from it. The list is never cut.
+    pub robbed: Vec<Stolen>,
     /// When the session ends by the clock of a [trusted](super::StoreClock::Trusted) store.
     pub(super) deadline: Option<Monotonic>,
-    /// What stands under its name cannot be read: it is watched like any other, and never written.
-    pub(super) unreadable: bool,
+    /// Why what stands under its name cannot be read, if so: it is watched like any other, and never written.
+    pub(super) unreadable: Option<Unreadable>,
     pub(super) extra: Extra,
+}
+
+/// A grant that was stolen from a session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Stolen {
+    /// Of which key.
+    pub key: Key,
+    /// Its first token.
+    pub token: Token,
+    /// The request that it was granted to: asked again, that gets no other grant.
+    pub request: RequestId,
 }
 
 /// A heartbeat: what a context writes of itself, for all that it holds and waits for.
@@ -48,9 +61,17 @@ pub struct Beat {
 }
 
 impl Session {
-    /// A row that nobody here can read. Whoever is blocked by it waits as long as anybody may be silent.
-    pub(super) fn unreadable(text: &str) -> Self {
-        Self { beat: text.len() as u64, lease_ms: LONGEST_LEASE_MS, unreadable: true, ..Self::default() }
+    /// A row that nobody here can read. Any change of its text counts as a beat, since its context may be alive; whoever is
+    /// blocked by it waits as long as anybody may be silent.
+    pub(super) fn unreadable(text: &str, why: Unreadable) -> Self {
+        Self { beat: fingerprint(text), lease_ms: LONGEST_SILENCE_MS, unreadable: Some(why), ..Self::default() }
+    }
+
+    /// The grants that were stolen from it: key and first token.
+    pub fn robbed(&self) -> Vec<(Key, Token)> {
+        let mut robbed = Vec::with_capacity(self.robbed.len());
+        self.robbed.iter().for_each(|stolen| robbed.push((stolen.key.clone(), stolen.token)));
+        robbed
     }
 
     /// When the session runs out unless it beats again, by its own wall clock: for display only.
@@ -72,4 +93,14 @@ impl Session {
         self.floor = self.floor.max(beat.floor);
         !is_late || raised
     }
+}
+
+/// FNV-1a, in the range of numbers that are exact in JavaScript.
+/// <https://www.rfc-editor.org/rfc/rfc9923>
+fn fingerprint(text: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in text.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash >> 11
 }

@@ -3,7 +3,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::{
-    Acquire, Action, Batch, Beat, Ending, Entry, Mode, Outcome, RequestId, Row, Session, Way,
+    Acquire, Action, Batch, Beat, Ending, Entry, Mode, Outcome, RequestId, Row, Session, Unreadable, Way,
     bench::{A, B, Bench, C, D, LEASE_MS, STORE, beat, close, key, open, operation, promoted},
     id::SessionId,
     records::Records,
@@ -278,10 +278,14 @@ fn a_row_that_cannot_be_read_blocks_is_not_written_and_can_be_ended() {
     let newer = bench.row(A).unwrap().encode(A).replacen("\"format\":1", "\"format\":2", 1);
     bench.records.load_session(A, Some(&newer));
     let steal = Acquire { way: Way::Steal, ..ask(9, true) };
-    let mut robbed = bench.clone();
-    robbed.records.take_changed();
-    assert_eq!(robbed.apply(C, Action::Acquire(steal)).robbed, [(A, token)]);
-    assert_eq!(robbed.records.take_changed(), [Row::Record(key("k"))]);
+    let refused = bench.apply(C, Action::Acquire(steal));
+    let unreadable = Unreadable::FormatTooNew { found: 2, known: 1 };
+    assert_eq!(
+        (refused.outcome, refused.robbed),
+        (Outcome::Unreadable(unreadable), vec![]),
+        "it would never learn of it"
+    );
+    assert_eq!((bench.holders(), bench.record().grants[0].block.first), (vec![A], token));
     assert_eq!(bench.run(&beat(A, first(99))).robbed, None, "nor by whoever has its id");
     let Outcome::Waiting { ahead, .. } = bench.ask(C, 1, Mode::Exclusive).outcome else { panic!("it blocks") };
     let seen = ahead.iter().find(|seen| matches!(seen.entry, Entry::Grant(_))).unwrap();

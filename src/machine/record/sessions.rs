@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 
 use super::{
-    config::LONGEST_LEASE_MS,
-    id::SessionId,
+    codec::Unreadable,
+    config::LONGEST_SILENCE_MS,
+    id::{RequestId, SessionId},
     key::Key,
     operation::{Peer, StoreNow},
-    session::{Beat, Session},
+    session::{Beat, Session, Stolen},
     sorted::SortedMap,
     token::Token,
 };
@@ -44,7 +45,7 @@ impl Sessions {
 
     /// One's own row. One that cannot be read is none: nobody else writes it.
     pub(super) fn own(&self, id: SessionId) -> Option<&Session> {
-        self.get(id).filter(|row| !row.unreadable)
+        self.get(id).filter(|row| row.unreadable.is_none())
     }
 
     /// Whether a session has ended. Of one whose row was not read, nobody can say so.
@@ -64,7 +65,7 @@ impl Sessions {
     pub(super) fn sight(&self, id: SessionId, instance: &str) -> (u64, bool, u64, bool) {
         match self.get(id) {
             Some(row) => (row.beat, row.beacon, row.lease_ms, !instance.is_empty() && row.instance == instance),
-            None => (0, false, LONGEST_LEASE_MS, false),
+            None => (0, false, LONGEST_SILENCE_MS, false),
         }
     }
 
@@ -82,7 +83,7 @@ impl Sessions {
 
     /// Writes a heartbeat, if the row is there: nothing but an opening brings a session into being.
     pub(super) fn beat(&mut self, id: SessionId, beat: &Beat, now: StoreNow) {
-        let row = self.rows.get_mut(&id).and_then(Option::as_mut).filter(|row| !row.unreadable);
+        let row = self.readable_mut(id);
         if row.is_some_and(|row| row.take(beat, now.wall, now.deadline(beat.lease_ms))) {
             self.note(id);
         }
@@ -101,25 +102,49 @@ impl Sessions {
         self.note(id);
     }
 
+    fn readable_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.rows.get_mut(&id).and_then(Option::as_mut).filter(|row| row.unreadable.is_none())
+    }
+
+    /// Why nothing can be noted in the row of a session, if so.
+    pub(super) fn unreadable(&self, id: SessionId) -> Option<Unreadable> {
+        self.get(id)?.unreadable
+    }
+
     /// Notes in the victim's row that a grant was stolen from it.
-    pub(super) fn rob(&mut self, victim: SessionId, key: &Key, token: Token) {
-        if let Some(row) = self.rows.get_mut(&victim).and_then(Option::as_mut).filter(|row| !row.unreadable) {
-            row.robbed.push((key.clone(), token));
+    pub(super) fn rob(&mut self, victim: SessionId, stolen: Stolen) {
+        if let Some(row) = self.readable_mut(victim) {
+            row.robbed.push(stolen);
             self.note(victim);
         }
     }
 
     /// Whether this grant was stolen from the session.
     pub(super) fn was_robbed(&self, id: SessionId, key: &Key, token: Token) -> bool {
-        self.get(id).is_some_and(|row| row.robbed.iter().any(|(known, robbed)| (known, *robbed) == (key, token)))
+        self.stolen_from(id, key).any(|stolen| stolen.token == token)
     }
 
-    /// Some of the other sessions, for whoever opens one to watch: those that nobody ended must go too.
+    /// Whether what this request was granted was stolen from the session.
+    pub(super) fn was_robbed_of(&self, id: SessionId, key: &Key, request: RequestId) -> bool {
+        self.stolen_from(id, key).any(|stolen| stolen.request == request)
+    }
+
+    fn stolen_from(&self, id: SessionId, key: &Key) -> impl Iterator<Item = &Stolen> {
+        let robbed = self.get(id).map_or(&[][..], |row| &row.robbed);
+        robbed.iter().filter(move |stolen| stolen.key == *key)
+    }
+
+    /// Some of the other sessions, for whoever opens one to watch: those that nobody ended must go too. Each who opens sees
+    /// those whose ids follow its own, so that all are seen by somebody.
     pub(super) fn peers_of(&self, id: SessionId) -> Vec<Peer> {
         let mut peers = Vec::new();
-        for (session, row) in self.rows.iter() {
-            if let Some(row) = row.as_ref().filter(|_| *session != id && peers.len() < PEERS) {
-                peers.push(Peer { session: *session, beat: row.beat, lease_ms: row.lease_ms });
+        let following = self.rows.from(|session| *session <= id);
+        let all = self.rows.from(|_| false);
+        for (session, row) in following.iter().chain(&all[..all.len() - following.len()]) {
+            let Some(row) = row.as_ref().filter(|row| *session != id && row.unreadable.is_none()) else { continue };
+            peers.push(Peer { session: *session, beat: row.beat, lease_ms: row.lease_ms });
+            if peers.len() == PEERS {
+                break;
             }
         }
         peers

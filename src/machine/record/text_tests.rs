@@ -1,12 +1,12 @@
 //! What is written down, and what is made of texts that somebody else wrote.
 
-use alloc::string::String;
+use alloc::{string::String, vec::Vec};
 
 use super::{
-    Action, Body, Message, Mode, Outcome, Record, RequestId, Session, Unreadable,
-    bench::{A, B, Bench, key},
+    Acquire, Action, Batch, Body, Message, Mode, Outcome, Record, Records, RequestId, Session, Stolen, Unreadable,
+    bench::{A, B, Bench, key, operation},
     codec::StoreRow,
-    config::LONGEST_LEASE_MS,
+    config::LONGEST_SILENCE_MS,
     id::StoreId,
     time::Wall,
     token::{Token, TokenBlock},
@@ -28,7 +28,8 @@ fn message() -> Message {
 }
 
 fn row() -> Session {
-    let robbed = [(key("k\u{1f98a}\"\\"), Token(64)), (key("\u{1}"), Token(5))].into();
+    let stolen = |key, token, request| Stolen { key, token: Token(token), request: RequestId(request) };
+    let robbed = [stolen(key("k\u{1f98a}\"\\"), 64, 2), stolen(key("\u{1}"), 5, 1)].into();
     Session {
         beat: 7,
         beacon: true,
@@ -75,14 +76,14 @@ fn what_is_written_is_read_again() {
     bench.queued(B, 1, Mode::Exclusive);
     let record = bench.record().clone();
     assert_eq!(Record::decode(&record.encode()), Ok(record));
-    assert_eq!(Session::decode(&row().encode(A)), Some((A, row())));
+    assert_eq!(Session::decode(&row().encode(A)), Ok((A, row())));
     assert_eq!(Message::decode(&message().encode()), Some(message()));
     let mut store = StoreRow::new(StoreId(9));
     store.floor = Token(700);
     assert_eq!(StoreRow::decode(&store.encode()), Ok(store));
     for text in ["", "{}", "null", "{\"format\":1}", "{\"format\":0,\"last_token\":1}"] {
         assert_eq!(Record::decode(text), Err(Unreadable::Corrupt), "{text}");
-        assert_eq!(Session::decode(text), None, "{text}");
+        assert_eq!(Session::decode(text), Err(Unreadable::Corrupt), "{text}");
         assert_eq!(StoreRow::decode(text), Err(Unreadable::Corrupt), "{text}");
     }
 }
@@ -99,8 +100,8 @@ fn mutilated_text_is_refused_or_read_but_never_a_panic() {
         }
     }
     for text in mutilated(&row().encode(A)) {
-        if let Some((session, row)) = Session::decode(&text) {
-            assert_eq!(Session::decode(&row.encode(session)), Some((session, row)), "{text}");
+        if let Ok((session, row)) = Session::decode(&text) {
+            assert_eq!(Session::decode(&row.encode(session)), Ok((session, row)), "{text}");
         }
     }
     for text in mutilated(&message().encode()) {
@@ -122,13 +123,63 @@ fn tokens_out_of_range_are_none() {
 #[test]
 fn a_lease_without_end_ends() {
     let text = row().encode(A).replacen("\"lease_ms\":20000", "\"lease_ms\":1000000000000000", 1);
-    assert_eq!(Session::decode(&text).unwrap().1.lease_ms, LONGEST_LEASE_MS);
+    assert_eq!(Session::decode(&text).unwrap().1.lease_ms, LONGEST_SILENCE_MS);
     let mut bench = Bench::new(false);
     bench.granted(A, 1, Mode::Exclusive);
     let newer = text.replacen("\"format\":1", "\"format\":2", 1);
     for text in [&text, &newer, ""] {
         bench.records.load_session(A, Some(text));
         let Outcome::Waiting { ahead, .. } = bench.ask(B, 1, Mode::Exclusive).outcome else { panic!("{text}") };
-        assert_eq!(ahead[0].lease_ms, LONGEST_LEASE_MS, "{text}");
+        assert_eq!(ahead[0].lease_ms, LONGEST_SILENCE_MS, "{text}");
+    }
+}
+
+/// A context of a newer version beats, and its row stays as long as it was.
+#[test]
+fn any_change_of_a_row_that_cannot_be_read_counts_as_a_beat() {
+    let newer = row().encode(A).replacen("\"format\":1", "\"format\":2", 1);
+    let mut bench = Bench::new(false);
+    bench.granted(A, 1, Mode::Exclusive);
+    let mut beats = Vec::new();
+    for beat in ["\"beat\":7", "\"beat\":8", "\"beat\":8"] {
+        bench.records.load_session(A, Some(&newer.replacen("\"beat\":7", beat, 1)));
+        let Outcome::Waiting { ahead, .. } = bench.ask(B, 1, Mode::Exclusive).outcome else { panic!("it blocks") };
+        beats.push(ahead[0].beat);
+    }
+    assert!(beats[0] != beats[1] && beats[1] == beats[2], "{beats:?}");
+    let end = Action::End { target: A, beat: beats[0] };
+    assert_eq!((bench.apply(B, end).outcome, bench.holders()), (Outcome::Moved, alloc::vec![A]));
+}
+
+/// A row that does not say whose it is may be that of whoever holds the key.
+#[test]
+fn nobody_is_taken_for_ended_while_a_row_does_not_say_whose_it_is() {
+    let mut bench = Bench::new(false);
+    bench.granted(A, 1, Mode::Exclusive);
+    let (record, own) = (bench.record().encode(), Session::default().encode(B));
+    let ask = |texts: &[&str]| {
+        let mut records = Records::new();
+        records.load(key("k"), Some(&record));
+        records.load_all_sessions(texts.iter().copied());
+        let ask = Acquire { wait: true, ..Acquire::new(RequestId(1), 1) };
+        let batch = Batch::new(B, [operation("k", Action::Acquire(ask))].into());
+        batch.apply(&mut records, bench.now()).answers.remove(0).outcome
+    };
+    assert!(matches!(ask(&[&own]), Outcome::Granted(_)), "who is not among all has ended");
+    let Outcome::Waiting { ahead, .. } = ask(&[&own, "{\"format\":9}"]) else { panic!("it may be A's") };
+    assert_eq!((ahead[0].holder, ahead[0].lease_ms), (A, LONGEST_SILENCE_MS));
+}
+
+#[test]
+fn a_record_that_says_that_its_tokens_are_out_of_range_is_none() {
+    let mut bench = Bench::new(false);
+    bench.granted(A, 1, Mode::Exclusive);
+    let text = bench.record().encode();
+    let last = bench.record().last_token;
+    for field in ["last_token", "last_exclusive"] {
+        let written = alloc::format!("\"{field}\":{last}");
+        assert!(text.contains(&written));
+        let beyond = text.replacen(&written, &alloc::format!("\"{field}\":{}", 1_u64 << 53), 1);
+        assert_eq!(Record::decode(&beyond), Err(Unreadable::Corrupt), "{field}");
     }
 }

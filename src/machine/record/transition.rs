@@ -4,13 +4,14 @@ use alloc::vec::Vec;
 
 use super::{
     Grant, Rank, Record, Sighting, Waiter,
+    codec::Unreadable,
     id::{RequestId, SessionId},
     json::Extra,
     key::Key,
     mode::Mode,
     operation::{Acquire, Action, Answer, Granted, Outcome, Promotion, StoreNow, Way},
     records::NEAREST,
-    session::Session,
+    session::{Session, Stolen},
     sessions::Sessions,
     token::{Token, TokenBlock},
 };
@@ -81,6 +82,10 @@ impl<'a> Transition<'a> {
         if let Some(grant) = self.own_grant(ask.request) {
             return self.adopt(grant);
         }
+        if self.sessions.was_robbed_of(self.holder, self.key, ask.request) {
+            // One request gets one grant, although nobody heard of it.
+            return Outcome::NotCurrent { last_token: self.record.last_token, stolen: true };
+        }
         let has_place = match self.own_place(ask) {
             Some(at) if self.record.queue[at].request > ask.request => return Outcome::Superseded,
             Some(at) if self.record.queue[at].request == ask.request => {
@@ -119,10 +124,15 @@ impl<'a> Transition<'a> {
             return Some(Outcome::Exhausted);
         }
         match ask.way {
-            Way::Steal => self.rob(),
+            Way::Steal => {
+                if let Some(unreadable) = self.unreadable_holder() {
+                    return Some(Outcome::Unreadable(unreadable));
+                }
+                self.rob();
+            }
             Way::Upgrade(token) if self.grant_of(self.holder, token).is_none() => return Some(self.not_current(token)),
             Way::Upgrade(_) if !has_place && self.record.queue.iter().any(|waiter| waiter.upgrades.is_some()) => {
-                return Some(Outcome::UpgradeConflict);
+                return Some(Outcome::UpgradeConflict { ahead: self.ahead_of(ask) });
             }
             Way::Resume { from, origin, token, request } => {
                 return Some(self.resume([from, origin], token, request, ask));
@@ -301,10 +311,16 @@ impl Transition<'_> {
     /// Removes all grants; their holders are to be told, and the loss stands in their sessions.
     fn rob(&mut self) {
         for grant in &core::mem::take(&mut self.record.grants) {
-            self.sessions.rob(grant.holder, self.key, grant.block.first);
-            self.robbed.push((grant.holder, grant.block.first));
+            let (token, request) = (grant.block.first, grant.request);
+            self.sessions.rob(grant.holder, Stolen { key: self.key.clone(), token, request });
+            self.robbed.push((grant.holder, token));
             self.changed();
         }
+    }
+
+    /// Why nobody may rob the holders: one of them would never learn of it.
+    fn unreadable_holder(&self) -> Option<Unreadable> {
+        self.record.grants.iter().find_map(|grant| self.sessions.unreadable(grant.holder))
     }
 
     /// Grants to whoever is first in line, as long as that fits. At rest the head of the queue is never grantable.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leasehold::machine::{
-    Acquire, Action, Answer, Batch, Key, Outcome, Record, Records, Reply, RequestId, SessionId, SessionStep,
+    Acquire, Action, Answer, Batch, Key, Outcome, Record, Records, Reply, RequestId, Session, SessionId, SessionStep,
 };
 
 use crate::ghost::short;
@@ -30,7 +30,7 @@ pub(super) fn is_cleaned(
 
 /// Whoever beats is told whether its row is there, and all that was stolen from it.
 pub(super) fn is_told(records: &Records, batch: &Batch, reply: &Reply) -> Result<(), String> {
-    let robbed = records.session(batch.session).map(|row| row.robbed.clone());
+    let robbed = records.session(batch.session).map(Session::robbed);
     if batch.step != SessionStep::Close && reply.robbed != robbed {
         return Err(format!("{:04x} is told {:?} of {robbed:?}", short(batch.session), reply.robbed));
     }

@@ -3,6 +3,7 @@
 mod alarms;
 mod alone;
 mod doubt;
+mod failing;
 mod fence;
 mod opening;
 mod presence;

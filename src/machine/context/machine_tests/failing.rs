@@ -1,0 +1,167 @@
+//! A store that says of an operation that it never works: nothing is kept that nobody gives back, and nobody waits for
+//! ever.
+
+use alloc::{vec, vec::Vec};
+
+use super::{Script, granted, is_granted, said};
+use crate::machine::{
+    Action, Ending, Entry, Input, LostReason, Mode, Outcome, Output, Peer, Refusal, Reply, RequestId, SessionId,
+    Sighting, StoreError, StoreErrorKind, Token, Turn, TurnId,
+};
+
+fn permanent() -> StoreError {
+    StoreError::permanent(StoreErrorKind::Unavailable, "never")
+}
+
+impl Script {
+    fn fail(&mut self) -> &[Output] {
+        let id = self.sent().0;
+        self.input(Input::Reply { id, result: Err(permanent()) })
+    }
+
+    /// Lets time pass until something is sent.
+    fn until_sent(&mut self) -> Vec<Action> {
+        for _ in 0..1_000 {
+            if self.is_sent() {
+                return self.actions();
+            }
+            self.tick(10);
+        }
+        panic!("nothing was sent");
+    }
+}
+
+fn release() -> Action {
+    Action::Release { token: Token(64), request: RequestId(1) }
+}
+
+#[test]
+fn a_release_that_fails_for_good_is_told_and_goes_on_while_its_session_lives() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+    assert_eq!(script.actions(), [release()]);
+    let told = script.fail().iter().any(|output| matches!(output, Output::Released { result: Err(_), .. }));
+    assert!(told, "who released hears of it");
+    assert_eq!(script.until_sent(), [release()], "or the key would be blocked for as long as the context lives");
+    script.answer([Outcome::Released]);
+    assert!(!script.is_sent());
+}
+
+#[test]
+fn a_withdrawal_that_fails_for_good_goes_on_too() {
+    let mut script = Script::new();
+    let request = script.queue(1, 100);
+    script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() });
+    for _ in 0..3 {
+        assert_eq!(script.until_sent(), [Action::Withdraw { request }]);
+        script.fail();
+    }
+}
+
+/// The tokens of a grant are used up, and no more are to be had.
+#[test]
+fn who_waits_for_tokens_is_told_when_none_will_come() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    for turn in 2..=64 {
+        script.acquire(turn, true);
+        script.input(Input::Release { turn: TurnId(turn - 1), slot: script.slot() });
+    }
+    script.acquire(65, true);
+    script.input(Input::Release { turn: TurnId(64), slot: script.slot() });
+    assert!(matches!(script.until_sent()[..], [Action::Verify { refill: true, .. }]), "{:?}", script.actions());
+    let told = script.fail().to_vec();
+    let refused = |output: &Output| matches!(output, Output::Failed { turn: TurnId(65), refusal: Refusal::Store(_) });
+    assert!(told.iter().any(refused), "{told:?}");
+    // The next one asks anew.
+    assert_eq!(script.until_sent(), [release()]);
+    script.answer([Outcome::Released]);
+    script.acquire(66, true);
+    assert!(is_granted(script.answer([granted(200)])));
+}
+
+/// Two sessions of a context that is idle most of the time, and what stands ended by the end of them.
+fn ended_over_two_sessions(beats: [u64; 2]) -> Vec<Ending> {
+    let mut script = Script::new();
+    let mut ended = Vec::new();
+    for beat in beats {
+        script.acquire(1, true);
+        let peer = Peer { session: SessionId(77), beat, lease_ms: 20_000 };
+        let reply = Reply { peers: vec![peer], ..said([granted(64)]) };
+        let id = script.sent().0;
+        script.input(Input::Reply { id, result: Ok(reply) });
+        script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+        script.answer([Outcome::Released]);
+        script.tick(10_000);
+        ended.extend(script.sent().1.ends);
+        script.answer([]);
+        script.tick(4_000);
+    }
+    ended
+}
+
+#[test]
+fn s3_whoever_stood_still_over_two_sessions_ends() {
+    assert_eq!(ended_over_two_sessions([3, 3]), [Ending { session: SessionId(77), beat: Some(3) }]);
+    assert_eq!(ended_over_two_sessions([3, 4]), [], "whoever beat is watched anew");
+}
+
+/// What a request was granted was stolen before its context heard of it.
+#[test]
+fn a_thief_that_was_robbed_unheard_is_told_and_a_waiter_queues_again() {
+    let robbed = Outcome::NotCurrent { last_token: Token(300), stolen: true };
+    let mut script = Script::new();
+    let steal = Turn { steal: true, ..Turn::new(TurnId(1), script.key.clone()) };
+    script.input(Input::Acquire(steal));
+    let told = script.answer([robbed.clone()]).to_vec();
+    let lost = |output: &Output| matches!(output, Output::Failed { refusal: Refusal::Lost(LostReason::Stolen), .. });
+    assert!(told.iter().any(lost) && !script.is_sent(), "{told:?}");
+    script.acquire(2, true);
+    let Action::Acquire(first) = script.actions().remove(0) else { panic!("it asks") };
+    script.answer([robbed]);
+    let Action::Acquire(again) = script.actions().remove(0) else { panic!("it asks anew") };
+    assert!(again.request > first.request && again.wait);
+    assert!(is_granted(script.answer([granted(400)])));
+}
+
+/// Whoever upgrades and dies is seen by those whom it keeps from upgrading.
+#[test]
+fn an_upgrade_that_conflicts_watches_who_is_in_the_way() {
+    let dead = Sighting {
+        holder: SessionId(77),
+        entry: Entry::Waiter(RequestId(5)),
+        request: RequestId(5),
+        beat: 9,
+        beacon: false,
+        lease_ms: 20_000,
+        twin: false,
+    };
+    let mut script = Script::new();
+    let shared = Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), script.key.clone()) };
+    let slot = shared.slot();
+    script.input(Input::Acquire(shared));
+    script.answer([granted(64)]);
+    let conflict = || Outcome::UpgradeConflict { ahead: vec![dead] };
+    let mut ended = None;
+    for query in 0..30 {
+        script.input(Input::Upgrade { query: TurnId(100 + query), turn: TurnId(1), slot: slot.clone() });
+        let actions = script.actions();
+        if let Some(Action::End { target, beat }) = actions.first() {
+            ended = Some((*target, *beat));
+            break;
+        }
+        let told = script.answer([conflict()]).to_vec();
+        let refused = |output: &Output| matches!(output, Output::Failed { refusal: Refusal::UpgradeConflict, .. });
+        assert!(told.iter().any(refused), "{told:?}");
+        for _ in 0..10 {
+            script.tick(100);
+            if script.is_sent() {
+                script.answer([]);
+            }
+        }
+    }
+    assert_eq!(ended, Some((dead.holder, 9)), "after a lease of silence");
+}
