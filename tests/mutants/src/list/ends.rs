@@ -119,4 +119,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("alarm::the_alarm_is_set_by"),
         &[edit("src/driver/pump.rs", "            this.reset_alarm();\n", "")],
     ),
+    Mutant::new(
+        "S11",
+        "what a store refuses for good is never given back",
+        Rule("failing::a_release_that_fails"),
+        &[edit(
+            RETRY,
+            "what it does not give back.\n        self.retry(&again, now);",
+            "what it does not give back.\n        if error.retry {\n            self.retry(&again, now);\n        }",
+        )],
+    ),
+    Mutant::new(
+        "I8",
+        "who waits for tokens that never come is not told",
+        Rule("failing::who_waits_for_tokens"),
+        &[edit(RETRY, "self.refill_failed(&errand.slot, error, now);", "")],
+    ),
+    Mutant::new(
+        "S3",
+        "whom a session saw standing still is forgotten with it",
+        Rule("failing::s3_"),
+        &[edit(SESSION, "doubted, peers, ..Self", "doubted, ..Self")],
+    ),
+    Mutant::new(
+        "principle 5",
+        "who is in the way of an upgrade is not watched",
+        Rule("failing::an_upgrade"),
+        &[edit("src/machine/context/upgrade.rs", "                self.observe(slot, ahead, now);\n", "")],
+    ),
 ];

@@ -32,7 +32,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S4",
         "who opens counts the silence of the others from before its read",
         Rule("sessions::s3_peers"),
-        &[edit("src/machine/context/session.rs", "(*peer, now)", "(*peer, flight.sent.at)")],
+        &[edit(
+            "src/machine/context/session.rs",
+            "meet_peers(&reply.peers, now)",
+            "meet_peers(&reply.peers, flight.sent.at)",
+        )],
     ),
     Mutant::new(
         "S4",

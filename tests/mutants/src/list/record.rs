@@ -117,7 +117,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule f",
         "a theft tells nobody",
         Properties,
-        &[edit(TRANSITION, "            self.robbed.push((grant.holder, grant.block.first));\n", "")],
+        &[edit(TRANSITION, "            self.robbed.push((grant.holder, token));\n", "")],
     ),
     Mutant::new(
         "rule h",

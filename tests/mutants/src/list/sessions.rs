@@ -56,11 +56,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Properties,
         &[edit(
             SESSIONS,
-            "        let row = self.rows.get_mut(&id).and_then(Option::as_mut).filter(|row| !row.unreadable);\n",
+            "        let row = self.readable_mut(id);\n",
             "        if self.has_ended(id) {
             self.rows.insert(id, Some(Session::default()));
         }
-        let row = self.rows.get_mut(&id).and_then(Option::as_mut).filter(|row| !row.unreadable);\n",
+        let row = self.readable_mut(id);\n",
         )],
     ),
     Mutant::new(
@@ -104,7 +104,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S8",
         "a theft is not noted in the row of the victim",
         Properties,
-        &[edit(TRANSITION, "            self.sessions.rob(grant.holder, self.key, grant.block.first);\n", "")],
+        &[edit(
+            TRANSITION,
+            "            self.sessions.rob(grant.holder, Stolen { key: self.key.clone(), token, request });\n",
+            "",
+        )],
     ),
     Mutant::new(
         "S8",
@@ -214,5 +218,41 @@ pub(super) const MUTANTS: &[Mutant] = &[
     )
     .noting(
         "no two believe all the same: a context that sees the clock jump doubts; but a lease is taken over too soon",
+    ),
+    Mutant::new(
+        "S8",
+        "a request whose grant was stolen gets another one (I8)",
+        Store("sweep_tests::i8_"),
+        &[edit(TRANSITION, "if self.sessions.was_robbed_of(self.holder, self.key, ask.request) {", "if false {")],
+    ),
+    Mutant::new(
+        "S8",
+        "whoever cannot be told is robbed all the same",
+        Store("session_tests::a_row_that_cannot_be_read"),
+        &[edit(TRANSITION, "find_map(|grant| self.sessions.unreadable(grant.holder))", "find_map(|_| None)")],
+    ),
+    Mutant::new(
+        "S4",
+        "a row that cannot be read beats with its length alone",
+        Store("text_tests::any_change"),
+        &[edit("src/machine/record/session.rs", "beat: fingerprint(text),", "beat: text.len() as u64,")],
+    ),
+    Mutant::new(
+        "S3",
+        "the first sessions alone are named to those that open",
+        Store("sweep_tests::every_session"),
+        &[edit(SESSIONS, "self.rows.from(|session| *session <= id)", "self.rows.from(|_| false)")],
+    ),
+    Mutant::new(
+        "store floor",
+        "what only the dead use is kept for ever",
+        Store("sweep_tests::a_record_that_only"),
+        &[edit("src/machine/record/records.rs", "                grants.clear();\n", "")],
+    ),
+    Mutant::new(
+        "store floor",
+        "one record spends the tokens of all keys",
+        Store("sweep_tests::a_record_at_the_end"),
+        &[edit("src/machine/record/records.rs", "(spends_all || !even_stored)", "!even_stored")],
     ),
 ];

@@ -104,10 +104,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "store floor",
         "a record is forgotten although it is in use",
         Store("row_tests::"),
-        &[edit(
-            RECORDS,
-            "if !kept.record.is_idle() || (kept.stored && !even_stored) {",
-            "if kept.stored && !even_stored {",
-        )],
+        &[edit(RECORDS, "if !kept.record.is_idle() || (kept.stored", "if (kept.stored")],
     ),
 ];
