@@ -9,7 +9,7 @@ use crate::events::Audience;
 use crate::executor::Shared;
 use crate::fate::Fate;
 use crate::machine::{
-    Key, LostReason, Mode, Monotonic, Outcome, Output, Refusal, ReleaseOutcome, SessionId, SessionStep, Slot,
+    self, Batch, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, SessionId, SessionStep, Slot,
     SortedMap, StoreError, Token, TurnId,
 };
 use crate::questions::Questions;
@@ -31,10 +31,9 @@ pub(crate) enum Reaction {
     Status(Box<Result<Outcome, StoreError>>),
 }
 
-/// What is to be done for an output after the lock was let go. What somebody else's code hears of when it is dropped, such as
+/// What is to be done for an event after the lock was let go. What somebody else's code hears of when it is dropped, such as
 /// the span of a request, is dropped then, too.
 pub(crate) enum Effect {
-    Act(Output),
     Answer(Question, Reaction),
     Wake(Vec<Waker>),
     /// The end of a guard.
@@ -123,29 +122,26 @@ impl Ledger {
         core::mem::take(&mut self.guards).into_values()
     }
 
-    /// Notes what an output says, and tells what is to be done about it.
-    pub(crate) fn note(&mut self, output: Output, holder: SessionId, now: Monotonic) -> Option<Effect> {
+    /// Notes what an event says, and tells what is to be done about it.
+    pub(crate) fn note(&mut self, event: machine::Event, holder: SessionId, now: Monotonic) -> Option<Effect> {
         self.holder = holder;
-        match output {
-            Output::Granted { turn, token } => self.granted(turn, token, now),
-            Output::Busy { turn } => self.refused(turn, Reaction::Busy, now),
-            Output::Failed { turn, refusal: Refusal::Timeout } => self.timed_out(turn, now),
-            Output::Failed { turn, refusal } => self.refused(turn, Reaction::Failed(refusal), now),
-            Output::Verified { query, result } => self.answer(query, Reaction::Verified(result)),
-            Output::Status { query, result } => self.answer(query, Reaction::Status(Box::new(result))),
-            Output::Waiting { turn, ahead } => self.waits(turn, ahead),
-            Output::WaitsLong { turn } => self.waits_long(turn, now),
-            Output::Suspect { turn } => self.doubt(turn, true),
-            Output::Certain { turn } => self.doubt(turn, false),
-            Output::Upgraded { query, turn, token } => self.upgraded(query, turn, token),
-            Output::Downgraded { turn } => self.downgraded(turn),
-            Output::Lost { turn, reason } => self.lost(turn, reason, now),
-            Output::Released { turn, result } => self.released(turn, result, now),
-            Output::Store { .. } => {
-                self.count_transaction(&output);
-                Some(Effect::Act(output))
-            }
-            act => Some(Effect::Act(act)),
+        match event {
+            machine::Event::Granted { turn, token } => self.granted(turn, token, now),
+            machine::Event::Busy { turn } => self.refused(turn, Reaction::Busy, now),
+            machine::Event::Failed { turn, refusal: Refusal::Timeout } => self.timed_out(turn, now),
+            machine::Event::Failed { turn, refusal } => self.refused(turn, Reaction::Failed(refusal), now),
+            machine::Event::Verified { query, result } => self.answer(query, Reaction::Verified(result)),
+            machine::Event::Status { query, result } => self.answer(query, Reaction::Status(Box::new(result))),
+            machine::Event::Waiting { turn, ahead } => self.waits(turn, ahead),
+            machine::Event::WaitsLong { turn } => self.waits_long(turn, now),
+            machine::Event::Suspect { turn } => self.doubt(turn, true),
+            machine::Event::Certain { turn } => self.doubt(turn, false),
+            machine::Event::Upgraded { query, turn, token } => self.upgraded(query, turn, token),
+            machine::Event::Downgraded { turn } => self.downgraded(turn),
+            machine::Event::Lost { turn, reason } => self.lost(turn, reason, now),
+            machine::Event::Released { turn, result } => self.released(turn, result, now),
+            // The driver closes.
+            machine::Event::Closed => None,
         }
     }
 
@@ -300,16 +296,14 @@ impl Ledger {
         Some(Effect::End(fate, wakers))
     }
 
-    fn count_transaction(&mut self, output: &Output) {
-        let Output::Store { batch, .. } = output else { return };
+    /// Counts a transaction that is sent.
+    pub(crate) fn note_transaction(&mut self, batch: &Batch, holder: SessionId) {
+        self.holder = holder;
         self.stats.transactions += 1;
         self.stats.renewed += u64::from(matches!(batch.step, SessionStep::Beat(_)));
         if Event::are_heard() {
-            self.news.push(Effect::Tell(
-                Event::Transaction { operations: batch.operations.len() },
-                self.holder,
-                Origin::default(),
-            ));
+            let sent = Event::Transaction { operations: batch.operations.len() };
+            self.news.push(Effect::Tell(sent, holder, Origin::default()));
         }
     }
 }

@@ -8,12 +8,13 @@ use super::{Core, Driver, baton::MOST_FOR_OTHERS};
 use crate::answer::Sender;
 use crate::executor::{MaybeSendFuture, Shared, this_thread};
 use crate::ledger::{Effect, Reaction};
-use crate::machine::{Batch, Input, Monotonic, Now, Output, SessionId};
+use crate::machine::{Batch, Command, Event, Input, Monotonic, Now, Output, SessionId};
 use crate::signal::Inbox;
 use crate::store::OpenTransaction;
 
 /// What is to be done after the lock was let go.
 pub(super) enum Deed {
+    Command(Command),
     Effect(Effect),
     Abort(Vec<Shared<dyn OpenTransaction>>),
     Close(Vec<Sender<Reaction>>),
@@ -45,7 +46,8 @@ impl Driver {
         loop {
             match core.machine.poll_output() {
                 Output::Timeout(wake) => break core.plan_alarm(wake, now.monotonic),
-                output => core.sort(output, now.monotonic),
+                Output::Command(command) => core.sort_command(command),
+                Output::Event(event) => core.sort_event(event, now.monotonic),
             }
         }
     }
@@ -81,7 +83,7 @@ impl Driver {
 
     fn perform(&self, deed: Deed) {
         match deed {
-            Deed::Effect(Effect::Act(output)) => self.act(output),
+            Deed::Command(command) => self.obey(command),
             Deed::Effect(Effect::Answer(question, reaction)) => question.answer(reaction),
             Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
             Deed::Effect(Effect::End(fate, wakers)) => {
@@ -107,16 +109,15 @@ impl Driver {
         drop(watching);
     }
 
-    fn act(&self, output: Output) {
-        match output {
-            Output::Store { id, batch } => self.transact(id, batch),
-            Output::Abandon(session) => self.store.abandon(session),
-            Output::Send(message) => self.signals.send(&message),
-            Output::Wake { session, beacon } => self.wake(session, beacon),
-            Output::Rest => self.signals.rest(),
-            Output::Watch { watch, session } => self.watch(watch, session),
-            Output::Unwatch { watch } => self.signals.unwatch(watch),
-            _ => {}
+    fn obey(&self, command: Command) {
+        match command {
+            Command::Store { id, batch } => self.transact(id, batch),
+            Command::Abandon(session) => self.store.abandon(session),
+            Command::Send(message) => self.signals.send(&message),
+            Command::Wake { session, beacon } => self.wake(session, beacon),
+            Command::Rest => self.signals.rest(),
+            Command::Watch { watch, session } => self.watch(watch, session),
+            Command::Unwatch { watch } => self.signals.unwatch(watch),
         }
     }
 
@@ -176,15 +177,23 @@ impl Drop for Pump<'_> {
 }
 
 impl Core {
+    fn sort_command(&mut self, command: Command) {
+        if let Command::Store { batch, .. } = &command {
+            self.ledger.note_transaction(batch, self.machine.session());
+            self.sort_news();
+        }
+        self.deeds.push(Deed::Command(command));
+    }
+
     /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
-    fn sort(&mut self, output: Output, now: Monotonic) {
-        let deed = if matches!(output, Output::Closed) {
+    fn sort_event(&mut self, event: Event, now: Monotonic) {
+        let deed = if event == Event::Closed {
             self.closed = true;
             self.ledger.end_events();
             Some(Deed::Close(core::mem::take(&mut self.closing)))
         } else {
             let holder = self.machine.session();
-            self.ledger.note(output, holder, now).map(Deed::Effect)
+            self.ledger.note(event, holder, now).map(Deed::Effect)
         };
         self.sort_news();
         self.deeds.extend(deed);

@@ -8,10 +8,11 @@ mod config;
 mod context;
 mod failure;
 mod id;
+mod input;
 mod key;
 mod message;
 mod mode;
-mod port;
+mod output;
 mod record;
 mod sorted;
 mod time;
@@ -25,10 +26,11 @@ pub use config::{
 pub use context::{Machine, Ticket};
 pub use failure::{Applied, StoreError, StoreErrorKind};
 pub use id::{RequestId, SessionId, StoreId};
+pub use input::{Input, Parcel, Slot, Turn, TurnId};
 pub use key::{InvalidKey, KEY_LIMIT, Key, LOCK_PREFIX};
 pub use message::{Body, Message};
 pub use mode::Mode;
-pub use port::{Input, LostReason, Output, Parcel, Refusal, ReleaseOutcome, Slot, Turn, TurnId};
+pub use output::{Command, Event, LostReason, Output, Refusal, ReleaseOutcome};
 pub use record::{
     Acquire, Action, Answer, Batch, Beat, Ending, Entry, FORMAT, Grant, Granted, Operation, Outcome, Peer, Promotion,
     Record, Records, Reply, Row, Session, SessionStep, Sighting, Stolen, StoreClock, StoreNow, Unreadable, Waiter, Way,

@@ -8,8 +8,8 @@ use leasehold::{
     AcquireError, LeaseManager, ReleaseOutcome,
     executor::{Executor, SimExecutor},
     machine::{
-        Batch, Config, Input, Key, Machine, Monotonic, Now, Options, Output, Record, Reply, SessionId, StoreClock,
-        StoreError, Turn, TurnId, Wall,
+        Batch, Command, Config, Input, Key, Machine, Monotonic, Now, Options, Output, Record, Reply, SessionId,
+        StoreClock, StoreError, Turn, TurnId, Wall,
     },
     store::{Fault, FaultyStore, MemoryStore, Store},
 };
@@ -48,7 +48,7 @@ impl ByHand {
 
     fn sent(&self) -> (u64, Batch) {
         let sent = self.outputs.iter().find_map(|output| match output {
-            Output::Store { id, batch } => Some((*id, batch.clone())),
+            Output::Command(Command::Store { id, batch }) => Some((*id, batch.clone())),
             _ => None,
         });
         sent.expect("a transaction was sent")
@@ -85,7 +85,7 @@ fn a_transaction_that_runs_with_an_old_time_shortens_nobodys_lease() {
         let (id, reply) = transact(&giver, 102_000).await;
         giver.answered(id, reply, 114_001);
         let told = giver.outputs.iter().find_map(|output| match output {
-            Output::Send(message) => Some(message.clone()),
+            Output::Command(Command::Send(message)) => Some(message.clone()),
             _ => None,
         });
         heir.handle(Input::Message(told.expect("the heir is told")), 114_001);

@@ -4,10 +4,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::machine::{
-    Batch, Config, Input, Key, Machine, Monotonic, Now, Options, Output, Records, Row, SessionId, SessionStep,
-    StoreClock, StoreId, StoreNow, Turn, TurnId, Wall,
-};
+use leasehold::machine::{Batch, Command, Config, Event, Input, Key, Machine, Monotonic, Now, Options, Output, Records, Row, SessionId, SessionStep, StoreClock, StoreId, StoreNow, Turn, TurnId, Wall};
 use leasehold::store::MemoryStore;
 
 use crate::{
@@ -37,8 +34,8 @@ impl Context {
         loop {
             match self.machine.poll_output() {
                 Output::Timeout(_) => return,
-                Output::Store { id, batch } => self.sent = Some((id, batch)),
-                Output::Granted { .. } => self.granted += 1,
+                Output::Command(Command::Store { id, batch }) => self.sent = Some((id, batch)),
+                Output::Event(Event::Granted { .. }) => self.granted += 1,
                 _ => {}
             }
         }

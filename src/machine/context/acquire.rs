@@ -7,9 +7,10 @@ use super::{
     cohort::{Place, Seeking, Stage},
     config::silence_ms,
     id::RequestId,
+    input::{Parcel, Slot, Turn, TurnId},
     key::Key,
     mode::Mode,
-    port::{LostReason, Output, Parcel, Refusal, Slot, Turn, TurnId},
+    output::{Event, LostReason, Refusal},
     record::{Acquire, Action, Way},
     store_queue::is_ask_for,
     time::Monotonic,
@@ -47,7 +48,7 @@ impl Machine {
     fn tell_own_wait(&mut self, turn: TurnId, slot: &Slot) {
         let users = self.places.held(slot).map_or(&[][..], |held| &held.users);
         if !users.is_empty() && users.iter().all(|user| user.turn != turn) {
-            self.emit(Output::Waiting { turn, ahead: 0 });
+            self.emit(Event::Waiting { turn, ahead: 0 });
         }
     }
 
@@ -193,7 +194,7 @@ impl Machine {
         let late = place.turns.take_late(now);
         let long = place.turns.take_warnings(now);
         late.iter().for_each(|turn| self.refuse(turn.id, Refusal::Timeout));
-        long.iter().for_each(|turn| self.emit(Output::WaitsLong { turn: *turn }));
+        long.iter().for_each(|turn| self.emit(Event::WaitsLong { turn: *turn }));
         if !late.is_empty() {
             self.stop_if_unwanted(slot, now);
             self.want_less(slot, now);
@@ -246,7 +247,7 @@ impl Machine {
             return;
         }
         let tries = place.turns.take_tries();
-        tries.iter().for_each(|turn| self.emit(Output::Busy { turn: turn.id }));
+        tries.iter().for_each(|turn| self.emit(Event::Busy { turn: turn.id }));
     }
 
     /// What this context keeps at a key without using it does not stand in its own way.

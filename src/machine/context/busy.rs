@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 use super::{
     Entry, Machine, SessionId, Sighting,
     cohort::{Place, Stage, Twin},
+    input::Slot,
     key::Key,
     message::Body,
-    port::{Refusal, Slot},
+    output::Refusal,
     store_queue::Errand,
     time::Monotonic,
 };

@@ -5,9 +5,9 @@ use alloc::{boxed::Box, vec::Vec};
 use super::{
     cohorts::Plan,
     id::RequestId,
+    input::{Turn, TurnId},
     local_queue::Turns,
     mode::Mode,
-    port::{Turn, TurnId},
     record::{Granted, Sighting, Way},
     store_queue::Sent,
     time::{Monotonic, earliest},

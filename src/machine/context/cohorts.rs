@@ -5,8 +5,8 @@ use alloc::{boxed::Box, vec::Vec};
 use super::{
     cohort::{Held, Place, Seeking},
     id::RequestId,
+    input::Slot,
     key::Key,
-    port::Slot,
     sorted::SortedMap,
     time::{Monotonic, earliest},
     token::Token,

@@ -8,8 +8,9 @@ use super::{
     cohort::Place,
     config::silence_ms,
     id::{RequestId, SessionId},
+    input::Slot,
     key::Key,
-    port::{Output, Slot},
+    output::Command,
     record::Action,
     sorted::SortedMap,
     store_queue::Outbox,
@@ -218,13 +219,13 @@ impl Machine {
             !is_stale
         });
         for watch in unwanted {
-            self.emit(Output::Unwatch { watch });
+            self.emit(Command::Unwatch { watch });
         }
         for (session, mut watch) in wanted {
             if !self.watches.placed.contains_key(&session) {
                 self.watches.last_id += 1;
                 watch.id = self.watches.last_id;
-                self.emit(Output::Watch { watch: watch.id, session });
+                self.emit(Command::Watch { watch: watch.id, session });
                 self.watches.placed.insert(session, watch);
             }
         }

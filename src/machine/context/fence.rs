@@ -6,7 +6,8 @@ use super::{
     Machine,
     config::{belief_ms, lease_for_belief_ms},
     id::{RequestId, StoreId},
-    port::{LostReason, Slot, TurnId},
+    input::{Slot, TurnId},
+    output::LostReason,
     record::{Action, Batch, Operation, Outcome, Reply, SessionStep},
     store_queue::Sent,
     time::{Monotonic, Now},
@@ -35,7 +36,7 @@ impl Machine {
     /// What a transaction that is about to begin must check for this guard; with a heartbeat, if wanted. `None` for a
     /// guard that was given back, handed on or lost.
     ///
-    /// A heartbeat may come back in an [`Input::Fenced`](super::port::Input::Fenced), once the transaction is committed.
+    /// A heartbeat may come back in an [`Input::Fenced`](super::input::Input::Fenced), once the transaction is committed.
     /// After it was asked for, the machine wants to be handed an input.
     pub fn ticket(&mut self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
         let held = self.places.held(slot).filter(|held| held.is_used_by(turn))?;

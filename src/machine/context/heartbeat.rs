@@ -3,7 +3,7 @@
 use super::{
     Machine,
     failure::StoreError,
-    port::LostReason,
+    output::LostReason,
     record::Action,
     time::{Monotonic, earliest},
 };

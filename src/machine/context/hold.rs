@@ -7,9 +7,10 @@ use super::{
     cohort::{Held, Place, Stage, Upgrade, User},
     config::{Config, belief_ms},
     id::{RequestId, SessionId},
+    input::{Parcel, Slot, TurnId},
     key::Key,
     message::Body,
-    port::{LostReason, Output, Parcel, Refusal, ReleaseOutcome, Slot, TurnId},
+    output::{Event, LostReason, Refusal, ReleaseOutcome},
     record::{Action, Granted},
     store_queue::{Errand, Sent},
     token::Token,
@@ -60,7 +61,7 @@ impl Machine {
             if token != held.grant && !core::mem::replace(&mut held.passed_on, true) {
                 self.places.note_passed_on(slot);
             }
-            self.emit(Output::Granted { turn: turn.id, token });
+            self.emit(Event::Granted { turn: turn.id, token });
         }
     }
 
@@ -167,7 +168,7 @@ impl Machine {
         let unused = held.users.is_empty();
         for turn in over {
             self.cancel_upgrade_of(turn, slot, now);
-            self.emit(Output::Lost { turn, reason: LostReason::Expired });
+            self.emit(Event::Lost { turn, reason: LostReason::Expired });
         }
         let Some(place) = self.places.change(slot).filter(|_| unused) else {
             self.begin_upgrade(slot, now);
@@ -204,7 +205,7 @@ impl Machine {
         let Stage::Held(held) = core::mem::take(&mut place.stage) else { return None };
         self.drop_questions(slot);
         for user in &held.users {
-            self.emit(Output::Lost { turn: user.turn, reason });
+            self.emit(Event::Lost { turn: user.turn, reason });
         }
         if let Some(upgrade) = held.upgrade.as_ref().filter(|upgrade| !upgrade.cancelled) {
             self.refuse(upgrade.query, Refusal::Lost(reason));
@@ -218,7 +219,7 @@ impl Machine {
         }
     }
 
-    /// What a guard's lease is, for another guard to take over once it is [detached](super::port::Input::Detach); `None`
+    /// What a guard's lease is, for another guard to take over once it is [detached](super::input::Input::Detach); `None`
     /// if others use it too, or it is lost.
     pub fn parcel(&mut self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
         let held = self.places.held(slot).filter(|held| held.is_used_by_only(turn))?;
@@ -291,7 +292,7 @@ impl Held {
     }
 
     /// A turn becomes a user.
-    fn admit(&mut self, turn: &super::port::Turn, lease_ms: u64, now: Monotonic) -> Token {
+    fn admit(&mut self, turn: &super::input::Turn, lease_ms: u64, now: Monotonic) -> Token {
         let token = self.next_token;
         self.next_token = token.next();
         // The first one of a tenure is no hand-off.

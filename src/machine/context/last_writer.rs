@@ -77,7 +77,7 @@ impl Hands {
 
 impl Machine {
     /// Whether another context held the key exclusively since this one did, and nobody
-    /// [took note](super::port::Input::ClearChanged) of it.
+    /// [took note](super::input::Input::ClearChanged) of it.
     pub fn changed_hands(&self, key: &Key) -> bool {
         self.hands.by_key.get(key).map_or(self.hands.forgot, |hand| hand.changed)
     }

@@ -6,9 +6,10 @@ use super::{
     Machine,
     cohort::{Place, Stage},
     failure::StoreError,
+    input::Slot,
     key::Key,
     message::Body,
-    port::{LostReason, Output, Refusal, ReleaseOutcome, Slot},
+    output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
     record::Action,
     store_queue::Errand,
     time::Monotonic,
@@ -114,7 +115,7 @@ impl Machine {
         let (session, was_open) = (self.session.id(), self.session.is_open() || self.outbox.opens());
         self.drop_unanswered(now);
         if was_open && abandons {
-            self.emit(Output::Abandon(session));
+            self.emit(Command::Abandon(session));
             if let Some(key) = first {
                 self.send(&key, Body::Gone { holder: session });
             }
@@ -186,7 +187,7 @@ impl Machine {
         match errand.action {
             Action::Release { .. } => self.tell_released(turn, Err(error)),
             Action::Verify { .. } | Action::Downgrade { .. } => self.tell_verified(turn, Err(error)),
-            Action::Inspect => self.emit(Output::Status { query: turn, result: Err(error) }),
+            Action::Inspect => self.emit(Event::Status { query: turn, result: Err(error) }),
             Action::Acquire(_)
             | Action::AcquireAll(_)
             | Action::Detach { .. }
@@ -208,7 +209,7 @@ impl Machine {
         if matches!(self.life, Life::Closing { .. }) && self.outbox.is_empty() && self.session.stale_at().is_none() {
             self.life = Life::Closed;
             self.rest();
-            self.emit(Output::Closed);
+            self.emit(Event::Closed);
         }
     }
 

@@ -3,7 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use super::{
-    port::{Turn, TurnId},
+    input::{Turn, TurnId},
     time::{Monotonic, earliest},
 };
 

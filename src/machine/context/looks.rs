@@ -4,9 +4,9 @@ use super::{
     Machine,
     cohort::Place,
     id::RequestId,
+    input::Slot,
     key::Key,
     mode::Mode,
-    port::Slot,
     record::{Action, Outcome, Sighting},
     sorted::SortedMap,
     time::Monotonic,
@@ -76,7 +76,7 @@ impl Machine {
     fn unreadable_at(&mut self, key: &Key, outcome: &Outcome) {
         let Outcome::Unreadable(unreadable) = *outcome else { return };
         for slot in &self.places.pick(Some(key), &|_, place| place.waits() && place.held().is_none()) {
-            self.fail_turns(slot, &super::port::Refusal::Unreadable(unreadable));
+            self.fail_turns(slot, &super::output::Refusal::Unreadable(unreadable));
         }
     }
 }

@@ -30,7 +30,7 @@ pub use fence::Ticket;
 use alloc::vec::Vec;
 
 use super::{
-    config, failure, id, key, message, mode, port,
+    config, failure, id, input, key, message, mode, output,
     record::{self, Entry, Sighting},
     sorted, time, token,
 };
@@ -40,10 +40,11 @@ use config::Config;
 use detector::{Observations, Watches};
 use failure::StoreError;
 use id::{RequestId, SessionId, StoreId};
+use input::{Input, TurnId};
 use key::Key;
 use last_writer::Hands;
 use lifecycle::Life;
-use port::{Input, Output, ReleaseOutcome, TurnId};
+use output::{Event, Output, ReleaseOutcome};
 use presence::Presence;
 use session::OwnSession;
 use store_queue::Outbox;
@@ -54,7 +55,8 @@ use token::Token;
 ///
 /// # The driving rule
 /// 1. Call [`handle`](Self::handle) with one [`Input`] and the present time.
-/// 2. Call [`poll_output`](Self::poll_output) until it returns [`Output::Timeout`], and do what each output says.
+/// 2. Call [`poll_output`](Self::poll_output) until it returns [`Output::Timeout`]: do each
+///    [command](Output::Command), and tell each [event](Output::Event) to whom it concerns, in this order.
 /// 3. Whatever comes of that is a new input. If nothing comes by the time of the `Timeout`, the input is
 ///    [`Input::Tick`].
 ///
@@ -229,16 +231,16 @@ impl Machine {
         ])
     }
 
-    fn emit(&mut self, output: Output) {
-        self.outputs.push(output);
+    fn emit(&mut self, output: impl Into<Output>) {
+        self.outputs.push(output.into());
     }
 
     fn tell_verified(&mut self, query: TurnId, result: Result<bool, StoreError>) {
-        self.emit(Output::Verified { query, result });
+        self.emit(Event::Verified { query, result });
     }
 
     fn tell_released(&mut self, turn: TurnId, result: Result<ReleaseOutcome, StoreError>) {
-        self.emit(Output::Released { turn, result });
+        self.emit(Event::Released { turn, result });
     }
 
     fn next_request(&mut self) -> RequestId {

@@ -1,6 +1,6 @@
 //! Being heard and seen: the channel and the beacon, up only while something is held or awaited.
 
-use super::{Machine, id::SessionId, port::Output, time::Monotonic};
+use super::{Machine, id::SessionId, output::Command, time::Monotonic};
 
 /// A beacon that does not stand by then is not waited for.
 const RISING_LIMIT_MS: u64 = 250;
@@ -79,7 +79,7 @@ impl Machine {
         let beacon = self.config.beacon;
         self.presence.rest_at = None;
         self.presence.state = if beacon { State::Rising { until: now.plus(RISING_LIMIT_MS) } } else { State::Dark };
-        self.emit(Output::Wake { session: self.session.id(), beacon });
+        self.emit(Command::Wake { session: self.session.id(), beacon });
     }
 
     pub(super) fn beacon_stands(&mut self, session: SessionId) {
@@ -116,7 +116,7 @@ impl Machine {
         if self.presence.state != State::Resting {
             self.presence.state = State::Resting;
             self.presence.rest_at = None;
-            self.emit(Output::Rest);
+            self.emit(Command::Rest);
         }
     }
 }

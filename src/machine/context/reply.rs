@@ -5,10 +5,11 @@ use super::{
     cohort::Place,
     failure::{Applied, StoreError},
     id::{RequestId, StoreId},
+    input::{Slot, TurnId},
     key::Key,
     message::{Body, Message},
     mode::Mode,
-    port::{LostReason, Output, Refusal, ReleaseOutcome, Slot, TurnId},
+    output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
     record::{Action, Answer, Granted, Outcome, Promotion, Reply, Sighting, Way},
     store_queue::{Errand, Flight, Sent},
     time::Monotonic,
@@ -187,7 +188,18 @@ impl Machine {
             Outcome::Exhausted => self.fail_turns(slot, &Refusal::Exhausted),
             Outcome::Unreadable(unreadable) => self.fail_turns(slot, &Refusal::Unreadable(*unreadable)),
             Outcome::NotCurrent { stolen, .. } => self.nothing_to_take(slot, *stolen, now),
-            _ => {}
+            Outcome::GrantedAll(_)
+            | Outcome::BusyAll(_)
+            | Outcome::UpgradeConflict { .. }
+            | Outcome::Looked { .. }
+            | Outcome::Downgraded
+            | Outcome::Released
+            | Outcome::Detached
+            | Outcome::Current { .. }
+            | Outcome::Withdrawn
+            | Outcome::Ended
+            | Outcome::Moved
+            | Outcome::Status { .. } => debug_assert!(false, "`Batch::apply` answers no acquisition with {outcome:?}"),
         }
     }
 
@@ -257,7 +269,7 @@ impl Machine {
         self.refuse_tries(slot);
         self.stop_if_unwanted(slot, now);
         if first_answer {
-            turns.iter().for_each(|turn| self.emit(Output::Waiting { turn: *turn, ahead: position }));
+            turns.iter().for_each(|turn| self.emit(Event::Waiting { turn: *turn, ahead: position }));
             self.tell_wanted(&slot.key, ahead, false);
             self.wanted_here(slot, now);
         }
@@ -306,7 +318,7 @@ impl Machine {
 
     pub(super) fn inspected(&mut self, query: Option<TurnId>, result: Result<Outcome, StoreError>) {
         if let Some(query) = query {
-            self.emit(Output::Status { query, result });
+            self.emit(Event::Status { query, result });
         }
     }
 
@@ -351,7 +363,7 @@ impl Machine {
 
     pub(super) fn send(&mut self, key: &Key, body: Body) {
         if let Some(store) = self.store {
-            self.emit(Output::Send(Message { store, key: key.clone(), body }));
+            self.emit(Command::Send(Message { store, key: key.clone(), body }));
         }
     }
 }

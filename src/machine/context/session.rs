@@ -9,8 +9,9 @@ use super::{
     cohort::Place,
     config::{belief_ms, lease_for_belief_ms},
     id::SessionId,
+    input::{Slot, TurnId},
     key::Key,
-    port::{LostReason, Output, Slot, TurnId},
+    output::{Event, LostReason, Output},
     record::{Beat, Ending, Peer, Reply},
     sorted::SortedMap,
     store_queue::{Flight, Sent},
@@ -319,7 +320,7 @@ impl Machine {
         for slot in &self.places.slots() {
             let Some(held) = self.places.held(slot) else { continue };
             for user in &held.users {
-                self.outputs.push(Output::Certain { turn: user.turn });
+                self.outputs.push(Output::Event(Event::Certain { turn: user.turn }));
             }
             let is_settled =
                 !held.users.is_empty() && self.places.get(slot).is_some_and(|place| place.turns.is_empty());
@@ -343,7 +344,7 @@ impl Machine {
             for slot in &self.places.slots() {
                 let Some(held) = self.places.held(slot) else { continue };
                 for user in &held.users {
-                    self.outputs.push(Output::Suspect { turn: user.turn });
+                    self.outputs.push(Output::Event(Event::Suspect { turn: user.turn }));
                 }
             }
         }

@@ -8,8 +8,9 @@ use super::{
     config::silence_ms,
     failure::StoreError,
     id::{RequestId, SessionId},
+    input::{Slot, TurnId},
     key::Key,
-    port::{Output, Slot, TurnId},
+    output::Command,
     record::{Acquire, Action, Batch, Ending, Operation, SessionStep},
     time::{Monotonic, earliest},
 };
@@ -317,7 +318,7 @@ impl Machine {
         let limit = now.plus(self.config.store_timeout_ms);
         let closes = batch.step == SessionStep::Close;
         self.outbox.flight = Some(Flight { sent, session, opens, lease_ms, ends, errands, limit });
-        self.emit(Output::Store { id: sent.flight, batch });
+        self.emit(Command::Store { id: sent.flight, batch });
         if closes {
             // The id is dead from now on, whatever becomes of the deletion.
             self.renew_session(now);

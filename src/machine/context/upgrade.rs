@@ -5,8 +5,9 @@ use alloc::boxed::Box;
 use super::{
     Machine, RequestId,
     cohort::{Held, Place, Seeking, Upgrade},
+    input::{Slot, TurnId},
     mode::Mode,
-    port::{LostReason, Output, Refusal, Slot, TurnId},
+    output::{Event, LostReason, Refusal},
     record::{Action, Granted, Outcome, Way},
     store_queue::Errand,
     time::Monotonic,
@@ -23,7 +24,7 @@ impl Machine {
             return self.refuse(query, Refusal::Lost(LostReason::Expired));
         };
         if held.mode == Mode::Exclusive && held.users.len() == 1 {
-            return self.emit(Output::Upgraded { query, turn, token: user.token });
+            return self.emit(Event::Upgraded { query, turn, token: user.token });
         }
         if held.upgrade.is_some() || held.mode == Mode::Exclusive {
             return self.refuse(query, Refusal::UpgradeConflict);
@@ -117,7 +118,7 @@ impl Machine {
         if cancelled {
             self.weaken(slot, None, now);
         } else {
-            self.emit(Output::Upgraded { query, turn, token });
+            self.emit(Event::Upgraded { query, turn, token });
         }
     }
 
@@ -127,7 +128,7 @@ impl Machine {
             return self.tell_verified(query, Ok(false));
         };
         user.mode = Mode::Shared;
-        self.emit(Output::Downgraded { turn });
+        self.emit(Event::Downgraded { turn });
         self.weaken(slot, Some(query), now);
     }
 
@@ -172,7 +173,7 @@ impl Machine {
 
     /// A request failed.
     pub(super) fn refuse(&mut self, turn: TurnId, refusal: Refusal) {
-        self.emit(Output::Failed { turn, refusal });
+        self.emit(Event::Failed { turn, refusal });
     }
 }
 

@@ -3,7 +3,8 @@
 use super::{
     Machine,
     config::belief_ms,
-    port::{LostReason, Refusal, Slot, TurnId},
+    input::{Slot, TurnId},
+    output::{LostReason, Refusal},
     record::{Action, Outcome, Unreadable},
     store_queue::{Errand, Sent},
     time::Monotonic,

@@ -3,8 +3,9 @@
 use std::{sync::LazyLock, time::Duration};
 
 use leasehold::machine::{
-    Answer, Batch, Config, Granted, Input, Key, LOCK_PREFIX, Machine, Message, Mode, Monotonic, Now, Options, Outcome,
-    Output, Parcel, Reply, SessionId, SessionStep, Slot, StoreClock, StoreError, StoreId, StoreNow, Turn, TurnId, Wall,
+    self, Answer, Batch, Command, Config, Granted, Input, Key, LOCK_PREFIX, Machine, Message, Mode, Monotonic, Now,
+    Options, Outcome, Output, Parcel, Reply, SessionId, SessionStep, Slot, StoreClock, StoreError, StoreId, StoreNow,
+    Turn, TurnId, Wall,
 };
 
 use crate::configuration::Configuration;
@@ -166,28 +167,40 @@ pub fn drain(machine: &mut Machine) -> (Vec<Event>, Option<u64>) {
     loop {
         match machine.poll_output() {
             Output::Timeout(wake) => return (events, wake.map(Monotonic::as_ms)),
-            output => events.push(event(output)),
+            Output::Command(command) => events.push(ordered(command)),
+            Output::Event(event) => events.push(told(&event)),
         }
     }
 }
 
-fn event(output: Output) -> Event {
-    match output {
-        Output::Store { id, batch } => Event::Store(id, batch),
-        Output::Abandon(session) => Event::Abandon(session),
-        Output::Send(message) => Event::Send(message),
-        Output::Wake { session, beacon } => Event::Wake(beacon.then_some(session)),
-        Output::Rest => Event::Rest,
-        Output::Watch { watch, session } => Event::Watch(watch, session),
-        Output::Unwatch { watch } => Event::Unwatch(watch),
-        Output::Granted { turn, token } => Event::Granted(turn.0, token.as_u64()),
-        Output::Failed { turn, .. } if turn.0 > UPGRADES => Event::StaysShared(turn.0 - UPGRADES),
-        Output::Busy { turn } | Output::Failed { turn, .. } => Event::Refused(turn.0),
-        Output::Upgraded { turn, token, .. } => Event::Upgraded(turn.0, token.as_u64()),
-        Output::Downgraded { turn } => Event::Downgraded(turn.0),
-        Output::Lost { turn, .. } => Event::Lost(turn.0),
-        Output::Released { turn, .. } => Event::Released(turn.0),
-        _ => Event::Other,
+fn ordered(command: Command) -> Event {
+    match command {
+        Command::Store { id, batch } => Event::Store(id, batch),
+        Command::Abandon(session) => Event::Abandon(session),
+        Command::Send(message) => Event::Send(message),
+        Command::Wake { session, beacon } => Event::Wake(beacon.then_some(session)),
+        Command::Rest => Event::Rest,
+        Command::Watch { watch, session } => Event::Watch(watch, session),
+        Command::Unwatch { watch } => Event::Unwatch(watch),
+    }
+}
+
+fn told(event: &machine::Event) -> Event {
+    match *event {
+        machine::Event::Granted { turn, token } => Event::Granted(turn.0, token.as_u64()),
+        machine::Event::Failed { turn, .. } if turn.0 > UPGRADES => Event::StaysShared(turn.0 - UPGRADES),
+        machine::Event::Busy { turn } | machine::Event::Failed { turn, .. } => Event::Refused(turn.0),
+        machine::Event::Upgraded { turn, token, .. } => Event::Upgraded(turn.0, token.as_u64()),
+        machine::Event::Downgraded { turn } => Event::Downgraded(turn.0),
+        machine::Event::Lost { turn, .. } => Event::Lost(turn.0),
+        machine::Event::Released { turn, .. } => Event::Released(turn.0),
+        machine::Event::Waiting { .. }
+        | machine::Event::WaitsLong { .. }
+        | machine::Event::Suspect { .. }
+        | machine::Event::Certain { .. }
+        | machine::Event::Verified { .. }
+        | machine::Event::Status { .. }
+        | machine::Event::Closed => Event::Other,
     }
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{OTHER, Script, granted, looked, waiting};
-use crate::machine::{Action, Input, Key, Mode, Outcome, Output, RequestId, Turn, TurnId};
+use crate::machine::{Action, Event, Input, Key, Mode, Outcome, Output, RequestId, Turn, TurnId};
 
 impl Script {
     /// So often the machine wants to be woken at once, within a thousand milliseconds, while nothing comes in.
@@ -109,7 +109,7 @@ fn a_reply_with_fewer_answers_than_operations_leaves_nobody_waiting() {
     script.answer([]);
     let mut told = false;
     for _ in 0..3_600 {
-        told |= script.outputs.iter().any(|output| matches!(output, Output::Failed { .. }));
+        told |= script.outputs.iter().any(|output| matches!(output, Output::Event(Event::Failed { .. })));
         if script.is_sent() {
             script.answer([]);
         } else {

@@ -13,7 +13,7 @@ fn a_try_that_stands_alone_is_told_what_stands_there_at_that_moment() {
     let turn = alone(&script, 1, false);
     script.input(Input::Acquire(turn));
     let told = script.answer([Outcome::Busy { ahead: [seen(1, false)].into() }]);
-    assert_eq!(told, [Output::Busy { turn: TurnId(1) }], "it neither asks the holder nor looks again");
+    assert_eq!(told, [Output::Event(Event::Busy { turn: TurnId(1) })], "it neither asks the holder nor looks again");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn holds_a_lock() -> Script {
     script
 }
 
-const RAN_OUT: Output = Output::Lost { turn: TurnId(1), reason: LostReason::Expired };
+const RAN_OUT: Output = Output::Event(Event::Lost { turn: TurnId(1), reason: LostReason::Expired });
 
 /// Its holder has no way to ask.
 #[test]
@@ -80,13 +80,16 @@ fn a_lock_that_ran_out_while_the_store_was_silent_is_lost() {
 fn a_lock_that_was_slept_through_is_asked_for_first_and_lost_if_that_fails() {
     let mut script = holds_a_lock();
     let outputs = script.tick(60_000);
-    assert!(outputs.contains(&Output::Suspect { turn: TurnId(1) }) && !outputs.contains(&RAN_OUT), "{outputs:?}");
+    assert!(
+        outputs.contains(&Output::Event(Event::Suspect { turn: TurnId(1) })) && !outputs.contains(&RAN_OUT),
+        "{outputs:?}"
+    );
     script.refuse();
     assert!(script.outputs.contains(&RAN_OUT), "{:?}", script.outputs);
     let mut script = holds_a_lock();
     script.tick(60_000);
     let outputs = script.answer([]);
-    assert!(outputs.contains(&Output::Certain { turn: TurnId(1) }), "{outputs:?}");
+    assert!(outputs.contains(&Output::Event(Event::Certain { turn: TurnId(1) })), "{outputs:?}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::{ME, STORE, Script, granted, heir, is_granted, is_lost, said, waiting};
 use crate::machine::{
-    Action, Body, Input, Key, LostReason, Message, Now, Outcome, Output, Refusal, Reply, RequestId, StoreError,
-    StoreErrorKind, StoreId, Token, Turn, TurnId, Unreadable,
+    Action, Body, Command, Event, Input, Key, LostReason, Message, Now, Outcome, Output, Refusal, Reply, RequestId,
+    StoreError, StoreErrorKind, StoreId, Token, Turn, TurnId, Unreadable,
 };
 
 #[test]
@@ -15,8 +15,8 @@ fn k_what_ran_out_is_in_doubt_and_a_late_renewal_that_succeeds_dispels_it() {
     let (id, _) = script.sent();
     script.now_ms += 13_500;
     let outputs = script.tick(0).to_vec();
-    assert!(outputs.contains(&Output::Suspect { turn: TurnId(1) }));
-    assert!(!outputs.iter().any(|output| matches!(output, Output::Lost { .. })));
+    assert!(outputs.contains(&Output::Event(Event::Suspect { turn: TurnId(1) })));
+    assert!(!outputs.iter().any(|output| matches!(output, Output::Event(Event::Lost { .. }))));
     assert_eq!(script.remaining_ms(1), 0);
     // The answer to what was sent long ago came after its time limit; the next one counts.
     script.reply(id, []);
@@ -49,8 +49,8 @@ fn a_context_that_slept_believes_nothing_until_the_store_has_answered() {
     let asleep = script.asleep();
     assert_eq!(script.machine.remaining_ms(TurnId(1), &script.slot(), asleep), 0);
     script.machine.handle(Input::Tick, asleep);
-    assert_eq!(script.machine.poll_output(), Output::Suspect { turn: TurnId(1) });
-    assert!(matches!(script.machine.poll_output(), Output::Store { .. }));
+    assert_eq!(script.machine.poll_output(), Output::Event(Event::Suspect { turn: TurnId(1) }));
+    assert!(matches!(script.machine.poll_output(), Output::Command(Command::Store { .. })));
 }
 
 /// It counts from before the sleep.
@@ -131,7 +131,8 @@ fn an_heir_in_doubt_whose_store_is_dead_is_told() {
     // Ten minutes without a store.
     let told = (0..6_000).any(|_| {
         script.tick(100);
-        let is_told = |script: &Script| script.outputs.iter().any(|output| matches!(output, Output::Failed { .. }));
+        let is_told =
+            |script: &Script| script.outputs.iter().any(|output| matches!(output, Output::Event(Event::Failed { .. })));
         is_told(&script) || (script.refuse().is_some() && is_told(&script))
     });
     assert!(told, "the request still waits");
@@ -146,7 +147,7 @@ fn a_permanent_failure_of_renewal_is_told() {
     let (id, _) = script.sent();
     let error = StoreError::permanent(StoreErrorKind::Unavailable, "gone");
     let outputs = script.input(Input::Reply { id, result: Err(error) });
-    assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::StoreFailed }));
+    assert!(outputs.contains(&Output::Event(Event::Lost { turn: TurnId(1), reason: LostReason::StoreFailed })));
 }
 
 /// In a session that is open: what it left there goes; of one that may be open by that, the session goes.
@@ -180,7 +181,7 @@ fn a_wiped_store_is_told_and_nothing_from_before_holds() {
     let (id, _) = script.sent();
     let wiped = Reply { store: StoreId(10), robbed: None, ..said([]) };
     let outputs = script.input(Input::Reply { id, result: Ok(wiped) });
-    assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::StoreCleared }));
+    assert!(outputs.contains(&Output::Event(Event::Lost { turn: TurnId(1), reason: LostReason::StoreCleared })));
 }
 
 #[test]
@@ -200,7 +201,10 @@ fn who_asks_a_wiped_store_asks_again_in_a_new_session_and_so_does_who_waited_in_
     let opened = Reply { store: StoreId(10), ..said([granted(64), granted(64)]) };
     let outputs = script.input(Input::Reply { id, result: Ok(opened) }).to_vec();
     for turn in [1, 2] {
-        assert!(outputs.contains(&Output::Granted { turn: TurnId(turn), token: Token(64) }), "{outputs:?}");
+        assert!(
+            outputs.contains(&Output::Event(Event::Granted { turn: TurnId(turn), token: Token(64) })),
+            "{outputs:?}"
+        );
     }
 }
 
@@ -213,9 +217,13 @@ fn a_newer_format_is_told_to_who_holds_and_who_asks() {
     let verify = Input::Verify { query: TurnId(7), turn: TurnId(1), slot: script.slot(), span_ms: 0 };
     script.input(verify);
     let outputs = script.answer([Outcome::Unreadable(newer)]);
-    assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::FormatTooNew }));
+    assert!(outputs.contains(&Output::Event(Event::Lost { turn: TurnId(1), reason: LostReason::FormatTooNew })));
     let mut script = Script::new();
     script.acquire(1, true);
     let refusal = Refusal::Unreadable(newer);
-    assert!(script.answer([Outcome::Unreadable(newer)]).contains(&Output::Failed { turn: TurnId(1), refusal }));
+    assert!(
+        script
+            .answer([Outcome::Unreadable(newer)])
+            .contains(&Output::Event(Event::Failed { turn: TurnId(1), refusal }))
+    );
 }

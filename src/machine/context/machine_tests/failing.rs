@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 
 use super::{Script, granted, is_granted, said};
 use crate::machine::{
-    Action, Ending, Entry, Input, LostReason, Mode, Outcome, Output, Peer, Refusal, Reply, RequestId, SessionId,
+    Action, Ending, Entry, Event, Input, LostReason, Mode, Outcome, Output, Peer, Refusal, Reply, RequestId, SessionId,
     Sighting, StoreError, StoreErrorKind, Token, Turn, TurnId,
 };
 
@@ -42,7 +42,8 @@ fn a_release_that_fails_for_good_is_told_and_goes_on_while_its_session_lives() {
     script.answer([granted(64)]);
     script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
     assert_eq!(script.actions(), [release()]);
-    let told = script.fail().iter().any(|output| matches!(output, Output::Released { result: Err(_), .. }));
+    let told =
+        script.fail().iter().any(|output| matches!(output, Output::Event(Event::Released { result: Err(_), .. })));
     assert!(told, "who released hears of it");
     assert_eq!(script.until_sent(), [release()], "or the key would be blocked for as long as the context lives");
     script.answer([Outcome::Released]);
@@ -74,7 +75,9 @@ fn who_waits_for_tokens_is_told_when_none_will_come() {
     script.input(Input::Release { turn: TurnId(64), slot: script.slot() });
     assert!(matches!(script.until_sent()[..], [Action::Verify { refill: true, .. }]), "{:?}", script.actions());
     let told = script.fail().to_vec();
-    let refused = |output: &Output| matches!(output, Output::Failed { turn: TurnId(65), refusal: Refusal::Store(_) });
+    let refused = |output: &Output| {
+        matches!(output, Output::Event(Event::Failed { turn: TurnId(65), refusal: Refusal::Store(_) }))
+    };
     assert!(told.iter().any(refused), "{told:?}");
     // The next one asks anew.
     assert_eq!(script.until_sent(), [release()]);
@@ -117,7 +120,9 @@ fn a_thief_that_was_robbed_unheard_is_told_and_a_waiter_queues_again() {
     let steal = Turn { steal: true, ..Turn::new(TurnId(1), script.key.clone()) };
     script.input(Input::Acquire(steal));
     let told = script.answer([robbed.clone()]).to_vec();
-    let lost = |output: &Output| matches!(output, Output::Failed { refusal: Refusal::Lost(LostReason::Stolen), .. });
+    let lost = |output: &Output| {
+        matches!(output, Output::Event(Event::Failed { refusal: Refusal::Lost(LostReason::Stolen), .. }))
+    };
     assert!(told.iter().any(lost) && !script.is_sent(), "{told:?}");
     script.acquire(2, true);
     let Action::Acquire(first) = script.actions().remove(0) else { panic!("it asks") };
@@ -154,7 +159,8 @@ fn an_upgrade_that_conflicts_watches_who_is_in_the_way() {
             break;
         }
         let told = script.answer([conflict()]).to_vec();
-        let refused = |output: &Output| matches!(output, Output::Failed { refusal: Refusal::UpgradeConflict, .. });
+        let refused =
+            |output: &Output| matches!(output, Output::Event(Event::Failed { refusal: Refusal::UpgradeConflict, .. }));
         assert!(told.iter().any(refused), "{told:?}");
         for _ in 0..10 {
             script.tick(100);

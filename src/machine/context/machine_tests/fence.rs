@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::{BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, said};
 use crate::machine::{
-    Acquire, Action, Batch, Beat, Body, Input, Key, LostReason, Operation, Outcome, Output, Records, Reply, RequestId,
-    SessionId, SessionStep, StoreClock, StoreId, StoreNow, Ticket, Token, Turn, TurnId, Way,
+    Acquire, Action, Batch, Beat, Body, Event, Input, Key, LostReason, Operation, Outcome, Output, Records, Reply,
+    RequestId, SessionId, SessionStep, StoreClock, StoreId, StoreNow, Ticket, Token, Turn, TurnId, Way,
 };
 
 impl Script {
@@ -75,7 +75,9 @@ fn s_a_guard_that_was_given_back_or_handed_on_has_no_ticket_and_its_old_one_is_v
     let ticket = script.ticket(1, false).unwrap();
     let slot = script.slot();
     script.input(Input::Release { turn: TurnId(1), slot });
-    assert!(script.outputs.iter().any(|output| matches!(output, Output::Granted { turn: TurnId(2), .. })));
+    assert!(
+        script.outputs.iter().any(|output| matches!(output, Output::Event(Event::Granted { turn: TurnId(2), .. })))
+    );
     assert_eq!(script.ticket(1, false), None);
     assert!(script.judge(1, &ticket, STORE, current()).is_err());
     let next = script.ticket(2, false).unwrap();
@@ -121,7 +123,7 @@ fn a_renewal_that_was_sent_before_a_doubt_does_not_dispel_it_and_one_that_was_se
     assert_eq!(script.remaining_ms(1), 0);
     let after = script.ticket(1, true).unwrap();
     let outputs = script.fenced(after);
-    assert!(outputs.contains(&Output::Certain { turn: TurnId(1) }));
+    assert!(outputs.contains(&Output::Event(Event::Certain { turn: TurnId(1) })));
     assert_eq!(script.remaining_ms(1), 18_000);
 }
 

@@ -15,9 +15,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::machine::{
-    Action, Answer, Batch, Beat, Body, Config, Entry, Granted, Input, Key, Machine, Message, Mode, Monotonic, Now,
-    Options, Outcome, Output, Reply, RequestId, SessionId, SessionStep, Sighting, Slot, StoreError, StoreId, Token,
-    TokenBlock, Turn, TurnId, Wall,
+    Action, Answer, Batch, Beat, Body, Command, Config, Entry, Event, Granted, Input, Key, Machine, Message, Mode,
+    Monotonic, Now, Options, Outcome, Output, Reply, RequestId, SessionId, SessionStep, Sighting, Slot, StoreError,
+    StoreId, Token, TokenBlock, Turn, TurnId, Wall,
 };
 
 const ME: SessionId = SessionId(1);
@@ -86,7 +86,7 @@ impl Script {
     /// The transaction that was just sent.
     fn sent(&self) -> (u64, Batch) {
         let sent = self.outputs.iter().find_map(|output| match output {
-            Output::Store { id, batch } => Some((*id, batch.clone())),
+            Output::Command(Command::Store { id, batch }) => Some((*id, batch.clone())),
             _ => None,
         });
         sent.unwrap_or_else(|| panic!("nothing was sent: {:?}", self.outputs))
@@ -97,7 +97,7 @@ impl Script {
     }
 
     fn is_sent(&self) -> bool {
-        self.outputs.iter().any(|output| matches!(output, Output::Store { .. }))
+        self.outputs.iter().any(|output| matches!(output, Output::Command(Command::Store { .. })))
     }
 
     /// The heartbeat that was just sent.
@@ -193,9 +193,9 @@ fn heir(request: RequestId, first: u64) -> Body {
 }
 
 fn is_granted(outputs: &[Output]) -> bool {
-    outputs.iter().any(|output| matches!(output, Output::Granted { .. }))
+    outputs.iter().any(|output| matches!(output, Output::Event(Event::Granted { .. })))
 }
 
 fn is_lost(outputs: &[Output]) -> bool {
-    outputs.iter().any(|output| matches!(output, Output::Lost { .. }))
+    outputs.iter().any(|output| matches!(output, Output::Event(Event::Lost { .. })))
 }

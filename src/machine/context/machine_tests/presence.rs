@@ -1,13 +1,17 @@
 //! The beacon: a beat names the one that stands, and no other.
 
 use super::{ME, Script, granted, is_granted};
-use crate::machine::{Input, Outcome, Output, SessionStep, TurnId};
+use crate::machine::{Command, Event, Input, Outcome, Output, SessionStep, TurnId};
 
 #[test]
 fn s4_a_first_beat_waits_for_its_beacon_and_names_it() {
     let mut script = Script::with_beacon();
     script.acquire(1, true);
-    assert_eq!(script.outputs, [Output::Wake { session: ME, beacon: true }], "the opening waits for the beacon");
+    assert_eq!(
+        script.outputs,
+        [Output::Command(Command::Wake { session: ME, beacon: true })],
+        "the opening waits for the beacon"
+    );
     script.input(Input::BeaconStands(ME));
     assert!(script.opens() && script.beat().beacon);
     assert!(is_granted(script.answer([granted(64)])));
@@ -32,7 +36,7 @@ fn s4_a_beacon_that_was_taken_away_brings_doubt_and_is_not_named_any_more() {
     script.input(Input::BeaconStands(ME));
     script.answer([granted(64)]);
     let lost = script.input(Input::BeaconLost(ME)).to_vec();
-    assert!(lost.contains(&Output::Suspect { turn: TurnId(1) }), "{lost:?}");
+    assert!(lost.contains(&Output::Event(Event::Suspect { turn: TurnId(1) })), "{lost:?}");
     assert!(!script.beat().beacon, "who looked for it would not find it");
     script.answer([]);
     assert!(script.input(Input::BeaconLost(ME)).is_empty(), "once");
@@ -46,15 +50,15 @@ fn s10_a_beacon_rests_with_its_row_when_nothing_is_held() {
     script.answer([granted(64)]);
     for _ in 0..10 {
         script.tick(5_000);
-        assert!(script.is_sent() && !script.outputs.contains(&Output::Rest), "something is held");
+        assert!(script.is_sent() && !script.outputs.contains(&Output::Command(Command::Rest)), "something is held");
         script.answer([]);
     }
     script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
     script.answer([Outcome::Released]);
-    assert!(!script.outputs.contains(&Output::Rest), "another request may come");
+    assert!(!script.outputs.contains(&Output::Command(Command::Rest)), "another request may come");
     for _ in 0..100 {
         script.tick(100);
-        if script.outputs.contains(&Output::Rest) {
+        if script.outputs.contains(&Output::Command(Command::Rest)) {
             assert_eq!(script.sent().1.step, SessionStep::Close);
             return;
         }

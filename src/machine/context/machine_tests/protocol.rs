@@ -4,8 +4,8 @@ use alloc::{vec, vec::Vec};
 
 use super::{BELIEF_MS, LEASE_MS, ME, OTHER, Script, block, current, granted, heir, is_granted, looked, said, seen};
 use crate::machine::{
-    Action, Body, Input, Key, LostReason, Outcome, Output, Promotion, Reply, RequestId, SessionStep, Sighting, Token,
-    TurnId,
+    Action, Body, Command, Event, Input, Key, LostReason, Outcome, Output, Promotion, Reply, RequestId, SessionStep,
+    Sighting, Token, TurnId,
 };
 
 #[test]
@@ -123,7 +123,7 @@ fn s11_after_a_loss_the_request_is_withdrawn_too() {
     let slot = script.slot();
     script.input(Input::Verify { query: TurnId(7), turn: TurnId(1), slot, span_ms: 0 });
     let outputs = script.answer([Outcome::NotCurrent { last_token: Token(500), stolen: false }]).to_vec();
-    assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::Evicted }));
+    assert!(outputs.contains(&Output::Event(Event::Lost { turn: TurnId(1), reason: LostReason::Evicted })));
     assert_eq!(script.actions(), [Action::Withdraw { request: RequestId(1) }]);
     let mut script = Script::new();
     script.acquire(1, true);
@@ -132,7 +132,7 @@ fn s11_after_a_loss_the_request_is_withdrawn_too() {
     let id = script.sent().0;
     let robbed = Reply { robbed: Some(vec![(script.key.clone(), Token(64))]), ..said([]) };
     let outputs = script.input(Input::Reply { id, result: Ok(robbed) }).to_vec();
-    assert!(outputs.contains(&Output::Lost { turn: TurnId(1), reason: LostReason::Stolen }));
+    assert!(outputs.contains(&Output::Event(Event::Lost { turn: TurnId(1), reason: LostReason::Stolen })));
     assert_eq!(script.actions(), [Action::Withdraw { request: RequestId(1) }]);
 }
 
@@ -181,12 +181,12 @@ fn s4_a_beacons_absence_counts_only_when_seen_after_the_very_beat() {
     script.acquire(1, true);
     let ahead = |beat| [seen(beat, true)].into();
     let outputs = script.answer([Outcome::Waiting { last_token: Token(127), position: 1, ahead: ahead(1) }]).to_vec();
-    assert!(outputs.contains(&Output::Watch { watch: 1, session: OTHER }));
+    assert!(outputs.contains(&Output::Command(Command::Watch { watch: 1, session: OTHER })));
     script.tick(5_000);
     let found = Outcome::Looked { requests: [RequestId(1)].into(), last_token: Token(127), ahead: ahead(2) };
     let outputs = script.answer([found]).to_vec();
-    let watch = Output::Watch { watch: 2, session: OTHER };
-    assert!(outputs.contains(&Output::Unwatch { watch: 1 }) && outputs.contains(&watch));
+    let watch = Output::Command(Command::Watch { watch: 2, session: OTHER });
+    assert!(outputs.contains(&Output::Command(Command::Unwatch { watch: 1 })) && outputs.contains(&watch));
     assert!(script.input(Input::BeaconGone { watch: 1 }).is_empty(), "the old watch proves nothing of the new beat");
     script.input(Input::BeaconGone { watch: 2 });
     assert_eq!(script.actions(), [Action::End { target: OTHER, beat: 2 }, Action::Look]);
@@ -196,7 +196,7 @@ fn s4_a_beacons_absence_counts_only_when_seen_after_the_very_beat() {
 fn s4_no_beacon_is_watched_that_did_not_stand_when_the_row_was_written() {
     let mut script = Script::new();
     script.queue(1, 100);
-    assert!(!script.outputs.iter().any(|output| matches!(output, Output::Watch { .. })));
+    assert!(!script.outputs.iter().any(|output| matches!(output, Output::Command(Command::Watch { .. }))));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn q_guards_of_one_tenure_never_share_a_token_whatever_is_answered_twice() {
     script.acquire(2, true);
     script.reply(id, [granted(64)]);
     let outputs = script.input(Input::Release { turn: TurnId(1), slot: script.slot() }).to_vec();
-    assert!(outputs.contains(&Output::Granted { turn: TurnId(2), token: Token(65) }), "{outputs:?}");
+    assert!(outputs.contains(&Output::Event(Event::Granted { turn: TurnId(2), token: Token(65) })), "{outputs:?}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use super::{
     BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, heir, is_granted, is_lost, said, waiting,
 };
 use crate::machine::{
-    Action, Body, Ending, Input, Key, LostReason, Outcome, Output, Peer, Reply, RequestId, SessionId, SessionStep,
-    StoreError, StoreId, Token, Turn, TurnId,
+    Action, Body, Ending, Event, Input, Key, LostReason, Outcome, Output, Peer, Reply, RequestId, SessionId,
+    SessionStep, StoreError, StoreId, Token, Turn, TurnId,
 };
 
 fn held() -> Script {
@@ -26,7 +26,7 @@ fn held_twice() -> Script {
 }
 
 fn lost(reason: LostReason) -> [Output; 2] {
-    [1, 2].map(|turn| Output::Lost { turn: TurnId(turn), reason })
+    [1, 2].map(|turn| Output::Event(Event::Lost { turn: TurnId(turn), reason }))
 }
 
 #[test]
@@ -61,11 +61,11 @@ fn doubt_is_one_and_one_heartbeat_settles_it_for_all() {
     let mut script = held_twice();
     let told = script.signal(Body::Ended { holder: ME }).to_vec();
     for turn in [1, 2] {
-        assert!(told.contains(&Output::Suspect { turn: TurnId(turn) }));
+        assert!(told.contains(&Output::Event(Event::Suspect { turn: TurnId(turn) })));
     }
     assert_eq!(script.actions(), []);
     let settled = script.answer([]).to_vec();
-    assert_eq!(settled, [1, 2].map(|turn| Output::Certain { turn: TurnId(turn) }));
+    assert_eq!(settled, [1, 2].map(|turn| Output::Event(Event::Certain { turn: TurnId(turn) })));
 }
 
 #[test]
@@ -256,7 +256,9 @@ fn a_young_lease_is_not_in_doubt_because_of_an_older_wait() {
     script.answer([waiting(100, 1)]);
     for _ in 0..20 {
         script.tick(1_000);
-        assert!(!script.outputs.contains(&Output::Suspect { turn: TurnId(1) }) && !is_lost(&script.outputs));
+        assert!(
+            !script.outputs.contains(&Output::Event(Event::Suspect { turn: TurnId(1) })) && !is_lost(&script.outputs)
+        );
         if script.is_sent() {
             let outcomes: Vec<_> = script.actions().iter().map(|_| super::looked(RequestId(2), 100, 1)).collect();
             script.answer(outcomes);

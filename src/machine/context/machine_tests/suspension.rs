@@ -4,8 +4,8 @@ use alloc::{vec, vec::Vec};
 
 use super::{ME, OTHER, STORE, Script, granted, is_granted, looked, seen};
 use crate::machine::{
-    Action, Body, Entry, Input, Key, LostReason, Message, Mode, Outcome, Output, Refusal, ReleaseOutcome, RequestId,
-    SessionId, SessionStep, Sighting, StoreId, Token, Turn, TurnId,
+    Action, Body, Command, Entry, Event, Input, Key, LostReason, Message, Mode, Outcome, Output, Refusal,
+    ReleaseOutcome, RequestId, SessionId, SessionStep, Sighting, StoreId, Token, Turn, TurnId,
 };
 
 const STRANGER: SessionId = SessionId(3);
@@ -21,22 +21,32 @@ fn held() -> Script {
 
 fn gone(session: SessionId, key: &Key) -> [Output; 3] {
     let message = Message { store: STORE, key: key.clone(), body: Body::Gone { holder: session } };
-    [Output::Abandon(session), Output::Send(message), Output::Rest]
+    [
+        Output::Command(Command::Abandon(session)),
+        Output::Command(Command::Send(message)),
+        Output::Command(Command::Rest),
+    ]
 }
 
 fn is_abandon(output: &Output) -> bool {
-    matches!(output, Output::Abandon(_))
+    matches!(output, Output::Command(Command::Abandon(_)))
 }
 
 /// Whether the world hears of it.
 fn is_heard(output: &Output) -> bool {
-    matches!(output, Output::Store { .. } | Output::Abandon(_) | Output::Send(_) | Output::Wake { .. })
+    matches!(
+        output,
+        Output::Command(Command::Store { .. })
+            | Output::Command(Command::Abandon(_))
+            | Output::Command(Command::Send(_))
+            | Output::Command(Command::Wake { .. })
+    )
 }
 
 #[test]
 fn s9_guards_are_void_before_the_row_is_deleted_and_nothing_comes_after_it() {
     let mut script = held();
-    let lost = Output::Lost { turn: TurnId(1), reason: LostReason::Suspended };
+    let lost = Output::Event(Event::Lost { turn: TurnId(1), reason: LostReason::Suspended });
     let expected: Vec<_> = [lost].into_iter().chain(gone(ME, &script.key)).collect();
     assert_eq!(script.input(SUSPEND), expected);
     assert_eq!(script.remaining_ms(1), 0);
@@ -51,7 +61,7 @@ fn s9_guards_are_void_before_the_row_is_deleted_and_nothing_comes_after_it() {
     }
     let slot = script.slot();
     let late = script.input(Input::Release { turn: TurnId(1), slot });
-    assert_eq!(late, [Output::Released { turn: TurnId(1), result: Ok(ReleaseOutcome::Lost) }]);
+    assert_eq!(late, [Output::Event(Event::Released { turn: TurnId(1), result: Ok(ReleaseOutcome::Lost) })]);
     assert!(!script.input(Input::Close).iter().any(is_heard));
 }
 
@@ -62,8 +72,9 @@ fn s9_what_is_under_way_is_dropped_and_its_answer_says_nothing() {
     script.input(Input::Verify { query: TurnId(7), turn: TurnId(1), slot, span_ms: 0 });
     let (id, _) = script.sent();
     let outputs = script.input(SUSPEND);
-    let told =
-        outputs.iter().position(|output| matches!(output, Output::Verified { query: TurnId(7), result: Err(_) }));
+    let told = outputs
+        .iter()
+        .position(|output| matches!(output, Output::Event(Event::Verified { query: TurnId(7), result: Err(_) })));
     let written = outputs.iter().position(is_abandon);
     assert!(told.is_some() && told < written, "{outputs:?}");
     assert_eq!(script.reply(id, [super::current()]), []);
@@ -80,9 +91,9 @@ fn s9_releases_under_way_are_answered() {
         script.input(Input::Verify { query: TurnId(7), turn: TurnId(1), slot: slot.clone(), span_ms: 0 });
         script.now_ms += after_ms;
         let told = script.input(Input::Release { turn: TurnId(1), slot });
-        assert!(!told.iter().any(|output| matches!(output, Output::Released { .. })), "{told:?}");
+        assert!(!told.iter().any(|output| matches!(output, Output::Event(Event::Released { .. }))), "{told:?}");
         let outputs = script.input(SUSPEND);
-        let released = Output::Released { turn: TurnId(1), result: Ok(outcome) };
+        let released = Output::Event(Event::Released { turn: TurnId(1), result: Ok(outcome) });
         let told = outputs.iter().position(|output| *output == released);
         let written = outputs.iter().position(is_abandon);
         assert!(told.is_some() && told < written, "{outputs:?}");
@@ -95,20 +106,28 @@ fn s9_who_has_no_row_deletes_none_and_who_may_have_one_does() {
     assert_eq!(Script::new().input(SUSPEND), []);
     let mut rising = Script::with_beacon();
     rising.acquire(1, true);
-    assert_eq!(rising.input(SUSPEND), [Output::Rest], "it was not sent yet");
+    assert_eq!(rising.input(SUSPEND), [Output::Command(Command::Rest)], "it was not sent yet");
     let mut looks = Script::new();
     let key = looks.key.clone();
     looks.input(Input::Inspect { query: TurnId(1), key });
     let outputs = looks.input(SUSPEND);
-    assert!(matches!(outputs, [Output::Status { result: Err(_), .. }]), "{outputs:?}");
+    assert!(matches!(outputs, [Output::Event(Event::Status { result: Err(_), .. })]), "{outputs:?}");
     let mut released = held();
     let slot = released.slot();
     released.input(Input::Release { turn: TurnId(1), slot });
     released.answer([Outcome::Released]);
-    assert_eq!(released.input(SUSPEND), [Output::Abandon(ME), Output::Rest], "there is nobody to tell");
+    assert_eq!(
+        released.input(SUSPEND),
+        [Output::Command(Command::Abandon(ME)), Output::Command(Command::Rest)],
+        "there is nobody to tell"
+    );
     let mut opening = Script::new();
     opening.acquire(1, true);
-    assert_eq!(opening.input(SUSPEND), [Output::Abandon(ME), Output::Rest], "it is under way");
+    assert_eq!(
+        opening.input(SUSPEND),
+        [Output::Command(Command::Abandon(ME)), Output::Command(Command::Rest)],
+        "it is under way"
+    );
 }
 
 /// It lives for a lease, in a session of its own.
@@ -123,7 +142,7 @@ fn s15_what_was_taken_out_of_its_guard_is_not_deleted_with_the_context() {
         Action::Detach { token: Token(64), request: parcel.request, to: parcel.from, lease_ms: super::LEASE_MS };
     assert_eq!(script.actions(), [detach]);
     script.answer([Outcome::Detached]);
-    assert_eq!(script.input(SUSPEND), [Output::Abandon(ME), Output::Rest]);
+    assert_eq!(script.input(SUSPEND), [Output::Command(Command::Abandon(ME)), Output::Command(Command::Rest)]);
 }
 
 #[test]
@@ -134,8 +153,8 @@ fn s9_one_delete_and_one_message_serve_all_keys() {
     script.answer([granted(128)]);
     let outputs = script.input(SUSPEND).to_vec();
     let count = |is_it: fn(&Output) -> bool| outputs.iter().filter(|output| is_it(output)).count();
-    assert_eq!(count(|output| matches!(output, Output::Lost { .. })), 2);
-    assert_eq!((count(is_abandon), count(|output| matches!(output, Output::Send(_)))), (1, 1));
+    assert_eq!(count(|output| matches!(output, Output::Event(Event::Lost { .. }))), 2);
+    assert_eq!((count(is_abandon), count(|output| matches!(output, Output::Command(Command::Send(_))))), (1, 1));
 }
 
 /// Whoever waits behind it is told, although nothing is held here any more.
@@ -168,7 +187,7 @@ fn o_requests_queue_again_in_a_new_session_inside_their_deadlines() {
     script.input(Input::Acquire(hasty));
     let key = script.key.clone();
     assert_eq!(script.input(SUSPEND), gone(ME, &key));
-    let timed_out = Output::Failed { turn: TurnId(2), refusal: Refusal::Timeout };
+    let timed_out = Output::Event(Event::Failed { turn: TurnId(2), refusal: Refusal::Timeout });
     assert_eq!(script.tick(2_000), [timed_out]);
     assert_eq!(
         script.input(Input::Acquire(Turn::new(TurnId(3), key.clone()))),
@@ -204,7 +223,7 @@ fn s9_a_context_that_is_closing_deletes_its_row_too() {
     let told: Vec<_> = outputs.iter().filter(|output| is_heard(output)).collect();
     let [delete, message, _] = gone(ME, &script.key);
     assert_eq!(told, [&delete, &message]);
-    assert_eq!(outputs.last(), Some(&Output::Closed));
+    assert_eq!(outputs.last(), Some(&Output::Event(Event::Closed)));
     assert_eq!(script.input(SUSPEND), []);
     assert_eq!(script.input(WAKE), [], "it stays closed");
 }

@@ -18,8 +18,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Histories("on_a_prompt_store"),
         &[edit(
             SESSION,
-            "self.outputs.push(Output::Suspect { turn: user.turn });",
-            "self.outputs.push(Output::Lost { turn: user.turn, reason: LostReason::Expired });",
+            "self.outputs.push(Output::Event(Event::Suspect { turn: user.turn }));",
+            "self.outputs.push(Output::Event(Event::Lost { turn: user.turn, reason: LostReason::Expired }));",
         )],
     ),
     Mutant::new(
@@ -61,7 +61,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(
             LIFE,
             "        for slot in &self.places.slots() {\n            self.give_up(slot, reason, now);\n            if slot",
-            "        self.emit(Output::Abandon(self.session.id()));
+            "        self.emit(Command::Abandon(self.session.id()));
         for slot in &self.places.slots() {
             self.give_up(slot, reason, now);
             if slot",

@@ -1,0 +1,230 @@
+//! What comes out of a machine: what is to be done, and what users are to be told.
+
+use super::{
+    failure::StoreError,
+    id::SessionId,
+    input::TurnId,
+    message::Message,
+    record::{Batch, Outcome, Unreadable},
+    time::Monotonic,
+    token::Token,
+};
+
+/// What comes of an input, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// Do this.
+    Command(Command),
+    /// Tell this.
+    Event(Event),
+    /// Nothing more to do until this time, if any.
+    Timeout(Option<Monotonic>),
+}
+
+impl From<Command> for Output {
+    fn from(command: Command) -> Self {
+        Self::Command(command)
+    }
+}
+
+impl From<Event> for Output {
+    fn from(event: Event) -> Self {
+        Self::Event(event)
+    }
+}
+
+/// What a context is to do to the world.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// Run a transaction, and bring its result as [`Input::Reply`].
+    Store {
+        /// Names the transaction.
+        id: u64,
+        /// What to apply.
+        batch: Batch,
+    },
+    /// Delete the row of this session at once, without waiting for anything.
+    Abandon(SessionId),
+    /// Tell the other contexts.
+    Send(Message),
+    /// Listen to the others, as this session.
+    Wake {
+        /// The session.
+        session: SessionId,
+        /// Whether to raise a beacon for it.
+        beacon: bool,
+    },
+    /// Stop listening, lower the beacon.
+    Rest,
+    /// Watch for the beacon of a session to be gone.
+    Watch {
+        /// Names the watch.
+        watch: u64,
+        /// The session.
+        session: SessionId,
+    },
+    /// End a watch.
+    Unwatch {
+        /// The watch.
+        watch: u64,
+    },
+}
+
+/// What somebody here is to be told: who asked, or whoever has a guard.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A request has its lease: a guard comes into being.
+    Granted {
+        /// The request.
+        turn: TurnId,
+        /// The guard's own token.
+        token: Token,
+    },
+    /// A request queues.
+    Waiting {
+        /// The request.
+        turn: TurnId,
+        /// How many grants and places stand before it; 0 if only this context's own guards do.
+        ahead: usize,
+    },
+    /// A request has waited for long.
+    WaitsLong {
+        /// The request.
+        turn: TurnId,
+    },
+    /// The key is taken, and the request did not want to wait.
+    Busy {
+        /// The request.
+        turn: TurnId,
+    },
+    /// A request failed.
+    Failed {
+        /// The request.
+        turn: TurnId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A guard is in doubt: not valid, not lost.
+    Suspect {
+        /// The guard.
+        turn: TurnId,
+    },
+    /// A guard is beyond doubt again.
+    Certain {
+        /// The guard.
+        turn: TurnId,
+    },
+    /// A guard holds exclusively what it shared.
+    Upgraded {
+        /// The question.
+        query: TurnId,
+        /// The guard.
+        turn: TurnId,
+        /// The guard's new token.
+        token: Token,
+    },
+    /// The guard shares from now on.
+    Downgraded {
+        /// The turn.
+        turn: TurnId,
+    },
+    /// A guard is lost, once and for good.
+    Lost {
+        /// The guard.
+        turn: TurnId,
+        /// Why.
+        reason: LostReason,
+    },
+    /// A guard was given back.
+    Released {
+        /// The guard.
+        turn: TurnId,
+        /// What the store said.
+        result: Result<ReleaseOutcome, StoreError>,
+    },
+    /// Whether a guard still holds: the answer to [`Input::Verify`] and [`Input::Downgrade`].
+    Verified {
+        /// The question.
+        query: TurnId,
+        /// The answer.
+        result: Result<bool, StoreError>,
+    },
+    /// What a key looks like.
+    Status {
+        /// The question.
+        query: TurnId,
+        /// The answer: [`Outcome::Status`] or [`Outcome::Unreadable`].
+        result: Result<Outcome, StoreError>,
+    },
+    /// Everything is released; nothing more comes.
+    Closed,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Its deadline passed.
+    Timeout,
+    /// The context was closed.
+    Closed,
+    /// Another living context has the same instance name, and holds the key.
+    InstanceInUse,
+    /// Somebody else who shares the key upgrades already.
+    UpgradeConflict,
+    /// The lease that it is about is lost.
+    Lost(LostReason),
+    /// The key has used up its tokens.
+    Exhausted,
+    /// The record cannot be read.
+    Unreadable(Unreadable),
+    /// The store failed.
+    Store(StoreError),
+}
+
+/// Why a lease was lost: see [`LeaseGuard::lost`](crate::LeaseGuard::lost).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// It ran out: it was not renewed in time, or was held for as long as it may be.
+    Expired,
+    /// Another context stole it.
+    Stolen,
+    /// The context was suspended.
+    Suspended,
+    /// It was evicted while its holder still believed in it.
+    Evicted,
+    /// The store was cleared.
+    StoreCleared,
+    /// The store failed for good.
+    StoreFailed,
+    /// A newer version rewrote the record.
+    FormatTooNew,
+    /// The manager was closed.
+    Closed,
+}
+
+impl LostReason {
+    /// The reason's name, as JavaScript shows it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Expired => "Expired",
+            Self::Stolen => "Stolen",
+            Self::Suspended => "Suspended",
+            Self::Evicted => "Evicted",
+            Self::StoreCleared => "StoreCleared",
+            Self::StoreFailed => "StoreFailed",
+            Self::FormatTooNew => "FormatTooNew",
+            Self::Closed => "Closed",
+        }
+    }
+}
+
+/// How a release ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReleaseOutcome {
+    /// The lease was given back.
+    Released,
+    /// It was lost before; nothing of the successor's was touched.
+    Lost,
+}
