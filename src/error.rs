@@ -12,7 +12,7 @@ use crate::machine::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The time-out passed while others held the key. Asking again waits again.
+    /// The time-out passed before the lease was granted. Asking again waits again.
     Timeout {
         /// The key; of several that were tried at once, all of them.
         key: String,
@@ -20,6 +20,9 @@ pub enum AcquireError {
         waited: Duration,
         /// Whether a guard of this same manager holds the key. A task that asks again for a key that it holds waits for itself.
         held_here: bool,
+        /// Whether the store answered that others hold the key, or came first. If this and `held_here` are false, the store did
+        /// not answer, or the manager was [suspended](crate::LeaseManager::suspend).
+        held_elsewhere: bool,
     },
     /// The manager was closed.
     Closed,
@@ -49,8 +52,13 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    pub(crate) const fn timeout(key: String, waited: Duration, held_here: bool) -> Self {
-        Self::Timeout { key, waited, held_here }
+    pub(crate) const fn timeout(key: String, waited: Duration, held_here: bool, held_elsewhere: bool) -> Self {
+        Self::Timeout { key, waited, held_here, held_elsewhere }
+    }
+
+    /// The store refused at once, because the key is taken.
+    pub(crate) const fn taken(key: String, held_here: bool) -> Self {
+        Self::timeout(key, Duration::ZERO, held_here, !held_here)
     }
 }
 
@@ -108,16 +116,16 @@ impl From<InvalidOptions> for AcquireError {
 impl fmt::Display for AcquireError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout { key, waited, held_here } => {
-                write!(out, "the time-out passed after {} ms while ", whole_ms(*waited))?;
-                if *held_here {
-                    write!(
-                        out,
-                        "a guard of this very manager held the key \"{key}\"; if this task has it, release it first, or share it"
-                    )
-                } else {
-                    write!(out, "others held the key \"{key}\"")
-                }
+            Self::Timeout { key, waited, held_here, held_elsewhere } => {
+                let (before, after) = match (held_here, held_elsewhere) {
+                    (true, _) => (
+                        "a guard of this very manager held",
+                        "; if this task has it, release it first, or share it",
+                    ),
+                    (_, true) => ("others held", ""),
+                    _ => ("the store did not say who held", "; it was silent, or this manager was suspended"),
+                };
+                write!(out, "the time-out passed after {} ms while {before} the key \"{key}\"{after}", whole_ms(*waited))
             }
             Self::Closed => out.write_str("the lease manager was closed; make another one"),
             Self::InstanceInUse => out

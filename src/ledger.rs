@@ -20,10 +20,11 @@ pub(crate) enum Reaction {
     Granted(Shared<Fate>),
     Busy,
     Failed(Refusal),
-    /// A request waited in vain; whether a guard of this context holds the key.
+    /// A request waited in vain; whether a guard of this context holds the key, and whether others do.
     TimedOut {
         waited: Duration,
         held_here: bool,
+        held_elsewhere: bool,
     },
     Verified(Result<bool, StoreError>),
     Upgraded,
@@ -51,6 +52,8 @@ pub(crate) struct Question {
     told_waiting: bool,
     origin: Origin,
 }
+    /// Whether the store said that others hold the key or came first.
+    queued: bool,
 
 impl Question {
     /// Who dropped the receiver has abandoned the request, or does so in a moment.
@@ -104,7 +107,7 @@ impl Ledger {
         origin: Origin,
     ) -> Receiver<Reaction> {
         let (sender, receiver) = answer::channel();
-        self.questions.push(turn, Question { sender, slot, asked_at, told_waiting: false, origin });
+        self.questions.push(turn, Question { sender, slot, asked_at, told_waiting: false, queued: false, origin });
         receiver
     }
 
@@ -112,6 +115,18 @@ impl Ledger {
     pub(crate) fn forget(&mut self, turn: TurnId, now: Monotonic) -> Option<Question> {
         let question = self.questions.remove(turn)?;
         self.tell_end_of_wait(&question, now);
+    /// The request joins others of its context, which have a position in the queue.
+    pub(crate) fn joins_queue(&mut self, turn: TurnId) {
+        if let Some(question) = self.questions.get_mut(turn) {
+            question.queued = true;
+        }
+    }
+
+    /// The context is suspended: it has no position in any queue.
+    pub(crate) fn leave_queues(&mut self) {
+        self.questions.each(|question| question.queued = false);
+    }
+
         Some(question)
     }
 
@@ -195,9 +210,10 @@ impl Ledger {
         let reaction = match question.slot.clone() {
             Some(slot) => {
                 let held_here = self.holds(&slot.key);
-                Reaction::TimedOut { waited, held_here }
+                Reaction::TimedOut { waited, held_here, held_elsewhere }
             }
             // An upgrade, whose guard knows the rest.
+                let held_elsewhere = question.queued;
             None => Reaction::Failed(Refusal::Timeout),
         };
         self.refused(turn, reaction, now)
@@ -205,7 +221,11 @@ impl Ledger {
 
     /// Whether a guard of this context holds the key.
     pub(crate) fn holds(&self, key: &Key) -> bool {
-        self.guards.values().any(|fate| fate.slot.key == *key && !fate.state().releasing)
+        let is_held = |fate: &Fate| {
+            let state = fate.state();
+            !state.releasing && state.lost.is_none()
+        };
+        self.guards.values().any(|fate| fate.slot.key == *key && is_held(fate))
     }
 
     fn refused(&mut self, turn: TurnId, refusal: Reaction, now: Monotonic) -> Option<Effect> {
@@ -227,7 +247,7 @@ impl Ledger {
         // Those that wait for their own context do not queue in the store.
         self.stats.waited += u64::from(ahead > 0);
         let question = self.questions.get_mut(turn)?;
-        question.told_waiting = true;
+        (question.told_waiting, question.queued) = (true, ahead > 0);
         let (slot, origin) = (question.slot.clone()?, question.origin.clone());
         if self.is_seen() {
             self.tell_of(&slot, slot.mode, LeaseEventKind::Waiting { ahead }, (self.holder, &origin));

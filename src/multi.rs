@@ -156,7 +156,7 @@ impl MultiRequest {
         }
         let names: Vec<_> = self.keys.iter().map(|(name, _)| name.as_str()).collect();
         let holds = |name: &&str| self.leases.encode(name).is_ok_and(|(key, _)| self.leases.driver().holds(&key));
-        Err(AcquireError::timeout(names.join(", "), Duration::ZERO, names.iter().any(holds)).into())
+        Err(AcquireError::taken(names.join(", "), names.iter().any(holds)).into())
     }
 
     async fn try_checked(&self) -> Result<Option<MultiGuard>, Refused> {

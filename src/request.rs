@@ -301,9 +301,9 @@ impl Pending {
             Some(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
             Some(Reaction::Busy) => Ok(None),
             Some(Reaction::Failed(refusal)) => Err(refusal.into()),
-            Some(Reaction::TimedOut { waited, held_here }) => {
+            Some(Reaction::TimedOut { waited, held_here, held_elsewhere }) => {
                 let key = name.unwrap_or_else(|| self.slot.key.as_str().to_owned());
-                Err(AcquireError::timeout(key, waited, held_here))
+                Err(AcquireError::timeout(key, waited, held_here, held_elsewhere))
             }
             // The machine answers every request; a dropped sender means that the manager is gone.
             _ => Err(AcquireError::Closed),

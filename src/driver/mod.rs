@@ -122,7 +122,7 @@ impl Driver {
     /// A key is taken, and the request was not to wait.
     pub(crate) fn taken(&self, key: &Key, name: Option<String>) -> AcquireError {
         let key_shown = name.unwrap_or_else(|| key.as_str().to_owned());
-        AcquireError::timeout(key_shown, Duration::ZERO, self.holds(key))
+        AcquireError::taken(key_shown, self.holds(key))
     }
 
     /// Whether a guard of this context holds the key.
@@ -158,6 +158,9 @@ impl Driver {
         for turn in &mut turns {
             turn.id = core.ledger.next_turn();
             let (id, slot) = (turn.id, turn.slot());
+        if turn.deadline.is_some() && core.machine.is_queued(&slot) {
+            core.ledger.joins_queue(id);
+        }
             answers.push((id, slot.clone(), core.ledger.expect(id, Some(slot), now, origin.clone())));
         }
         self.step(core, Input::AcquireAll(turns));
@@ -299,7 +302,9 @@ impl Driver {
     }
 
     pub(crate) fn suspend(&self) {
-        self.handle(Input::Suspend { abandons: (*self.store).abandons() });
+        let mut core = self.core();
+        core.ledger.leave_queues();
+        self.step(core, Input::Suspend { abandons: (*self.store).abandons() });
     }
 
     pub(crate) fn resume(&self) {
