@@ -36,6 +36,12 @@ pub enum AcquireError {
     UpgradeConflict,
     /// The lease is lost.
     Lost(LostReason),
+    /// This guard was released before, so that nothing more can be done with it.
+    Released,
+    /// The parts hold no lease: their guard had clones, shared its lease with other requests, or was released or lost.
+    EmptyParts,
+    /// The store does not have the lease of these parts: it ran out, was taken over or resumed before, or is in another store.
+    NotResumable,
     /// A newer version of this library wrote the record; it was left as it is.
     FormatTooNew {
         /// The format that was found.
@@ -133,9 +139,16 @@ impl fmt::Display for AcquireError {
             Self::InvalidKey(invalid) => invalid.fmt(out),
             Self::InvalidOptions(invalid) => invalid.fmt(out),
             Self::UpgradeConflict => {
-                out.write_str("another holder that shares the key upgrades already; release this guard, and try again")
+                out.write_str("another holder that shares the key upgrades already; release this lease, and try again")
             }
             Self::Lost(reason) => write!(out, "the lease is lost: {}", reason.name()),
+            Self::Released => out.write_str("the lease was released; acquire another one"),
+            Self::EmptyParts => out.write_str(
+                "the parts hold no lease: when the guard was taken apart, clones or other requests used its lease, or it was gone",
+            ),
+            Self::NotResumable => out.write_str(
+                "the store does not have this lease: it ran out, was taken over or resumed before, or belongs to another store",
+            ),
             Self::FormatTooNew { found, known } => Unreadable::FormatTooNew { found: *found, known: *known }.fmt(out),
             Self::Unsupported(error) => out.write_str(&error.message),
             Self::Quota(error) | Self::Store(error) => error.fmt(out),

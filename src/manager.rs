@@ -244,8 +244,9 @@ impl LeaseManager {
     /// store. The new guard has a larger token than the old one.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if the lease ran out or was taken over in the meantime; else as for
-    /// [`acquire`](LeaseRequest::acquire).
+    /// [`AcquireError::NotResumable`] if this store does not have the lease: it ran out, was taken over or resumed in the
+    /// meantime, or belongs to another store. [`AcquireError::EmptyParts`] if the parts hold no lease because clones of the
+    /// guard lived, or other requests shared its lease. Else as for [`acquire`](LeaseRequest::acquire).
     ///
     /// # Cancel safety
     /// Dropping the future releases the lease, or leaves it with its previous owner.
@@ -264,11 +265,16 @@ impl LeaseManager {
     pub async fn resume(&self, parts: LeaseParts) -> Result<LeaseGuard, AcquireError> {
         let (key, name) = self.encode(parts.key())?;
         self.driver().check()?;
-        let parcel = parts.parcel().cloned().ok_or(AcquireError::Lost(LostReason::Expired))?;
+        let parcel = parts.parcel().cloned().ok_or(AcquireError::EmptyParts)?;
         let turn = Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(TurnId::default(), key) };
         let mut pending = Pending::start(self.driver(), turn, |turn| Input::Resume { turn, parcel });
         let reaction = (&mut pending).await;
-        pending.guard(reaction, name)?.ok_or(AcquireError::Lost(LostReason::Expired))
+        match pending.guard(reaction, name) {
+            // Of a lease that it does not have, the store cannot tell what became of it.
+            Ok(None) | Err(AcquireError::Lost(LostReason::Expired)) => Err(AcquireError::NotResumable),
+            Ok(Some(guard)) => Ok(guard),
+            Err(error) => Err(error),
+        }
     }
 
     /// Call this when the platform is about to stop this context. All leases are lost at once, as

@@ -39,8 +39,8 @@ impl FencedTransaction for &IdbTransaction {
         }
     }
 
-    fn refuse(self, reason: LostReason) -> Self::Answer {
-        answered(Err(if self.abort().is_ok() { FenceError::Lost(reason) } else { FenceError::Misuse(OVER.into()) }))
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        answered(Err(if self.abort().is_ok() { why } else { FenceError::Misuse(OVER.into()) }))
     }
 }
 
@@ -52,8 +52,8 @@ impl FencedTransaction for &mut IdbTransaction {
         (&*self).check(fence)
     }
 
-    fn refuse(self, reason: LostReason) -> Self::Answer {
-        (&*self).refuse(reason)
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        (&*self).refuse(why)
     }
 }
 
