@@ -17,7 +17,8 @@ use crate::event;
 use crate::executor::Shared;
 use crate::guard::LeaseGuard;
 use crate::machine::{
-    Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Monotonic, Slot, Turn, TurnId, check_info, whole_ms,
+    Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Slot, Turn, TurnId,
+    check_info, whole_ms,
 };
 
 /// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until
@@ -30,7 +31,7 @@ pub struct LeaseRequest {
     /// The user's name for the key, if the store knows it by another.
     name: Option<String>,
     pub(crate) wish: Wish,
-    pub(crate) on_loss: OnLoss,
+    pub(crate) on_loss: Option<OnLoss>,
 }
 
 /// How a lease is wanted.
@@ -73,7 +74,7 @@ impl Default for Wish {
 
 impl LeaseRequest {
     pub(crate) fn new(driver: Shared<Driver>, key: Result<Key, InvalidKey>, name: Option<String>) -> Self {
-        Self { driver, key, name, wish: Wish::default(), on_loss: OnLoss::default() }
+        Self { driver, key, name, wish: Wish::default(), on_loss: None }
     }
 
     /// Holds the key together with others who share it, while nobody holds it exclusively.
@@ -114,8 +115,8 @@ impl LeaseRequest {
         self
     }
 
-    /// Holds the key at most this long (whole ms, rounded up); after that the lease is given back, and the guard is lost
-    /// as [`Expired`](crate::LostReason::Expired).
+    /// Holds the key at most this long (whole ms, rounded up), up to a day; after that the lease is released, and the guard is
+    /// lost as [`Expired`](crate::LostReason::Expired).
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.wish.max_hold = Some(hold);
         self
@@ -123,7 +124,7 @@ impl LeaseRequest {
 
     /// What the loss of the lease does to the work of [`run`](Self::run): nothing unless chosen.
     pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
-        self.on_loss = on_loss;
+        self.on_loss = Some(on_loss);
         self
     }
 
@@ -161,7 +162,8 @@ impl LeaseRequest {
     /// Tries once: `None` if the key is taken.
     ///
     /// # Errors
-    /// [`AcquireError`]: the manager was closed, the key is none, or the store failed.
+    /// [`AcquireError`]: the manager was closed, the key is invalid, or the store failed; [`InvalidOptions`] for a request with a
+    /// [`timeout`](Self::timeout) or a [`priority`](Self::priority).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -184,7 +186,8 @@ impl LeaseRequest {
     /// believes in its lease: this breaks exclusion in time, while tokens and fences hold.
     ///
     /// # Errors
-    /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`InvalidOptions`] for a shared request.
+    /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`InvalidOptions`] for a request that is shared, or has a
+    /// [`timeout`](Self::timeout) or a [`priority`](Self::priority).
     ///
     /// # Cancel safety
     /// Dropping the future gives the lease back; who was robbed stays so.
@@ -210,17 +213,14 @@ impl LeaseRequest {
         let (key, mode) = (self.key.clone(), self.wish.mode);
         let name = key.as_ref().map_or("", Key::as_str);
         event::span(name, mode, async move {
-            if self.wish.steal && self.wish.mode == Mode::Shared {
-                return Err(InvalidOptions::SharedTheft.into());
+            if self.on_loss.is_some() {
+                return Err(unknown("on_loss", "use `run` or `try_run`").into());
             }
             let driver = &self.driver;
             let key = self.key?;
             driver.check()?;
-            check_info(&self.wish.info)?;
-            if self.wish.max_hold.is_some_and(|hold| hold.is_zero()) {
-                return Err(InvalidOptions::Span { span_ms: 0 }.into());
-            }
             let deadline = if wait { self.wish.deadline(driver) } else { None };
+            self.wish.check(insists)?;
             loop {
                 let turn = self.wish.turn(key.clone(), wait, deadline);
                 let mut pending = Pending::start(driver, turn, Input::Acquire);
@@ -249,7 +249,50 @@ impl Wish {
 
     /// What the machine is asked for; its name is drawn later, and when its wait gets long.
     pub(crate) fn turn(&self, key: Key, wait: bool, deadline: Option<Monotonic>) -> Turn {
+/// A call does not have this option.
+pub(crate) const fn unknown(option: &'static str, remedy: &'static str) -> InvalidOptions {
+    InvalidOptions::UnknownOption { option, remedy }
+}
+
         Turn {
+    /// Whether the options fit each other and the call, which may fail because the key is taken.
+    fn check(&self, insists: bool) -> Result<(), InvalidOptions> {
+        if !insists {
+            self.check_try()?;
+        } else if self.steal {
+            self.check_theft()?;
+        }
+        check_info(&self.info)?;
+        match self.max_hold.map(rounded_up_ms) {
+            Some(span_ms) if !(1..=LONGEST_LEASE_MS).contains(&span_ms) => Err(InvalidOptions::Span { span_ms }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A try does not wait.
+    pub(crate) fn check_try(&self) -> Result<(), InvalidOptions> {
+        match self.waiting_option() {
+            Some(option) => Err(unknown(option, "a try does not wait: use `acquire` or `run`")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_theft(&self) -> Result<(), InvalidOptions> {
+        match self.waiting_option() {
+            _ if self.mode == Mode::Shared => Err(InvalidOptions::SharedTheft),
+            Some(option) => Err(unknown(option, "leave it out: `steal` waits for no holder")),
+            None => Ok(()),
+        }
+    }
+
+    /// The name of an option that is of use only to who waits.
+    fn waiting_option(&self) -> Option<&'static str> {
+        match self.timeout {
+            Some(_) => Some("timeout"),
+            None => (self.priority != 0).then_some("priority"),
+        }
+    }
+
             mode: self.mode,
             wait,
             priority: self.priority,

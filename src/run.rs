@@ -6,8 +6,8 @@ use futures::future::{Either, select};
 
 use crate::error::AcquireError;
 use crate::guard::LeaseGuard;
-use crate::machine::{LostReason, ReleaseOutcome};
-use crate::request::{LeaseRequest, OnLoss};
+use crate::machine::{LostReason, Mode, ReleaseOutcome};
+use crate::request::{LeaseRequest, OnLoss, unknown};
 
 /// What became of work under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ impl LeaseRequest {
     /// assert!(ran.value.as_u64() > 0 && ran.lost.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn run<T>(self, work: impl AsyncFnOnce(&LeaseGuard) -> T) -> Result<Ran<T>, AcquireError> {
-        let on_loss = self.on_loss;
+    pub async fn run<T>(mut self, work: impl AsyncFnOnce(&LeaseGuard) -> T) -> Result<Ran<T>, AcquireError> {
+        let on_loss = self.on_loss.take().unwrap_or_default();
         let guard = self.acquire().await?;
         ran(&guard, on_loss, work(&guard)).await
     }
@@ -60,8 +60,11 @@ impl LeaseRequest {
     /// assert!(leases.lock("notes").try_run(async |_| ()).await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_run<T>(self, work: impl AsyncFnOnce(&LeaseGuard) -> T) -> Result<Option<Ran<T>>, AcquireError> {
-        let on_loss = self.on_loss;
+    pub async fn try_run<T>(
+        mut self,
+        work: impl AsyncFnOnce(&LeaseGuard) -> T,
+    ) -> Result<Option<Ran<T>>, AcquireError> {
+        let on_loss = self.on_loss.take().unwrap_or_default();
         let Some(guard) = self.try_acquire().await? else { return Ok(None) };
         ran(&guard, on_loss, work(&guard)).await.map(Some)
     }
@@ -97,7 +100,8 @@ impl LeaseRequest {
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead.
+    /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead. [`InvalidOptions`](crate::InvalidOptions) for a
+    /// request that is [`shared`](Self::shared), or has an [`on_loss`](Self::on_loss).
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lease.
@@ -118,6 +122,12 @@ impl LeaseRequest {
         loop {
             let guard = self.clone().acquire().await?;
             match unless_lost(&guard, work(guard.clone())).await {
+        if self.on_loss.is_some() {
+            return Err(unknown("on_loss", "leave it out: `elect` drops the work of a lost lead").into());
+        }
+        if self.wish.mode == Mode::Shared {
+            return Err(unknown("shared", "leave it out: one context leads").into());
+        }
                 Ok(value) => {
                     // However the release ends, the work is done.
                     let _ = guard.release().await;
