@@ -40,6 +40,8 @@ pub(crate) enum Effect {
     Wake(Vec<Waker>),
     /// The end of a guard.
     End(Shared<Fate>, Vec<Waker>),
+    /// A request has waited for long for a guard of its own context.
+    WarnOfOwnWait(Key),
     Tell(Event, SessionId, Origin),
 }
 
@@ -50,10 +52,10 @@ pub(crate) struct Question {
     slot: Option<Slot>,
     asked_at: Monotonic,
     told_waiting: bool,
-    origin: Origin,
-}
     /// Whether the store said that others hold the key or came first.
     queued: bool,
+    origin: Origin,
+}
 
 impl Question {
     /// Who dropped the receiver has abandoned the request, or does so in a moment.
@@ -68,6 +70,7 @@ pub(crate) struct Ledger {
     last_turn: u64,
     questions: Questions,
     guards: SortedMap<TurnId, Shared<Fate>>,
+    warned_of_own_wait: bool,
     pub(crate) stats: LeaseStats,
     /// To be told once the lock was let go: who listens may ask back.
     pub(crate) news: Vec<Effect>,
@@ -81,6 +84,7 @@ impl Ledger {
             last_turn: 0,
             questions: Questions::default(),
             guards: SortedMap::new(),
+            warned_of_own_wait: false,
             stats: LeaseStats::default(),
             news: Vec::new(),
             audience: Audience::default(),
@@ -111,10 +115,6 @@ impl Ledger {
         receiver
     }
 
-    /// To be dropped after the lock was let go: who waits for it is woken.
-    pub(crate) fn forget(&mut self, turn: TurnId, now: Monotonic) -> Option<Question> {
-        let question = self.questions.remove(turn)?;
-        self.tell_end_of_wait(&question, now);
     /// The request joins others of its context, which have a position in the queue.
     pub(crate) fn joins_queue(&mut self, turn: TurnId) {
         if let Some(question) = self.questions.get_mut(turn) {
@@ -127,6 +127,10 @@ impl Ledger {
         self.questions.each(|question| question.queued = false);
     }
 
+    /// To be dropped after the lock was let go: who waits for it is woken.
+    pub(crate) fn forget(&mut self, turn: TurnId, now: Monotonic) -> Option<Question> {
+        let question = self.questions.remove(turn)?;
+        self.tell_end_of_wait(&question, now);
         Some(question)
     }
 
@@ -209,11 +213,11 @@ impl Ledger {
         let waited = span(question.asked_at, now);
         let reaction = match question.slot.clone() {
             Some(slot) => {
+                let held_elsewhere = question.queued;
                 let held_here = self.holds(&slot.key);
                 Reaction::TimedOut { waited, held_here, held_elsewhere }
             }
             // An upgrade, whose guard knows the rest.
-                let held_elsewhere = question.queued;
             None => Reaction::Failed(Refusal::Timeout),
         };
         self.refused(turn, reaction, now)
@@ -257,12 +261,15 @@ impl Ledger {
 
     fn waits_long(&mut self, turn: TurnId, now: Monotonic) -> Option<Effect> {
         let Question { slot, asked_at, origin, .. } = self.questions.get_mut(turn)?;
+        let (key, waited_ms, origin) = (slot.as_ref()?.key.clone(), now.since(*asked_at), origin.clone());
+        let held_here = self.holds(&key);
         if Event::are_heard() {
-            let (key, waited_ms, origin) = (slot.as_ref()?.key.clone(), now.since(*asked_at), origin.clone());
-            let long = Event::WaitsLong { held_here: self.holds(&key), key, waited_ms };
+            let long = Event::WaitsLong { key: key.clone(), waited_ms, held_here };
             self.news.push(Effect::Tell(long, self.holder, origin));
         }
-        None
+        // Once: most such waits end. Code that was written for Web Locks expects no warning.
+        let warns = held_here && !key.is_of_lock() && !core::mem::replace(&mut self.warned_of_own_wait, true);
+        warns.then_some(Effect::WarnOfOwnWait(key))
     }
 
     fn doubt(&mut self, turn: TurnId, suspect: bool) -> Option<Effect> {

@@ -79,6 +79,8 @@ pub struct LeaseManagerBuilder {
     signals: Option<Shared<dyn Signals>>,
     codec: Option<Shared<dyn KeyCodec>>,
     long_wait: Duration,
+    /// How JavaScript is warned; in Rust `tracing` does it.
+    pub(crate) warn_of_own_wait: fn(&Key),
     linger_is_chosen: bool,
     options: Options,
 }
@@ -95,6 +97,7 @@ impl LeaseManager {
             signals: None,
             codec: None,
             long_wait: LONG_WAIT,
+            warn_of_own_wait: |_| {},
             linger_is_chosen: false,
             options: Options::default(),
         }
@@ -467,7 +470,8 @@ impl LeaseManagerBuilder {
     pub fn build(self) -> Result<LeaseManager, InvalidOptions> {
         let config = Config::parse(&self.options)?;
         let signals = self.signals.unwrap_or_else(|| signal::for_reach(&(*self.store).reach()));
-        let driver = Driver::new(self.store, signals, self.executor, config, self.linger_is_chosen, self.long_wait);
+        let long_wait = (self.long_wait, self.warn_of_own_wait);
+        let driver = Driver::new(self.store, signals, self.executor, config, self.linger_is_chosen, long_wait);
         Ok(LeaseManager { door: Shared::new(Door { driver, codec: self.codec, instance: self.options.instance }) })
     }
 }
