@@ -73,7 +73,7 @@ impl From<Refusal> for AcquireError {
         let permanent = |message| Self::Store(StoreError::permanent(StoreErrorKind::Unavailable, message));
         match refusal {
             // What a request waited for, and how long, is said where it is known.
-            Refusal::Timeout => Self::timeout(String::new(), Duration::ZERO, false),
+            Refusal::Timeout => Self::timeout(String::new(), Duration::ZERO, false, false),
             Refusal::Closed => Self::Closed,
             Refusal::InstanceInUse => Self::InstanceInUse,
             Refusal::UpgradeConflict => Self::UpgradeConflict,

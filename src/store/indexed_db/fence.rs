@@ -18,7 +18,7 @@ use super::{
 };
 use crate::answer::{self, Sender};
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{Key, LostReason, Records, Row, SessionId, StoreError, StoreId, Ticket};
+use crate::machine::{Key, Records, Row, SessionId, StoreError, StoreId, Ticket};
 
 type Verdict = Result<(), FenceError>;
 type Listener = Closure<dyn Fn(Event)>;
