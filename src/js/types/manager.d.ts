@@ -61,7 +61,8 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Deletes the leases and locks of a name, database and all, if nobody holds any. Managers that are open go on: with their
-   * next request the database is made anew. Tokens go on growing, by the clock.
+   * next request the database is made anew. Tokens go on growing, by the clock. Leases in memory (`store: "memory"`) are not
+   * affected: they end with the page or the process.
    *
    * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and of a lease by whom. `Store` after
    * 5 s if somebody else's connection keeps the database open; it may go later, when that is closed. Else as {@link open} and
@@ -238,8 +239,8 @@ export class LeaseManager extends EventTarget {
   stats(): LeaseStats;
 
   /**
-   * Hears what happens to the leases of this manager, in its order, until it has closed. Nothing is made of what nobody
-   * listens to.
+   * Calls the listener for each event of this manager's leases, in order, until the manager has closed. The manager makes
+   * events only once a listener was added. Types are in lower case: the manager never emits an event of any other type.
    *
    * @example
    * ```js
@@ -304,7 +305,10 @@ export interface AttachOptions {
    * `InstanceInUse`, 250 ms later, so that a reload wins. Tabs leave it out: they would have to be told apart.
    */
   instance?: string | undefined;
-  /** Whether each event is written to `console.debug`. `false` unless chosen. */
+  /**
+   * Whether each event is written to `console.debug`, and a request that waits for this manager's own lease is warned of at
+   * once. `false` unless chosen: then the first such wait that takes a minute is warned of.
+   */
   debug?: boolean | undefined;
 }
 
@@ -336,7 +340,7 @@ export interface TryAcquireOptions {
    */
   share?: boolean | undefined;
   /**
-   * The longest time to hold the key, in ms, rounded up: more than 0. After that the lease is released, and lost as `Expired`.
+   * The longest time to hold the key, in ms, rounded up: more than 0, up to 24 h. After that the lease is released, and lost as `Expired`.
    * Without limit unless chosen.
    */
   maxHoldMs?: number | undefined;
