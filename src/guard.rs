@@ -21,7 +21,7 @@ use crate::mapped::MappedLeaseGuard;
 use crate::parts::LeaseParts;
 
 /// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also tells how
-/// that ended. Clones count: the lease is given back with the last of them.
+/// that ended. The key stays held until every clone of the guard is released or dropped.
 ///
 /// A guard is not proof: a holder that is paused for longer than its lease is overtaken. What must never be done by
 /// two holders is [fenced](Self::fence), or written with the guard's [`token`](Self::token), to a place that refuses
@@ -213,6 +213,9 @@ impl LeaseGuard {
 
     /// Waits until the lease is lost, and says why; pending for ever after a normal release.
     ///
+    /// The executor's tasks notice the loss. If the manager's runtime has ended, this future stays pending;
+    /// [`is_valid`](Self::is_valid) still turns false by the clock.
+    ///
     /// # Cancel safety
     /// Cancel safe: the loss is told to every later call too.
     ///
@@ -238,8 +241,8 @@ impl LeaseGuard {
 
     /// Gives the lease back, and says whether it was still held. Calling it again gives the same answer.
     ///
-    /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight. Of several
-    /// clones, each gives back its part, and the last one the lease.
+    /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight. While clones of
+    /// the guard live, this handle alone is released, at once: the last clone releases the lease.
     ///
     /// # Errors
     /// [`StoreError`] if the store did not answer within a lease; then the lease runs out by itself. A loss is no

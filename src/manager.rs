@@ -103,7 +103,7 @@ impl LeaseManager {
         }
     }
 
-    /// A request for the lease of this key: 1 to 1024 UTF-16 units. `acquire` reports an invalid key.
+    /// A request for the lease of this key: 1 to 1024 UTF-16 units. [`acquire`](LeaseRequest::acquire) reports an invalid key.
     pub fn lock(&self, key: &str) -> LeaseRequest {
         match self.encode(key) {
             Ok((key, name)) => LeaseRequest::new(self.driver().clone(), Ok(key), name),
@@ -134,7 +134,7 @@ impl LeaseManager {
         self.driver().session()
     }
 
-    /// Reads who holds a key, and who waits for it.
+    /// Reads who holds a key, and who waits for it: contexts, not tasks. See [`LeaseStatus`].
     ///
     /// # Errors
     /// [`AcquireError`] if the key is invalid, the record cannot be read, or the store failed.
@@ -221,7 +221,7 @@ impl LeaseManager {
         self.driver().stats()
     }
 
-    /// A stream of what happens to the leases of this manager from now on, in order. It costs nothing while nobody listens. It
+    /// A stream of what happens to the leases of this manager from now on, in order. It costs nothing while no stream exists. It
     /// ends when the manager has [closed](Self::close), or was dropped together with its guards.
     ///
     /// ```
@@ -383,14 +383,16 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// How often the context may pass a lease from one local request to the next while another context waits: 32 times unless
-    /// chosen, and at least once.
+    /// How often the context may hand a lease from one of its requests to the next while another context waits: 32 times unless
+    /// chosen, and at least once. Then its requests that still wait go to the end of the queue together.
     pub fn max_local_handoffs(mut self, handoffs: u32) -> Self {
         self.options.max_local_handoffs = handoffs;
         self
     }
 
-    /// How long the context may go on passing a lease between local requests while another context waits.
+    /// How long after the store has granted a lease the context may hand it to its own next request while another context
+    /// waits: 50 ms unless chosen. A request that holds the lease for longer is followed by one of the other context. Zero hands
+    /// nothing on while others wait.
     pub fn max_tenure(mut self, tenure: Duration) -> Self {
         self.options.max_tenure = tenure;
         self

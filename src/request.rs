@@ -88,20 +88,21 @@ impl LeaseRequest {
         self
     }
 
-    /// Goes before requests of a smaller priority, whenever they came: 0 unless chosen.
+    /// Goes before requests of a smaller priority, whenever they came: 0 unless chosen. Between contexts the largest priority
+    /// among the waiting requests of a context counts for all of them.
     pub fn priority(mut self, priority: i32) -> Self {
         self.wish.priority = priority;
         self
     }
 
-    /// Waits at most this long (whole ms, rounded up); zero tries once. Without it, waits for ever.
+    /// [Waits](Self::acquire) at most this long (whole ms, rounded up); zero tries once. Without it, waits for ever.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self
     }
 
     /// Holds the key together with those requests of this manager that say the same; against all others as usual. The
-    /// lease is given back with the last of their guards.
+    /// key is free when the last of their guards is released or dropped.
     pub fn share_in_process(mut self) -> Self {
         self.wish.share = true;
         self
@@ -122,13 +123,15 @@ impl LeaseRequest {
         self
     }
 
-    /// What the loss of the lease does to the work of [`run`](Self::run): nothing unless chosen.
+    /// What the loss of the lease does to the work of [`run`](Self::run) and [`try_run`](Self::try_run): nothing unless chosen.
     pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
         self.on_loss = Some(on_loss);
         self
     }
 
-    /// What the holder says of itself, for whoever looks at the [status](crate::LeaseManager::status): at most 4096 bytes.
+    /// What the holder says of itself, for whoever looks at the [status](crate::LeaseManager::status): at most 4096 bytes. A
+    /// lease that lingers is not reused for a request with another `info`. But a request that is handed the lease by another one
+    /// of its context does not change what the status shows.
     pub fn info(mut self, info: impl Into<String>) -> Self {
         self.wish.info = info.into();
         self
@@ -136,8 +139,13 @@ impl LeaseRequest {
 
     /// Waits for the lease: by priority, then first come, first served.
     ///
+    /// All requests of this manager for one key and mode have one position in the queue. While other contexts wait, the
+    /// manager hands the lease to its own next request for at most [50 ms](crate::LeaseManagerBuilder::max_tenure) after the
+    /// grant, and at most [32 times](crate::LeaseManagerBuilder::max_local_handoffs). Then its requests that still wait go to
+    /// the end of the queue together, however long they have waited.
+    ///
     /// # Errors
-    /// [`AcquireError`]: the time-out passed, the manager was closed, the key is none, or the store failed.
+    /// [`AcquireError`]: the time-out passed, the manager was closed, the key or an option is invalid, or the store failed.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue, or the lease if it was granted in that moment. A later
@@ -181,16 +189,16 @@ impl LeaseRequest {
         self.ask(false, false)
     }
 
-    /// Takes the lease from whoever holds it, ahead of everybody who waits. Who is robbed is told at once if it can hear,
-    /// and at its next renewal at the latest: its guard is lost as [`Stolen`](crate::LostReason::Stolen). Until then it
-    /// believes in its lease: this breaks exclusion in time, while tokens and fences hold.
+    /// Takes the lease from whoever holds it, ahead of everybody who waits. The old holder's guard is lost as
+    /// [`Stolen`](crate::LostReason::Stolen): at once if the holder is reachable, else at its next heartbeat. Until then it
+    /// believes in its lease: two contexts may act at the same time, while tokens grow and fences hold.
     ///
     /// # Errors
     /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`InvalidOptions`] for a request that is shared, or has a
     /// [`timeout`](Self::timeout) or a [`priority`](Self::priority).
     ///
     /// # Cancel safety
-    /// Dropping the future gives the lease back; who was robbed stays so.
+    /// Dropping the future releases the lease; the old holder does not get it back.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, LostReason, executor::TokioExecutor, store::MemoryStore};
@@ -216,11 +224,11 @@ impl LeaseRequest {
             if self.on_loss.is_some() {
                 return Err(unknown("on_loss", "use `run` or `try_run`").into());
             }
+            self.wish.check(insists)?;
             let driver = &self.driver;
             let key = self.key?;
             driver.check()?;
             let deadline = if wait { self.wish.deadline(driver) } else { None };
-            self.wish.check(insists)?;
             loop {
                 let turn = self.wish.turn(key.clone(), wait, deadline);
                 let mut pending = Pending::start(driver, turn, Input::Acquire);
@@ -241,20 +249,12 @@ impl LeaseRequest {
     }
 }
 
-impl Wish {
-    pub(crate) fn deadline(&self, driver: &Driver) -> Option<Monotonic> {
-        let timeout_ms = rounded_up_ms(self.timeout?);
-        Some(driver.executor.now().monotonic.plus(timeout_ms))
-    }
-
-    /// What the machine is asked for; its name is drawn later, and when its wait gets long.
-    pub(crate) fn turn(&self, key: Key, wait: bool, deadline: Option<Monotonic>) -> Turn {
 /// A call does not have this option.
 pub(crate) const fn unknown(option: &'static str, remedy: &'static str) -> InvalidOptions {
     InvalidOptions::UnknownOption { option, remedy }
 }
 
-        Turn {
+impl Wish {
     /// Whether the options fit each other and the call, which may fail because the key is taken.
     fn check(&self, insists: bool) -> Result<(), InvalidOptions> {
         if !insists {
@@ -293,6 +293,14 @@ pub(crate) const fn unknown(option: &'static str, remedy: &'static str) -> Inval
         }
     }
 
+    pub(crate) fn deadline(&self, driver: &Driver) -> Option<Monotonic> {
+        let timeout_ms = rounded_up_ms(self.timeout?);
+        Some(driver.executor.now().monotonic.plus(timeout_ms))
+    }
+
+    /// What the machine is asked for; its name is drawn later, and when its wait gets long.
+    pub(crate) fn turn(&self, key: Key, wait: bool, deadline: Option<Monotonic>) -> Turn {
+        Turn {
             mode: self.mode,
             wait,
             priority: self.priority,

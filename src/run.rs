@@ -19,7 +19,9 @@ pub struct Ran<T> {
 }
 
 impl LeaseRequest {
-    /// Waits for the lease, does the work, gives the lease back. The work is polled in place: never boxed, never spawned.
+    /// Waits for the lease, does the work, releases the lease. The work is polled in place: never boxed, never spawned.
+    ///
+    /// A clone of the guard that escapes the work keeps the key: it is free when the last clone is released or dropped.
     ///
     /// # Errors
     /// As for [`acquire`](Self::acquire); and [`AcquireError::Lost`] if the lease was lost and the request said
@@ -94,7 +96,8 @@ pub(crate) async fn unless_lost<T>(guard: &LeaseGuard, work: impl Future<Output 
 impl LeaseRequest {
     /// Campaigns for the key as this request asks for it, leads as long as the lease is held, and campaigns anew after a
     /// loss, with a new guard and a larger token. The work is dropped when the lead is lost, and begun again with the next
-    /// one. When it ends, the lead is given back with the guard that the work was given and its clones.
+    /// one. When the work ends, `elect` releases the lead and returns what the work returned. A clone of the guard that escapes
+    /// the work keeps the key, though: it is free when the last clone is released or dropped.
     ///
     /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
@@ -119,15 +122,15 @@ impl LeaseRequest {
     where
         F: Future<Output = T>,
     {
-        loop {
-            let guard = self.clone().acquire().await?;
-            match unless_lost(&guard, work(guard.clone())).await {
         if self.on_loss.is_some() {
             return Err(unknown("on_loss", "leave it out: `elect` drops the work of a lost lead").into());
         }
         if self.wish.mode == Mode::Shared {
             return Err(unknown("shared", "leave it out: one context leads").into());
         }
+        loop {
+            let guard = self.clone().acquire().await?;
+            match unless_lost(&guard, work(guard.clone())).await {
                 Ok(value) => {
                     // However the release ends, the work is done.
                     let _ = guard.release().await;
