@@ -10,6 +10,7 @@ if (manifest.version !== crateVersion) {
 }
 
 cpSync("src/js/types", `${folder}/types`, { recursive: true });
+cpSync("docs", `${folder}/docs`, { recursive: true });
 for (const file of ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"]) copyFileSync(file, `${folder}/${file}`);
 
 cpSync("src/js/face", folder, { recursive: true });

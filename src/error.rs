@@ -12,7 +12,7 @@ use crate::machine::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The time-out passed while others held the key. Asking again waits again.
+    /// The time-out passed before the lease was granted. Asking again waits again.
     Timeout {
         /// The key; of several that were tried at once, all of them.
         key: String,
@@ -20,6 +20,9 @@ pub enum AcquireError {
         waited: Duration,
         /// Whether a guard of this same manager holds the key. A task that asks again for a key that it holds waits for itself.
         held_here: bool,
+        /// Whether the store answered that others hold the key, or came first. If this and `held_here` are false, the store did
+        /// not answer, or the manager was [suspended](crate::LeaseManager::suspend).
+        held_elsewhere: bool,
     },
     /// The manager was closed.
     Closed,
@@ -33,6 +36,12 @@ pub enum AcquireError {
     UpgradeConflict,
     /// The lease is lost.
     Lost(LostReason),
+    /// This guard was released before, so that nothing more can be done with it.
+    Released,
+    /// The parts hold no lease: their guard had clones, shared its lease with other requests, or was released or lost.
+    EmptyParts,
+    /// The store does not have the lease of these parts: it ran out, was taken over or resumed before, or is in another store.
+    NotResumable,
     /// A newer version of this library wrote the record; it was left as it is.
     FormatTooNew {
         /// The format that was found.
@@ -49,8 +58,13 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    pub(crate) const fn timeout(key: String, waited: Duration, held_here: bool) -> Self {
-        Self::Timeout { key, waited, held_here }
+    pub(crate) const fn timeout(key: String, waited: Duration, held_here: bool, held_elsewhere: bool) -> Self {
+        Self::Timeout { key, waited, held_here, held_elsewhere }
+    }
+
+    /// The store refused at once, because the key is taken.
+    pub(crate) const fn taken(key: String, held_here: bool) -> Self {
+        Self::timeout(key, Duration::ZERO, held_here, !held_here)
     }
 }
 
@@ -59,7 +73,7 @@ impl From<Refusal> for AcquireError {
         let permanent = |message| Self::Store(StoreError::permanent(StoreErrorKind::Unavailable, message));
         match refusal {
             // What a request waited for, and how long, is said where it is known.
-            Refusal::Timeout => Self::timeout(String::new(), Duration::ZERO, false),
+            Refusal::Timeout => Self::timeout(String::new(), Duration::ZERO, false, false),
             Refusal::Closed => Self::Closed,
             Refusal::InstanceInUse => Self::InstanceInUse,
             Refusal::UpgradeConflict => Self::UpgradeConflict,
@@ -108,16 +122,16 @@ impl From<InvalidOptions> for AcquireError {
 impl fmt::Display for AcquireError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout { key, waited, held_here } => {
-                write!(out, "the time-out passed after {} ms while ", whole_ms(*waited))?;
-                if *held_here {
-                    write!(
-                        out,
-                        "a guard of this very manager held the key \"{key}\"; if this task has it, release it first, or share it"
-                    )
-                } else {
-                    write!(out, "others held the key \"{key}\"")
-                }
+            Self::Timeout { key, waited, held_here, held_elsewhere } => {
+                let (before, after) = match (held_here, held_elsewhere) {
+                    (true, _) => (
+                        "a guard of this very manager held",
+                        "; if this task has it, release it first, or share it",
+                    ),
+                    (_, true) => ("others held", ""),
+                    _ => ("the store did not say who held", "; it was silent, or this manager was suspended"),
+                };
+                write!(out, "the time-out passed after {} ms while {before} the key \"{key}\"{after}", whole_ms(*waited))
             }
             Self::Closed => out.write_str("the lease manager was closed; make another one"),
             Self::InstanceInUse => out
@@ -125,9 +139,16 @@ impl fmt::Display for AcquireError {
             Self::InvalidKey(invalid) => invalid.fmt(out),
             Self::InvalidOptions(invalid) => invalid.fmt(out),
             Self::UpgradeConflict => {
-                out.write_str("another holder that shares the key upgrades already; release this guard, and try again")
+                out.write_str("another holder that shares the key upgrades already; release this lease, and try again")
             }
             Self::Lost(reason) => write!(out, "the lease is lost: {}", reason.name()),
+            Self::Released => out.write_str("the lease was released; acquire another one"),
+            Self::EmptyParts => out.write_str(
+                "the parts hold no lease: when the guard was taken apart, clones or other requests used its lease, or it was gone",
+            ),
+            Self::NotResumable => out.write_str(
+                "the store does not have this lease: it ran out, was taken over or resumed before, or belongs to another store",
+            ),
             Self::FormatTooNew { found, known } => Unreadable::FormatTooNew { found: *found, known: *known }.fmt(out),
             Self::Unsupported(error) => out.write_str(&error.message),
             Self::Quota(error) | Self::Store(error) => error.fmt(out),

@@ -43,11 +43,12 @@ pub struct LeaseEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseEventKind {
-    /// A request waits: others hold the key or came first, or guards of this manager hold it. After a
-    /// [suspension](crate::LeaseManager::suspend) the request queues again, and emits this again.
+    /// A request waits: others hold the key or came first, or guards of this manager hold it. A request that joins others of
+    /// its manager in the queue emits nothing, because they share one position. They emit this again when they take another
+    /// position: at the end of the queue, or after a [suspension](crate::LeaseManager::suspend).
     Waiting {
-        /// How many contexts hold the key, or wait for it before this one; 0 if the request waits for guards of its own
-        /// manager. Work that waits for the guard that it runs under waits for ever, unless both requests
+        /// How many holders and waiters the store shows before this context; requests of this manager itself are not counted,
+        /// so that it is 0 if the request waits for a guard of this manager. Work that waits for the guard that it runs under waits for ever, unless both requests
         /// [share](crate::LeaseRequest::share_in_process).
         ahead: usize,
     },

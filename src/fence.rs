@@ -7,11 +7,12 @@ use std::sync::{
 };
 
 use crate::driver::Driver;
+use crate::error::AcquireError;
 use crate::executor::Shared;
 use crate::fate::Fate;
 use crate::guard::LeaseGuard;
 use crate::machine::{Input, LostReason, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
-use crate::store::{Fence, FencedTransaction, OpenTransaction, Reach};
+use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
     /// Has a transaction commit only if the lease is still current *in that transaction*: whatever was paused, slept or
@@ -26,7 +27,8 @@ impl LeaseGuard {
     /// [`FencedTransaction`] for what can be fenced.
     ///
     /// # Errors
-    /// [`FenceError::Lost`](crate::FenceError::Lost) if the lease is lost or was given back,
+    /// [`FenceError::Lost`](crate::FenceError::Lost) if the lease is lost,
+    /// [`FenceError::Released`](crate::FenceError::Released) if this guard was released,
     /// [`FenceError::Misuse`](crate::FenceError::Misuse) if the transaction cannot be fenced, and
     /// [`FenceError::Store`](crate::FenceError::Store) if it ended before the check did.
     ///
@@ -68,7 +70,10 @@ impl LeaseGuard {
     fn check<T: FencedTransaction>(&self, transaction: T, renew: bool) -> T::Answer {
         match self.begin_fence(renew) {
             Some(fence) => transaction.check(Shared::new(fence)),
-            None => transaction.refuse(self.told_loss().unwrap_or(LostReason::Expired)),
+            None => transaction.refuse(match self.loss() {
+                AcquireError::Lost(reason) => FenceError::Lost(reason),
+                _ => FenceError::Released,
+            }),
         }
     }
 }

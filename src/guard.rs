@@ -14,14 +14,14 @@ use crate::executor::Shared;
 use crate::fate::{Fate, FateState, LeaseWatch, Until};
 use crate::fence::GuardFence;
 use crate::machine::{
-    Input, InvalidOptions, LONGEST_LEASE_MS, LostReason, Mode, ReleaseOutcome, Slot, StoreError, StoreErrorKind, Token,
-    TurnId, whole_ms,
+    Input, InvalidOptions, LONGEST_LEASE_MS, LostReason, Mode, Refusal, ReleaseOutcome, Slot, StoreError,
+    StoreErrorKind, Token, TurnId, whole_ms,
 };
 use crate::mapped::MappedLeaseGuard;
 use crate::parts::LeaseParts;
 
 /// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also tells how
-/// that ended. Clones count: the lease is given back with the last of them.
+/// that ended. The key stays held until every clone of the guard is released or dropped.
 ///
 /// A guard is not proof: a holder that is paused for longer than its lease is overtaken. What must never be done by
 /// two holders is [fenced](Self::fence), or written with the guard's [`token`](Self::token), to a place that refuses
@@ -115,8 +115,8 @@ impl LeaseGuard {
     /// Makes the lease last at least this long from now (in whole ms, rounded up), however it is renewed otherwise.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if it is lost, [`InvalidOptions`] if the span is zero or more than a day, and a store's
-    /// error if nobody knows.
+    /// [`AcquireError::Lost`] if it is lost, [`AcquireError::Released`] if this guard was released, [`InvalidOptions`] if the
+    /// span is zero or more than a day, and a store's error if nobody knows.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: a renewal under way goes on.
@@ -143,7 +143,8 @@ impl LeaseGuard {
     /// Lets others share a lease that is held exclusively, at once. One that is shared already stays so.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if it is lost, and a store's error if nobody knows.
+    /// [`AcquireError::Lost`] if it is lost, [`AcquireError::Released`] if this guard was released, and a store's error if
+    /// nobody knows.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop it.
@@ -168,7 +169,8 @@ impl LeaseGuard {
     ///
     /// # Errors
     /// [`AcquireError::UpgradeConflict`] if somebody else who shares upgrades already: both would wait for ever. Release
-    /// the guard, so that the other gets on. [`AcquireError::Lost`] if the lease is lost, and a store's error.
+    /// the guard, so that the other gets on. [`AcquireError::Lost`] if the lease is lost, [`AcquireError::Released`] if this
+    /// guard was released, and a store's error.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the guard sharing.
@@ -200,13 +202,19 @@ impl LeaseGuard {
         match reaction {
             Some(Reaction::Upgraded) if held? => Ok(()),
             Some(Reaction::Upgraded) => Err(self.loss()),
-            Some(Reaction::Failed(_)) if self.claim.fate.state().lost.is_some() => Err(self.loss()),
+            // The machine does not know why it no longer has a lease.
+            Some(Reaction::Failed(refusal)) if matches!(refusal, Refusal::Lost(_)) || self.told_loss().is_some() => {
+                Err(self.loss())
+            }
             Some(Reaction::Failed(refusal)) => Err(refusal.into()),
             _ => Err(AcquireError::Closed),
         }
     }
 
     /// Waits until the lease is lost, and says why; pending for ever after a normal release.
+    ///
+    /// The executor's tasks notice the loss. If the manager's runtime has ended, this future stays pending;
+    /// [`is_valid`](Self::is_valid) still turns false by the clock.
     ///
     /// # Cancel safety
     /// Cancel safe: the loss is told to every later call too.
@@ -233,8 +241,8 @@ impl LeaseGuard {
 
     /// Gives the lease back, and says whether it was still held. Calling it again gives the same answer.
     ///
-    /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight. Of several
-    /// clones, each gives back its part, and the last one the lease.
+    /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight. While clones of
+    /// the guard live, this handle alone is released, at once: the last clone releases the lease.
     ///
     /// # Errors
     /// [`StoreError`] if the store did not answer within a lease; then the lease runs out by itself. A loss is no
@@ -282,8 +290,8 @@ impl LeaseGuard {
     /// Takes the guard apart: the lease stays in the store, renewed by nobody, until somebody
     /// [resumes](crate::LeaseManager::resume) it or it runs out.
     ///
-    /// A lease that other guards or clones use cannot be handed on: of those, only this guard's part is given back, and
-    /// resuming it fails.
+    /// If clones of this guard live, or other requests share its lease, the lease stays with them: this guard is released, and
+    /// the parts hold no lease. Then `resume` fails with [`AcquireError::EmptyParts`].
     pub fn into_parts(self) -> LeaseParts {
         let Claim { driver, fate, turn, .. } = &*self.claim;
         let FateState { token, mode, .. } = *fate.state();
@@ -317,7 +325,10 @@ impl LeaseGuard {
 
     /// Why nothing more can be done with this guard.
     pub(crate) fn loss(&self) -> AcquireError {
-        AcquireError::Lost(self.told_loss().unwrap_or(LostReason::Expired))
+        match self.told_loss() {
+            None if self.is_given_back() => AcquireError::Released,
+            told => AcquireError::Lost(told.unwrap_or(LostReason::Expired)),
+        }
     }
 
     /// Why the lease was lost, if that was told.

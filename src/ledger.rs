@@ -20,10 +20,11 @@ pub(crate) enum Reaction {
     Granted(Shared<Fate>),
     Busy,
     Failed(Refusal),
-    /// A request waited in vain; whether a guard of this context holds the key.
+    /// A request waited in vain; whether a guard of this context holds the key, and whether others do.
     TimedOut {
         waited: Duration,
         held_here: bool,
+        held_elsewhere: bool,
     },
     Verified(Result<bool, StoreError>),
     Upgraded,
@@ -38,6 +39,8 @@ pub(crate) enum Effect {
     Wake(Vec<Waker>),
     /// The end of a guard.
     End(Shared<Fate>, Vec<Waker>),
+    /// A request has waited for long for a guard of its own context.
+    WarnOfOwnWait(Key),
     Tell(Event, SessionId, Origin),
 }
 
@@ -48,6 +51,8 @@ pub(crate) struct Question {
     slot: Option<Slot>,
     asked_at: Monotonic,
     told_waiting: bool,
+    /// Whether the store said that others hold the key or came first.
+    queued: bool,
     origin: Origin,
 }
 
@@ -64,6 +69,7 @@ pub(crate) struct Ledger {
     last_turn: u64,
     questions: Questions,
     guards: SortedMap<TurnId, Shared<Fate>>,
+    warned_of_own_wait: bool,
     pub(crate) stats: LeaseStats,
     /// To be told once the lock was let go: who listens may ask back.
     pub(crate) news: Vec<Effect>,
@@ -77,6 +83,7 @@ impl Ledger {
             last_turn: 0,
             questions: Questions::default(),
             guards: SortedMap::new(),
+            warned_of_own_wait: false,
             stats: LeaseStats::default(),
             news: Vec::new(),
             audience: Audience::default(),
@@ -103,8 +110,20 @@ impl Ledger {
         origin: Origin,
     ) -> Receiver<Reaction> {
         let (sender, receiver) = answer::channel();
-        self.questions.push(turn, Question { sender, slot, asked_at, told_waiting: false, origin });
+        self.questions.push(turn, Question { sender, slot, asked_at, told_waiting: false, queued: false, origin });
         receiver
+    }
+
+    /// The request joins others of its context, which have a position in the queue.
+    pub(crate) fn joins_queue(&mut self, turn: TurnId) {
+        if let Some(question) = self.questions.get_mut(turn) {
+            question.queued = true;
+        }
+    }
+
+    /// The context is suspended: it has no position in any queue.
+    pub(crate) fn leave_queues(&mut self) {
+        self.questions.each(|question| question.queued = false);
     }
 
     /// To be dropped after the lock was let go: who waits for it is woken.
@@ -190,8 +209,9 @@ impl Ledger {
         let waited = span(question.asked_at, now);
         let reaction = match question.slot.clone() {
             Some(slot) => {
+                let held_elsewhere = question.queued;
                 let held_here = self.holds(&slot.key);
-                Reaction::TimedOut { waited, held_here }
+                Reaction::TimedOut { waited, held_here, held_elsewhere }
             }
             // An upgrade, whose guard knows the rest.
             None => Reaction::Failed(Refusal::Timeout),
@@ -201,7 +221,11 @@ impl Ledger {
 
     /// Whether a guard of this context holds the key.
     pub(crate) fn holds(&self, key: &Key) -> bool {
-        self.guards.values().any(|fate| fate.slot.key == *key && !fate.state().releasing)
+        let is_held = |fate: &Fate| {
+            let state = fate.state();
+            !state.releasing && state.lost.is_none()
+        };
+        self.guards.values().any(|fate| fate.slot.key == *key && is_held(fate))
     }
 
     fn refused(&mut self, turn: TurnId, refusal: Reaction, now: Monotonic) -> Option<Effect> {
@@ -223,7 +247,7 @@ impl Ledger {
         // Those that wait for their own context do not queue in the store.
         self.stats.waited += u64::from(ahead > 0);
         let question = self.questions.get_mut(turn)?;
-        question.told_waiting = true;
+        (question.told_waiting, question.queued) = (true, ahead > 0);
         let (slot, origin) = (question.slot.clone()?, question.origin.clone());
         if self.is_seen() {
             self.tell_of(&slot, slot.mode, LeaseEventKind::Waiting { ahead }, (self.holder, &origin));
@@ -233,12 +257,15 @@ impl Ledger {
 
     fn waits_long(&mut self, turn: TurnId, now: Monotonic) -> Option<Effect> {
         let Question { slot, asked_at, origin, .. } = self.questions.get_mut(turn)?;
+        let (key, waited_ms, origin) = (slot.as_ref()?.key.clone(), now.since(*asked_at), origin.clone());
+        let held_here = self.holds(&key);
         if Event::are_heard() {
-            let (key, waited_ms, origin) = (slot.as_ref()?.key.clone(), now.since(*asked_at), origin.clone());
-            let long = Event::WaitsLong { held_here: self.holds(&key), key, waited_ms };
+            let long = Event::WaitsLong { key: key.clone(), waited_ms, held_here };
             self.news.push(Effect::Tell(long, self.holder, origin));
         }
-        None
+        // Once: most such waits end. Code that was written for Web Locks expects no warning.
+        let warns = held_here && !key.is_of_lock() && !core::mem::replace(&mut self.warned_of_own_wait, true);
+        warns.then_some(Effect::WarnOfOwnWait(key))
     }
 
     fn doubt(&mut self, turn: TurnId, suspect: bool) -> Option<Effect> {

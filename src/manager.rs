@@ -79,6 +79,8 @@ pub struct LeaseManagerBuilder {
     signals: Option<Shared<dyn Signals>>,
     codec: Option<Shared<dyn KeyCodec>>,
     long_wait: Duration,
+    /// How JavaScript is warned; in Rust `tracing` does it.
+    pub(crate) warn_of_own_wait: fn(&Key),
     linger_is_chosen: bool,
     options: Options,
 }
@@ -95,12 +97,13 @@ impl LeaseManager {
             signals: None,
             codec: None,
             long_wait: LONG_WAIT,
+            warn_of_own_wait: |_| {},
             linger_is_chosen: false,
             options: Options::default(),
         }
     }
 
-    /// A request for the lease of this key: 1 to 1024 UTF-16 units. `acquire` reports an invalid key.
+    /// A request for the lease of this key: 1 to 1024 UTF-16 units. [`acquire`](LeaseRequest::acquire) reports an invalid key.
     pub fn lock(&self, key: &str) -> LeaseRequest {
         match self.encode(key) {
             Ok((key, name)) => LeaseRequest::new(self.driver().clone(), Ok(key), name),
@@ -131,7 +134,7 @@ impl LeaseManager {
         self.driver().session()
     }
 
-    /// Reads who holds a key, and who waits for it.
+    /// Reads who holds a key, and who waits for it: contexts, not tasks. See [`LeaseStatus`].
     ///
     /// # Errors
     /// [`AcquireError`] if the key is invalid, the record cannot be read, or the store failed.
@@ -218,7 +221,7 @@ impl LeaseManager {
         self.driver().stats()
     }
 
-    /// A stream of what happens to the leases of this manager from now on, in order. It costs nothing while nobody listens. It
+    /// A stream of what happens to the leases of this manager from now on, in order. It costs nothing while no stream exists. It
     /// ends when the manager has [closed](Self::close), or was dropped together with its guards.
     ///
     /// ```
@@ -244,8 +247,9 @@ impl LeaseManager {
     /// store. The new guard has a larger token than the old one.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if the lease ran out or was taken over in the meantime; else as for
-    /// [`acquire`](LeaseRequest::acquire).
+    /// [`AcquireError::NotResumable`] if this store does not have the lease: it ran out, was taken over or resumed in the
+    /// meantime, or belongs to another store. [`AcquireError::EmptyParts`] if the parts hold no lease because clones of the
+    /// guard lived, or other requests shared its lease. Else as for [`acquire`](LeaseRequest::acquire).
     ///
     /// # Cancel safety
     /// Dropping the future releases the lease, or leaves it with its previous owner.
@@ -264,11 +268,16 @@ impl LeaseManager {
     pub async fn resume(&self, parts: LeaseParts) -> Result<LeaseGuard, AcquireError> {
         let (key, name) = self.encode(parts.key())?;
         self.driver().check()?;
-        let parcel = parts.parcel().cloned().ok_or(AcquireError::Lost(LostReason::Expired))?;
+        let parcel = parts.parcel().cloned().ok_or(AcquireError::EmptyParts)?;
         let turn = Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(TurnId::default(), key) };
         let mut pending = Pending::start(self.driver(), turn, |turn| Input::Resume { turn, parcel });
         let reaction = (&mut pending).await;
-        pending.guard(reaction, name)?.ok_or(AcquireError::Lost(LostReason::Expired))
+        match pending.guard(reaction, name) {
+            // Of a lease that it does not have, the store cannot tell what became of it.
+            Ok(None) | Err(AcquireError::Lost(LostReason::Expired)) => Err(AcquireError::NotResumable),
+            Ok(Some(guard)) => Ok(guard),
+            Err(error) => Err(error),
+        }
     }
 
     /// Call this when the platform is about to stop this context. All leases are lost at once, as
@@ -374,14 +383,16 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// How often the context may pass a lease from one local request to the next while another context waits: 32 times unless
-    /// chosen, and at least once.
+    /// How often the context may hand a lease from one of its requests to the next while another context waits: 32 times unless
+    /// chosen, and at least once. Then its requests that still wait go to the end of the queue together.
     pub fn max_local_handoffs(mut self, handoffs: u32) -> Self {
         self.options.max_local_handoffs = handoffs;
         self
     }
 
-    /// How long the context may go on passing a lease between local requests while another context waits.
+    /// How long after the store has granted a lease the context may hand it to its own next request while another context
+    /// waits: 50 ms unless chosen. A request that holds the lease for longer is followed by one of the other context. Zero hands
+    /// nothing on while others wait.
     pub fn max_tenure(mut self, tenure: Duration) -> Self {
         self.options.max_tenure = tenure;
         self
@@ -461,7 +472,8 @@ impl LeaseManagerBuilder {
     pub fn build(self) -> Result<LeaseManager, InvalidOptions> {
         let config = Config::parse(&self.options)?;
         let signals = self.signals.unwrap_or_else(|| signal::for_reach(&(*self.store).reach()));
-        let driver = Driver::new(self.store, signals, self.executor, config, self.linger_is_chosen, self.long_wait);
+        let long_wait = (self.long_wait, self.warn_of_own_wait);
+        let driver = Driver::new(self.store, signals, self.executor, config, self.linger_is_chosen, long_wait);
         Ok(LeaseManager { door: Shared::new(Door { driver, codec: self.codec, instance: self.options.instance }) })
     }
 }

@@ -128,11 +128,13 @@ impl MultiRequest {
     /// Tries once: all leases in one transaction, or `None` if any key is taken, and nothing is left behind.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire).
+    /// As for [`acquire`](Self::acquire); [`InvalidOptions`] for a request with a [`timeout`](Self::timeout) or a
+    /// [`priority`](Self::priority).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>, AcquireError> {
+        self.wish.check_try()?;
         self.check()?;
         self.try_checked().await.map_err(|refused| refused.error)
     }
@@ -156,7 +158,7 @@ impl MultiRequest {
         }
         let names: Vec<_> = self.keys.iter().map(|(name, _)| name.as_str()).collect();
         let holds = |name: &&str| self.leases.encode(name).is_ok_and(|(key, _)| self.leases.driver().holds(&key));
-        Err(AcquireError::timeout(names.join(", "), Duration::ZERO, names.iter().any(holds)).into())
+        Err(AcquireError::taken(names.join(", "), names.iter().any(holds)).into())
     }
 
     async fn try_checked(&self) -> Result<Option<MultiGuard>, Refused> {

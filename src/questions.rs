@@ -26,6 +26,10 @@ impl Questions {
         Some(&mut self.0[at].1)
     }
 
+    pub(crate) fn each(&mut self, change: impl Fn(&mut Question)) {
+        self.0.iter_mut().for_each(|(_, question)| change(question));
+    }
+
     pub(crate) fn remove(&mut self, turn: TurnId) -> Option<Question> {
         let at = self.find(turn)?;
         self.0.remove(at).map(|(_, question)| question)

@@ -17,7 +17,8 @@ use crate::event;
 use crate::executor::Shared;
 use crate::guard::LeaseGuard;
 use crate::machine::{
-    Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Monotonic, Slot, Turn, TurnId, check_info, whole_ms,
+    Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Slot, Turn, TurnId,
+    check_info, whole_ms,
 };
 
 /// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until
@@ -30,7 +31,7 @@ pub struct LeaseRequest {
     /// The user's name for the key, if the store knows it by another.
     name: Option<String>,
     pub(crate) wish: Wish,
-    pub(crate) on_loss: OnLoss,
+    pub(crate) on_loss: Option<OnLoss>,
 }
 
 /// How a lease is wanted.
@@ -73,7 +74,7 @@ impl Default for Wish {
 
 impl LeaseRequest {
     pub(crate) fn new(driver: Shared<Driver>, key: Result<Key, InvalidKey>, name: Option<String>) -> Self {
-        Self { driver, key, name, wish: Wish::default(), on_loss: OnLoss::default() }
+        Self { driver, key, name, wish: Wish::default(), on_loss: None }
     }
 
     /// Holds the key together with others who share it, while nobody holds it exclusively.
@@ -87,20 +88,21 @@ impl LeaseRequest {
         self
     }
 
-    /// Goes before requests of a smaller priority, whenever they came: 0 unless chosen.
+    /// Goes before requests of a smaller priority, whenever they came: 0 unless chosen. Between contexts the largest priority
+    /// among the waiting requests of a context counts for all of them.
     pub fn priority(mut self, priority: i32) -> Self {
         self.wish.priority = priority;
         self
     }
 
-    /// Waits at most this long (whole ms, rounded up); zero tries once. Without it, waits for ever.
+    /// [Waits](Self::acquire) at most this long (whole ms, rounded up); zero tries once. Without it, waits for ever.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self
     }
 
     /// Holds the key together with those requests of this manager that say the same; against all others as usual. The
-    /// lease is given back with the last of their guards.
+    /// key is free when the last of their guards is released or dropped.
     pub fn share_in_process(mut self) -> Self {
         self.wish.share = true;
         self
@@ -114,20 +116,22 @@ impl LeaseRequest {
         self
     }
 
-    /// Holds the key at most this long (whole ms, rounded up); after that the lease is given back, and the guard is lost
-    /// as [`Expired`](crate::LostReason::Expired).
+    /// Holds the key at most this long (whole ms, rounded up), up to a day; after that the lease is released, and the guard is
+    /// lost as [`Expired`](crate::LostReason::Expired).
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.wish.max_hold = Some(hold);
         self
     }
 
-    /// What the loss of the lease does to the work of [`run`](Self::run): nothing unless chosen.
+    /// What the loss of the lease does to the work of [`run`](Self::run) and [`try_run`](Self::try_run): nothing unless chosen.
     pub fn on_loss(mut self, on_loss: OnLoss) -> Self {
-        self.on_loss = on_loss;
+        self.on_loss = Some(on_loss);
         self
     }
 
-    /// What the holder says of itself, for whoever looks at the [status](crate::LeaseManager::status): at most 4096 bytes.
+    /// What the holder says of itself, for whoever looks at the [status](crate::LeaseManager::status): at most 4096 bytes. A
+    /// lease that lingers is not reused for a request with another `info`. But a request that is handed the lease by another one
+    /// of its context does not change what the status shows.
     pub fn info(mut self, info: impl Into<String>) -> Self {
         self.wish.info = info.into();
         self
@@ -135,8 +139,13 @@ impl LeaseRequest {
 
     /// Waits for the lease: by priority, then first come, first served.
     ///
+    /// All requests of this manager for one key and mode have one position in the queue. While other contexts wait, the
+    /// manager hands the lease to its own next request for at most [50 ms](crate::LeaseManagerBuilder::max_tenure) after the
+    /// grant, and at most [32 times](crate::LeaseManagerBuilder::max_local_handoffs). Then its requests that still wait go to
+    /// the end of the queue together, however long they have waited.
+    ///
     /// # Errors
-    /// [`AcquireError`]: the time-out passed, the manager was closed, the key is none, or the store failed.
+    /// [`AcquireError`]: the time-out passed, the manager was closed, the key or an option is invalid, or the store failed.
     ///
     /// # Cancel safety
     /// Dropping the future gives up the place in the queue, or the lease if it was granted in that moment. A later
@@ -161,7 +170,8 @@ impl LeaseRequest {
     /// Tries once: `None` if the key is taken.
     ///
     /// # Errors
-    /// [`AcquireError`]: the manager was closed, the key is none, or the store failed.
+    /// [`AcquireError`]: the manager was closed, the key is invalid, or the store failed; [`InvalidOptions`] for a request with a
+    /// [`timeout`](Self::timeout) or a [`priority`](Self::priority).
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -179,15 +189,16 @@ impl LeaseRequest {
         self.ask(false, false)
     }
 
-    /// Takes the lease from whoever holds it, ahead of everybody who waits. Who is robbed is told at once if it can hear,
-    /// and at its next renewal at the latest: its guard is lost as [`Stolen`](crate::LostReason::Stolen). Until then it
-    /// believes in its lease: this breaks exclusion in time, while tokens and fences hold.
+    /// Takes the lease from whoever holds it, ahead of everybody who waits. The old holder's guard is lost as
+    /// [`Stolen`](crate::LostReason::Stolen): at once if the holder is reachable, else at its next heartbeat. Until then it
+    /// believes in its lease: two contexts may act at the same time, while tokens grow and fences hold.
     ///
     /// # Errors
-    /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`InvalidOptions`] for a shared request.
+    /// [`AcquireError`]: as for [`acquire`](Self::acquire); [`InvalidOptions`] for a request that is shared, or has a
+    /// [`timeout`](Self::timeout) or a [`priority`](Self::priority).
     ///
     /// # Cancel safety
-    /// Dropping the future gives the lease back; who was robbed stays so.
+    /// Dropping the future releases the lease; the old holder does not get it back.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, LostReason, executor::TokioExecutor, store::MemoryStore};
@@ -210,16 +221,13 @@ impl LeaseRequest {
         let (key, mode) = (self.key.clone(), self.wish.mode);
         let name = key.as_ref().map_or("", Key::as_str);
         event::span(name, mode, async move {
-            if self.wish.steal && self.wish.mode == Mode::Shared {
-                return Err(InvalidOptions::SharedTheft.into());
+            if self.on_loss.is_some() {
+                return Err(unknown("on_loss", "use `run` or `try_run`").into());
             }
+            self.wish.check(insists)?;
             let driver = &self.driver;
             let key = self.key?;
             driver.check()?;
-            check_info(&self.wish.info)?;
-            if self.wish.max_hold.is_some_and(|hold| hold.is_zero()) {
-                return Err(InvalidOptions::Span { span_ms: 0 }.into());
-            }
             let deadline = if wait { self.wish.deadline(driver) } else { None };
             loop {
                 let turn = self.wish.turn(key.clone(), wait, deadline);
@@ -241,7 +249,50 @@ impl LeaseRequest {
     }
 }
 
+/// A call does not have this option.
+pub(crate) const fn unknown(option: &'static str, remedy: &'static str) -> InvalidOptions {
+    InvalidOptions::UnknownOption { option, remedy }
+}
+
 impl Wish {
+    /// Whether the options fit each other and the call, which may fail because the key is taken.
+    fn check(&self, insists: bool) -> Result<(), InvalidOptions> {
+        if !insists {
+            self.check_try()?;
+        } else if self.steal {
+            self.check_theft()?;
+        }
+        check_info(&self.info)?;
+        match self.max_hold.map(rounded_up_ms) {
+            Some(span_ms) if !(1..=LONGEST_LEASE_MS).contains(&span_ms) => Err(InvalidOptions::Span { span_ms }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A try does not wait.
+    pub(crate) fn check_try(&self) -> Result<(), InvalidOptions> {
+        match self.waiting_option() {
+            Some(option) => Err(unknown(option, "a try does not wait: use `acquire` or `run`")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_theft(&self) -> Result<(), InvalidOptions> {
+        match self.waiting_option() {
+            _ if self.mode == Mode::Shared => Err(InvalidOptions::SharedTheft),
+            Some(option) => Err(unknown(option, "leave it out: `steal` waits for no holder")),
+            None => Ok(()),
+        }
+    }
+
+    /// The name of an option that is of use only to who waits.
+    fn waiting_option(&self) -> Option<&'static str> {
+        match self.timeout {
+            Some(_) => Some("timeout"),
+            None => (self.priority != 0).then_some("priority"),
+        }
+    }
+
     pub(crate) fn deadline(&self, driver: &Driver) -> Option<Monotonic> {
         let timeout_ms = rounded_up_ms(self.timeout?);
         Some(driver.executor.now().monotonic.plus(timeout_ms))
@@ -301,9 +352,9 @@ impl Pending {
             Some(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
             Some(Reaction::Busy) => Ok(None),
             Some(Reaction::Failed(refusal)) => Err(refusal.into()),
-            Some(Reaction::TimedOut { waited, held_here }) => {
+            Some(Reaction::TimedOut { waited, held_here, held_elsewhere }) => {
                 let key = name.unwrap_or_else(|| self.slot.key.as_str().to_owned());
-                Err(AcquireError::timeout(key, waited, held_here))
+                Err(AcquireError::timeout(key, waited, held_here, held_elsewhere))
             }
             // The machine answers every request; a dropped sender means that the manager is gone.
             _ => Err(AcquireError::Closed),

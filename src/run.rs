@@ -6,8 +6,8 @@ use futures::future::{Either, select};
 
 use crate::error::AcquireError;
 use crate::guard::LeaseGuard;
-use crate::machine::{LostReason, ReleaseOutcome};
-use crate::request::{LeaseRequest, OnLoss};
+use crate::machine::{LostReason, Mode, ReleaseOutcome};
+use crate::request::{LeaseRequest, OnLoss, unknown};
 
 /// What became of work under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,9 @@ pub struct Ran<T> {
 }
 
 impl LeaseRequest {
-    /// Waits for the lease, does the work, gives the lease back. The work is polled in place: never boxed, never spawned.
+    /// Waits for the lease, does the work, releases the lease. The work is polled in place: never boxed, never spawned.
+    ///
+    /// A clone of the guard that escapes the work keeps the key: it is free when the last clone is released or dropped.
     ///
     /// # Errors
     /// As for [`acquire`](Self::acquire); and [`AcquireError::Lost`] if the lease was lost and the request said
@@ -37,8 +39,8 @@ impl LeaseRequest {
     /// assert!(ran.value.as_u64() > 0 && ran.lost.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn run<T>(self, work: impl AsyncFnOnce(&LeaseGuard) -> T) -> Result<Ran<T>, AcquireError> {
-        let on_loss = self.on_loss;
+    pub async fn run<T>(mut self, work: impl AsyncFnOnce(&LeaseGuard) -> T) -> Result<Ran<T>, AcquireError> {
+        let on_loss = self.on_loss.take().unwrap_or_default();
         let guard = self.acquire().await?;
         ran(&guard, on_loss, work(&guard)).await
     }
@@ -60,8 +62,11 @@ impl LeaseRequest {
     /// assert!(leases.lock("notes").try_run(async |_| ()).await?.is_none());
     /// # Ok(()) }
     /// ```
-    pub async fn try_run<T>(self, work: impl AsyncFnOnce(&LeaseGuard) -> T) -> Result<Option<Ran<T>>, AcquireError> {
-        let on_loss = self.on_loss;
+    pub async fn try_run<T>(
+        mut self,
+        work: impl AsyncFnOnce(&LeaseGuard) -> T,
+    ) -> Result<Option<Ran<T>>, AcquireError> {
+        let on_loss = self.on_loss.take().unwrap_or_default();
         let Some(guard) = self.try_acquire().await? else { return Ok(None) };
         ran(&guard, on_loss, work(&guard)).await.map(Some)
     }
@@ -91,13 +96,15 @@ pub(crate) async fn unless_lost<T>(guard: &LeaseGuard, work: impl Future<Output 
 impl LeaseRequest {
     /// Campaigns for the key as this request asks for it, leads as long as the lease is held, and campaigns anew after a
     /// loss, with a new guard and a larger token. The work is dropped when the lead is lost, and begun again with the next
-    /// one. When it ends, the lead is given back with the guard that the work was given and its clones.
+    /// one. When the work ends, `elect` releases the lead and returns what the work returned. A clone of the guard that escapes
+    /// the work keeps the key, though: it is free when the last clone is released or dropped.
     ///
     /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead.
+    /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead. [`InvalidOptions`](crate::InvalidOptions) for a
+    /// request that is [`shared`](Self::shared), or has an [`on_loss`](Self::on_loss).
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lease.
@@ -115,6 +122,12 @@ impl LeaseRequest {
     where
         F: Future<Output = T>,
     {
+        if self.on_loss.is_some() {
+            return Err(unknown("on_loss", "leave it out: `elect` drops the work of a lost lead").into());
+        }
+        if self.wish.mode == Mode::Shared {
+            return Err(unknown("shared", "leave it out: one context leads").into());
+        }
         loop {
             let guard = self.clone().acquire().await?;
             match unless_lost(&guard, work(guard.clone())).await {

@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 
 use crate::machine::{Grant, Key, Mode, Session, SessionId, Token, Waiter, Wall};
 
-/// A snapshot of a key.
+/// A snapshot of a key, as the store has it: one holder or waiter for each context and mode, not one for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseStatus {
@@ -12,9 +12,10 @@ pub struct LeaseStatus {
     pub key: Key,
     /// The last token that was ever reserved.
     pub last_token: Token,
-    /// Who holds it.
+    /// Who holds it. A context that keeps an unused lease for its [linger](crate::LeaseManagerBuilder::linger) is shown, too; the
+    /// manager that looks gives its own back first.
     pub holders: Vec<HolderStatus>,
-    /// Who waits, the next first.
+    /// Who waits, the next first. Requests that wait for a guard of their own context are not shown.
     pub queue: Vec<WaiterStatus>,
 }
 
@@ -34,7 +35,8 @@ pub struct HolderStatus {
     pub token: Token,
     /// When the lease runs out unless renewed, by the holder's wall clock: for display only.
     pub expires_at: Wall,
-    /// What the holder says of itself.
+    /// The `info` of the request with which the context asked the store. A request that is handed the lease by another one of its
+    /// context does not change it.
     pub info: String,
 }
 
@@ -52,12 +54,13 @@ pub struct WaiterStatus {
     pub mode: Mode,
     /// A larger one goes first.
     pub priority: i32,
-    /// What the waiter says of itself.
+    /// The `info` of the first of the requests that wait here.
     pub info: String,
 }
 
 impl LeaseStatus {
-    /// How many contexts stand in the queue before the one that looks; `None` if it does not wait.
+    /// How many entries of the queue stand before the first one of the context that looks. `None` if it has none: its requests
+    /// wait for nothing, or only for a guard of its own.
     pub fn position(&self) -> Option<usize> {
         self.queue.iter().position(|waiter| waiter.own)
     }

@@ -37,6 +37,8 @@ pub(crate) struct Driver {
     pub(crate) store: Shared<dyn Store>,
     pub(crate) executor: Shared<dyn Executor>,
     long_wait: Duration,
+    /// Called once, when a request has waited for so long for a guard of this context.
+    warn_of_own_wait: fn(&Key),
     pub(crate) store_timeout: Duration,
     signals: Shared<dyn Signals>,
     /// Whether all who share the store see the beacons of these signals. If not, an absent beacon says nothing of a
@@ -87,7 +89,7 @@ impl Driver {
         executor: Shared<dyn Executor>,
         config: Config,
         lingers_anyway: bool,
-        long_wait: Duration,
+        (long_wait, warn_of_own_wait): (Duration, fn(&Key)),
     ) -> Shared<Self> {
         let (store_timeout, me) = (config.store_timeout(), SessionId(executor.random()));
         let beacons = signals.beacons().cover(&(*store).reach());
@@ -99,7 +101,19 @@ impl Driver {
             let config = if lingers_anyway || may_linger { config } else { config.without_linger() };
             let core = Mutex::new(Core::new(Machine::new(config, me)));
             let lifecycle = Mutex::new(lifecycle);
-            Self { store, executor, long_wait, store_timeout, signals, beacons, core, this: this.clone(), lifecycle }
+            let this = this.clone();
+            Self {
+                store,
+                executor,
+                long_wait,
+                warn_of_own_wait,
+                store_timeout,
+                signals,
+                beacons,
+                core,
+                this,
+                lifecycle,
+            }
         })
     }
 
@@ -122,7 +136,7 @@ impl Driver {
     /// A key is taken, and the request was not to wait.
     pub(crate) fn taken(&self, key: &Key, name: Option<String>) -> AcquireError {
         let key_shown = name.unwrap_or_else(|| key.as_str().to_owned());
-        AcquireError::timeout(key_shown, Duration::ZERO, self.holds(key))
+        AcquireError::taken(key_shown, self.holds(key))
     }
 
     /// Whether a guard of this context holds the key.
@@ -144,6 +158,9 @@ impl Driver {
         turn.warn_at = turn.wait.then(|| now.monotonic.plus(whole_ms(self.long_wait)));
         let (id, slot) = (turn.id, turn.slot());
         let answer = core.ledger.expect(id, Some(slot.clone()), now.monotonic, origin);
+        if turn.deadline.is_some() && core.machine.is_queued(&slot) {
+            core.ledger.joins_queue(id);
+        }
         let mut unheard = Unheard { driver: self, asked: Some((id, slot.clone())) };
         self.step_at(core, input(turn), now);
         unheard.asked = None;
@@ -299,7 +316,9 @@ impl Driver {
     }
 
     pub(crate) fn suspend(&self) {
-        self.handle(Input::Suspend { abandons: (*self.store).abandons() });
+        let mut core = self.core();
+        core.ledger.leave_queues();
+        self.step(core, Input::Suspend { abandons: (*self.store).abandons() });
     }
 
     pub(crate) fn resume(&self) {

@@ -90,6 +90,7 @@ impl Driver {
                 drop(fate);
                 wakers.into_iter().for_each(Waker::wake);
             }
+            Deed::Effect(Effect::WarnOfOwnWait(key)) => (self.warn_of_own_wait)(&key),
             Deed::Close(senders) => {
                 self.end_watching();
                 drop(senders);

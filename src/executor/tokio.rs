@@ -16,10 +16,13 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// Runs tasks on a tokio runtime, and counts on a clock that goes on while the machine is suspended.
 ///
 /// The runtime needs its timers (`enable_time`, `enable_all` or `#[tokio::main]`). A request that finds no runtime, or one
-/// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported).
+/// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio tells only by a panic
+/// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
-/// The executor remembers the runtime of the first request. Later requests may come from any thread, and a guard may be
-/// dropped on any thread: the work in the background goes on in that runtime, as long as it lives.
+/// A call inside a runtime starts its background work there. A call on a thread without a runtime, such as the drop of a guard,
+/// starts it in the runtime in which the first request was made. When a runtime ends, its background work ends: then nothing
+/// renews the leases and [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid)
+/// turns false by the clock.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};

@@ -49,7 +49,7 @@ fn done(outcome: Result<(), AcquireError>) -> Result<JsValue, Failure> {
 extern "C" {
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/console/warn_static)
     #[wasm_bindgen(js_namespace = console)]
-    fn warn(sentence: &str);
+    pub(super) fn warn(sentence: &str);
 }
 
 impl Drop for JsLease {

@@ -15,7 +15,7 @@ use web_sys::IdbDatabase;
 use super::{
     failure::{Failure, promise, stoppable},
     faults::FaultyMemory,
-    lease::JsLease,
+    lease::{JsLease, warn},
     options::{mode, rounded_down, rounded_up},
     several::acquire_all,
     status::{event, stats, status, statuses},
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder,
     executor::WebExecutor,
-    machine::{Config, Options},
+    machine::{Config, Key, Options},
     store::{IndexedDbStore, MemoryStore},
 };
 
@@ -208,6 +208,7 @@ fn options(times: &[f64], beacon: bool, instance: Option<String>) -> Options {
 
 fn manager(builder: LeaseManagerBuilder, options: Options) -> Result<LeaseManager, InvalidOptions> {
     let mut builder = builder.lease(options.lease).linger(options.linger).beacon(options.beacon);
+    builder.warn_of_own_wait = warn_of_own_wait;
     if let Some(heartbeat) = options.heartbeat {
         builder = builder.heartbeat(heartbeat);
     }
@@ -218,6 +219,16 @@ fn manager(builder: LeaseManagerBuilder, options: Options) -> Result<LeaseManage
         builder = builder.instance(name);
     }
     builder.build()
+}
+
+fn warn_of_own_wait(key: &Key) {
+    let parts = [
+        "leasehold: a request for \"",
+        key.as_str(),
+        "\" has waited for a minute for a lease of its own manager; work that waits for the lease it runs under waits for ever, \
+         unless both requests say { share: true }",
+    ];
+    warn(&parts.concat());
 }
 
 pub(super) fn lease(guard: LeaseGuard) -> JsValue {

@@ -125,6 +125,13 @@ pub enum InvalidOptions {
         /// The key.
         key: String,
     },
+    /// The call does not have an option that was chosen.
+    UnknownOption {
+        /// The option.
+        option: &'static str,
+        /// What to do instead.
+        remedy: &'static str,
+    },
     /// A span that a lease is to last is out of range.
     Span {
         /// The span in ms.
@@ -240,11 +247,13 @@ impl fmt::Display for InvalidOptions {
             ),
             Self::Heartbeat { heartbeat_ms } => write!(
                 out,
-                "a heartbeat of {heartbeat_ms} ms is too fast; choose at least {LEAST_HEARTBEAT_MS} ms, or none"
+                "a heartbeat of {heartbeat_ms} ms is too fast; choose at least {LEAST_HEARTBEAT_MS} ms, or leave it out"
             ),
-            Self::StoreTimeout => out.write_str("a store time-out of 0 ms lets no operation end; choose more, or none"),
+            Self::StoreTimeout => {
+                out.write_str("a store time-out of 0 ms lets no operation end; choose more, or leave it out")
+            }
             Self::Instance => {
-                out.write_str("the instance name is empty; choose one that is this context's own, or none")
+                out.write_str("the instance name is empty; choose one that is this context's own, or leave it out")
             }
             Self::InstanceTooLong { bytes } => {
                 write!(out, "an instance name of {bytes} bytes is too long; choose at most {LONGEST_INSTANCE}")
@@ -268,6 +277,7 @@ impl fmt::Display for InvalidOptions {
             Self::SameKeyTwice { ref key } => {
                 write!(out, "the key \"{key}\" is named twice; name it once, in the stronger mode")
             }
+            Self::UnknownOption { option, remedy } => write!(out, "unknown option `{option}`; {remedy}"),
             Self::Span { span_ms } => {
                 write!(out, "a span of {span_ms} ms is out of range; choose 1 to {LONGEST_LEASE_MS} ms")
             }

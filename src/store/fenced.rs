@@ -26,8 +26,8 @@ pub trait FencedTransaction {
     /// Checks the lease. It begins at the call.
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer;
 
-    /// Has nothing of the transaction committed, if that can be helped: the lease is lost already.
-    fn refuse(self, reason: LostReason) -> Self::Answer;
+    /// Aborts the transaction if that is still possible, and answers with this error: the lease is lost or released already.
+    fn refuse(self, why: FenceError) -> Self::Answer;
 }
 
 /// What a transaction is checked for.
@@ -68,8 +68,10 @@ pub trait OpenTransaction: MaybeSendSync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// The lease is lost, or was given back.
+    /// The lease is lost.
     Lost(LostReason),
+    /// The guard was released before.
+    Released,
     /// The transaction is none that can be fenced; the sentence names the remedy.
     Misuse(String),
     /// The transaction ended before the lease was checked.
@@ -80,6 +82,7 @@ impl core::fmt::Display for FenceError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Lost(reason) => write!(out, "the lease is lost: {}", reason.name()),
+            Self::Released => out.write_str("the lease was released; acquire another one"),
             Self::Misuse(sentence) => out.write_str(sentence),
             Self::Store(error) => error.fmt(out),
         }

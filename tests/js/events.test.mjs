@@ -73,6 +73,14 @@ test("a wait for a lease of the manager itself is told, and warned of once with 
   await leases.close();
 });
 
+test("a type in another case is warned of; one of the user's own is not", async (t) => {
+  const warn = t.mock.method(console, "warn", () => {});
+  const leases = await openManager();
+  for (const type of ["Lost", "released", "of the user's own", null, 5]) leases.addEventListener(type, assert.fail);
+  assert.deepEqual(warn.mock.calls.map(({ arguments: said }) => said), [["leasehold: no event Lost: types are in lower case"]]);
+  await leases.close();
+});
+
 test("it is an EventTarget like any other", async () => {
   const leases = await openManager();
   const [heard, controller] = [[], new AbortController()];

@@ -306,6 +306,8 @@ test("a copy of a lease fails: it would be none", async () => {
   }
   for (const port of [port1, port2]) port.close();
   assert.deepEqual(JSON.parse(JSON.stringify(lease)), { key: "notes" });
+  // What an object shows of itself, as in a console, is of use.
+  assert.deepEqual([Object.keys(lease), Object.keys(leases)], [["key", "release"], ["close"]]);
   assert.ok(await lease.verify());
   await leases.close();
 });
@@ -324,7 +326,7 @@ test("a lease is held for so long at most, or as long as it is not renewed", asy
   const done = await leases.tryRun("notes", { maxHoldMs: 20, autoRenew: true }, (lease) => lease.lost);
   assert.deepEqual(done, { ran: true, value: "Expired", lost: "Expired" });
   const refuse = (options, ...words) => refused(() => leases.acquire("notes", options), "InvalidOptions", "LeaseError", ...words);
-  await refuse({ maxHoldMs: 0 }, "0");
+  for (const odd of [0, -1, NaN, 86_400_001, 1e18]) await refuse({ maxHoldMs: odd }, "maxHoldMs", "more than 0, up to 86400000", `${odd}`);
   await refuse({ maxHoldMs: "1" }, "maxHoldMs", '"1"');
   await refuse({ maxHoldMs: Infinity }, "maxHoldMs", "Infinity");
   await refuse({ autoRenew: 1 }, "autoRenew", "true or false");

@@ -106,7 +106,8 @@ test("a lease is extended for as long as is said", async () => {
     await refused(() => lease.extend(odd), "InvalidOptions", LEASE_ERROR, "milliseconds", String(odd));
   }
   await lease.release();
-  await refused(() => lease.extend(1_000), "LeaseLost", LEASE_ERROR, '"notes"', "given back");
+  await refused(() => lease.extend(1_000), "LeaseLost", LEASE_ERROR, '"notes"', "was released");
+  await assert.rejects(lease.extend(1_000), (error) => error.reason === undefined && error.key === "notes");
   await leases.close();
 });
 
@@ -180,13 +181,13 @@ test("a release ends what the lease still waits for", async () => {
   const [one, two] = await pair("released upgrade");
   const lease = await one.acquire("notes", { mode: "shared" });
   await two.acquire("notes", { mode: "shared" });
-  const upgrading = refused(() => lease.upgrade(), "LeaseLost", LEASE_ERROR, "given back");
+  const upgrading = refused(() => lease.upgrade(), "LeaseLost", LEASE_ERROR, "was released");
   await settle();
   assert.equal(await lease.release(), "released");
   await upgrading;
   assert.equal((await two.status("notes")).holders.length, 1);
   for (const late of [() => lease.upgrade(), () => lease.downgrade()]) {
-    await refused(late, "LeaseLost", LEASE_ERROR, "given back");
+    await refused(late, "LeaseLost", LEASE_ERROR, "was released");
   }
   assert.deepEqual([lease.mode, lease.changedHands, lease.clearChanged()], ["shared", false, undefined]);
   await Promise.all([one.close(), two.close()]);

@@ -65,8 +65,46 @@ test("from the call of release on, a lease was given back", async () => {
   const lease = await leases.acquire("notes");
   const releasing = lease.release();
   for (const call of [() => lease.extend(1_000), () => lease.upgrade(), () => lease.downgrade()]) {
-    await assert.rejects(call(), { code: "LeaseLost", message: /was given back/ });
+    await assert.rejects(call(), { code: "LeaseLost", message: /was released/ });
   }
   assert.deepEqual([await lease.verify(), await releasing], [false, "released"]);
   await leases.close();
+});
+
+test("a time-out blames nobody while the store is silent", async () => {
+  const store = new FaultyStore();
+  const leases = await open("silent", store);
+  store.failAlways("stall");
+  for (const ask of [() => leases.acquire("k", { timeoutMs: 1_000 }), () => leases.acquireAll([{ key: "k" }], { timeoutMs: 1_000 })]) {
+    const waiting = ask();
+    waiting.catch(() => {});
+    await clock.advance(1_000);
+    // The look at the holder has a limit of its own.
+    await clock.advance(1_000);
+    const { error } = await state(waiting);
+    assert.deepEqual([error?.code, error?.holder], ["Timeout", undefined]);
+    assert.match(error.message, /the store did not say who held the key "k"/);
+  }
+  store.heal();
+  await clock.advance(60_000);
+  await leases.close();
+});
+
+test("who waits for a minute for a lease of its own manager is warned, once", async (t) => {
+  const warn = t.mock.method(console, "warn", () => {});
+  const [leases, other] = [await open("own wait"), await open("own wait")];
+  const [own, foreign] = [await leases.acquire("own"), await other.acquire("foreign")];
+  const give = [new AbortController(), new AbortController()];
+  const waits = ["foreign", "own", "own"].map((key, at) => leases.acquire(key, { signal: give[at % 2].signal }));
+  const lock = leases.locks.request("lock", () => leases.locks.request("lock", { signal: give[0].signal }, () => {}));
+  for (const wait of [...waits, lock]) wait.catch(() => {});
+  await clock.advance(59_000);
+  assert.equal(warn.mock.callCount(), 0);
+  await clock.advance(120_000);
+  const said = warn.mock.calls.map(({ arguments: [said] }) => said);
+  assert.equal(said.length, 1, said.join("\n"));
+  assert.match(said[0], /^leasehold: .*"own" has waited for a minute .*\{ share: true \}$/);
+  for (const controller of give) controller.abort();
+  await Promise.all([own.release(), foreign.release()]);
+  await Promise.all([leases.close(), other.close()]);
 });

@@ -142,9 +142,9 @@ impl FencedTransaction for &Transaction {
         ready(verdict.map_err(FenceError::Lost))
     }
 
-    fn refuse(self, reason: LostReason) -> Self::Answer {
+    fn refuse(self, why: FenceError) -> Self::Answer {
         self.0.abort();
-        ready(Err(FenceError::Lost(reason)))
+        ready(Err(why))
     }
 }
 
@@ -240,5 +240,18 @@ fn a_suspension_ends_the_transactions_that_are_open() {
         assert!(!loose.commit(), "whether or not its guard lives");
         assert_eq!(guard.fence(&plain).await, Err(FenceError::Lost(LostReason::Suspended)));
         assert!(!plain.commit());
+    });
+}
+
+#[test]
+fn a_guard_that_was_released_says_so_to_a_fence() {
+    let (world, desk) = (SimExecutor::new(1), Desk::default());
+    world.block_on(async {
+        let guard = desk.leases(&world.context()).lock("k").acquire().await.unwrap();
+        guard.release().await.unwrap();
+        let late = desk.begin();
+        let refused = guard.fence(&late).await.unwrap_err().to_string();
+        assert!(refused.contains("was released") && !refused.contains("Expired"), "{refused}");
+        assert!(!late.commit());
     });
 }

@@ -37,6 +37,7 @@ mod parts;
 mod processes;
 mod rare;
 mod redsync;
+mod said;
 mod several;
 mod shelf;
 mod short_lived;

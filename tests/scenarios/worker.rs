@@ -96,7 +96,9 @@ impl Worker {
             AcquireError::Timeout { .. } => self.count("a wait timed out", ()),
             AcquireError::Store(_) => self.count("a request was told that the store failed", ()),
             AcquireError::InstanceInUse => self.count("a twin was in the way", ()),
-            AcquireError::Lost(_) => self.count("a request lost its lease", ()),
+            AcquireError::Lost(_) | AcquireError::NotResumable | AcquireError::EmptyParts => {
+                self.count("a request lost its lease", ())
+            }
             other => self.oracle.accuse(format!("a request failed: {other:?}")),
         }
     }
@@ -128,9 +130,7 @@ impl Worker {
         if shares_in_process {
             request = request.share_in_process();
         }
-        if dice.one_in(5) {
-            request = request.priority(i32::try_from(dice.below(4)).unwrap() - 1);
-        }
+        let priority = if dice.one_in(5) { i32::try_from(dice.below(4)).unwrap() - 1 } else { 0 };
         if dice.one_in(10) {
             request = request.auto_renew(false);
         }
@@ -138,17 +138,24 @@ impl Worker {
             request = request.max_hold(self.span(4) + ms(1));
         }
         self.oracle.tell(|| format!("{} asks {request:?}", self.context));
-        let granted = self.ask_somehow(request, shares).await?;
+        let granted = self.ask_somehow(request, shares, priority).await?;
         Ok(granted.into_iter().map(|guard| self.welcome(guard, key, shares_in_process)).collect())
     }
 
-    async fn ask_somehow(&self, request: LeaseRequest, shares: bool) -> Result<Option<LeaseGuard>, AcquireError> {
+    /// Only who waits has a priority.
+    async fn ask_somehow(
+        &self,
+        request: LeaseRequest,
+        shares: bool,
+        priority: i32,
+    ) -> Result<Option<LeaseGuard>, AcquireError> {
+        let waiting = request.clone().priority(priority);
         match self.dice().below(40) {
             0 if !shares => self.count("a lease was stolen", request).steal().await.map(Some),
             0..10 => self.tried(request.try_acquire().await),
-            10..20 => request.timeout(self.span(30)).acquire().await.map(Some),
-            20..28 => self.dropped(request.acquire(), 8).await.transpose(),
-            _ => request.acquire().await.map(Some),
+            10..20 => waiting.timeout(self.span(30)).acquire().await.map(Some),
+            20..28 => self.dropped(waiting.acquire(), 8).await.transpose(),
+            _ => waiting.acquire().await.map(Some),
         }
     }
 

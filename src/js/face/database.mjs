@@ -60,7 +60,7 @@ export function deleteDatabase(name) {
     let why = "the browser did not answer";
     const fail = () => reject(new LeaseError("Store", `the database ${database} was not deleted: ${why}`));
     const timer = setTimeout(fail, DELETE_LIMIT_MS);
-    request.onblocked = () => (why = "somebody else's connection to it is open, in this page or in another tab of the site");
+    request.onblocked = () => (why = "another connection to it is open, in this page or another tab");
     request.onsuccess = request.onerror = ({ type }) => {
       clearTimeout(timer);
       if (type === "success") return resolve(undefined);

@@ -54,7 +54,7 @@ function fail(cause, lease) {
   if (typeof cause !== "string") throw new LeaseError("Internal", `a bug in leasehold: ${cause}`, { cause });
   const [, place, code, said] = /^(?:(\d+) )?(\w+) (.*)$/s.exec(cause) ?? [];
   const about = place ? { key: lease.keys[place] } : lease;
-  if (code === "LeaseLost") throw lossOf(about, said);
+  if (code === "LeaseLost") throw lossOf(about, said || undefined);
   throw new LeaseError(code, said, code === "Timeout" && { key: about.key });
 }
 
@@ -82,19 +82,20 @@ function kept(answer) {
 }
 
 /** Structured cloning copies what an object owns and can be seen, and fails at a function: without one, a copy that is no lease
- *  would arrive elsewhere. It changes nothing else: the object has this constructor anyhow. */
-export function refuseClones(object) {
-  object.constructor = object.constructor;
+ *  would arrive elsewhere. It changes nothing else: the object has this method anyhow. */
+export function refuseClones(object, method) {
+  object[method] = object[method];
 }
 
 /** What a method says that was taken off its object. */
 export function detached(object, name) {
-  const sentence = `${name}() was called without its object, or on a proxy of it: call ${object}.${name}(…) on the object itself, or bind it`;
+  const sentence = `${name}() was called without its object, or on a proxy: call ${object}.${name}(…), or bind it`;
   return new LeaseError("InvalidOptions", sentence);
 }
 
-/** A loss, as `lease.signal` tells it. */
-export function lossOf({ key, token }, reason, what = `was lost: ${reason}`) {
+/** A loss, as `lease.signal` tells it; without a reason, the lease was released. */
+export function lossOf({ key, token }, reason) {
+  const what = reason ? `was lost: ${reason}` : "was released";
   return new LeaseError("LeaseLost", `the lease of ${key === undefined ? "a key" : JSON.stringify(key)} ${what}`, { reason, key, token });
 }
 

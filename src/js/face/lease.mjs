@@ -32,7 +32,7 @@ export class Lease {
     this.#wasm = wasm;
     this.#stopped = stopped;
     this.key = key;
-    refuseClones(this);
+    refuseClones(this, "release");
     this.#name = { key };
     this.#look();
     Object.freeze(this);
@@ -94,7 +94,7 @@ export class Lease {
 
   async extend(ms) {
     Lease.#check(this, "extend");
-    check("InvalidOptions", "the time", "span", ms);
+    check("InvalidOptions", "the time", "hold", ms);
     await this.#ask((wasm) => wasm.extend(ms));
   }
 
@@ -115,17 +115,17 @@ export class Lease {
     this.#look();
   }
 
-  /** What only a lease can be asked that was not given back. */
+  /** What only a lease can be asked that was not released. */
   async #ask(call) {
+    const wasm = this.#held();
+    return ask(() => call(wasm), this);
+  }
+
+  /** The wasm's lease, unless it was released. */
+  #held() {
     const wasm = this.#wasm;
-    try {
-      if (wasm && !this.#released) return await ask(() => call(wasm), this);
-    } catch (error) {
-      // It may have been given back meanwhile.
-      const reason = this.#reason ?? this.#wasm?.reason;
-      if (error.code !== "LeaseLost" || !this.#released || reason) throw error;
-    }
-    throw lossOf(this, this.#reason ?? "Expired", this.#reason ? undefined : "was given back");
+    if (wasm && !this.#released) return wasm;
+    throw lossOf(this, this.#reason ?? wasm?.reason);
   }
 
   fence(transaction, options) {
@@ -145,8 +145,7 @@ export class Lease {
       raw = rawTransaction(transaction);
       check("InvalidOptions", "what is fenced", "transaction", raw);
       const { renew = false } = read(options, FENCE);
-      const wasm = this.#wasm;
-      if (!wasm) throw lossOf(this, this.#reason ?? "Expired");
+      const wasm = this.#held();
       // Nothing was awaited so far: it is asked before whatever the caller asks next.
       await ask(() => wasm.fence(raw, renew), this);
     } catch (error) {

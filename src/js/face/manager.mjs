@@ -34,7 +34,7 @@ export class LeaseManager extends EventTarget {
   constructor(internal, wasm, name, options) {
     if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
     super();
-    refuseClones(this);
+    refuseClones(this, "close");
     this.#wasm = wasm;
     this.#name = name;
     // Not frozen: some engines keep their notes on listeners in the object.
@@ -72,7 +72,12 @@ export class LeaseManager extends EventTarget {
 
   addEventListener(type, listener, options) {
     super.addEventListener(type, listener, options);
-    if (this.#listens || !HAPPENINGS.has(type)) return;
+    if (!HAPPENINGS.has(type)) {
+      // It may be an event of the user's own; one that differs from ours in its case only is a slip.
+      if (HAPPENINGS.has(`${type}`.toLowerCase())) console.warn(`leasehold: no event ${type}: types are in lower case`);
+      return;
+    }
+    if (this.#listens) return;
     this.#listens = true;
     this.#wasm.listen((type, details) => this.dispatchEvent(new LeaseEvent(INTERNAL, type, details)));
   }
@@ -208,7 +213,7 @@ export class LeaseManager extends EventTarget {
       if (error?.code !== "Timeout" || !(error instanceof LeaseError)) throw error;
       const [waitedMs, { key }] = [performance.now() - began, error];
       const holder = key === undefined ? undefined : await this.#holderOf(key);
-      throw new LeaseError("Timeout", lateness(key, timeoutMs, holder), { key, waitedMs, holder });
+      throw new LeaseError("Timeout", lateness(error, timeoutMs, holder), { key, waitedMs, holder });
     }
   }
 
@@ -296,11 +301,13 @@ function inUse({ key, holders }) {
 
 const OWN_WAIT = "work that waits for the lease it runs under waits for ever, unless both requests say { share: true }";
 
-/** What is said when the time of a request has passed. */
-function lateness(key, timeoutMs, holder) {
+/** What is said when the time of a request has passed. If nobody is seen to hold the key, the wasm knows what was in the way.
+ *  @param {any} error */
+function lateness({ key, message }, timeoutMs, holder) {
+  if (!holder && timeoutMs) return message;
   const what = key === undefined ? "one of the keys" : JSON.stringify(key);
   const late = timeoutMs ? `was not granted within the time-out of ${timeoutMs} ms` : "is taken";
-  if (!holder) return `${what} ${late}: others held it`;
+  if (!holder) return `${what} ${late}`;
   return `${what} ${late}: ${holder.own ? `this manager itself holds it; ${OWN_WAIT}` : `${nameOf(holder)} holds it`}`;
 }
 

@@ -22,7 +22,8 @@ export const KINDS = {
   text: ["a string of well-formed text", (value) => KINDS.string[1](value) && /^\P{Cs}*$/u.test(value)],
   name: ["a string of well-formed text, not empty", (value) => KINDS.text[1](value) && value !== ""],
   span: ["a finite number of milliseconds, 0 or more", (value) => Number.isFinite(value) && value >= 0],
-  wait: ["a number of milliseconds, 0 or more", (value) => typeof value === "number" && value >= 0],
+  hold: ["a number of milliseconds, more than 0, up to 86400000", (value) => typeof value === "number" && value > 0 && value <= 864e5],
+  wait: ["a number of milliseconds, 0 or more, or Infinity", (value) => typeof value === "number" && value >= 0],
   rank: ["a whole number of 32 bits", (value) => typeof value === "number" && (value | 0) === value],
   choice: ["true or false", (value) => typeof value === "boolean"],
   mode: ['"exclusive" or "shared"', (value) => value === "exclusive" || value === "shared"],
@@ -50,7 +51,7 @@ export const STEAL = { info: "text" };
 export const ELECT = { signal: "signal", priority: "rank", info: "text" };
 export const ACQUIRE_ALL = { timeoutMs: "wait", ...ELECT };
 export const ITEM = { key: "any", mode: "mode" };
-export const TRY_ACQUIRE = { mode: "mode", share: "choice", info: "text", maxHoldMs: "span", autoRenew: "choice" };
+export const TRY_ACQUIRE = { mode: "mode", share: "choice", info: "text", maxHoldMs: "hold", autoRenew: "choice" };
 export const TRY_RUN = { ...TRY_ACQUIRE, onLost: "policy" };
 export const ACQUIRE = { ...TRY_ACQUIRE, ...ACQUIRE_ALL };
 export const RUN = { ...ACQUIRE, onLost: "policy" };

@@ -6,7 +6,7 @@ import type { HolderStatus } from "./status.js";
  *
  * | code | name | |
  * | --- | --- | --- |
- * | `Timeout` | `TimeoutError` | the time-out passed while the key was held: by others, or by this manager itself |
+ * | `Timeout` | `TimeoutError` | the time-out passed before the grant: others held the key, this manager itself did, or the store was silent |
  * | `Closed` | `InvalidStateError` | the manager was closed |
  * | `InstanceInUse` | | a living context of the same `instance` holds the key |
  * | `UpgradeConflict` | | another holder that shares the key upgrades already: release this lease, and try again |
@@ -17,7 +17,7 @@ import type { HolderStatus } from "./status.js";
  * | `Unsupported` | `NotSupportedError` | there is no IndexedDB here, or it is forbidden |
  * | `Quota` | `QuotaExceededError` | the store is full |
  * | `Store` | | the store failed; the message says whether trying again may help |
- * | `LeaseLost` | | the lease is lost, or was given back: the reason of {@link Lease.signal}, and of whatever needed it |
+ * | `LeaseLost` | | the lease is lost, or you have released it: the reason of {@link Lease.signal}, and of whatever needed it |
  * | `InitConflict` | `InvalidStateError` | `init()` named another wasm than the one that was chosen before |
  * | `InitFailed` | | the wasm did not load |
  * | `Internal` | | a bug |
@@ -49,13 +49,13 @@ export class LeaseError extends DOMExceptionWithoutCode {
 
   /** What went wrong. */
   readonly code: LeaseErrorCode;
-  /** Of `LeaseLost`: why. */
+  /** Of `LeaseLost`: why. Absent if you have released the lease. */
   readonly reason?: LostReason;
   /** Of `LeaseLost` and `Timeout`: the key, if it concerns one. */
   readonly key?: string;
   /** Of `Timeout`: how long the request waited, in ms. */
   readonly waitedMs?: number;
-  /** Of `Timeout`: who held the key when the time had passed, if that could be seen quickly. `own` is this manager itself. */
+  /** Of `Timeout`: who held the key right after the time had passed, if the store said so soon. `own` is this manager itself. */
   readonly holder?: HolderStatus;
   /** Of `LeaseLost`: the token of the lease, if there was one. */
   readonly token?: number;

@@ -12,7 +12,10 @@ export class LeaseEvent extends Event {
   readonly mode: LeaseMode;
   /** The lease's fencing token. */
   readonly token?: number;
-  /** How many contexts hold the key or stand before the request; 0 if only leases of this manager do. */
+  /**
+   * How many holders and waiters the store shows before this context. Requests of this manager itself are not counted: it is 0
+   * if the request waits for a lease of this manager.
+   */
   readonly ahead?: number;
   /** The context that holds: the {@link LeaseManager.holder} of this manager. */
   readonly holder?: string;
@@ -31,7 +34,9 @@ export class LeaseEvent extends Event {
 export interface LeaseManagerEventMap {
   /**
    * A request waits: others hold the key, or came before. With `ahead: 0` it waits for a lease of this manager itself. Work
-   * that waits for the lease under which it runs waits for ever, unless both requests say `share: true`.
+   * that waits for the lease under which it runs waits for ever, unless both requests say `share: true`. A request that joins
+   * others of its manager in the queue emits nothing: they share one position. It is emitted again when the requests take
+   * another position, at the end of the queue or after the page was frozen.
    */
   waiting: LeaseEvent & Required<Pick<LeaseEvent, "ahead">>;
   /** A request that was told as waiting got no lease: its time was up, or it was aborted or refused. */
@@ -44,6 +49,6 @@ export interface LeaseManagerEventMap {
   certain: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
   /** A lease is lost, once and for good. */
   lost: LeaseEvent & Required<Pick<LeaseEvent, "token" | "reason" | "heldMs">>;
-  /** A lease was given back. */
+  /** A lease was released. */
   released: LeaseEvent & Required<Pick<LeaseEvent, "token" | "heldMs">>;
 }

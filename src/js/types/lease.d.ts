@@ -42,8 +42,8 @@ export class Lease {
   readonly signal: AbortSignal;
 
   /**
-   * Resolves with the reason when the lease is lost; pending for ever after a normal release. Never rejects. Neither a lease
-   * nor a wait for this promise keeps Node.js from exiting; a wait for a method's promise does.
+   * Resolves with the reason when the lease is lost; pending for ever after a normal release. Never rejects. In
+   * Node.js, a lease that is held and this promise do not keep the process alive. The pending promise of a method does.
    */
   readonly lost: Promise<LostReason>;
 
@@ -75,8 +75,8 @@ export class Lease {
    * Makes the lease last at least this long from now, however it is renewed otherwise.
    *
    * @param ms More than 0, up to 24 h; rounded up to whole ms.
-   * @throws {LeaseError} `LeaseLost`; `InvalidOptions`; `Closed`, `Quota`, `Store`: then nobody knows, and the lease stays
-   * as it is.
+   * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then nobody
+   * knows, and the lease stays as it is.
    * @example
    * ```js
    * await lease.extend(60_000); // a long pause is to come

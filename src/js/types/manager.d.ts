@@ -7,7 +7,7 @@ import type { HolderStatus, LeaseStats, LeaseStatus } from "./status.js";
 import type { ElectOptions, RunOptions, TryRunOptions, TryRunOutcome, Work } from "./work.js";
 
 /**
- * One context's door to the leases of a store: tabs, workers and frames that open the same name take turns.
+ * Connects one context to the leases of a store: tabs, workers and frames that open the same name exclude each other.
  *
  * Each manager is a context of its own: two of them in one page exclude each other. It owns its leases:
  * forgetting a {@link Lease} without releasing it keeps it held until the page ends.
@@ -61,7 +61,8 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Deletes the leases and locks of a name, database and all, if nobody holds any. Managers that are open go on: with their
-   * next request the database is made anew. Tokens go on growing, by the clock.
+   * next request the database is made anew. Tokens go on growing, by the clock. Leases in memory (`store: "memory"`) are not
+   * affected: they end with the page or the process.
    *
    * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and of a lease by whom. `Store` after
    * 5 s if somebody else's connection keeps the database open; it may go later, when that is closed. Else as {@link open} and
@@ -85,6 +86,10 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Waits for the lease of a key: by priority, then first come, first served.
+   *
+   * All requests of this manager for one key and mode have one position in the queue, with the largest priority among them.
+   * While other contexts wait, the manager hands the lease to its own next request for at most 50 ms after the grant, and at
+   * most 32 times. Then its requests that still wait go to the end of the queue together, however long they have waited.
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
    * @throws {LeaseError} `Timeout`, `Closed`, `InvalidKey`, `InvalidOptions`, `InstanceInUse`, `FormatTooNew`,
@@ -132,9 +137,9 @@ export class LeaseManager extends EventTarget {
   acquireAll(keys: readonly LeaseItem[], options?: AcquireAllOptions): Promise<LeaseGroup>;
 
   /**
-   * Takes the lease from whoever holds it, ahead of everybody who waits. Who is robbed is told at once if it can hear, and
-   * at its next renewal at the latest: its lease is lost as `Stolen`. Until then it believes in its lease: this breaks
-   * exclusion in time, while tokens and {@link Lease.fence fences} hold.
+   * Takes the lease from whoever holds it, ahead of everybody who waits. The old holder loses its lease as `Stolen`: at once if
+   * it is reachable, else at its next heartbeat. Until then it believes in its lease: two contexts may act at the same time,
+   * while tokens grow and {@link Lease.fence fences} hold.
    *
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`.
    * @example
@@ -181,7 +186,7 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Campaigns for a key, leads as long as its lease is held, and campaigns anew after a loss. Each lead is a new lease with a
-   * larger token, and begins the work again; when the work ends, the lead is given back, and what it gave is brought.
+   * larger token, and begins the work again; when the work ends, the lead is released, and the promise resolves with what the work returned.
    *
    * Work of a lead that is lost may still be under way when the next one begins: it has to stop when `lease.signal` aborts.
    * How it ends is not heard. When `signal` aborts, the campaign or the lead is given up, and the promise rejects with its
@@ -238,8 +243,8 @@ export class LeaseManager extends EventTarget {
   stats(): LeaseStats;
 
   /**
-   * Hears what happens to the leases of this manager, in its order, until it has closed. Nothing is made of what nobody
-   * listens to.
+   * Calls the listener for each event of this manager's leases, in order, until the manager has closed. The manager makes
+   * events only once a listener was added. Types are in lower case: the manager never emits an event of any other type.
    *
    * @example
    * ```js
@@ -304,7 +309,10 @@ export interface AttachOptions {
    * `InstanceInUse`, 250 ms later, so that a reload wins. Tabs leave it out: they would have to be told apart.
    */
   instance?: string | undefined;
-  /** Whether each event is written to `console.debug`. `false` unless chosen. */
+  /**
+   * Whether each event is written to `console.debug`, and a request that waits for this manager's own lease is warned of at
+   * once. `false` unless chosen: then the first such wait that takes a minute is warned of.
+   */
   debug?: boolean | undefined;
 }
 
@@ -316,7 +324,10 @@ export interface TestStore {
 
 /** What {@link LeaseManager.open} takes. */
 export interface OpenOptions extends AttachOptions {
-  /** Where the leases are kept. `"memory"` is seen by nobody outside of this page or worker. */
+  /**
+   * Where the leases are kept. `"memory"` is for Node.js and for tests: only managers of this page, worker or thread share these
+   * leases. Two processes or two `worker_threads` would both hold the same key.
+   */
   store?: "indexeddb" | "memory" | TestStore | undefined;
 }
 
@@ -332,11 +343,11 @@ export interface TryAcquireOptions {
   mode?: LeaseMode | undefined;
   /**
    * Whether to hold the key together with those requests of this manager that say the same; against all others as usual. The
-   * lease is given back with the last of them. `false` unless chosen.
+   * key is free when the last of their leases was released. `false` unless chosen.
    */
   share?: boolean | undefined;
   /**
-   * The longest time to hold the key, in ms, rounded up: more than 0. After that the lease is released, and lost as `Expired`.
+   * The longest time to hold the key, in ms, rounded up: more than 0, up to 24 h. After that the lease is released, and lost as `Expired`.
    * Without limit unless chosen.
    */
   maxHoldMs?: number | undefined;
@@ -355,7 +366,10 @@ export interface AcquireAllOptions {
   timeoutMs?: number | undefined;
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */
   signal?: AbortSignal | undefined;
-  /** Goes before requests of a smaller priority, whenever they came: a whole number of 32 bits, 0 unless chosen. */
+  /**
+   * Goes before requests of a smaller priority, whenever they came: a whole number of 32 bits, 0 unless chosen. Between contexts
+   * the largest priority among the waiting requests of a context counts for all of them.
+   */
   priority?: number | undefined;
   /** What the holder says of itself, for whoever looks at {@link LeaseManager.status}: well-formed text. */
   info?: string | undefined;

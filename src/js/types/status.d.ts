@@ -1,16 +1,22 @@
 import type { LeaseMode } from "./lease.js";
 
-/** A snapshot of a key. */
+/** A snapshot of a key, as the store has it: one holder or waiter for each context and mode, not one for each request. */
 export interface LeaseStatus {
   /** The key. */
   key: string;
   /** The last token that was ever reserved; 0 if none was. */
   lastToken: number;
-  /** Who holds it: one exclusively, or several who share it. */
+  /**
+   * Who holds it: one exclusively, or several who share it. A context that keeps an unused lease for `lingerMs` is shown, too;
+   * the manager that you ask gives its own back before it looks.
+   */
   holders: HolderStatus[];
-  /** Who waits, the next first. */
+  /** Who waits, the next first. Requests that wait for a lease of their own context are not shown. */
   queue: WaiterStatus[];
-  /** How many stand in the queue before the manager that was asked; `null` if it does not wait. */
+  /**
+   * How many entries of `queue` stand before that of the manager that was asked. `null` if it has none: its requests wait for
+   * nothing, or only for a lease of its own.
+   */
   position: number | null;
 }
 
@@ -24,7 +30,7 @@ export interface ContextStatus {
   instance: string;
   /** How it holds the key, or will. */
   mode: LeaseMode;
-  /** What it says of itself. */
+  /** The `info` of the request with which the context asked the store; a later one that is handed its lease does not change it. */
   info: string;
 }
 
@@ -50,7 +56,7 @@ export interface LeaseStats {
   waited: number;
   /** Renewals that were sent. */
   renewed: number;
-  /** Leases that were given back. */
+  /** Leases that were released. */
   released: number;
   /** Leases that were lost. */
   lost: number;

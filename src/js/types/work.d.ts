@@ -1,7 +1,7 @@
 import type { Lease, LostReason } from "./lease.js";
 import type { AcquireAllOptions, AcquireOptions, TryAcquireOptions } from "./manager.js";
 
-/** Work under a lease. It is given back when what is returned has settled. */
+/** Work under a lease. The lease is released when what the work returns has settled. */
 export type Work<T> = (lease: Lease) => T | PromiseLike<T>;
 
 /**

@@ -27,12 +27,18 @@ impl Machine {
         let (slot, steals) = (turn.slot(), turn.steal);
         let (id, waits) = (turn.id, turn.wait);
         let place = self.places.change_or_make(&slot);
+        let renames = place.info != turn.info;
         place.turns.push(turn);
         match (&mut place.stage, steals) {
             _ if self.life.is_suspended() => {}
             (Stage::Idle, _) => self.seek(&slot, now),
             (Stage::Seeking(_), _) => self.join(&slot, now),
             (Stage::Held(_), true) => self.lose(&slot, LostReason::Stolen, now),
+            (Stage::Held(held), false) if renames && held.lingers() => {
+                // The store would go on showing another `info`. The release and the request are one transaction.
+                self.end_linger(&slot, None, now);
+                self.seek(&slot, now);
+            }
             (Stage::Held(held), false) => {
                 // It may have to wait for tokens, or for a doubt to go: longer than the linger.
                 held.lingers_until = None;
@@ -141,9 +147,13 @@ impl Machine {
     /// Sends the request: the first time it enqueues, after that it finds its place or its grant.
     pub(super) fn ask(&mut self, slot: &Slot, now: Monotonic) {
         let Some(acquire) = self.request(slot) else { return };
-        if let Some(seeking) = self.places.change_seeking(slot) {
-            seeking.priority = acquire.priority;
-            seeking.look_at = None;
+        let Some(place) = self.places.change(slot) else { return };
+        let Some(seeking) = place.seeking_mut() else { return };
+        seeking.priority = acquire.priority;
+        seeking.look_at = None;
+        let is_first = !seeking.sent && !matches!(acquire.way, Way::Upgrade(_));
+        if is_first {
+            place.info.clone_from(&acquire.info);
         }
         self.outbox.recall(slot, is_ask_for(acquire.request));
         self.outbox.push(slot, Action::Acquire(acquire), None, now);

@@ -1,6 +1,6 @@
 //! A slot of a context at one key: the local turns, and what stands in the record for all of them.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::{
     cohorts::Plan,
@@ -20,6 +20,8 @@ pub(super) struct Place {
     pub(super) turns: Turns,
     pub(super) stage: Stage,
     pub(super) plan: Plan,
+    /// The `info` that the store was told with the request: it shows that one as long as the lease is held.
+    pub(super) info: String,
     /// Another context said that it waits, when this transaction was the last that had been sent.
     pub(super) wanted: Option<u64>,
 }

@@ -9,7 +9,10 @@ use crate::machine::{StoreError, StoreErrorKind};
 
 /// There is no IndexedDB here, or none that may be used.
 pub(super) fn unsupported(reason: &str) -> StoreError {
-    let parts = [reason, "; leases that no other tab sees can be had with { store: \"memory\" }"];
+    let parts = [
+        reason,
+        "; LeaseManager.open(name, { store: \"memory\" }) needs none, but no other tab or thread sees its leases",
+    ];
     StoreError::permanent(StoreErrorKind::Unsupported, parts.concat())
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::answer::{self, Sender};
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{Key, LostReason, Records, Row, SessionId, StoreError, StoreId, Ticket};
+use crate::machine::{Key, Records, Row, SessionId, StoreError, StoreId, Ticket};
 
 type Verdict = Result<(), FenceError>;
 type Listener = Closure<dyn Fn(Event)>;
@@ -39,8 +39,8 @@ impl FencedTransaction for &IdbTransaction {
         }
     }
 
-    fn refuse(self, reason: LostReason) -> Self::Answer {
-        answered(Err(if self.abort().is_ok() { FenceError::Lost(reason) } else { FenceError::Misuse(OVER.into()) }))
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        answered(Err(if self.abort().is_ok() { why } else { FenceError::Misuse(OVER.into()) }))
     }
 }
 
@@ -52,8 +52,8 @@ impl FencedTransaction for &mut IdbTransaction {
         (&*self).check(fence)
     }
 
-    fn refuse(self, reason: LostReason) -> Self::Answer {
-        (&*self).refuse(reason)
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        (&*self).refuse(why)
     }
 }
 
