@@ -52,7 +52,8 @@ pub(super) struct OwnSession {
     /// Grants that were stolen: no answer and no signal brings them back.
     robbed: SortedMap<(Key, Token), ()>,
     /// Sessions that were there when this one opened, and when they were read.
-    peers: Vec<(Peer, Monotonic)>,
+    peers: Vec<Peer>,
+    peers_read_at: Monotonic,
 }
 
 impl OwnSession {
@@ -75,6 +76,7 @@ impl OwnSession {
             failures: 0,
             robbed: SortedMap::new(),
             peers: Vec::new(),
+            peers_read_at: Monotonic::default(),
         }
     }
 
@@ -215,8 +217,9 @@ impl OwnSession {
         for session in core::mem::take(&mut self.stale) {
             endings.push(Ending { session, beat: None });
         }
-        self.peers.retain(|(peer, read_at)| {
-            let silent = silent_since(peer, *read_at);
+        let read_at = self.peers_read_at;
+        self.peers.retain(|peer| {
+            let silent = silent_since(peer, read_at);
             if silent {
                 endings.push(Ending { session: peer.session, beat: Some(peer.beat) });
             }
@@ -264,7 +267,7 @@ impl Machine {
         };
         if flight.opens {
             self.session.is_open = true;
-            self.session.peers = reply.peers.iter().map(|peer| (*peer, now)).collect();
+            (self.session.peers, self.session.peers_read_at) = (reply.peers.clone(), now);
         }
         for (key, token) in robbed {
             self.robbed_of(key, *token, now);
