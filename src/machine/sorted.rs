@@ -65,6 +65,16 @@ impl<K, V> SortedMap<K, V> {
     }
 }
 
+impl<K, V> SortedMap<K, V> {
+    /// A vector would make room for four at once, and most maps of a context hold one entry.
+    fn put_in(&mut self, at: usize, entry: (K, V)) {
+        if self.len() == self.0.capacity() {
+            self.0.reserve_exact(self.len() / 8 + 1);
+        }
+        self.0.insert(at, entry);
+    }
+}
+
 impl<K: Ord, V> SortedMap<K, V> {
     fn find(&self, key: &K) -> Result<usize, usize> {
         self.0.binary_search_by(|(known, _)| known.cmp(key))
@@ -87,7 +97,7 @@ impl<K: Ord, V> SortedMap<K, V> {
     pub(crate) fn insert(&mut self, key: K, value: V) {
         match self.find(&key) {
             Ok(at) => self.0[at].1 = value,
-            Err(at) => self.0.insert(at, (key, value)),
+            Err(at) => self.put_in(at, (key, value)),
         }
     }
 
@@ -103,7 +113,7 @@ impl<K: Ord, V: Default> SortedMap<K, V> {
         let at = match self.find(&key) {
             Ok(at) => at,
             Err(at) => {
-                self.0.insert(at, (key, V::default()));
+                self.put_in(at, (key, V::default()));
                 at
             }
         };

@@ -1,8 +1,10 @@
 //! What the core costs as its numbers grow: keys that are held, contexts and requests that queue, names that were used.
-//! Curves, not points: a cost that grows faster than what it is for shows between two of them.
+//! Curves, not points: a cost that grows faster than what it is for shows between two of them. What takes long is counted in
+//! the time of this thread's own processor, in which it makes no difference what else the machine does.
 
 use std::time::Duration;
 
+use cpu_time::ThreadTime;
 use futures::future::join_all;
 use leasehold::machine::{Batch, Command, Config, Event, Input, Key, Machine, Monotonic, Now, Options, Output, Records, Row, SessionId, SessionStep, StoreClock, StoreId, StoreNow, Turn, TurnId, Wall};
 use leasehold::store::MemoryStore;
@@ -123,7 +125,7 @@ fn held_keys(figures: &mut Figures) {
         first = if count == 1 { spent } else { first };
         figures.add(us, spent, Target::AtMost(first * 1.2));
         figures.add(bytes, number(written), Target::AtMost(200.0));
-        let start = now();
+        let start = ThreadTime::now();
         holder.handle(Input::Doubt);
         holder.run(&mut records);
         figures.add(doubt, micros(start.elapsed()) / 1e3, Target::AtMost(20.0));
@@ -179,7 +181,7 @@ fn fresh_names(figures: &mut Figures) {
     let (mut first, mut last) = (0.0, 0.0);
     let (rounds, each) = (200, 1_000);
     for round in 0..rounds {
-        let start = now();
+        let start = ThreadTime::now();
         for step in 0..each {
             let id: u64 = round * each + step;
             // No order in the names, as with UUIDs.
@@ -214,7 +216,7 @@ async fn forming(figures: &mut Figures) {
         let others: Vec<_> = (0..count).map(|_| leases::eager(store.clone())).collect();
         let guard = first.lock("k").acquire().await.expect("it is free");
         let mut waiting: Vec<_> = others.iter().map(|leases| Box::pin(leases.lock("k").acquire())).collect();
-        let start = now();
+        let start = ThreadTime::now();
         for request in &mut waiting {
             assert!(futures::poll!(request.as_mut()).is_pending(), "the key is held");
         }
@@ -240,7 +242,7 @@ async fn local_waiters(figures: &mut Figures) {
         let leases = leases::context(MemoryStore::new());
         let guard = leases.lock("k").acquire().await.expect("it is free");
         let mut waiting: Vec<_> = (0..count).map(|_| Box::pin(leases.lock("k").acquire())).collect();
-        let start = now();
+        let start = ThreadTime::now();
         for request in &mut waiting {
             assert!(futures::poll!(request.as_mut()).is_pending(), "the key is held");
         }

@@ -130,7 +130,7 @@ impl Machine {
                 false
             }
             None => {
-                seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(TWIN_MS)) });
+                seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(TWIN_MS)) }.into());
                 // A place in the queue comes with a watch of its beacon.
                 !core::mem::replace(&mut seeking.wait, true)
             }

@@ -4,6 +4,7 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::{
     cohorts::Plan,
+    detector::Ahead,
     id::RequestId,
     input::{Turn, TurnId},
     local_queue::Turns,
@@ -50,7 +51,7 @@ pub(super) struct Seeking {
     /// The token in the latest answer "waiting": a signalled grant must have a larger one.
     pub(super) last_token: Token,
     /// Who stood right before it then.
-    pub(super) ahead: Vec<Sighting>,
+    pub(super) ahead: Ahead,
     /// An earlier attempt gave no answer.
     pub(super) retried: bool,
     /// When the store last answered, or the request began.
@@ -60,7 +61,7 @@ pub(super) struct Seeking {
     /// Nor does it look after that.
     pub(super) look_until: Option<Monotonic>,
     /// Another incarnation of this context's instance stands ahead.
-    pub(super) twin: Option<Twin>,
+    pub(super) twin: Option<Box<Twin>>,
     /// Of a lease that is taken over: the token of the next guard.
     pub(super) cursor: Option<Token>,
 }
@@ -138,7 +139,7 @@ impl Seeking {
             sent: false,
             queued: false,
             last_token: Token::default(),
-            ahead: Vec::new(),
+            ahead: Ahead::default(),
             retried: false,
             heard_at: now,
             look_at: None,

@@ -50,8 +50,8 @@ impl Observations {
             return None;
         }
         let mut next = None;
-        for seen in &seeking.ahead {
-            next = earliest(&[next, self.0.get(&seen.holder).map(Observation::silent_at)]);
+        for holder in &seeking.ahead.holders {
+            next = earliest(&[next, self.0.get(holder).map(Observation::silent_at)]);
         }
         next
     }
@@ -82,15 +82,46 @@ impl Observations {
     }
 
     /// Those who were seen last at a key, or stand ahead there, and have been silent for too long.
-    fn silent_at(&self, key: &Key, ahead: &[Sighting], now: Monotonic) -> Vec<(SessionId, u64)> {
+    fn silent_at(&self, key: &Key, ahead: &[SessionId], now: Monotonic) -> Vec<(SessionId, u64)> {
         let mut silent = Vec::new();
         for (session, seen) in self.0.iter() {
-            let stands_here = seen.key == *key || ahead.iter().any(|ahead| ahead.holder == *session);
+            let stands_here = seen.key == *key || ahead.contains(session);
             if stands_here && seen.silent_at() <= now {
                 silent.push((*session, seen.beat));
             }
         }
         silent
+    }
+}
+
+/// Who stood before a request when it was last answered. Every context that waits keeps one: no more is in it than is asked
+/// for again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Ahead {
+    holders: Vec<SessionId>,
+    /// Those whose beacons are watched.
+    nearest: Vec<Sighting>,
+}
+
+impl Ahead {
+    /// Nearest is the waiter right before, or the grants where there is none: if it dies, whoever stands before it comes into
+    /// view. Else each grant that ends would wake everybody who queues. A twin is watched from anywhere.
+    fn of(ahead: &[Sighting]) -> Self {
+        let is_grant = |seen: &Sighting| matches!(seen.entry, Entry::Grant(_));
+        let first = ahead.iter().all(is_grant);
+        let (mut holders, mut nearest) = (Vec::with_capacity(ahead.len()), Vec::new());
+        for (index, seen) in ahead.iter().enumerate() {
+            holders.push(seen.holder);
+            if seen.twin || if first { is_grant(seen) } else { index + 1 == ahead.len() } {
+                nearest.push(*seen);
+            }
+        }
+        nearest.shrink_to_fit();
+        Self { holders, nearest }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.holders.is_empty()
     }
 }
 
@@ -119,7 +150,7 @@ impl Machine {
             self.observed.forget_oldest();
         }
         if let Some(seeking) = self.places.change_seeking(slot) {
-            seeking.ahead = ahead.to_vec();
+            seeking.ahead = Ahead::of(ahead);
         }
         self.watches.stale = true;
         for seen in ahead.iter().filter(|seen| seen.holder == me) {
@@ -160,7 +191,7 @@ impl Machine {
     /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
     pub(super) fn end_silent(&mut self, slot: &Slot, now: Monotonic) {
         let seeking = self.places.get(slot).and_then(Place::seeking);
-        let ahead = seeking.map_or(&[][..], |seeking| &seeking.ahead);
+        let ahead = seeking.map_or(&[][..], |seeking| &seeking.ahead.holders);
         for (target, beat) in self.observed.silent_at(&slot.key, ahead, now) {
             self.end_session_of(slot, target, beat, now);
         }
@@ -236,27 +267,19 @@ impl Machine {
         for slot in &self.places.waiting() {
             for seen in self.nearest(slot) {
                 if seen.beacon && seen.holder != self.session.id() {
-                    wanted.or_default(seen.holder).suspects.push((slot.clone(), seen));
+                    let suspects = &mut wanted.or_default(seen.holder).suspects;
+                    // Mostly there is one.
+                    suspects.reserve_exact(usize::from(suspects.is_empty()));
+                    suspects.push((slot.clone(), *seen));
                 }
             }
         }
         wanted
     }
 
-    /// The waiter right before, or the grants where there is none: if it dies, whoever stands before it comes into view.
-    /// Else each grant that ends would wake everybody who queues. A twin is watched from anywhere.
-    fn nearest(&self, slot: &Slot) -> Vec<Sighting> {
+    fn nearest(&self, slot: &Slot) -> &[Sighting] {
         let seeking = self.places.get(slot).and_then(Place::seeking);
-        let ahead = seeking.map_or(&[][..], |seeking| &seeking.ahead);
-        let is_grant = |seen: &Sighting| matches!(seen.entry, Entry::Grant(_));
-        let first = ahead.iter().all(is_grant);
-        let mut nearest = Vec::new();
-        for (index, seen) in ahead.iter().enumerate() {
-            if seen.twin || if first { is_grant(seen) } else { index + 1 == ahead.len() } {
-                nearest.push(*seen);
-            }
-        }
-        nearest
+        seeking.map_or(&[][..], |seeking| &seeking.ahead.nearest)
     }
 }
 

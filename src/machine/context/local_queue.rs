@@ -51,6 +51,10 @@ impl Turns {
         while at > 0 && turn.goes_before(&self.queue[at - 1]) {
             at -= 1;
         }
+        // Mostly there is one turn; a queue would make room for four at once.
+        if self.queue.len() == self.queue.capacity() {
+            self.queue.reserve_exact(self.queue.len() / 2 + 1);
+        }
         if at < self.queue.len() / 2 {
             self.queue.push_front(turn);
             self.carry(0, at);

@@ -27,21 +27,23 @@ impl Machine {
         let Outcome::Looked { requests, last_token, ahead } = outcome else { return self.unreadable_at(key, outcome) };
         let mut found = SortedMap::new();
         for (at, request) in requests.iter().enumerate() {
-            found.insert(*request, at);
+            found.insert(*request, Some(at));
         }
         for slot in &self.places.pick(Some(key), &|_, place| place.waits()) {
             let Some(request) = self.places.get(slot).and_then(Place::seeking).map(|seeking| seeking.request) else {
                 continue;
             };
-            match found.remove(&request) {
+            match found.get_mut(&request).and_then(Option::take) {
                 Some(0) => self.is_foremost(slot, *last_token, ahead, now),
                 Some(_) => self.still_waits(slot, *last_token, now),
                 // Its place is gone, or it was granted and lost in between.
                 None => self.ask(slot, now),
             }
         }
-        for request in found.keys() {
-            self.end_stray_place(key, *request, now);
+        for (request, at) in found {
+            if at.is_some() {
+                self.end_stray_place(key, request, now);
+            }
         }
     }
 

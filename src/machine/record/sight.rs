@@ -51,7 +51,8 @@ impl Transition<'_> {
         let mut ahead = Vec::new();
         self.sight_grants(ask.upgrades(), &mut ahead);
         let is_own = |waiter: &Waiter| self.is_own_place(waiter, ask.request);
-        let own = self.record.queue.iter().position(is_own);
+        // A place is asked for mostly when it was just taken: at the end.
+        let own = self.record.queue.iter().rposition(is_own);
         let last = own.unwrap_or_else(|| self.place_of(rank(ask.upgrades(), ask.priority, self.record.revision)));
         self.sight_waiters(last, &mut ahead);
         ahead
