@@ -23,44 +23,23 @@
 
 extern crate alloc;
 
-mod answer;
+mod client;
 mod driver;
-mod error;
-mod event;
-mod events;
 pub mod executor;
-mod fate;
-mod fence;
-mod guard;
 #[cfg(all(feature = "js", target_family = "wasm", target_os = "unknown"))]
 #[doc(hidden)]
 pub mod js;
-mod ledger;
 pub mod machine;
-mod manager;
-mod mapped;
-mod multi;
-mod parts;
-mod questions;
-mod request;
-mod run;
+mod oneshot;
 pub mod signal;
-mod status;
 pub mod store;
 
-pub use error::AcquireError;
-pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
-pub use events::LeaseEvents;
-pub use fate::{LeaseState, LeaseWatch};
-pub use guard::LeaseGuard;
+pub use client::{
+    AcquireError, HolderStatus, InvalidParts, LeaseGuard, LeaseManager, LeaseManagerBuilder, LeaseParts, LeaseRequest,
+    LeaseState, LeaseStatus, LeaseWatch, MappedLeaseGuard, MultiGuard, MultiRequest, OnLoss, Ran, WaiterStatus,
+};
+pub use driver::{LeaseEvent, LeaseEventKind, LeaseEvents, LeaseStats};
 pub use machine::{InvalidKey, InvalidOptions, LostReason, Mode, ReleaseOutcome, StoreError, Token};
-pub use manager::{LeaseManager, LeaseManagerBuilder};
-pub use mapped::MappedLeaseGuard;
-pub use multi::{MultiGuard, MultiRequest};
-pub use parts::{InvalidParts, LeaseParts};
-pub use request::{LeaseRequest, OnLoss};
-pub use run::Ran;
-pub use status::{HolderStatus, LeaseStatus, WaiterStatus};
 pub use store::FenceError;
 
 /// The Rust examples of the README and of the guides run as tests; tests/documents.rs checks that none is left out.

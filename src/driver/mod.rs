@@ -5,7 +5,12 @@
 
 mod alarm;
 mod baton;
+mod event;
+mod events;
 mod pump;
+mod questions;
+mod registry;
+mod transactions;
 
 use alloc::{borrow::ToOwned, boxed::Box, string::String, vec::Vec};
 use core::{fmt, pin::pin, task::Waker, time::Duration};
@@ -13,24 +18,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::{Either, select};
 
-use crate::answer::{self, Receiver, Sender};
-use crate::error::AcquireError;
-use crate::event::{Event, LeaseStats, Origin};
-use crate::events::LeaseEvents;
+use crate::client::error::AcquireError;
 use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, ThreadMark, WeakShared};
-use crate::fence::OpenTransactions;
-use crate::ledger::Ledger;
 use crate::machine::{
     Config, Input, Key, LostReason, Machine, Parcel, Reply, SessionId, Slot, StoreError, StoreErrorKind, StoreId,
     Ticket, Turn, TurnId, whole_ms,
 };
+use crate::oneshot::{self, Receiver, Sender};
 use crate::signal::{Inbox, Notice, Signals};
 use crate::store::{OpenTransaction, Reach, Store, StoreWatcher};
 
 use alarm::Alarm;
+use event::Event;
 use pump::Deed;
+use registry::Registry;
+use transactions::OpenTransactions;
 
-pub(crate) use crate::ledger::Reaction;
+pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
+pub(crate) use event::{Origin, span};
+pub use events::LeaseEvents;
+pub(crate) use registry::Response;
 
 /// One context at work: its machine, and the world that it acts on.
 pub(crate) struct Driver {
@@ -52,11 +59,11 @@ pub(crate) struct Driver {
 
 struct Core {
     machine: Machine,
-    ledger: Ledger,
+    registry: Registry,
     open: OpenTransactions,
     alarm: Option<Alarm>,
     last_alarm: u64,
-    closing: Vec<Sender<Reaction>>,
+    closing: Vec<Sender<Response>>,
     closed: bool,
     deeds: Vec<Deed>,
     /// Who pumps, if somebody does.
@@ -68,7 +75,7 @@ struct Core {
 impl Core {
     fn new(machine: Machine) -> Self {
         Self {
-            ledger: Ledger::new(machine.session()),
+            registry: Registry::new(machine.session()),
             machine,
             open: OpenTransactions::default(),
             alarm: None,
@@ -141,7 +148,7 @@ impl Driver {
 
     /// Whether a guard of this context holds the key.
     pub(crate) fn holds(&self, key: &Key) -> bool {
-        self.core().ledger.holds(key)
+        self.core().registry.holds(key)
     }
 
     /// Asks for a lease; dropping the receiver is not enough to stop asking, see [`abandon`](Self::abandon).
@@ -149,17 +156,17 @@ impl Driver {
         &self,
         mut turn: Turn,
         input: impl FnOnce(Turn) -> Input,
-    ) -> (TurnId, Slot, Receiver<Reaction>) {
+    ) -> (TurnId, Slot, Receiver<Response>) {
         let origin = Origin::here();
         let mut core = self.core();
         // Once for all: in some browsers a look at the clock costs more than all else here.
         let now = self.executor.now();
-        turn.id = core.ledger.next_turn();
+        turn.id = core.registry.next_turn();
         turn.warn_at = turn.wait.then(|| now.monotonic.plus(whole_ms(self.long_wait)));
         let (id, slot) = (turn.id, turn.slot());
-        let answer = core.ledger.expect(id, Some(slot.clone()), now.monotonic, origin);
+        let answer = core.registry.expect(id, Some(slot.clone()), now.monotonic, origin);
         if turn.deadline.is_some() && core.machine.is_queued(&slot) {
-            core.ledger.joins_queue(id);
+            core.registry.joins_queue(id);
         }
         let mut unheard = Unheard { driver: self, asked: Some((id, slot.clone())) };
         self.step_at(core, input(turn), now);
@@ -168,34 +175,34 @@ impl Driver {
     }
 
     /// Asks for several leases at once.
-    pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Slot, Receiver<Reaction>)> {
+    pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Slot, Receiver<Response>)> {
         let (now, origin) = (self.executor.now().monotonic, Origin::here());
         let mut core = self.core();
         let mut answers = Vec::with_capacity(turns.len());
         for turn in &mut turns {
-            turn.id = core.ledger.next_turn();
+            turn.id = core.registry.next_turn();
             let (id, slot) = (turn.id, turn.slot());
-            answers.push((id, slot.clone(), core.ledger.expect(id, Some(slot), now, origin.clone())));
+            answers.push((id, slot.clone(), core.registry.expect(id, Some(slot), now, origin.clone())));
         }
         self.step(core, Input::AcquireAll(turns));
         answers
     }
 
     /// Puts a question under a fresh name.
-    pub(crate) fn ask(&self, input: impl FnOnce(TurnId) -> Input) -> (TurnId, Receiver<Reaction>) {
+    pub(crate) fn ask(&self, input: impl FnOnce(TurnId) -> Input) -> (TurnId, Receiver<Response>) {
         let mut core = self.core();
-        let (turn, answer) = core.ledger.open();
+        let (turn, answer) = core.registry.open();
         self.step(core, input(turn));
         (turn, answer)
     }
 
     /// Looks at several keys at one moment.
-    pub(crate) fn look_at(&self, keys: Vec<Key>) -> Vec<Receiver<Reaction>> {
+    pub(crate) fn look_at(&self, keys: Vec<Key>) -> Vec<Receiver<Response>> {
         let mut core = self.core();
         let mut answers = Vec::with_capacity(keys.len());
         let mut looks = Vec::with_capacity(keys.len());
         for key in keys {
-            let (query, answer) = core.ledger.open();
+            let (query, answer) = core.registry.open();
             answers.push(answer);
             looks.push((query, key));
         }
@@ -219,7 +226,7 @@ impl Driver {
     pub(crate) fn forget(&self, query: TurnId) -> bool {
         // Dropped after the lock was let go: who would have been answered is woken.
         let now = self.executor.now().monotonic;
-        let question = self.core().ledger.forget(query, now);
+        let question = self.core().registry.forget(query, now);
         question.is_some()
     }
 
@@ -227,8 +234,8 @@ impl Driver {
     pub(crate) fn abandon(&self, turn: TurnId, slot: Slot) {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
-        let question = core.ledger.forget(turn, now);
-        let granted = core.ledger.is_granted(turn);
+        let question = core.registry.forget(turn, now);
+        let granted = core.registry.is_granted(turn);
         self.step(core, if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } });
         drop(question);
     }
@@ -285,14 +292,14 @@ impl Driver {
     }
 
     pub(crate) fn stats(&self) -> LeaseStats {
-        self.core().ledger.stats
+        self.core().registry.stats
     }
 
     /// What happens from now on; nothing more once it is closed.
     pub(crate) fn events(&self) -> LeaseEvents {
         let mut core = self.core();
         let closed = core.closed;
-        core.ledger.audience().join(closed)
+        core.registry.audience().join(closed)
     }
 
     /// Tells of the guards that live on although their manager goes.
@@ -304,8 +311,8 @@ impl Driver {
     }
 
     /// Closes. When everything is released, the receiver learns that there is no answer; `None` if it was so before.
-    pub(crate) fn close(&self) -> Option<Receiver<Reaction>> {
-        let (sender, receiver) = answer::channel();
+    pub(crate) fn close(&self) -> Option<Receiver<Response>> {
+        let (sender, receiver) = oneshot::channel();
         let mut core = self.core();
         if core.closed {
             return None;
@@ -317,7 +324,7 @@ impl Driver {
 
     pub(crate) fn suspend(&self) {
         let mut core = self.core();
-        core.ledger.leave_queues();
+        core.registry.leave_queues();
         self.step(core, Input::Suspend { abandons: (*self.store).abandons() });
     }
 
@@ -340,7 +347,7 @@ impl Drop for Unheard<'_> {
     fn drop(&mut self) {
         let Some((turn, slot)) = self.asked.take() else { return };
         let mut core = self.driver.core();
-        let granted = core.ledger.is_granted(turn);
+        let granted = core.registry.is_granted(turn);
         let input = if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } };
         self.driver.digest(&mut core, input, self.driver.executor.now());
     }
@@ -383,8 +390,8 @@ impl Drop for Driver {
         self.signals.rest();
         let mut core = self.core();
         core.replace_alarm(None);
-        let guards = core.ledger.take_guards();
-        let listeners = core.ledger.audience().end();
+        let guards = core.registry.take_guards();
+        let listeners = core.registry.audience().end();
         drop(core);
         listeners.into_iter().for_each(Waker::wake);
         for fate in guards {

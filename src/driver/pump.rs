@@ -4,11 +4,11 @@ use alloc::{boxed::Box, vec::Vec};
 use core::task::{Context, Poll, Waker};
 use std::sync::{MutexGuard, PoisonError};
 
+use super::registry::{Effect, Response};
 use super::{Core, Driver, baton::MOST_FOR_OTHERS};
-use crate::answer::Sender;
 use crate::executor::{MaybeSendFuture, Shared, this_thread};
-use crate::ledger::{Effect, Reaction};
 use crate::machine::{Batch, Command, Event, Input, Monotonic, Now, Output, SessionId};
+use crate::oneshot::Sender;
 use crate::signal::Inbox;
 use crate::store::OpenTransaction;
 
@@ -17,7 +17,7 @@ pub(super) enum Deed {
     Command(Command),
     Effect(Effect),
     Abort(Vec<Shared<dyn OpenTransaction>>),
-    Close(Vec<Sender<Reaction>>),
+    Close(Vec<Sender<Response>>),
     SetAlarm,
 }
 
@@ -84,7 +84,7 @@ impl Driver {
     fn perform(&self, deed: Deed) {
         match deed {
             Deed::Command(command) => self.obey(command),
-            Deed::Effect(Effect::Answer(question, reaction)) => question.answer(reaction),
+            Deed::Effect(Effect::Answer(question, response)) => question.answer(response),
             Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
             Deed::Effect(Effect::End(fate, wakers)) => {
                 drop(fate);
@@ -180,7 +180,7 @@ impl Drop for Pump<'_> {
 impl Core {
     fn sort_command(&mut self, command: Command) {
         if let Command::Store { batch, .. } = &command {
-            self.ledger.note_transaction(batch, self.machine.session());
+            self.registry.note_transaction(batch, self.machine.session());
             self.sort_news();
         }
         self.deeds.push(Deed::Command(command));
@@ -190,18 +190,18 @@ impl Core {
     fn sort_event(&mut self, event: Event, now: Monotonic) {
         let deed = if event == Event::Closed {
             self.closed = true;
-            self.ledger.end_events();
+            self.registry.end_events();
             Some(Deed::Close(core::mem::take(&mut self.closing)))
         } else {
             let holder = self.machine.session();
-            self.ledger.note(event, holder, now).map(Deed::Effect)
+            self.registry.note(event, holder, now).map(Deed::Effect)
         };
         self.sort_news();
         self.deeds.extend(deed);
     }
 
     fn sort_news(&mut self) {
-        for effect in self.ledger.news.drain(..) {
+        for effect in self.registry.news.drain(..) {
             self.deeds.push(Deed::Effect(effect));
         }
     }

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     AcquireError, LeaseGuard, Mode, ReleaseOutcome,
-    answer::{self, Sender},
-    driver::Reaction,
+    driver::Response,
+    oneshot::{self, Sender},
 };
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
@@ -31,7 +31,7 @@ pub struct JsLease {
     guard: Rc<LeaseGuard>,
     released: Cell<bool>,
     /// Who waits for the loss is told to stop by the release.
-    watch: Rc<RefCell<Option<Sender<Reaction>>>>,
+    watch: Rc<RefCell<Option<Sender<Response>>>>,
 }
 
 impl JsLease {
@@ -109,7 +109,7 @@ impl JsLease {
     /// holds on to it.
     #[wasm_bindgen(getter)]
     pub fn lost(&self) -> JsValue {
-        let (watch, mut ended) = answer::channel();
+        let (watch, mut ended) = oneshot::channel();
         self.watch.replace(Some(watch));
         let mut lost = Some(self.guard.lost());
         promise(poll_fn(move |context| {
@@ -163,7 +163,7 @@ impl JsLease {
             // Somebody may have asked meanwhile; a loss is still told.
             let stays_open = outcome != Ok(ReleaseOutcome::Lost);
             if let Some(watch) = watch.take().filter(|_| stays_open) {
-                watch.send(Reaction::Busy);
+                watch.send(Response::Busy);
             }
             Ok((outcome? == ReleaseOutcome::Released).into())
         })

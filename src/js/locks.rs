@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     Mode,
+    client::request::Pending,
     machine::{Input, Key, Slot, Turn, TurnId},
-    request::Pending,
 };
 
 std::thread_local! {
@@ -43,8 +43,8 @@ impl JsLeaseManager {
         let pending = BEGUN.take();
         promise(async move {
             let Some(mut pending) = pending else { return Ok(JsValue::UNDEFINED) };
-            let reaction = (&mut pending).await;
-            Ok(pending.guard(reaction, None)?.map_or(JsValue::UNDEFINED, lease))
+            let response = (&mut pending).await;
+            Ok(pending.guard(response, None)?.map_or(JsValue::UNDEFINED, lease))
         })
     }
 

@@ -6,7 +6,7 @@ use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
 use super::{failure::Failure, manager::lease};
-use crate::multi::MultiRequest;
+use crate::client::multi::MultiRequest;
 
 /// Waits for the leases of these keys, which the request was made of. A failure tells the place of the key that it concerns.
 pub(super) async fn acquire_all(request: MultiRequest, names: Vec<String>) -> Result<JsValue, Failure> {

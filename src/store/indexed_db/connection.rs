@@ -16,9 +16,9 @@ use super::{
     failure,
     pending::Pending,
 };
-use crate::answer::{self, Receiver};
 use crate::executor::WeakShared;
 use crate::machine::{StoreError, StoreId};
+use crate::oneshot::{self, Receiver};
 use crate::store::StoreWatcher;
 
 /// The one object store of an own database.
@@ -50,7 +50,7 @@ impl Connection {
     pub(super) async fn open(database: &str) -> Result<Self, StoreError> {
         let request = factory()?.open_with_u32(database, VERSION);
         let request = request.map_err(|error| failure::of_open(database, &error))?;
-        let (late, limit) = answer::channel();
+        let (late, limit) = oneshot::channel();
         let _timer = Timeout::new(OPEN_LIMIT_MS, move || late.send(()));
         match select(answer_of(&request), limit).await {
             Either::Left((Some(answer), _)) => answer.map_err(|error| failure::of_open(database, &error)),

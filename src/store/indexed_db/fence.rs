@@ -16,9 +16,9 @@ use super::{
     rows,
     transaction::text_of,
 };
-use crate::answer::{self, Sender};
 use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Key, Records, Row, SessionId, StoreError, StoreId, Ticket};
+use crate::oneshot::{self, Sender};
 
 type Verdict = Result<(), FenceError>;
 type Listener = Closure<dyn Fn(Event)>;
@@ -32,7 +32,7 @@ impl FencedTransaction for &IdbTransaction {
     type Answer = MaybeSendFuture<'static, Verdict>;
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
-        let (sender, answer) = answer::channel();
+        let (sender, answer) = oneshot::channel();
         match Fenced::start(self, fence, sender) {
             Ok(()) => Box::pin(async { answer.await.unwrap_or_else(|| Err(ended())) }),
             Err(sentence) => answered(Err(misuse(self, sentence))),

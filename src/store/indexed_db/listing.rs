@@ -7,8 +7,8 @@ use wasm_bindgen::prelude::*;
 use web_sys::IdbRequest;
 
 use super::{connection::Connection, failure, pending::Pending};
-use crate::answer::Receiver;
 use crate::machine::StoreError;
+use crate::oneshot::Receiver;
 
 /// The names that will be listed.
 pub(super) type Names = Receiver<Result<Vec<String>, StoreError>>;

@@ -23,9 +23,9 @@ use async_trait::async_trait;
 use wasm_bindgen::JsValue;
 
 use super::{Reach, Store, StoreWatcher};
-use crate::answer::{self, Receiver, Sender};
 use crate::executor::WeakShared;
 use crate::machine::{Batch, Key, Now, Reply, SessionId, SortedMap, StoreError, StoreErrorKind, StoreNow};
+use crate::oneshot::{self, Receiver, Sender};
 
 use connection::Connection;
 
@@ -162,7 +162,7 @@ impl IndexedDbStore {
     fn wait_for_opening(&self) -> Option<Answer> {
         let mut opening = self.opening.borrow_mut();
         let waiting = opening.as_mut()?;
-        let (sender, over) = answer::channel();
+        let (sender, over) = oneshot::channel();
         waiting.push(sender);
         Some(over)
     }

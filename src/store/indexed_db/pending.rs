@@ -7,7 +7,7 @@ use js_sys::Function;
 use wasm_bindgen::prelude::*;
 use web_sys::Event;
 
-use crate::answer::{self, Receiver, Sender};
+use crate::oneshot::{self, Receiver, Sender};
 
 type Handler = Closure<dyn Fn(Event)>;
 
@@ -22,7 +22,7 @@ struct Asked<T> {
 
 impl<T: 'static> Pending<T> {
     pub(super) fn new() -> (Rc<Self>, Receiver<T>) {
-        let (answer, receiver) = answer::channel();
+        let (answer, receiver) = oneshot::channel();
         let asked = Asked { answer, handlers: Vec::new() };
         (Rc::new(Self(RefCell::new(Some(asked)))), receiver)
     }

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::ledger::Question;
+use super::registry::Question;
 use crate::machine::TurnId;
 
 /// Names are drawn in order, so that a new one stands last. Most are answered in order, too: however many wait, the first

@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use crate::guard::LeaseGuard;
+use crate::client::guard::LeaseGuard;
 
 /// A lease and what it protects: made by [`LeaseGuard::map`]. It derefs to the value; dropping it gives the lease back.
 #[derive(Debug)]

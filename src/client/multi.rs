@@ -9,14 +9,14 @@ use core::{
 
 use futures::future::{join_all, select_all};
 
-use crate::error::AcquireError;
+use crate::client::error::AcquireError;
+use crate::client::guard::LeaseGuard;
+use crate::client::manager::LeaseManager;
+use crate::client::request::{Pending, Wish};
 use crate::executor::MaybeSendFuture;
-use crate::guard::LeaseGuard;
 use crate::machine::{
     InvalidOptions, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn, check_info,
 };
-use crate::manager::LeaseManager;
-use crate::request::{Pending, Wish};
 
 /// A request for the leases of several keys, made by [`LeaseManager::lock_all`].
 #[derive(Clone, Debug)]
@@ -191,8 +191,8 @@ impl MultiRequest {
         // They are answered together. Guards of a request that failed in part are dropped, and so given back.
         let (mut guards, mut is_taken) = (Vec::with_capacity(pending.len()), false);
         for (pending, name) in pending.iter_mut().zip(names) {
-            let reaction = (&mut *pending).await;
-            let guard = pending.guard(reaction, name)?;
+            let response = (&mut *pending).await;
+            let guard = pending.guard(response, name)?;
             is_taken |= guard.is_none();
             guards.extend(guard);
         }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::Stream;
 
-use crate::event::LeaseEvent;
+use super::event::LeaseEvent;
 use crate::executor::{Shared, WeakShared};
 
 /// So many unread events are kept for each listener.

@@ -8,7 +8,7 @@ use core::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::event::Origin;
+use crate::driver::Origin;
 use crate::executor::Shared;
 use crate::machine::{LostReason, Mode, Monotonic, ReleaseOutcome, SessionId, Slot, SortedMap, StoreError, Token};
 

@@ -1,16 +1,15 @@
 //! Fenced writes: a guard's lease is checked within a transaction of the user's.
 
-use alloc::vec::Vec;
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
+use crate::client::error::AcquireError;
+use crate::client::fate::Fate;
+use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
-use crate::error::AcquireError;
 use crate::executor::Shared;
-use crate::fate::Fate;
-use crate::guard::LeaseGuard;
 use crate::machine::{Input, LostReason, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
@@ -149,34 +148,5 @@ impl Fence for GuardFence {
 
     fn over(&self) {
         self.driver.over(self.place.load(Ordering::Relaxed));
-    }
-}
-
-/// The user's transactions that are open, and end with the context's suspension.
-#[derive(Default)]
-pub(crate) struct OpenTransactions {
-    last: u64,
-    all: Vec<(u64, Shared<dyn OpenTransaction>)>,
-}
-
-impl OpenTransactions {
-    pub(crate) fn add(&mut self, transaction: Shared<dyn OpenTransaction>) -> u64 {
-        self.last += 1;
-        self.all.push((self.last, transaction));
-        self.last
-    }
-
-    /// To be dropped after the lock was let go.
-    pub(crate) fn remove(&mut self, place: u64) -> Option<Shared<dyn OpenTransaction>> {
-        let at = self.all.iter().position(|(known, _)| *known == place)?;
-        Some(self.all.swap_remove(at).1)
-    }
-
-    pub(crate) fn take_all(&mut self) -> Vec<Shared<dyn OpenTransaction>> {
-        let mut all = Vec::with_capacity(self.all.len());
-        for (_, transaction) in self.all.drain(..) {
-            all.push(transaction);
-        }
-        all
     }
 }

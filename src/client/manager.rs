@@ -3,20 +3,19 @@
 use alloc::{borrow::ToOwned, boxed::Box, format, string::String, vec::Vec};
 use core::{fmt, future::Future, time::Duration};
 
-use crate::driver::{Driver, Reaction};
-use crate::error::AcquireError;
-use crate::event::LeaseStats;
-use crate::events::LeaseEvents;
+use crate::client::error::AcquireError;
+use crate::client::guard::LeaseGuard;
+use crate::client::parts::LeaseParts;
+use crate::client::request::{LeaseRequest, Pending};
+use crate::client::status::{HolderStatus, LeaseStatus};
+use crate::driver::{Driver, Response};
+use crate::driver::{LeaseEvents, LeaseStats};
 use crate::executor::{Executor, MaybeSend, MaybeSendSync, Shared};
-use crate::guard::LeaseGuard;
 use crate::machine::{
     Config, Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Options, Outcome, SessionId, StoreError,
     StoreErrorKind, Turn, TurnId, whole_ms,
 };
-use crate::parts::LeaseParts;
-use crate::request::{LeaseRequest, Pending};
 use crate::signal::{self, Signals};
-use crate::status::{HolderStatus, LeaseStatus};
 use crate::store::Store;
 
 /// Connects one context to the leases of a store. Clones are the same context.
@@ -271,8 +270,8 @@ impl LeaseManager {
         let parcel = parts.parcel().cloned().ok_or(AcquireError::EmptyParts)?;
         let turn = Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(TurnId::default(), key) };
         let mut pending = Pending::start(self.driver(), turn, |turn| Input::Resume { turn, parcel });
-        let reaction = (&mut pending).await;
-        match pending.guard(reaction, name) {
+        let response = (&mut pending).await;
+        match pending.guard(response, name) {
             // Of a lease that it does not have, the store cannot tell what became of it.
             Ok(None) | Err(AcquireError::Lost(LostReason::Expired)) => Err(AcquireError::NotResumable),
             Ok(Some(guard)) => Ok(guard),
@@ -326,9 +325,9 @@ impl LeaseManager {
 }
 
 /// The answer to a look.
-fn seen(me: SessionId, key: Key, answer: Option<Reaction>) -> Result<LeaseStatus, AcquireError> {
+fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus, AcquireError> {
     match answer {
-        Some(Reaction::Status(status)) => match *status {
+        Some(Response::Status(status)) => match *status {
             Ok(Outcome::Status { last_token, grants, queue, sessions }) => {
                 Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions))
             }

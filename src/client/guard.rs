@@ -7,18 +7,18 @@ use core::{
     time::Duration,
 };
 
-use crate::answer::Receiver;
-use crate::driver::{Driver, Reaction};
-use crate::error::AcquireError;
+use crate::client::error::AcquireError;
+use crate::client::fate::{Fate, FateState, LeaseWatch, Until};
+use crate::client::fence::GuardFence;
+use crate::client::mapped::MappedLeaseGuard;
+use crate::client::parts::LeaseParts;
+use crate::driver::{Driver, Response};
 use crate::executor::Shared;
-use crate::fate::{Fate, FateState, LeaseWatch, Until};
-use crate::fence::GuardFence;
 use crate::machine::{
     Input, InvalidOptions, LONGEST_LEASE_MS, LostReason, Mode, Refusal, ReleaseOutcome, Slot, StoreError,
     StoreErrorKind, Token, TurnId, whole_ms,
 };
-use crate::mapped::MappedLeaseGuard;
-use crate::parts::LeaseParts;
+use crate::oneshot::Receiver;
 
 /// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also tells how
 /// that ended. The key stays held until every clone of the guard is released or dropped.
@@ -194,19 +194,19 @@ impl LeaseGuard {
         let shared = self.mode() == Mode::Shared;
         let (query, answer) = self.claim.driver.ask(|query| Input::Upgrade { query, turn, slot });
         let mut upgrading = Upgrading { claim: &self.claim, query, shared, settled: false };
-        let reaction = answer.await;
-        let told = matches!(reaction, Some(Reaction::Upgraded));
+        let response = answer.await;
+        let told = matches!(response, Some(Response::Upgraded));
         // As with a new guard: nothing is told that is not valid in this moment.
         let held = if told && !self.is_valid() { self.verify().await } else { Ok(true) };
         upgrading.settled = true;
-        match reaction {
-            Some(Reaction::Upgraded) if held? => Ok(()),
-            Some(Reaction::Upgraded) => Err(self.loss()),
+        match response {
+            Some(Response::Upgraded) if held? => Ok(()),
+            Some(Response::Upgraded) => Err(self.loss()),
             // The machine does not know why it no longer has a lease.
-            Some(Reaction::Failed(refusal)) if matches!(refusal, Refusal::Lost(_)) || self.told_loss().is_some() => {
+            Some(Response::Failed(refusal)) if matches!(refusal, Refusal::Lost(_)) || self.told_loss().is_some() => {
                 Err(self.loss())
             }
-            Some(Reaction::Failed(refusal)) => Err(refusal.into()),
+            Some(Response::Failed(refusal)) => Err(refusal.into()),
             _ => Err(AcquireError::Closed),
         }
     }
@@ -336,12 +336,12 @@ impl LeaseGuard {
         self.claim.fate.state().lost
     }
 
-    fn ask_to_verify(&self, span_ms: u64) -> Option<Receiver<Reaction>> {
+    fn ask_to_verify(&self, span_ms: u64) -> Option<Receiver<Response>> {
         self.ask(|query, turn, slot| Input::Verify { query, turn, slot, span_ms })
     }
 
     /// Asks the machine about this lease, unless it was given back.
-    fn ask(&self, input: impl FnOnce(TurnId, TurnId, Slot) -> Input) -> Option<Receiver<Reaction>> {
+    fn ask(&self, input: impl FnOnce(TurnId, TurnId, Slot) -> Input) -> Option<Receiver<Response>> {
         if self.is_given_back() {
             return None;
         }
@@ -350,7 +350,7 @@ impl LeaseGuard {
     }
 
     /// Waits for what becomes of the lease; not to hold it any more is an error.
-    async fn kept(&self, answer: Option<Receiver<Reaction>>) -> Result<(), AcquireError> {
+    async fn kept(&self, answer: Option<Receiver<Response>>) -> Result<(), AcquireError> {
         if verdict(answer).await? { Ok(()) } else { Err(self.loss()) }
     }
 
@@ -371,10 +371,10 @@ impl Claim {
 }
 
 /// What the store said of a guard.
-async fn verdict(answer: Option<Receiver<Reaction>>) -> Result<bool, StoreError> {
+async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
     let Some(answer) = answer else { return Ok(false) };
     match answer.await {
-        Some(Reaction::Verified(result)) => result,
+        Some(Response::Verified(result)) => result,
         _ => Err(StoreError::permanent(StoreErrorKind::Closed, "the lease manager was closed")),
     }
 }

@@ -3,20 +3,20 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::{task::Waker, time::Duration};
 
-use crate::answer::{self, Receiver, Sender};
-use crate::event::{Event, LeaseEvent, LeaseEventKind, LeaseStats, Origin};
-use crate::events::Audience;
+use super::event::{Event, LeaseEvent, LeaseEventKind, LeaseStats, Origin};
+use super::events::Audience;
+use super::questions::Questions;
+use crate::client::fate::Fate;
 use crate::executor::Shared;
-use crate::fate::Fate;
 use crate::machine::{
     self, Batch, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, SessionId, SessionStep, Slot,
     SortedMap, StoreError, Token, TurnId,
 };
-use crate::questions::Questions;
+use crate::oneshot::{self, Receiver, Sender};
 
 /// What the machine says to one request or question.
 #[derive(Debug)]
-pub(crate) enum Reaction {
+pub(crate) enum Response {
     Granted(Shared<Fate>),
     Busy,
     Failed(Refusal),
@@ -35,7 +35,7 @@ pub(crate) enum Reaction {
 /// What is to be done for an event after the lock was let go. What somebody else's code hears of when it is dropped, such as
 /// the span of a request, is dropped then, too.
 pub(crate) enum Effect {
-    Answer(Question, Reaction),
+    Answer(Question, Response),
     Wake(Vec<Waker>),
     /// The end of a guard.
     End(Shared<Fate>, Vec<Waker>),
@@ -46,7 +46,7 @@ pub(crate) enum Effect {
 
 /// A request or a question without an answer.
 pub(crate) struct Question {
-    sender: Sender<Reaction>,
+    sender: Sender<Response>,
     /// Where a request for a lease stands.
     slot: Option<Slot>,
     asked_at: Monotonic,
@@ -58,12 +58,12 @@ pub(crate) struct Question {
 
 impl Question {
     /// Who dropped the receiver has abandoned the request, or does so in a moment.
-    pub(crate) fn answer(self, reaction: Reaction) {
-        self.sender.send(reaction);
+    pub(crate) fn answer(self, response: Response) {
+        self.sender.send(response);
     }
 }
 
-pub(crate) struct Ledger {
+pub(crate) struct Registry {
     /// The manager's name, as events show it.
     holder: SessionId,
     last_turn: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Ledger {
     audience: Audience,
 }
 
-impl Ledger {
+impl Registry {
     pub(crate) fn new(holder: SessionId) -> Self {
         Self {
             holder,
@@ -91,7 +91,7 @@ impl Ledger {
     }
 
     /// A question under a fresh name.
-    pub(crate) fn open(&mut self) -> (TurnId, Receiver<Reaction>) {
+    pub(crate) fn open(&mut self) -> (TurnId, Receiver<Response>) {
         let turn = self.next_turn();
         (turn, self.expect(turn, None, Monotonic::default(), Origin::default()))
     }
@@ -108,8 +108,8 @@ impl Ledger {
         slot: Option<Slot>,
         asked_at: Monotonic,
         origin: Origin,
-    ) -> Receiver<Reaction> {
-        let (sender, receiver) = answer::channel();
+    ) -> Receiver<Response> {
+        let (sender, receiver) = oneshot::channel();
         self.questions.push(turn, Question { sender, slot, asked_at, told_waiting: false, queued: false, origin });
         receiver
     }
@@ -146,11 +146,11 @@ impl Ledger {
         self.holder = holder;
         match event {
             machine::Event::Granted { turn, token } => self.granted(turn, token, now),
-            machine::Event::Busy { turn } => self.refused(turn, Reaction::Busy, now),
+            machine::Event::Busy { turn } => self.refused(turn, Response::Busy, now),
             machine::Event::Failed { turn, refusal: Refusal::Timeout } => self.timed_out(turn, now),
-            machine::Event::Failed { turn, refusal } => self.refused(turn, Reaction::Failed(refusal), now),
-            machine::Event::Verified { query, result } => self.answer(query, Reaction::Verified(result)),
-            machine::Event::Status { query, result } => self.answer(query, Reaction::Status(Box::new(result))),
+            machine::Event::Failed { turn, refusal } => self.refused(turn, Response::Failed(refusal), now),
+            machine::Event::Verified { query, result } => self.answer(query, Response::Verified(result)),
+            machine::Event::Status { query, result } => self.answer(query, Response::Status(Box::new(result))),
             machine::Event::Waiting { turn, ahead } => self.waits(turn, ahead),
             machine::Event::WaitsLong { turn } => self.waits_long(turn, now),
             machine::Event::Suspect { turn } => self.doubt(turn, true),
@@ -200,23 +200,23 @@ impl Ledger {
         self.tell_of(slot, slot.mode, withdrawn, (self.holder, &question.origin));
     }
 
-    fn answer(&mut self, turn: TurnId, reaction: Reaction) -> Option<Effect> {
-        self.questions.remove(turn).map(|question| Effect::Answer(question, reaction))
+    fn answer(&mut self, turn: TurnId, response: Response) -> Option<Effect> {
+        self.questions.remove(turn).map(|question| Effect::Answer(question, response))
     }
 
     fn timed_out(&mut self, turn: TurnId, now: Monotonic) -> Option<Effect> {
         let question = self.questions.get_mut(turn)?;
         let waited = span(question.asked_at, now);
-        let reaction = match question.slot.clone() {
+        let response = match question.slot.clone() {
             Some(slot) => {
                 let held_elsewhere = question.queued;
                 let held_here = self.holds(&slot.key);
-                Reaction::TimedOut { waited, held_here, held_elsewhere }
+                Response::TimedOut { waited, held_here, held_elsewhere }
             }
             // An upgrade, whose guard knows the rest.
-            None => Reaction::Failed(Refusal::Timeout),
+            None => Response::Failed(Refusal::Timeout),
         };
-        self.refused(turn, reaction, now)
+        self.refused(turn, response, now)
     }
 
     /// Whether a guard of this context holds the key.
@@ -228,7 +228,7 @@ impl Ledger {
         self.guards.values().any(|fate| fate.slot.key == *key && is_held(fate))
     }
 
-    fn refused(&mut self, turn: TurnId, refusal: Reaction, now: Monotonic) -> Option<Effect> {
+    fn refused(&mut self, turn: TurnId, refusal: Response, now: Monotonic) -> Option<Effect> {
         let question = self.forget(turn, now)?;
         Some(Effect::Answer(question, refusal))
     }
@@ -240,7 +240,7 @@ impl Ledger {
         self.stats.granted += 1;
         let (holder, waited) = (self.holder, span(question.asked_at, now));
         self.tell_of_guard(&fate, |token| LeaseEventKind::Granted { token, holder, waited });
-        Some(Effect::Answer(question, Reaction::Granted(fate)))
+        Some(Effect::Answer(question, Response::Granted(fate)))
     }
 
     fn waits(&mut self, turn: TurnId, ahead: usize) -> Option<Effect> {
@@ -282,7 +282,7 @@ impl Ledger {
             let mut state = fate.state();
             (state.token, state.mode) = (token, Mode::Exclusive);
         }
-        self.answer(query, Reaction::Upgraded)
+        self.answer(query, Response::Upgraded)
     }
 
     fn downgraded(&self, turn: TurnId) -> Option<Effect> {

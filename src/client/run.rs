@@ -4,10 +4,10 @@ use core::pin::pin;
 
 use futures::future::{Either, select};
 
-use crate::error::AcquireError;
-use crate::guard::LeaseGuard;
+use crate::client::error::AcquireError;
+use crate::client::guard::LeaseGuard;
+use crate::client::request::{LeaseRequest, OnLoss, unknown};
 use crate::machine::{LostReason, Mode, ReleaseOutcome};
-use crate::request::{LeaseRequest, OnLoss, unknown};
 
 /// What became of work under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

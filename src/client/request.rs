@@ -10,16 +10,16 @@ use core::{
 
 use futures::FutureExt as _;
 
-use crate::answer::Receiver;
-use crate::driver::{Driver, Reaction};
-use crate::error::AcquireError;
-use crate::event;
+use crate::client::error::AcquireError;
+use crate::client::guard::LeaseGuard;
+use crate::driver;
+use crate::driver::{Driver, Response};
 use crate::executor::Shared;
-use crate::guard::LeaseGuard;
 use crate::machine::{
     Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Slot, Turn, TurnId,
     check_info, whole_ms,
 };
+use crate::oneshot::Receiver;
 
 /// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until
 /// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or one of the others.
@@ -220,7 +220,7 @@ impl LeaseRequest {
     fn ask(self, wait: bool, insists: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
         let (key, mode) = (self.key.clone(), self.wish.mode);
         let name = key.as_ref().map_or("", Key::as_str);
-        event::span(name, mode, async move {
+        driver::span(name, mode, async move {
             if self.on_loss.is_some() {
                 return Err(unknown("on_loss", "use `run` or `try_run`").into());
             }
@@ -232,8 +232,8 @@ impl LeaseRequest {
             loop {
                 let turn = self.wish.turn(key.clone(), wait, deadline);
                 let mut pending = Pending::start(driver, turn, Input::Acquire);
-                let reaction = (&mut pending).await;
-                let Some(guard) = pending.guard(reaction, self.name.clone())? else {
+                let response = (&mut pending).await;
+                let Some(guard) = pending.guard(response, self.name.clone())? else {
                     return if insists { Err(driver.taken(&key, self.name)) } else { Ok(None) };
                 };
                 // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
@@ -325,7 +325,7 @@ pub(crate) struct Pending {
     driver: Shared<Driver>,
     pub(crate) turn: TurnId,
     slot: Slot,
-    answer: Receiver<Reaction>,
+    answer: Receiver<Response>,
     /// How often it was looked at: an answer that was there at once is no older than this moment.
     polls: u32,
     settled: bool,
@@ -337,22 +337,22 @@ impl Pending {
         Self::new(driver, asked)
     }
 
-    pub(crate) fn new(driver: &Shared<Driver>, (turn, slot, answer): (TurnId, Slot, Receiver<Reaction>)) -> Self {
+    pub(crate) fn new(driver: &Shared<Driver>, (turn, slot, answer): (TurnId, Slot, Receiver<Response>)) -> Self {
         Self { driver: driver.clone(), turn, slot, answer, polls: 0, settled: false }
     }
 
     /// What the answer comes to. A grant that nobody asks for here is given back.
     pub(crate) fn guard(
         &mut self,
-        reaction: Option<Reaction>,
+        response: Option<Response>,
         name: Option<String>,
     ) -> Result<Option<LeaseGuard>, AcquireError> {
         self.settled = true;
-        match reaction {
-            Some(Reaction::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
-            Some(Reaction::Busy) => Ok(None),
-            Some(Reaction::Failed(refusal)) => Err(refusal.into()),
-            Some(Reaction::TimedOut { waited, held_here, held_elsewhere }) => {
+        match response {
+            Some(Response::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
+            Some(Response::Busy) => Ok(None),
+            Some(Response::Failed(refusal)) => Err(refusal.into()),
+            Some(Response::TimedOut { waited, held_here, held_elsewhere }) => {
                 let key = name.unwrap_or_else(|| self.slot.key.as_str().to_owned());
                 Err(AcquireError::timeout(key, waited, held_here, held_elsewhere))
             }
@@ -363,7 +363,7 @@ impl Pending {
 }
 
 impl Future for Pending {
-    type Output = Option<Reaction>;
+    type Output = Option<Response>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.polls = self.polls.saturating_add(1);
