@@ -237,10 +237,7 @@ pub async fn what_cannot_be_fenced_is_refused_and_not_written(world: &World) -> 
     ensure!(note(&tab).await?.is_null(), "something was written");
     let released = "await lease.release(); return fencedWrite({ text: 'released' })";
     let told = tab.run(released, Value::Null).await?;
-    ensure!(
-        told == json!({ "written": false, "said": ["LeaseLost", null, "notes", true, "LeaseError"] }),
-        "{told}"
-    );
+    ensure!(told == json!({ "written": false, "said": ["LeaseLost", null, "notes", true, "LeaseError"] }), "{told}");
     silent(&tab).await
 }
 
