@@ -10,7 +10,7 @@ use crate::client::fate::Fate;
 use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
 use crate::executor::Shared;
-use crate::machine::{Input, LostReason, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
+use crate::machine::{Input, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
@@ -118,21 +118,22 @@ impl Fence for GuardFence {
         &self.ticket
     }
 
-    fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), LostReason> {
+    fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError> {
         let reply = self.ticket.batch.apply(records, self.now);
         match self.driver.judge(self.turn, &self.fate.slot, &self.ticket, (store, &reply)) {
             Ok(()) => *self.found() = Some(reply),
             Err(reason) => {
                 // Nothing of it is written: neither is the heartbeat.
                 self.tell(Reply { robbed: None, ..reply });
-                return Err(self.loss().unwrap_or(reason));
+                return Err(self.loss().unwrap_or(FenceError::Lost(reason)));
             }
         }
         Ok(())
     }
 
-    fn loss(&self) -> Option<LostReason> {
-        self.fate.state().lost
+    fn loss(&self) -> Option<FenceError> {
+        let state = self.fate.state();
+        state.lost.map(FenceError::Lost).or_else(|| state.releasing.then_some(FenceError::Released))
     }
 
     fn open(&self, transaction: Shared<dyn OpenTransaction>) {

@@ -397,8 +397,8 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// How long the context keeps an unused lease that nobody else wants, so that its next request costs no transaction. Zero
-    /// releases it at once; more than a day is refused.
+    /// How long the context keeps an unused lease that nobody else wants, so that its next request with the same
+    /// [`info`](LeaseRequest::info) costs no transaction. Zero releases it at once; more than a day is refused.
     ///
     /// Unless chosen it is 100 ms where a context that ends leaves nothing behind: in a page, which hears of its end, and over a
     /// store that ends with the process. Elsewhere it is zero: a process that ended while a lease lingered would leave it in

@@ -41,11 +41,11 @@ pub trait Fence: MaybeSendSync {
     /// Applies the batch to what the transaction found, and says whether it may commit.
     ///
     /// # Errors
-    /// Why the lease is lost.
-    fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), LostReason>;
+    /// [`FenceError::Lost`], or [`FenceError::Released`] if the guard was released in the meantime.
+    fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError>;
 
-    /// Why the lease is lost, if that is known by now.
-    fn loss(&self) -> Option<LostReason>;
+    /// That the lease is lost, or its guard was released, if that is known by now.
+    fn loss(&self) -> Option<FenceError>;
 
     /// The transaction is open, until it is [over](Self::over). It is to be aborted if the context is suspended: it would
     /// block all others until the context goes on.

@@ -139,7 +139,7 @@ impl FencedTransaction for &Transaction {
             Ok(()) => self.0.desk.0.lock().unwrap().0 = records,
             Err(_) => self.0.abort(),
         }
-        ready(verdict.map_err(FenceError::Lost))
+        ready(verdict)
     }
 
     fn refuse(self, why: FenceError) -> Self::Answer {

@@ -131,6 +131,10 @@ impl Worker {
             request = request.share_in_process();
         }
         let priority = if dice.one_in(5) { i32::try_from(dice.below(4)).unwrap() - 1 } else { 0 };
+        if dice.one_in(4) {
+            // A lease that lingers is not reused for it, unless it was asked for with the same.
+            request = request.info("another");
+        }
         if dice.one_in(10) {
             request = request.auto_renew(false);
         }

@@ -134,7 +134,7 @@ async fn a_guard_that_was_given_back_writes_nothing() {
     drop(next.release());
     let heir = desk.hold().await;
     let until = valid_until_ms(&heir);
-    assert_eq!(soon(fenced).await, Err(FenceError::Lost(LostReason::Expired)));
+    assert_eq!(soon(fenced).await, Err(FenceError::Released));
     assert_eq!(ended.await, "abort");
     assert_eq!(desk.note().await, None);
     assert!(heir.is_valid());

@@ -294,8 +294,8 @@ export interface AttachOptions {
   /** The time limit of one store operation. A quarter of the lease, at most 5 s, unless chosen. */
   storeTimeoutMs?: number | undefined;
   /**
-   * How long a lease is kept after its release while nobody else wants it, so that the next request of this context costs
-   * no transaction. 100 ms unless chosen; 0 gives it back at once.
+   * How long a lease is kept after its release while nobody else wants it, so that the next request of this context with the
+   * same `info` costs no transaction. 100 ms unless chosen; 0 gives it back at once.
    */
   lingerMs?: number | undefined;
   /**

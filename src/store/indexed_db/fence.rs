@@ -154,7 +154,7 @@ impl Fenced {
     fn judge(&self) -> Verdict {
         let mut records = Records::new();
         let store = self.load(&mut records).map_err(FenceError::Store)?;
-        self.fence.judge(store, &mut records).map_err(FenceError::Lost)?;
+        self.fence.judge(store, &mut records)?;
         for row in records.take_changed() {
             let text = records.text(&row);
             self.write(row, text).map_err(FenceError::Store)?;
@@ -197,11 +197,11 @@ impl Fenced {
     fn failed(&self, event: &Event) {
         event.stop_propagation();
         OpenTransaction::abort(self);
-        self.settle(Err(self.fence.loss().map_or_else(ended, FenceError::Lost)));
+        self.settle(Err(self.fence.loss().unwrap_or_else(ended)));
     }
 
     fn ended(&self, committed: bool) {
-        self.settle(Err(self.fence.loss().map_or_else(ended, FenceError::Lost)));
+        self.settle(Err(self.fence.loss().unwrap_or_else(ended)));
         if committed {
             self.fence.committed();
         }
