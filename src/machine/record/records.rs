@@ -276,6 +276,13 @@ impl Records {
         rows
     }
 
+    /// Nothing of what changed need be written: these records are the store.
+    pub(crate) fn forget_changes(&mut self) {
+        self.changed.clear();
+        self.sessions.forget_changes();
+        self.store_changed = false;
+    }
+
     /// The text to write for a row; `None` if the row is to be deleted.
     pub fn text(&self, row: &Row) -> Option<String> {
         match row {

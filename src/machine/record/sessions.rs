@@ -125,6 +125,10 @@ impl Sessions {
         peers
     }
 
+    pub(super) fn forget_changes(&mut self) {
+        self.changed.clear();
+    }
+
     pub(super) fn take_changed(&mut self) -> Vec<SessionId> {
         core::mem::take(&mut self.changed)
     }
