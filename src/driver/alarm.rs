@@ -107,7 +107,7 @@ impl Core {
             self.last_alarm += 1;
             let keeps_alive = self.machine.has_loose_ends();
             self.alarm = Some(Alarm { id: self.last_alarm, at, keeps_alive, sleep: None });
-            self.deeds.push(Deed::SetAlarm);
+            self.plan_deed(Deed::SetAlarm);
         }
     }
 

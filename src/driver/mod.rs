@@ -12,7 +12,7 @@ mod questions;
 mod registry;
 mod transactions;
 
-use alloc::{borrow::ToOwned, boxed::Box, string::String, vec::Vec};
+use alloc::{borrow::ToOwned, boxed::Box, collections::VecDeque, string::String, vec::Vec};
 use core::{fmt, pin::pin, task::Waker, time::Duration};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -65,7 +65,7 @@ struct Core {
     last_alarm: u64,
     closing: Vec<Sender<Response>>,
     closed: bool,
-    deeds: Vec<Deed>,
+    deeds: VecDeque<Deed>,
     /// Who pumps, if somebody does.
     pumping: Option<ThreadMark>,
     /// What other threads left to this pump.
@@ -82,7 +82,7 @@ impl Core {
             last_alarm: 0,
             closing: Vec::new(),
             closed: false,
-            deeds: Vec::new(),
+            deeds: VecDeque::new(),
             pumping: None,
             for_others: 0,
         }

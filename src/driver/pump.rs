@@ -1,6 +1,6 @@
 //! How outputs are done: in the machine's order, by one thread at a time, and nothing outside while the lock is held.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::task::{Context, Poll, Waker};
 use std::sync::{MutexGuard, PoisonError};
 
@@ -39,7 +39,7 @@ impl Driver {
         if matches!(input, Input::Suspend { .. }) {
             // Before anything else: they would keep the store from hearing of it, and all others waiting. So would our own.
             let open = core.open.take_all();
-            core.deeds.push(Deed::Abort(open));
+            core.plan_deed(Deed::Abort(open));
         }
         core.machine.handle(input, now);
         core.sort_news();
@@ -63,19 +63,19 @@ impl Driver {
     /// Takes along so many inputs of other threads, and leaves the rest to a task.
     pub(super) fn pump_up_to<'a>(&'a self, mut core: MutexGuard<'a, Core>, most_for_others: u32) {
         (core.pumping, core.for_others) = (Some(this_thread()), 0);
-        let mut pump = Pump { driver: self, deeds: Vec::new().into_iter(), ended: false };
-        while !core.deeds.is_empty() {
+        let mut pump = Pump { driver: self, ended: false };
+        while let Some(deed) = core.next_deed() {
+            drop(core);
+            self.perform(deed);
+            core = self.core();
             if core.for_others >= most_for_others
+                && !core.deeds.is_empty()
                 && let Some(driver) = self.this.upgrade()
             {
                 pump.ended = true;
                 drop(core);
                 return Self::hand_over(driver);
             }
-            pump.deeds = core::mem::take(&mut core.deeds).into_iter();
-            drop(core);
-            pump.deeds.by_ref().for_each(|deed| self.perform(deed));
-            core = self.core();
         }
         core.pumping = None;
         pump.ended = true;
@@ -160,7 +160,6 @@ impl Driver {
 /// A pump at work. Dropped by a panic, of a store say, it leaves the rest to the next one who comes.
 struct Pump<'a> {
     driver: &'a Driver,
-    deeds: alloc::vec::IntoIter<Deed>,
     /// A panic may be under way that is none of its own: what a guard is dropped by.
     ended: bool,
 }
@@ -168,22 +167,33 @@ struct Pump<'a> {
 impl Drop for Pump<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            let mut core = self.driver.core();
-            let later = core::mem::take(&mut core.deeds);
-            core.deeds.extend(self.deeds.by_ref());
-            core.deeds.extend(later);
-            core.pumping = None;
+            self.driver.core().pumping = None;
         }
     }
 }
 
 impl Core {
+    /// Takes what is to be done next. Room for more than one deed is given back when all are done: most contexts wait most of
+    /// the time.
+    fn next_deed(&mut self) -> Option<Deed> {
+        let deed = self.deeds.pop_front();
+        if self.deeds.is_empty() && self.deeds.capacity() > 1 {
+            self.deeds = VecDeque::new();
+        }
+        deed
+    }
+
     fn sort_command(&mut self, command: Command) {
         if let Command::Store { batch, .. } = &command {
             self.registry.note_transaction(batch, self.machine.session());
             self.sort_news();
         }
-        self.deeds.push(Deed::Command(command));
+        self.plan_deed(Deed::Command(command));
+    }
+
+    pub(super) fn plan_deed(&mut self, deed: Deed) {
+        self.deeds.reserve_exact(usize::from(self.deeds.is_empty()));
+        self.deeds.push_back(deed);
     }
 
     /// What concerns a guard or a question is noted under the lock, so that it is never seen half done.
@@ -197,12 +207,10 @@ impl Core {
             self.registry.note(event, holder, now).map(Deed::Effect)
         };
         self.sort_news();
-        self.deeds.extend(deed);
+        deed.into_iter().for_each(|deed| self.plan_deed(deed));
     }
 
     fn sort_news(&mut self) {
-        for effect in self.registry.news.drain(..) {
-            self.deeds.push(Deed::Effect(effect));
-        }
+        self.deeds.extend(self.registry.news.drain(..).map(Deed::Effect));
     }
 }

@@ -88,8 +88,7 @@ impl Store for MemoryStore {
         self.check()?;
         let mut records = self.records();
         let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
-        // It is written already.
-        drop(records.take_changed());
+        records.forget_changes();
         Ok(reply)
     }
 
@@ -110,7 +109,7 @@ impl Store for MemoryStore {
         if !self.closed.load(Ordering::Relaxed) {
             let mut records = self.records();
             records.abandon(session);
-            drop(records.take_changed());
+            records.forget_changes();
         }
     }
 

@@ -14,10 +14,13 @@ pub(crate) async fn measure(mut figures: Figures) -> Figures {
     turns(&mut figures).await;
     many_keys(&mut figures).await;
     let mut samples = hand_offs(&Leases::default(), 400).await;
-    figures.add("handoff_p50_us", percentile(&mut samples, 50), Target::AtMost(100.0));
+    let handoff = percentile(&mut samples, 50);
+    figures.add("handoff_p50_us", handoff, Target::AtMost(100.0));
     figures.add("handoff_p99_us", percentile(&mut samples, 99), Target::None);
     let mut samples = hand_offs(&BareMutex::default(), 400).await;
-    figures.add("mutex_handoff_p50_us", percentile(&mut samples, 50), Target::None);
+    let bare = percentile(&mut samples, 50);
+    figures.add("mutex_handoff_p50_us", bare, Target::None);
+    figures.add("handoff_vs_mutex_ratio", handoff / bare, Target::AtMost(6.0));
     // Each takes tens of ms.
     let mut samples = hand_offs(&Matrix::default(), 40).await;
     figures.add("matrix_handoff_p50_us", percentile(&mut samples, 50), Target::None);
@@ -26,12 +29,17 @@ pub(crate) async fn measure(mut figures: Figures) -> Figures {
 
 async fn turns(figures: &mut Figures) {
     let mut samples = uncontended(leases::eager(MemoryStore::new()), 100_000).await;
-    figures.add("acquire_release_p50_us", percentile(&mut samples, 50), Target::AtMost(5.0));
+    let cold = percentile(&mut samples, 50);
+    figures.add("acquire_release_p50_us", cold, Target::AtMost(5.0));
     figures.add("acquire_release_p99_us", percentile(&mut samples, 99), Target::None);
     let mut samples = uncontended(leases::context(MemoryStore::new()), 100_000).await;
-    figures.add("linger_hit_p50_us", percentile(&mut samples, 50), Target::AtMost(1.0));
+    let linger = percentile(&mut samples, 50);
+    figures.add("linger_hit_p50_us", linger, Target::AtMost(1.0));
     let mut samples = uncontended(BareMutex::default(), 100_000).await;
-    figures.add("mutex_acquire_release_p50_us", percentile(&mut samples, 50), Target::None);
+    let bare = percentile(&mut samples, 50);
+    figures.add("mutex_acquire_release_p50_us", bare, Target::None);
+    figures.add("acquire_release_vs_mutex_ratio", cold / bare, Target::AtMost(35.0));
+    figures.add("linger_hit_vs_mutex_ratio", linger / bare, Target::AtMost(15.0));
     let mut samples = uncontended(Matrix::default().holder(0), 100_000).await;
     figures.add("matrix_acquire_p50_us", percentile(&mut samples, 50), Target::None);
     figures.add("matrix_acquire_p99_us", percentile(&mut samples, 99), Target::None);

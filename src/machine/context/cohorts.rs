@@ -51,6 +51,7 @@ impl Places {
     /// To be planned anew. Mostly it is the same slot many times in a row.
     fn touch(&mut self, slot: &Slot) {
         if self.touched.last() != Some(slot) {
+            self.touched.reserve_exact(usize::from(self.touched.is_empty()));
             self.touched.push(slot.clone());
         }
     }
@@ -176,7 +177,8 @@ impl Places {
     /// Plans what was touched, and drops what became idle. Whether the set of waiting places changed.
     pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Place) -> Option<Monotonic>) -> bool {
         let mut changed = false;
-        for slot in &core::mem::take(&mut self.touched) {
+        let mut touched = core::mem::take(&mut self.touched);
+        for slot in &touched {
             let Some(place) = self.by_slot.get_mut(slot) else { continue };
             let wake = earliest(&[place.next_event(), judgement(slot, place)]);
             let lingers = place.held().is_some_and(Held::lingers);
@@ -196,6 +198,10 @@ impl Places {
             }
             self.move_timer(slot, old.wake, wake);
         }
+        // Most inputs touch one place.
+        touched.clear();
+        touched.shrink_to(1);
+        self.touched = touched;
         changed
     }
 

@@ -301,6 +301,7 @@ impl Held {
         let ends_at = turn.max_hold_ms.map(|hold_ms| now.plus(hold_ms));
         let expires_at = (!turn.renews).then(|| now.plus(belief_ms(lease_ms)));
         let (turn, mode, share) = (turn.id, turn.mode, turn.share);
+        self.users.reserve_exact(usize::from(self.users.is_empty()));
         self.users.push(User { turn, token, mode, share, ends_at, expires_at });
         token
     }

@@ -180,8 +180,11 @@ impl Machine {
             self.polled += 1;
             return core::mem::replace(output, Output::Timeout(None));
         }
-        // Its room is given back, too: most contexts wait most of the time.
-        self.outputs = Vec::new();
+        self.outputs.clear();
+        // Most inputs bring one output. Room for more is given back: most contexts wait most of the time.
+        if self.outputs.capacity() > 1 {
+            self.outputs = Vec::new();
+        }
         self.polled = 0;
         let wake = self.next_wake();
         self.clocks.announce(wake);
@@ -233,6 +236,7 @@ impl Machine {
     }
 
     fn emit(&mut self, output: impl Into<Output>) {
+        self.outputs.reserve_exact(usize::from(self.outputs.is_empty()));
         self.outputs.push(output.into());
     }
 

@@ -146,6 +146,8 @@ impl Outbox {
 
     pub(super) fn push(&mut self, slot: &Slot, action: Action, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
         let last = self.waiting.len();
+        // Mostly it goes alone.
+        self.waiting.reserve_exact(usize::from(last == 0));
         self.waiting.push(Errand {
             slot: slot.clone(),
             all: Vec::new(),

@@ -209,9 +209,11 @@ impl Records {
     /// Forgets a record that nobody uses, or only the dead. Its tokens are remembered for the whole store.
     pub(super) fn forget(&mut self, key: &Key) {
         if let Some(Ok(kept)) = self.by_key.get_mut(key) {
-            let Record { grants, queue, .. } = &mut kept.record;
+            let Record { grants, queue, last_token, .. } = &mut kept.record;
             let has_ended = |session| self.sessions.has_ended(session);
-            if grants.iter().all(|grant| has_ended(grant.holder)) && queue.iter().all(|one| has_ended(one.holder)) {
+            let is_unused =
+                grants.iter().all(|grant| has_ended(grant.holder)) && queue.iter().all(|one| has_ended(one.holder));
+            if is_unused && !last_token.is_near_the_end() {
                 grants.clear();
                 queue.clear();
             }
@@ -290,6 +292,13 @@ impl Records {
             rows.push(Row::Store);
         }
         rows
+    }
+
+    /// Nothing of what changed need be written: these records are the store.
+    pub(crate) fn forget_changes(&mut self) {
+        self.changed.clear();
+        self.sessions.forget_changes();
+        self.store_changed = false;
     }
 
     /// The text to write for a row; `None` if the row is to be deleted.

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// So many other sessions are named to one that opens.
-const PEERS: usize = 8;
+const PEERS: usize = 4;
 
 /// Session rows by id: `None` for one that was looked for and is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -148,6 +148,10 @@ impl Sessions {
             }
         }
         peers
+    }
+
+    pub(super) fn forget_changes(&mut self) {
+        self.changed.clear();
     }
 
     pub(super) fn take_changed(&mut self) -> Vec<SessionId> {

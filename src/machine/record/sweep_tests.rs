@@ -24,9 +24,9 @@ fn every_session_is_named_to_some_that_open() {
     for id in 0..100 {
         bench.open(SessionId(id * 1_000), LEASE_MS);
     }
-    assert_eq!(named(&mut bench, 50_500), (51..59).map(|at| at * 1_000).collect::<Vec<_>>());
-    let around = named(&mut bench, 95_500);
-    assert_eq!(around[..6], [96_000, 97_000, 98_000, 99_000, 0, 1_000], "and from the beginning again");
+    assert_eq!(named(&mut bench, 50_500), (51..55).map(|at| at * 1_000).collect::<Vec<_>>());
+    let around = named(&mut bench, 97_500);
+    assert_eq!(around, [98_000, 99_000, 0, 1_000], "and from the beginning again");
     let mut seen = BTreeSet::new();
     for id in 0..200 {
         seen.extend(named(&mut bench, id * 500 + 7));
