@@ -323,9 +323,10 @@ impl Driver {
     }
 
     pub(crate) fn suspend(&self) {
+        let abandons = (*self.store).abandons();
         let mut core = self.core();
         core.registry.leave_queues();
-        self.step(core, Input::Suspend { abandons: (*self.store).abandons() });
+        self.step(core, Input::Suspend { abandons });
     }
 
     pub(crate) fn resume(&self) {

@@ -126,7 +126,7 @@ fn read(texts: &Texts, kind: Kind, batch: &Batch) -> Records {
         }
     } else {
         let rows = texts.iter().filter(|(row, _)| matches!(row, Row::Session(_)));
-        records.load_all_sessions(rows.map(|(_, text)| text.as_str()));
+        records.load_all_sessions(rows.map(|(_, text)| text.as_str())).expect("each row says whose it is");
     }
     records
 }

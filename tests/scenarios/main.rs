@@ -10,6 +10,7 @@ mod clients;
 mod close;
 mod contract;
 mod crossings;
+mod curious;
 mod cv_lease;
 mod doubles;
 mod events;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use futures::future::{FutureExt, join_all};
-use leasehold::{AcquireError, InvalidOptions, LostReason, Mode, MultiRequest, ReleaseOutcome};
+use leasehold::{AcquireError, InvalidOptions, LostReason, Mode, MultiRequest, ReleaseOutcome, store::Fault};
 
 use crate::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
 
@@ -215,4 +215,34 @@ fn several_keys_wait_like_one() {
         single.release().await.unwrap();
         assert!(world.within(secs(1), again).await.expect("it is next").unwrap().is_valid());
     });
+}
+
+/// I8: a request for two keys loses its answer shortly before a heartbeat, and another request of the same manager queues at
+/// one of the keys. The look of the heartbeat adopts that grant alone, and the retry for both is never sent.
+#[test]
+fn a_request_for_two_keys_ends_although_its_answer_is_lost_before_a_heartbeat() {
+    let mut stuck = Vec::new();
+    for offset in (4_300..5_000).step_by(10) {
+        let world = World::new(1);
+        let ended = world.run(async {
+            let one = world.dark_tab();
+            let held = one.leases.lock("z").acquire().await.unwrap();
+            world.sim.pass(ms(offset)).await;
+            one.store.inject(Fault::LoseReply);
+            let both = one.leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive)]);
+            let mut both = Box::pin(both.try_acquire());
+            if world.within(ms(1), &mut both).await.is_some() {
+                return true;
+            }
+            let mut behind = Box::pin(one.leases.lock("a").acquire());
+            assert!(world.within(ms(1), &mut behind).await.is_none());
+            let ended = world.within(secs(600), &mut both).await.is_some();
+            drop(held);
+            ended
+        });
+        if !ended {
+            stuck.push(offset);
+        }
+    }
+    assert!(stuck.is_empty(), "`try_acquire` has not ended after ten minutes if asked at {stuck:?} ms");
 }

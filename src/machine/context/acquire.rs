@@ -94,6 +94,7 @@ impl Machine {
             self.ask(slot, now);
         } else if waits {
             self.refuse_tries(slot);
+            self.stop_if_unwanted(slot, now);
         }
     }
 
@@ -151,8 +152,8 @@ impl Machine {
         let Some(seeking) = place.seeking_mut() else { return };
         seeking.priority = acquire.priority;
         seeking.look_at = None;
-        let is_first = !seeking.sent && !matches!(acquire.way, Way::Upgrade(_));
-        if is_first {
+        let takes_place = !seeking.queued && !matches!(acquire.way, Way::Upgrade(_));
+        if takes_place {
             place.info.clone_from(&acquire.info);
         }
         self.outbox.recall(slot, is_ask_for(acquire.request));

@@ -50,7 +50,8 @@ impl Machine {
 
     fn found_busy(&mut self, slot: &Slot, now: Monotonic) {
         self.refuse_tries(slot);
-        let Some(place) = self.places.change(slot).filter(|place| place.turns.is_empty()) else { return };
+        let is_unwanted = |place: &&mut Place| place.turns.is_empty() && place.held().is_none();
+        let Some(place) = self.places.change(slot).filter(is_unwanted) else { return };
         // Who only tries has no place in the record, unless an attempt that was given up is applied late.
         let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) else { return };
         if seeking.retried {

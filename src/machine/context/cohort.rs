@@ -46,6 +46,8 @@ pub(super) struct Seeking {
     pub(super) priority: i32,
     /// Whether it was sent.
     pub(super) sent: bool,
+    /// How many attempts to steal were sent.
+    pub(super) thefts: u32,
     /// Whether it has a place in the queue.
     pub(super) queued: bool,
     /// The token in the latest answer "waiting": a signalled grant must have a larger one.
@@ -127,6 +129,8 @@ pub(super) struct Upgrade {
     pub(super) seeking: Option<Seeking>,
     /// Nobody wants it any more; whether it was granted is not known yet.
     pub(super) cancelled: bool,
+    /// The guard asks once more meanwhile, by this query.
+    pub(super) again: Option<TurnId>,
 }
 
 impl Seeking {
@@ -137,6 +141,7 @@ impl Seeking {
             wait,
             priority: 0,
             sent: false,
+            thefts: 0,
             queued: false,
             last_token: Token::default(),
             ahead: Ahead::default(),

@@ -199,6 +199,8 @@ impl Machine {
 
     fn end_session_of(&mut self, slot: &Slot, target: SessionId, beat: u64, now: Monotonic) {
         let end = Action::End { target, beat };
+        // One that failed is not waited for: the same evidence would be found at once and for ever.
+        self.outbox.recall(slot, |action| *action == end);
         if !self.outbox.carries(slot, |action| *action == end) {
             self.outbox.push(slot, end, None, now);
         }

@@ -207,8 +207,8 @@ impl Machine {
         for user in &held.users {
             self.emit(Event::Lost { turn: user.turn, reason });
         }
-        if let Some(upgrade) = held.upgrade.as_ref().filter(|upgrade| !upgrade.cancelled) {
-            self.refuse(upgrade.query, Refusal::Lost(reason));
+        if let Some(query) = held.upgrade.as_ref().and_then(|upgrade| upgrade.awaited()) {
+            self.refuse(query, Refusal::Lost(reason));
         }
         Some(held)
     }

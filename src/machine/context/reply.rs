@@ -186,7 +186,7 @@ impl Machine {
             // It goes again, and opens another session.
             Outcome::NoSession => self.ask(slot, now),
             Outcome::Exhausted => self.fail_turns(slot, &Refusal::Exhausted),
-            Outcome::Unreadable(unreadable) => self.fail_turns(slot, &Refusal::Unreadable(*unreadable)),
+            Outcome::Unreadable(unreadable) => self.unreadable(slot, Refusal::Unreadable(*unreadable), now),
             Outcome::NotCurrent { stolen, .. } => self.nothing_to_take(slot, *stolen, now),
             Outcome::GrantedAll(_)
             | Outcome::BusyAll(_)
@@ -203,15 +203,30 @@ impl Machine {
         }
     }
 
+    /// A theft may be refused because the holder would not learn of it. That does not concern those who only wait.
+    fn unreadable(&mut self, slot: &Slot, refusal: Refusal, now: Monotonic) {
+        match self.places.change(slot).and_then(|place| place.turns.pop_thief()) {
+            Some(thief) => {
+                self.refuse(thief, refusal);
+                self.seek(slot, now);
+            }
+            None => self.fail_turns(slot, &refusal),
+        }
+    }
+
     /// The lease that was to be taken over is gone, or what the request was granted was stolen before anybody here heard of
-    /// it: a thief is told, and whoever waits queues again.
+    /// it: whoever stole it is told, and whoever waits queues again.
     fn nothing_to_take(&mut self, slot: &Slot, stolen: bool, now: Monotonic) {
         let reason = if stolen { LostReason::Stolen } else { LostReason::Expired };
         let Some(place) = self.places.change(slot) else { return };
-        if !place.seeking().is_some_and(|seeking| matches!(seeking.way, Way::Plain | Way::Steal)) {
+        let Some(seeking) = place.seeking() else { return };
+        if matches!(seeking.way, Way::Resume { .. }) {
             return self.fail_turns(slot, &Refusal::Lost(reason));
         }
-        if let Some(thief) = place.turns.pop_thief() {
+        // The first attempt to steal found the request granted already if it is the only one.
+        if seeking.thefts > 1
+            && let Some(thief) = place.turns.pop_thief()
+        {
             self.refuse(thief, Refusal::Lost(reason));
         }
         self.seek(slot, now);
@@ -293,6 +308,10 @@ impl Machine {
             let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
             return self.end_stray(&slot, request, Some(block.first), now);
         };
+        if self.outbox.carries(&slot, |action| matches!(action, Action::AcquireAll(_))) {
+            // Of several keys, all are granted or none: their own answer says so.
+            return;
+        }
         let Some(seeking) = self.places.get(&slot).and_then(Place::seeking) else { return };
         let is_old = seeking.queued && block.first <= seeking.last_token;
         if seeking.request != request || !seeking.sent || is_old {

@@ -179,9 +179,9 @@ impl Machine {
         if let Some(query) = errand.turn {
             self.tell_verified(query, Err(error.clone()));
         }
-        if error.retry {
-            self.retry(&errand.unasked(), now);
-        }
+        let mut again = errand.unasked();
+        again.is_refused |= !error.retry;
+        self.retry(&again, now);
     }
 
     fn verification_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
@@ -233,7 +233,8 @@ impl Machine {
         }
         let mut again = errand.clone();
         again.maybe_released |= released;
-        again.is_late = !error.retry || now.since(errand.since) >= self.errand_limit_ms();
+        again.is_refused |= !error.retry;
+        again.is_late = again.is_refused || now.since(errand.since) >= self.errand_limit_ms();
         if again.is_late {
             again.turn.take().into_iter().for_each(|turn| self.tell_released(turn, Err(error.clone())));
         }

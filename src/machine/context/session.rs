@@ -383,7 +383,13 @@ impl Machine {
 
     /// The session has ended: everything that it held is lost, and whoever still waits queues again under the next one.
     pub(super) fn lose_session(&mut self, reason: LostReason, now: Monotonic) {
-        self.renew_session(now);
+        if reason == LostReason::StoreFailed {
+            // Its row may be there still: the next session ends it, instead of waiting behind itself.
+            self.session.end_unsure();
+            self.leave_session(now);
+        } else {
+            self.renew_session(now);
+        }
         for slot in &self.places.slots() {
             let believed = self.drop_hold(slot, reason).is_some();
             let tries = self.places.get(slot).and_then(Place::seeking).is_some_and(|seeking| !seeking.wait);

@@ -4,14 +4,14 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
-    cohort::{Place, Seeking},
+    cohort::Place,
     config::silence_ms,
     failure::StoreError,
     id::{RequestId, SessionId},
     input::{Slot, TurnId},
     key::Key,
     output::Command,
-    record::{Acquire, Action, Batch, Ending, Operation, SessionStep},
+    record::{Acquire, Action, Batch, Ending, Operation, SessionStep, Way},
     time::{Monotonic, earliest},
 };
 
@@ -38,6 +38,8 @@ pub(super) struct Errand {
     pub(super) looked: bool,
     /// It fails for so long that nobody waits for it any more.
     pub(super) is_late: bool,
+    /// The store refused it for good. It goes alone from then on, or all that went along would fail with it.
+    pub(super) is_refused: bool,
 }
 
 impl Errand {
@@ -112,11 +114,18 @@ pub(super) struct Outbox {
 impl Outbox {
     /// Whether nothing is under way, and nothing waits but what the end of the session does as well.
     pub(super) fn ends_with_session(&self) -> bool {
-        self.later.is_empty() && self.flight.is_none() && self.waiting.iter().all(Errand::ends_with_session)
+        let is_over = |errand: &Errand| errand.is_refused && errand.ends_with_session();
+        self.later.iter().all(is_over) && self.flight.is_none() && self.waiting.iter().all(Errand::ends_with_session)
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.later.is_empty() && self.flight.is_none()
+    }
+
+    /// Whether there is nothing for which the session must go on.
+    pub(super) fn is_idle(&self) -> bool {
+        let lists: [&[Errand]; 3] = [&self.waiting, &self.later, self.flying()];
+        !any(&lists, &|errand| !(errand.is_refused && errand.ends_with_session())) && !self.carries_beat()
     }
 
     /// Gives up everything.
@@ -160,6 +169,7 @@ impl Outbox {
             tells: None,
             looked: false,
             is_late: false,
+            is_refused: false,
         });
         &mut self.waiting[last]
     }
@@ -301,13 +311,20 @@ impl Machine {
     /// Sends what waits, whatever else is under way.
     pub(super) fn send_now(&mut self, now: Monotonic) {
         let mut errands = core::mem::take(&mut self.outbox.waiting);
+        let mut refused = take(&mut errands, &|errand| errand.is_refused).into_iter();
+        let mut goes_alone = false;
         if errands.is_empty() && !self.has_to_send(now) {
+            errands.extend(refused.next());
+            goes_alone = true;
+        }
+        self.outbox.waiting.extend(refused);
+        if goes_alone && errands.is_empty() {
             return;
         }
         self.outbox.last_id += 1;
         let sent = Sent { at: now, flight: self.outbox.last_id };
         let session = self.session.id();
-        let step = self.step_for(&errands, sent);
+        let step = if goes_alone { SessionStep::Stay } else { self.step_for(&errands, sent) };
         let opens = matches!(step, SessionStep::Open { .. });
         let mut operations = Vec::with_capacity(errands.len());
         for errand in &mut errands {
@@ -413,8 +430,9 @@ impl Machine {
     fn stamp_ask(&mut self, slot: &Slot, ask: &mut Acquire, sent: Sent) {
         ask.attempt = sent.flight;
         let seeking = self.places.change_seeking(slot);
-        if let Some(Seeking { sent: is_sent, .. }) = seeking.filter(|seeking| seeking.request == ask.request) {
-            *is_sent = true;
+        if let Some(seeking) = seeking.filter(|seeking| seeking.request == ask.request) {
+            seeking.sent = true;
+            seeking.thefts += u32::from(ask.way == Way::Steal);
         }
     }
 

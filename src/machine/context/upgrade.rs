@@ -26,10 +26,15 @@ impl Machine {
         if held.mode == Mode::Exclusive && held.users.len() == 1 {
             return self.emit(Event::Upgraded { query, turn, token: user.token });
         }
+        if let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| upgrade.cancelled && upgrade.turn == turn) {
+            // It waits until the store has said what became of the last one.
+            upgrade.again = Some(query);
+            return;
+        }
         if held.upgrade.is_some() || held.mode == Mode::Exclusive {
             return self.refuse(query, Refusal::UpgradeConflict);
         }
-        held.upgrade = Some(Box::new(Upgrade { query, turn, seeking: None, cancelled: false }));
+        held.upgrade = Some(Box::new(Upgrade { query, turn, seeking: None, cancelled: false, again: None }));
         self.begin_upgrade(slot, now);
     }
 
@@ -47,7 +52,11 @@ impl Machine {
 
     pub(super) fn cancel_upgrade(&mut self, query: TurnId, slot: &Slot, now: Monotonic) {
         let Some(held) = self.places.change_held(slot) else { return };
-        let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| upgrade.query == query) else { return };
+        let Some(upgrade) = held.upgrade.as_mut() else { return };
+        upgrade.again = upgrade.again.filter(|again| *again != query);
+        if upgrade.query != query {
+            return;
+        }
         let Some(seeking) = upgrade.seeking.as_mut() else {
             held.upgrade = None;
             return self.hand_out(slot, now);
@@ -62,8 +71,8 @@ impl Machine {
     pub(super) fn cancel_upgrade_of(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) -> bool {
         let Some(held) = self.places.change_held(slot) else { return false };
         let Some(upgrade) = held.upgrade.take_if(|upgrade| upgrade.turn == turn) else { return false };
-        if !upgrade.cancelled {
-            self.refuse(upgrade.query, Refusal::Lost(LostReason::Expired));
+        if let Some(query) = upgrade.awaited() {
+            self.refuse(query, Refusal::Lost(LostReason::Expired));
         }
         let asked = upgrade.seeking.as_ref().is_some_and(|seeking| seeking.sent);
         self.withdraw_upgrade(slot, Some(upgrade), now);
@@ -94,8 +103,10 @@ impl Machine {
     /// The upgrade failed; the guard goes on sharing.
     pub(super) fn end_upgrade(&mut self, slot: &Slot, refusal: Refusal, now: Monotonic) {
         let Some(upgrade) = self.places.change_held(slot).and_then(|held| held.upgrade.take()) else { return };
-        if !upgrade.cancelled {
-            self.refuse(upgrade.query, refusal);
+        match upgrade.again {
+            Some(query) => self.upgrade(query, upgrade.turn, slot, now),
+            None if !upgrade.cancelled => self.refuse(upgrade.query, refusal),
+            None => {}
         }
         self.hand_out(slot, now);
     }
@@ -106,19 +117,19 @@ impl Machine {
         }
         let Some(held) = self.places.change_held(slot) else { return };
         let Some(upgrade) = held.upgrade.take() else { return };
-        let Upgrade { query, turn, seeking: Some(seeking), cancelled } = *upgrade else { return };
+        let awaited = upgrade.awaited();
+        let Upgrade { turn, seeking: Some(seeking), .. } = *upgrade else { return };
         held.upgraded(seeking.request, granted);
         let token = held.next_token;
         held.next_token = token.next();
         if let Some(user) = held.users.iter_mut().find(|user| user.turn == turn) {
             user.token = token;
-            user.mode = if cancelled { Mode::Shared } else { Mode::Exclusive };
+            user.mode = if awaited.is_some() { Mode::Exclusive } else { Mode::Shared };
         }
         self.hands.granted(&slot.key, Mode::Exclusive, granted, false);
-        if cancelled {
-            self.weaken(slot, None, now);
-        } else {
-            self.emit(Event::Upgraded { query, turn, token });
+        match awaited {
+            Some(query) => self.emit(Event::Upgraded { query, turn, token }),
+            None => self.weaken(slot, None, now),
         }
     }
 
@@ -174,6 +185,13 @@ impl Machine {
     /// A request failed.
     pub(super) fn refuse(&mut self, turn: TurnId, refusal: Refusal) {
         self.emit(Event::Failed { turn, refusal });
+    }
+}
+
+impl Upgrade {
+    /// Who waits to hear of it.
+    pub(super) fn awaited(&self) -> Option<TurnId> {
+        self.again.or_else(|| (!self.cancelled).then_some(self.query))
     }
 }
 

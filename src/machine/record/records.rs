@@ -113,19 +113,18 @@ impl Records {
         self.sessions.load(session, row);
     }
 
-    /// Puts in all session rows that the store has, so that whoever is not among them has ended. Where a row does not say
-    /// whose it is, it may be anybody's: then nobody is taken for ended who was not read.
-    pub fn load_all_sessions<'a>(&mut self, stored: impl IntoIterator<Item = &'a str>) {
-        let mut all_named = true;
+    /// Puts in all session rows that the store has, so that whoever is not among them has ended.
+    ///
+    /// # Errors
+    /// [`Unreadable`] if a row does not say whose it is: it may be that of anybody who is taken for ended. The transaction
+    /// MUST NOT go on then.
+    pub fn load_all_sessions<'a>(&mut self, stored: impl IntoIterator<Item = &'a str>) -> Result<(), Unreadable> {
         for text in stored {
-            match Session::id_of(text) {
-                Some(session) => self.load_session(session, Some(text)),
-                None => all_named = false,
-            }
+            let Some(session) = Session::id_of(text) else { return Err(Unreadable::Corrupt) };
+            self.load_session(session, Some(text));
         }
-        if all_named {
-            self.sessions.are_complete();
-        }
+        self.sessions.are_complete();
+        Ok(())
     }
 
     /// The sessions whose rows matter to a batch, now that its records are loaded: each is to be

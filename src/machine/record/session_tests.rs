@@ -266,7 +266,7 @@ fn s16_nobody_is_taken_for_absent_whose_row_was_not_looked_for() {
     let mut all = Records::new();
     all.load(key("k"), Some(&record));
     let text = [bench.row(B).unwrap().encode(B), own.clone()];
-    all.load_all_sessions(text.iter().map(|text| &**text));
+    all.load_all_sessions(text.iter().map(|text| &**text)).unwrap();
     Batch::new(C, vec![operation("k", Action::Look)]).apply(&mut all, now);
     assert_eq!(all.peek(&key("k")).unwrap().grants[0].holder, B, "who is not among all has ended");
 }

@@ -108,7 +108,10 @@ impl Sessions {
 
     /// Why nothing can be noted in the row of a session, if so.
     pub(super) fn unreadable(&self, id: SessionId) -> Option<Unreadable> {
-        self.get(id)?.unreadable
+        match self.get(id) {
+            Some(row) => row.unreadable,
+            None => (!self.has_ended(id)).then_some(Unreadable::Corrupt),
+        }
     }
 
     /// Notes in the victim's row that a grant was stolen from it.

@@ -67,7 +67,7 @@ fn a_record_at_the_end_of_its_tokens_leaves_the_others_theirs() {
     records.load_store(None, STORE).unwrap();
     let text = r#"{"format":1,"last_token":9007199254740990,"revision":4,"grants":[],"queue":[],"last_exclusive":5}"#;
     records.load(key("k"), Some(text));
-    records.load_all_sessions([]);
+    records.load_all_sessions([]).unwrap();
     let now = Bench::new(false).now();
     Batch { forgets: vec![key("k")], ..Batch::new(A, vec![]) }.apply(&mut records, now);
     assert!(records.peek(&key("k")).is_some() && records.text(&Row::Store).unwrap().contains("\"floor\":0"));

@@ -166,9 +166,10 @@ impl Reads {
             Sessions::All(read) => {
                 let mut texts = Vec::new();
                 for row in Array::from(&found(read)?) {
-                    texts.extend(row.as_string());
+                    // A value that is no text becomes one that is no row.
+                    texts.push(row.as_string().unwrap_or_default());
                 }
-                records.load_all_sessions(texts.iter().map(String::as_str));
+                records.load_all_sessions(texts.iter().map(String::as_str))?;
             }
         }
         Ok(records)

@@ -3,7 +3,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{Script, granted, is_granted, said};
+use super::{Script, granted, is_granted, named, said};
 use crate::machine::{
     Action, Ending, Entry, Event, Input, LostReason, Mode, Outcome, Output, Peer, Refusal, Reply, RequestId, SessionId,
     Sighting, StoreError, StoreErrorKind, Token, Turn, TurnId,
@@ -17,17 +17,6 @@ impl Script {
     fn fail(&mut self) -> &[Output] {
         let id = self.sent().0;
         self.input(Input::Reply { id, result: Err(permanent()) })
-    }
-
-    /// Lets time pass until something is sent.
-    fn until_sent(&mut self) -> Vec<Action> {
-        for _ in 0..1_000 {
-            if self.is_sent() {
-                return self.actions();
-            }
-            self.tick(10);
-        }
-        panic!("nothing was sent");
     }
 }
 
@@ -117,8 +106,11 @@ fn s3_whoever_stood_still_over_two_sessions_ends() {
 fn a_thief_that_was_robbed_unheard_is_told_and_a_waiter_queues_again() {
     let robbed = Outcome::NotCurrent { last_token: Token(300), stolen: true };
     let mut script = Script::new();
-    let steal = Turn { steal: true, ..Turn::new(TurnId(1), script.key.clone()) };
-    script.input(Input::Acquire(steal));
+    script.ask_for(Turn::new(TurnId(9), named("open")));
+    script.answer([granted(64)]);
+    script.ask_for(Turn { steal: true, ..Turn::new(TurnId(1), script.key.clone()) });
+    script.lose_reply();
+    script.until_sent();
     let told = script.answer([robbed.clone()]).to_vec();
     let lost = |output: &Output| {
         matches!(output, Output::Event(Event::Failed { refusal: Refusal::Lost(LostReason::Stolen), .. }))

@@ -8,8 +8,10 @@ mod fence;
 mod opening;
 mod presence;
 mod protocol;
+mod refused;
 mod sessions;
 mod suspension;
+mod unheard;
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -148,6 +150,25 @@ impl Script {
         self.machine.remaining_ms(TurnId(turn), &self.slot(), self.now())
     }
 
+    fn result(&mut self, id: u64, result: Result<Reply, StoreError>) -> Vec<Output> {
+        self.input(Input::Reply { id, result }).to_vec()
+    }
+
+    fn ask_for(&mut self, turn: Turn) -> Vec<Output> {
+        self.input(Input::Acquire(turn)).to_vec()
+    }
+
+    /// Lets time pass until something is sent.
+    fn until_sent(&mut self) -> Vec<Action> {
+        for _ in 0..1_000 {
+            if self.is_sent() {
+                return self.actions();
+            }
+            self.tick(10);
+        }
+        panic!("nothing was sent");
+    }
+
     /// Queues behind another holder; the request's number.
     fn queue(&mut self, turn: u64, last_token: u64) -> RequestId {
         self.acquire(turn, true);
@@ -198,4 +219,20 @@ fn is_granted(outputs: &[Output]) -> bool {
 
 fn is_lost(outputs: &[Output]) -> bool {
     outputs.iter().any(|output| matches!(output, Output::Event(Event::Lost { .. })))
+}
+
+fn events(outputs: &[Output]) -> Vec<Event> {
+    let event = |output: &Output| match output {
+        Output::Event(event) => Some(event.clone()),
+        _ => None,
+    };
+    outputs.iter().filter_map(event).collect()
+}
+
+fn named(name: &str) -> Key {
+    Key::new(name).unwrap()
+}
+
+fn taken(holder: SessionId, first: u64, request: RequestId) -> Sighting {
+    Sighting { holder, entry: Entry::Grant(Token(first)), request, ..seen(1, false) }
 }

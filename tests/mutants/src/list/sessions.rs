@@ -67,11 +67,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S3",
         "an end does not look at the beat",
         Properties,
-        &[edit(
-            TRANSITION,
-            ".is_some_and(|row| row.beat != beat)",
-            ".is_some_and(|row| row.beat != row.beat.max(beat.min(0)))",
-        )],
+        &[edit(TRANSITION, "Some(row) => row.beat == beat,", "Some(_) => true,")],
     ),
     Mutant::new(
         "S3",
