@@ -26,10 +26,10 @@ impl LeaseGuard {
     /// [`FencedTransaction`] for what can be fenced.
     ///
     /// # Errors
-    /// [`FenceError::Lost`](crate::FenceError::Lost) if the lease is lost,
-    /// [`FenceError::Released`](crate::FenceError::Released) if this guard was released,
-    /// [`FenceError::Misuse`](crate::FenceError::Misuse) if the transaction cannot be fenced, and
-    /// [`FenceError::Store`](crate::FenceError::Store) if it ended before the check did.
+    /// [`FenceError::Lost`] if the lease is lost,
+    /// [`FenceError::Released`] if this guard was released,
+    /// [`FenceError::Misuse`] if the transaction cannot be fenced, and
+    /// [`FenceError::Store`] if it ended before the check did.
     ///
     /// # Cancel safety
     /// Dropping the answer changes nothing: the transaction stays fenced.

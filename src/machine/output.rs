@@ -36,7 +36,7 @@ impl From<Event> for Output {
 /// What a context is to do to the world.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
-    /// Run a transaction, and bring its result as [`Input::Reply`].
+    /// Run a transaction, and bring its result as [`Input::Reply`](super::Input::Reply).
     Store {
         /// Names the transaction.
         id: u64,
@@ -142,7 +142,7 @@ pub enum Event {
         /// What the store said.
         result: Result<ReleaseOutcome, StoreError>,
     },
-    /// Whether a guard still holds: the answer to [`Input::Verify`] and [`Input::Downgrade`].
+    /// Whether a guard still holds: the answer to [`Input::Verify`](super::Input::Verify) and [`Input::Downgrade`](super::Input::Downgrade).
     Verified {
         /// The question.
         query: TurnId,

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::{
     Machine,
-    cohort::{Place, Seeking, Stage},
+    cohort::{Cohort, Seeking, Stage},
     config::silence_ms,
     id::RequestId,
     input::{Parcel, Slot, Turn, TurnId},
@@ -26,10 +26,10 @@ impl Machine {
         }
         let (slot, steals) = (turn.slot(), turn.steal);
         let (id, waits) = (turn.id, turn.wait);
-        let place = self.places.change_or_make(&slot);
-        let renames = place.info != turn.info;
-        place.turns.push(turn);
-        match (&mut place.stage, steals) {
+        let cohort = self.cohorts.change_or_make(&slot);
+        let renames = cohort.info != turn.info;
+        cohort.turns.push(turn);
+        match (&mut cohort.stage, steals) {
             _ if self.life.is_suspended() => {}
             (Stage::Idle, _) => self.seek(&slot, now),
             (Stage::Seeking(_), _) => self.join(&slot, now),
@@ -52,7 +52,7 @@ impl Machine {
 
     /// Whoever waits for this context's own guards is told so: they may be waiting for this request in turn.
     fn tell_own_wait(&mut self, turn: TurnId, slot: &Slot) {
-        let users = self.places.held(slot).map_or(&[][..], |held| &held.users);
+        let users = self.cohorts.held(slot).map_or(&[][..], |held| &held.users);
         if !users.is_empty() && users.iter().all(|user| user.turn != turn) {
             self.emit(Event::Waiting { turn, ahead: 0 });
         }
@@ -60,11 +60,11 @@ impl Machine {
 
     /// Starts a fresh request for the turns that queue here, if any.
     pub(super) fn seek(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(place) = self.places.change(slot) else { return };
-        place.stage = Stage::Idle;
-        let Some(first) = place.turns.first() else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        cohort.stage = Stage::Idle;
+        let Some(first) = cohort.turns.first() else { return };
         let way = if first.steal { Way::Steal } else { Way::Plain };
-        let wait = place.turns.any_waits();
+        let wait = cohort.turns.any_waits();
         self.seek_by(slot, way, wait, now);
         self.end_silent(slot, now);
         self.ask(slot, now);
@@ -72,18 +72,18 @@ impl Machine {
 
     fn seek_by(&mut self, slot: &Slot, way: Way, wait: bool, now: Monotonic) {
         let request = self.next_request();
-        let Some(place) = self.places.change(slot) else { return };
-        place.stage = Stage::Seeking(Box::new(Seeking::new(request, way, wait, now)));
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        cohort.stage = Stage::Seeking(Box::new(Seeking::new(request, way, wait, now)));
         self.end_linger_at(&slot.key, now);
     }
 
     /// A turn joined a request under way: it may want to wait, to go first, or to rob.
     fn join(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(place) = self.places.change(slot) else { return };
-        let Some(first) = place.turns.first() else { return };
-        let (priority, steals, wait) = (first.priority, first.steal, place.turns.any_waits());
-        let waits = place.waits();
-        let Some(seeking) = place.seeking_mut() else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(first) = cohort.turns.first() else { return };
+        let (priority, steals, wait) = (first.priority, first.steal, cohort.turns.any_waits());
+        let waits = cohort.waits();
+        let Some(seeking) = cohort.seeking_mut() else { return };
         let asks_more = (wait && !seeking.wait) || priority > seeking.priority;
         let robs = steals && seeking.way == Way::Plain;
         seeking.wait |= wait;
@@ -109,7 +109,7 @@ impl Machine {
         for mut turn in turns {
             turn.wait = false;
             let slot = turn.slot();
-            self.places.change_or_make(&slot).turns.push(turn);
+            self.cohorts.change_or_make(&slot).turns.push(turn);
             slots.push(slot);
         }
         self.ask_for_all(slots, waits_next, now);
@@ -126,8 +126,8 @@ impl Machine {
             }
         }
         let Some(first) = slots.first().cloned() else { return };
-        let errand = self.outbox.push(&first, Action::AcquireAll(asks), None, now);
-        (errand.all, errand.looked) = (slots, looked);
+        let operation = self.store_queue.push(&first, Action::AcquireAll(asks), None, now);
+        (operation.all, operation.looked) = (slots, looked);
     }
 
     /// Takes over a lease that another guard left in the record.
@@ -136,10 +136,10 @@ impl Machine {
             return self.refuse(turn.id, refusal);
         }
         let slot = turn.slot();
-        self.places.change_or_make(&slot).turns.push(turn);
+        self.cohorts.change_or_make(&slot).turns.push(turn);
         let Parcel { from, origin, grant: token, request, .. } = *parcel;
         self.seek_by(&slot, Way::Resume { from, origin, token, request }, false, now);
-        if let Some(seeking) = self.places.change_seeking(&slot) {
+        if let Some(seeking) = self.cohorts.change_seeking(&slot) {
             seeking.cursor = Some(parcel.next);
         }
         self.ask(&slot, now);
@@ -148,23 +148,23 @@ impl Machine {
     /// Sends the request: the first time it enqueues, after that it finds its place or its grant.
     pub(super) fn ask(&mut self, slot: &Slot, now: Monotonic) {
         let Some(acquire) = self.request(slot) else { return };
-        let Some(place) = self.places.change(slot) else { return };
-        let Some(seeking) = place.seeking_mut() else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(seeking) = cohort.seeking_mut() else { return };
         seeking.priority = acquire.priority;
         seeking.look_at = None;
         let takes_place = !seeking.queued && !matches!(acquire.way, Way::Upgrade(_));
         if takes_place {
-            place.info.clone_from(&acquire.info);
+            cohort.info.clone_from(&acquire.info);
         }
-        self.outbox.recall(slot, is_ask_for(acquire.request));
-        self.outbox.push(slot, Action::Acquire(acquire), None, now);
+        self.store_queue.recall(slot, is_ask_for(acquire.request));
+        self.store_queue.push(slot, Action::Acquire(acquire), None, now);
     }
 
     fn request(&self, slot: &Slot) -> Option<Acquire> {
-        let place = self.places.get(slot)?;
-        let seeking = place.seeking()?;
+        let cohort = self.cohorts.get(slot)?;
+        let seeking = cohort.seeking()?;
         let upgrades = matches!(seeking.way, Way::Upgrade(_));
-        let first = place.turns.first().filter(|_| !upgrades);
+        let first = cohort.turns.first().filter(|_| !upgrades);
         Some(Acquire {
             request: seeking.request,
             mode: if upgrades { Mode::Exclusive } else { slot.mode },
@@ -178,15 +178,15 @@ impl Machine {
     }
 
     pub(super) fn cancel(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
-        let Some(place) = self.places.change(slot) else { return };
-        place.turns.remove(turn);
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        cohort.turns.remove(turn);
         self.stop_if_unwanted(slot, now);
         self.want_less(slot, now);
     }
 
     /// Who wanted to rob, or to go first, has gone.
     fn want_less(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(Place { turns, stage: Stage::Seeking(seeking), .. }) = self.places.change(slot) else { return };
+        let Some(Cohort { turns, stage: Stage::Seeking(seeking), .. }) = self.cohorts.change(slot) else { return };
         let Some(first) = turns.first() else { return };
         let robs_no_more = seeking.way == Way::Steal && !first.steal;
         if robs_no_more {
@@ -198,12 +198,12 @@ impl Machine {
     }
 
     pub(super) fn time_out_turns(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(place) = self.places.change(slot) else { return };
-        if place.turns.alarm().is_none_or(|alarm| alarm > now) {
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        if cohort.turns.alarm().is_none_or(|alarm| alarm > now) {
             return;
         }
-        let late = place.turns.take_late(now);
-        let long = place.turns.take_warnings(now);
+        let late = cohort.turns.take_late(now);
+        let long = cohort.turns.take_warnings(now);
         late.iter().for_each(|turn| self.refuse(turn.id, Refusal::Timeout));
         long.iter().for_each(|turn| self.emit(Event::WaitsLong { turn: *turn }));
         if !late.is_empty() {
@@ -214,12 +214,12 @@ impl Machine {
 
     /// Nobody here wants the lease any more: the place, or the grant that nobody uses, is given up.
     pub(super) fn stop_if_unwanted(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(place) = self.places.change(slot) else { return };
-        let used = place.held().is_some_and(|held| !held.users.is_empty() || held.lingers());
-        if used || !place.turns.is_empty() {
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let used = cohort.held().is_some_and(|held| !held.users.is_empty() || held.lingers());
+        if used || !cohort.turns.is_empty() {
             return;
         }
-        match core::mem::take(&mut place.stage) {
+        match core::mem::take(&mut cohort.stage) {
             Stage::Seeking(seeking) => self.withdraw(slot, &seeking, now),
             Stage::Held(held) => _ = self.give_back(slot, &held, None, now),
             Stage::Idle => {}
@@ -228,7 +228,7 @@ impl Machine {
 
     /// Every request that was sent and did not end in a release ends in a withdrawal.
     pub(super) fn withdraw(&mut self, slot: &Slot, seeking: &Seeking, now: Monotonic) {
-        self.outbox.recall(slot, is_ask_for(seeking.request));
+        self.store_queue.recall(slot, is_ask_for(seeking.request));
         if seeking.sent {
             self.withdraw_request(slot, seeking.request, now);
         }
@@ -237,43 +237,43 @@ impl Machine {
     /// With the session went all its requests. What is asked for by the very transaction that opens it is withdrawn once
     /// that is answered.
     pub(super) fn withdraw_request(&mut self, slot: &Slot, request: RequestId, now: Monotonic) {
-        if !self.session.is_open() && !self.outbox.opens() {
+        if !self.session.is_open() && !self.store_queue.opens() {
             return;
         }
-        self.outbox.push(slot, Action::Withdraw { request }, None, now);
+        self.store_queue.push(slot, Action::Withdraw { request }, None, now);
     }
 
     /// All turns of a slot fail together.
     pub(super) fn fail_turns(&mut self, slot: &Slot, refusal: &Refusal) {
-        let Some(place) = self.places.change(slot) else { return };
-        let turns = place.turns.take_all();
-        place.stage = Stage::Idle;
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let turns = cohort.turns.take_all();
+        cohort.stage = Stage::Idle;
         turns.iter().for_each(|turn| self.refuse(turn.id, refusal.clone()));
     }
 
     /// The key is taken: who did not want to wait is told, and goes, unless it is too early to say so.
     pub(super) fn refuse_tries(&mut self, slot: &Slot) {
-        let Some(place) = self.places.change(slot) else { return };
-        if place.seeking().is_some_and(Seeking::is_looking) {
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        if cohort.seeking().is_some_and(Seeking::is_looking) {
             return;
         }
-        let tries = place.turns.take_tries();
+        let tries = cohort.turns.take_tries();
         tries.iter().for_each(|turn| self.emit(Event::Busy { turn: turn.id }));
     }
 
     /// What this context keeps at a key without using it does not stand in its own way.
     pub(super) fn end_linger_at(&mut self, key: &Key, now: Monotonic) {
-        if !self.places.any_lingers() {
+        if !self.cohorts.any_lingers() {
             return;
         }
-        let lingers = |place: &Place| place.held().is_some_and(super::cohort::Held::lingers);
-        for slot in &self.places.pick(Some(key), &|_, place| lingers(place)) {
+        let lingers = |cohort: &Cohort| cohort.held().is_some_and(super::cohort::Held::lingers);
+        for slot in &self.cohorts.pick(Some(key), &|_, cohort| lingers(cohort)) {
             self.end_linger(slot, None, now);
         }
     }
 
     /// How long whoever gives something back waits for the store, in ms: after that nobody believes in it any more.
-    pub(super) fn errand_limit_ms(&self) -> u64 {
+    pub(super) fn operation_limit_ms(&self) -> u64 {
         silence_ms(self.config.lease_ms)
     }
 }

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 use super::{
     Entry, Machine, SessionId, Sighting,
-    cohort::{Place, Stage, Twin},
+    cohort::{Cohort, Stage, Twin},
     input::Slot,
     key::Key,
     message::Body,
     output::Refusal,
-    store_queue::Errand,
+    store_queue::PendingOperation,
     time::Monotonic,
 };
 
@@ -26,7 +26,7 @@ impl Machine {
             return self.ask(slot, now);
         }
         let me = self.session.id();
-        let Some(seeking) = self.places.change_seeking(slot) else { return };
+        let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
         let first = seeking.look_until.is_none();
         let until = *seeking.look_until.get_or_insert_with(|| now.plus(LOOK_MS));
         // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now.
@@ -50,31 +50,31 @@ impl Machine {
 
     fn found_busy(&mut self, slot: &Slot, now: Monotonic) {
         self.refuse_tries(slot);
-        let is_unwanted = |place: &&mut Place| place.turns.is_empty() && place.held().is_none();
-        let Some(place) = self.places.change(slot).filter(is_unwanted) else { return };
+        let is_unwanted = |cohort: &&mut Cohort| cohort.turns.is_empty() && cohort.held().is_none();
+        let Some(cohort) = self.cohorts.change(slot).filter(is_unwanted) else { return };
         // Who only tries has no place in the record, unless an attempt that was given up is applied late.
-        let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) else { return };
+        let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) else { return };
         if seeking.retried {
             self.withdraw_request(slot, seeking.request, now);
         }
     }
 
     /// Some of several keys are taken.
-    pub(super) fn busy_all(&mut self, errand: &Errand, ahead: &[Vec<Sighting>], now: Monotonic) {
-        for (slot, ahead) in errand.all.iter().zip(ahead) {
+    pub(super) fn busy_all(&mut self, operation: &PendingOperation, ahead: &[Vec<Sighting>], now: Monotonic) {
+        for (slot, ahead) in operation.all.iter().zip(ahead) {
             self.observe(slot, ahead, now);
         }
         let me = self.session.id();
         let unused = ahead.iter().all(|ahead| ahead.is_empty() || may_be_unused(ahead, me));
-        if unused && !errand.looked {
-            for (slot, ahead) in errand.all.iter().zip(ahead) {
+        if unused && !operation.looked {
+            for (slot, ahead) in operation.all.iter().zip(ahead) {
                 self.tell_wanted(&slot.key, ahead, true);
             }
-            let mut again = errand.clone();
+            let mut again = operation.clone();
             again.looked = true;
-            return self.outbox.look_again(again, now.plus(LOOK_MS));
+            return self.store_queue.look_again(again, now.plus(LOOK_MS));
         }
-        for slot in &errand.all {
+        for slot in &operation.all {
             self.found_busy(slot, now);
         }
     }
@@ -84,13 +84,13 @@ impl Machine {
         for slot in self.looking_at(key) {
             self.ask(&slot, now);
         }
-        self.outbox.hurry(key);
+        self.store_queue.hurry(key);
     }
 
     /// Somebody uses the key.
     pub(super) fn conclude_busy(&mut self, key: &Key, now: Monotonic) {
         for slot in self.looking_at(key) {
-            if let Some(seeking) = self.places.change_seeking(&slot) {
+            if let Some(seeking) = self.cohorts.change_seeking(&slot) {
                 seeking.look_at = None;
             }
             self.found_busy(&slot, now);
@@ -98,12 +98,12 @@ impl Machine {
     }
 
     fn looking_at(&self, key: &Key) -> Vec<Slot> {
-        let looks = |place: &Place| place.seeking().is_some_and(|seeking| seeking.look_at.is_some());
-        self.places.pick(Some(key), &|_, place| looks(place))
+        let looks = |cohort: &Cohort| cohort.seeking().is_some_and(|seeking| seeking.look_at.is_some());
+        self.cohorts.pick(Some(key), &|_, cohort| looks(cohort))
     }
 
     pub(super) fn look_if_due(&mut self, slot: &Slot, now: Monotonic) {
-        let look_at = self.places.get(slot).and_then(Place::seeking).and_then(|seeking| seeking.look_at);
+        let look_at = self.cohorts.get(slot).and_then(Cohort::seeking).and_then(|seeking| seeking.look_at);
         if look_at.is_some_and(|at| at <= now) {
             self.ask(slot, now);
         }
@@ -112,8 +112,8 @@ impl Machine {
     /// Whether another incarnation of this instance is in the way, and it takes time to tell whether it lives.
     pub(super) fn meet_twin(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
         // Who upgrades holds the key together with its twin.
-        let place = self.places.change(slot).filter(|place| place.held().is_none());
-        let Some(seeking) = place.and_then(Place::seeking_mut) else { return false };
+        let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_none());
+        let Some(seeking) = cohort.and_then(Cohort::seeking_mut) else { return false };
         let Some(seen) = ahead.iter().find(|seen| seen.twin) else {
             seeking.twin = None;
             return false;
@@ -140,7 +140,7 @@ impl Machine {
 
     /// A twin whose beacon still stands is alive. Without one nobody knows yet: it is a holder like any other.
     pub(super) fn judge_twin_if_due(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(seeking) = self.places.change_seeking(slot) else { return };
+        let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
         let Some(twin) = seeking.twin.as_mut() else { return };
         if twin.until.take_if(|until| *until <= now).is_none() {
             return;
@@ -153,8 +153,8 @@ impl Machine {
     }
 
     fn refuse_twin(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(place) = self.places.change(slot) else { return };
-        let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) else { return };
         self.fail_turns(slot, &Refusal::InstanceInUse);
         self.withdraw(slot, &seeking, now);
     }

@@ -1,4 +1,4 @@
-//! A slot of a context at one key: the local turns, and what stands in the record for all of them.
+//! A cohort: the requests of one context for one key and mode, and what stands in the record for all of them.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 
@@ -17,7 +17,7 @@ use super::{
 
 /// Many local turns share one place in the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct Cohort {
     pub(super) turns: Turns,
     pub(super) stage: Stage,
     pub(super) plan: Plan,
@@ -165,14 +165,14 @@ impl Seeking {
     }
 }
 
-impl Place {
+impl Cohort {
     pub(super) fn is_idle(&self) -> bool {
         self.turns.is_empty() && matches!(self.stage, Stage::Idle)
     }
 
     /// Whether another context waits, as an answer to what was sent then says, unless that one said so since.
     pub(super) fn contended(&mut self, sent: Sent, answer: bool) -> bool {
-        self.wanted = self.wanted.filter(|wanted| *wanted >= sent.flight);
+        self.wanted = self.wanted.filter(|wanted| *wanted >= sent.transaction);
         answer || self.wanted.is_some()
     }
 

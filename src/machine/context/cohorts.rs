@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{
-    cohort::{Held, Place, Seeking},
+    cohort::{Cohort, Held, Seeking},
     id::RequestId,
     input::Slot,
     key::Key,
@@ -14,8 +14,8 @@ use super::{
 
 /// Places by slot. Whoever takes one to change it has it planned anew by the next [`settle`](Self::settle).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Places {
-    by_slot: SortedMap<Slot, Box<Place>>,
+pub(super) struct Cohorts {
+    by_slot: SortedMap<Slot, Box<Cohort>>,
     by_time: SortedMap<(Monotonic, Slot), ()>,
     touched: Vec<Slot>,
     /// Those that wait in a queue.
@@ -35,12 +35,12 @@ pub(super) struct Plan {
     lingers: bool,
 }
 
-impl Places {
+impl Cohorts {
     pub(super) fn is_empty(&self) -> bool {
         self.by_slot.is_empty()
     }
 
-    pub(super) fn get(&self, slot: &Slot) -> Option<&Place> {
+    pub(super) fn get(&self, slot: &Slot) -> Option<&Cohort> {
         self.by_slot.get(slot).map(AsRef::as_ref)
     }
 
@@ -56,13 +56,13 @@ impl Places {
         }
     }
 
-    pub(super) fn change(&mut self, slot: &Slot) -> Option<&mut Place> {
+    pub(super) fn change(&mut self, slot: &Slot) -> Option<&mut Cohort> {
         self.touch(slot);
         self.by_slot.get_mut(slot).map(AsMut::as_mut)
     }
 
     /// A place, to note what no plan depends on: however many wait, it costs nothing more.
-    pub(super) fn jot(&mut self, slot: &Slot) -> Option<&mut Place> {
+    pub(super) fn jot(&mut self, slot: &Slot) -> Option<&mut Cohort> {
         self.by_slot.get_mut(slot).map(AsMut::as_mut)
     }
 
@@ -75,7 +75,7 @@ impl Places {
         self.change(slot)?.seeking_mut()
     }
 
-    pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Place {
+    pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Cohort {
         self.touch(slot);
         self.by_slot.or_default(slot.clone())
     }
@@ -86,13 +86,13 @@ impl Places {
     }
 
     /// The slots, at one key or at all, whose places are like this.
-    pub(super) fn pick(&self, key: Option<&Key>, is_it: &dyn Fn(&Slot, &Place) -> bool) -> Vec<Slot> {
+    pub(super) fn pick(&self, key: Option<&Key>, is_it: &dyn Fn(&Slot, &Cohort) -> bool) -> Vec<Slot> {
         let mut slots = Vec::new();
-        for (slot, place) in self.by_slot.from(|slot| key.is_some_and(|key| slot.key < *key)) {
+        for (slot, cohort) in self.by_slot.from(|slot| key.is_some_and(|key| slot.key < *key)) {
             if key.is_some_and(|key| slot.key != *key) {
                 break;
             }
-            if is_it(slot, place) {
+            if is_it(slot, cohort) {
                 slots.push(slot.clone());
             }
         }
@@ -101,12 +101,12 @@ impl Places {
 
     /// Where a request of this number is under way or held.
     pub(super) fn slot_of(&self, key: &Key, request: RequestId) -> Option<Slot> {
-        self.pick(Some(key), &|_, place| place.knows(request)).pop()
+        self.pick(Some(key), &|_, cohort| cohort.knows(request)).pop()
     }
 
     /// Where a grant is held.
     pub(super) fn slot_of_grant(&self, key: &Key, grant: Token) -> Option<Slot> {
-        self.pick(Some(key), &|_, place| place.held().is_some_and(|held| held.grant == grant)).pop()
+        self.pick(Some(key), &|_, cohort| cohort.held().is_some_and(|held| held.grant == grant)).pop()
     }
 
     /// The places that wait in a queue.
@@ -175,16 +175,16 @@ impl Places {
     }
 
     /// Plans what was touched, and drops what became idle. Whether the set of waiting places changed.
-    pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Place) -> Option<Monotonic>) -> bool {
+    pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Cohort) -> Option<Monotonic>) -> bool {
         let mut changed = false;
         let mut touched = core::mem::take(&mut self.touched);
         for slot in &touched {
-            let Some(place) = self.by_slot.get_mut(slot) else { continue };
-            let wake = earliest(&[place.next_event(), judgement(slot, place)]);
-            let lingers = place.held().is_some_and(Held::lingers);
-            let plan = Plan { wake, held: place.held().is_some(), waits: place.waits(), lingers };
-            let old = core::mem::replace(&mut place.plan, plan);
-            let idle = place.is_idle();
+            let Some(cohort) = self.by_slot.get_mut(slot) else { continue };
+            let wake = earliest(&[cohort.next_event(), judgement(slot, cohort)]);
+            let lingers = cohort.held().is_some_and(Held::lingers);
+            let plan = Plan { wake, held: cohort.held().is_some(), waits: cohort.waits(), lingers };
+            let old = core::mem::replace(&mut cohort.plan, plan);
+            let idle = cohort.is_idle();
             self.held = self.held + usize::from(plan.held) - usize::from(old.held);
             match (old.waits, plan.waits) {
                 (false, true) => self.waiting.insert(slot.clone(), ()),

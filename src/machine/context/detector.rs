@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{
     Entry, Machine, Sighting,
-    cohort::Place,
+    cohort::Cohort,
     config::silence_ms,
     id::{RequestId, SessionId},
     input::Slot,
@@ -13,7 +13,7 @@ use super::{
     output::Command,
     record::Action,
     sorted::SortedMap,
-    store_queue::Outbox,
+    store_queue::StoreQueue,
     time::{Monotonic, earliest},
     token::Token,
 };
@@ -44,9 +44,9 @@ impl Observation {
 
 impl Observations {
     /// When the first of those ahead will have been silent for too long, unless that is being dealt with.
-    pub(super) fn next_judgement(&self, slot: &Slot, place: &Place, outbox: &Outbox) -> Option<Monotonic> {
-        let seeking = place.seeking().filter(|seeking| seeking.queued && !seeking.ahead.is_empty())?;
-        if outbox.carries(slot, |action| matches!(action, Action::End { .. })) {
+    pub(super) fn next_judgement(&self, slot: &Slot, cohort: &Cohort, store_queue: &StoreQueue) -> Option<Monotonic> {
+        let seeking = cohort.seeking().filter(|seeking| seeking.queued && !seeking.ahead.is_empty())?;
+        if store_queue.carries(slot, |action| matches!(action, Action::End { .. })) {
             return None;
         }
         let mut next = None;
@@ -149,7 +149,7 @@ impl Machine {
         while self.observed.0.len() > REMEMBERED.max(ahead.len()) {
             self.observed.forget_oldest();
         }
-        if let Some(seeking) = self.places.change_seeking(slot) {
+        if let Some(seeking) = self.cohorts.change_seeking(slot) {
             seeking.ahead = Ahead::of(ahead);
         }
         self.watches.stale = true;
@@ -164,16 +164,16 @@ impl Machine {
     /// told of in the next answer, or by a signal.
     fn release_if_stray(&mut self, slot: &Slot, token: Token, request: RequestId, now: Monotonic) {
         if !self.knows_grant(&slot.key, token) && !self.knows(&slot.key, request) {
-            self.outbox.push(slot, Action::Release { token, request }, None, now);
+            self.store_queue.push(slot, Action::Release { token, request }, None, now);
         }
     }
 
     /// Whether a grant is held here, or on its way to another guard.
     pub(super) fn knows_grant(&self, key: &Key, token: Token) -> bool {
-        let resumes = |place: &Place| place.seeking().is_some_and(|seeking| seeking.resumes(token));
+        let resumes = |cohort: &Cohort| cohort.seeking().is_some_and(|seeking| seeking.resumes(token));
         self.detached_at(key, token).is_some()
-            || self.places.slot_of_grant(key, token).is_some()
-            || !self.places.pick(Some(key), &|_, place| resumes(place)).is_empty()
+            || self.cohorts.slot_of_grant(key, token).is_some()
+            || !self.cohorts.pick(Some(key), &|_, cohort| resumes(cohort)).is_empty()
     }
 
     pub(super) fn detached_at(&self, key: &Key, token: Token) -> Option<usize> {
@@ -181,8 +181,8 @@ impl Machine {
     }
 
     pub(super) fn judge_if_silent(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(place) = self.places.get(slot) else { return };
-        if self.observed.next_judgement(slot, place, &self.outbox).is_some_and(|at| at <= now) {
+        let Some(cohort) = self.cohorts.get(slot) else { return };
+        if self.observed.next_judgement(slot, cohort, &self.store_queue).is_some_and(|at| at <= now) {
             self.end_silent(slot, now);
             self.look_at(&slot.key, now);
         }
@@ -190,7 +190,7 @@ impl Machine {
 
     /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
     pub(super) fn end_silent(&mut self, slot: &Slot, now: Monotonic) {
-        let seeking = self.places.get(slot).and_then(Place::seeking);
+        let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
         let ahead = seeking.map_or(&[][..], |seeking| &seeking.ahead.holders);
         for (target, beat) in self.observed.silent_at(&slot.key, ahead, now) {
             self.end_session_of(slot, target, beat, now);
@@ -200,9 +200,9 @@ impl Machine {
     fn end_session_of(&mut self, slot: &Slot, target: SessionId, beat: u64, now: Monotonic) {
         let end = Action::End { target, beat };
         // One that failed is not waited for: the same evidence would be found at once and for ever.
-        self.outbox.recall(slot, |action| *action == end);
-        if !self.outbox.carries(slot, |action| *action == end) {
-            self.outbox.push(slot, end, None, now);
+        self.store_queue.recall(slot, |action| *action == end);
+        if !self.store_queue.carries(slot, |action| *action == end) {
+            self.store_queue.push(slot, end, None, now);
         }
     }
 
@@ -223,7 +223,7 @@ impl Machine {
 
     /// A session ended itself: whoever stood right behind looks, and finds it gone.
     pub(super) fn look_past(&mut self, gone: SessionId, now: Monotonic) {
-        for slot in &self.places.waiting() {
+        for slot in &self.cohorts.waiting() {
             if self.nearest(slot).iter().any(|seen| seen.holder == gone) {
                 self.look_at(&slot.key, now);
             }
@@ -266,7 +266,7 @@ impl Machine {
 
     fn wanted_watches(&self) -> SortedMap<SessionId, Watch> {
         let mut wanted = SortedMap::<_, Watch>::new();
-        for slot in &self.places.waiting() {
+        for slot in &self.cohorts.waiting() {
             for seen in self.nearest(slot) {
                 if seen.beacon && seen.holder != self.session.id() {
                     let suspects = &mut wanted.or_default(seen.holder).suspects;
@@ -280,7 +280,7 @@ impl Machine {
     }
 
     fn nearest(&self, slot: &Slot) -> &[Sighting] {
-        let seeking = self.places.get(slot).and_then(Place::seeking);
+        let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
         seeking.map_or(&[][..], |seeking| &seeking.ahead.nearest)
     }
 }

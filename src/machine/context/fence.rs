@@ -39,12 +39,12 @@ impl Machine {
     /// A heartbeat may come back in an [`Input::Fenced`](super::input::Input::Fenced), once the transaction is committed.
     /// After it was asked for, the machine wants to be handed an input.
     pub fn ticket(&mut self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
-        let held = self.places.held(slot).filter(|held| held.is_used_by(turn))?;
+        let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn))?;
         let (store, token, request) = (self.store?, held.grant, held.request);
         let fence = Operation { key: slot.key.clone(), action: Action::Fence { token, request } };
         let mut batch = Batch::new(self.session.id(), Vec::from([fence]));
         // By this number it is told what was sent before it, and what after.
-        let sent = self.outbox.sent_elsewhere(now.monotonic, renew);
+        let sent = self.store_queue.sent_elsewhere(now.monotonic, renew);
         if renew {
             let lease_ms = self.fenced_lease_ms(sent);
             batch.step = SessionStep::Beat(self.session.beat(sent, lease_ms, self.presence.beacon_stands()));
@@ -56,8 +56,10 @@ impl Machine {
     /// which may be answered last.
     fn fenced_lease_ms(&mut self, sent: Sent) -> u64 {
         let lease_ms = self.session.wanted_lease_ms(sent.at, self.config.lease_ms);
-        let in_flight = self.outbox.in_flight();
-        let Some((earlier, asked_ms)) = in_flight.and_then(|flight| Some((flight.sent, flight.lease_ms?))) else {
+        let in_flight = self.store_queue.in_flight();
+        let Some((earlier, asked_ms)) =
+            in_flight.and_then(|transaction| Some((transaction.sent, transaction.lease_ms?)))
+        else {
             return lease_ms;
         };
         let left_ms = earlier.at.plus(belief_ms(asked_ms)).since(sent.at);
@@ -81,7 +83,7 @@ impl Machine {
             return Err(LostReason::StoreCleared);
         }
         let held =
-            self.places.held(slot).filter(|held| held.is_used_by(turn) && ticket.is_of(held.grant, held.request));
+            self.cohorts.held(slot).filter(|held| held.is_used_by(turn) && ticket.is_of(held.grant, held.request));
         let valid = held.is_some() && self.session.was_valid(now.monotonic);
         match reply.answers.iter().find(|answer| !answer.outcome.lets_a_fence_pass()) {
             Some(answer) => Err(answer.outcome.loss(ticket.token, valid)),
@@ -93,7 +95,7 @@ impl Machine {
     /// A transaction with a fence in it was judged, or committed. What it found is a hint that the lease is gone, and the
     /// heartbeat that it carried is one.
     pub(super) fn fenced(&mut self, slot: &Slot, ticket: &Ticket, reply: &Reply, now: Monotonic) {
-        let is_current = self.places.held(slot).is_some_and(|held| ticket.is_of(held.grant, held.request));
+        let is_current = self.cohorts.held(slot).is_some_and(|held| ticket.is_of(held.grant, held.request));
         if !is_current || ticket.batch.session != self.session.id() {
             return;
         }
@@ -104,7 +106,7 @@ impl Machine {
         // One that was sent since may have asked for less.
         let lease_ms = beat.lease_ms.min(self.session.asked_ms());
         self.confirm(ticket.sent, lease_ms, now);
-        if self.places.holds_one_only() {
+        if self.cohorts.holds_one_only() {
             // There is nothing else that the heartbeat would be for.
             self.last_heartbeat = self.last_heartbeat.max(ticket.sent.at);
             self.heartbeat_at = None;

@@ -12,9 +12,9 @@ impl Machine {
     /// It is armed anew when the store has answered the last one, counted from its sending: else a slow store would
     /// stretch the time between two.
     pub(super) fn arm_heartbeat(&mut self, now: Monotonic) {
-        if !self.places.any_beats() || !self.session.is_open() {
+        if !self.cohorts.any_beats() || !self.session.is_open() {
             self.heartbeat_at = None;
-        } else if self.heartbeat_at.is_none() && !self.outbox.carries_beat() && !self.session.wants_beat() {
+        } else if self.heartbeat_at.is_none() && !self.store_queue.carries_beat() && !self.session.wants_beat() {
             let since = now.since(self.last_heartbeat);
             let base = if since < self.config.lease_ms { self.last_heartbeat } else { now };
             self.beat_by(base);
@@ -34,15 +34,15 @@ impl Machine {
         }
         self.heartbeat_at = None;
         self.session.want_beat();
-        for slot in &self.places.looking() {
+        for slot in &self.cohorts.looking() {
             self.look_at(&slot.key, now);
         }
         // Of leases that go from task to task here, nobody else would say that others wait.
-        for slot in &self.places.take_passed_on() {
-            let Some(held) = self.places.held(slot) else { continue };
+        for slot in &self.cohorts.take_passed_on() {
+            let Some(held) = self.cohorts.held(slot) else { continue };
             let verify = Action::Verify { token: held.grant, request: held.request, refill: false };
-            if !self.outbox.carries(slot, |action| *action == verify) {
-                self.outbox.push(slot, verify, None, now);
+            if !self.store_queue.carries(slot, |action| *action == verify) {
+                self.store_queue.push(slot, verify, None, now);
             }
         }
     }

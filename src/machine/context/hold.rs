@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     Machine, Monotonic,
-    cohort::{Held, Place, Stage, Upgrade, User},
+    cohort::{Cohort, Held, Stage, Upgrade, User},
     config::{Config, belief_ms},
     id::{RequestId, SessionId},
     input::{Parcel, Slot, TurnId},
@@ -12,7 +12,7 @@ use super::{
     message::Body,
     output::{Event, LostReason, Refusal, ReleaseOutcome},
     record::{Action, Granted},
-    store_queue::{Errand, Sent},
+    store_queue::{PendingOperation, Sent},
     token::Token,
 };
 
@@ -22,16 +22,16 @@ impl Machine {
         if self.session.was_robbed(&slot.key, granted.block.first) {
             return self.seek(slot, now);
         }
-        let Some(place) = self.places.change(slot) else { return };
-        let cursor = place.seeking().and_then(|seeking| seeking.cursor);
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let cursor = cohort.seeking().and_then(|seeking| seeking.cursor);
         let mut held = Held::new(request, slot.mode, granted, now);
-        held.contended = place.contended(sent, granted.contended);
-        held.queued_for = place.waits();
+        held.contended = cohort.contended(sent, granted.contended);
+        held.queued_for = cohort.waits();
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
-        place.stage = Stage::Held(Box::new(held));
+        cohort.stage = Stage::Held(Box::new(held));
         // Taken over again, it is on its way no more.
         self.moved_away(&slot.key, granted.block.first);
-        self.hands.granted(&slot.key, slot.mode, granted, cursor.is_some());
+        self.last_writers.granted(&slot.key, slot.mode, granted, cursor.is_some());
         self.hand_out(slot, now);
         if self.session.belief_left(now) == 0 {
             // No guard before the store has confirmed the session.
@@ -44,7 +44,7 @@ impl Machine {
     pub(super) fn hand_out(&mut self, slot: &Slot, now: Monotonic) {
         let (believed, lease_ms) = (self.session.belief_left(now) > 0, self.config.lease_ms);
         loop {
-            let Some(Place { turns, stage: Stage::Held(held), .. }) = self.places.change(slot) else { return };
+            let Some(Cohort { turns, stage: Stage::Held(held), .. }) = self.cohorts.change(slot) else { return };
             let Some(turn) = turns.first() else { return };
             let settled = held.upgrade.is_none() && held.admits(turn);
             if !settled || (!held.users.is_empty() && !held.may_go_on(&self.config, now)) {
@@ -59,7 +59,7 @@ impl Machine {
             let Some(turn) = turns.pop() else { return };
             let token = held.admit(&turn, lease_ms, now);
             if token != held.grant && !core::mem::replace(&mut held.passed_on, true) {
-                self.places.note_passed_on(slot);
+                self.cohorts.note_passed_on(slot);
             }
             self.emit(Event::Granted { turn: turn.id, token });
         }
@@ -68,7 +68,7 @@ impl Machine {
     pub(super) fn release(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
         let upgrading = self.cancel_upgrade_of(turn, slot, now);
         let believed = self.session.belief_left(now) > 0;
-        let Some(Place { turns, stage, .. }) = self.places.change(slot) else {
+        let Some(Cohort { turns, stage, .. }) = self.cohorts.change(slot) else {
             return self.tell_released(turn, Ok(ReleaseOutcome::Lost));
         };
         let Stage::Held(held) = stage else { return self.tell_released(turn, Ok(ReleaseOutcome::Lost)) };
@@ -94,22 +94,28 @@ impl Machine {
             return self.hand_out(slot, now);
         }
         let Stage::Held(held) = core::mem::take(stage) else { return };
-        let errand = self.give_back(slot, &held, Some(turn), now);
+        let operation = self.give_back(slot, &held, Some(turn), now);
         // The withdrawal of an upgrade that was granted gives the lease back before.
-        errand.maybe_released = upgrading && believed;
+        operation.maybe_released = upgrading && believed;
         // In the same transaction: whoever waits elsewhere is granted first.
         self.seek(slot, now);
     }
 
     /// Sends the release.
-    pub(super) fn give_back(&mut self, slot: &Slot, held: &Held, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
+    pub(super) fn give_back(
+        &mut self,
+        slot: &Slot,
+        held: &Held,
+        turn: Option<TurnId>,
+        now: Monotonic,
+    ) -> &mut PendingOperation {
         self.drop_questions(slot);
         self.withdraw_former(slot, held, now);
         let release = Action::Release { token: held.grant, request: held.request };
         let believed_until = now.plus(self.session.belief_left(now));
-        let errand = self.outbox.push(slot, release, turn, now);
-        errand.believed_until = believed_until;
-        errand
+        let operation = self.store_queue.push(slot, release, turn, now);
+        operation.believed_until = believed_until;
+        operation
     }
 
     /// A late attempt of the request that was granted before an upgrade may have queued once more.
@@ -122,8 +128,8 @@ impl Machine {
     /// Questions about a lease that goes need not be put.
     fn drop_questions(&mut self, slot: &Slot) {
         self.session.end_extension(slot);
-        for errand in self.outbox.recall(slot, |action| matches!(action, Action::Verify { .. })) {
-            if let Some(query) = errand.turn {
+        for operation in self.store_queue.recall(slot, |action| matches!(action, Action::Verify { .. })) {
+            if let Some(query) = operation.turn {
                 self.tell_verified(query, Ok(false));
             }
         }
@@ -131,21 +137,21 @@ impl Machine {
 
     /// The lease is kept no longer without being used. Whoever tried it is told when the store has it.
     pub(super) fn end_linger(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
-        let Some(place) = self.places.change(slot).filter(|place| place.held().is_some_and(Held::lingers)) else {
+        let Some(cohort) = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some_and(Held::lingers)) else {
             return;
         };
-        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
+        let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return };
         self.give_back(slot, &held, None, now).tells = asker;
     }
 
     pub(super) fn end_all_lingers(&mut self, now: Monotonic) {
-        for slot in &self.places.slots() {
+        for slot in &self.cohorts.slots() {
             self.end_linger(slot, None, now);
         }
     }
 
     pub(super) fn end_linger_if_due(&mut self, slot: &Slot, now: Monotonic) {
-        let lingers_until = self.places.held(slot).and_then(|held| held.lingers_until);
+        let lingers_until = self.cohorts.held(slot).and_then(|held| held.lingers_until);
         if lingers_until.is_some_and(|until| until <= now) {
             self.end_linger(slot, None, now);
         }
@@ -153,7 +159,7 @@ impl Machine {
 
     /// Users whose time is over lose the lease; with the last one it is given back.
     pub(super) fn end_overdue_users(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else { return };
         let mut over = Vec::new();
         held.users.retain(|user| {
             let is_over = [user.ends_at, user.expires_at].into_iter().flatten().any(|end| end <= now);
@@ -170,12 +176,12 @@ impl Machine {
             self.cancel_upgrade_of(turn, slot, now);
             self.emit(Event::Lost { turn, reason: LostReason::Expired });
         }
-        let Some(place) = self.places.change(slot).filter(|_| unused) else {
+        let Some(cohort) = self.cohorts.change(slot).filter(|_| unused) else {
             self.begin_upgrade(slot, now);
             self.weaken(slot, None, now);
             return self.hand_out(slot, now);
         };
-        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
+        let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return };
         self.give_back(slot, &held, None, now);
         self.seek(slot, now);
     }
@@ -201,8 +207,8 @@ impl Machine {
 
     /// Nothing is held any more, and everybody who used it is told.
     pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Box<Held>> {
-        let place = self.places.change(slot).filter(|place| place.held().is_some())?;
-        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return None };
+        let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some())?;
+        let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return None };
         self.drop_questions(slot);
         for user in &held.users {
             self.emit(Event::Lost { turn: user.turn, reason });
@@ -222,7 +228,7 @@ impl Machine {
     /// What a guard's lease is, for another guard to take over once it is [detached](super::input::Input::Detach); `None`
     /// if others use it too, or it is lost.
     pub fn parcel(&mut self, turn: TurnId, slot: &Slot) -> Option<Parcel> {
-        let held = self.places.held(slot).filter(|held| held.is_used_by_only(turn))?;
+        let held = self.cohorts.held(slot).filter(|held| held.is_used_by_only(turn))?;
         let Held { grant, next_token: next, request, mode, .. } = *held;
         let (origin, from) = (self.session.id(), self.session.draw_id());
         Some(Parcel { from, origin, grant, next, request, mode })
@@ -230,11 +236,11 @@ impl Machine {
 
     /// The guard goes; unless others use it too, the lease gets a session of its own, for whoever takes it over in time.
     pub(super) fn detach(&mut self, turn: TurnId, slot: &Slot, to: SessionId, now: Monotonic) {
-        let sole = self.places.held(slot).is_some_and(|held| held.is_used_by_only(turn));
-        let Some(place) = self.places.change(slot).filter(|_| sole) else {
+        let sole = self.cohorts.held(slot).is_some_and(|held| held.is_used_by_only(turn));
+        let Some(cohort) = self.cohorts.change(slot).filter(|_| sole) else {
             return self.release(turn, slot, now);
         };
-        let Stage::Held(held) = core::mem::take(&mut place.stage) else { return };
+        let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return };
         let (token, request) = (held.grant, held.request);
         self.drop_questions(slot);
         self.detached.push((slot.key.clone(), token));
@@ -242,7 +248,7 @@ impl Machine {
             self.detached.remove(0);
         }
         let lease_ms = self.config.lease_ms;
-        self.outbox.push(slot, Action::Detach { token, request, to, lease_ms }, None, now);
+        self.store_queue.push(slot, Action::Detach { token, request, to, lease_ms }, None, now);
         self.tell_released(turn, Ok(ReleaseOutcome::Released));
         self.seek(slot, now);
     }
@@ -257,12 +263,12 @@ impl Machine {
     /// Another request wants the key: what is not used is given back, and the rest is not handed on for ever. Whoever only
     /// tried is answered.
     pub(super) fn wanted(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
-        let last_flight = self.outbox.last_flight();
-        let Some(place) = self.places.jot(slot) else { return };
+        let last_transaction = self.store_queue.last_transaction();
+        let Some(cohort) = self.cohorts.jot(slot) else { return };
         if asker.is_none() {
-            place.wanted = Some(last_flight);
+            cohort.wanted = Some(last_transaction);
         }
-        let Some(held) = place.held_mut() else { return };
+        let Some(held) = cohort.held_mut() else { return };
         held.contended |= asker.is_none();
         if held.lingers() {
             self.end_linger(slot, asker, now);

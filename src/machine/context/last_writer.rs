@@ -9,7 +9,7 @@ const REMEMBERED: usize = 256;
 
 /// The keys that this context held, and whether another one wrote since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Hands {
+pub(super) struct LastWriters {
     by_key: SortedMap<Key, Hand>,
     /// Counts the grants, to find the key that was held longest ago.
     grants: u64,
@@ -26,7 +26,7 @@ struct Hand {
     used: u64,
 }
 
-impl Hands {
+impl LastWriters {
     fn change(&mut self, key: &Key) -> &mut Hand {
         self.grants += 1;
         let (used, changed) = (self.grants, self.forgot && !self.by_key.contains_key(key));
@@ -79,6 +79,6 @@ impl Machine {
     /// Whether another context held the key exclusively since this one did, and nobody
     /// [took note](super::input::Input::ClearChanged) of it.
     pub fn changed_hands(&self, key: &Key) -> bool {
-        self.hands.by_key.get(key).map_or(self.hands.forgot, |hand| hand.changed)
+        self.last_writers.by_key.get(key).map_or(self.last_writers.forgot, |hand| hand.changed)
     }
 }

@@ -4,14 +4,14 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
-    cohort::{Place, Stage},
+    cohort::{Cohort, Stage},
     failure::StoreError,
     input::Slot,
     key::Key,
     message::Body,
     output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
     record::Action,
-    store_queue::Errand,
+    store_queue::PendingOperation,
     time::Monotonic,
 };
 
@@ -62,9 +62,9 @@ impl Machine {
         }
         // Twice the limit: an operation in flight, then the releases.
         self.life = Life::Closing { until: now.plus(self.config.store_timeout_ms * 2) };
-        for slot in &self.places.slots() {
-            let Some(place) = self.places.change(slot) else { continue };
-            let turns = place.turns.take_all();
+        for slot in &self.cohorts.slots() {
+            let Some(cohort) = self.cohorts.change(slot) else { continue };
+            let turns = cohort.turns.take_all();
             turns.iter().for_each(|turn| self.refuse(turn.id, Refusal::Closed));
             self.give_up(slot, LostReason::Closed, now);
         }
@@ -76,8 +76,8 @@ impl Machine {
             self.give_back(slot, &held, None, now);
             return self.withdraw_upgrade(slot, held.upgrade, now);
         }
-        let Some(place) = self.places.change(slot) else { return };
-        if let Stage::Seeking(seeking) = core::mem::take(&mut place.stage) {
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        if let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) {
             self.withdraw(slot, &seeking, now);
         }
     }
@@ -104,15 +104,15 @@ impl Machine {
             Life::Closing { .. } if abandons => {}
             Life::Closing { .. } | Life::Suspended | Life::Closed => return,
         }
-        let first = self.places.slots().first().map(|slot| slot.key.clone());
-        let first = first.or_else(|| self.outbox.any_key().cloned());
-        for slot in &self.places.slots() {
+        let first = self.cohorts.slots().first().map(|slot| slot.key.clone());
+        let first = first.or_else(|| self.store_queue.any_key().cloned());
+        for slot in &self.cohorts.slots() {
             self.give_up(slot, reason, now);
             if slot.own.is_some() {
                 self.fail_turns(slot, &Refusal::Lost(reason));
             }
         }
-        let (session, was_open) = (self.session.id(), self.session.is_open() || self.outbox.opens());
+        let (session, was_open) = (self.session.id(), self.session.is_open() || self.store_queue.opens());
         self.drop_unanswered(now);
         if was_open && abandons {
             self.emit(Command::Abandon(session));
@@ -135,20 +135,20 @@ impl Machine {
 
     /// What was to be given back is given back by the end of the session; nothing else is sent any more.
     fn drop_unanswered(&mut self, now: Monotonic) {
-        for errand in &self.outbox.drain() {
-            self.ended_with_session(errand, now);
+        for operation in &self.store_queue.drain() {
+            self.ended_with_session(operation, now);
         }
     }
 
-    /// An errand made sense in one session only, and that has ended. Whoever waits for an answer hears so.
-    pub(super) fn ended_with_session(&mut self, errand: &Errand, now: Monotonic) {
-        match (errand.turn, &errand.action) {
+    /// An operation made sense in one session only, and that has ended. Whoever waits for an answer hears so.
+    pub(super) fn ended_with_session(&mut self, operation: &PendingOperation, now: Monotonic) {
+        match (operation.turn, &operation.action) {
             (Some(turn), Action::Release { .. }) => {
-                let held = now < errand.believed_until || errand.maybe_released;
+                let held = now < operation.believed_until || operation.maybe_released;
                 let result = Ok(if held { ReleaseOutcome::Released } else { ReleaseOutcome::Lost });
                 self.tell_released(turn, result);
             }
-            _ => self.unanswered(errand, &StoreError::transient(SUSPENDED)),
+            _ => self.unanswered(operation, &StoreError::transient(SUSPENDED)),
         }
     }
 
@@ -160,7 +160,7 @@ impl Machine {
         self.life = Life::Open;
         self.drop_all(SUSPENDED);
         self.detached.clear();
-        for slot in &self.places.slots() {
+        for slot in &self.cohorts.slots() {
             self.seek(slot, now);
         }
     }
@@ -175,16 +175,16 @@ impl Machine {
 
     fn drop_all(&mut self, because: &str) {
         let error = StoreError::unknown(because);
-        for errand in &self.outbox.drain() {
-            self.unanswered(errand, &error);
+        for operation in &self.store_queue.drain() {
+            self.unanswered(operation, &error);
         }
     }
 
     /// Whoever still waits for an answer hears that there is none.
-    fn unanswered(&mut self, errand: &Errand, error: &StoreError) {
-        let Some(turn) = errand.turn else { return };
+    fn unanswered(&mut self, operation: &PendingOperation, error: &StoreError) {
+        let Some(turn) = operation.turn else { return };
         let error = error.clone();
-        match errand.action {
+        match operation.action {
             Action::Release { .. } => self.tell_released(turn, Err(error)),
             Action::Verify { .. } | Action::Downgrade { .. } => self.tell_verified(turn, Err(error)),
             Action::Inspect => self.emit(Event::Status { query: turn, result: Err(error) }),
@@ -200,13 +200,14 @@ impl Machine {
 
     /// The session goes with the last thing that is given back.
     pub(super) fn close_session_at_last(&mut self) {
-        if matches!(self.life, Life::Closing { .. }) && self.outbox.ends_with_session() {
+        if matches!(self.life, Life::Closing { .. }) && self.store_queue.ends_with_session() {
             self.session.want_close();
         }
     }
 
     pub(super) fn end_closing(&mut self) {
-        if matches!(self.life, Life::Closing { .. }) && self.outbox.is_empty() && self.session.stale_at().is_none() {
+        if matches!(self.life, Life::Closing { .. }) && self.store_queue.is_empty() && self.session.stale_at().is_none()
+        {
             self.life = Life::Closed;
             self.rest();
             self.emit(Event::Closed);
@@ -215,25 +216,25 @@ impl Machine {
 
     /// Whether a lease is kept without being used, or something is still to be tried again, whoever else has gone.
     pub(crate) fn has_loose_ends(&self) -> bool {
-        self.outbox.retries() || self.places.any_lingers()
+        self.store_queue.retries() || self.cohorts.any_lingers()
     }
 
     /// The keys that begin like this and that this context holds or asks for: the store may not have heard of them yet.
     /// Whether the requests at a slot have a position in the store's queue.
     pub(crate) fn is_queued(&self, slot: &Slot) -> bool {
-        self.places.get(slot).is_some_and(Place::waits)
+        self.cohorts.get(slot).is_some_and(Cohort::waits)
     }
 
     pub(crate) fn keys_under(&self, prefix: &str) -> Vec<Key> {
-        let keys = self.places.slots().into_iter().map(|slot| slot.key);
+        let keys = self.cohorts.slots().into_iter().map(|slot| slot.key);
         keys.filter(|key| key.as_str().starts_with(prefix)).collect()
     }
 
     /// The keys of the guards that live.
     pub(crate) fn used_keys(&self) -> Vec<Key> {
-        let used = |place: &Place| place.held().is_some_and(|held| !held.users.is_empty());
+        let used = |cohort: &Cohort| cohort.held().is_some_and(|held| !held.users.is_empty());
         let mut keys = Vec::new();
-        for slot in self.places.pick(None, &|_, place| used(place)) {
+        for slot in self.cohorts.pick(None, &|_, cohort| used(cohort)) {
             keys.push(slot.key);
         }
         keys

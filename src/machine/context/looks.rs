@@ -2,7 +2,7 @@
 
 use super::{
     Machine,
-    cohort::Place,
+    cohort::Cohort,
     id::RequestId,
     input::Slot,
     key::Key,
@@ -17,8 +17,8 @@ impl Machine {
     /// Looks at a key at which this context waits.
     pub(super) fn look_at(&mut self, key: &Key, now: Monotonic) {
         let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
-        if !self.outbox.will_send_for(key, |action| *action == Action::Look) {
-            self.outbox.push(&slot, Action::Look, None, now);
+        if !self.store_queue.will_send_for(key, |action| *action == Action::Look) {
+            self.store_queue.push(&slot, Action::Look, None, now);
         }
     }
 
@@ -29,8 +29,8 @@ impl Machine {
         for (at, request) in requests.iter().enumerate() {
             found.insert(*request, Some(at));
         }
-        for slot in &self.places.pick(Some(key), &|_, place| place.waits()) {
-            let Some(request) = self.places.get(slot).and_then(Place::seeking).map(|seeking| seeking.request) else {
+        for slot in &self.cohorts.pick(Some(key), &|_, cohort| cohort.waits()) {
+            let Some(request) = self.cohorts.get(slot).and_then(Cohort::seeking).map(|seeking| seeking.request) else {
                 continue;
             };
             match found.get_mut(&request).and_then(Option::take) {
@@ -49,7 +49,7 @@ impl Machine {
 
     /// Others of this context stand before it.
     fn still_waits(&mut self, slot: &Slot, last_token: Token, now: Monotonic) {
-        let Some(seeking) = self.places.jot(slot).and_then(Place::seeking_mut) else { return };
+        let Some(seeking) = self.cohorts.jot(slot).and_then(Cohort::seeking_mut) else { return };
         seeking.heard_at = now;
         seeking.last_token = last_token;
         if !seeking.ahead.is_empty() {
@@ -58,7 +58,7 @@ impl Machine {
     }
 
     fn is_foremost(&mut self, slot: &Slot, last_token: Token, ahead: &[Sighting], now: Monotonic) {
-        if let Some(seeking) = self.places.change_seeking(slot) {
+        if let Some(seeking) = self.cohorts.change_seeking(slot) {
             seeking.heard_at = now;
             seeking.last_token = last_token;
         }
@@ -77,7 +77,7 @@ impl Machine {
     /// The record of a key cannot be read any more.
     fn unreadable_at(&mut self, key: &Key, outcome: &Outcome) {
         let Outcome::Unreadable(unreadable) = *outcome else { return };
-        for slot in &self.places.pick(Some(key), &|_, place| place.waits() && place.held().is_none()) {
+        for slot in &self.cohorts.pick(Some(key), &|_, cohort| cohort.waits() && cohort.held().is_none()) {
             self.fail_turns(slot, &super::output::Refusal::Unreadable(unreadable));
         }
     }

@@ -35,19 +35,19 @@ use super::{
     sorted, time, token,
 };
 use clocks::{Clocks, Dice};
-use cohorts::Places;
+use cohorts::Cohorts;
 use config::Config;
 use detector::{Observations, Watches};
 use failure::StoreError;
 use id::{RequestId, SessionId, StoreId};
 use input::{Input, TurnId};
 use key::Key;
-use last_writer::Hands;
+use last_writer::LastWriters;
 use lifecycle::Life;
 use output::{Event, Output, ReleaseOutcome};
 use presence::Presence;
 use session::OwnSession;
-use store_queue::Outbox;
+use store_queue::StoreQueue;
 use time::{Monotonic, Now, earliest};
 use token::Token;
 
@@ -80,14 +80,14 @@ pub struct Machine {
     session: OwnSession,
     store: Option<StoreId>,
     life: Life,
-    places: Places,
+    cohorts: Cohorts,
     observed: Observations,
     watches: Watches,
-    outbox: Outbox,
+    store_queue: StoreQueue,
     presence: Presence,
     clocks: Clocks,
     dice: Dice,
-    hands: Hands,
+    last_writers: LastWriters,
     /// Leases on their way to another guard.
     detached: Vec<(Key, Token)>,
     last_request: RequestId,
@@ -106,14 +106,14 @@ impl Machine {
             session: OwnSession::new(first),
             store: None,
             life: Life::Open,
-            places: Places::default(),
+            cohorts: Cohorts::default(),
             observed: Observations::default(),
             watches: Watches::default(),
-            outbox: Outbox::default(),
+            store_queue: StoreQueue::default(),
             presence: Presence::default(),
             clocks: Clocks::default(),
             dice: Dice::new(first),
-            hands: Hands::default(),
+            last_writers: LastWriters::default(),
             detached: Vec::new(),
             last_request: RequestId::default(),
             heartbeat_at: None,
@@ -155,7 +155,7 @@ impl Machine {
             Input::Downgrade { query, turn, ref slot } => self.downgrade(query, turn, slot, now),
             Input::Upgrade { query, turn, ref slot } => self.upgrade(query, turn, slot, now),
             Input::CancelUpgrade { query, ref slot } => self.cancel_upgrade(query, slot, now),
-            Input::ClearChanged { ref key } => self.hands.clear_changed(key),
+            Input::ClearChanged { ref key } => self.last_writers.clear_changed(key),
             Input::Inspect { query, ref key } => self.inspect(query, key, now),
             Input::InspectAll(ref looks) => looks.iter().for_each(|(query, key)| self.inspect(*query, key, now)),
             Input::Fenced { ref slot, ref ticket, ref reply } => self.fenced(slot, ticket, reply, now),
@@ -193,8 +193,8 @@ impl Machine {
 
     /// What every input ends with: timers and watches follow the places, and what is to be sent is sent.
     fn settle(&mut self, now: Monotonic) {
-        let (observed, outbox) = (&self.observed, &self.outbox);
-        let queues_changed = self.places.settle(|slot, place| observed.next_judgement(slot, place, outbox));
+        let (observed, store_queue) = (&self.observed, &self.store_queue);
+        let queues_changed = self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, store_queue));
         self.sync_watches(queues_changed);
         self.drop_obsolete(now);
         self.follow_presence(now);
@@ -208,7 +208,7 @@ impl Machine {
     fn fire_due(&mut self, now: Monotonic) {
         self.give_up_on_silent_store(now);
         self.doubt_if_expired(now);
-        for slot in &self.places.due(now) {
+        for slot in &self.cohorts.due(now) {
             self.time_out_turns(slot, now);
             self.end_overdue_users(slot, now);
             self.end_linger_if_due(slot, now);
@@ -225,11 +225,11 @@ impl Machine {
     /// All timers, in one place.
     fn next_wake(&self) -> Option<Monotonic> {
         earliest(&[
-            self.places.next_wake(),
+            self.cohorts.next_wake(),
             self.heartbeat_at,
             self.belief_ends(),
             self.ends_stale_at().filter(|_| self.may_send()),
-            self.outbox.next_wake(),
+            self.store_queue.next_wake(),
             self.presence.next_wake(),
             self.life.next_wake(),
         ])

@@ -64,9 +64,9 @@ impl Presence {
 impl Machine {
     /// Wakes when there is something to be present for, and plans the rest when there no longer is.
     pub(super) fn follow_presence(&mut self, now: Monotonic) {
-        let needed = !self.places.is_empty() || !self.outbox.is_idle();
+        let needed = !self.cohorts.is_empty() || !self.store_queue.is_idle();
         match (needed, self.presence.state) {
-            (true, State::Resting) if !self.places.is_empty() && !self.life.is_suspended() => self.wake(now),
+            (true, State::Resting) if !self.cohorts.is_empty() && !self.life.is_suspended() => self.wake(now),
             (true, _) => self.presence.rest_at = None,
             (false, State::Resting) => {}
             (false, _) => {

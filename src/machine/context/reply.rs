@@ -2,7 +2,7 @@
 
 use super::{
     Machine,
-    cohort::Place,
+    cohort::Cohort,
     failure::{Applied, StoreError},
     id::{RequestId, StoreId},
     input::{Slot, TurnId},
@@ -11,48 +11,48 @@ use super::{
     mode::Mode,
     output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
     record::{Action, Answer, Granted, Outcome, Promotion, Reply, Sighting, Way},
-    store_queue::{Errand, Flight, Sent},
+    store_queue::{PendingOperation, Sent, Transaction},
     time::Monotonic,
     token::Token,
 };
 
 impl Machine {
     pub(super) fn reply(&mut self, id: u64, result: Result<Reply, StoreError>, now: Monotonic) {
-        let Some((flight, overdue)) = self.outbox.land(id) else { return };
+        let Some((transaction, overdue)) = self.store_queue.land(id) else { return };
         match result {
-            Ok(reply) if overdue => self.late_reply(&flight, &reply, now),
-            Err(error) if overdue => self.late_failure(&flight, &error, now),
-            Ok(reply) => self.answered(&flight, reply, now),
-            Err(error) => self.failed(&flight, &error, now),
+            Ok(reply) if overdue => self.late_reply(&transaction, &reply, now),
+            Err(error) if overdue => self.late_failure(&transaction, &error, now),
+            Ok(reply) => self.answered(&transaction, reply, now),
+            Err(error) => self.failed(&transaction, &error, now),
         }
     }
 
-    fn answered(&mut self, flight: &Flight, mut reply: Reply, now: Monotonic) {
+    fn answered(&mut self, transaction: &Transaction, mut reply: Reply, now: Monotonic) {
         debug_assert!(
-            reply.answers.len() == flight.errands.len(),
+            reply.answers.len() == transaction.operations.len(),
             "a store answers each operation: it runs `Batch::apply` once"
         );
-        if reply.answers.len() != flight.errands.len() {
+        if reply.answers.len() != transaction.operations.len() {
             let error = StoreError::unknown("the store did not answer each operation");
-            return self.failed(flight, &error, now);
+            return self.failed(transaction, &error, now);
         }
-        self.meet_store(flight, reply.store, now);
-        self.session_answered(flight, &reply, now);
-        for (errand, answer) in flight.errands.iter().zip(&mut reply.answers) {
-            self.promoted(answer, flight.sent, now);
-            self.robbed(&errand.slot.key, answer, now);
-            if matches!(errand.action, Action::Inspect) {
+        self.meet_store(transaction, reply.store, now);
+        self.session_answered(transaction, &reply, now);
+        for (operation, answer) in transaction.operations.iter().zip(&mut reply.answers) {
+            self.promoted(answer, transaction.sent, now);
+            self.robbed(&operation.slot.key, answer, now);
+            if matches!(operation.action, Action::Inspect) {
                 let seen = core::mem::replace(&mut answer.outcome, Outcome::Moved);
-                self.inspected(errand.turn, Ok(seen));
+                self.inspected(operation.turn, Ok(seen));
             }
-            self.errand_answered(errand, &answer.outcome, flight.sent, now);
+            self.operation_answered(operation, &answer.outcome, transaction.sent, now);
         }
     }
 
     /// Nothing from before a wipe holds any more.
-    fn meet_store(&mut self, flight: &Flight, store: StoreId, now: Monotonic) {
+    fn meet_store(&mut self, transaction: &Transaction, store: StoreId, now: Monotonic) {
         let known = self.store.replace(store);
-        if known.is_some_and(|known| known != store) && self.session.is_open() && !flight.opens {
+        if known.is_some_and(|known| known != store) && self.session.is_open() && !transaction.opens {
             self.lose_session(LostReason::StoreCleared, now);
         }
     }
@@ -81,24 +81,24 @@ impl Machine {
     }
 
     /// After a time-out nothing more is made of an answer, but nothing is left behind either.
-    fn late_reply(&mut self, flight: &Flight, reply: &Reply, now: Monotonic) {
-        if flight.session != self.session.id() {
+    fn late_reply(&mut self, transaction: &Transaction, reply: &Reply, now: Monotonic) {
+        if transaction.session != self.session.id() {
             // Nobody waits for that session any more.
             if reply.robbed.is_some() {
-                self.session.end_too(flight.session);
+                self.session.end_too(transaction.session);
             }
             return;
         }
-        for (errand, answer) in flight.errands.iter().zip(&reply.answers) {
-            match (&errand.action, &answer.outcome) {
+        for (operation, answer) in transaction.operations.iter().zip(&reply.answers) {
+            match (&operation.action, &answer.outcome) {
                 (Action::Acquire(ask), Outcome::Granted(granted)) => {
-                    self.end_stray(&errand.slot, ask.request, Some(granted.block.first), now);
+                    self.end_stray(&operation.slot, ask.request, Some(granted.block.first), now);
                 }
                 (Action::Acquire(ask), Outcome::Waiting { .. }) => {
-                    self.end_stray(&errand.slot, ask.request, None, now);
+                    self.end_stray(&operation.slot, ask.request, None, now);
                 }
                 (Action::AcquireAll(asks), Outcome::GrantedAll(granted)) => {
-                    for ((slot, (_, ask)), granted) in errand.all.iter().zip(asks).zip(granted) {
+                    for ((slot, (_, ask)), granted) in operation.all.iter().zip(asks).zip(granted) {
                         self.end_stray(slot, ask.request, Some(granted.block.first), now);
                     }
                 }
@@ -108,15 +108,15 @@ impl Machine {
     }
 
     /// What was withdrawn meanwhile may have been applied after that.
-    fn late_failure(&mut self, flight: &Flight, error: &StoreError, now: Monotonic) {
-        if flight.session != self.session.id() || error.applied == Applied::No {
+    fn late_failure(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
+        if transaction.session != self.session.id() || error.applied == Applied::No {
             return;
         }
-        for errand in &flight.errands {
-            match &errand.action {
-                Action::Acquire(ask) => self.end_stray(&errand.slot, ask.request, None, now),
+        for operation in &transaction.operations {
+            match &operation.action {
+                Action::Acquire(ask) => self.end_stray(&operation.slot, ask.request, None, now),
                 Action::AcquireAll(asks) => {
-                    for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+                    for (slot, (_, ask)) in operation.all.iter().zip(asks) {
                         self.end_stray(slot, ask.request, None, now);
                     }
                 }
@@ -131,7 +131,7 @@ impl Machine {
             return;
         }
         match grant {
-            Some(token) => _ = self.outbox.push(slot, Action::Release { token, request }, None, now),
+            Some(token) => _ = self.store_queue.push(slot, Action::Release { token, request }, None, now),
             None => self.withdraw_request(slot, request, now),
         }
     }
@@ -142,17 +142,17 @@ impl Machine {
             Action::Release { request: ended, .. } | Action::Withdraw { request: ended } => *ended == request,
             _ => false,
         };
-        self.places.slot_of(key, request).is_some() || self.outbox.will_send_for(key, ends)
+        self.cohorts.slot_of(key, request).is_some() || self.store_queue.will_send_for(key, ends)
     }
 
-    fn errand_answered(&mut self, errand: &Errand, outcome: &Outcome, sent: Sent, now: Monotonic) {
-        let slot = &errand.slot;
-        match errand.action {
+    fn operation_answered(&mut self, operation: &PendingOperation, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let slot = &operation.slot;
+        match operation.action {
             Action::Acquire(ref ask) => self.sought(slot, ask.request, outcome, sent, now),
-            Action::AcquireAll(_) => self.sought_all(errand, outcome, sent, now),
-            Action::Verify { token, .. } => self.verified(errand, token, outcome, sent, now),
-            Action::Downgrade { .. } => self.downgraded(errand, outcome, now),
-            Action::Release { .. } => self.returned(errand, outcome),
+            Action::AcquireAll(_) => self.sought_all(operation, outcome, sent, now),
+            Action::Verify { token, .. } => self.verified(operation, token, outcome, sent, now),
+            Action::Downgrade { .. } => self.downgraded(operation, outcome, now),
+            Action::Release { .. } => self.returned(operation, outcome),
             Action::Look => self.looked(&slot.key, outcome, now),
             Action::End { target, .. } => {
                 self.session_ended(target);
@@ -166,12 +166,12 @@ impl Machine {
     }
 
     fn sought(&mut self, slot: &Slot, request: RequestId, outcome: &Outcome, sent: Sent, now: Monotonic) {
-        let Some(place) = self.places.change(slot) else { return };
-        if place.held().is_some_and(|held| held.request == request) {
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        if cohort.held().is_some_and(|held| held.request == request) {
             return self.adopted(slot, outcome, sent, now);
         }
-        let upgrades = place.held().is_some_and(|held| held.upgrades_by(request));
-        match place.seeking_mut() {
+        let upgrades = cohort.held().is_some_and(|held| held.upgrades_by(request));
+        match cohort.seeking_mut() {
             Some(seeking) if seeking.request == request => seeking.heard_at = now,
             _ => return,
         }
@@ -205,7 +205,7 @@ impl Machine {
 
     /// A theft may be refused because the holder would not learn of it. That does not concern those who only wait.
     fn unreadable(&mut self, slot: &Slot, refusal: Refusal, now: Monotonic) {
-        match self.places.change(slot).and_then(|place| place.turns.pop_thief()) {
+        match self.cohorts.change(slot).and_then(|cohort| cohort.turns.pop_thief()) {
             Some(thief) => {
                 self.refuse(thief, refusal);
                 self.seek(slot, now);
@@ -218,14 +218,14 @@ impl Machine {
     /// it: whoever stole it is told, and whoever waits queues again.
     fn nothing_to_take(&mut self, slot: &Slot, stolen: bool, now: Monotonic) {
         let reason = if stolen { LostReason::Stolen } else { LostReason::Expired };
-        let Some(place) = self.places.change(slot) else { return };
-        let Some(seeking) = place.seeking() else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(seeking) = cohort.seeking() else { return };
         if matches!(seeking.way, Way::Resume { .. }) {
             return self.fail_turns(slot, &Refusal::Lost(reason));
         }
         // The first attempt to steal found the request granted already if it is the only one.
         if seeking.thefts > 1
-            && let Some(thief) = place.turns.pop_thief()
+            && let Some(thief) = cohort.turns.pop_thief()
         {
             self.refuse(thief, Refusal::Lost(reason));
         }
@@ -233,20 +233,20 @@ impl Machine {
     }
 
     /// What the store says to a request for several keys.
-    fn sought_all(&mut self, errand: &Errand, outcome: &Outcome, sent: Sent, now: Monotonic) {
-        let Action::AcquireAll(asks) = &errand.action else { return };
+    fn sought_all(&mut self, operation: &PendingOperation, outcome: &Outcome, sent: Sent, now: Monotonic) {
+        let Action::AcquireAll(asks) = &operation.action else { return };
         match outcome {
             Outcome::GrantedAll(granted) => {
-                for ((slot, (_, ask)), granted) in errand.all.iter().zip(asks).zip(granted) {
+                for ((slot, (_, ask)), granted) in operation.all.iter().zip(asks).zip(granted) {
                     self.sought(slot, ask.request, &Outcome::Granted(*granted), sent, now);
                 }
             }
-            Outcome::BusyAll(ahead) => self.busy_all(errand, ahead, now),
+            Outcome::BusyAll(ahead) => self.busy_all(operation, ahead, now),
             Outcome::NoSession | Outcome::Superseded | Outcome::NotCurrent { .. } => {
-                self.ask_for_all(errand.all.clone(), errand.looked, now);
+                self.ask_for_all(operation.all.clone(), operation.looked, now);
             }
             other => {
-                for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+                for (slot, (_, ask)) in operation.all.iter().zip(asks) {
                     self.sought(slot, ask.request, other, sent, now);
                 }
             }
@@ -256,10 +256,10 @@ impl Machine {
     /// An answer to a request whose grant was signalled already.
     fn adopted(&mut self, slot: &Slot, outcome: &Outcome, sent: Sent, now: Monotonic) {
         if let Outcome::Granted(Granted { contended, .. }) = *outcome
-            && let Some(place) = self.places.change(slot)
+            && let Some(cohort) = self.cohorts.change(slot)
         {
-            let contended = place.contended(sent, contended);
-            place.held_mut().into_iter().for_each(|held| held.contended = contended);
+            let contended = cohort.contended(sent, contended);
+            cohort.held_mut().into_iter().for_each(|held| held.contended = contended);
             if contended {
                 self.end_linger(slot, None, now);
             }
@@ -275,11 +275,11 @@ impl Machine {
         now: Monotonic,
     ) {
         self.observe(slot, ahead, now);
-        let Some(place) = self.places.change(slot) else { return };
-        let Some(seeking) = place.seeking_mut() else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let Some(seeking) = cohort.seeking_mut() else { return };
         seeking.last_token = last_token;
         let first_answer = !core::mem::replace(&mut seeking.queued, true);
-        let turns = place.turns.ids();
+        let turns = cohort.turns.ids();
         self.meet_twin(slot, ahead, now);
         self.refuse_tries(slot);
         self.stop_if_unwanted(slot, now);
@@ -292,7 +292,7 @@ impl Machine {
 
     /// What this context holds at the key in other ways learns that it stands in the way.
     fn wanted_here(&mut self, slot: &Slot, now: Monotonic) {
-        for other in &self.places.pick(Some(&slot.key), &|other, place| other != slot && place.held().is_some()) {
+        for other in &self.cohorts.pick(Some(&slot.key), &|other, cohort| other != slot && cohort.held().is_some()) {
             self.wanted(other, None, now);
         }
     }
@@ -304,34 +304,34 @@ impl Machine {
         if self.session.was_robbed(key, block.first) {
             return;
         }
-        let Some(slot) = self.places.slot_of(key, request) else {
+        let Some(slot) = self.cohorts.slot_of(key, request) else {
             let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
             return self.end_stray(&slot, request, Some(block.first), now);
         };
-        if self.outbox.carries(&slot, |action| matches!(action, Action::AcquireAll(_))) {
+        if self.store_queue.carries(&slot, |action| matches!(action, Action::AcquireAll(_))) {
             // Of several keys, all are granted or none: their own answer says so.
             return;
         }
-        let Some(seeking) = self.places.get(&slot).and_then(Place::seeking) else { return };
+        let Some(seeking) = self.cohorts.get(&slot).and_then(Cohort::seeking) else { return };
         let is_old = seeking.queued && block.first <= seeking.last_token;
         if seeking.request != request || !seeking.sent || is_old {
             return;
         }
-        if self.places.held(&slot).is_some() {
+        if self.cohorts.held(&slot).is_some() {
             return self.upgraded(&slot, granted, now);
         }
         self.hold(&slot, request, granted, sent, now);
     }
 
     /// A grant that is gone after an attempt without an answer was released by that attempt.
-    fn returned(&mut self, errand: &Errand, outcome: &Outcome) {
-        let released = matches!(outcome, Outcome::Released) || errand.maybe_released;
+    fn returned(&mut self, operation: &PendingOperation, outcome: &Outcome) {
+        let released = matches!(outcome, Outcome::Released) || operation.maybe_released;
         let result = if released { ReleaseOutcome::Released } else { ReleaseOutcome::Lost };
-        if let Some(turn) = errand.turn {
+        if let Some(turn) = operation.turn {
             self.tell_released(turn, Ok(result));
         }
-        if let Some(asker) = errand.tells {
-            self.send(&errand.slot.key, Body::Freed { asker });
+        if let Some(asker) = operation.tells {
+            self.send(&operation.slot.key, Body::Freed { asker });
         }
     }
 
@@ -345,7 +345,7 @@ impl Machine {
     pub(super) fn inspect(&mut self, query: TurnId, key: &Key, now: Monotonic) {
         self.end_linger_at(key, now);
         let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
-        self.outbox.push(&slot, Action::Inspect, Some(query), now);
+        self.store_queue.push(&slot, Action::Inspect, Some(query), now);
     }
 
     /// Another context says something. It is a hint: a grant is taken only by the request that it names.
@@ -356,11 +356,11 @@ impl Machine {
         let (key, me) = (&message.key, self.session.id());
         match message.body {
             Body::Granted { holder, request, block, previous, contended } if holder == me => {
-                let sent = self.outbox.last_sent(now);
+                let sent = self.store_queue.last_sent(now);
                 self.heir(key, request, &Granted { block, previous, contended }, sent, now);
             }
             Body::Wanted { holder, by, tries } if holder == me => {
-                for slot in &self.places.pick(Some(key), &|_, _| true) {
+                for slot in &self.cohorts.pick(Some(key), &|_, _| true) {
                     self.wanted(slot, tries.then_some(by), now);
                 }
             }

@@ -2,13 +2,13 @@
 
 use super::{
     Machine,
-    cohort::Place,
+    cohort::Cohort,
     failure::{Applied, StoreError},
     id::RequestId,
     input::Slot,
     output::{LostReason, Refusal},
     record::{Action, Ending},
-    store_queue::{Errand, Flight},
+    store_queue::{PendingOperation, Transaction},
     time::Monotonic,
 };
 
@@ -17,56 +17,56 @@ const ATTEMPTS: u32 = 3;
 
 impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.
-    pub(super) fn failed(&mut self, flight: &Flight, error: &StoreError, now: Monotonic) {
-        self.session_failed(flight, error, now);
-        for errand in &flight.errands {
-            match &errand.action {
-                Action::Acquire(ask) => self.ask_failed(ask.request, errand, error, now),
-                Action::AcquireAll(_) => self.ask_all_failed(errand, error, now),
-                Action::Downgrade { .. } => self.downgrade_failed(errand, error, now),
-                Action::Verify { .. } => self.verification_failed(errand, error, now),
+    pub(super) fn failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
+        self.session_failed(transaction, error, now);
+        for operation in &transaction.operations {
+            match &operation.action {
+                Action::Acquire(ask) => self.ask_failed(ask.request, operation, error, now),
+                Action::AcquireAll(_) => self.ask_all_failed(operation, error, now),
+                Action::Downgrade { .. } => self.downgrade_failed(operation, error, now),
+                Action::Verify { .. } => self.verification_failed(operation, error, now),
                 Action::Release { .. } | Action::Withdraw { .. } | Action::Detach { .. } => {
-                    self.return_failed(flight, errand, error, now);
+                    self.return_failed(transaction, operation, error, now);
                 }
-                Action::Inspect => self.inspected(errand.turn, Err(error.clone())),
+                Action::Inspect => self.inspected(operation.turn, Err(error.clone())),
                 // Tried again after a while, or the same judgement would be passed at once and for ever.
-                Action::End { .. } if error.retry => self.retry(errand, now),
+                Action::End { .. } if error.retry => self.retry(operation, now),
                 // What was seen of it counts no more: a new watch begins, or a store that always fails would be asked for ever.
                 Action::End { target, .. } => self.session_ended(*target),
-                Action::Look => self.look_failed(errand, error, now),
+                Action::Look => self.look_failed(operation, error, now),
                 Action::Fence { .. } => {}
             }
         }
     }
 
     /// What the transaction did to the session is not known, or did not happen.
-    fn session_failed(&mut self, flight: &Flight, error: &StoreError, now: Monotonic) {
+    fn session_failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
         let unknown = error.applied == Applied::Unknown;
-        let is_own = flight.session == self.session.id();
-        if flight.opens && unknown && is_own {
+        let is_own = transaction.session == self.session.id();
+        if transaction.opens && unknown && is_own {
             // Nobody knows whether it is there: the next attempt has another id, and ends this one.
             self.session.end_unsure();
             self.leave_session(now);
             self.seek_what_was_signalled(now);
-        } else if flight.opens && is_own {
+        } else if transaction.opens && is_own {
             // It was not opened, so nothing of it is to be withdrawn.
-            self.drop_errands_of_session(now);
+            self.drop_operations_of_session(now);
         } else if is_own {
-            if flight.opens {
+            if transaction.opens {
                 // There is no session: nothing is left to withdraw from it.
-                self.drop_errands_of_session(now);
+                self.drop_operations_of_session(now);
             }
             if unknown {
-                self.session.note_unanswered(flight.sent.flight);
+                self.session.note_unanswered(transaction.sent.transaction);
             }
-            if flight.lease_ms.is_some() {
+            if transaction.lease_ms.is_some() {
                 self.beat_failed(error, now);
             }
         }
-        let mut endings = flight.ends.clone();
-        if !is_own && !flight.opens {
+        let mut endings = transaction.ends.clone();
+        if !is_own && !transaction.opens {
             // It was to delete the row.
-            endings.push(Ending { session: flight.session, beat: None });
+            endings.push(Ending { session: transaction.session, beat: None });
         }
         if endings.iter().any(|ending| ending.beat.is_none()) {
             self.end_stale_later(&endings, error, now);
@@ -76,7 +76,7 @@ impl Machine {
     /// Signals may say that requests were granted before their session is confirmed. If it never is they ask anew; nobody has
     /// a guard yet.
     fn seek_what_was_signalled(&mut self, now: Monotonic) {
-        for slot in &self.places.pick(None, &|_, place| place.held().is_some()) {
+        for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some()) {
             self.drop_hold(slot, LostReason::Expired);
             self.seek(slot, now);
         }
@@ -92,10 +92,12 @@ impl Machine {
     }
 
     /// Whoever waits for a store that has not answered for a lease is told.
-    fn look_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
+    fn look_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
-        for slot in &self.places.pick(Some(&errand.slot.key), &|_, place| place.waits() && place.held().is_none()) {
-            let Some(seeking) = self.places.get(slot).and_then(Place::seeking) else { continue };
+        for slot in
+            &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits() && cohort.held().is_none())
+        {
+            let Some(seeking) = self.cohorts.get(slot).and_then(Cohort::seeking) else { continue };
             if error.retry && now.since(seeking.heard_at) < lease_ms {
                 continue;
             }
@@ -104,52 +106,59 @@ impl Machine {
             self.withdraw_request(slot, request, now);
         }
         if error.retry {
-            self.retry(errand, now);
+            self.retry(operation, now);
         }
     }
 
-    fn ask_failed(&mut self, request: RequestId, errand: &Errand, error: &StoreError, now: Monotonic) {
+    fn ask_failed(&mut self, request: RequestId, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         let limit_ms = self.config.lease_ms;
-        let Some(place) = self.places.get(&errand.slot) else { return };
-        let Some(seeking) = place.seeking().filter(|seeking| seeking.request == request) else { return };
+        let Some(cohort) = self.cohorts.get(&operation.slot) else { return };
+        let Some(seeking) = cohort.seeking().filter(|seeking| seeking.request == request) else { return };
         let patience = if seeking.queued || (seeking.wait && error.applied == Applied::Unknown) {
             // A store that is slow is waited for, as anybody who holds the key would be.
             now.since(seeking.heard_at) < limit_ms
         } else {
-            errand.attempts + 1 < ATTEMPTS
+            operation.attempts + 1 < ATTEMPTS
         };
         if error.retry && patience {
-            self.note_retry(&errand.slot);
-            return self.retry(errand, now);
+            self.note_retry(&operation.slot);
+            return self.retry(operation, now);
         }
-        let known_unsent = error.applied == Applied::No && errand.attempts == 0 && !seeking.queued;
+        let known_unsent = error.applied == Applied::No && operation.attempts == 0 && !seeking.queued;
         let refusal = Refusal::Store(error.clone());
-        if place.held().is_some() {
-            return self.upgrade_failed(errand, refusal, known_unsent, error.retry, now);
+        if cohort.held().is_some() {
+            return self.upgrade_failed(operation, refusal, known_unsent, error.retry, now);
         }
-        self.fail_turns(&errand.slot, &refusal);
+        self.fail_turns(&operation.slot, &refusal);
         if !known_unsent {
-            self.withdraw_request(&errand.slot, request, now);
+            self.withdraw_request(&operation.slot, request, now);
         }
     }
 
     /// Who upgrades is told. The store may have exchanged the lease for another one all the same: a withdrawal would take
     /// that, and so the request goes on, until the store says what it did.
-    fn upgrade_failed(&mut self, errand: &Errand, refusal: Refusal, unsent: bool, retry: bool, now: Monotonic) {
+    fn upgrade_failed(
+        &mut self,
+        operation: &PendingOperation,
+        refusal: Refusal,
+        unsent: bool,
+        retry: bool,
+        now: Monotonic,
+    ) {
         if unsent {
-            return self.end_upgrade(&errand.slot, refusal, now);
+            return self.end_upgrade(&operation.slot, refusal, now);
         }
         if !retry {
-            return self.lose(&errand.slot, LostReason::StoreFailed, now);
+            return self.lose(&operation.slot, LostReason::StoreFailed, now);
         }
-        let upgrade = self.places.change_held(&errand.slot).and_then(|held| held.upgrade.as_mut());
+        let upgrade = self.cohorts.change_held(&operation.slot).and_then(|held| held.upgrade.as_mut());
         let Some(upgrade) = upgrade else { return };
         let (query, told) = (upgrade.query, core::mem::replace(&mut upgrade.cancelled, true));
         upgrade.seeking.iter_mut().for_each(|seeking| seeking.wait = false);
         if !told {
             self.refuse(query, refusal);
         }
-        let mut again = errand.clone();
+        let mut again = operation.clone();
         if let Action::Acquire(ask) = &mut again.action {
             ask.wait = false;
         }
@@ -157,46 +166,46 @@ impl Machine {
     }
 
     fn note_retry(&mut self, slot: &Slot) {
-        if let Some(seeking) = self.places.change_seeking(slot) {
+        if let Some(seeking) = self.cohorts.change_seeking(slot) {
             seeking.retried = true;
         }
     }
 
-    fn ask_all_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
-        if error.retry && errand.attempts + 1 < ATTEMPTS {
-            errand.all.iter().for_each(|slot| self.note_retry(slot));
-            return self.retry(errand, now);
+    fn ask_all_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
+        if error.retry && operation.attempts + 1 < ATTEMPTS {
+            operation.all.iter().for_each(|slot| self.note_retry(slot));
+            return self.retry(operation, now);
         }
-        let Action::AcquireAll(asks) = &errand.action else { return };
-        for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+        let Action::AcquireAll(asks) = &operation.action else { return };
+        for (slot, (_, ask)) in operation.all.iter().zip(asks) {
             self.fail_turns(slot, &Refusal::Store(error.clone()));
             self.withdraw_request(slot, ask.request, now);
         }
     }
 
     /// Who asked is told. It is tried again all the same: the guard shares already.
-    fn downgrade_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
-        if let Some(query) = errand.turn {
+    fn downgrade_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
+        if let Some(query) = operation.turn {
             self.tell_verified(query, Err(error.clone()));
         }
-        let mut again = errand.unasked();
+        let mut again = operation.unasked();
         again.is_refused |= !error.retry;
         self.retry(&again, now);
     }
 
-    fn verification_failed(&mut self, errand: &Errand, error: &StoreError, now: Monotonic) {
-        if let Some(query) = errand.turn {
+    fn verification_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
+        if let Some(query) = operation.turn {
             self.tell_verified(query, Err(error.clone()));
         } else if error.retry {
-            self.retry(errand, now);
-        } else if matches!(errand.action, Action::Verify { refill: true, .. }) {
-            self.refill_failed(&errand.slot, error, now);
+            self.retry(operation, now);
+        } else if matches!(operation.action, Action::Verify { refill: true, .. }) {
+            self.refill_failed(&operation.slot, error, now);
         }
     }
 
     /// The key gave no more tokens: who has a guard keeps it, and who waits for one here is told.
     fn refill_failed(&mut self, slot: &Slot, error: &StoreError, now: Monotonic) {
-        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else { return };
         held.refilling = false;
         self.fail_waiting(slot, error);
         self.stop_if_unwanted(slot, now);
@@ -206,8 +215,8 @@ impl Machine {
     /// that stand behind a guard at once, the others after a lease.
     pub(super) fn fail_waiting_in_doubt(&mut self, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
-        for slot in &self.places.pick(None, &|_, place| place.held().is_some() && !place.turns.is_empty()) {
-            let Some(held) = self.places.held(slot) else { continue };
+        for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some() && !cohort.turns.is_empty()) {
+            let Some(held) = self.cohorts.held(slot) else { continue };
             if !held.users.is_empty() {
                 self.fail_waiting(slot, error);
             } else if now.since(held.tenure_since) >= lease_ms {
@@ -220,21 +229,27 @@ impl Machine {
 
     /// Those who have no guard yet fail; the others go on hoping.
     fn fail_waiting(&mut self, slot: &Slot, error: &StoreError) {
-        let Some(place) = self.places.change(slot) else { return };
-        for turn in &place.turns.take_all() {
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        for turn in &cohort.turns.take_all() {
             self.refuse(turn.id, Refusal::Store(error.clone()));
         }
     }
 
-    fn return_failed(&mut self, flight: &Flight, errand: &Errand, error: &StoreError, now: Monotonic) {
-        let released = error.applied == Applied::Unknown && now < errand.believed_until;
-        if flight.session != self.session.id() {
-            return self.ended_with_session(errand, now);
+    fn return_failed(
+        &mut self,
+        transaction: &Transaction,
+        operation: &PendingOperation,
+        error: &StoreError,
+        now: Monotonic,
+    ) {
+        let released = error.applied == Applied::Unknown && now < operation.believed_until;
+        if transaction.session != self.session.id() {
+            return self.ended_with_session(operation, now);
         }
-        let mut again = errand.clone();
+        let mut again = operation.clone();
         again.maybe_released |= released;
         again.is_refused |= !error.retry;
-        again.is_late = again.is_refused || now.since(errand.since) >= self.errand_limit_ms();
+        again.is_late = again.is_refused || now.since(operation.since) >= self.operation_limit_ms();
         if again.is_late {
             again.turn.take().into_iter().for_each(|turn| self.tell_released(turn, Err(error.clone())));
         }

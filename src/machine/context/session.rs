@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
-    cohort::Place,
+    cohort::Cohort,
     config::{belief_ms, lease_for_belief_ms},
     id::SessionId,
     input::{Slot, TurnId},
@@ -14,7 +14,7 @@ use super::{
     output::{Event, LostReason, Output},
     record::{Beat, Ending, Peer, Reply},
     sorted::SortedMap,
-    store_queue::{Flight, Sent},
+    store_queue::{Sent, Transaction},
     time::{Monotonic, Now},
     token::Token,
 };
@@ -159,8 +159,8 @@ impl OwnSession {
     }
 
     /// A transaction of this session may be applied at any time, or never.
-    pub(super) fn note_unanswered(&mut self, flight: u64) {
-        self.unanswered = self.unanswered.max(Some(flight));
+    pub(super) fn note_unanswered(&mut self, transaction: u64) {
+        self.unanswered = self.unanswered.max(Some(transaction));
     }
 
     pub(super) fn was_robbed(&self, key: &Key, token: Token) -> bool {
@@ -191,8 +191,8 @@ impl OwnSession {
         }
         self.asked_ms = lease_ms;
         self.beat_wanted = false;
-        let floor = if self.unanswered.is_some() { sent.flight } else { 0 };
-        Beat { beat: sent.flight, beacon, lease_ms, floor }
+        let floor = if self.unanswered.is_some() { sent.transaction } else { 0 };
+        Beat { beat: sent.transaction, beacon, lease_ms, floor }
     }
 
     /// The lease that the latest heartbeat asked for, in ms.
@@ -266,32 +266,32 @@ impl OwnSession {
 
 impl Machine {
     /// What a transaction's answer says of the session that sent it.
-    pub(super) fn session_answered(&mut self, flight: &Flight, reply: &Reply, now: Monotonic) {
-        if flight.session != self.session.id {
+    pub(super) fn session_answered(&mut self, transaction: &Transaction, reply: &Reply, now: Monotonic) {
+        if transaction.session != self.session.id {
             return;
         }
         let Some(robbed) = &reply.robbed else {
-            if flight.is_of_session() {
+            if transaction.is_of_session() {
                 let reason = if self.session.was_valid(now) { LostReason::Evicted } else { LostReason::Expired };
                 self.lose_session(reason, now);
             }
             return;
         };
-        if flight.opens {
+        if transaction.opens {
             self.session.is_open = true;
             self.session.meet_peers(&reply.peers, now);
         }
         for (key, token) in robbed {
             self.robbed_of(key, *token, now);
         }
-        if !flight.ends.is_empty() {
+        if !transaction.ends.is_empty() {
             self.session.stale_failures = 0;
         }
-        if let Some(lease_ms) = flight.lease_ms {
+        if let Some(lease_ms) = transaction.lease_ms {
             self.session.failures = 0;
             // It raised the floor above whatever was unanswered when it was sent.
-            self.session.unanswered = self.session.unanswered.filter(|late| *late > flight.sent.flight);
-            self.confirm(flight.sent, lease_ms, now);
+            self.session.unanswered = self.session.unanswered.filter(|late| *late > transaction.sent.transaction);
+            self.confirm(transaction.sent, lease_ms, now);
         }
     }
 
@@ -301,7 +301,7 @@ impl Machine {
             return;
         }
         self.session.robbed.insert((key.clone(), token), ());
-        if let Some(slot) = self.places.slot_of_grant(key, token) {
+        if let Some(slot) = self.cohorts.slot_of_grant(key, token) {
             self.lose(&slot, LostReason::Stolen, now);
         }
     }
@@ -310,20 +310,20 @@ impl Machine {
     pub(super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
         let session = &mut self.session;
         session.valid_until = session.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
-        if session.doubted.is_some_and(|doubted| sent.flight > doubted) {
+        if session.doubted.is_some_and(|doubted| sent.transaction > doubted) {
             session.doubted = None;
         }
         if !session.told_suspect || session.belief_left(now) == 0 {
             return;
         }
         session.told_suspect = false;
-        for slot in &self.places.slots() {
-            let Some(held) = self.places.held(slot) else { continue };
+        for slot in &self.cohorts.slots() {
+            let Some(held) = self.cohorts.held(slot) else { continue };
             for user in &held.users {
                 self.outputs.push(Output::Event(Event::Certain { turn: user.turn }));
             }
             let is_settled =
-                !held.users.is_empty() && self.places.get(slot).is_some_and(|place| place.turns.is_empty());
+                !held.users.is_empty() && self.cohorts.get(slot).is_some_and(|cohort| cohort.turns.is_empty());
             if !is_settled {
                 self.hand_out(slot, now);
                 // Whoever it was for may have gone while it was in doubt.
@@ -334,21 +334,21 @@ impl Machine {
 
     /// Time passed otherwise than it should: nothing is believed until the store has answered.
     pub(super) fn doubt(&mut self, now: Monotonic) {
-        self.session.doubted = Some(self.outbox.last_flight());
+        self.session.doubted = Some(self.store_queue.last_transaction());
         self.suspect(now);
     }
 
     /// Tells all guards that they are in doubt, and asks the store at once.
     pub(super) fn suspect(&mut self, now: Monotonic) {
         if !core::mem::replace(&mut self.session.told_suspect, true) {
-            for slot in &self.places.slots() {
-                let Some(held) = self.places.held(slot) else { continue };
+            for slot in &self.cohorts.slots() {
+                let Some(held) = self.cohorts.held(slot) else { continue };
                 for user in &held.users {
                     self.outputs.push(Output::Event(Event::Suspect { turn: user.turn }));
                 }
             }
         }
-        if self.session.is_open && self.places.any_beats() {
+        if self.session.is_open && self.cohorts.any_beats() {
             self.heartbeat_at = Some(now);
         }
     }
@@ -356,7 +356,7 @@ impl Machine {
     /// When the context must begin to doubt, unless it does already.
     pub(super) fn belief_ends(&self) -> Option<Monotonic> {
         let session = &self.session;
-        let counts = session.is_open && !session.told_suspect && self.places.any_held();
+        let counts = session.is_open && !session.told_suspect && self.cohorts.any_held();
         counts.then_some(session.valid_until)
     }
 
@@ -366,7 +366,7 @@ impl Machine {
         if self.belief_ends().is_none_or(|end| end > now) {
             return;
         }
-        let asked = self.session.failures > 0 || self.outbox.carries_beat();
+        let asked = self.session.failures > 0 || self.store_queue.carries_beat();
         self.suspect(now);
         if asked {
             self.heartbeat_at = None;
@@ -376,7 +376,7 @@ impl Machine {
 
     /// The locks of `leases.locks` are lost: nobody can ask whether they are in doubt.
     pub(super) fn lose_locks(&mut self, now: Monotonic) {
-        for slot in &self.places.pick(None, &|slot, place| slot.key.is_of_lock() && place.held().is_some()) {
+        for slot in &self.cohorts.pick(None, &|slot, cohort| slot.key.is_of_lock() && cohort.held().is_some()) {
             self.lose(slot, LostReason::Expired, now);
         }
     }
@@ -390,9 +390,9 @@ impl Machine {
         } else {
             self.renew_session(now);
         }
-        for slot in &self.places.slots() {
+        for slot in &self.cohorts.slots() {
             let believed = self.drop_hold(slot, reason).is_some();
-            let tries = self.places.get(slot).and_then(Place::seeking).is_some_and(|seeking| !seeking.wait);
+            let tries = self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(|seeking| !seeking.wait);
             match slot.own {
                 // It goes again as it is: for several keys at once, or for one very lease.
                 Some(_) if tries => {}
@@ -411,14 +411,14 @@ impl Machine {
     /// What was to be given back went with the session, and so did its beacon.
     pub(super) fn leave_session(&mut self, now: Monotonic) {
         self.heartbeat_at = None;
-        self.drop_errands_of_session(now);
+        self.drop_operations_of_session(now);
         self.forget_watches();
         self.rest();
     }
 
     /// How long the guard of this turn is still valid, in ms; 0 if it is lost, released or in doubt.
     pub fn remaining_ms(&self, turn: TurnId, slot: &Slot, now: Now) -> u64 {
-        match self.places.held(slot).filter(|held| held.is_used_by(turn)) {
+        match self.cohorts.held(slot).filter(|held| held.is_used_by(turn)) {
             Some(held) if !self.clocks.in_doubt(now, &self.config) => {
                 let at = now.monotonic;
                 self.session.belief_left(at).min(held.limit_ms(turn, at))

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
-    cohort::Place,
+    cohort::Cohort,
     config::silence_ms,
     failure::StoreError,
     id::{RequestId, SessionId},
@@ -20,7 +20,7 @@ const REMEMBERED: usize = 4;
 
 /// One operation, and who wants to know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Errand {
+pub(super) struct PendingOperation {
     pub(super) slot: Slot,
     /// Of a request for several keys: where each of them stands.
     pub(super) all: Vec<Slot>,
@@ -42,7 +42,7 @@ pub(super) struct Errand {
     pub(super) is_refused: bool,
 }
 
-impl Errand {
+impl PendingOperation {
     /// Whether it is about this slot.
     pub(super) fn concerns(&self, slot: &Slot) -> bool {
         self.slot == *slot || self.all.contains(slot)
@@ -73,12 +73,12 @@ impl Errand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sent {
     pub(super) at: Monotonic,
-    pub(super) flight: u64,
+    pub(super) transaction: u64,
 }
 
 /// A transaction that was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Flight {
+pub(super) struct Transaction {
     pub(super) sent: Sent,
     /// Whose it is.
     pub(super) session: SessionId,
@@ -88,76 +88,84 @@ pub(super) struct Flight {
     pub(super) lease_ms: Option<u64>,
     /// The sessions that it ends.
     pub(super) ends: Vec<Ending>,
-    pub(super) errands: Vec<Errand>,
+    pub(super) operations: Vec<PendingOperation>,
     limit: Monotonic,
 }
 
-impl Flight {
+impl Transaction {
     /// Whether its answer must find the session's row.
     pub(super) fn is_of_session(&self) -> bool {
-        self.lease_ms.is_some() || self.errands.iter().any(Errand::is_of_session)
+        self.lease_ms.is_some() || self.operations.iter().any(PendingOperation::is_of_session)
     }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Outbox {
-    waiting: Vec<Errand>,
-    /// What failed goes again together, or every errand would be a transaction of its own.
-    later: Vec<Errand>,
+pub(super) struct StoreQueue {
+    waiting: Vec<PendingOperation>,
+    /// What failed goes again together, or every operation would be a transaction of its own.
+    later: Vec<PendingOperation>,
     retry_at: Option<Monotonic>,
-    flight: Option<Flight>,
+    transaction: Option<Transaction>,
     /// Transactions that did not answer in time.
-    overdue: Vec<Flight>,
+    overdue: Vec<Transaction>,
     last_id: u64,
 }
 
-impl Outbox {
+impl StoreQueue {
     /// Whether nothing is under way, and nothing waits but what the end of the session does as well.
     pub(super) fn ends_with_session(&self) -> bool {
-        let is_over = |errand: &Errand| errand.is_refused && errand.ends_with_session();
-        self.later.iter().all(is_over) && self.flight.is_none() && self.waiting.iter().all(Errand::ends_with_session)
+        let is_over = |operation: &PendingOperation| operation.is_refused && operation.ends_with_session();
+        self.later.iter().all(is_over)
+            && self.transaction.is_none()
+            && self.waiting.iter().all(PendingOperation::ends_with_session)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.later.is_empty() && self.flight.is_none()
+        self.waiting.is_empty() && self.later.is_empty() && self.transaction.is_none()
     }
 
     /// Whether there is nothing for which the session must go on.
     pub(super) fn is_idle(&self) -> bool {
-        let lists: [&[Errand]; 3] = [&self.waiting, &self.later, self.flying()];
-        !any(&lists, &|errand| !(errand.is_refused && errand.ends_with_session())) && !self.carries_beat()
+        let lists: [&[PendingOperation]; 3] = [&self.waiting, &self.later, self.in_flight_operations()];
+        !any(&lists, &|operation| !(operation.is_refused && operation.ends_with_session())) && !self.carries_beat()
     }
 
     /// Gives up everything.
-    pub(super) fn drain(&mut self) -> Vec<Errand> {
+    pub(super) fn drain(&mut self) -> Vec<PendingOperation> {
         let overdue = core::mem::take(&mut self.overdue);
         let mut given_up = core::mem::replace(self, Self { last_id: self.last_id, overdue, ..Self::default() });
-        let mut errands = given_up.waiting;
-        errands.append(&mut given_up.later);
-        if let Some(flight) = given_up.flight {
-            errands.extend_from_slice(&flight.errands);
-            self.remember(flight);
+        let mut operations = given_up.waiting;
+        operations.append(&mut given_up.later);
+        if let Some(transaction) = given_up.transaction {
+            operations.extend_from_slice(&transaction.operations);
+            self.remember(transaction);
         }
-        errands
+        operations
     }
 
     /// Whether a session is being opened.
     pub(super) fn opens(&self) -> bool {
-        self.flight.as_ref().is_some_and(|flight| flight.opens)
+        self.transaction.as_ref().is_some_and(|transaction| transaction.opens)
     }
 
-    fn remember(&mut self, flight: Flight) {
-        self.overdue.push(flight);
+    fn remember(&mut self, transaction: Transaction) {
+        self.overdue.push(transaction);
         if self.overdue.len() > REMEMBERED {
             self.overdue.remove(0);
         }
     }
 
-    pub(super) fn push(&mut self, slot: &Slot, action: Action, turn: Option<TurnId>, now: Monotonic) -> &mut Errand {
+    pub(super) fn push(
+        &mut self,
+        slot: &Slot,
+        action: Action,
+        turn: Option<TurnId>,
+        now: Monotonic,
+    ) -> &mut PendingOperation {
         let last = self.waiting.len();
         // Mostly it goes alone.
         self.waiting.reserve_exact(usize::from(last == 0));
-        self.waiting.push(Errand {
+        self.waiting.push(PendingOperation {
             slot: slot.clone(),
             all: Vec::new(),
             action,
@@ -175,106 +183,106 @@ impl Outbox {
     }
 
     /// The transaction that was sent last.
-    pub(super) fn last_flight(&self) -> u64 {
+    pub(super) fn last_transaction(&self) -> u64 {
         self.last_id
     }
 
     /// Whether something failed and is to be tried again, whoever else has gone.
     pub(super) fn retries(&self) -> bool {
-        self.later.iter().any(|errand| !errand.is_late)
+        self.later.iter().any(|operation| !operation.is_late)
     }
 
     pub(super) fn next_wake(&self) -> Option<Monotonic> {
-        let limit = self.flight.as_ref().map(|flight| flight.limit);
+        let limit = self.transaction.as_ref().map(|transaction| transaction.limit);
         earliest(&[self.retry_at, limit])
     }
 
     /// What is known now was known after this.
     pub(super) fn last_sent(&self, now: Monotonic) -> Sent {
-        Sent { at: now, flight: self.last_id }
+        Sent { at: now, transaction: self.last_id }
     }
 
     /// Something is sent in a transaction that is none of ours. It gets a number as ours do, if it counts for a lease.
     pub(super) fn sent_elsewhere(&mut self, now: Monotonic, counts: bool) -> Sent {
         self.last_id += u64::from(counts);
-        Sent { at: now, flight: self.last_id }
+        Sent { at: now, transaction: self.last_id }
     }
 
     /// What is under way.
-    pub(super) fn in_flight(&self) -> Option<&Flight> {
-        self.flight.as_ref()
+    pub(super) fn in_flight(&self) -> Option<&Transaction> {
+        self.transaction.as_ref()
     }
 
     /// Takes the transaction with this number, and whether it was overdue.
-    pub(super) fn land(&mut self, id: u64) -> Option<(Flight, bool)> {
-        if let Some(flight) = self.flight.take_if(|flight| flight.sent.flight == id) {
-            return Some((flight, false));
+    pub(super) fn land(&mut self, id: u64) -> Option<(Transaction, bool)> {
+        if let Some(transaction) = self.transaction.take_if(|transaction| transaction.sent.transaction == id) {
+            return Some((transaction, false));
         }
-        let at = self.overdue.iter().position(|flight| flight.sent.flight == id)?;
+        let at = self.overdue.iter().position(|transaction| transaction.sent.transaction == id)?;
         Some((self.overdue.remove(at), true))
     }
 
-    fn give_up(&mut self, now: Monotonic) -> Option<Flight> {
-        let flight = self.flight.take_if(|flight| flight.limit <= now)?;
-        self.remember(flight.clone());
-        Some(flight)
+    fn give_up(&mut self, now: Monotonic) -> Option<Transaction> {
+        let transaction = self.transaction.take_if(|transaction| transaction.limit <= now)?;
+        self.remember(transaction.clone());
+        Some(transaction)
     }
 
     /// A key at which something of the session is still under way.
     pub(super) fn any_key(&self) -> Option<&Key> {
-        let lists: [&[Errand]; 3] = [&self.waiting, &self.later, self.flying()];
-        let mut errands = lists.into_iter().flatten();
-        errands.find(|errand| errand.is_of_session()).map(|errand| &errand.slot.key)
+        let lists: [&[PendingOperation]; 3] = [&self.waiting, &self.later, self.in_flight_operations()];
+        let mut operations = lists.into_iter().flatten();
+        operations.find(|operation| operation.is_of_session()).map(|operation| &operation.slot.key)
     }
 
     /// Whether a heartbeat is on its way.
     pub(super) fn carries_beat(&self) -> bool {
-        self.flight.as_ref().is_some_and(|flight| flight.lease_ms.is_some())
+        self.transaction.as_ref().is_some_and(|transaction| transaction.lease_ms.is_some())
     }
 
     pub(super) fn carries(&self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> bool {
-        let lists: [&[Errand]; 3] = [&self.waiting, &self.later, self.flying()];
-        any(&lists, &|errand| errand.concerns(slot) && is_it(&errand.action))
+        let lists: [&[PendingOperation]; 3] = [&self.waiting, &self.later, self.in_flight_operations()];
+        any(&lists, &|operation| operation.concerns(slot) && is_it(&operation.action))
     }
 
     /// Whether something for the key is still to be sent, whatever its slot.
     pub(super) fn will_send_for(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
-        any(&[&self.waiting, &self.later], &|errand| errand.slot.key == *key && is_it(&errand.action))
+        any(&[&self.waiting, &self.later], &|operation| operation.slot.key == *key && is_it(&operation.action))
     }
 
     /// Takes what was not sent yet, and is like this.
-    fn take_unsent(&mut self, is_it: &dyn Fn(&Errand) -> bool) -> Vec<Errand> {
+    fn take_unsent(&mut self, is_it: &dyn Fn(&PendingOperation) -> bool) -> Vec<PendingOperation> {
         let mut taken = take(&mut self.waiting, is_it);
         taken.append(&mut take(&mut self.later, is_it));
         taken
     }
 
     /// Takes back what was not sent yet.
-    pub(super) fn recall(&mut self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> Vec<Errand> {
-        self.take_unsent(&|errand| errand.slot == *slot && is_it(&errand.action))
+    pub(super) fn recall(&mut self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> Vec<PendingOperation> {
+        self.take_unsent(&|operation| operation.slot == *slot && is_it(&operation.action))
     }
 
     /// Takes back what was not sent yet and makes sense in one session only. Requests go with the next one.
-    fn recall_all_of_session(&mut self) -> Vec<Errand> {
-        self.take_unsent(&|errand| errand.is_of_session() && !errand.acquires())
+    fn recall_all_of_session(&mut self) -> Vec<PendingOperation> {
+        self.take_unsent(&|operation| operation.is_of_session() && !operation.acquires())
     }
 
     /// A try goes once more, at this time at the latest.
-    pub(super) fn look_again(&mut self, errand: Errand, at: Monotonic) {
+    pub(super) fn look_again(&mut self, operation: PendingOperation, at: Monotonic) {
         self.retry_at = earliest(&[self.retry_at, Some(at)]);
-        self.later.push(errand);
+        self.later.push(operation);
     }
 
     /// A try that waits to look at this key again does so now.
     pub(super) fn hurry(&mut self, key: &Key) {
         let mut looks =
-            take(&mut self.later, &|errand| errand.looked && errand.all.iter().any(|slot| slot.key == *key));
+            take(&mut self.later, &|operation| operation.looked && operation.all.iter().any(|slot| slot.key == *key));
         self.waiting.append(&mut looks);
         self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
     }
 
-    fn flying(&self) -> &[Errand] {
-        self.flight.as_ref().map_or(&[], |flight| &flight.errands)
+    fn in_flight_operations(&self) -> &[PendingOperation] {
+        self.transaction.as_ref().map_or(&[], |transaction| &transaction.operations)
     }
 
     fn collect_due(&mut self, now: Monotonic) {
@@ -288,11 +296,11 @@ impl Outbox {
 impl Machine {
     /// Drops what changed its sense while it waited, before anybody looks whether there is anything left to send.
     pub(super) fn drop_obsolete(&mut self, now: Monotonic) {
-        self.outbox.collect_due(now);
+        self.store_queue.collect_due(now);
         if self.may_send() {
-            let mut errands = core::mem::take(&mut self.outbox.waiting);
-            take(&mut errands, &|errand| !self.is_current(errand));
-            self.outbox.waiting = errands;
+            let mut operations = core::mem::take(&mut self.store_queue.waiting);
+            take(&mut operations, &|operation| !self.is_current(operation));
+            self.store_queue.waiting = operations;
         }
     }
 
@@ -305,43 +313,47 @@ impl Machine {
 
     /// Whether a transaction may be sent. Until then, a timer for one would fire again and again.
     pub(super) fn may_send(&self) -> bool {
-        self.outbox.flight.is_none() && !self.presence.is_rising() && !self.life.is_suspended()
+        self.store_queue.transaction.is_none() && !self.presence.is_rising() && !self.life.is_suspended()
     }
 
     /// Sends what waits, whatever else is under way.
     pub(super) fn send_now(&mut self, now: Monotonic) {
-        let mut errands = core::mem::take(&mut self.outbox.waiting);
-        let mut refused = take(&mut errands, &|errand| errand.is_refused).into_iter();
-        let mut goes_alone = false;
-        if errands.is_empty() && !self.has_to_send(now) {
-            errands.extend(refused.next());
-            goes_alone = true;
-        }
-        self.outbox.waiting.extend(refused);
-        if goes_alone && errands.is_empty() {
-            return;
-        }
-        self.outbox.last_id += 1;
-        let sent = Sent { at: now, flight: self.outbox.last_id };
+        let Some((mut pending, goes_alone)) = self.take_next(now) else { return };
+        self.store_queue.last_id += 1;
+        let sent = Sent { at: now, transaction: self.store_queue.last_id };
         let session = self.session.id();
-        let step = if goes_alone { SessionStep::Stay } else { self.step_for(&errands, sent) };
+        let step = if goes_alone { SessionStep::Stay } else { self.step_for(&pending, sent) };
         let opens = matches!(step, SessionStep::Open { .. });
-        let mut operations = Vec::with_capacity(errands.len());
-        for errand in &mut errands {
-            operations.push(self.stamp(errand, sent));
+        let mut operations = Vec::with_capacity(pending.len());
+        for operation in &mut pending {
+            operations.push(self.stamp(operation, sent));
         }
         let ends = self.session.endings(|peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
-        let mut batch = Batch { session, step, ends: ends.clone(), operations, forgets: self.hands.take_forgotten() };
-        batch.forgets.retain(|key| self.places.pick(Some(key), &|_, _| true).is_empty());
+        let mut batch =
+            Batch { session, step, ends: ends.clone(), operations, forgets: self.last_writers.take_forgotten() };
+        batch.forgets.retain(|key| self.cohorts.pick(Some(key), &|_, _| true).is_empty());
         let lease_ms = batch.beat().map(|beat| beat.lease_ms);
         let limit = now.plus(self.config.store_timeout_ms);
         let closes = batch.step == SessionStep::Close;
-        self.outbox.flight = Some(Flight { sent, session, opens, lease_ms, ends, errands, limit });
-        self.emit(Command::Store { id: sent.flight, batch });
+        self.store_queue.transaction =
+            Some(Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit });
+        self.emit(Command::Store { id: sent.transaction, batch });
         if closes {
             // The id is dead from now on, whatever becomes of the deletion.
             self.renew_session(now);
         }
+    }
+
+    /// Takes what goes next, and whether it goes alone: what the store refused for good waits until nothing else is to be sent.
+    fn take_next(&mut self, now: Monotonic) -> Option<(Vec<PendingOperation>, bool)> {
+        let mut pending = core::mem::take(&mut self.store_queue.waiting);
+        let mut refused = take(&mut pending, &|operation| operation.is_refused).into_iter();
+        let goes_alone = pending.is_empty() && !self.has_to_send(now);
+        if goes_alone {
+            pending.extend(refused.next());
+        }
+        self.store_queue.waiting.extend(refused);
+        (!goes_alone || !pending.is_empty()).then_some((pending, goes_alone))
     }
 
     /// Whether something is to be sent although nobody asked for anything.
@@ -352,14 +364,14 @@ impl Machine {
 
     /// When stale sessions are ended by a transaction of their own: what is tried again takes them along.
     pub(super) fn ends_stale_at(&self) -> Option<Monotonic> {
-        self.session.stale_at().filter(|_| !self.outbox.retries() && !self.presence.is_rising())
+        self.session.stale_at().filter(|_| !self.store_queue.retries() && !self.presence.is_rising())
     }
 
     /// What the transaction does to the session's row.
-    fn step_for(&mut self, errands: &[Errand], sent: Sent) -> SessionStep {
-        let acquires = errands.iter().any(Errand::acquires);
+    fn step_for(&mut self, operations: &[PendingOperation], sent: Sent) -> SessionStep {
+        let acquires = operations.iter().any(PendingOperation::acquires);
         let opens = !self.session.is_open();
-        if self.session.wants_close() && errands.iter().all(Errand::ends_with_session) {
+        if self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session) {
             return SessionStep::Close;
         }
         self.session.stay();
@@ -375,26 +387,26 @@ impl Machine {
     }
 
     /// What went with the session need not be sent. Whoever waits for an answer hears that it was lost.
-    pub(super) fn drop_errands_of_session(&mut self, now: Monotonic) {
-        for errand in self.outbox.recall_all_of_session() {
-            self.ended_with_session(&errand, now);
+    pub(super) fn drop_operations_of_session(&mut self, now: Monotonic) {
+        for operation in self.store_queue.recall_all_of_session() {
+            self.ended_with_session(&operation, now);
         }
     }
 
     /// What changed its sense while it waited is not sent.
-    fn is_current(&self, errand: &Errand) -> bool {
-        let place = self.places.get(&errand.slot);
+    fn is_current(&self, operation: &PendingOperation) -> bool {
+        let cohort = self.cohorts.get(&operation.slot);
         let seeks = |slot: &Slot, request| {
-            self.places.get(slot).and_then(Place::seeking).is_some_and(|seeking| seeking.request == request)
+            self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(|seeking| seeking.request == request)
         };
-        match &errand.action {
-            Action::Acquire(ask) => seeks(&errand.slot, ask.request),
-            Action::AcquireAll(asks) => errand.all.iter().zip(asks).all(|(slot, (_, ask))| seeks(slot, ask.request)),
+        match &operation.action {
+            Action::Acquire(ask) => seeks(&operation.slot, ask.request),
+            Action::AcquireAll(asks) => operation.all.iter().zip(asks).all(|(slot, (_, ask))| seeks(slot, ask.request)),
             Action::Verify { token, .. } | Action::Downgrade { token } => {
-                errand.turn.is_some() || place.and_then(Place::held).is_some_and(|held| held.grant == *token)
+                operation.turn.is_some() || cohort.and_then(Cohort::held).is_some_and(|held| held.grant == *token)
             }
-            Action::End { .. } => place.and_then(Place::seeking).is_some(),
-            Action::Look => !self.places.pick(Some(&errand.slot.key), &|_, place| place.waits()).is_empty(),
+            Action::End { .. } => cohort.and_then(Cohort::seeking).is_some(),
+            Action::Look => !self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()).is_empty(),
             Action::Release { .. }
             | Action::Withdraw { .. }
             | Action::Detach { .. }
@@ -404,16 +416,16 @@ impl Machine {
     }
 
     /// Fills in what must be true at the time of sending.
-    fn stamp(&mut self, errand: &mut Errand, sent: Sent) -> Operation {
-        match &mut errand.action {
-            Action::Acquire(ask) => self.stamp_ask(&errand.slot, ask, sent),
+    fn stamp(&mut self, operation: &mut PendingOperation, sent: Sent) -> Operation {
+        match &mut operation.action {
+            Action::Acquire(ask) => self.stamp_ask(&operation.slot, ask, sent),
             Action::AcquireAll(asks) => {
-                for (slot, (_, ask)) in errand.all.iter().zip(asks) {
+                for (slot, (_, ask)) in operation.all.iter().zip(asks) {
                     self.stamp_ask(slot, ask, sent);
                 }
             }
             Action::Verify { refill, .. } => {
-                *refill = self.places.held(&errand.slot).is_some_and(|held| held.refilling);
+                *refill = self.cohorts.held(&operation.slot).is_some_and(|held| held.refilling);
             }
             Action::Downgrade { .. }
             | Action::Detach { .. }
@@ -424,12 +436,12 @@ impl Machine {
             | Action::Inspect
             | Action::Fence { .. } => {}
         }
-        Operation { key: errand.slot.key.clone(), action: errand.action.clone() }
+        Operation { key: operation.slot.key.clone(), action: operation.action.clone() }
     }
 
     fn stamp_ask(&mut self, slot: &Slot, ask: &mut Acquire, sent: Sent) {
-        ask.attempt = sent.flight;
-        let seeking = self.places.change_seeking(slot);
+        ask.attempt = sent.transaction;
+        let seeking = self.cohorts.change_seeking(slot);
         if let Some(seeking) = seeking.filter(|seeking| seeking.request == ask.request) {
             seeking.sent = true;
             seeking.thefts += u32::from(ask.way == Way::Steal);
@@ -438,10 +450,10 @@ impl Machine {
 
     /// Past its time limit, the outcome of a transaction is unknown until it is read back.
     pub(super) fn give_up_on_silent_store(&mut self, now: Monotonic) {
-        if let Some(flight) = self.outbox.give_up(now) {
+        if let Some(transaction) = self.store_queue.give_up(now) {
             let limit_ms = self.config.store_timeout_ms;
             let error = StoreError::unknown(alloc::format!("no answer within {limit_ms} ms"));
-            self.failed(&flight, &error, now);
+            self.failed(&transaction, &error, now);
         }
     }
 
@@ -454,27 +466,27 @@ impl Machine {
     }
 
     /// Tries again later, with all else that failed.
-    pub(super) fn retry(&mut self, errand: &Errand, now: Monotonic) {
-        let delay_ms = self.backoff_ms(errand.attempts);
-        self.outbox.retry_at.get_or_insert_with(|| now.plus(delay_ms));
-        let mut again = errand.clone();
+    pub(super) fn retry(&mut self, operation: &PendingOperation, now: Monotonic) {
+        let delay_ms = self.backoff_ms(operation.attempts);
+        self.store_queue.retry_at.get_or_insert_with(|| now.plus(delay_ms));
+        let mut again = operation.clone();
         again.attempts += 1;
-        self.outbox.later.push(again);
+        self.store_queue.later.push(again);
     }
 }
 
-/// Takes the errands that are like this out of a list.
-fn take(errands: &mut Vec<Errand>, is_it: &dyn Fn(&Errand) -> bool) -> Vec<Errand> {
+/// Takes the operations that are like this out of a list.
+fn take(operations: &mut Vec<PendingOperation>, is_it: &dyn Fn(&PendingOperation) -> bool) -> Vec<PendingOperation> {
     let mut taken = Vec::new();
-    if errands.iter().any(is_it) {
-        for errand in core::mem::take(errands) {
-            if is_it(&errand) { taken.push(errand) } else { errands.push(errand) }
+    if operations.iter().any(is_it) {
+        for operation in core::mem::take(operations) {
+            if is_it(&operation) { taken.push(operation) } else { operations.push(operation) }
         }
     }
     taken
 }
 
-fn any(lists: &[&[Errand]], is_it: &dyn Fn(&Errand) -> bool) -> bool {
+fn any(lists: &[&[PendingOperation]], is_it: &dyn Fn(&PendingOperation) -> bool) -> bool {
     lists.iter().any(|list| list.iter().any(is_it))
 }
 

@@ -4,19 +4,19 @@ use alloc::boxed::Box;
 
 use super::{
     Machine, RequestId,
-    cohort::{Held, Place, Seeking, Upgrade},
+    cohort::{Cohort, Held, Seeking, Upgrade},
     input::{Slot, TurnId},
     mode::Mode,
     output::{Event, LostReason, Refusal},
     record::{Action, Granted, Outcome, Way},
-    store_queue::Errand,
+    store_queue::PendingOperation,
     time::Monotonic,
 };
 
 impl Machine {
     /// A guard that shares wants to hold exclusively: ahead of everybody who queues, once it is the last who shares.
     pub(super) fn upgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {
-        let held = self.places.change_held(slot);
+        let held = self.cohorts.change_held(slot);
         let Some((held, user)) = held.and_then(|held| {
             let user = held.users.iter().find(|user| user.turn == turn)?.clone();
             Some((held, user))
@@ -41,7 +41,7 @@ impl Machine {
     /// Asks the store, once nobody else here shares.
     pub(super) fn begin_upgrade(&mut self, slot: &Slot, now: Monotonic) {
         let request = self.last_request.next();
-        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else { return };
         let (sole, token) = (held.users.len() == 1, held.grant);
         let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| sole && upgrade.seeking.is_none()) else { return };
         upgrade.seeking = Some(Seeking::new(request, Way::Upgrade(token), true, now));
@@ -51,7 +51,7 @@ impl Machine {
     }
 
     pub(super) fn cancel_upgrade(&mut self, query: TurnId, slot: &Slot, now: Monotonic) {
-        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else { return };
         let Some(upgrade) = held.upgrade.as_mut() else { return };
         upgrade.again = upgrade.again.filter(|again| *again != query);
         if upgrade.query != query {
@@ -69,7 +69,7 @@ impl Machine {
 
     /// The guard that wanted to upgrade goes. Whether the store was asked: then nobody knows what became of the lease.
     pub(super) fn cancel_upgrade_of(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) -> bool {
-        let Some(held) = self.places.change_held(slot) else { return false };
+        let Some(held) = self.cohorts.change_held(slot) else { return false };
         let Some(upgrade) = held.upgrade.take_if(|upgrade| upgrade.turn == turn) else { return false };
         if let Some(query) = upgrade.awaited() {
             self.refuse(query, Refusal::Lost(LostReason::Expired));
@@ -92,7 +92,7 @@ impl Machine {
             Outcome::Exhausted => self.end_upgrade(slot, Refusal::Exhausted, now),
             Outcome::Unreadable(unreadable) => self.end_upgrade(slot, Refusal::Unreadable(*unreadable), now),
             Outcome::NotCurrent { .. } => {
-                let Some(token) = self.places.held(slot).map(|held| held.grant) else { return };
+                let Some(token) = self.cohorts.held(slot).map(|held| held.grant) else { return };
                 self.judge_loss(slot, token, outcome, now);
             }
             // It was cancelled.
@@ -102,7 +102,7 @@ impl Machine {
 
     /// The upgrade failed; the guard goes on sharing.
     pub(super) fn end_upgrade(&mut self, slot: &Slot, refusal: Refusal, now: Monotonic) {
-        let Some(upgrade) = self.places.change_held(slot).and_then(|held| held.upgrade.take()) else { return };
+        let Some(upgrade) = self.cohorts.change_held(slot).and_then(|held| held.upgrade.take()) else { return };
         match upgrade.again {
             Some(query) => self.upgrade(query, upgrade.turn, slot, now),
             None if !upgrade.cancelled => self.refuse(upgrade.query, refusal),
@@ -115,7 +115,7 @@ impl Machine {
         if self.session.was_robbed(&slot.key, granted.block.first) {
             return self.lose(slot, LostReason::Stolen, now);
         }
-        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else { return };
         let Some(upgrade) = held.upgrade.take() else { return };
         let awaited = upgrade.awaited();
         let Upgrade { turn, seeking: Some(seeking), .. } = *upgrade else { return };
@@ -126,7 +126,7 @@ impl Machine {
             user.token = token;
             user.mode = if awaited.is_some() { Mode::Exclusive } else { Mode::Shared };
         }
-        self.hands.granted(&slot.key, Mode::Exclusive, granted, false);
+        self.last_writers.granted(&slot.key, Mode::Exclusive, granted, false);
         match awaited {
             Some(query) => self.emit(Event::Upgraded { query, turn, token }),
             None => self.weaken(slot, None, now),
@@ -134,7 +134,7 @@ impl Machine {
     }
 
     pub(super) fn downgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {
-        let held = self.places.change_held(slot);
+        let held = self.cohorts.change_held(slot);
         let Some(user) = held.and_then(|held| held.users.iter_mut().find(|user| user.turn == turn)) else {
             return self.tell_verified(query, Ok(false));
         };
@@ -145,7 +145,7 @@ impl Machine {
 
     /// Lets other contexts share what is held exclusively, once nobody here needs it so.
     pub(super) fn weaken(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
-        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else { return };
         let token = held.grant;
         match query {
             // Others here hold it exclusively too: it is weakened when they are gone.
@@ -156,17 +156,17 @@ impl Machine {
             _ => {
                 // Not believed any longer from now on, whenever the store does it.
                 held.mode = Mode::Shared;
-                self.outbox.push(slot, Action::Downgrade { token }, query, now);
+                self.store_queue.push(slot, Action::Downgrade { token }, query, now);
             }
         }
     }
 
     /// What the store says to a downgrade.
-    pub(super) fn downgraded(&mut self, errand: &Errand, outcome: &Outcome, now: Monotonic) {
-        let Action::Downgrade { token } = errand.action else { return };
-        let slot = &errand.slot;
+    pub(super) fn downgraded(&mut self, operation: &PendingOperation, outcome: &Outcome, now: Monotonic) {
+        let Action::Downgrade { token } = operation.action else { return };
+        let slot = &operation.slot;
         let done = matches!(outcome, Outcome::Downgraded);
-        let held = self.places.change(slot).and_then(Place::held_mut).filter(|held| held.grant == token);
+        let held = self.cohorts.change(slot).and_then(Cohort::held_mut).filter(|held| held.grant == token);
         match held {
             Some(held) if done => {
                 held.mode = Mode::Shared;
@@ -177,7 +177,7 @@ impl Machine {
             Some(_) => self.judge_loss(slot, token, outcome, now),
             None => {}
         }
-        if let Some(query) = errand.turn {
+        if let Some(query) = operation.turn {
             self.tell_verified(query, Ok(done));
         }
     }

@@ -6,7 +6,7 @@ use super::{
     input::{Slot, TurnId},
     output::{LostReason, Refusal},
     record::{Action, Outcome, Unreadable},
-    store_queue::{Errand, Sent},
+    store_queue::{PendingOperation, Sent},
     time::Monotonic,
     token::{Token, TokenBlock},
 };
@@ -14,7 +14,7 @@ use super::{
 impl Machine {
     /// A user wants to know, and to be sure for a while. The answer comes with a heartbeat.
     pub(super) fn verify(&mut self, query: TurnId, turn: TurnId, slot: &Slot, span_ms: u64, now: Monotonic) {
-        let held = self.places.held(slot).filter(|held| held.is_used_by(turn));
+        let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn));
         if held.is_none() {
             return self.tell_verified(query, Ok(false));
         }
@@ -27,29 +27,36 @@ impl Machine {
 
     /// Asks about the grant itself. More tokens come along, if they are needed.
     pub(super) fn ask_whether_current(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
-        let Some(held) = self.places.held(slot) else { return };
+        let Some(held) = self.cohorts.held(slot) else { return };
         let verify = Action::Verify { token: held.grant, request: held.request, refill: held.refilling };
-        self.outbox.push(slot, verify, query, now);
+        self.store_queue.push(slot, verify, query, now);
     }
 
     /// The tokens are used up: more are reserved, and the turns wait for them.
     pub(super) fn refill(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(held) = self.places.change_held(slot) else { return };
+        let Some(held) = self.cohorts.change_held(slot) else { return };
         if !core::mem::replace(&mut held.refilling, true) {
             self.ask_whether_current(slot, None, now);
         }
     }
 
     /// What the store says of a grant.
-    pub(super) fn verified(&mut self, errand: &Errand, token: Token, outcome: &Outcome, sent: Sent, now: Monotonic) {
-        let slot = &errand.slot;
-        let former = self.places.held(slot).is_some_and(|held| {
+    pub(super) fn verified(
+        &mut self,
+        operation: &PendingOperation,
+        token: Token,
+        outcome: &Outcome,
+        sent: Sent,
+        now: Monotonic,
+    ) {
+        let slot = &operation.slot;
+        let former = self.cohorts.held(slot).is_some_and(|held| {
             held.formerly.is_some_and(|(shared, _)| shared == token) || (held.grant == token && held.asks_for_upgrade())
         });
-        let asked_for_tokens = matches!(errand.action, Action::Verify { refill: true, .. });
+        let asked_for_tokens = matches!(operation.action, Action::Verify { refill: true, .. });
         self.judge(slot, token, outcome, asked_for_tokens, sent, now);
-        let Some(query) = errand.turn else { return };
-        if matches!(outcome, Outcome::NotCurrent { .. }) && former && self.places.held(slot).is_some() {
+        let Some(query) = operation.turn else { return };
+        if matches!(outcome, Outcome::NotCurrent { .. }) && former && self.cohorts.held(slot).is_some() {
             // The question went out before the lease got new tokens.
             return self.ask_whether_current(slot, Some(query), now);
         }
@@ -65,7 +72,7 @@ impl Machine {
         sent: Sent,
         now: Monotonic,
     ) {
-        let Some(held) = self.places.held(slot).filter(|held| held.grant == token) else { return };
+        let Some(held) = self.cohorts.held(slot).filter(|held| held.grant == token) else { return };
         if matches!(outcome, Outcome::NotCurrent { .. }) && held.asks_for_upgrade() {
             // It may have been upgraded by a transaction of another context: that the request can tell.
             return self.ask(slot, now);
@@ -83,25 +90,25 @@ impl Machine {
 
     /// The key has used up its tokens: who has a guard keeps it, and nobody gets another one.
     fn fail_without_tokens(&mut self, slot: &Slot) {
-        let Some(place) = self.places.change(slot) else { return };
-        let turns = place.turns.take_all();
-        place.held_mut().into_iter().for_each(|held| held.refilling = false);
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let turns = cohort.turns.take_all();
+        cohort.held_mut().into_iter().for_each(|held| held.refilling = false);
         turns.iter().for_each(|turn| self.refuse(turn.id, Refusal::Exhausted));
     }
 
     fn found_current(&mut self, slot: &Slot, refill: Option<TokenBlock>, contended: bool, sent: Sent, now: Monotonic) {
         let usual = sent.at.plus(belief_ms(self.config.lease_ms));
         let extended = self.session.extended_until(slot);
-        let Some(place) = self.places.change(slot) else { return };
-        let contended = place.contended(sent, contended);
-        let Some(held) = place.held_mut() else { return };
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let contended = cohort.contended(sent, contended);
+        let Some(held) = cohort.held_mut() else { return };
         held.contended = contended;
         held.renew_users(extended.map_or(usual, |extended| extended.max(usual)));
         if let Some(more) = refill
             && core::mem::take(&mut held.refilling)
         {
             (held.next_token, held.last_token) = (more.first, more.last);
-            self.hands.refilled(&slot.key, slot.mode, more.last);
+            self.last_writers.refilled(&slot.key, slot.mode, more.last);
         }
         if contended {
             self.end_linger(slot, None, now);

@@ -113,8 +113,8 @@ fn doubts_during_an_outage_do_not_pile_up() {
     let mut largest = 0;
     for _ in 0..2_000 {
         script.signal(Body::Ended { holder: ME });
-        while let Some(errands) = script.refuse() {
-            largest = largest.max(errands);
+        while let Some(operations) = script.refuse() {
+            largest = largest.max(operations);
         }
         script.tick(10);
         largest = largest.max(script.refuse().unwrap_or(0));

@@ -58,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("opening::s11_"),
         &[edit(
             "src/machine/context/acquire.rs",
-            "if !self.session.is_open() && !self.outbox.opens() {",
+            "if !self.session.is_open() && !self.store_queue.opens() {",
             "if !self.session.is_open() {",
         )],
     ),
@@ -68,7 +68,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("sessions::s11_the_floor"),
         &[edit(
             SESSION,
-            "let floor = if self.unanswered.is_some() { sent.flight } else { 0 };",
+            "let floor = if self.unanswered.is_some() { sent.transaction } else { 0 };",
             "let floor = 0;",
         )],
     ),
@@ -76,7 +76,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S11",
         "an attempt has no number",
         Rule("sessions::s11_every"),
-        &[edit("src/machine/context/store_queue.rs", "        ask.attempt = sent.flight;\n", "")],
+        &[edit("src/machine/context/store_queue.rs", "        ask.attempt = sent.transaction;\n", "")],
     ),
     Mutant::new(
         "S12",
@@ -94,10 +94,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("protocol::s12_"),
         &[edit(
             REPLY,
-            "        let Some(slot) = self.places.slot_of(key, request) else {",
-            "        let foremost = self.places.pick(Some(key), &|_, place| place.waits()).into_iter().next();
-        let request = foremost.as_ref().and_then(|slot| Some(self.places.get(slot)?.seeking()?.request)).unwrap_or(request);
-        let Some(slot) = foremost.or_else(|| self.places.slot_of(key, request)) else {",
+            "        let Some(slot) = self.cohorts.slot_of(key, request) else {",
+            "        let foremost = self.cohorts.pick(Some(key), &|_, cohort| cohort.waits()).into_iter().next();
+        let request = foremost.as_ref().and_then(|slot| Some(self.cohorts.get(slot)?.seeking()?.request)).unwrap_or(request);
+        let Some(slot) = foremost.or_else(|| self.cohorts.slot_of(key, request)) else {",
         )],
     ),
 ];

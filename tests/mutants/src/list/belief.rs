@@ -17,8 +17,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Histories("with_late_answers"),
         &[edit(
             SESSION,
-            "self.confirm(flight.sent, lease_ms, now);",
-            "self.confirm(Sent { at: now, ..flight.sent }, lease_ms, now);",
+            "self.confirm(transaction.sent, lease_ms, now);",
+            "self.confirm(Sent { at: now, ..transaction.sent }, lease_ms, now);",
         )],
     ),
     Mutant::new(
@@ -108,13 +108,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S16",
         "a heartbeat that finds no row is a heartbeat",
         Rule("sessions::s16_"),
-        &[edit(SESSION, "            if flight.is_of_session() {", "            if flight.opens {")],
+        &[edit(SESSION, "            if transaction.is_of_session() {", "            if transaction.opens {")],
     ),
     Mutant::new(
         "rule k",
         "what was sent before a sleep dispels the doubt",
         Rule("doubt::what_was_sent"),
-        &[edit(SESSION, "session.doubted.is_some_and(|doubted| sent.flight > doubted)", "session.doubted.is_some()")],
+        &[edit(
+            SESSION,
+            "session.doubted.is_some_and(|doubted| sent.transaction > doubted)",
+            "session.doubted.is_some()",
+        )],
     ),
     Mutant::new(
         "rule k",
@@ -124,7 +128,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             SESSION,
             "        self.suspect(now);\n        if asked {",
             "        self.suspect(now);
-        for slot in &self.places.pick(None, &|_, place| place.held().is_some()) {
+        for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some()) {
             self.lose(slot, LostReason::Expired, now);
         }
         if asked {",

@@ -60,9 +60,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("suspension::s9_guards_are_void"),
         &[edit(
             LIFE,
-            "        for slot in &self.places.slots() {\n            self.give_up(slot, reason, now);\n            if slot",
+            "        for slot in &self.cohorts.slots() {\n            self.give_up(slot, reason, now);\n            if slot",
             "        self.emit(Command::Abandon(self.session.id()));
-        for slot in &self.places.slots() {
+        for slot in &self.cohorts.slots() {
             self.give_up(slot, reason, now);
             if slot",
         )],
@@ -85,7 +85,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "an answer to an earlier session counts",
         Rule("suspension::"),
         &[
-            edit(SESSION, "if flight.session != self.session.id {", "if false {"),
+            edit(SESSION, "if transaction.session != self.session.id {", "if false {"),
             edit(LIFE, "        self.drop_unanswered(now);\n        if was_open", "        if was_open"),
             edit(LIFE, "        self.drop_all(SUSPENDED);\n", ""),
         ],
@@ -95,7 +95,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S10",
         "an id is used again although its delete was sent",
         Rule("sessions::s10_"),
-        &[edit(QUEUE, "        if closes {\n", "        if closes && sent.flight == 0 {\n")],
+        &[edit(QUEUE, "        if closes {\n", "        if closes && sent.transaction == 0 {\n")],
     ),
     Mutant::new(
         "S10",
@@ -109,7 +109,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("sessions::s10_"),
         &[edit(
             QUEUE,
-            "if self.session.wants_close() && errands.iter().all(Errand::ends_with_session) {",
+            "if self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session) {",
             "if self.session.wants_close() {",
         )],
     ),
@@ -133,7 +133,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I8",
         "who waits for tokens that never come is not told",
         Rule("failing::who_waits_for_tokens"),
-        &[edit(RETRY, "self.refill_failed(&errand.slot, error, now);", "")],
+        &[edit(RETRY, "self.refill_failed(&operation.slot, error, now);", "")],
     ),
     Mutant::new(
         "S3",

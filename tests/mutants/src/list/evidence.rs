@@ -35,7 +35,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(
             "src/machine/context/session.rs",
             "meet_peers(&reply.peers, now)",
-            "meet_peers(&reply.peers, flight.sent.at)",
+            "meet_peers(&reply.peers, transaction.sent.at)",
         )],
     ),
     Mutant::new(
