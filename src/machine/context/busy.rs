@@ -84,7 +84,7 @@ impl Machine {
         for slot in self.looking_at(key) {
             self.ask(&slot, now);
         }
-        self.store_queue.hurry(key);
+        self.store_queue.retry_now(key);
     }
 
     /// Somebody uses the key.

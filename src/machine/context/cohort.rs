@@ -15,7 +15,7 @@ use super::{
     token::{Token, TokenBlock},
 };
 
-/// Many local turns share one place in the record.
+/// Many local requests share one position in the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Cohort {
     pub(super) turns: Turns,

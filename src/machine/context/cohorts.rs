@@ -1,4 +1,4 @@
-//! All places of a context, and one table of their timers: what is idle costs nothing, however many keys are held.
+//! All cohorts of a context, and one table of their timers: what is idle costs nothing, however many keys are held.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -26,7 +26,7 @@ pub(super) struct Cohorts {
     lingering: usize,
 }
 
-/// What the table holds of one place.
+/// What the table holds of one cohort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Plan {
     wake: Option<Monotonic>,
@@ -61,8 +61,8 @@ impl Cohorts {
         self.by_slot.get_mut(slot).map(AsMut::as_mut)
     }
 
-    /// A place, to note what no plan depends on: however many wait, it costs nothing more.
-    pub(super) fn jot(&mut self, slot: &Slot) -> Option<&mut Cohort> {
+    /// Gives a cohort to write into, where no timer depends on it. That costs the same however many requests wait.
+    pub(super) fn change_untracked(&mut self, slot: &Slot) -> Option<&mut Cohort> {
         self.by_slot.get_mut(slot).map(AsMut::as_mut)
     }
 
@@ -85,7 +85,7 @@ impl Cohorts {
         self.pick(None, &|_, _| true)
     }
 
-    /// The slots, at one key or at all, whose places are like this.
+    /// The slots whose cohorts are like this, at one key or at all.
     pub(super) fn pick(&self, key: Option<&Key>, is_it: &dyn Fn(&Slot, &Cohort) -> bool) -> Vec<Slot> {
         let mut slots = Vec::new();
         for (slot, cohort) in self.by_slot.from(|slot| key.is_some_and(|key| slot.key < *key)) {
@@ -109,12 +109,12 @@ impl Cohorts {
         self.pick(Some(key), &|_, cohort| cohort.held().is_some_and(|held| held.grant == grant)).pop()
     }
 
-    /// The places that wait in a queue.
+    /// The cohorts that wait in a queue.
     pub(super) fn waiting(&self) -> Vec<Slot> {
         self.waiting.keys().cloned().collect()
     }
 
-    /// One of the places that wait at each key: a look there serves all of them.
+    /// One of the cohorts that wait at each key: a look there serves all of them.
     pub(super) fn looking(&self) -> Vec<Slot> {
         let mut looking = Vec::<Slot>::new();
         for slot in self.waiting.keys() {
@@ -165,7 +165,7 @@ impl Cohorts {
         self.by_time.first().map(|((at, _), ())| *at)
     }
 
-    /// The places with something due.
+    /// The cohorts with something due.
     pub(super) fn due(&self, now: Monotonic) -> Vec<Slot> {
         let mut slots = Vec::new();
         for (_, slot) in self.by_time.keys().take_while(|(at, _)| *at <= now) {
@@ -174,7 +174,7 @@ impl Cohorts {
         slots
     }
 
-    /// Plans what was touched, and drops what became idle. Whether the set of waiting places changed.
+    /// Plans what was touched, and drops what became idle. Whether the set of waiting cohorts changed.
     pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Cohort) -> Option<Monotonic>) -> bool {
         let mut changed = false;
         let mut touched = core::mem::take(&mut self.touched);
@@ -198,7 +198,7 @@ impl Cohorts {
             }
             self.move_timer(slot, old.wake, wake);
         }
-        // Most inputs touch one place.
+        // Most inputs touch one cohort.
         touched.clear();
         touched.shrink_to(1);
         self.touched = touched;

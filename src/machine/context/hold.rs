@@ -264,7 +264,7 @@ impl Machine {
     /// tried is answered.
     pub(super) fn wanted(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
         let last_transaction = self.store_queue.last_transaction();
-        let Some(cohort) = self.cohorts.jot(slot) else { return };
+        let Some(cohort) = self.cohorts.change_untracked(slot) else { return };
         if asker.is_none() {
             cohort.wanted = Some(last_transaction);
         }

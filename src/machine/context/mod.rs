@@ -191,7 +191,7 @@ impl Machine {
         Output::Timeout(wake)
     }
 
-    /// What every input ends with: timers and watches follow the places, and what is to be sent is sent.
+    /// What every input ends with: timers and watches follow the cohorts, and what is to be sent is sent.
     fn settle(&mut self, now: Monotonic) {
         let (observed, store_queue) = (&self.observed, &self.store_queue);
         let queues_changed = self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, store_queue));

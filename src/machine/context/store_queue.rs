@@ -274,7 +274,7 @@ impl StoreQueue {
     }
 
     /// A try that waits to look at this key again does so now.
-    pub(super) fn hurry(&mut self, key: &Key) {
+    pub(super) fn retry_now(&mut self, key: &Key) {
         let mut looks =
             take(&mut self.later, &|operation| operation.looked && operation.all.iter().any(|slot| slot.key == *key));
         self.waiting.append(&mut looks);

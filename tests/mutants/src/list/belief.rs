@@ -14,7 +14,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "mutant 3",
         "a holder counts from the answer",
-        Histories("with_late_answers"),
+        Rule("opening::s16_nothing"),
         &[edit(
             SESSION,
             "self.confirm(transaction.sent, lease_ms, now);",
