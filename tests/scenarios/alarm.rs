@@ -16,7 +16,7 @@ use leasehold::{
     store::Store,
 };
 
-use crate::{
+use crate::support::{
     doubles::SlowStore,
     world::{HEARTBEAT, LEASE, World, everywhere, ms, secs},
 };

@@ -18,7 +18,7 @@ use leasehold::{
     store::{MemoryStore, Reach, Store},
 };
 
-use crate::{
+use crate::support::{
     doubles::{Deaf, SlowStore},
     world::{HEARTBEAT, LEASE, World, everywhere, ms, secs},
 };

@@ -8,7 +8,7 @@ use futures::{
 };
 use leasehold::{AcquireError, LeaseGuard, LeaseManager, LostReason, Mode};
 
-use crate::{
+use crate::support::{
     doubles::SlowStore,
     world::{LEASE, Tab, World, everywhere, ms, secs},
 };

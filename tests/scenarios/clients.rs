@@ -11,7 +11,7 @@ use std::{
 use futures::future::{AbortHandle, abortable, join_all};
 use leasehold::{LeaseGuard, LeaseManager, executor::Executor};
 
-use crate::world::{LEASE, World, everywhere, ms, secs};
+use crate::support::world::{LEASE, World, everywhere, ms, secs};
 
 /// What a context remembers of the data behind the key, like the crypto machine or the timeline of a room.
 #[derive(Default)]

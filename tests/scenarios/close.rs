@@ -6,7 +6,7 @@ use leasehold::machine::{Batch, Key, Now, Reply};
 use leasehold::store::{Fault, FaultyStore, MemoryStore, Reach, Store};
 use leasehold::{AcquireError, LeaseManager, LostReason, ReleaseOutcome, StoreError};
 
-use crate::world::{everywhere, ms, secs};
+use crate::support::world::{everywhere, ms, secs};
 
 /// S6: `test_shutdown`: two locks, then none.
 #[test]

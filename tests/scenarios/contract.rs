@@ -11,7 +11,7 @@ use leasehold::{
     store::{FaultyStore, MemoryStore, contract},
 };
 
-use crate::shelf::{Habit, Shelf};
+use crate::support::shelf::{Habit, Shelf};
 
 #[test]
 fn memory_keeps_the_contract() {

@@ -18,7 +18,7 @@ use leasehold::{
     store::{Fault, FaultyStore, MemoryStore},
 };
 
-use crate::{
+use crate::support::{
     doubles::{Deaf, SlowStore},
     world::{HEARTBEAT, LEASE, everywhere, ms, secs},
 };

@@ -9,7 +9,7 @@ use leasehold::{
     store::{Fault, Store},
 };
 
-use crate::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
 
 /// When the holder of `k` is seen to run out, counted from now.
 async fn seen_expiry_ms(world: &World, tab: &Tab) -> u64 {

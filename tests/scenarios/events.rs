@@ -13,7 +13,7 @@ use leasehold::{
     executor::Executor as _, store::Fault,
 };
 
-use crate::world::{Dice, HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
+use crate::support::world::{Dice, HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
 
 /// What was told by now.
 fn told(events: &mut LeaseEvents) -> Vec<LeaseEvent> {

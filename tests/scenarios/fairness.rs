@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use futures::future::join_all;
 
-use crate::world::{LEASE, World, everywhere, ms};
+use crate::support::world::{LEASE, World, everywhere, ms};
 
 /// X13: k holders × n turns, hand-offs ≥ (kn − 1) · 0.9.
 #[test]

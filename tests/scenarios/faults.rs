@@ -6,7 +6,7 @@ use futures::{FutureExt, future::join_all};
 use leasehold::store::Fault;
 use leasehold::{AcquireError, ReleaseOutcome};
 
-use crate::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
 
 /// X9: transient errors in renewal are survived within the lease.
 #[test]

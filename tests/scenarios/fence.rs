@@ -18,7 +18,7 @@ use leasehold::{
     store::{Fence, FencedTransaction, OpenTransaction, Reach, Store},
 };
 
-use crate::world::{HEARTBEAT, LEASE, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, ms, secs};
 
 const STORE: StoreId = StoreId(7);
 

@@ -9,7 +9,7 @@ use std::{
 use futures::{future::FutureExt, join};
 use leasehold::{AcquireError, LostReason, MappedLeaseGuard, Mode, OnLoss, ReleaseOutcome};
 
-use crate::world::{LEASE, Tab, everywhere, ms, secs};
+use crate::support::world::{LEASE, Tab, everywhere, ms, secs};
 
 /// Tells when it is dropped.
 struct Told<'a>(&'a Cell<bool>);

@@ -10,7 +10,7 @@ use leasehold::{
     store::{Fault, Store},
 };
 
-use crate::world::{HEARTBEAT, LEASE, World, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, World, everywhere, ms, secs};
 
 /// G1: `lock`: a second one waits for its time-out, a third one follows the release; a release after a failure works.
 #[test]

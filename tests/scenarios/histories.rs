@@ -15,7 +15,7 @@ use leasehold::{
     },
 };
 
-use crate::{
+use crate::support::{
     chaos::{Chaos, How},
     line::Line,
     oracle::Tally,

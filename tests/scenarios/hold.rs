@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use futures::future::{FutureExt, join, join_all};
 use leasehold::{AcquireError, InvalidOptions, LeaseGuard, LeaseState, LostReason, ReleaseOutcome, store::Fault};
 
-use crate::{
+use crate::support::{
     doubles::Deaf,
     world::{HEARTBEAT, LEASE, Tab, everywhere, ms, secs},
 };

@@ -4,7 +4,7 @@ use leasehold::{
     AcquireError, InvalidKey, InvalidOptions, LeaseManager, Mode, executor::SimExecutor, store::MemoryStore,
 };
 
-use crate::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
 
 /// How long it takes to tell a living twin from a page that is being reloaded.
 const VERDICT_MS: u64 = 250;

@@ -7,7 +7,7 @@ use leasehold::machine::KEY_LIMIT;
 use leasehold::store::MemoryStore;
 use leasehold::{AcquireError, InvalidKey, InvalidOptions, LeaseManager, LeaseManagerBuilder, Mode};
 
-use crate::world::{everywhere, ms};
+use crate::support::world::{everywhere, ms};
 
 #[test]
 fn bad_keys_are_told_with_the_remedy() {

@@ -8,7 +8,7 @@ use leasehold::{
     store::{Durability, Fault, NoStore, Store},
 };
 
-use crate::world::{LEASE, everywhere, ms, secs};
+use crate::support::world::{LEASE, everywhere, ms, secs};
 
 #[test]
 fn a_suspension_ends_what_is_held_and_others_have_it_at_once() {

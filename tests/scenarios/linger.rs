@@ -3,7 +3,7 @@
 use futures::future::FutureExt;
 use leasehold::{LeaseGuard, LeaseManager, ReleaseOutcome, store::Fault};
 
-use crate::{
+use crate::support::{
     doubles::{Deaf, SlowStore},
     world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs},
 };

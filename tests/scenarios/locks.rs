@@ -10,7 +10,7 @@ use std::{
 use futures::future::join_all;
 use leasehold::{AcquireError, ReleaseOutcome};
 
-use crate::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
 
 /// M4: `test_multiple_processes`.
 #[test]
@@ -161,7 +161,7 @@ fn x17_a_guard_outlives_what_made_it() {
 fn x18_short_time_outs() {
     everywhere(async |world| {
         let (one, two) = (world.tab(), world.tab());
-        let zero = |tab: &crate::world::Tab| tab.leases.lock("k").timeout(ms(0)).acquire();
+        let zero = |tab: &crate::support::world::Tab| tab.leases.lock("k").timeout(ms(0)).acquire();
         let guard = zero(&one).await.unwrap();
         assert!(matches!(zero(&two).await.unwrap_err(), AcquireError::Timeout { .. }));
         for nanos in [1, 999_999] {

@@ -8,7 +8,7 @@ use std::{
 use leasehold::store::Fault;
 use leasehold::{LostReason, ReleaseOutcome};
 
-use crate::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
 
 /// X2: the guard says that it is lost, and the fast path refuses.
 #[test]

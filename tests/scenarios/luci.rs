@@ -13,7 +13,7 @@ use leasehold::{
     store::{Fault, MemoryStore, Reach, Store},
 };
 
-use crate::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
 
 /// L1: fails when the service is down, and does not call the function.
 #[test]

@@ -7,7 +7,7 @@ use leasehold::{
     store::Store,
 };
 
-use crate::{
+use crate::support::{
     doubles::SlowStore,
     world::{LEASE, Tab, everywhere, ms, secs},
 };

@@ -8,7 +8,7 @@ use futures::{
 };
 use leasehold::{LeaseGuard, Mode};
 
-use crate::world::{LEASE, Tab, everywhere, ms, secs};
+use crate::support::world::{LEASE, Tab, everywhere, ms, secs};
 
 async fn read(tab: &Tab) -> LeaseGuard {
     tab.leases.lock("k").shared().acquire().await.unwrap()

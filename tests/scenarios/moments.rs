@@ -10,7 +10,7 @@ use leasehold::{
     store::{Fault, FaultyStore, MemoryStore},
 };
 
-use crate::{
+use crate::support::{
     doubles::{Deaf, SlowStore},
     world::{HEARTBEAT, LEASE, everywhere, ms, secs},
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use leasehold::{AcquireError, InvalidParts, LeaseParts, Mode, ReleaseOutcome};
 
-use crate::world::{HEARTBEAT, LEASE, Tab, World, everywhere, secs};
+use crate::support::world::{HEARTBEAT, LEASE, Tab, World, everywhere, secs};
 
 async fn is_free(tab: &Tab) -> bool {
     tab.leases.lock("k").try_acquire().await.unwrap().is_some()

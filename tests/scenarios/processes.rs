@@ -9,7 +9,7 @@ use leasehold::{
     store::Reach,
 };
 
-use crate::shelf::{Habit, Shelf};
+use crate::support::shelf::{Habit, Shelf};
 
 const LEASE: Duration = Duration::from_secs(20);
 

@@ -14,7 +14,7 @@ use leasehold::{
     store::{Fault, FaultyStore, MemoryStore, Store},
 };
 
-use crate::{
+use crate::support::{
     shelf::{Habit, Shelf},
     world::{HEARTBEAT, LEASE, everywhere, ms, secs},
 };

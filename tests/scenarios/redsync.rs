@@ -10,7 +10,7 @@ use leasehold::{
     store::Fault,
 };
 
-use crate::world::{LEASE, everywhere, ms, secs};
+use crate::support::world::{LEASE, everywhere, ms, secs};
 
 /// R1: `TestMutex`: all contenders get their turn, each with a larger token.
 #[test]

@@ -8,7 +8,7 @@ use leasehold::{
     store::{Fault, MemoryStore},
 };
 
-use crate::world::{HEARTBEAT, LEASE, Tab, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, Tab, everywhere, ms, secs};
 
 async fn info_of_holder(onlooker: &Tab) -> Option<String> {
     onlooker.leases.status("k").await.unwrap().holders.first().map(|holder| holder.info.clone())

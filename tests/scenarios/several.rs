@@ -5,7 +5,7 @@ use std::cell::Cell;
 use futures::future::{FutureExt, join_all};
 use leasehold::{AcquireError, InvalidOptions, LostReason, Mode, MultiRequest, ReleaseOutcome, store::Fault};
 
-use crate::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
 
 const BOTH: [(&str, Mode); 2] = [("a", Mode::Exclusive), ("b", Mode::Exclusive)];
 

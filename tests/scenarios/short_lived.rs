@@ -8,7 +8,7 @@ use leasehold::{
     store::{MemoryStore, Reach, Store},
 };
 
-use crate::world::{World, everywhere, ms};
+use crate::support::world::{World, everywhere, ms};
 
 /// A store that processes share, such as a database.
 #[derive(Debug, Clone)]

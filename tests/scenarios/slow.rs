@@ -16,7 +16,7 @@ use leasehold::{
     store::MemoryStore,
 };
 
-use crate::{
+use crate::support::{
     doubles::{Deaf, SlowStore},
     world::{Dice, HEARTBEAT, LEASE, ms, secs},
 };

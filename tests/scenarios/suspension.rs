@@ -7,7 +7,7 @@ use leasehold::{
     store::Fault,
 };
 
-use crate::{
+use crate::support::{
     doubles::SlowStore,
     line::Line,
     oracle::{Oracle, Tally},

@@ -8,7 +8,7 @@ use std::{
 use futures::future::join_all;
 use leasehold::{LeaseManager, LostReason, Mode, ReleaseOutcome, store::Fault};
 
-use crate::{
+use crate::support::{
     doubles::SlowStore,
     world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs},
 };

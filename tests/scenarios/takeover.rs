@@ -8,8 +8,8 @@ use leasehold::machine::StoreClock;
 use leasehold::store::Fault;
 use leasehold::{LeaseManager, LostReason};
 
-use crate::doubles::SlowStore;
-use crate::world::{HEARTBEAT, LEASE, World, everywhere, ms, secs};
+use crate::support::doubles::SlowStore;
+use crate::support::world::{HEARTBEAT, LEASE, World, everywhere, ms, secs};
 
 /// S4: `test_timeout_lock`: renewal stopped.
 #[test]
@@ -85,7 +85,7 @@ fn a_context_that_vanishes_takes_its_beacon_along_and_is_replaced_at_once() {
 }
 
 /// Drops a context whose executor and store are dead: its memory goes, its voice does not sound.
-fn leasehold_vanish(guard: leasehold::LeaseGuard, tab: crate::world::Tab) {
+fn leasehold_vanish(guard: leasehold::LeaseGuard, tab: crate::support::world::Tab) {
     tab.store.fail_always(Some(Fault::Fail));
     drop(guard);
     drop(tab);

@@ -12,7 +12,7 @@ use leasehold::{
     store::{Durability, Fault, MemoryStore, Reach, Store},
 };
 
-use crate::{
+use crate::support::{
     doubles::Deaf,
     world::{HEARTBEAT, LEASE, World, everywhere, ms, secs},
 };

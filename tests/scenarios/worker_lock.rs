@@ -14,7 +14,7 @@ use leasehold::{
     machine::{BLOCK, StoreClock},
 };
 
-use crate::{
+use crate::support::{
     doubles::Deaf,
     world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs},
 };

@@ -13,7 +13,7 @@ use leasehold::{
     AcquireError, LeaseGuard, LeaseManager, LeaseRequest, Mode, MultiRequest, ReleaseOutcome, executor::Executor,
 };
 
-use crate::{
+use crate::support::{
     chaos::How,
     doubles::PausingExecutor,
     oracle::{Oracle, Place},

@@ -22,7 +22,7 @@ use leasehold::{
     store::Reach,
 };
 
-use crate::{
+use crate::support::{
     ghost::{Commit, End, Ghost, short},
     oracle::Oracle,
 };

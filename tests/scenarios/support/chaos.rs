@@ -9,7 +9,7 @@ use leasehold::{
     store::Fault,
 };
 
-use crate::{
+use crate::support::{
     doubles::{LateSignals, PausingExecutor},
     line::Line,
     oracle::{Oracle, Tally},

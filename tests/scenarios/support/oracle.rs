@@ -12,7 +12,7 @@ use leasehold::{
     machine::Monotonic,
 };
 
-use crate::{doubles::PausingExecutor, ghost::End, vault::Vault};
+use crate::support::{doubles::PausingExecutor, ghost::End, vault::Vault};
 
 /// What happened, and how often: a world in which nothing goes wrong proves nothing.
 #[derive(Clone, Debug, Default)]

@@ -15,7 +15,7 @@ use leasehold::{
     store::{Reach, Store},
 };
 
-use crate::{
+use crate::support::{
     oracle::Tally,
     world::{Dice, ms},
 };

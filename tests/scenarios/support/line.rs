@@ -13,7 +13,7 @@ use leasehold::{
     store::{Fault, Reach, Store},
 };
 
-use crate::{
+use crate::support::{
     oracle::Oracle,
     vault::Vault,
     world::{Dice, ms},

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::machine::{Action, Batch, Monotonic, Records, Session, SessionId, SessionStep, StoreClock, Way};
 
-use crate::ghost::short;
+use crate::support::ghost::short;
 
 /// The memory of all sessions.
 #[derive(Clone, Debug, Default)]

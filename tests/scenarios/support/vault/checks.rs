@@ -6,7 +6,7 @@ use leasehold::machine::{
     Acquire, Action, Answer, Batch, Key, Outcome, Record, Records, Reply, RequestId, Session, SessionId, SessionStep,
 };
 
-use crate::ghost::short;
+use crate::support::ghost::short;
 
 /// Whatever was done at a key left no grant to those who were gone before, and nobody such at the head of its queue.
 pub(super) fn is_cleaned(

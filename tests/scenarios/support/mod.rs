@@ -1,0 +1,11 @@
+//! What the scenarios are made of: worlds, stores that misbehave, and what looks on.
+
+pub(crate) mod chaos;
+pub(crate) mod doubles;
+pub(crate) mod ghost;
+pub(crate) mod line;
+pub(crate) mod oracle;
+pub(crate) mod shelf;
+pub(crate) mod vault;
+pub(crate) mod worker;
+pub(crate) mod world;
