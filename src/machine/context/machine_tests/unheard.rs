@@ -218,3 +218,23 @@ fn an_upgrade_that_was_dropped_conflicts_with_no_later_one_of_its_guard() {
     let conflict = Event::Failed { turn: TurnId(11), refusal: Refusal::UpgradeConflict };
     assert!(!told.contains(&conflict), "nobody else shares this guard's lease: {told:?}");
 }
+
+/// Whoever asked for both keys has gone by the time of the answer, which says that the session has ended.
+#[test]
+fn a_request_for_two_keys_that_nobody_wants_any_more_is_not_sent_again() {
+    let mut script = Script::new();
+    let turns =
+        [(1, "a"), (2, "b")].map(|(id, name)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), named(name)) });
+    let slots = turns.each_ref().map(Turn::slot);
+    script.input(Input::AcquireAll(turns.into()));
+    let id = script.sent().0;
+    for (turn, slot) in [1, 2].into_iter().zip(slots) {
+        script.input(Input::Cancel { turn: TurnId(turn), slot });
+    }
+    let mut sent = script.result(id, Ok(Reply { robbed: None, ..said([Outcome::NoSession]) }));
+    for _ in 0..100 {
+        sent.extend(script.tick(100).to_vec());
+    }
+    let asks = |action: &Action| matches!(action, Action::AcquireAll(_) | Action::Acquire(_));
+    assert!(!sent_actions(&sent).iter().any(asks), "{sent:?}");
+}
