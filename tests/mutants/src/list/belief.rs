@@ -2,7 +2,7 @@
 
 use crate::{
     Mutant,
-    Suite::{Histories, Rule, Scenario},
+    Suite::{Rule, Scenario},
     edit,
 };
 
