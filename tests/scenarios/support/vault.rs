@@ -52,6 +52,8 @@ struct State {
     roll: Roll,
     /// What was stolen from whom: if its session ends before it hears so, it never will.
     stolen: Vec<(SessionId, usize, u64)>,
+    /// What was granted to whom in the commit at hand.
+    granted: Vec<(SessionId, usize, u64)>,
     undo: Option<Undo>,
 }
 
@@ -81,6 +83,7 @@ impl Vault {
             ghosts: vec![Ghost::default(); keys],
             roll: Roll::default(),
             stolen: Vec::new(),
+            granted: Vec::new(),
             undo: None,
         };
         let keys = (0..keys).map(|key| Key::new(&format!("k{key}")).unwrap()).collect();
@@ -199,6 +202,8 @@ impl Vault {
                 seen.ended.push((key, grant, End::Stolen));
             }
             for promotion in &answer.promoted {
+                let (key, grant) = (self.index(&promotion.key), promotion.block.first.as_u64());
+                state.granted.push((promotion.holder, key, grant));
                 state.ghosts[self.index(&promotion.key)].reserve(promotion.block);
             }
         }
@@ -208,6 +213,7 @@ impl Vault {
         seen.wrong.extend(several.after(&state.records, batch, &reply).err());
         seen.wrong.extend(is_cleaned(&state.records, batch, &reply.answers, &gone_before).err());
         seen.wrong.extend(is_told(&state.records, batch, &reply).err());
+        state.granted.clear();
         if !changed.is_empty() {
             state.undo = saved;
         }
@@ -234,6 +240,9 @@ impl Vault {
                     seen.evicted.extend(state.held_by(id));
                     let stolen = state.stolen.extract_if(.., |(holder, ..)| *holder == id);
                     seen.evicted.extend(stolen.map(|(_, key, grant)| (key, grant)));
+                    // What came to it in this very commit went with it.
+                    let granted = state.granted.iter().filter(|(holder, ..)| *holder == id);
+                    seen.evicted.extend(granted.map(|(_, key, grant)| (*key, *grant)));
                 }
             }
         }
