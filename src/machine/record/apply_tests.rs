@@ -115,12 +115,13 @@ fn e_a_release_takes_the_place_of_its_own_request_along_and_nobody_elses() {
 
 /// A pair that no context of ours sends.
 #[test]
-fn e_a_release_takes_the_grant_of_its_request_along_even_beside_that_of_its_token() {
+fn e_a_release_takes_the_grant_of_its_request_along_and_leaves_that_of_its_token() {
     let mut bench = Bench::new(false);
     let tokens = [1, 2].map(|request| bench.granted(A, request, Mode::Shared).first);
     bench.granted(B, 1, Mode::Shared);
-    assert_eq!(bench.release(A, 1, tokens[1]).outcome, Outcome::Released);
-    assert_eq!(bench.record().grants.iter().map(|grant| grant.holder).collect::<Vec<_>>(), [B]);
+    assert!(matches!(bench.release(A, 1, tokens[1]).outcome, Outcome::NotCurrent { .. }));
+    assert_eq!(bench.record().grants.iter().map(|grant| grant.holder).collect::<Vec<_>>(), [A, B]);
+    assert_eq!(bench.record().grants[0].block.first, tokens[1]);
 }
 
 #[test]
@@ -210,4 +211,18 @@ fn tokens_grow_over_a_wiped_store_and_refuse_at_the_end() {
     bench.record_mut("k").last_token = Token((1 << 53) - 64);
     assert_eq!(bench.ask(A, 4, Mode::Exclusive).outcome, Outcome::Exhausted);
     assert!(bench.record().queue.is_empty());
+}
+
+/// A context leaves a lease, takes it over again under the same token, and only then an old release of it comes.
+#[test]
+fn i9_a_release_that_comes_late_takes_nothing_that_was_taken_over_since() {
+    let mut bench = Bench::new(false);
+    let held = bench.granted(A, 1, Mode::Exclusive);
+    let (token, request, to) = (held.first, RequestId(1), SessionId(0xdd));
+    bench.apply(A, Action::Detach { token, request, to, lease_ms: 1_000 });
+    bench.ask_by(A, 2, Mode::Exclusive, Way::Resume { from: to, origin: A, token, request });
+    let late = bench.release(A, 1, token);
+    assert!(matches!(late.outcome, Outcome::NotCurrent { .. }), "{late:?}");
+    assert!(matches!(bench.verify(A, 2, token, false), Outcome::Current { .. }));
+    assert_eq!(bench.release(A, 2, token).outcome, Outcome::Released);
 }

@@ -230,8 +230,8 @@ impl<'a> Transition<'a> {
 
     fn release(&mut self, token: Token, request: RequestId) -> Outcome {
         self.remove_place(request);
-        let held = self.grant_of(self.holder, token);
-        held.into_iter().for_each(|at| self.remove_grant(at));
+        // By the request, too: the token of a lease that was taken over since stays, and it is not given back by this.
+        let held = self.own_grant_of(request, token);
         // The request may have been granted anew since: it is withdrawn with every release.
         self.remove_grant_of(request);
         if held.is_some() { Outcome::Released } else { self.not_current(token) }

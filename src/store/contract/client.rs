@@ -6,8 +6,8 @@ use core::task::Poll;
 use futures::future::poll_fn;
 
 use crate::machine::{
-    Acquire, Action, Applied, Batch, Beat, Key, Mode, Monotonic, Now, Operation, Outcome, Reply, RequestId, SessionId,
-    SessionStep, StoreClock, StoreErrorKind, StoreId, Token, Wall,
+    Acquire, Action, Answer, Applied, Batch, Beat, Key, Mode, Monotonic, Now, Operation, Outcome, Reply, RequestId,
+    SessionId, SessionStep, StoreClock, StoreErrorKind, StoreId, Token, Wall,
 };
 use crate::store::Store;
 
@@ -19,6 +19,8 @@ pub(super) struct Client<S> {
     store: S,
     me: SessionId,
     requests: u64,
+    /// What was granted to it, by which request.
+    granted: Vec<(Key, Token, RequestId)>,
     is_open: bool,
     now_ms: u64,
     id: Option<StoreId>,
@@ -87,7 +89,7 @@ pub(super) async fn pause(times: usize) {
 
 impl<S: Store> Client<S> {
     pub(super) fn new(store: S, me: u128) -> Self {
-        Self { store, me: SessionId(me), requests: 0, is_open: false, now_ms: 1_000_000, id: None }
+        Self { store, me: SessionId(me), requests: 0, granted: Vec::new(), is_open: false, now_ms: 1_000_000, id: None }
     }
 
     pub(super) fn clock(&self) -> StoreClock {
@@ -138,7 +140,18 @@ impl<S: Store> Client<S> {
     }
 
     pub(super) fn release(&self, key: &str, token: Token) -> Operation {
-        self.operation(key, Action::Release { token, request: RequestId(0) })
+        let by = self.granted.iter().find(|(known, granted, _)| (known.as_str(), *granted) == (key, token));
+        let request = by.map_or(RequestId(0), |(.., request)| *request);
+        self.operation(key, Action::Release { token, request })
+    }
+
+    /// A release names the request by which the lease was granted, too.
+    fn note_grants(&mut self, batch: &Batch, answers: &[Answer]) {
+        for (operation, answer) in batch.operations.iter().zip(answers) {
+            if let (Action::Acquire(ask), Outcome::Granted(granted)) = (&operation.action, &answer.outcome) {
+                self.granted.push((operation.key.clone(), granted.block.first, ask.request));
+            }
+        }
     }
 
     pub(super) fn look(&self, key: &str) -> Operation {
@@ -156,6 +169,7 @@ impl<S: Store> Client<S> {
             match self.store.transact(batch.clone(), self.now()).await {
                 Ok(Reply { store, answers, .. }) => {
                     self.is_open = true;
+                    self.note_grants(&batch, &answers);
                     let known = *self.id.get_or_insert(store);
                     assert_eq!(store, known, "the store keeps its id from one transaction to the next");
                     return answers.into_iter().map(|answer| answer.outcome.into()).collect();

@@ -41,8 +41,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Properties,
         &[edit(
             TRANSITION,
-            "let held = self.grant_of(self.holder, token);\n        held",
-            "let held = self.record.grants.len().checked_sub(1);\n        held",
+            "let held = self.own_grant_of(request, token);\n",
+            "let held = self.record.grants.len().checked_sub(1);
+        held.into_iter().for_each(|at| self.remove_grant(at));\n",
         )],
     ),
     Mutant::new(
@@ -101,7 +102,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule e",
         "a release leaves the place",
         Store("apply_tests::e_"),
-        &[edit(TRANSITION, "self.remove_place(request);\n        let held", "let held")],
+        &[edit(TRANSITION, "self.remove_place(request);\n        // By the request, too", "// By the request, too")],
     ),
     Mutant::new(
         "rule f",
@@ -131,6 +132,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         let me = self.holder;
         self.record.grants.retain(|grant| grant.holder != me || grant.request == ask.request);
         if let Some(grant) = self.own_grant(ask.request)",
+        )],
+    ),
+    Mutant::new(
+        "I9",
+        "a release names the token alone",
+        Store("apply_tests::i9_"),
+        &[edit(
+            TRANSITION,
+            "let held = self.own_grant_of(request, token);\n",
+            "let held = self.grant_of(self.holder, token);
+        held.into_iter().for_each(|at| self.remove_grant(at));\n",
         )],
     ),
 ];
