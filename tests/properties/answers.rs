@@ -91,7 +91,7 @@ impl Moved<'_> {
                 assert!(self.before == self.after || own || !self.all_are_alive(), "I9");
             }
             (
-                Action::Verify { token, .. } | Action::Downgrade { token } | Action::Detach { token, .. },
+                Action::Verify { token, .. } | Action::Downgrade { token, .. } | Action::Detach { token, .. },
                 Outcome::NotCurrent { stolen, last_token },
             ) => {
                 assert!(self.before == self.after || !self.all_are_alive(), "I9: who is not current changes nothing");

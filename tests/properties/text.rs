@@ -273,7 +273,7 @@ fn actions(record: &Record) -> Vec<Action> {
     let mut actions = vec![
         verify(false),
         verify(true),
-        Action::Downgrade { token },
+        Action::Downgrade { token, request: held },
         Action::Detach { token, request: held, to: SessionId(u128::MAX), lease_ms: LONGEST_SILENCE_MS },
         Action::Release { token, request: held },
         Action::Withdraw { request: queued },

@@ -250,8 +250,8 @@ impl World {
                 by(holder, Action::Verify { token, request, refill: *refill })
             }
             Verb::Downgrade(pick) => {
-                let name = self.name(key, me, *pick);
-                by(name.holder, Action::Downgrade { token: name.token })
+                let Name { holder, token, request } = self.name(key, me, *pick);
+                by(holder, Action::Downgrade { token, request })
             }
             Verb::Detach { pick, lease_ms } => {
                 let Name { holder, token, request } = self.name(key, me, *pick);

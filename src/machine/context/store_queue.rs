@@ -402,7 +402,7 @@ impl Machine {
         match &operation.action {
             Action::Acquire(ask) => seeks(&operation.slot, ask.request),
             Action::AcquireAll(asks) => operation.all.iter().zip(asks).all(|(slot, (_, ask))| seeks(slot, ask.request)),
-            Action::Verify { token, .. } | Action::Downgrade { token } => {
+            Action::Verify { token, .. } | Action::Downgrade { token, .. } => {
                 operation.turn.is_some() || cohort.and_then(Cohort::held).is_some_and(|held| held.grant == *token)
             }
             Action::End { .. } => cohort.and_then(Cohort::seeking).is_some(),

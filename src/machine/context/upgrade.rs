@@ -146,7 +146,7 @@ impl Machine {
     /// Lets other contexts share what is held exclusively, once nobody here needs it so.
     pub(super) fn weaken(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
         let Some(held) = self.cohorts.change_held(slot) else { return };
-        let token = held.grant;
+        let (token, request) = (held.grant, held.request);
         match query {
             // Others here hold it exclusively too: it is weakened when they are gone.
             Some(query) if held.mode == Mode::Exclusive && !held.is_too_strong() => {
@@ -156,14 +156,14 @@ impl Machine {
             _ => {
                 // Not believed any longer from now on, whenever the store does it.
                 held.mode = Mode::Shared;
-                self.store_queue.push(slot, Action::Downgrade { token }, query, now);
+                self.store_queue.push(slot, Action::Downgrade { token, request }, query, now);
             }
         }
     }
 
     /// What the store says to a downgrade.
     pub(super) fn downgraded(&mut self, operation: &PendingOperation, outcome: &Outcome, now: Monotonic) {
-        let Action::Downgrade { token } = operation.action else { return };
+        let Action::Downgrade { token, .. } = operation.action else { return };
         let slot = &operation.slot;
         let done = matches!(outcome, Outcome::Downgraded);
         let held = self.cohorts.change(slot).and_then(Cohort::held_mut).filter(|held| held.grant == token);

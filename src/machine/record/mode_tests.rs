@@ -202,12 +202,13 @@ fn a_downgrade_lets_readers_in_and_keeps_the_token() {
     let held = bench.granted(A, 1, Mode::Exclusive);
     bench.queued(B, 1, Mode::Shared);
     bench.queued(C, 1, Mode::Exclusive);
-    let answer = bench.apply(A, Action::Downgrade { token: held.first });
+    let downgrade = Action::Downgrade { token: held.first, request: RequestId(1) };
+    let answer = bench.apply(A, downgrade.clone());
     assert_eq!((&answer.outcome, promoted(&answer)), (&Outcome::Downgraded, vec![B]));
     assert_eq!((bench.record().grants[0].block, bench.waiting()), (held, vec![C]));
     let before = bench.record().clone();
-    assert_eq!(bench.apply(A, Action::Downgrade { token: held.first }).outcome, Outcome::Downgraded);
-    assert!(matches!(bench.apply(C, Action::Downgrade { token: held.first }).outcome, Outcome::NotCurrent { .. }));
+    assert_eq!(bench.apply(A, downgrade.clone()).outcome, Outcome::Downgraded);
+    assert!(matches!(bench.apply(C, downgrade.clone()).outcome, Outcome::NotCurrent { .. }));
     assert_eq!(*bench.record(), before, "once is enough, and it is the holder's to do");
 }
 

@@ -42,6 +42,8 @@ pub enum Action {
     Downgrade {
         /// The grant's first token.
         token: Token,
+        /// The request that it was granted to.
+        request: RequestId,
     },
     /// Move a grant to a session of its own, which nobody beats: it lives for one lease, unless somebody
     /// [resumes](Way::Resume) it.

@@ -37,7 +37,7 @@ fn deeds() -> Vec<Action> {
         Action::Acquire(ask(7, false)),
         Action::AcquireAll(vec![(key("k"), ask(7, false)), (key("l"), ask(8, false))]),
         Action::Verify { token, request, refill: false },
-        Action::Downgrade { token },
+        Action::Downgrade { token, request },
         Action::Detach { token, request, to: SessionId(0xdd), lease_ms: 1 },
         Action::Release { token, request },
         Action::Withdraw { request },
@@ -211,7 +211,7 @@ fn s16_what_the_absent_do_late_does_no_harm() {
     let request = RequestId(1);
     let late = [
         Action::Verify { token, request, refill: true },
-        Action::Downgrade { token },
+        Action::Downgrade { token, request },
         Action::Detach { token, request, to: SessionId(0xdd), lease_ms: 1_000 },
         Action::Release { token, request },
         Action::Withdraw { request },

@@ -51,7 +51,8 @@ fn unknown_fields_survive_and_a_newer_format_is_refused() {
     let text = bench.record().encode().replace("\"request\"", "\"mood\":[\"calm\"],\"request\"");
     let text = text.replacen('{', "{\"later\":{\"a\":1},", 1);
     bench.records.load(key("k"), Some(&text));
-    bench.apply(A, Action::Downgrade { token: bench.record().grants[0].block.first });
+    let token = bench.record().grants[0].block.first;
+    bench.apply(A, Action::Downgrade { token, request: RequestId(1) });
     let again = bench.record().encode();
     assert_eq!(bench.holders(), [A, B], "changed, and granted to the next");
     assert_eq!(again.matches("\"mood\":[\"calm\"]").count(), 2, "{again}");

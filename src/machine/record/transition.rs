@@ -46,7 +46,7 @@ impl<'a> Transition<'a> {
         let mut outcome = match action {
             Action::Acquire(ask) => self.acquire(ask),
             Action::Verify { token, request, refill } => self.verify(*token, *request, *refill),
-            Action::Downgrade { token } => self.downgrade(*token),
+            Action::Downgrade { token, request } => self.downgrade(*token, *request),
             Action::Detach { token, request, to, lease_ms } => self.detach(*token, *request, *to, *lease_ms),
             Action::Release { token, request } => self.release(*token, *request),
             Action::Withdraw { request } => self.withdraw(*request),
@@ -203,8 +203,8 @@ impl<'a> Transition<'a> {
         Some(more)
     }
 
-    fn downgrade(&mut self, token: Token) -> Outcome {
-        let Some(at) = self.grant_of(self.holder, token) else { return self.not_current(token) };
+    fn downgrade(&mut self, token: Token, request: RequestId) -> Outcome {
+        let Some(at) = self.own_grant_of(request, token) else { return self.not_current(token) };
         if self.record.grants[at].mode == Mode::Exclusive {
             self.record.grants[at].mode = Mode::Shared;
             self.changed();

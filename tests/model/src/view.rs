@@ -158,7 +158,7 @@ pub fn deal(operation: &Operation) -> Deal {
             Way::Plain => Deal::Acquire,
         },
         Act::AcquireAll(_) => Deal::Acquire,
-        Act::Downgrade { token } => Deal::Downgrade(token.as_u64()),
+        Act::Downgrade { token, .. } => Deal::Downgrade(token.as_u64()),
         Act::Verify { token, .. } => Deal::Verify(token.as_u64()),
         Act::Release { token, request } => Deal::Release(token.as_u64(), request.0),
         Act::Withdraw { request } => Deal::Withdraw(request.0),

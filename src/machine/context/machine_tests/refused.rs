@@ -100,7 +100,7 @@ fn a_downgrade_that_nobody_asked_for_goes_on_after_it_failed_for_good() {
     let (id, _) = script.sent();
     script.input(Input::CancelUpgrade { query: TurnId(10), slot });
     script.reply(id, [granted(200)]);
-    let downgrade = Action::Downgrade { token: Token(200) };
+    let downgrade = Action::Downgrade { token: Token(200), request: RequestId(2) };
     let mut fails = 0;
     let mut again = false;
     for _ in 0..6_000 {

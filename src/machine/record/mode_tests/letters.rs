@@ -35,7 +35,7 @@ fn f_whatever_frees_the_key_grants_it_to_the_next() {
         |block, _| (A, Action::Release { token: block.first, request: RequestId(1) }),
         |_, _| (A, Action::Withdraw { request: RequestId(1) }),
         |_, beat| (C, Action::End { target: A, beat }),
-        |block, _| (A, Action::Downgrade { token: block.first }),
+        |block, _| (A, Action::Downgrade { token: block.first, request: RequestId(1) }),
     ];
     for removal in removals {
         let mut bench = Bench::new(false);

@@ -145,4 +145,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         held.into_iter().for_each(|at| self.remove_grant(at));\n",
         )],
     ),
+    Mutant::new(
+        "I9",
+        "a downgrade names the token alone",
+        Store("apply_tests::i9_"),
+        &[edit(
+            TRANSITION,
+            "let Some(at) = self.own_grant_of(request, token) else { return self.not_current(token) };\n        if self",
+            "let Some(at) = self.grant_of(self.holder, token) else { return self.not_current(token) };\n        if self",
+        )],
+    ),
 ];
