@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 
 use super::{Script, granted, is_granted, named, said};
 use crate::machine::{
-    Action, Ending, Entry, Event, Input, LostReason, Mode, Outcome, Output, Peer, Refusal, Reply, RequestId, SessionId,
+    Action, Ending, Entry, Event, Input, LostReason, Outcome, Output, Peer, Refusal, Reply, RequestId, SessionId,
     Sighting, StoreError, StoreErrorKind, Token, Turn, TurnId,
 };
 
@@ -137,10 +137,7 @@ fn an_upgrade_that_conflicts_watches_who_is_in_the_way() {
         twin: false,
     };
     let mut script = Script::new();
-    let shared = Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), script.key.clone()) };
-    let slot = shared.slot();
-    script.input(Input::Acquire(shared));
-    script.answer([granted(64)]);
+    let slot = script.shares();
     let conflict = || Outcome::UpgradeConflict { ahead: vec![dead] };
     let mut ended = None;
     for query in 0..30 {

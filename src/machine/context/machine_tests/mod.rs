@@ -169,6 +169,15 @@ impl Script {
         panic!("nothing was sent");
     }
 
+    /// The first request shares the key.
+    fn shares(&mut self) -> Slot {
+        let turn = Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), self.key.clone()) };
+        let slot = turn.slot();
+        self.ask_for(turn);
+        self.answer([granted(64)]);
+        slot
+    }
+
     /// Queues behind another holder; the request's number.
     fn queue(&mut self, turn: u64, last_token: u64) -> RequestId {
         self.acquire(turn, true);

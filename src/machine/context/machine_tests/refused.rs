@@ -92,10 +92,7 @@ fn a_release_that_fails_for_good_fails_no_request_for_another_key() {
 #[test]
 fn a_downgrade_that_nobody_asked_for_goes_on_after_it_failed_for_good() {
     let mut script = Script::new();
-    let shared = Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), script.key.clone()) };
-    let slot = shared.slot();
-    script.ask_for(shared);
-    script.answer([granted(64)]);
+    let slot = script.shares();
     script.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: slot.clone() });
     let (id, _) = script.sent();
     script.input(Input::CancelUpgrade { query: TurnId(10), slot });

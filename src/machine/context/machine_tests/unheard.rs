@@ -207,10 +207,7 @@ fn a_lease_that_lingers_is_not_reused_under_the_name_of_an_attempt_that_failed()
 #[test]
 fn an_upgrade_that_was_dropped_conflicts_with_no_later_one_of_its_guard() {
     let mut script = Script::new();
-    let shared = Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), script.key.clone()) };
-    let slot = shared.slot();
-    script.ask_for(shared);
-    script.answer([granted(64)]);
+    let slot = script.shares();
     script.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: slot.clone() });
     script.answer([waiting(100, 1)]);
     script.input(Input::CancelUpgrade { query: TurnId(10), slot: slot.clone() });
