@@ -96,6 +96,9 @@ impl LeaseRequest {
     }
 
     /// [Waits](Self::acquire) at most this long (whole ms, rounded up); zero tries once. Without it, waits for ever.
+    ///
+    /// A store that does not answer is waited for as long, too. A request without a time limit then fails with
+    /// [`AcquireError::Store`] after a lease, so that it does not hang for ever.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self

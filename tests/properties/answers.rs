@@ -58,7 +58,7 @@ impl Moved<'_> {
             return;
         }
         let upgrades = match ask.way {
-            Way::Upgrade(token) => Some(token),
+            Way::Upgrade { token, .. } => Some(token),
             _ => None,
         };
         let given = |grant: &&Grant| grant.holder == self.me && Some(grant.block.first) == upgrades;

@@ -20,7 +20,7 @@ impl Moved<'_> {
                 // A place goes where its request wants it now.
                 (Some(place), Some(ask)) => (place.upgrades.is_none(), -i64::from(ask.priority), place.ticket),
                 (Some(place), None) => rank(place),
-                (None, Some(ask)) => (!matches!(ask.way, Way::Upgrade(_)), -i64::from(ask.priority), u64::MAX),
+                (None, Some(ask)) => (!matches!(ask.way, Way::Upgrade { .. }), -i64::from(ask.priority), u64::MAX),
                 (None, None) => panic!("granted without asking: {grant:?}"),
             };
             let queued = |waiter: &Waiter| {
@@ -50,7 +50,8 @@ impl Moved<'_> {
             let gave = |waiter: &Waiter| {
                 (waiter.holder, waiter.request, waiter.upgrades) == (new.holder, new.request, Some(token))
             };
-            let asked = || self.ask().is_some_and(|ask| ask.way == Way::Upgrade(token));
+            let way = Way::Upgrade { token, request: grant.request };
+            let asked = || self.ask().is_some_and(|ask| ask.way == way);
             new.holder == grant.holder && (self.before.queue.iter().any(gave) || asked())
         })
     }
@@ -78,7 +79,7 @@ impl Moved<'_> {
                 Way::Resume { from, origin, token: resumed, request } => {
                     [from, origin].contains(&grant.holder) && (resumed, request) == (token, grant.request)
                 }
-                Way::Plain | Way::Upgrade(_) => false,
+                Way::Plain | Way::Upgrade { .. } => false,
             },
             _ => false,
         }

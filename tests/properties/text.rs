@@ -294,7 +294,7 @@ fn actions(record: &Record) -> Vec<Action> {
 fn asks(token: Token, from: SessionId, requests: [RequestId; 3]) -> Vec<Acquire> {
     let request = requests[0];
     let origin = SessionId(u128::MAX);
-    let ways = [Way::Plain, Way::Steal, Way::Upgrade(token), Way::Resume { from, origin, token, request }];
+    let ways = [Way::Plain, Way::Steal, Way::Upgrade { token, request }, Way::Resume { from, origin, token, request }];
     let mut asks = Vec::new();
     for (at, way) in ways.into_iter().enumerate() {
         for request in requests {
@@ -376,8 +376,8 @@ fn written() -> (Vec<String>, Vec<String>) {
     ask(1, plain(1, Mode::Shared));
     let readers = ask(2, plain(2, Mode::Shared));
     ask(3, Acquire { priority: -3, ..plain(3, Mode::Exclusive) });
-    let token = readers.grants[0].block.first;
-    let upgrade = ask(1, Acquire { way: Way::Upgrade(token), ..plain(4, Mode::Exclusive) }).encode();
+    let (token, request) = (readers.grants[0].block.first, readers.grants[0].request);
+    let upgrade = ask(1, Acquire { way: Way::Upgrade { token, request }, ..plain(4, Mode::Exclusive) }).encode();
     texts.push(upgrade.replacen("\"request\"", "\"mood\":[\"calm\",{\"a\":1.5}],\"request\"", 3));
     texts.push(ask(4, Acquire { way: Way::Steal, ..plain(5, Mode::Exclusive) }).encode());
     let lock = Operation { key: Key::of_lock("l"), action: Action::Acquire(plain(6, Mode::Exclusive)) };

@@ -312,7 +312,10 @@ impl World {
         let way = match wish.way {
             WayWish::Plain => Way::Plain,
             WayWish::Steal => Way::Steal,
-            WayWish::Upgrade(pick) => Way::Upgrade(self.name(key, me, pick).token),
+            WayWish::Upgrade(pick) => {
+                let Name { token, request, .. } = self.name(key, me, pick);
+                Way::Upgrade { token, request }
+            }
             WayWish::Resume(pick) => {
                 let left: Vec<_> = self.parcels.iter().filter(|(at, _)| at == key).map(|(_, way)| *way).collect();
                 picked(&left, pick).copied().unwrap_or(Way::Plain)

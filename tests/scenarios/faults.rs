@@ -1,10 +1,10 @@
 //! A store that fails: X9, lost answers, silence.
 
-use std::panic::AssertUnwindSafe;
+use std::{panic::AssertUnwindSafe, pin::pin};
 
 use futures::{FutureExt, future::join_all};
 use leasehold::store::Fault;
-use leasehold::{AcquireError, ReleaseOutcome};
+use leasehold::{AcquireError, Mode, ReleaseOutcome};
 
 use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
 
@@ -94,6 +94,56 @@ fn a_silent_store_is_given_up_in_time_and_its_late_grant_returned() {
         // The withdrawal waits for the time limit of the operation in flight.
         world.sim.pass(HEARTBEAT + ms(500)).await;
         assert!(two.leases.lock("k").try_acquire().await.unwrap().is_some());
+    });
+}
+
+/// A tab that hangs with a transaction open makes the store silent for all others.
+#[test]
+fn who_said_for_how_long_waits_out_a_silent_store() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let held = one.leases.lock("k").acquire().await.unwrap();
+        let mut queued = pin!(two.leases.lock("k").timeout(secs(300)).acquire());
+        assert!(world.within(secs(1), &mut queued).await.is_none());
+        two.store.fail_always(Some(Fault::Silence));
+        let mut late = pin!(two.leases.lock("free").timeout(secs(300)).acquire());
+        let mut both =
+            pin!(two.leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive)]).timeout(secs(300)).acquire());
+        let mut unlimited = pin!(two.leases.lock("k").acquire());
+        let (told, queues, asks, asks_for_both) = futures::join!(
+            world.within(secs(100), &mut unlimited),
+            world.within(secs(100), &mut queued),
+            world.within(secs(100), &mut late),
+            world.within(secs(100), &mut both),
+        );
+        assert!(queues.is_none() && asks.is_none(), "{queues:?}, {asks:?}");
+        assert!(asks_for_both.is_none(), "{asks_for_both:?}");
+        assert!(matches!(told, Some(Err(AcquireError::Store(_)))), "who did not say is told: {told:?}");
+        two.store.fail_always(None);
+        held.release().await.unwrap();
+        for wait in [queued, late] {
+            assert!(world.within(secs(30), wait).await.expect("the store answers").unwrap().is_valid());
+        }
+        assert!(world.within(secs(30), both).await.expect("the store answers").unwrap().is_valid());
+    });
+}
+
+#[test]
+fn who_said_for_how_long_waits_behind_a_guard_in_doubt() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        let mut limited = pin!(tab.leases.lock("k").timeout(secs(300)).acquire());
+        let mut unlimited = pin!(tab.leases.lock("k").acquire());
+        tab.store.fail_always(Some(Fault::Silence));
+        let (waits, told) =
+            futures::join!(world.within(secs(100), &mut limited), world.within(secs(100), &mut unlimited));
+        assert!(waits.is_none(), "{waits:?}");
+        assert!(matches!(told, Some(Err(AcquireError::Store(_)))), "who did not say is told: {told:?}");
+        tab.store.fail_always(None);
+        world.sim.pass(secs(30)).await;
+        drop(guard);
+        assert!(world.within(secs(30), limited).await.expect("the store answers").unwrap().is_valid());
     });
 }
 

@@ -362,7 +362,12 @@ export interface TryAcquireOptions {
 
 /** What {@link LeaseManager.acquireAll} takes. */
 export interface AcquireAllOptions {
-  /** How long to wait, in ms; 0 tries once. Absent or `Infinity`, it waits for ever. */
+  /**
+   * How long to wait, in ms; 0 tries once. Absent or `Infinity`, it waits for ever.
+   *
+   * A store that does not answer is waited for as long, too. A request without a time limit then fails with `Store` after a
+   * lease, so that it does not hang for ever.
+   */
   timeoutMs?: number | undefined;
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */
   signal?: AbortSignal | undefined;

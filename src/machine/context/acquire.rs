@@ -157,7 +157,7 @@ impl Machine {
         let Some(seeking) = cohort.seeking_mut() else { return };
         seeking.priority = acquire.priority;
         seeking.look_at = None;
-        let takes_place = !seeking.queued && !matches!(acquire.way, Way::Upgrade(_));
+        let takes_place = !seeking.queued && !matches!(acquire.way, Way::Upgrade { .. });
         if takes_place {
             cohort.info.clone_from(&acquire.info);
         }
@@ -168,7 +168,7 @@ impl Machine {
     fn request(&self, slot: &Slot) -> Option<Acquire> {
         let cohort = self.cohorts.get(slot)?;
         let seeking = cohort.seeking()?;
-        let upgrades = matches!(seeking.way, Way::Upgrade(_));
+        let upgrades = matches!(seeking.way, Way::Upgrade { .. });
         let first = cohort.turns.first().filter(|_| !upgrades);
         Some(Acquire {
             request: seeking.request,

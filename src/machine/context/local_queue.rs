@@ -108,6 +108,11 @@ impl Turns {
         if self.tries == 0 { Vec::new() } else { self.take_if(&|turn| !turn.wait) }
     }
 
+    /// Takes those who did not say for how long they would wait.
+    pub(super) fn take_unlimited(&mut self) -> Vec<Turn> {
+        self.take_if(&|turn| turn.deadline.is_none())
+    }
+
     /// Takes those whose deadline has come.
     pub(super) fn take_late(&mut self, now: Monotonic) -> Vec<Turn> {
         self.take_if(&|turn| turn.deadline.is_some_and(|deadline| deadline <= now))

@@ -91,6 +91,18 @@ impl Machine {
         }
     }
 
+    /// The store is silent. Who said for how long to wait does wait for so long; the others are told, rather than left there
+    /// for ever. Whether anybody is left who waits.
+    fn outlasts(&mut self, slot: &Slot, error: &StoreError) -> bool {
+        if !error.retry || error.applied != Applied::Unknown {
+            return false;
+        }
+        let Some(cohort) = self.cohorts.change(slot) else { return false };
+        let (unlimited, anybody_left) = (cohort.turns.take_unlimited(), !cohort.turns.is_empty());
+        unlimited.iter().for_each(|turn| self.refuse(turn.id, Refusal::Store(error.clone())));
+        anybody_left
+    }
+
     /// Whoever waits for a store that has not answered for a lease is told.
     fn look_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
@@ -102,8 +114,10 @@ impl Machine {
                 continue;
             }
             let request = seeking.request;
-            self.fail_turns(slot, &Refusal::Store(error.clone()));
-            self.withdraw_request(slot, request, now);
+            if !self.outlasts(slot, error) {
+                self.fail_turns(slot, &Refusal::Store(error.clone()));
+                self.withdraw_request(slot, request, now);
+            }
         }
         if error.retry {
             self.retry(operation, now);
@@ -120,13 +134,14 @@ impl Machine {
         } else {
             operation.attempts + 1 < ATTEMPTS
         };
-        if error.retry && patience {
+        let known_unsent = error.applied == Applied::No && operation.attempts == 0 && !seeking.queued;
+        let upgrades = cohort.held().is_some();
+        if error.retry && patience || !upgrades && self.outlasts(&operation.slot, error) {
             self.note_retry(&operation.slot);
             return self.retry(operation, now);
         }
-        let known_unsent = error.applied == Applied::No && operation.attempts == 0 && !seeking.queued;
         let refusal = Refusal::Store(error.clone());
-        if cohort.held().is_some() {
+        if upgrades {
             return self.upgrade_failed(operation, refusal, known_unsent, error.retry, now);
         }
         self.fail_turns(&operation.slot, &refusal);
@@ -172,7 +187,9 @@ impl Machine {
     }
 
     fn ask_all_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
-        if error.retry && operation.attempts + 1 < ATTEMPTS {
+        // They have one time limit.
+        let patience = operation.attempts + 1 < ATTEMPTS || operation.all.iter().all(|slot| self.outlasts(slot, error));
+        if error.retry && patience {
             operation.all.iter().for_each(|slot| self.note_retry(slot));
             return self.retry(operation, now);
         }
@@ -211,16 +228,19 @@ impl Machine {
         self.stop_if_unwanted(slot, now);
     }
 
-    /// Nobody knows for how long the leases go on. Requests that have no guard yet fail rather than wait for that: those
-    /// that stand behind a guard at once, the others after a lease.
+    /// Nobody knows for how long the leases go on. Requests that have no guard yet and no time limit fail rather than
+    /// wait for that: those that stand behind a guard at once, the others after a lease.
     pub(super) fn fail_waiting_in_doubt(&mut self, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
         for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some() && !cohort.turns.is_empty()) {
             let Some(held) = self.cohorts.held(slot) else { continue };
-            if !held.users.is_empty() {
+            let (is_used, request) = (!held.users.is_empty(), held.request);
+            if !is_used && now.since(held.tenure_since) < lease_ms || self.outlasts(slot, error) {
+                continue;
+            }
+            if is_used {
                 self.fail_waiting(slot, error);
-            } else if now.since(held.tenure_since) >= lease_ms {
-                let request = held.request;
+            } else {
                 self.fail_turns(slot, &Refusal::Store(error.clone()));
                 self.withdraw_request(slot, request, now);
             }

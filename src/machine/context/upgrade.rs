@@ -42,9 +42,9 @@ impl Machine {
     pub(super) fn begin_upgrade(&mut self, slot: &Slot, now: Monotonic) {
         let request = self.last_request.next();
         let Some(held) = self.cohorts.change_held(slot) else { return };
-        let (sole, token) = (held.users.len() == 1, held.grant);
+        let (sole, way) = (held.users.len() == 1, Way::Upgrade { token: held.grant, request: held.request });
         let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| sole && upgrade.seeking.is_none()) else { return };
-        upgrade.seeking = Some(Seeking::new(request, Way::Upgrade(token), true, now));
+        upgrade.seeking = Some(Seeking::new(request, way, true, now));
         self.last_request = request;
         self.end_silent(slot, now);
         self.ask(slot, now);

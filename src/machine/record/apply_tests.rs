@@ -229,3 +229,17 @@ fn i9_what_comes_late_does_nothing_to_a_lease_that_was_taken_over_since() {
     }
     assert_eq!(bench.release(A, 2, token).outcome, Outcome::Released);
 }
+
+#[test]
+fn i9_an_upgrade_that_comes_late_exchanges_nothing_that_was_taken_over_since() {
+    let mut bench = Bench::new(false);
+    let (token, request, to) = (bench.granted(A, 1, Mode::Shared).first, RequestId(1), SessionId(0xdd));
+    bench.apply(A, Action::Detach { token, request, to, lease_ms: 1_000 });
+    bench.ask_by(A, 2, Mode::Shared, Way::Resume { from: to, origin: A, token, request });
+    let before = bench.record().clone();
+    let late = bench.ask_by(A, 3, Mode::Exclusive, Way::Upgrade { token, request });
+    assert!(matches!(late.outcome, Outcome::NotCurrent { .. }), "{late:?}");
+    assert_eq!(bench.record(), &before);
+    let request = RequestId(2);
+    block(&bench.ask_by(A, 4, Mode::Exclusive, Way::Upgrade { token, request }));
+}

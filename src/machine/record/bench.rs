@@ -38,6 +38,11 @@ pub(super) fn block(answer: &Answer) -> TokenBlock {
     }
 }
 
+/// A context's first request is given for an exclusive grant.
+pub(super) fn upgrade(token: Token) -> Way {
+    Way::Upgrade { token, request: RequestId(1) }
+}
+
 pub(super) fn promoted(answer: &Answer) -> Vec<SessionId> {
     answer.promoted.iter().map(|promotion| promotion.holder).collect()
 }

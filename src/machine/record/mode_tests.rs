@@ -6,7 +6,7 @@ use alloc::{vec, vec::Vec};
 
 use super::{
     Acquire, Action, Batch, Granted, Mode, Outcome, RequestId, Way,
-    bench::{A, B, Bench, C, D, block, key, operation, promoted},
+    bench::{A, B, Bench, C, D, block, key, operation, promoted, upgrade},
     id::SessionId,
 };
 
@@ -147,11 +147,11 @@ fn an_upgrade_waits_for_the_other_readers_ahead_of_all_and_a_second_one_conflict
     let (first, second) = (bench.granted(A, 1, Mode::Shared), bench.granted(B, 1, Mode::Shared));
     let urgent = Acquire { priority: 9, ..bench.plain(1, Mode::Exclusive) };
     bench.apply(C, Action::Acquire(urgent));
-    let waits = bench.ask_by(A, 2, Mode::Exclusive, Way::Upgrade(first.first));
+    let waits = bench.ask_by(A, 2, Mode::Exclusive, upgrade(first.first));
     assert!(matches!(waits.outcome, Outcome::Waiting { .. }), "{waits:?}");
     assert_eq!((bench.holders(), bench.waiting()), (vec![A, B], vec![A, C]), "it goes on sharing meanwhile");
     let before = bench.record().clone();
-    let conflict = bench.ask_by(B, 2, Mode::Exclusive, Way::Upgrade(second.first));
+    let conflict = bench.ask_by(B, 2, Mode::Exclusive, upgrade(second.first));
     let Outcome::UpgradeConflict { ahead } = conflict.outcome else { panic!("{conflict:?}") };
     let seen: Vec<_> = ahead.iter().map(|seen| (seen.holder, seen.request.0)).collect();
     assert_eq!((seen, bench.record()), (vec![(A, 1), (A, 2)], &before), "who is in the way is seen");
@@ -163,12 +163,12 @@ fn an_upgrade_waits_for_the_other_readers_ahead_of_all_and_a_second_one_conflict
 fn an_upgrade_goes_with_the_grant_that_it_would_give() {
     let mut bench = Bench::new(false);
     let (first, second) = (bench.granted(A, 1, Mode::Shared), bench.granted(B, 1, Mode::Shared));
-    bench.ask_by(A, 2, Mode::Exclusive, Way::Upgrade(first.first));
+    bench.ask_by(A, 2, Mode::Exclusive, upgrade(first.first));
     bench.release(A, 1, first.first);
     assert_eq!((bench.holders(), bench.waiting()), (vec![B], vec![]));
-    let late = bench.ask_by(A, 3, Mode::Exclusive, Way::Upgrade(first.first));
+    let late = bench.ask_by(A, 3, Mode::Exclusive, upgrade(first.first));
     assert!(matches!(late.outcome, Outcome::NotCurrent { .. }), "{late:?}");
-    block(&bench.ask_by(B, 2, Mode::Exclusive, Way::Upgrade(second.first)));
+    block(&bench.ask_by(B, 2, Mode::Exclusive, upgrade(second.first)));
 }
 
 #[test]
@@ -177,9 +177,9 @@ fn the_upgrade_of_a_holder_that_ran_out_is_no_conflict() {
     let first = bench.granted(A, 1, Mode::Shared);
     bench.now_ms += 600;
     let second = bench.granted(B, 1, Mode::Shared);
-    bench.ask_by(A, 2, Mode::Exclusive, Way::Upgrade(first.first));
+    bench.ask_by(A, 2, Mode::Exclusive, upgrade(first.first));
     bench.now_ms += 400;
-    let upgraded = bench.ask_by(B, 2, Mode::Exclusive, Way::Upgrade(second.first));
+    let upgraded = bench.ask_by(B, 2, Mode::Exclusive, upgrade(second.first));
     assert!(matches!(upgraded.outcome, Outcome::Granted(_)), "{upgraded:?}");
 }
 

@@ -136,8 +136,13 @@ pub enum Way {
     Plain,
     /// Whoever holds the key is robbed.
     Steal,
-    /// The shared grant with this first token is given for an exclusive one, ahead of everybody who queues.
-    Upgrade(Token),
+    /// A shared grant is given for an exclusive one, ahead of everybody who queues.
+    Upgrade {
+        /// Its first token.
+        token: Token,
+        /// The request that it was granted to.
+        request: RequestId,
+    },
     /// A detached grant goes over to this session.
     Resume {
         /// The session that it was [moved to](Action::Detach).
@@ -156,7 +161,7 @@ impl Way {
     pub(super) fn givers(self) -> Vec<SessionId> {
         match self {
             Self::Resume { from, origin, .. } => Vec::from([from, origin]),
-            Self::Plain | Self::Steal | Self::Upgrade(_) => Vec::new(),
+            Self::Plain | Self::Steal | Self::Upgrade { .. } => Vec::new(),
         }
     }
 }

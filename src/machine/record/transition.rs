@@ -130,14 +130,16 @@ impl<'a> Transition<'a> {
                 }
                 self.rob();
             }
-            Way::Upgrade(token) if self.grant_of(self.holder, token).is_none() => return Some(self.not_current(token)),
-            Way::Upgrade(_) if !has_place && self.record.queue.iter().any(|waiter| waiter.upgrades.is_some()) => {
+            Way::Upgrade { token, request } if self.own_grant_of(request, token).is_none() => {
+                return Some(self.not_current(token));
+            }
+            Way::Upgrade { .. } if !has_place && self.record.queue.iter().any(|waiter| waiter.upgrades.is_some()) => {
                 return Some(Outcome::UpgradeConflict { ahead: self.ahead_of(ask) });
             }
             Way::Resume { from, origin, token, request } => {
                 return Some(self.resume([from, origin], token, request, ask));
             }
-            Way::Upgrade(_) | Way::Plain => {}
+            Way::Upgrade { .. } | Way::Plain => {}
         }
         let obstacles = if ask.wait || ask.way == Way::Steal { None } else { self.obstacles(ask) };
         obstacles.map(|ahead| Outcome::Busy { ahead })
@@ -482,7 +484,7 @@ impl Acquire {
     /// The shared grant that the request gives for an exclusive one.
     pub(super) fn upgrades(&self) -> Option<Token> {
         match self.way {
-            Way::Upgrade(token) => Some(token),
+            Way::Upgrade { token, .. } => Some(token),
             Way::Plain | Way::Steal | Way::Resume { .. } => None,
         }
     }

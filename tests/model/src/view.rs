@@ -153,7 +153,7 @@ pub fn deal(operation: &Operation) -> Deal {
     match &operation.action {
         Act::Acquire(ask) => match ask.way {
             Way::Steal => Deal::Steal,
-            Way::Upgrade(token) => Deal::Upgrade(token.as_u64()),
+            Way::Upgrade { token, .. } => Deal::Upgrade(token.as_u64()),
             Way::Resume { .. } => Deal::Resume,
             Way::Plain => Deal::Acquire,
         },

@@ -204,7 +204,7 @@ fn is_moved_by(old: &Grant, grant: &Grant, key: &Key, batch: &Batch) -> bool {
                 let named = (token, request) == (old.block.first, old.request);
                 named && [from, origin].contains(&old.holder) && grant.holder == batch.session
             }
-            Way::Plain | Way::Steal | Way::Upgrade(_) => false,
+            Way::Plain | Way::Steal | Way::Upgrade { .. } => false,
         },
         _ => false,
     })

@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 
 use super::super::{
     Acquire, Action, Answer, Beat, Granted, Mode, Outcome, Record, RequestId, Unreadable, Way,
-    bench::{A, B, Bench, C, D, LEASE_MS, beat, block, key, promoted},
+    bench::{A, B, Bench, C, D, LEASE_MS, beat, block, key, promoted, upgrade},
     id::SessionId,
     token::{BLOCK, Token, TokenBlock},
 };
@@ -154,10 +154,10 @@ fn q_an_upgrade_gives_the_old_grant_for_a_new_one() {
     let mut bench = Bench::new(false);
     let shared = bench.granted(A, 1, Mode::Shared);
     bench.queued(B, 1, Mode::Exclusive);
-    let exclusive = block(&bench.ask_by(A, 2, Mode::Exclusive, Way::Upgrade(shared.first)));
+    let exclusive = block(&bench.ask_by(A, 2, Mode::Exclusive, upgrade(shared.first)));
     assert!(exclusive.first > shared.last, "ahead of everybody who queues");
     assert_eq!(bench.holders(), [A]);
-    assert_eq!(block(&bench.ask_by(A, 2, Mode::Exclusive, Way::Upgrade(shared.first))), exclusive, "asked again");
+    assert_eq!(block(&bench.ask_by(A, 2, Mode::Exclusive, upgrade(shared.first))), exclusive, "asked again");
     assert!(matches!(bench.release(A, 1, shared.first).outcome, Outcome::NotCurrent { .. }));
 }
 
@@ -173,7 +173,7 @@ fn r_the_clocks_part_is_capped_and_the_end_refuses() {
     let token = bench.record().grants[0].block.first;
     bench.record_mut("k").last_token = Token((1 << 53) - BLOCK);
     let before = bench.record().clone();
-    for way in [Way::Plain, Way::Steal, Way::Upgrade(token)] {
+    for way in [Way::Plain, Way::Steal, upgrade(token)] {
         assert_eq!(bench.ask_by(D, 1, Mode::Exclusive, way).outcome, Outcome::Exhausted);
     }
     assert_eq!(*bench.record(), before, "nobody is robbed in vain");

@@ -130,6 +130,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "I11",
+        "nobody waits out a silent store",
+        Scenario("who_said_for_how_long"),
+        &[edit(RETRY, "upgrades && self.outlasts(&operation.slot, error)", "upgrades && false")],
+    ),
+    Mutant::new(
+        "I11",
+        "a look that is not answered ends the wait",
+        Scenario("who_said_for_how_long"),
+        &[edit(RETRY, "if !self.outlasts(slot, error) {", "if error.retry || !self.outlasts(slot, error) {")],
+    ),
+    Mutant::new(
         "I8",
         "who waits for tokens that never come is not told",
         Rule("failing::who_waits_for_tokens"),

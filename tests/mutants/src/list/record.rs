@@ -147,6 +147,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "I9",
+        "an upgrade names the token alone",
+        Store("apply_tests::i9_"),
+        &[edit(
+            TRANSITION,
+            "if self.own_grant_of(request, token).is_none() => {",
+            "if self.grant_of(self.holder, token).is_none_or(|_| request == RequestId::default()) => {",
+        )],
+    ),
+    Mutant::new(
+        "I9",
         "a downgrade names the token alone",
         Store("apply_tests::i9_"),
         &[edit(
