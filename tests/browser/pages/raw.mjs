@@ -1,5 +1,5 @@
 // The leases' database as it lies there, past the library.
-Object.assign(globalThis, { names, stored, overwrite, upgrade, beats, holdWithoutCure, watchBeats });
+Object.assign(globalThis, { names, stored, overwrite, upgrade, hangInside, beats, holdWithoutCure, watchBeats });
 
 const NAME = "leasehold:tests";
 
@@ -30,6 +30,18 @@ function stored(key) {
 
 function overwrite(key, value) {
   return raw((leases) => leases.put(value, key));
+}
+
+// Hangs for so long with a transaction open: nobody else can use the store.
+function hangInside(ms) {
+  return raw((leases) => {
+    const request = leases.get("none");
+    request.addEventListener("success", () => {
+      const until = Date.now() + ms;
+      while (Date.now() < until);
+    });
+    return request;
+  });
 }
 
 // The beats of the sessions that hold a key, then of those that wait for it.

@@ -1,12 +1,10 @@
 //! Fenced writes to a page's own database, by each library that pages use.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, brief, granted, hold, lasting, now_ms, wait_in_queue, while_it_hangs};
+use crate::world::{SOON, World, brief, granted, hold, lasting, now_ms, taken_over, wait_in_queue, while_it_hangs};
 
 const LIBRARIES: [&str; 3] = ["raw", "idb", "dexie"];
 
@@ -105,17 +103,14 @@ async fn paused_for(world: &World, library: &str, ms: u64) -> anyhow::Result<boo
 /// came to; none when it woke up before it lost its lease.
 pub async fn write_late(slow: &Tab, fast: &Tab, ways: &[Value], ms: u64, text: &str) -> anyhow::Result<Option<Value>> {
     slow.start("write", "return writeAfterPause(arg)", json!({ "text": "late", "ms": ms, "ways": ways })).await?;
-    let within = SOON + Duration::from_millis(ms);
-    let waited = granted(fast, within).await;
-    if waited.as_ref().is_err_and(|error| format!("{error:#}").contains("LeaseError (Store)")) {
-        // The tab hangs with a transaction open: nobody can use the store, and whoever waits is told so after a lease.
-        slow.outcome("write", within).await?;
+    let taken = taken_over(fast, slow, ms).await?;
+    let Some((_, at)) = taken else {
+        slow.outcome("write", SOON).await?;
         return Ok(None);
-    }
-    let (_, at) = waited?;
+    };
     let done = fast.run("return fencedWrite({ text: arg })", json!(text)).await?;
     ensure!(done == json!({ "written": true, "said": "current" }), "{text}: {done}");
-    let late = slow.outcome("write", within).await?;
+    let late = slow.outcome("write", SOON).await?;
     let woke = slow.run("return pausedUntil", Value::Null).await?.as_u64().context("a time")?;
     Ok((at < woke).then_some(late))
 }

@@ -61,6 +61,7 @@ in_the_browsers! {
         take_over::a_closed_holder_is_replaced,
         take_over::a_reloaded_holder_is_replaced,
         take_over::a_frozen_holder_is_replaced_and_told,
+        take_over::a_page_that_hangs_inside_a_transaction_is_waited_out,
         take_over::a_closed_waiter_does_not_block_the_queue,
         take_over::released_while_others_wait_in_order,
         left::a_page_that_is_left_gives_its_lease_up,

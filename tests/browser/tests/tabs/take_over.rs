@@ -1,13 +1,11 @@
 //! The holder goes away, in each of the ways that tabs do, and a tab that waits gets the lease. It outlasts the scenario: its
 //! running out is not what helps.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, brief, granted, hold, lasting, now_ms, wait_in_queue, while_it_hangs};
+use crate::world::{SOON, World, brief, granted, hold, lasting, now_ms, taken_over, wait_in_queue, while_it_hangs};
 
 pub async fn a_closed_holder_is_replaced(world: &World) -> anyhow::Result<()> {
     replaced(world, "take-over from a closed tab", async |holder| holder.close().await).await
@@ -79,6 +77,36 @@ pub async fn released_while_others_wait_in_order(world: &World) -> anyhow::Resul
     still_good(&second).await
 }
 
+/// Whoever said for how long to wait waits until the page goes on; who did not is told after a lease, rather than never.
+pub async fn a_page_that_hangs_inside_a_transaction_is_waited_out(world: &World) -> anyhow::Result<()> {
+    while_it_hangs(world, async |ms| hung_inside_for(world, ms).await).await
+}
+
+async fn hung_inside_for(world: &World, ms: u64) -> anyhow::Result<bool> {
+    let (hung, waiter) = (world.tab(brief()).await?, world.tab(brief()).await?);
+    // Both have opened the database by now, and have a session.
+    hold(&hung, "notes").await?;
+    hold(&waiter, "other").await?;
+    hung.start("hang", "await hangInside(arg); return Date.now()", json!(ms)).await?;
+    let acquire = "const lease = await leases.acquire(arg.key, arg.options); return [lease.valid, Date.now()]";
+    let limited = json!({ "key": "limited", "options": { "timeoutMs": 200_000 } });
+    waiter.start("limited", acquire, limited).await?;
+    let told = "return leases.acquire('unlimited').then(() => 'granted', (error) => error.code)";
+    waiter.start("unlimited", told, Value::Null).await?;
+    let told = waiter.outcome("unlimited", SOON).await?;
+    let granted = waiter.outcome("limited", SOON).await?;
+    ensure!(granted[0] == true, "the lease is not valid: {granted}");
+    let woke = hung.outcome("hang", SOON).await?.as_u64().context("a time")?;
+    for tab in [hung, waiter] {
+        tab.close().await?;
+    }
+    let waited = granted[1].as_u64().context("a time")?.checked_sub(woke);
+    let Some(late_ms) = waited.filter(|_| told != "granted") else { return Ok(false) };
+    ensure!(told == "Store", "a request without a time limit ends with {told}");
+    world.tell("granted after a page hung inside a transaction", late_ms);
+    Ok(true)
+}
+
 /// A page that hangs is alive: its beacon stands. Its silence alone ends its lease; and when it wakes up, it knows.
 pub async fn a_frozen_holder_is_replaced_and_told(world: &World) -> anyhow::Result<()> {
     while_it_hangs(world, async |ms| hung_for(world, ms).await).await
@@ -88,15 +116,19 @@ async fn hung_for(world: &World, ms: u64) -> anyhow::Result<bool> {
     let (holder, waiter) = (world.tab(brief()).await?, world.tab(brief()).await?);
     let first = hold(&holder, "notes").await?;
     wait_in_queue(&waiter, "notes").await?;
-    let hang = "const until = Date.now() + arg; setTimeout(() => { while (Date.now() < until); }); return until";
+    // Hung in the middle of its own renewal, it would keep all others from the database.
+    let hang = "await lease.verify();
+        const until = Date.now() + arg;
+        setTimeout(() => { while (Date.now() < until); });
+        return until";
     let thawed = holder.run(hang, json!(ms)).await?.as_u64().context("a time")?;
-    let (token, at) = granted(&waiter, SOON + Duration::from_millis(ms)).await?;
-    ensure!(token > first, "the token {token} is not larger than {first}");
-    if at >= thawed {
+    let taken = taken_over(&waiter, &holder, ms).await?;
+    let Some((token, at)) = taken.filter(|(_, at)| *at < thawed) else {
         holder.close().await?;
         waiter.close().await?;
         return Ok(false);
-    }
+    };
+    ensure!(token > first, "the token {token} is not larger than {first}");
     world.tell("take-over of a lease of 3 s from a frozen tab", at.saturating_sub(thawed - ms));
     let woken = "return Promise.race([lease.lost, new Promise((resolve) => setTimeout(resolve, 60_000))])";
     let reason = holder.run(woken, Value::Null).await?;

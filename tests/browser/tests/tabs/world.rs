@@ -17,6 +17,9 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// For what should happen at once. How fast it is, the benchmark tells; here no busy machine is too slow.
 pub const SOON: Duration = Duration::from_secs(60);
 
+/// After that a page that hung has lost its lease, or keeps it.
+const LATE: Duration = Duration::from_secs(5);
+
 /// A lease that outlasts every scenario. It beats every two minutes: neither its end nor a beat is ever what helps.
 pub const LASTING_MS: u64 = 600_000;
 
@@ -198,6 +201,17 @@ pub async fn while_it_hangs(world: &World, part: impl AsyncFn(u64) -> anyhow::Re
 /// The token and the time of the grant that a tab waits for.
 pub async fn granted(tab: &Tab, within: Duration) -> anyhow::Result<(u64, u64)> {
     token_and_time(&tab.outcome("wait", within).await?)
+}
+
+/// The token and the time of the grant for which a tab waits while the holder hangs; none if the holder keeps its lease. A page
+/// that hangs with a transaction of the store open stops everybody else for as long.
+pub async fn taken_over(waiter: &Tab, holder: &Tab, hangs_ms: u64) -> anyhow::Result<Option<(u64, u64)>> {
+    let early = granted(waiter, Duration::from_millis(hangs_ms) + LATE).await;
+    let too_early = early.as_ref().is_err_and(|error| format!("{error:#}").contains("it takes longer than"));
+    if too_early && holder.run("return lease.verify()", Value::Null).await? == true {
+        return Ok(None);
+    }
+    if too_early { granted(waiter, SOON).await.map(Some) } else { early.map(Some) }
 }
 
 /// What a page tells of its grant.
