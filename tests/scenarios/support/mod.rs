@@ -9,3 +9,4 @@ pub(crate) mod shelf;
 pub(crate) mod vault;
 pub(crate) mod worker;
 pub(crate) mod world;
+pub(crate) mod yard;
