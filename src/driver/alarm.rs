@@ -22,6 +22,8 @@ pub(super) struct Alarm {
     keeps_alive: bool,
     /// `None` until it is set.
     sleep: Option<AbortHandle>,
+    /// Whether the store's answer set it, rather than whatever ran when it was planned.
+    by_answer: bool,
 }
 
 impl Driver {
@@ -29,8 +31,10 @@ impl Driver {
     /// before; this one is set by the store's answer, and rings within a second of its time.
     pub(super) fn reset_alarm(&self) {
         let mut core = self.core();
-        if let Some(at) = core.alarm.as_ref().filter(|alarm| alarm.sleep.is_some()).map(|alarm| alarm.at) {
+        let by_whoever = |alarm: &&Alarm| alarm.sleep.is_some() && !alarm.by_answer;
+        if let Some(at) = core.alarm.as_ref().filter(by_whoever).map(|alarm| alarm.at) {
             core.replace_alarm(Some(at));
+            core.alarm.iter_mut().for_each(|alarm| alarm.by_answer = true);
             self.pump(core);
         }
     }
@@ -106,7 +110,7 @@ impl Core {
         if let Some(at) = wake {
             self.last_alarm += 1;
             let keeps_alive = self.machine.has_loose_ends();
-            self.alarm = Some(Alarm { id: self.last_alarm, at, keeps_alive, sleep: None });
+            self.alarm = Some(Alarm { id: self.last_alarm, at, keeps_alive, sleep: None, by_answer: false });
             self.plan_deed(Deed::SetAlarm);
         }
     }

@@ -18,7 +18,7 @@ use leasehold::{
 
 use crate::support::{
     doubles::SlowStore,
-    world::{HEARTBEAT, LEASE, World, everywhere, ms, secs},
+    world::{HEARTBEAT, LEASE, World, everywhere, ms},
 };
 
 /// An executor that notes when a timer was set, and may lose what it is to run.
@@ -81,19 +81,22 @@ fn the_alarm_is_set_by_the_answer_of_the_store() {
         let (one, noting) = slow(world);
         let guard = one.lock("k").acquire().await.unwrap();
         assert_eq!(noting.last_set(), Some(world.now()));
-        // What is due before the next heartbeat would be served by the alarm that stands.
-        let mut wait = Box::pin(one.lock("taken").timeout(secs(7)).acquire());
         for _ in 0..3 {
+            let mut wait = Box::pin(one.lock("taken").timeout(ms(900)).acquire());
             assert!((&mut wait).now_or_never().is_none());
-            world.sim.pass(ms(900)).await;
-            assert!(noting.last_set().unwrap() < world.now());
+            let asked = world.now();
+            assert_eq!(noting.last_set(), Some(asked), "the request set it: who knows in what it ran");
+            world.sim.pass(ms(300)).await;
+            assert_eq!(noting.last_set().map(|set| set.since(asked)), Some(200), "the answer set it anew");
+            world.sim.pass(ms(100)).await;
             assert!(guard.verify().await.unwrap());
-            assert_eq!(noting.last_set(), Some(world.now()), "the answer set it");
-            world.sim.pass(ms(1)).await;
+            assert_eq!(noting.last_set().map(|set| set.since(asked)), Some(200), "once is enough");
             assert_eq!(world.sim.timers(), 1, "and it is the only one");
+            assert!(wait.await.is_err());
+            // Those who went are taken back, and a heartbeat is due again.
+            world.sim.pass(ms(500)).await;
         }
         // The heartbeats too, each by the answer to the one before.
-        assert!(wait.await.is_err());
         for _ in 0..3 {
             let beats = one.stats().renewed;
             while one.stats().renewed == beats {

@@ -12,6 +12,7 @@ use super::{
     desk::{Desk, a_moment, begin, commit, desk, end, notes, valid_until_ms, write},
     manners::takes_no_more_memory,
     platform::{Replaced, done, fresh_name, soon},
+    sessions::Asked,
 };
 
 #[test]
@@ -37,6 +38,26 @@ async fn who_waits_for_the_fence_goes_on_in_the_same_transaction() {
     write(&transaction, "after");
     assert_eq!(ended.await, "complete");
     assert_eq!(desk.note().await.as_deref(), Some("after"));
+}
+
+#[test]
+async fn a_fence_reads_the_record_and_only_if_it_must_the_sessions_row() {
+    let name = fresh_name("reads");
+    let (slow, fast) = (Desk::at(&name).await, Desk::at(&name).await);
+    let guard = slow.hold().await;
+    let asked = Asked::of(&name);
+    let transaction = slow.begin();
+    guard.fence(&transaction).await.unwrap();
+    assert_eq!(asked.methods(), ["get"], "the record");
+    end(&transaction).await;
+    let transaction = slow.begin();
+    guard.fence_and_renew(&transaction).await.unwrap();
+    assert_eq!(asked.methods(), ["get", "get", "put"], "a heartbeat goes with it");
+    end(&transaction).await;
+    let _thief = soon(fast.leases.lock("k").steal()).await.unwrap();
+    asked.methods();
+    assert_eq!(guard.fence(&slow.begin()).await, Err(FenceError::Lost(LostReason::Stolen)));
+    assert_eq!(asked.methods()[..2], ["get", "get"], "the session's row tells that it was stolen");
 }
 
 /// Its own page was told nothing: the thief's message does not reach a manager that sees no events.

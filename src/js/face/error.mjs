@@ -68,12 +68,12 @@ let keeper;
  *  program from ending. Whoever waits for an answer must be waited for, by a timer that does. */
 function kept(answer) {
   if (waitedFor === 0) keeper = setTimeout(() => {}, LONGEST_MS);
-  if (typeof keeper !== "object") {
+  if (typeof keeper === "number") {
     // Not Node.js: nothing ends while somebody waits. It is not tried again.
     clearTimeout(keeper);
-    waitedFor = NaN;
-    return answer;
+    waitedFor = keeper = null;
   }
+  if (!keeper) return answer;
   waitedFor += 1;
   return answer.finally(() => {
     waitedFor -= 1;

@@ -7,8 +7,9 @@ use super::{
     config::{belief_ms, lease_for_belief_ms},
     id::{RequestId, StoreId},
     input::{Slot, TurnId},
+    key::Key,
     output::LostReason,
-    record::{Action, Batch, Operation, Outcome, Reply, SessionStep},
+    record::{Action, Batch, Grant, Operation, Outcome, Records, Reply, SessionStep},
     store_queue::Sent,
     time::{Monotonic, Now},
     token::Token,
@@ -29,6 +30,16 @@ impl Ticket {
     /// Whether a heartbeat goes with it.
     pub fn renews(&self) -> bool {
         self.batch.step != SessionStep::Stay
+    }
+
+    /// Whether the record has the grant: then no session row matters, unless this [renews](Self::renews). If it has not, the
+    /// own session's row tells what became of it.
+    pub fn finds_its_grant(&self, records: &Records) -> bool {
+        let is_it = |grant: &Grant| {
+            (grant.holder, grant.block.first, grant.request) == (self.batch.session, self.token, self.request)
+        };
+        let has_it = |key: &Key| records.peek(key).is_some_and(|record| record.grants.iter().any(is_it));
+        self.batch.operations.iter().all(|operation| has_it(&operation.key))
     }
 }
 

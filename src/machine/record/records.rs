@@ -120,11 +120,34 @@ impl Records {
     /// MUST NOT go on then.
     pub fn load_all_sessions<'a>(&mut self, stored: impl IntoIterator<Item = &'a str>) -> Result<(), Unreadable> {
         for text in stored {
-            let Some(session) = Session::id_of(text) else { return Err(Unreadable::Corrupt) };
-            self.load_session(session, Some(text));
+            let (session, row) = match Session::decode(text) {
+                Ok(read) => read,
+                Err(why) => (Session::id_of(text).ok_or(Unreadable::Corrupt)?, Session::unreadable(text, why)),
+            };
+            self.sessions.load(session, Some(row));
         }
         self.sessions.are_complete();
         Ok(())
+    }
+
+    /// Puts in all that the store has beside its records: all session rows, and then [`Row::Store`] if it is there. Else the
+    /// store is a new one, and gets this id. For a store that reads all of them at once.
+    ///
+    /// # Errors
+    /// As for [`load_store`](Self::load_store) and [`load_all_sessions`](Self::load_all_sessions).
+    pub fn load_beside_records(
+        &mut self,
+        stored: &[String],
+        fresh: impl FnOnce() -> StoreId,
+    ) -> Result<(), Unreadable> {
+        // Only a session's row says whose it is.
+        let (store, sessions) = match stored.split_last() {
+            Some((last, sessions)) if Session::id_of(last).is_none() => (Some(last.as_str()), sessions),
+            _ => (None, stored),
+        };
+        let fresh = if store.is_none() { fresh() } else { StoreId::default() };
+        self.load_store(store, fresh)?;
+        self.load_all_sessions(sessions.iter().map(String::as_str))
     }
 
     /// The sessions whose rows matter to a batch, now that its records are loaded: each is to be

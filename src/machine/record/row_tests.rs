@@ -1,9 +1,9 @@
 //! The row of the store: idle records go, and their tokens are remembered in it.
 
-use alloc::{string::String, vec};
+use alloc::{string::String, vec, vec::Vec};
 
 use super::{
-    Acquire, Action, Batch, Mode, Outcome, RequestId, Row, Unreadable,
+    Acquire, Action, Batch, Mode, Outcome, RequestId, Row, Session, Unreadable,
     bench::{A, B, Bench, LEASE_MS, STORE, block, key, operation},
     id::StoreId,
     key::Key,
@@ -147,4 +147,28 @@ fn a_new_store_gets_an_id_and_one_that_cannot_be_read_stops_the_transaction() {
     let unreadable = Unreadable::FormatTooNew { found: 2, known: 1 };
     assert_eq!(again.load_store(Some(&newer), StoreId(78)), Err(unreadable));
     assert_eq!(again.load_store(Some("of another world"), StoreId(78)), Err(Unreadable::Corrupt));
+}
+
+#[test]
+fn what_stands_beside_the_records_is_read_at_once() {
+    let read = |rows: &[&str]| {
+        let rows: Vec<_> = rows.iter().map(|row| String::from(*row)).collect();
+        let mut records = Records::new();
+        records.load_beside_records(&rows, || StoreId(77)).map(|()| records)
+    };
+    let session = |id| Session { beat: 5, lease_ms: LEASE_MS, ..Session::default() }.encode(id);
+    let (first, second, store) = (session(A), session(B), floor(&read(&[]).unwrap()));
+    let newer = |text: &str| text.replacen("\"format\":1", "\"format\":2", 1);
+    let found = read(&[&first, &newer(&second), &store]).unwrap();
+    assert_eq!(found.store(), StoreId(77));
+    assert!(found.session(A).is_some() && found.session(B).is_some(), "one that cannot be read has not ended");
+    let mut without = read(&[&first, &second]).unwrap();
+    assert_eq!(without.take_changed(), [Row::Store], "it is a new store");
+    assert!(without.session(B).is_some());
+    let too_new = Unreadable::FormatTooNew { found: 2, known: 1 };
+    assert_eq!(read(&[&first, &newer(&store)]).map(|_| ()), Err(too_new));
+    for nobodys in ["of another world", "{}"] {
+        assert_eq!(read(&[nobodys, &store]).map(|_| ()), Err(Unreadable::Corrupt));
+        assert_eq!(read(&[&first, nobodys]).map(|_| ()), Err(Unreadable::Corrupt));
+    }
 }

@@ -1,13 +1,13 @@
 //! One connection to the database: how it opens, and how it ends.
 
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use futures::future::{Either, select};
 use gloo_timers::callback::Timeout;
 use js_sys::Object;
 use wasm_bindgen::prelude::*;
-use web_sys::{Event, IdbDatabase, IdbFactory, IdbOpenDbRequest, IdbTransaction};
+use web_sys::{Event, IdbDatabase, IdbFactory, IdbKeyRange, IdbOpenDbRequest, IdbTransaction};
 
 use super::{
     attach::ATTACHED_STORE,
@@ -15,9 +15,10 @@ use super::{
     ending::{Ending, HeardClose},
     failure,
     pending::Pending,
+    rows,
 };
 use crate::executor::WeakShared;
-use crate::machine::{StoreError, StoreId};
+use crate::machine::{Row, SessionId, StoreError, StoreId};
 use crate::oneshot::{self, Receiver};
 use crate::store::StoreWatcher;
 
@@ -32,7 +33,10 @@ const OPEN_LIMIT_MS: u32 = 5_000;
 pub(super) struct Connection {
     database: Database,
     object_store: &'static str,
+    /// Of each transaction.
+    options: TransactionOptions,
     ending: Rc<Ending>,
+    beside_records: OnceCell<IdbKeyRange>,
     store: Cell<Option<StoreId>>,
     /// Whether it was seen how many records there are.
     counted: Cell<bool>,
@@ -94,10 +98,14 @@ impl Connection {
         });
         // It fails for what is no event target only.
         let _ = database.add_event_listener_with_callback("close", on_close.as_ref().unchecked_ref());
+        let options = Object::new().unchecked_into::<TransactionOptions>();
+        options.set_durability("relaxed");
         Self {
             database,
             object_store,
+            options,
             ending,
+            beside_records: OnceCell::new(),
             store: Cell::new(None),
             counted: Cell::new(false),
             open: RefCell::default(),
@@ -138,6 +146,15 @@ impl Connection {
         self.store.set(Some(store));
     }
 
+    /// The names of all rows [beside the records](rows::beside_records).
+    pub(super) fn beside_records(&self) -> Result<&IdbKeyRange, JsValue> {
+        if let Some(range) = self.beside_records.get() {
+            return Ok(range);
+        }
+        let range = rows::beside_records()?;
+        Ok(self.beside_records.get_or_init(|| range))
+    }
+
     /// Whether this is the first call: the transaction that makes it counts the records.
     pub(super) fn counts(&self) -> bool {
         !self.counted.replace(true)
@@ -148,9 +165,7 @@ impl Connection {
     ///
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBDatabase/transaction)
     pub(super) fn begin(&self) -> Result<Transaction, JsValue> {
-        let options = Object::new().unchecked_into::<TransactionOptions>();
-        options.set_durability("relaxed");
-        self.database.transaction(self.object_store, "readwrite", &options)
+        self.database.transaction(self.object_store, "readwrite", &self.options)
     }
 
     /// [Begins](Self::begin) a transaction that waits for this context, until it is [over](Self::over).
@@ -158,6 +173,14 @@ impl Connection {
         let transaction = self.begin()?;
         self.open.borrow_mut().push(transaction.clone());
         Ok(transaction)
+    }
+
+    /// Deletes the row of a session: one write that reads nothing, and is told to commit. A page that is being closed is not
+    /// given the time for more.
+    pub(super) fn delete_blindly(&self, session: SessionId) -> Result<(), JsValue> {
+        let transaction = self.begin()?;
+        transaction.object_store(self.object_store)?.delete(&rows::name_of(&Row::Session(session)))?;
+        transaction.commit()
     }
 
     /// A transaction no longer waits for this context. Whether it did: one that was interrupted does not.

@@ -2,9 +2,10 @@
 //!
 //! It is driven by the transaction's own events, so that whoever waits for it can go on in the same transaction.
 
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use std::{boxed::Box, rc::Rc, string::String, vec::Vec};
 
+use js_sys::Function;
 use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbObjectStore, IdbRequest, IdbTransaction, IdbTransactionMode};
 
@@ -17,7 +18,7 @@ use super::{
     transaction::text_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{Key, Records, Row, SessionId, StoreError, StoreId, Ticket};
+use crate::machine::{Key, Records, Row, StoreError, StoreId, Ticket};
 use crate::oneshot::{self, Sender};
 
 type Verdict = Result<(), FenceError>;
@@ -86,6 +87,9 @@ struct Fenced {
     fence: Shared<dyn Fence>,
     leases: IdbObjectStore,
     reads: Reads,
+    /// The own row. The verdict does not rest on it: it takes the heartbeat, and tells what became of a grant that is gone. It
+    /// is read for that only.
+    session: OnceCell<IdbRequest>,
     /// Until the verdict.
     asked: Cell<Option<Sender<Verdict>>>,
     commit: RefCell<Option<HeldCommit>>,
@@ -97,8 +101,6 @@ struct Reads {
     /// What is known of the connection need not be read.
     known: Option<StoreId>,
     store: Option<IdbRequest>,
-    /// The own row. The verdict does not rest on it: it tells what became of a grant, and takes the heartbeat.
-    session: (SessionId, IdbRequest),
     records: Vec<(Key, IdbRequest)>,
     /// Requests are answered in order: after this one, all are.
     last: IdbRequest,
@@ -112,11 +114,13 @@ impl Fenced {
     ) -> Result<(), &'static str> {
         let leases = leases_in(transaction, &fence)?;
         // It was created, and is asked to commit, or its turn is over.
+        let session =
+            if fence.ticket().renews() { OnceCell::from(ask_session(&leases, &*fence)?) } else { OnceCell::new() };
         let reads = Reads::ask(store_of(&transaction.db()), &leases, fence.ticket()).map_err(|_| OVER)?;
         let transaction: Transaction = transaction.clone().unchecked_into();
         let commit = RefCell::new(Some(HeldCommit::hold(&transaction)));
         let (asked, listener) = (Cell::new(Some(sender)), RefCell::default());
-        let fenced = Rc::new(Self { transaction, fence, leases, reads, asked, commit, listener });
+        let fenced = Rc::new(Self { transaction, fence, leases, reads, session, asked, commit, listener });
         fenced.listen();
         let open: Shared<dyn OpenTransaction> = fenced.clone();
         fenced.fence.open(open);
@@ -133,8 +137,7 @@ impl Fenced {
             _ => fenced.ended(false),
         });
         let function = listener.as_ref().unchecked_ref();
-        self.reads.last.set_onsuccess(Some(function));
-        self.reads.last.set_onerror(Some(function));
+        hear(&self.reads.last, function);
         for end in ["complete", "abort"] {
             // It fails for what is no event target only.
             let _ = self.transaction.add_event_listener_with_callback(end, function);
@@ -143,7 +146,11 @@ impl Fenced {
     }
 
     fn found(&self) {
-        let mut verdict = self.judge();
+        let found = self.load();
+        if found.as_ref().is_ok_and(|(_, records)| self.wants_session(records)) {
+            return;
+        }
+        let mut verdict = found.map_err(FenceError::Store).and_then(|(store, records)| self.judge(store, records));
         if verdict.is_err() && self.transaction.abort().is_err() {
             // It was committed behind our back.
             verdict = Err(FenceError::Misuse(OVER.into()));
@@ -151,9 +158,19 @@ impl Fenced {
         self.settle(verdict);
     }
 
-    fn judge(&self) -> Verdict {
-        let mut records = Records::new();
-        let store = self.load(&mut records).map_err(FenceError::Store)?;
+    /// Whether the grant is gone, and the row that tells what became of it is still to be read.
+    fn wants_session(&self, records: &Records) -> bool {
+        if self.session.get().is_some() || self.fence.ticket().finds_its_grant(records) {
+            return false;
+        }
+        let Ok(read) = ask_session(&self.leases, &*self.fence) else { return false };
+        if let Some(listener) = &*self.listener.borrow() {
+            hear(&read, listener.as_ref().unchecked_ref());
+        }
+        self.session.set(read).is_ok()
+    }
+
+    fn judge(&self, store: Option<StoreId>, mut records: Records) -> Verdict {
         self.fence.judge(store, &mut records)?;
         for row in records.take_changed() {
             let text = records.text(&row);
@@ -162,17 +179,20 @@ impl Fenced {
         Ok(())
     }
 
-    /// Puts in what was read, and says which store it is. One whose row cannot be read is none that a lease was granted
-    /// in.
-    fn load(&self, records: &mut Records) -> Result<Option<StoreId>, StoreError> {
-        let (session, read) = &self.reads.session;
-        records.load_session(*session, self.latest(&Row::Session(*session), read)?.as_deref());
+    /// What was read, and which store it is. One whose row cannot be read is none that a lease was granted in.
+    fn load(&self) -> Result<(Option<StoreId>, Records), StoreError> {
+        let mut records = Records::new();
+        if let Some(read) = self.session.get() {
+            let session = self.fence.ticket().batch.session;
+            records.load_session(session, self.latest(&Row::Session(session), read)?.as_deref());
+        }
         for (key, read) in &self.reads.records {
             records.load(key.clone(), self.latest(&Row::Record(key.clone()), read)?.as_deref());
         }
-        let Some(read) = &self.reads.store else { return Ok(self.reads.known) };
-        let Some(text) = self.latest(&Row::Store, read)? else { return Ok(None) };
-        Ok(records.load_store(Some(&text), StoreId::default()).ok().map(|()| records.store()))
+        let Some(read) = &self.reads.store else { return Ok((self.reads.known, records)) };
+        let text = self.latest(&Row::Store, read)?;
+        let is_known = text.is_some_and(|text| records.load_store(Some(&text), StoreId::default()).is_ok());
+        Ok((is_known.then(|| records.store()), records))
     }
 
     /// The text of a row: what another fence in this transaction made of it since this one asked, or what was read.
@@ -236,8 +256,6 @@ impl OpenTransaction for Fenced {
 impl Reads {
     fn ask(known: Option<StoreId>, leases: &IdbObjectStore, ticket: &Ticket) -> Result<Self, JsValue> {
         let store = if known.is_none() { Some(rows::ask(leases, &Row::Store)?) } else { None };
-        let own = ticket.batch.session;
-        let session = (own, rows::ask(leases, &Row::Session(own))?);
         let mut records = Vec::new();
         for key in ticket.batch.keys() {
             let read = leases.get(&key.as_str().into())?;
@@ -245,8 +263,17 @@ impl Reads {
         }
         // A ticket names a key.
         let last = records.last().map(|(_, read)| read.clone()).ok_or(JsValue::UNDEFINED)?;
-        Ok(Self { known, store, session, records, last })
+        Ok(Self { known, store, records, last })
     }
+}
+
+fn ask_session(leases: &IdbObjectStore, fence: &dyn Fence) -> Result<IdbRequest, &'static str> {
+    rows::ask(leases, &Row::Session(fence.ticket().batch.session)).map_err(|_| OVER)
+}
+
+fn hear(read: &IdbRequest, listener: &Function) {
+    read.set_onsuccess(Some(listener));
+    read.set_onerror(Some(listener));
 }
 
 /// The object store of the leases, if the transaction can be fenced; else why not.

@@ -201,7 +201,7 @@ impl Store for IndexedDbStore {
         // Also on a connection that is about to close: it waits for what began before. Without one, whoever waits sees the
         // beacon go, or the silence.
         if let Some(connection) = &*self.connection.borrow() {
-            let _ = rows::delete_blindly(connection, session);
+            let _ = connection.delete_blindly(session);
         }
     }
 

@@ -5,8 +5,8 @@ use js_sys::Array;
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbKeyRange, IdbObjectStore, IdbRequest};
 
-use super::{connection::Connection, failure};
-use crate::machine::{Row, SessionId, StoreError};
+use super::failure;
+use crate::machine::{Row, StoreError};
 
 const SESSION: &str = "session";
 
@@ -24,12 +24,9 @@ pub(super) fn ask(leases: &IdbObjectStore, row: &Row) -> Result<IdbRequest, JsVa
     leases.get(&name_of(row))
 }
 
-/// Asks for the rows of all sessions. [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/getAll)
-pub(super) fn ask_sessions(leases: &IdbObjectStore) -> Result<IdbRequest, JsValue> {
-    // Of all names, arrays are the last, and a longer one comes after its beginning.
-    let (first, end) = (Array::of1(&SESSION.into()), Array::of2(&SESSION.into(), &Array::new()));
-    let range = IdbKeyRange::bound(&first, &end)?;
-    leases.get_all_with_key(&range)
+/// The names of all rows beside the records: those of the sessions, and then the store's own.
+pub(super) fn beside_records() -> Result<IdbKeyRange, JsValue> {
+    IdbKeyRange::bound(&Array::of1(&SESSION.into()), &name_of(&Row::Store))
 }
 
 /// Asks how many records there are. [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/count)
@@ -45,12 +42,4 @@ pub(super) fn write(leases: &IdbObjectStore, row: &Row, text: Option<&str>) -> R
         Some(text) => leases.put_with_key(&text.into(), &name),
         None => leases.delete(&name),
     })
-}
-
-/// Deletes the row of a session: one write that reads nothing, and is told to commit. A page that is being closed is not
-/// given the time for more.
-pub(super) fn delete_blindly(connection: &Connection, session: SessionId) -> Result<(), JsValue> {
-    let transaction = connection.begin()?;
-    transaction.object_store(connection.object_store())?.delete(&name_of(&Row::Session(session)))?;
-    transaction.commit()
 }

@@ -6,9 +6,9 @@
 use core::cell::RefCell;
 use std::rc::Rc;
 
-use js_sys::{Array, Function};
+use js_sys::Array;
 use wasm_bindgen::prelude::*;
-use web_sys::{IdbObjectStore, IdbRequest};
+use web_sys::{Event, IdbObjectStore, IdbRequest};
 
 use super::{
     Answer,
@@ -26,7 +26,7 @@ pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow) -
     let leases = transaction.object_store(connection.object_store())?;
     let (pending, answer) = Pending::new();
     let running = Rc::new(Running {
-        reads: Reads::ask(&leases, batch, connection.counts())?,
+        reads: Reads::ask(&leases, batch, connection)?,
         connection: Rc::clone(connection),
         transaction,
         leases,
@@ -55,14 +55,19 @@ struct Running {
 impl Running {
     /// The events: `success` of the last read, by when all others are there too, then either `complete` or `abort`.
     fn listen(self: &Rc<Self>) {
-        self.transaction.set_oncomplete(Some(&self.handler(|running| running.complete())));
-        self.transaction.set_onabort(Some(&self.handler(|running| running.abort())));
-        self.reads.last().set_onsuccess(Some(&self.handler(|running| running.go_on())));
+        let running = Rc::clone(self);
+        let handler = self.pending.handler(move |event| running.hear(&event));
+        self.transaction.set_oncomplete(Some(&handler));
+        self.transaction.set_onabort(Some(&handler));
+        self.reads.last().set_onsuccess(Some(&handler));
     }
 
-    fn handler(self: &Rc<Self>, handle: impl Fn(&Rc<Self>) + 'static) -> Function {
-        let running = Rc::clone(self);
-        self.pending.handler(move |_| handle(&running))
+    fn hear(&self, event: &Event) {
+        match event.type_().as_str() {
+            "success" => self.go_on(),
+            "complete" => self.complete(),
+            _ => self.abort(),
+        }
     }
 
     /// Everything is read. What fails from here on aborts the transaction.
@@ -115,61 +120,62 @@ impl Running {
 struct Reads {
     /// How many records there are, if that was asked.
     count: Option<IdbRequest>,
-    store: IdbRequest,
     records: Vec<(Key, IdbRequest)>,
-    sessions: Sessions,
+    beside: Beside,
 }
 
-/// The session rows that a batch needs.
-enum Sessions {
-    /// Nobody else's row matters.
-    Own(IdbRequest),
-    /// All there are: a context has one, so they are few.
+/// The rows that a batch needs beside the records.
+enum Beside {
+    /// No other session's row matters.
+    Own { store: IdbRequest, session: IdbRequest },
+    /// All there are: a context has one session, so they are few.
     All(IdbRequest),
 }
 
 impl Reads {
-    fn ask(leases: &IdbObjectStore, batch: &Batch, counts: bool) -> Result<Self, JsValue> {
-        let count = if counts { Some(rows::ask_count(leases)?) } else { None };
-        let store = rows::ask(leases, &Row::Store)?;
+    fn ask(leases: &IdbObjectStore, batch: &Batch, connection: &Connection) -> Result<Self, JsValue> {
+        let count = if connection.counts() { Some(rows::ask_count(leases)?) } else { None };
         let mut records = Vec::new();
         for key in batch.keys() {
             let read = leases.get(&key.as_str().into())?;
             records.push((key, read));
         }
-        let sessions = if concerns_nobody_else(batch) {
-            Sessions::Own(rows::ask(leases, &Row::Session(batch.session))?)
+        let beside = if concerns_nobody_else(batch) {
+            let store = rows::ask(leases, &Row::Store)?;
+            Beside::Own { store, session: rows::ask(leases, &Row::Session(batch.session))? }
         } else {
-            Sessions::All(rows::ask_sessions(leases)?)
+            Beside::All(leases.get_all_with_key(connection.beside_records()?)?)
         };
-        Ok(Self { count, store, records, sessions })
+        Ok(Self { count, records, beside })
     }
 
     /// After this one, all are answered.
     fn last(&self) -> &IdbRequest {
-        let (Sessions::Own(last) | Sessions::All(last)) = &self.sessions;
+        let (Beside::Own { session: last, .. } | Beside::All(last)) = &self.beside;
         last
     }
 
     /// What was read. A store whose row is there but cannot be read is left alone.
     fn records(&self, batch: &Batch) -> Result<Records, StoreError> {
         let mut records = Records::new();
-        match text_of(&self.store)? {
-            None => records.load_store(None, StoreId(random_bits()))?,
-            Some(text) => records.load_store(Some(&text), StoreId::default())?,
-        }
         for (key, read) in &self.records {
             records.load(key.clone(), text_of(read)?.as_deref());
         }
-        match &self.sessions {
-            Sessions::Own(read) => records.load_session(batch.session, text_of(read)?.as_deref()),
-            Sessions::All(read) => {
+        match &self.beside {
+            Beside::Own { store, session } => {
+                match text_of(store)? {
+                    None => records.load_store(None, StoreId(random_bits()))?,
+                    Some(text) => records.load_store(Some(&text), StoreId::default())?,
+                }
+                records.load_session(batch.session, text_of(session)?.as_deref());
+            }
+            Beside::All(read) => {
                 let mut texts = Vec::new();
-                for row in Array::from(&found(read)?) {
+                for row in found(read)?.unchecked_into::<Array>() {
                     // A value that is no text becomes one that is no row.
                     texts.push(row.as_string().unwrap_or_default());
                 }
-                records.load_all_sessions(texts.iter().map(String::as_str))?;
+                records.load_beside_records(&texts, || StoreId(random_bits()))?;
             }
         }
         Ok(records)
