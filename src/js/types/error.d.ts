@@ -2,22 +2,22 @@ import type { LostReason } from "./lease.js";
 import type { HolderStatus } from "./status.js";
 
 /**
- * What went wrong. With the DOM's name for it where it has one, else `LeaseError`:
+ * What went wrong. The `name` of the error is the DOM's where the DOM has one, else `LeaseError`:
  *
  * | code | name | |
  * | --- | --- | --- |
  * | `Timeout` | `TimeoutError` | the time-out passed before the grant: others held the key, this manager itself did, or the store was silent |
  * | `Closed` | `InvalidStateError` | the manager was closed |
  * | `InstanceInUse` | | a living context of the same `instance` holds the key |
- * | `UpgradeConflict` | | another holder that shares the key upgrades already: release this lease, and try again |
- * | `InUse` | | the leases of {@link LeaseManager.delete} are in use |
- * | `InvalidKey` | | the key is empty, too long, or no well-formed text |
+ * | `UpgradeConflict` | | another holder that shares the key is already upgrading: release this lease, and try again |
+ * | `InUse` | | a lease or a lock that {@link LeaseManager.delete} was to delete is held |
+ * | `InvalidKey` | | the key is empty, too long, or not well-formed text |
  * | `InvalidOptions` | | an unknown option, or a value that does not fit |
  * | `FormatTooNew` | | a newer version of this package wrote the record; it was left as it is |
  * | `Unsupported` | `NotSupportedError` | there is no IndexedDB here, or it is forbidden |
  * | `Quota` | `QuotaExceededError` | the store is full |
  * | `Store` | | the store failed; the message says whether trying again may help |
- * | `LeaseLost` | | the lease is lost, or you have released it: the reason of {@link Lease.signal}, and of whatever needed it |
+ * | `LeaseLost` | | the lease is lost, or you have released it: the reason of {@link Lease.signal}, and the error of calls that need the lease |
  * | `InitConflict` | `InvalidStateError` | `init()` named another wasm than the one that was chosen before |
  * | `InitFailed` | | the wasm did not load |
  * | `Internal` | | a bug |
@@ -55,16 +55,16 @@ export class LeaseError extends DOMExceptionWithoutCode {
   readonly key?: string;
   /** Of `Timeout`: how long the request waited, in ms. */
   readonly waitedMs?: number;
-  /** Of `Timeout`: who held the key right after the time had passed, if the store said so soon. `own` is this manager itself. */
+  /** Of `Timeout`: who held the key right after the time had passed, if the store answered in time. `own` means this manager. */
   readonly holder?: HolderStatus;
   /** Of `LeaseLost`: the token of the lease, if there was one. */
   readonly token?: number;
-  /** Of `InitFailed`, `Internal`, and options that throw when they are read: what lies behind it. */
+  /** Of `InitFailed`, `Internal`, and options that throw when they are read: the underlying error. */
   readonly cause?: unknown;
 }
 
 /**
- * Whether a value is a {@link LeaseError}, of whichever copy of this package.
+ * Whether a value is a {@link LeaseError}, from any copy of this package.
  *
  * @example
  * ```js

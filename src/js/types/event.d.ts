@@ -1,6 +1,6 @@
 import type { LeaseMode, LostReason } from "./lease.js";
 
-/** Something that happened to a lease, or to a request for one. What it has depends on its type: {@link LeaseManagerEventMap}. */
+/** Something that happened to a lease, or to a request for one. Its type says which fields it has: {@link LeaseManagerEventMap}. */
 export class LeaseEvent extends Event {
   private constructor();
 
@@ -28,8 +28,8 @@ export class LeaseEvent extends Event {
 }
 
 /**
- * What a {@link LeaseManager} tells. Of each lease: `granted`, then `suspect` and `certain` in turns, and in the end either
- * `lost` or `released`. A lease that ran out was `suspect` before it is `lost`, unless it was its release that found it gone.
+ * The events of a {@link LeaseManager}. Each lease emits one `granted`, any `suspect`/`certain` pairs, then one `lost` or
+ * `released`. A lease that runs out is `suspect` before it is `lost`, unless its release finds that it is gone.
  */
 export interface LeaseManagerEventMap {
   /**
@@ -39,11 +39,11 @@ export interface LeaseManagerEventMap {
    * another position, at the end of the queue or after the page was frozen.
    */
   waiting: LeaseEvent & Required<Pick<LeaseEvent, "ahead">>;
-  /** A request that was told as waiting got no lease: its time was up, or it was aborted or refused. */
+  /** A request that emitted `waiting` got no lease: it timed out, was aborted, or was refused. */
   withdrawn: LeaseEvent & Required<Pick<LeaseEvent, "waitedMs">>;
   /** A request has its lease. */
   granted: LeaseEvent & Required<Pick<LeaseEvent, "token" | "holder" | "waitedMs">>;
-  /** A lease is in doubt: not valid, not lost. The store is asked. */
+  /** A lease is in doubt: not valid, and not lost. The manager asks the store. */
   suspect: LeaseEvent & Required<Pick<LeaseEvent, "token">>;
   /** A lease is beyond doubt again. */
   certain: LeaseEvent & Required<Pick<LeaseEvent, "token">>;

@@ -9,7 +9,7 @@ export interface LeaseItem {
   mode?: LeaseMode | undefined;
 }
 
-/** Leases that were granted together. Each is a {@link Lease} like any other, and may be released for itself. */
+/** Leases that were granted together. Each is a {@link Lease} like any other, and may be released on its own. */
 export class LeaseGroup implements Iterable<Lease> {
   private constructor();
 
@@ -25,7 +25,7 @@ export class LeaseGroup implements Iterable<Lease> {
   /** Aborts when one of them is lost. Its reason is the {@link LeaseError} of that one. */
   readonly signal: AbortSignal;
 
-  /** Brings the reason when one of them is lost; pending for ever after a normal release. Never rejects. */
+  /** Resolves with the reason when one of them is lost; pending for ever after a normal release. Never rejects. */
   readonly lost: Promise<LostReason>;
 
   /**
@@ -36,7 +36,7 @@ export class LeaseGroup implements Iterable<Lease> {
   verify(): Promise<boolean>;
 
   /**
-   * Gives all of them back; `"lost"` if one of them was. It begins at the call.
+   * Gives all of them back, and resolves with `"lost"` if one of them was lost. The release begins at the call.
    *
    * @throws {LeaseError} `Store` if the store does not answer for one of them; then that one runs out by itself.
    */

@@ -3,8 +3,8 @@
 /**
  * A lease that is held.
  *
- * It is not proof: a page that is paused for longer than its lease is overtaken. What must never be done by two holders
- * is {@link fence fenced}, or written with the {@link token}, to a place that refuses smaller tokens.
+ * Holding it is no proof: if a page is paused for longer than its lease, another context may take over. {@link fence Fence}
+ * what two holders must never both write, or send the {@link token} with it to a server that refuses smaller tokens.
  */
 export class Lease {
   private constructor();
@@ -13,8 +13,8 @@ export class Lease {
   readonly key: string;
 
   /**
-   * The fencing token: larger than that of every earlier lease of the key. A safe integer. An {@link upgrade} brings a new
-   * one.
+   * The fencing token: larger than that of every lease of the key that ended before. A safe integer. An {@link upgrade}
+   * brings a new one.
    */
   readonly token: number;
 
@@ -27,12 +27,12 @@ export class Lease {
   /** How long the lease is certain to last unless it is renewed; 0 if it is lost, released or in doubt. */
   readonly remainingMs: number;
 
-  /** When the lease runs out unless it is renewed, in ms since 1970; the present if it is not {@link valid}. */
+  /** When the lease runs out unless it is renewed, in ms since 1970; the present time if it is not {@link valid}. */
   readonly expiresAt: number;
 
   /**
-   * Aborts when the lease is lost. Its reason is a {@link LeaseError} of code `LeaseLost`. Under {@link LeaseManager.elect} it
-   * also aborts with the `signal` of the election, and its reason.
+   * Aborts when the lease is lost. Its reason is a {@link LeaseError} of code `LeaseLost`. Under {@link LeaseManager.elect}
+   * it also aborts when the `signal` of the election does, with the same reason.
    *
    * @example
    * ```js
@@ -48,8 +48,9 @@ export class Lease {
   readonly lost: Promise<LostReason>;
 
   /**
-   * Whether another context held the key exclusively since this one did, so that what is remembered of what it guards may
-   * be out of date. Stays so, for this manager's later leases too, until {@link clearChanged}. `false` after the release.
+   * Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may be
+   * out of date. It stays `true`, also for this manager's later leases, until {@link clearChanged}. `false` after the
+   * release.
    *
    * @example
    * ```js
@@ -61,22 +62,23 @@ export class Lease {
    */
   readonly changedHands: boolean;
 
-  /** What was out of date was read anew. Does nothing after the release. */
+  /** Call it when you have read anew what was out of date: {@link changedHands} turns `false`. Does nothing after the release. */
   clearChanged(): void;
 
   /**
    * Asks the store whether the lease is still held, and renews it.
    *
-   * @throws {LeaseError} `Closed`, `Unsupported`, `Quota`, `Store`: then nobody knows, and the lease stays as it is.
+   * @throws {LeaseError} `Closed`, `Unsupported`, `Quota`, `Store`: then it is unknown whether the lease is held, and
+   * nothing changes.
    */
   verify(): Promise<boolean>;
 
   /**
-   * Makes the lease last at least this long from now, however it is renewed otherwise.
+   * Makes the lease last at least this long from now, regardless of its other renewals.
    *
    * @param ms More than 0, up to 24 h; rounded up to whole ms.
-   * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then nobody
-   * knows, and the lease stays as it is.
+   * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then
+   * the outcome is unknown, and the lease stays as it is.
    * @example
    * ```js
    * await lease.extend(60_000); // a long pause is to come
@@ -85,13 +87,16 @@ export class Lease {
   extend(ms: number): Promise<void>;
 
   /**
-   * Holds exclusively what was shared: waits until all others who share it have gone, ahead of everybody who queues.
-   * Meanwhile the lease goes on sharing. It gets a new, larger {@link token}. One that is exclusive stays so.
+   * Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody in
+   * the queue. Meanwhile the lease stays shared. Then it gets a new, larger {@link token}. An exclusive lease stays as it
+   * is.
    *
-   * When `signal` aborts it rejects with the reason, and the lease goes on sharing. So it does when it fails.
+   * When `signal` aborts, the promise rejects with its reason, and the lease stays shared, as it does when the upgrade
+   * fails.
    *
-   * @throws {LeaseError} `UpgradeConflict` if another one who shares the key upgrades already: both would wait for ever.
-   * {@link release} this lease, so that the other gets on. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`, `Store`.
+   * @throws {LeaseError} `UpgradeConflict` if another holder that shares the key is already upgrading: both would wait for
+   * ever. {@link release} this lease, so that the other can go on. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`,
+   * `Store`.
    * @example
    * ```js
    * const lease = await leases.acquire("notes", { mode: "shared" });
@@ -105,24 +110,25 @@ export class Lease {
   upgrade(options?: UpgradeOptions): Promise<void>;
 
   /**
-   * Lets others share a lease that is held exclusively, at once. One that is shared stays so.
+   * Turns an exclusive lease into a shared one, at once. A shared lease stays as it is.
    *
-   * @throws {LeaseError} `LeaseLost`; `Closed`, `Quota`, `Store`: then nobody knows.
+   * @throws {LeaseError} `LeaseLost`; `Closed`, `Quota`, `Store`: then the outcome is unknown.
    */
   downgrade(): Promise<void>;
 
   /**
-   * Has a transaction commit only if the lease is still current *in that transaction*: nothing is written by a page that
-   * was paused and overtaken. Otherwise the transaction is aborted, and what is returned rejects.
+   * Lets a transaction commit only if the lease is still current *in that transaction*: a page that was paused and
+   * overtaken writes nothing. Otherwise the transaction is aborted, and the returned promise rejects.
    *
    * The check begins at the call, before whatever you ask of the transaction next. You need not wait for it; if you do,
-   * you can go on in the same transaction. Keep it short, under a third of the lease: renewals wait behind it. Its own
-   * `commit()` waits for the check (not one that is borrowed from the prototype, nor with two copies of this package).
+   * you can go on in the same transaction. Keep the transaction short, under a third of the lease: renewals wait behind it.
+   * The transaction's own `commit()` waits for the check; one that is borrowed from the prototype does not, nor does any
+   * with two copies of this package.
    *
    * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
    * to, with `"leasehold"` among its object stores.
    * @throws {LeaseError} `LeaseLost`; `InvalidOptions` for a transaction that cannot be fenced, which is aborted too;
-   * `Store` if it ended before it was checked. None of them is reported as unhandled.
+   * `Store` if the transaction ended before it was checked. None of these rejections is reported as unhandled.
    * @example
    * ```js
    * const tx = db.transaction(["notes", "leasehold"], "readwrite");
@@ -133,8 +139,8 @@ export class Lease {
   fence(transaction: OpenTransaction, options?: FenceOptions): Promise<void>;
 
   /**
-   * Gives the lease back, and tells whether it was still held. It begins at the call. Calling it again gives the same
-   * answer.
+   * Gives the lease back, and tells whether it was still held. The release begins at the call. Calling it again gives the
+   * same answer.
    *
    * @throws {LeaseError} `Store` if the store does not answer; then the lease runs out by itself. A loss is no error.
    */
@@ -161,13 +167,13 @@ export interface UpgradeOptions {
 
 /** What {@link Lease.fence} takes. */
 export interface FenceOptions {
-  /** Renew the lease in the same transaction: who writes often then needs no other renewal. */
+  /** Renew the lease in the same transaction: a page that writes often then needs no other renewal. */
   renew?: boolean | undefined;
 }
 
 /**
- * Makes the object store that {@link LeaseManager.attach} needs, unless it is there: to be called when the database is
- * upgraded. Dexie makes it by itself: declare `leasehold: ""` in `stores()`.
+ * Makes the object store that {@link LeaseManager.attach} needs, unless it exists. Call it when the database is upgraded.
+ * Dexie makes it by itself: declare `leasehold: ""` in `stores()`.
  *
  * @example
  * ```js
@@ -180,9 +186,9 @@ export function createStore(db: OpenDatabase): void;
 export type ReleaseOutcome = "released" | "lost";
 
 /**
- * Why a lease was lost: it was not renewed in time; another context stole it; the context was suspended; another tab
- * evicted it; the site's data was cleared; the store failed for good; a newer version of this package rewrote the record;
- * the manager was closed.
+ * Why a lease was lost: it was not renewed in time, or `maxHoldMs` was over; another context stole it; the context was
+ * suspended; another tab evicted it; the site's data was cleared; the store failed for good; a newer version of this
+ * package rewrote the record; the manager was closed.
  */
 export type LostReason =
   | "Expired"

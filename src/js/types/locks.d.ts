@@ -6,11 +6,12 @@ import type { OpenOptions } from "./manager.js";
  * was written for the one runs unchanged on the other, also in insecure contexts and where the platform has none. It is
  * {@link LeaseManager.locks}, or what {@link install} puts in place.
  *
- * On purpose it differs in this: a lock that its holder can no longer be sure of, because the page was frozen or stood in
- * the back/forward cache, because the store was cleared or did not answer for a whole lease, is lost. Then `request()`
- * rejects with a {@link LeaseError} whose `code` is `LeaseLost`, whose `name` is `AbortError` and whose `reason` says why,
- * before anybody else has the lock by its silence; the callback goes on, as after a theft. Once the callback has ended under
- * its lock, its value or error counts, whatever becomes of the release. All differences are in `docs/web-locks.md`.
+ * It differs on purpose in this: a lock is lost when its holder can no longer be sure of it, because the page was frozen or
+ * put into the back/forward cache, or because the store was cleared or did not answer for a whole lease. Then `request()`
+ * rejects with a {@link LeaseError} whose `code` is `LeaseLost`, whose `name` is `AbortError` and whose `reason` says why.
+ * It rejects before a waiter gets the lock of a silent holder, unless the page itself did not run. The callback goes on, as
+ * after a theft. Once the callback has ended under its lock, its value or error counts, even if the release fails. All
+ * differences are in `docs/web-locks.md`.
  */
 export class LockManager {
   private constructor();
@@ -34,7 +35,7 @@ export class LockManager {
   request<T>(name: string, options: LockOptions & { ifAvailable?: false }, callback: (lock: Lock) => T): Promise<Awaited<T>>;
   request<T>(name: string, options: LockOptions, callback: (lock: Lock | null) => T): Promise<Awaited<T>>;
 
-  /** What is held and what waits at one moment, after all that this context asked for before. */
+  /** A snapshot of what is held and what waits, taken after everything that this context requested before. */
   query(): Promise<LockManagerSnapshot>;
 }
 
@@ -50,15 +51,15 @@ export class Lock {
 /** How a lock is held: by one alone, or together with others who share it. */
 export type LockMode = "exclusive" | "shared";
 
-/** What {@link LockManager.request} takes. What else there is in it is not looked at. */
+/** What {@link LockManager.request} takes. Other properties are ignored. */
 export interface LockOptions {
   /** With others of the same mode, or alone; `"exclusive"` unless chosen. */
   mode?: LockMode;
   /** Calls back with `null` at once if the lock is held or waited for. */
   ifAvailable?: boolean;
-  /** Robs whoever holds it: their requests reject with `AbortError`, their callbacks go on. Exclusive only. */
+  /** Takes the lock from its holders: their requests reject with `AbortError`, their callbacks go on. Exclusive only. */
   steal?: boolean;
-  /** Gives up waiting when it aborts, at once. Once the callback was called, it does nothing. */
+  /** Gives up waiting as soon as it aborts. Once the callback was called, it does nothing. */
   signal?: AbortSignal;
 }
 
@@ -68,11 +69,11 @@ export interface LockInfo {
   name: string;
   /** How it is held, or is to be. */
   mode: LockMode;
-  /** The context's, as `navigator.locks` calls it; where there is none, what its {@link LeaseManager.holder} was at first. */
+  /** The context's, as in `navigator.locks`; without Web Locks, the first {@link LeaseManager.holder} of its manager. */
   clientId: string;
 }
 
-/** What {@link LockManager.query} brings: what waits stands in its order, name by name. */
+/** What {@link LockManager.query} resolves with. What waits is in the order of the queue, name by name. */
 export interface LockManagerSnapshot {
   /** What is held, in no order. */
   held: LockInfo[];
@@ -82,10 +83,10 @@ export interface LockManagerSnapshot {
 
 /**
  * Puts a {@link LockManager} on `navigator.locks` where the platform has none, such as in an insecure context. Nothing is
- * loaded or opened before it is first asked; what is asked for until that is done happens in its order, and rejects if it
- * fails. What is there already is left alone.
+ * loaded or opened before the first request. Requests that are made until the store is open run in their order, and reject
+ * if it does not open. An existing `navigator.locks` is left alone.
  *
- * @returns Whether it did.
+ * @returns Whether it put one there.
  * @throws {LeaseError} `InvalidOptions`.
  * @example
  * ```js

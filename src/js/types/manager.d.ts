@@ -9,8 +9,8 @@ import type { ElectOptions, RunOptions, TryRunOptions, TryRunOutcome, Work } fro
 /**
  * Connects one context to the leases of a store: tabs, workers and frames that open the same name exclude each other.
  *
- * Each manager is a context of its own: two of them in one page exclude each other. It owns its leases:
- * forgetting a {@link Lease} without releasing it keeps it held until the page ends.
+ * Each manager is a context of its own: two of them in one page exclude each other. A manager owns its leases:
+ * a {@link Lease} that you forget without releasing it stays held until the page ends.
  *
  * @example
  * ```js
@@ -29,7 +29,7 @@ export class LeaseManager extends EventTarget {
   /**
    * Loads the wasm if need be, checks the options, and opens the store.
    *
-   * @param name The store: who opens the same name shares its leases.
+   * @param name The store: managers that open the same name share its leases.
    * @throws {LeaseError} `InvalidOptions`; `Unsupported` where there is no IndexedDB, or it is forbidden; `Quota`;
    * `Store` if the database does not open; `InitFailed` if the wasm does not load.
    * @example
@@ -40,13 +40,14 @@ export class LeaseManager extends EventTarget {
   static open(name: string, options?: OpenOptions): Promise<LeaseManager>;
 
   /**
-   * The leases of a database of your own that is open, so that a write to it can be {@link Lease.fence fenced}. They are
-   * kept in its object store `leasehold`: {@link createStore} makes it; with Dexie, declare `leasehold: ""` in `stores()`.
+   * Keeps the leases in the object store `leasehold` of a database of your own that is open, so that a write to that
+   * database can be {@link Lease.fence fenced}. {@link createStore} makes the object store; with Dexie, declare
+   * `leasehold: ""` in `stores()`.
    *
    * The database stays yours: closing the manager does not close it, and its `versionchange` event is left to you. When you
-   * close it, as a page does that lets another tab upgrade, or the browser does, the leases are lost at once as
-   * `StoreFailed`, others are granted at once, and requests fail: attach again to the next connection. A write that is fenced but
-   * not yet checked by then is not committed.
+   * close it (for example to let another tab upgrade it), or the browser does, the leases are lost at once as
+   * `StoreFailed`, waiters in other contexts are granted them at once, and requests fail: attach a new manager to the next
+   * connection. A write that is fenced but not yet checked by then is not committed.
    *
    * @param db An `IDBDatabase`, or what `openDB` of idb gives, or a Dexie database that is open.
    * @throws {LeaseError} `InvalidOptions`, for example if the database is closed, or the object store is missing or has a
@@ -60,13 +61,13 @@ export class LeaseManager extends EventTarget {
   static attach(db: OpenDatabase, options?: AttachOptions): Promise<LeaseManager>;
 
   /**
-   * Deletes the leases and locks of a name, database and all, if nobody holds any. Managers that are open go on: with their
-   * next request the database is made anew. Tokens go on growing, by the clock. Leases in memory (`store: "memory"`) are not
+   * Deletes the leases and locks of a name, database and all, if nobody holds any. Managers that are open go on: their next
+   * request creates the database anew. Tokens go on growing, by the clock. Leases in memory (`store: "memory"`) are not
    * affected: they end with the page or the process.
    *
-   * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and of a lease by whom. `Store` after
-   * 5 s if somebody else's connection keeps the database open; it may go later, when that is closed. Else as {@link open} and
-   * {@link list} do.
+   * @throws {LeaseError} `InUse` if a lease or a lock is held: its message says which, and for a lease who holds it.
+   * `Store` after 5 s if another connection keeps the database open; the browser may still delete it when that one is
+   * closed. Otherwise as {@link open} and {@link list} do.
    * @example
    * ```js
    * await LeaseManager.delete("my-app");
@@ -81,15 +82,16 @@ export class LeaseManager extends EventTarget {
    */
   readonly holder: string;
 
-  /** Locks in the shape of `navigator.locks`, beside the leases: no key of a lease equals the name of a lock. */
+  /** Locks in the shape of `navigator.locks`. A lock and a lease of the same name do not exclude each other. */
   readonly locks: LockManager;
 
   /**
    * Waits for the lease of a key: by priority, then first come, first served.
    *
    * All requests of this manager for one key and mode have one position in the queue, with the largest priority among them.
-   * While other contexts wait, the manager hands the lease to its own next request for at most 50 ms after the grant, and at
-   * most 32 times. Then its requests that still wait go to the end of the queue together, however long they have waited.
+   * While other contexts wait, the manager may go on handing the lease to its own next request for at most 50 ms after the
+   * grant, and at most 32 times. Then its requests that still wait go to the end of the queue together, however long they
+   * have waited.
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
    * @throws {LeaseError} `Timeout`, `Closed`, `InvalidKey`, `InvalidOptions`, `InstanceInUse`, `FormatTooNew`,
@@ -117,13 +119,13 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Waits for the leases of several keys, each in its own mode: all of them or none. When all are free it takes one
-   * transaction. Else they are waited for one after the other, in an order that is the same for everybody, so that two such
-   * requests never wait for each other. What is held meanwhile shows in {@link status}, and is released on failure,
-   * time-out, abort or loss. With `timeoutMs: 0` they are tried once.
+   * transaction. Otherwise it waits for one after the other, in an order that is the same for everybody, so that two such
+   * requests never wait for each other. What it holds meanwhile shows in {@link status}, and is released on failure,
+   * time-out, abort or loss. With `timeoutMs: 0` it tries once.
    *
    * @param keys 1 to 1000 keys, each once.
-   * @throws {LeaseError} as {@link acquire} does, where a key or an option that does not fit is told by its place, such as
-   * `keys[2].key`; `LeaseLost` if one was lost before the last one was granted.
+   * @throws {LeaseError} as {@link acquire} does; the message names a key or an option that does not fit by its place, such
+   * as `keys[2].key`; `LeaseLost` if one was lost before the last one was granted.
    * @example
    * ```js
    * const both = await leases.acquireAll([{ key: "from" }, { key: "rates", mode: "shared" }], { timeoutMs: 5_000 });
@@ -150,13 +152,13 @@ export class LeaseManager extends EventTarget {
   steal(key: string, options?: StealOptions): Promise<Lease>;
 
   /**
-   * Waits for the lease, does the work, gives the lease back. Brings what the work gave, or rejects with what it threw; when
-   * the lease was given back, so that whoever comes next finds it free. A store that is silent holds that up, for a lease and
-   * two of its time limits at most.
+   * Waits for the lease, does the work, gives the lease back. Resolves with what the work returned, or rejects with what it
+   * threw, once the lease is released: the next request finds the key free. A silent store delays that by at most a lease
+   * and two store time-outs.
    *
    * If the lease is lost meanwhile, `lease.signal` aborts, and the work goes on: it decides what to do. With
    * `onLost: "abort"` the promise rejects at once with the reason of `lease.signal`; a promise cannot be stopped, so work
-   * that does not listen to the signal still goes on, and nobody hears how it ends.
+   * that does not listen to the signal still goes on, and its outcome is ignored.
    *
    * @throws {LeaseError} as {@link acquire} does; with `onLost: "abort"` also `LeaseLost`.
    * @example
@@ -189,8 +191,8 @@ export class LeaseManager extends EventTarget {
    * larger token, and begins the work again; when the work ends, the lead is released, and the promise resolves with what the work returned.
    *
    * Work of a lead that is lost may still be under way when the next one begins: it has to stop when `lease.signal` aborts.
-   * How it ends is not heard. When `signal` aborts, the campaign or the lead is given up, and the promise rejects with its
-   * reason; so does `lease.signal`, for the work. Either end waits until the lease is released, as {@link run} does.
+   * Its outcome is ignored. When `signal` aborts, the campaign or the lead is given up: `lease.signal` aborts and the
+   * promise rejects, both with its reason. The promise settles only when the lease is released, as with {@link run}.
    *
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`. What the work throws while it leads, as it is.
    * @example
@@ -229,7 +231,7 @@ export class LeaseManager extends EventTarget {
   status(key: string): Promise<LeaseStatus>;
 
   /**
-   * Looks at all keys that begin like this and are held or waited for, in order.
+   * Looks at all keys that begin with `prefix` and are held or waited for, in order.
    *
    * @throws {LeaseError} `Closed`, `InvalidKey`, `FormatTooNew`, `Unsupported`, `Quota`, `Store`.
    * @example
@@ -263,7 +265,7 @@ export class LeaseManager extends EventTarget {
     options?: boolean | AddEventListenerOptions,
   ): void;
 
-  /** Hears no more of it: the same type, listener and `capture` as it was added with. */
+  /** Removes a listener that was added with the same type and `capture`. */
   removeEventListener<K extends keyof LeaseManagerEventMap>(
     type: K,
     listener: (this: LeaseManager, event: LeaseManagerEventMap[K]) => unknown,
@@ -277,7 +279,7 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Refuses new requests, withdraws the waiting ones, releases what is held, and lets go of the store. Leases that are
-   * held are lost with the reason `Closed`. It ends within two store time-outs; closing twice is closing once.
+   * held are lost with the reason `Closed`. It ends within two store time-outs. Closing again does nothing.
    */
   close(): Promise<void>;
 
@@ -285,7 +287,7 @@ export class LeaseManager extends EventTarget {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What {@link LeaseManager.attach} takes. What is absent follows from the lease. */
+/** What {@link LeaseManager.attach} takes. Times that are absent follow from the lease. */
 export interface AttachOptions {
   /** How long a lease lasts without renewal: 1 s to 24 h. 20 s unless chosen. */
   leaseMs?: number | undefined;
@@ -304,14 +306,15 @@ export interface AttachOptions {
    */
   beacon?: boolean | undefined;
   /**
-   * A name of this context that is stable over reloads, for workers: after a reload the leases of the dead context of the
-   * same name are taken over at once. While another one lives, requests for the keys that it holds are refused as
-   * `InstanceInUse`, 250 ms later, so that a reload wins. Tabs leave it out: they would have to be told apart.
+   * A name of this context that is stable over reloads, for workers: after a reload it takes over the leases of the dead
+   * context of that name at once. While another context of that name lives, requests for the keys that it holds are refused
+   * as `InstanceInUse`, after 250 ms, so that a reload has time to take over. Leave it out in tabs: a user can duplicate a
+   * tab, and both would have the same name.
    */
   instance?: string | undefined;
   /**
-   * Whether each event is written to `console.debug`, and a request that waits for this manager's own lease is warned of at
-   * once. `false` unless chosen: then the first such wait that takes a minute is warned of.
+   * Whether each event is written to `console.debug`, and the console warns at once of a request that waits for this
+   * manager's own lease. `false` unless chosen: then the console warns only of the first such wait that takes a minute.
    */
   debug?: boolean | undefined;
 }
@@ -342,8 +345,8 @@ export interface TryAcquireOptions {
   /** How to hold the key: `"exclusive"` unless chosen. */
   mode?: LeaseMode | undefined;
   /**
-   * Whether to hold the key together with those requests of this manager that say the same; against all others as usual. The
-   * key is free when the last of their leases was released. `false` unless chosen.
+   * Whether to hold the key together with those requests of this manager that say so, too. Against all other requests the
+   * usual rules apply. The key is free when the last of their leases is released. `false` unless chosen.
    */
   share?: boolean | undefined;
   /**
@@ -363,10 +366,10 @@ export interface TryAcquireOptions {
 /** What {@link LeaseManager.acquireAll} takes. */
 export interface AcquireAllOptions {
   /**
-   * How long to wait, in ms; 0 tries once. Absent or `Infinity`, it waits for ever.
+   * How long to wait, in ms; 0 tries once. Absent or `Infinity`, the wait for holders has no limit.
    *
-   * A store that does not answer is waited for as long, too. A request without a time limit then fails with `Store` after a
-   * lease, so that it does not hang for ever.
+   * The limit also covers the wait for a store that does not answer. If the store is silent, a request without a limit
+   * fails with `Store` after a lease, so that it does not hang for ever.
    */
   timeoutMs?: number | undefined;
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */

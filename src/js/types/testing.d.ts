@@ -3,8 +3,8 @@ export * from "./index.js";
 import type { TestStore } from "./manager.js";
 
 /**
- * The time of everything that `leasehold/testing` exports. It stands still until it is told to pass: hours of heartbeats take
- * no time, and nothing runs out while a test thinks.
+ * The time of everything that `leasehold/testing` exports. It stands still until a test advances it: hours of heartbeats
+ * take no time, and nothing runs out in between.
  *
  * @example
  * ```js
@@ -21,9 +21,9 @@ export interface Clock {
   readonly nowMs: number;
 
   /**
-   * Lets time pass, timer by timer, and after each lets everything happen that waits for no timer. Calls queue up.
+   * Lets time pass, timer by timer. After each timer it runs everything that waits for no timer. Calls queue up.
    *
-   * @param ms How long: a finite number, 0 or more. 0 only lets things happen.
+   * @param ms How long: a finite number, 0 or more. 0 only runs what waits for no timer.
    * @throws {TypeError} if it is no such number.
    */
   advance(ms: number): Promise<void>;
@@ -40,8 +40,9 @@ export interface Clock {
 export const clock: Clock;
 
 /**
- * What may go wrong with a transaction. It is not applied: `"refuse"`, another try may succeed; `"fail"`, none will; `"stall"`,
- * no answer ever comes. It is applied: `"loseReply"`, but its answer is lost; `"silence"`, but no answer ever comes.
+ * What may go wrong with a transaction. Not applied: `"refuse"` (another try may succeed), `"fail"` (no try will),
+ * `"stall"` (no answer ever comes). Applied: `"loseReply"` (an error says that its answer was lost), `"silence"` (no answer
+ * ever comes).
  */
 export type StoreFault = "refuse" | "fail" | "loseReply" | "silence" | "stall";
 
@@ -62,13 +63,13 @@ export type StoreFault = "refuse" | "fail" | "loseReply" | "silence" | "stall";
  * ```
  */
 export class FaultyStore implements TestStore {
-  /** Has the next transactions fail, one each. */
+  /** Makes the next transactions fail, one for each fault. */
   inject(...faults: StoreFault[]): void;
 
-  /** Has all transactions fail that nothing else was planned for, until {@link heal}. */
+  /** Makes every transaction fail for which no other fault was injected, until {@link heal}. */
   failAlways(fault: StoreFault): void;
 
-  /** Takes all faults back. */
+  /** Removes all faults. */
   heal(): void;
 
   /** How many transactions were asked for so far. */

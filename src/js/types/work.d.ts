@@ -5,8 +5,8 @@ import type { AcquireAllOptions, AcquireOptions, TryAcquireOptions } from "./man
 export type Work<T> = (lease: Lease) => T | PromiseLike<T>;
 
 /**
- * What the loss of the lease does to the work: nothing, beside `lease.signal` (`"notify"`), or it is left behind and the
- * promise rejects at once (`"abort"`).
+ * What happens to the work when the lease is lost: `lease.signal` aborts, and nothing else (`"notify"`); or the promise
+ * also rejects at once, and the outcome of the work is ignored (`"abort"`).
  */
 export type OnLost = "notify" | "abort";
 
@@ -22,7 +22,7 @@ export interface TryRunOptions extends TryAcquireOptions {
   onLost?: OnLost | undefined;
 }
 
-/** What {@link LeaseManager.tryRun} brings. */
+/** What {@link LeaseManager.tryRun} resolves with. */
 export type TryRunOutcome<T> =
   | {
       /** The key was taken. */
@@ -31,7 +31,7 @@ export type TryRunOutcome<T> =
   | {
       /** The work was done. */
       ran: true;
-      /** What it gave. */
+      /** What it returned. */
       value: T;
       /** Why the lease was lost before the work had ended; `null` if it was not. */
       lost: LostReason | null;
