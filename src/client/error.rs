@@ -28,11 +28,11 @@ pub enum AcquireError {
     Closed,
     /// Another living context has the same [instance name](crate::LeaseManagerBuilder::instance) and holds the key.
     InstanceInUse,
-    /// The name is no key.
+    /// The key is invalid.
     InvalidKey(InvalidKey),
-    /// What was asked for cannot be.
+    /// The options are invalid, or do not fit the call.
     InvalidOptions(InvalidOptions),
-    /// Somebody else who shares the key upgrades already, and waits for this guard to go: release it, and try again.
+    /// Another holder that shares the key is already upgrading, and waits for this guard to go: release it, and try again.
     UpgradeConflict,
     /// The lease is lost.
     Lost(LostReason),
@@ -139,7 +139,7 @@ impl fmt::Display for AcquireError {
             Self::InvalidKey(invalid) => invalid.fmt(out),
             Self::InvalidOptions(invalid) => invalid.fmt(out),
             Self::UpgradeConflict => {
-                out.write_str("another holder that shares the key upgrades already; release this lease, and try again")
+                out.write_str("another holder of the key is already upgrading; release this lease, and try again")
             }
             Self::Lost(reason) => write!(out, "the lease is lost: {}", reason.name()),
             Self::Released => out.write_str("the lease was released; acquire another one"),

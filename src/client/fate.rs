@@ -158,8 +158,8 @@ impl<L> Drop for Until<L> {
 
 /// Tells how a lease stands, and when that changes: made by [`LeaseGuard::watch`](crate::LeaseGuard::watch).
 ///
-/// It shows the present state, not every step on the way: what comes and goes between two looks is not seen, but for a
-/// loss, which stays. It outlives the guard.
+/// It shows the present state, not every step on the way: a change that comes and goes between two calls is not seen. A
+/// loss stays. The watch may outlive the guard.
 #[derive(Clone, Debug)]
 pub struct LeaseWatch {
     fate: Shared<Fate>,
@@ -177,11 +177,11 @@ impl LeaseWatch {
         self.fate.state().summary()
     }
 
-    /// Waits until the lease stands otherwise than this watch saw last, and tells how. Pending for ever after the end:
-    /// once it has told of a loss or a release.
+    /// Waits until the state differs from the one that this watch saw last, and returns it. Once it has returned a loss or
+    /// a release, it is pending for ever.
     ///
     /// # Cancel safety
-    /// Cancel safe: a change that was not told yet is told by the next call.
+    /// Cancel safe: a change that was not returned yet is returned by the next call.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, LeaseState, LostReason, executor::TokioExecutor, store::MemoryStore};

@@ -14,12 +14,12 @@ use crate::machine::{Input, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
-    /// Has a transaction commit only if the lease is still current *in that transaction*: whatever was paused, slept or
-    /// lost meanwhile, nothing is written by a holder that was overtaken.
+    /// Lets a transaction commit only if the lease is still current *in that transaction*: a holder that was overtaken
+    /// writes nothing, whatever was paused, slept or lost meanwhile.
     ///
     /// The check begins at the call, before whatever is asked of the transaction next. If the lease is not current the
-    /// transaction is aborted; nobody needs to wait for the answer. Who does can go on in the same transaction. Keep it
-    /// short, under a third of the lease: the renewals wait behind it. It is aborted if the context is
+    /// transaction is aborted. You need not wait for the answer; if you do, you can go on in the same transaction. Keep the
+    /// transaction short, under a third of the lease: renewals wait behind it. It is aborted if the context is
     /// [suspended](crate::LeaseManager::suspend) meanwhile.
     ///
     /// The lease must be kept in the database of the transaction; in a browser, by `IndexedDbStore::attach`. See
@@ -54,8 +54,8 @@ impl LeaseGuard {
         self.check(transaction, false)
     }
 
-    /// [Fences](Self::fence) the transaction, and renews the lease with it: who writes often needs no other renewal. It
-    /// counts from the call, once the transaction is committed.
+    /// [Fences](Self::fence) the transaction, and renews the lease with it: a holder that writes often needs no other
+    /// renewal. The renewal counts from the call, once the transaction is committed.
     ///
     /// # Errors
     /// As for [`fence`](Self::fence).

@@ -23,9 +23,9 @@ use crate::oneshot::Receiver;
 /// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also tells how
 /// that ended. The key stays held until every clone of the guard is released or dropped.
 ///
-/// A guard is not proof: a holder that is paused for longer than its lease is overtaken. What must never be done by
-/// two holders is [fenced](Self::fence), or written with the guard's [`token`](Self::token), to a place that refuses
-/// smaller tokens.
+/// A guard is no proof: if a holder is paused for longer than its lease, another context may take over.
+/// [Fence](Self::fence) what two holders must never both write, or send the guard's [`token`](Self::token) with it to a
+/// server that refuses smaller tokens.
 #[derive(Debug)]
 #[must_use = "the lease is released when the guard is dropped"]
 pub struct LeaseGuard {
@@ -80,13 +80,13 @@ impl LeaseGuard {
         Duration::from_millis(driver.remaining_ms(*turn, &fate.slot))
     }
 
-    /// Whether another context held the key exclusively since this one did, so that what is remembered of it may be out
-    /// of date. Stays so until [`clear_changed`](Self::clear_changed).
+    /// Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may
+    /// be out of date. It stays true until [`clear_changed`](Self::clear_changed).
     pub fn changed_hands(&self) -> bool {
         self.claim.driver.changed_hands(&self.claim.fate.slot.key)
     }
 
-    /// What was out of date was read anew.
+    /// Call it when you have read anew what was out of date: [`changed_hands`](Self::changed_hands) turns false.
     pub fn clear_changed(&self) {
         self.claim.driver.handle(Input::ClearChanged { key: self.claim.fate.slot.key.clone() });
     }
@@ -94,7 +94,7 @@ impl LeaseGuard {
     /// Asks the store whether the lease is still held, and renews it.
     ///
     /// # Errors
-    /// [`StoreError`] if the store does not answer: then nobody knows, and the guard stays as it is.
+    /// [`StoreError`] if the store does not answer: then it is unknown whether the lease is held, and nothing changes.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: a renewal under way goes on.
@@ -112,11 +112,11 @@ impl LeaseGuard {
         verdict(self.ask_to_verify(0)).await
     }
 
-    /// Makes the lease last at least this long from now (in whole ms, rounded up), however it is renewed otherwise.
+    /// Makes the lease last at least this long from now (in whole ms, rounded up), regardless of its other renewals.
     ///
     /// # Errors
-    /// [`AcquireError::Lost`] if it is lost, [`AcquireError::Released`] if this guard was released, [`InvalidOptions`] if the
-    /// span is zero or more than a day, and a store's error if nobody knows.
+    /// [`AcquireError::Lost`] if it is lost, [`AcquireError::Released`] if this guard was released, [`InvalidOptions`] if
+    /// the span is zero or more than a day, and a store's error if the outcome is unknown.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: a renewal under way goes on.
@@ -140,11 +140,11 @@ impl LeaseGuard {
         self.kept(self.ask_to_verify(span_ms)).await
     }
 
-    /// Lets others share a lease that is held exclusively, at once. One that is shared already stays so.
+    /// Turns an exclusive lease into a shared one, at once. A shared lease stays as it is.
     ///
     /// # Errors
     /// [`AcquireError::Lost`] if it is lost, [`AcquireError::Released`] if this guard was released, and a store's error if
-    /// nobody knows.
+    /// the outcome is unknown.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop it.
@@ -164,16 +164,16 @@ impl LeaseGuard {
         self.kept(self.ask(|query, turn, slot| Input::Downgrade { query, turn, slot })).await
     }
 
-    /// Holds exclusively what was shared: waits until all others who share have gone, ahead of everybody who queues.
-    /// Meanwhile the guard goes on sharing. It gets a new, larger token.
+    /// Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody
+    /// in the queue. Meanwhile the lease stays shared. Then it gets a new, larger token.
     ///
     /// # Errors
-    /// [`AcquireError::UpgradeConflict`] if somebody else who shares upgrades already: both would wait for ever. Release
-    /// the guard, so that the other gets on. [`AcquireError::Lost`] if the lease is lost, [`AcquireError::Released`] if this
-    /// guard was released, and a store's error.
+    /// [`AcquireError::UpgradeConflict`] if another holder that shares the key is already upgrading: both would wait for
+    /// ever. Release the guard, so that the other can go on. [`AcquireError::Lost`] if the lease is lost,
+    /// [`AcquireError::Released`] if this guard was released, and a store's error.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the guard sharing.
+    /// Dropping the future leaves the lease shared.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, Mode, executor::TokioExecutor, store::MemoryStore};
@@ -217,7 +217,7 @@ impl LeaseGuard {
     /// [`is_valid`](Self::is_valid) still turns false by the clock.
     ///
     /// # Cancel safety
-    /// Cancel safe: the loss is told to every later call too.
+    /// Cancel safe: every later call returns the loss, too.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -234,15 +234,15 @@ impl LeaseGuard {
         Until::new(&self.claim.fate, |state: &FateState| state.lost)
     }
 
-    /// Watches how the lease stands. Any number may watch, for as long as they like.
+    /// Watches the state of the lease. Any number of watches may exist, and each may outlive the guard.
     pub fn watch(&self) -> LeaseWatch {
         LeaseWatch::new(&self.claim.fate)
     }
 
     /// Gives the lease back, and says whether it was still held. Calling it again gives the same answer.
     ///
-    /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight. While clones of
-    /// the guard live, this handle alone is released, at once: the last clone releases the lease.
+    /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight. While clones
+    /// of the guard live, only this handle is released, at once; the last clone releases the lease.
     ///
     /// # Errors
     /// [`StoreError`] if the store did not answer within a lease; then the lease runs out by itself. A loss is no
@@ -271,7 +271,8 @@ impl LeaseGuard {
         })
     }
 
-    /// A guard that carries what it protects: it is there as long as the lease is, and no longer.
+    /// A guard that carries the value that it protects. The value lives as long as the guard, even if the lease is lost
+    /// before.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -405,7 +406,7 @@ impl Drop for Upgrading<'_> {
 }
 
 impl Clone for LeaseGuard {
-    /// Another handle to the same lease. A clone of one that was given back is given back too.
+    /// Another handle to the same lease. A clone of a guard that was released counts as released, too.
     fn clone(&self) -> Self {
         let given_back = self.is_given_back();
         if !given_back {

@@ -160,7 +160,7 @@ impl LeaseManager {
     }
 
     /// Reads all keys with this prefix that are held or waited for, in order. With a
-    /// [key codec](LeaseManagerBuilder::key_codec) the prefix is one of the store's names.
+    /// [key codec](LeaseManagerBuilder::key_codec) the prefix is compared with the store's names for the keys.
     ///
     /// # Errors
     /// [`AcquireError`] if a record cannot be read, or the store failed.
@@ -280,18 +280,19 @@ impl LeaseManager {
     }
 
     /// Call this when the platform is about to stop this context. All leases are lost at once, as
-    /// [`Suspended`](LostReason::Suspended), and the context's sign of life goes. Requests wait until it [wakes](Self::wake).
+    /// [`Suspended`](LostReason::Suspended), and the context's beacon, its sign of life, is lowered. Requests wait until
+    /// the context [wakes](Self::wake).
     pub fn suspend(&self) {
         self.driver().suspend();
     }
 
-    /// Call this when the context runs again. It gets a new [name](Self::session), and its waiting requests queue again,
+    /// Call this when the context runs again. It gets a new [session](Self::session), and its waiting requests queue again,
     /// within their time-outs.
     pub fn wake(&self) {
         self.driver().resume();
     }
 
-    /// [Closes](Self::close) when this future ends: for example that of a signal to the process.
+    /// [Closes](Self::close) the manager when this future ends, for example one that waits for a signal to the process.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -390,8 +391,8 @@ impl LeaseManagerBuilder {
     }
 
     /// How long after the store has granted a lease the context may hand it to its own next request while another context
-    /// waits: 50 ms unless chosen. A request that holds the lease for longer is followed by one of the other context. Zero hands
-    /// nothing on while others wait.
+    /// waits: 50 ms unless chosen. A request that holds the lease for longer is followed by one of the other context. With
+    /// zero, the context hands nothing on while others wait.
     pub fn max_tenure(mut self, tenure: Duration) -> Self {
         self.options.max_tenure = tenure;
         self
@@ -400,25 +401,25 @@ impl LeaseManagerBuilder {
     /// How long the context keeps an unused lease that nobody else wants, so that its next request with the same
     /// [`info`](LeaseRequest::info) costs no transaction. Zero releases it at once; more than a day is refused.
     ///
-    /// Unless chosen it is 100 ms where a context that ends leaves nothing behind: in a page, which hears of its end, and over a
-    /// store that ends with the process. Elsewhere it is zero: a process that ended while a lease lingered would leave it in
-    /// the store, and its successor would wait until the lease has run out. Choose a linger there only for a process that
-    /// [closes](LeaseManager::close) its manager before it ends.
+    /// Unless chosen it is 100 ms where a context that ends leaves nothing behind: in a page, which is notified of its end,
+    /// and over a store that ends with the process. Elsewhere it is zero: a process that ended while a lease lingered would
+    /// leave it in the store, and its successor would wait until the lease has run out. Choose a linger there only for a
+    /// process that [closes](LeaseManager::close) its manager before it ends.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.options.linger = linger;
         self.linger_is_chosen = true;
         self
     }
 
-    /// A name of this context that is stable over restarts, such as `worker-1`: at most 1024 bytes. After a
-    /// restart the leases of the dead context are taken over as soon as it is known to be dead; while it lives, requests for its keys are refused as
-    /// [`InstanceInUse`](AcquireError::InstanceInUse).
+    /// A name of this context that is stable over restarts, such as `worker-1`: at most 1024 bytes. After a restart, the
+    /// new context takes over the leases of the dead one as soon as that is known to be dead. While it lives, requests for
+    /// its keys are refused as [`InstanceInUse`](AcquireError::InstanceInUse).
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.options.instance = Some(name.into());
         self
     }
 
-    /// A wait that takes longer than this is reported to `tracing` as a warning: by default a minute.
+    /// A wait that takes longer than this, by default a minute, is reported to `tracing` as a warning.
     pub fn long_wait(mut self, wait: Duration) -> Self {
         self.long_wait = wait;
         self

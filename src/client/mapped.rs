@@ -18,17 +18,17 @@ impl<T> MappedLeaseGuard<T> {
         Self { guard, value }
     }
 
-    /// The guard. It is a function of the type, so that it hides no method of the value.
+    /// The guard. This is an associated function, so that it hides no method of the value.
     pub fn guard(this: &Self) -> &LeaseGuard {
         &this.guard
     }
 
-    /// Carries something else from now on, made of the value.
+    /// Replaces the value with one that is made from it.
     pub fn map<U>(this: Self, map: impl FnOnce(T) -> U) -> MappedLeaseGuard<U> {
         MappedLeaseGuard { guard: this.guard, value: map(this.value) }
     }
 
-    /// The guard and the value, each for itself.
+    /// Splits it into the guard and the value.
     pub fn into_inner(this: Self) -> (LeaseGuard, T) {
         (this.guard, this.value)
     }

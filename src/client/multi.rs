@@ -28,8 +28,8 @@ pub struct MultiRequest {
 }
 
 impl LeaseManager {
-    /// A request for the leases of several keys, each in its own mode: 1 to 1,000 keys, each named once. What is wrong
-    /// with them is told by `acquire`.
+    /// A request for the leases of several keys, each in its own mode: 1 to 1,000 keys, each named once. `acquire` reports
+    /// what is wrong with them.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, Mode, executor::TokioExecutor, store::MemoryStore};
@@ -50,7 +50,8 @@ impl LeaseManager {
 }
 
 impl MultiRequest {
-    /// Waits at most this long for all of them (whole ms, rounded up); zero tries once. Without it, waits for ever.
+    /// Waits at most this long for all of them (whole ms, rounded up); zero tries once. Without it, the wait for holders
+    /// has no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self
@@ -74,8 +75,8 @@ impl MultiRequest {
     /// status of its key, and is given back on failure, time-out or loss.
     ///
     /// # Errors
-    /// As for [`LeaseRequest::acquire`](crate::LeaseRequest::acquire); [`InvalidOptions`] if no key is named, too many,
-    /// or one twice; and [`AcquireError::Lost`] if a lease was lost before the last one was granted.
+    /// As for [`LeaseRequest::acquire`](crate::LeaseRequest::acquire); [`InvalidOptions`] if it names no key, too many
+    /// keys, or one key twice; and [`AcquireError::Lost`] if a lease was lost before the last one was granted.
     ///
     /// # Cancel safety
     /// Dropping the future gives back what is held, and gives up the place in the queue.
@@ -300,7 +301,7 @@ impl MultiGuard {
         &self.guards
     }
 
-    /// Each guard for itself.
+    /// Splits it into the guards, each on its own.
     pub fn into_guards(self) -> Vec<LeaseGuard> {
         self.guards
     }
@@ -323,7 +324,7 @@ impl MultiGuard {
     /// Asks the store whether all leases are still held, and renews them.
     ///
     /// # Errors
-    /// [`StoreError`] if the store does not answer for one of them: then nobody knows.
+    /// [`StoreError`] if the store does not answer for one of them: then it is unknown whether that one is held.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -336,13 +337,13 @@ impl MultiGuard {
     /// Waits until one of the leases is lost, and says why; pending for ever after a normal release.
     ///
     /// # Cancel safety
-    /// Cancel safe: the loss is told to every later call too.
+    /// Cancel safe: every later call returns the loss, too.
     pub fn lost(&self) -> impl Future<Output = LostReason> + use<> {
         let lost: Vec<_> = self.guards.iter().map(LeaseGuard::lost).collect();
         async move { select_all(lost).await.0 }
     }
 
-    /// Gives all leases back. It has been [`Lost`](ReleaseOutcome::Lost) if one of them was.
+    /// Gives all leases back. The outcome is [`Lost`](ReleaseOutcome::Lost) if one of them was lost.
     ///
     /// # Errors
     /// [`StoreError`] if the store did not answer for one of them; that one runs out by itself.

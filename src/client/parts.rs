@@ -13,7 +13,7 @@ const END: &str = "end";
 
 /// A lease that was taken out of its guard: made by [`LeaseGuard::into_parts`](crate::LeaseGuard::into_parts), and made
 /// a guard again by [`LeaseManager::resume`](crate::LeaseManager::resume), of the same context or of another one on the
-/// same store. As [text](Self::encode) it goes to another process.
+/// same store. [Encoded](Self::encode) as text, it can go to another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the lease runs out unless it is resumed"]
 pub struct LeaseParts {
@@ -39,7 +39,7 @@ impl LeaseParts {
         self.holder
     }
 
-    /// The token of the guard that was taken apart. The next one has a larger.
+    /// The token of the guard that was taken apart. The next guard has a larger one.
     pub fn token(&self) -> Token {
         self.token
     }
@@ -56,8 +56,8 @@ impl LeaseParts {
 
     /// The parts as a text without spaces and control characters, for a pipe, a file or a command line.
     ///
-    /// Whoever has the text can take the lease: keep it as secret as the right to hold the key. Only the first to
-    /// [resume](crate::LeaseManager::resume) it succeeds.
+    /// Whoever has the text can take the lease, so keep it secret. Only the first to [resume](crate::LeaseManager::resume)
+    /// it succeeds.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, LeaseParts, executor::TokioExecutor, store::MemoryStore};
@@ -82,7 +82,7 @@ impl LeaseParts {
     /// Reads parts that were written down by [`encode`](Self::encode).
     ///
     /// # Errors
-    /// [`InvalidParts`] if the text is not such parts.
+    /// [`InvalidParts`] if the text is something else, or is damaged.
     pub fn decode(text: &str) -> Result<Self, InvalidParts> {
         let fields: Vec<&str> = text.split(':').collect();
         let (NAME, Some(format)) = (fields[0], fields.get(1).and_then(|format| format.parse().ok())) else {
@@ -166,7 +166,7 @@ pub enum InvalidParts {
     Field {
         /// Which one.
         name: &'static str,
-        /// What stands there.
+        /// What was found there.
         found: String,
     },
 }

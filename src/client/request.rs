@@ -50,7 +50,7 @@ pub(crate) struct Wish {
 /// What the loss of a lease does to the work of [`run`](LeaseRequest::run) and its like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
-    /// The work goes on; it may ask its guard, and is told afterwards.
+    /// The work goes on. It can ask its guard, and [`Ran::lost`](crate::Ran::lost) reports the loss afterwards.
     #[default]
     Notify,
     /// The work's future is dropped at once.
@@ -95,23 +95,24 @@ impl LeaseRequest {
         self
     }
 
-    /// [Waits](Self::acquire) at most this long (whole ms, rounded up); zero tries once. Without it, waits for ever.
+    /// [Waits](Self::acquire) at most this long (whole ms, rounded up); zero tries once. Without it, the wait for holders
+    /// has no limit.
     ///
-    /// A store that does not answer is waited for as long, too. A request without a time limit then fails with
-    /// [`AcquireError::Store`] after a lease, so that it does not hang for ever.
+    /// The limit also covers the wait for a store that does not answer. If the store is silent, a request without a limit
+    /// fails with [`AcquireError::Store`] after a lease, so that it does not hang for ever.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self
     }
 
-    /// Holds the key together with those requests of this manager that say the same; against all others as usual. The
-    /// key is free when the last of their guards is released or dropped.
+    /// Holds the key together with those requests of this manager that say so, too. Against all other requests the usual
+    /// rules apply. The key is free when the last of their guards is released or dropped.
     pub fn share_in_process(mut self) -> Self {
         self.wish.share = true;
         self
     }
 
-    /// Whether the lease is renewed in the background: it is unless chosen. Without that it is lost as
+    /// Whether the lease is renewed in the background: true unless chosen. Without that it is lost as
     /// [`Expired`](crate::LostReason::Expired) when it runs out, unless [`extend`](LeaseGuard::extend) or
     /// [`verify`](LeaseGuard::verify) renew it.
     pub fn auto_renew(mut self, renew: bool) -> Self {
@@ -143,9 +144,10 @@ impl LeaseRequest {
     /// Waits for the lease: by priority, then first come, first served.
     ///
     /// All requests of this manager for one key and mode have one position in the queue. While other contexts wait, the
-    /// manager hands the lease to its own next request for at most [50 ms](crate::LeaseManagerBuilder::max_tenure) after the
-    /// grant, and at most [32 times](crate::LeaseManagerBuilder::max_local_handoffs). Then its requests that still wait go to
-    /// the end of the queue together, however long they have waited.
+    /// manager may go on handing the lease to its own next request for at most
+    /// [50 ms](crate::LeaseManagerBuilder::max_tenure) after the grant, and at most
+    /// [32 times](crate::LeaseManagerBuilder::max_local_handoffs). Then its requests that still wait go to the end of the
+    /// queue together, however long they have waited.
     ///
     /// # Errors
     /// [`AcquireError`]: the time-out passed, the manager was closed, the key or an option is invalid, or the store failed.

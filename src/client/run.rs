@@ -103,8 +103,9 @@ impl LeaseRequest {
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead. [`InvalidOptions`](crate::InvalidOptions) for a
-    /// request that is [`shared`](Self::shared), or has an [`on_loss`](Self::on_loss).
+    /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead.
+    /// [`InvalidOptions`](crate::InvalidOptions) for a request that is [`shared`](Self::shared), or has an
+    /// [`on_loss`](Self::on_loss).
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lease.

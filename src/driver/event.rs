@@ -28,7 +28,8 @@ pub struct LeaseStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseEvent {
-    /// The key, as the store knows it: with a [key codec](crate::LeaseManagerBuilder::key_codec) that is its name for it.
+    /// The key, as the store knows it: with a [key codec](crate::LeaseManagerBuilder::key_codec) that is the store's name,
+    /// not yours.
     pub key: Key,
     /// How the lease is held or asked for, by the time of the event.
     pub mode: Mode,
@@ -48,8 +49,8 @@ pub enum LeaseEventKind {
     /// position: at the end of the queue, or after a [suspension](crate::LeaseManager::suspend).
     Waiting {
         /// How many holders and waiters the store shows before this context; requests of this manager itself are not counted,
-        /// so that it is 0 if the request waits for a guard of this manager. Work that waits for the guard that it runs under waits for ever, unless both requests
-        /// [share](crate::LeaseRequest::share_in_process).
+        /// so that it is 0 if the request waits for a guard of this manager. Work that waits for the guard that it runs
+        /// under waits for ever, unless both requests [share](crate::LeaseRequest::share_in_process).
         ahead: usize,
     },
     /// A request that emitted `Waiting` got no lease: it timed out, was dropped, or was refused.

@@ -18,9 +18,8 @@ const UNREAD_LIMIT: usize = 4096;
 
 /// What happens to the leases of a manager, in its order: made by [`LeaseManager::events`](crate::LeaseManager::events).
 ///
-/// It ends when the manager has closed, or went together with its guards; it keeps neither alive. Dropping it ends the
-/// listening. Who reads too slowly holds nobody up: of more than 4096 unread events the oldest go, and are
-/// [counted](Self::missed).
+/// It ends when the manager has closed, or was dropped together with its guards; it keeps neither alive. A slow reader
+/// holds nobody up: of more than 4096 unread events the oldest are dropped, and [counted](Self::missed).
 #[derive(Debug)]
 #[must_use = "events are told to whoever reads them"]
 pub struct LeaseEvents {
@@ -28,10 +27,10 @@ pub struct LeaseEvents {
 }
 
 impl LeaseEvents {
-    /// Waits for the next event; `None` after the end. The stream is the same.
+    /// Waits for the next event; `None` after the end. As a `Stream` it yields the same events.
     ///
     /// # Cancel safety
-    /// Cancel safe: an event that was not told yet is told by the next call.
+    /// Cancel safe: an event that was not returned yet is returned by the next call.
     pub async fn next(&mut self) -> Option<LeaseEvent> {
         poll_fn(|context| self.mailbox.poll(context.waker())).await
     }

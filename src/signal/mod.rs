@@ -88,9 +88,9 @@ pub trait Inbox: MaybeSendSync {
 pub enum Notice {
     /// Another context says something.
     Message(Message),
-    /// The own beacon stands.
+    /// This context's own beacon stands.
     BeaconStands(SessionId),
-    /// The own beacon stands no more, or never will, although nobody lowered it: the platform took it away.
+    /// This context's own beacon stands no more, or never will, although nobody lowered it: the platform took it away.
     BeaconLost(SessionId),
     /// The beacon of this watch is gone.
     BeaconGone {

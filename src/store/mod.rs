@@ -47,14 +47,15 @@ use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreClock, StoreError, 
 /// * An error MUST say [`Applied::No`](crate::machine::Applied::No) only if that is certain.
 /// * Once polled, dropping its future MAY leave the transaction running.
 /// * A store MAY keep an answer back for as long as it likes: the caller has a time limit of its own.
-/// * [`transact`](Self::transact) MAY expect to be polled by the executor's tasks alone, unless
+/// * [`transact`](Self::transact) MAY expect to be polled only by the executor's tasks, unless
 ///   [`polls_inline`](Self::polls_inline) says otherwise.
 ///
 /// The module `contract` (feature `test-util`) holds these rules as tests for any store.
 ///
-/// A `Box<dyn Store>` is a store, too; and so is an `Arc` of one, in a browser an `Rc`.
+/// A `Box<dyn Store>` is a store, too; and so is an `Arc` of a store, or in a browser an `Rc`.
 ///
-/// A store is written with `#[async_trait]`, in a browser with `#[async_trait(?Send)]`. One that is compiled for both says
+/// A store is written with `#[async_trait]`, in a browser with `#[async_trait(?Send)]`. A store that is compiled for both
+/// says
 /// ```text
 /// #[cfg_attr(not(all(target_family = "wasm", target_os = "unknown")), async_trait::async_trait)]
 /// #[cfg_attr(all(target_family = "wasm", target_os = "unknown"), async_trait::async_trait(?Send))]
@@ -90,8 +91,9 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     /// open transactions, except those that will commit unaided, and start no new ones; both report an error.
     fn interrupt(&self) {}
 
-    /// Tells the watcher when the store has gone for good although nobody [closed](Self::close) it, so that leases are not
-    /// believed in until the next heartbeat fails. A store that cannot go away, or cannot notice, keeps the default.
+    /// Tells the watcher when the store has gone for good although nobody [closed](Self::close) it, so that the context
+    /// stops believing in its leases at once, not only when the next heartbeat fails. A store that cannot go away, or
+    /// cannot notice, keeps the default.
     fn watch(&self, _watcher: WeakShared<dyn StoreWatcher>) {}
 
     /// Closes the connections. Later transactions report an error of kind

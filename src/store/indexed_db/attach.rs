@@ -13,19 +13,19 @@ use crate::machine::{StoreError, StoreErrorKind, StoreId};
 pub(super) const ATTACHED_STORE: &str = "leasehold";
 
 impl IndexedDbStore {
-    /// The leases of a database that is open already, so that a write to it can be
-    /// [fenced](crate::LeaseGuard::fence). They are kept in its object store `leasehold`, which
-    /// [`upgrade`](Self::upgrade) makes.
+    /// Keeps the leases in the object store `leasehold` of a database that is open already, so that a write to that
+    /// database can be [fenced](crate::LeaseGuard::fence). [`upgrade`](Self::upgrade) makes the object store.
     ///
     /// The connection stays the caller's: it is not closed, and its `versionchange` event is left to the caller, who should
-    /// answer it by closing the connection. When it is closed, by the caller's call or by the browser, the leases are
-    /// [lost](crate::LostReason::StoreFailed) at once, others are granted at once, and the store fails for good: open the
-    /// database again, and attach a new store. A write that is fenced but not yet checked by then is not committed. (To
-    /// hear the call, the store puts a `close` of its own on the object, which calls the one that was there.)
+    /// answer it by closing the connection. When the caller or the browser closes it, the leases are
+    /// [lost](crate::LostReason::StoreFailed) at once, waiters in other contexts are granted them at once, and the store
+    /// fails for good: open the database again, and attach a new store. A write that is fenced but not yet checked by then
+    /// is not committed. (To notice the call, the store puts a `close` of its own on the object, which calls the original
+    /// one.)
     ///
     /// # Errors
-    /// [`StoreError`] if the connection is closed, or the database has no such object store, or one whose records bring
-    /// their own keys; it says how to make it.
+    /// [`StoreError`] if the connection is closed, or the database has no such object store, or one with a key path or
+    /// generated keys; the message says how to make it.
     ///
     /// ```no_run
     /// # use leasehold::{LeaseManager, StoreError, executor::WebExecutor, store::IndexedDbStore};
@@ -51,7 +51,7 @@ impl IndexedDbStore {
         Ok(store)
     }
 
-    /// Makes the object store that [`attach`](Self::attach) needs, unless it is there. To be called when the database is
+    /// Makes the object store that [`attach`](Self::attach) needs, unless it exists. Call it when the database is
     /// [upgraded](https://developer.mozilla.org/en-US/docs/Web/API/IDBOpenDBRequest/upgradeneeded_event).
     ///
     /// # Errors

@@ -75,7 +75,7 @@ fn misuse(transaction: &IdbTransaction, sentence: &str) -> FenceError {
 
 const OVER: &str = "the transaction is over, or waits for nothing more: fence it before anything else is awaited, and \
     before commit()";
-const READ_ONLY: &str = "the transaction is for reading only: open it with the mode \"readwrite\"";
+const READ_ONLY: &str = "the transaction is read-only: open it with the mode \"readwrite\"";
 const NO_STORE: &str =
     "the transaction does not include the leases: add \"leasehold\" to the names of its object stores";
 const ELSEWHERE: &str = "the lease is not kept in the database of this transaction: acquire it from a manager that was \

@@ -202,8 +202,8 @@ fn a_lease_that_lingers_is_not_reused_under_the_name_of_an_attempt_that_failed()
     assert!(!is_granted(&told) || script.is_sent(), "the status shows \"backup\" for it: {told:?}");
 }
 
-/// `LeaseGuard::upgrade`: "UpgradeConflict if somebody else who shares upgrades already". Its own former attempt, which was
-/// dropped, is nobody else.
+/// `LeaseGuard::upgrade`: "UpgradeConflict if another holder that shares the key is already upgrading". Its own former
+/// attempt, which was dropped, is no other holder.
 #[test]
 fn an_upgrade_that_was_dropped_conflicts_with_no_later_one_of_its_guard() {
     let mut script = Script::new();
