@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use futures::{StreamExt, channel::mpsc, future::poll_fn};
-use js_sys::{Function, Promise, global};
+use js_sys::{Array, Function, Promise, Reflect, global};
 use leasehold::{
     executor::{Executor, WebExecutor},
     machine::{Body, Key, Message, SessionId, StoreId},
@@ -67,6 +67,50 @@ impl Context {
     /// What has arrived so far.
     fn arrived(&self) -> Option<Notice> {
         self.notices.borrow_mut().try_recv().ok()
+    }
+}
+
+/// Counts what is done with a name that begins so.
+struct Counted {
+    calls: Array,
+    _replaced: Replaced,
+}
+
+impl Counted {
+    fn calls(class: &str, method: &'static str, name: &str) -> Self {
+        let (calls, list) = Self::list(name);
+        let count = format!(
+            "function (...given) {{
+                if (String(given[0]).startsWith('{name}')) globalThis['{list}'].push(1);
+                return original.apply(this, given);
+            }}",
+        );
+        Self { calls, _replaced: Replaced::method(class, method, &count) }
+    }
+
+    fn classes(class: &'static str, name: &str) -> Self {
+        let (calls, list) = Self::list(name);
+        let counting = format!(
+            "return class extends original {{
+                constructor(given) {{
+                    super(given);
+                    if (given.startsWith('{name}')) globalThis['{list}'].push(1);
+                }}
+            }}",
+        );
+        let wrap = Function::new_with_args("original", &counting);
+        let wrapped = wrap.call1(&JsValue::UNDEFINED, &property(&global(), class)).unwrap();
+        Self { calls, _replaced: Replaced::new(&global(), class, &wrapped) }
+    }
+
+    fn list(name: &str) -> (Array, String) {
+        let (calls, list) = (Array::new(), format!("counted {name}"));
+        Reflect::set(&global(), &list.as_str().into(), &calls).unwrap();
+        (calls, list)
+    }
+
+    fn count(&self) -> u32 {
+        self.calls.length()
     }
 }
 
@@ -242,6 +286,57 @@ async fn a_watch_that_was_ended_says_nothing() {
     assert_eq!(watcher.next().await, Notice::BeaconGone { watch: 2 });
     settle().await;
     assert_eq!(watcher.arrived(), None);
+}
+
+/// Contexts that take turns wait behind the same one again and again.
+#[test]
+async fn who_watches_the_same_session_again_is_told_by_the_request_that_stands() {
+    let name = fresh_name("again");
+    let [holder, other, watcher] = [Context::new(&name), Context::new(&name), Context::new(&name)];
+    let [raised, else_raised] = [session(), session()];
+    holder.stand(raised).await;
+    other.stand(else_raised).await;
+    watcher.listen();
+    watcher.signals.watch(1, raised);
+    until(async || locks(&name).await.len() == 3).await;
+    let requests = Counted::calls("LockManager", "request", &name);
+    for watch in 2..10 {
+        watcher.signals.unwatch(watch - 1);
+        watcher.signals.watch(watch, raised);
+    }
+    assert_eq!(requests.count(), 0, "the request stands");
+    // Of those that serve nobody, only the last stays.
+    watcher.signals.unwatch(9);
+    watcher.signals.watch(10, else_raised);
+    watcher.signals.watch(11, raised);
+    assert_eq!(requests.count(), 2, "the one was taken back for the other");
+    until(async || locks(&name).await.len() == 4).await;
+    holder.signals.rest();
+    assert_eq!(watcher.next().await, Notice::BeaconGone { watch: 11 });
+    watcher.signals.unwatch(10);
+    other.signals.rest();
+    until(async || locks(&name).await.is_empty()).await;
+    settle().await;
+    assert_eq!(watcher.arrived(), None, "whom nobody watches any more is not told of");
+}
+
+#[test]
+async fn who_posts_to_the_same_session_again_opens_no_other_channel() {
+    let name = fresh_name("posts");
+    let [sender, one] = [Context::new(&name), Context::new(&name)];
+    let first = session();
+    sender.listen();
+    one.wake(first, false);
+    sender.signals.send(&to(first, "k"));
+    let opened = Counted::classes("BroadcastChannel", &name);
+    sender.signals.send(&to(first, "l"));
+    assert_eq!(opened.count(), 0);
+    sender.signals.send(&to(session(), "k"));
+    sender.signals.send(&to(first, "m"));
+    assert_eq!(opened.count(), 2, "one at a time");
+    for key in ["k", "l", "m"] {
+        assert_eq!(one.next().await, Notice::Message(to(first, key)));
+    }
 }
 
 #[test]

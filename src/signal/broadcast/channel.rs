@@ -36,12 +36,31 @@ impl Channel {
     }
 }
 
-/// Posts one message on a channel of another context's. It is not kept open: it would hear what others post there.
-pub(super) fn post_once(name: &str, text: &str) {
-    if let Ok(channel) = BroadcastChannel::new(name) {
-        let _ = channel.post_message(&text.into());
+/// The channel of another context that was posted on last. Contexts that take turns post to the same one again and again,
+/// and to open a channel takes longer than to post. Only one is kept: it hears what others post there, too.
+#[derive(Default)]
+pub(super) struct LastPosted(Option<(String, BroadcastChannel)>);
+
+impl LastPosted {
+    pub(super) fn post(&mut self, name: String, text: &str) {
+        if self.0.as_ref().is_none_or(|(known, _)| *known != name) {
+            self.close();
+            self.0 = BroadcastChannel::new(&name).ok().map(|channel| (name, channel));
+        }
+        if let Some((_, channel)) = &self.0 {
+            let _ = channel.post_message(&text.into());
+        }
+    }
+
+    fn close(&mut self) {
         // What was posted is delivered all the same.
-        channel.close();
+        self.0.take().into_iter().for_each(|(_, channel)| channel.close());
+    }
+}
+
+impl Drop for LastPosted {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -4,7 +4,10 @@ mod bindings;
 mod channel;
 mod lock;
 
-use core::{cell::RefCell, fmt};
+use core::{
+    cell::{Cell, RefCell},
+    fmt,
+};
 use std::rc::{Rc, Weak};
 
 use wasm_bindgen::prelude::*;
@@ -14,7 +17,7 @@ use crate::executor::WeakShared;
 use crate::machine::{Message, SessionId};
 
 use bindings::{LockManager, locks};
-use channel::Channel;
+use channel::{Channel, LastPosted};
 use lock::{HeldLock, LockRequest, Looks};
 
 /// Signals between the windows and workers of one origin that open the same name.
@@ -43,10 +46,12 @@ struct Awake {
     common: Option<Channel>,
     /// What only this session hears.
     _own: Option<Channel>,
+    /// What another session hears.
+    last_posted: RefCell<LastPosted>,
     locks: Option<LockManager>,
     inbox: WeakShared<dyn Inbox>,
     beacon: RefCell<Option<HeldLock>>,
-    watches: RefCell<Vec<(u64, LockRequest)>>,
+    watches: RefCell<Vec<Watch>>,
     /// While there are watches.
     looks: RefCell<Option<Looks>>,
 }
@@ -79,6 +84,7 @@ impl Signals for BroadcastSignals {
         let awake = Rc::new(Awake {
             common: Channel::open(&self.name, inbox.clone()),
             _own: Channel::open(&name, inbox.clone()),
+            last_posted: RefCell::default(),
             locks: locks(),
             inbox,
             beacon: RefCell::new(None),
@@ -96,16 +102,17 @@ impl Signals for BroadcastSignals {
 
     fn send(&self, message: &Message) {
         let Some(awake) = self.awake() else { return };
+        let text = message.encode();
         match (message.body.recipient(), &awake.common) {
-            (Some(session), _) => channel::post_once(&self.name_of(session), &message.encode()),
-            (None, Some(common)) => common.post(&message.encode()),
+            (Some(session), _) => awake.last_posted.borrow_mut().post(self.name_of(session), &text),
+            (None, Some(common)) => common.post(&text),
             (None, None) => {}
         }
     }
 
     fn watch(&self, watch: u64, session: SessionId) {
         if let Some(awake) = self.awake() {
-            awake.watch(watch, &self.name_of(session));
+            awake.watch(watch, self.name_of(session));
         }
     }
 
@@ -131,32 +138,63 @@ impl Awake {
         true
     }
 
-    fn watch(self: &Rc<Self>, watch: u64, name: &str) {
+    fn watch(self: &Rc<Self>, watch: u64, name: String) {
         let Some(locks) = &self.locks else { return };
         self.end_watch(watch);
-        let awake = Rc::downgrade(self);
+        self.looks.borrow_mut().get_or_insert_with(Looks::begin);
+        let mut watches = self.watches.borrow_mut();
+        if let Some(same) = watches.iter().find(|same| same.name == name && same.is_idle()) {
+            return same.number.set(Some(watch));
+        }
+        watches.retain(|watch| !watch.is_idle());
+        let number = Rc::new(Cell::new(Some(watch)));
+        let (awake, told) = (Rc::downgrade(self), Rc::clone(&number));
         let gone = move || {
+            if let Some(awake) = awake.upgrade() {
+                awake.watches.borrow_mut().retain(|watch| !Rc::ptr_eq(&watch.number, &told));
+                awake.rest_looks();
+            }
             // A watch that was ended meanwhile has nothing to say.
-            if awake.upgrade().is_some_and(|awake| awake.end_watch(watch)) {
+            if let Some(watch) = told.take() {
                 tell(&awake, Notice::BeaconGone { watch });
             }
             // The lock is let go at once: it has said what it had to say.
             JsValue::UNDEFINED
         };
-        let request = LockRequest::new(locks, name, "shared", gone, || {});
-        self.watches.borrow_mut().push((watch, request));
-        self.looks.borrow_mut().get_or_insert_with(Looks::begin);
+        let request = LockRequest::new(locks, &name, "shared", gone, || {});
+        watches.push(Watch { number, name, _request: request });
     }
 
-    /// Ends a watch. Whether there was one.
-    fn end_watch(&self, watch: u64) -> bool {
+    /// The watch has nothing to say from now on. Its request stays, alone of its kind: contexts that take turns mostly wait
+    /// behind the same one again, and a request and its end take longer than a message.
+    fn end_watch(&self, watch: u64) {
         let mut watches = self.watches.borrow_mut();
-        let at = watches.iter().position(|(placed, _)| *placed == watch);
-        let ended = at.map(|at| watches.swap_remove(at)).is_some();
-        if watches.is_empty() {
+        if watches.iter().any(|placed| placed.number.get() == Some(watch)) {
+            watches.retain(|watch| !watch.is_idle());
+            watches.iter().filter(|placed| placed.number.get() == Some(watch)).for_each(|ended| ended.number.set(None));
+        }
+        drop(watches);
+        self.rest_looks();
+    }
+
+    fn rest_looks(&self) {
+        if self.watches.borrow().iter().all(Watch::is_idle) {
             self.looks.take();
         }
-        ended
+    }
+}
+
+/// A request that the browser grants when the beacon of this name is gone.
+struct Watch {
+    /// Which watch it serves now.
+    number: Rc<Cell<Option<u64>>>,
+    name: String,
+    _request: LockRequest,
+}
+
+impl Watch {
+    fn is_idle(&self) -> bool {
+        self.number.get().is_none()
     }
 }
 
