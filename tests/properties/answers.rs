@@ -167,7 +167,7 @@ impl Moved<'_> {
     fn is_refused(&self, ask: &Acquire, outcome: &Outcome) -> bool {
         let expected = match self.rows.get(self.me) {
             None => Outcome::NoSession,
-            Some(row) if ask.attempt < row.floor => Outcome::Superseded,
+            Some(row) if ask.attempt < row.floor => Outcome::TooLate,
             Some(_) => return false,
         };
         assert_eq!(*outcome, expected, "an attempt that comes late is refused");

@@ -121,6 +121,7 @@ impl Moved<'_> {
                 | Outcome::BusyAll(_)
                 | Outcome::UpgradeConflict { .. }
                 | Outcome::Superseded
+                | Outcome::TooLate
                 | Outcome::NoSession
                 | Outcome::Exhausted
         );

@@ -192,8 +192,7 @@ impl Moved<'_> {
 
     /// Of several keys, whether none of them was touched.
     fn refuses_all(&self) -> bool {
-        let untouched =
-            matches!(self.answer.outcome, Outcome::NoSession | Outcome::Superseded | Outcome::Unreadable(_));
+        let untouched = matches!(self.answer.outcome, Outcome::NoSession | Outcome::TooLate | Outcome::Unreadable(_));
         untouched && matches!(self.operation.action, Action::AcquireAll(_))
     }
 

@@ -281,3 +281,39 @@ fn a_store_that_panics_once_does_not_wedge_the_context() {
         assert!(kept.is_valid(), "and renews what it holds");
     });
 }
+
+/// `steal` failed, and said so. A plain request of the same context, which waits, must not rob the holder instead.
+#[test]
+fn a_theft_that_failed_robs_nobody_later() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let held = one.leases.lock("k").acquire().await.unwrap();
+        // Nothing of this is ever applied.
+        two.store.fail_always(Some(Fault::Stall));
+        let mut waits = pin!(two.leases.lock("k").timeout(secs(300)).acquire());
+        let mut steals = pin!(two.leases.lock("k").steal());
+        let (told, waiting) = futures::join!(world.within(secs(60), &mut steals), world.within(secs(60), &mut waits));
+        assert!(matches!(told, Some(Err(AcquireError::Store(_)))), "{told:?}");
+        assert!(waiting.is_none(), "{waiting:?}");
+        two.store.heal();
+        let granted = world.within(secs(30), &mut waits).await;
+        assert!(held.is_valid(), "robbed, although nobody steals: {granted:?}");
+        assert!(granted.is_none(), "{granted:?}");
+    });
+}
+
+/// An upgrade behind somebody who shares, and a store that falls silent: a request without a time limit is told after a lease,
+/// an upgrade waits for ever.
+#[test]
+fn an_upgrade_that_waits_is_told_that_its_store_is_silent() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let _reader = one.leases.lock("k").shared().acquire().await.unwrap();
+        let guard = two.leases.lock("k").shared().acquire().await.unwrap();
+        let mut upgrade = pin!(guard.upgrade());
+        assert!(world.within(secs(1), &mut upgrade).await.is_none());
+        two.store.fail_always(Some(Fault::Stall));
+        let told = world.within(secs(600), &mut upgrade).await;
+        assert!(told.is_some(), "ten minutes");
+    });
+}

@@ -117,9 +117,8 @@ impl Machine {
 
     /// One operation for all of them, with fresh requests.
     pub(super) fn ask_for_all(&mut self, slots: Vec<Slot>, looked: bool, now: Monotonic) {
-        let wanted = slots.iter().filter(|slot| self.cohorts.get(slot).is_some()).count();
-        debug_assert!(wanted == 0 || wanted == slots.len(), "requests for several keys are given up together");
-        if wanted < slots.len() {
+        // They are given up one by one: another thread may bring an answer in between.
+        if slots.iter().any(|slot| self.cohorts.get(slot).is_none()) {
             return;
         }
         let mut asks = Vec::with_capacity(slots.len());
@@ -157,15 +156,19 @@ impl Machine {
         let Some(seeking) = cohort.seeking_mut() else { return };
         seeking.priority = acquire.priority;
         seeking.look_at = None;
+        let asked_before = core::mem::replace(&mut seeking.asked, true);
         let takes_place = !seeking.queued && !matches!(acquire.way, Way::Upgrade { .. });
         if takes_place {
             cohort.info.clone_from(&acquire.info);
         }
-        self.store_queue.recall(slot, is_ask_for(acquire.request));
+        // Whoever asks first has nothing to take back: to look for it would cost more, the more waits here.
+        if asked_before {
+            self.store_queue.recall(slot, is_ask_for(acquire.request));
+        }
         self.store_queue.push(slot, Action::Acquire(acquire), None, now);
     }
 
-    fn request(&self, slot: &Slot) -> Option<Acquire> {
+    pub(super) fn request(&self, slot: &Slot) -> Option<Acquire> {
         let cohort = self.cohorts.get(slot)?;
         let seeking = cohort.seeking()?;
         let upgrades = matches!(seeking.way, Way::Upgrade { .. });
@@ -190,16 +193,25 @@ impl Machine {
     }
 
     /// Who wanted to rob, or to go first, has gone.
-    fn want_less(&mut self, slot: &Slot, now: Monotonic) {
+    pub(super) fn want_less(&mut self, slot: &Slot, now: Monotonic) {
+        let robs_no_more = self.rob_no_more(slot);
         let Some(Cohort { turns, stage: Stage::Seeking(seeking), .. }) = self.cohorts.change(slot) else { return };
-        let Some(first) = turns.first() else { return };
-        let robs_no_more = seeking.way == Way::Steal && !first.steal;
-        if robs_no_more {
-            seeking.way = Way::Plain;
-        }
-        if robs_no_more || first.priority < seeking.priority {
+        let goes_before_fewer = turns.first().is_some_and(|first| first.priority < seeking.priority);
+        if robs_no_more || goes_before_fewer {
             self.ask(slot, now);
         }
+    }
+
+    /// If no thief is left, those who are rob nobody. Whether that changes anything.
+    pub(super) fn rob_no_more(&mut self, slot: &Slot) -> bool {
+        let Some(Cohort { turns, stage: Stage::Seeking(seeking), .. }) = self.cohorts.change(slot) else {
+            return false;
+        };
+        let changes = seeking.way == Way::Steal && turns.first().is_some_and(|first| !first.steal);
+        if changes {
+            seeking.way = Way::Plain;
+        }
+        changes
     }
 
     pub(super) fn time_out_turns(&mut self, slot: &Slot, now: Monotonic) {

@@ -44,7 +44,8 @@ pub(super) struct Seeking {
     pub(super) wait: bool,
     /// As it was asked last.
     pub(super) priority: i32,
-    /// Whether it was sent.
+    /// Whether it was to be sent once, and whether it was sent.
+    pub(super) asked: bool,
     pub(super) sent: bool,
     /// How many attempts to steal were sent.
     pub(super) thefts: u32,
@@ -140,6 +141,7 @@ impl Seeking {
             way,
             wait,
             priority: 0,
+            asked: false,
             sent: false,
             thefts: 0,
             queued: false,

@@ -114,9 +114,11 @@ impl Machine {
             return self.doubt_grant(slot, now);
         }
         let Some(beat) = ticket.batch.beat().filter(|_| reply.robbed.is_some()) else { return };
-        // One that was sent since may have asked for less.
-        let lease_ms = beat.lease_ms.min(self.session.asked_ms());
-        self.confirm(ticket.sent, lease_ms, now);
+        // The store ignores it if it came after one that was sent since. If that one asked for less, it alone counts.
+        if !self.session.has_asked_alike_since(ticket.sent.transaction) {
+            return;
+        }
+        self.confirm(ticket.sent, beat.lease_ms, now);
         if self.cohorts.holds_one_only() {
             // There is nothing else that the heartbeat would be for.
             self.last_heartbeat = self.last_heartbeat.max(ticket.sent.at);

@@ -183,8 +183,8 @@ impl Machine {
             Outcome::Waiting { last_token, position, ahead } => self.queued(slot, *last_token, *position, ahead, now),
             Outcome::Busy { ahead } => self.busy(slot, ahead, now),
             Outcome::Superseded => self.seek(slot, now),
-            // It goes again, and opens another session.
-            Outcome::NoSession => self.ask(slot, now),
+            // It goes again: as a newer attempt, which adopts what an earlier one was granted, or in another session.
+            Outcome::TooLate | Outcome::NoSession => self.ask(slot, now),
             Outcome::Exhausted => self.fail_turns(slot, &Refusal::Exhausted),
             Outcome::Unreadable(unreadable) => self.unreadable(slot, Refusal::Unreadable(*unreadable), now),
             Outcome::NotCurrent { stolen, .. } => self.nothing_to_take(slot, *stolen, now),
@@ -242,13 +242,26 @@ impl Machine {
                 }
             }
             Outcome::BusyAll(ahead) => self.busy_all(operation, ahead, now),
+            Outcome::TooLate => self.retry(operation, now),
             Outcome::NoSession | Outcome::Superseded | Outcome::NotCurrent { .. } => {
+                self.withdraw_all(operation, now);
                 self.ask_for_all(operation.all.clone(), operation.looked, now);
             }
             other => {
                 for (slot, (_, ask)) in operation.all.iter().zip(asks) {
                     self.sought(slot, ask.request, other, sent, now);
                 }
+                self.withdraw_all(operation, now);
+            }
+        }
+    }
+
+    /// An earlier attempt may have been granted unheard, all but what cannot be read or was stolen.
+    fn withdraw_all(&mut self, operation: &PendingOperation, now: Monotonic) {
+        let Action::AcquireAll(asks) = &operation.action else { return };
+        if operation.attempts > 0 {
+            for (slot, (_, ask)) in operation.all.iter().zip(asks) {
+                self.withdraw_request(slot, ask.request, now);
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use super::{
     Machine,
-    cohort::Cohort,
     failure::{Applied, StoreError},
     id::RequestId,
     input::Slot,
@@ -106,15 +105,18 @@ impl Machine {
     /// Whoever waits for a store that has not answered for a lease is told.
     fn look_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         let lease_ms = self.config.lease_ms;
-        for slot in
-            &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits() && cohort.held().is_none())
-        {
-            let Some(seeking) = self.cohorts.get(slot).and_then(Cohort::seeking) else { continue };
+        for slot in &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()) {
+            let Some(cohort) = self.cohorts.get(slot) else { continue };
+            let Some(seeking) = cohort.seeking() else { continue };
             if error.retry && now.since(seeking.heard_at) < lease_ms {
                 continue;
             }
             let request = seeking.request;
-            if !self.outlasts(slot, error) {
+            if cohort.held().is_some() {
+                self.give_up_upgrade(slot, error, now);
+            } else if self.outlasts(slot, error) {
+                self.want_less(slot, now);
+            } else {
                 self.fail_turns(slot, &Refusal::Store(error.clone()));
                 self.withdraw_request(slot, request, now);
             }
@@ -134,11 +136,15 @@ impl Machine {
         } else {
             operation.attempts + 1 < ATTEMPTS
         };
-        let known_unsent = error.applied == Applied::No && operation.attempts == 0 && !seeking.queued;
+        let known_unsent = error.applied == Applied::No && !seeking.retried && !seeking.queued;
         let upgrades = cohort.held().is_some();
-        if error.retry && patience || !upgrades && self.outlasts(&operation.slot, error) {
+        if error.retry && patience {
             self.note_retry(&operation.slot);
             return self.retry(operation, now);
+        }
+        if !upgrades && self.outlasts(&operation.slot, error) {
+            self.note_retry(&operation.slot);
+            return self.retry_for_the_rest(operation, now);
         }
         let refusal = Refusal::Store(error.clone());
         if upgrades {
@@ -147,6 +153,26 @@ impl Machine {
         self.fail_turns(&operation.slot, &refusal);
         if !known_unsent {
             self.withdraw_request(&operation.slot, request, now);
+        }
+    }
+
+    /// Those who are left may want less than those who went: they rob nobody, and go before fewer.
+    fn retry_for_the_rest(&mut self, operation: &PendingOperation, now: Monotonic) {
+        self.rob_no_more(&operation.slot);
+        let Some(acquire) = self.request(&operation.slot) else { return };
+        if let Some(seeking) = self.cohorts.change_seeking(&operation.slot) {
+            seeking.priority = acquire.priority;
+        }
+        let again = PendingOperation { action: Action::Acquire(acquire), ..operation.clone() };
+        self.retry(&again, now);
+    }
+
+    /// Who waits to hold exclusively what it shares is told, too. The guard goes on sharing.
+    fn give_up_upgrade(&mut self, slot: &Slot, error: &StoreError, now: Monotonic) {
+        let upgrade = self.cohorts.held(slot).and_then(|held| held.upgrade.as_ref());
+        if let Some(query) = upgrade.and_then(|upgrade| upgrade.awaited()) {
+            self.refuse(query, Refusal::Store(error.clone()));
+            self.cancel_upgrade(query, slot, now);
         }
     }
 
@@ -173,6 +199,7 @@ impl Machine {
         if !told {
             self.refuse(query, refusal);
         }
+        self.note_retry(&operation.slot);
         let mut again = operation.clone();
         if let Action::Acquire(ask) = &mut again.action {
             ask.wait = false;

@@ -39,6 +39,8 @@ pub(super) struct OwnSession {
     valid_until: Monotonic,
     /// The lease that the latest heartbeat asked for, in ms.
     asked_ms: u64,
+    /// The heartbeat that asked for another lease than the one before it.
+    changed_by: u64,
     /// What users want to be sure of, and until when.
     extensions: SortedMap<Slot, Monotonic>,
     /// Nothing that this transaction or an earlier one carried dispels the doubt.
@@ -70,6 +72,7 @@ impl OwnSession {
             stale_failures: 0,
             valid_until: Monotonic::default(),
             asked_ms: 0,
+            changed_by: 0,
             extensions: SortedMap::new(),
             doubted: None,
             told_suspect: false,
@@ -189,15 +192,17 @@ impl OwnSession {
         if self.is_open {
             self.valid_until = self.valid_until.min(sent.at.plus(belief_ms(lease_ms)));
         }
-        self.asked_ms = lease_ms;
+        if self.asked_ms != lease_ms {
+            (self.asked_ms, self.changed_by) = (lease_ms, sent.transaction);
+        }
         self.beat_wanted = false;
         let floor = if self.unanswered.is_some() { sent.transaction } else { 0 };
         Beat { beat: sent.transaction, beacon, lease_ms, floor }
     }
 
-    /// The lease that the latest heartbeat asked for, in ms.
-    pub(super) fn asked_ms(&self) -> u64 {
-        self.asked_ms
+    /// Whether all heartbeats from this transaction's on have asked for the same lease: whichever of them the store counts.
+    pub(super) fn has_asked_alike_since(&self, transaction: u64) -> bool {
+        self.changed_by <= transaction
     }
 
     /// The lease that users want, in ms: the usual one, or a longer one for now.

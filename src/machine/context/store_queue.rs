@@ -109,6 +109,8 @@ pub(super) struct StoreQueue {
     /// Transactions that did not answer in time.
     overdue: Vec<Transaction>,
     last_id: u64,
+    /// Whether the last transaction carried nothing but what had been refused.
+    went_alone: bool,
 }
 
 impl StoreQueue {
@@ -285,18 +287,27 @@ impl StoreQueue {
         self.transaction.as_ref().map_or(&[], |transaction| &transaction.operations)
     }
 
-    fn collect_due(&mut self, now: Monotonic) {
-        if self.retry_at.is_some_and(|at| at <= now) {
-            self.retry_at = None;
-            self.waiting.append(&mut self.later);
+    /// What was refused for good goes one at a time. Whether some of that stays.
+    fn collect_due(&mut self, now: Monotonic) -> bool {
+        if self.retry_at.is_none_or(|at| at > now) {
+            return false;
         }
+        self.retry_at = None;
+        let mut refused = take(&mut self.later, &|operation| operation.is_refused).into_iter();
+        self.waiting.append(&mut self.later);
+        self.waiting.extend(refused.next());
+        self.later.extend(refused);
+        !self.later.is_empty()
     }
 }
 
 impl Machine {
     /// Drops what changed its sense while it waited, before anybody looks whether there is anything left to send.
     pub(super) fn drop_obsolete(&mut self, now: Monotonic) {
-        self.store_queue.collect_due(now);
+        if self.store_queue.collect_due(now) {
+            let delay_ms = self.backoff_ms(u32::MAX);
+            self.store_queue.retry_at = Some(now.plus(delay_ms));
+        }
         if self.may_send() {
             let mut operations = core::mem::take(&mut self.store_queue.waiting);
             take(&mut operations, &|operation| !self.is_current(operation));
@@ -344,16 +355,25 @@ impl Machine {
         }
     }
 
-    /// Takes what goes next, and whether it goes alone: what the store refused for good waits until nothing else is to be sent.
+    /// Takes what goes next, and whether it goes alone: what the store refused for good takes turns with all the rest, so that
+    /// neither waits for the other's end.
     fn take_next(&mut self, now: Monotonic) -> Option<(Vec<PendingOperation>, bool)> {
         let mut pending = core::mem::take(&mut self.store_queue.waiting);
-        let mut refused = take(&mut pending, &|operation| operation.is_refused).into_iter();
-        let goes_alone = pending.is_empty() && !self.has_to_send(now);
-        if goes_alone {
-            pending.extend(refused.next());
+        let mut refused = take(&mut pending, &|operation| operation.is_refused);
+        let has_to_send = self.has_to_send(now);
+        if refused.is_empty() && pending.is_empty() && !has_to_send {
+            return None;
         }
-        self.store_queue.waiting.extend(refused);
-        (!goes_alone || !pending.is_empty()).then_some((pending, goes_alone))
+        let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;
+        let goes_alone = !refused.is_empty() && !has_to_send && is_its_turn;
+        if goes_alone {
+            let first = refused.remove(0);
+            pending.append(&mut refused);
+            refused = core::mem::replace(&mut pending, Vec::from([first]));
+        }
+        self.store_queue.went_alone = goes_alone;
+        self.store_queue.waiting.append(&mut refused);
+        Some((pending, goes_alone))
     }
 
     /// Whether something is to be sent although nobody asked for anything.

@@ -26,7 +26,7 @@ impl Machine {
         if held.mode == Mode::Exclusive && held.users.len() == 1 {
             return self.emit(Event::Upgraded { query, turn, token: user.token });
         }
-        if let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| upgrade.cancelled && upgrade.turn == turn) {
+        if let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| upgrade.may_go_again(turn)) {
             // It waits until the store has said what became of the last one.
             upgrade.again = Some(query);
             return;
@@ -89,6 +89,7 @@ impl Machine {
                 self.observe(slot, ahead, now);
                 self.end_upgrade(slot, Refusal::UpgradeConflict, now);
             }
+            Outcome::TooLate => self.ask(slot, now),
             Outcome::Exhausted => self.end_upgrade(slot, Refusal::Exhausted, now),
             Outcome::Unreadable(unreadable) => self.end_upgrade(slot, Refusal::Unreadable(*unreadable), now),
             Outcome::NotCurrent { .. } => {
@@ -189,6 +190,11 @@ impl Machine {
 }
 
 impl Upgrade {
+    /// Whether this guard gave it up, and nobody waits for its end to upgrade again.
+    fn may_go_again(&self, turn: TurnId) -> bool {
+        self.cancelled && self.turn == turn && self.again.is_none()
+    }
+
     /// Who waits to hear of it.
     pub(super) fn awaited(&self) -> Option<TurnId> {
         self.again.or_else(|| (!self.cancelled).then_some(self.query))

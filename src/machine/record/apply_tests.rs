@@ -186,7 +186,7 @@ fn s11_an_older_attempt_at_several_keys_gets_nothing_and_leaves_what_a_newer_one
     let raise = Beat { beat: 14, lease_ms: LEASE_MS, floor: 14, ..Beat::default() };
     bench.run(&super::bench::beat(A, raise));
     let before = bench.record().clone();
-    assert_eq!(run(&mut bench, both(13)).outcome, Outcome::Superseded);
+    assert_eq!(run(&mut bench, both(13)).outcome, Outcome::TooLate);
     assert_eq!(*bench.record(), before, "it comes late");
     assert!(matches!(run(&mut bench, both(14)).outcome, Outcome::BusyAll(_)));
     assert_eq!(bench.holders(), [A]);

@@ -311,8 +311,10 @@ pub enum Outcome {
         /// Who stands before it.
         ahead: Vec<Sighting>,
     },
-    /// `Acquire`: a later request of the same holder has the place, or the attempt comes late.
+    /// `Acquire`: a later request of the same holder has the place.
     Superseded,
+    /// `Acquire`: the attempt is older than what its session last said. What an earlier one of the request was granted stands.
+    TooLate,
     /// `Acquire`: the session has ended.
     NoSession,
     /// `Acquire`: the key has used up its tokens.

@@ -124,12 +124,12 @@ fn s11_an_attempt_below_the_floor_is_refused() {
         let ask = Acquire { attempt, ..ask(1, true) };
         bench.run(&Batch::new(A, vec![operation("k", Action::Acquire(ask))])).answers.remove(0).outcome
     };
-    assert_eq!((attempt(&mut bench, 6), bench.records.is_empty()), (Outcome::Superseded, true));
+    assert_eq!((attempt(&mut bench, 6), bench.records.is_empty()), (Outcome::TooLate, true));
     assert!(matches!(attempt(&mut bench, 7), Outcome::Granted(_)));
-    assert_eq!(attempt(&mut bench, 6), Outcome::Superseded, "not even if the grant is there");
+    assert_eq!(attempt(&mut bench, 6), Outcome::TooLate, "not even if the grant is there");
     // A floor that comes with a late heartbeat counts all the same.
     bench.run(&raise(9, 2));
-    assert_eq!(attempt(&mut bench, 8), Outcome::Superseded);
+    assert_eq!(attempt(&mut bench, 8), Outcome::TooLate);
 }
 
 /// Rule S14.

@@ -69,7 +69,7 @@ impl<'a> Transition<'a> {
     fn comes_too_late(&self, ask: &Acquire) -> Option<Outcome> {
         match self.sessions.own(self.holder) {
             None => Some(Outcome::NoSession),
-            Some(row) if ask.attempt < row.floor => Some(Outcome::Superseded),
+            Some(row) if ask.attempt < row.floor => Some(Outcome::TooLate),
             Some(_) => None,
         }
     }

@@ -215,5 +215,5 @@ impl Ledger {
 }
 
 fn is_refusal(answer: &Answer) -> bool {
-    matches!(answer.outcome, Outcome::NoSession | Outcome::Superseded)
+    matches!(answer.outcome, Outcome::NoSession | Outcome::Superseded | Outcome::TooLate)
 }

@@ -3,15 +3,11 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{Script, granted, is_granted, named, said};
+use super::{Script, current, events, granted, is_granted, named, said, served::permanent, waiting};
 use crate::machine::{
-    Action, Ending, Entry, Event, Input, LostReason, Outcome, Output, Peer, Refusal, Reply, RequestId, SessionId,
-    Sighting, StoreError, StoreErrorKind, Token, Turn, TurnId,
+    Action, Ending, Entry, Event, Input, LostReason, Monotonic, Outcome, Output, Peer, Refusal, Reply, RequestId,
+    SessionId, Sighting, Token, Turn, TurnId, Way,
 };
-
-fn permanent() -> StoreError {
-    StoreError::permanent(StoreErrorKind::Unavailable, "never")
-}
 
 impl Script {
     fn fail(&mut self) -> &[Output] {
@@ -159,4 +155,67 @@ fn an_upgrade_that_conflicts_watches_who_is_in_the_way() {
         }
     }
     assert_eq!(ended, Some((dead.holder, 9)), "after a lease of silence");
+}
+
+/// P3. A thief gives up on a silent store and is told so; who waits beside it with a time limit goes on waiting. What goes on
+/// is still the theft.
+#[test]
+fn a_theft_that_was_told_to_have_failed_robs_nobody_afterwards() {
+    let mut script = Script::new();
+    script.ask_for(Turn { steal: true, ..Turn::new(TurnId(1), named("k")) });
+    let deadline = Some(Monotonic::from_ms(script.now_ms + 300_000));
+    let mut told = events(&script.ask_for(Turn { deadline, ..Turn::new(TurnId(2), named("k")) }));
+    while !told.iter().any(|event| matches!(event, Event::Failed { turn: TurnId(1), .. })) {
+        assert!(script.now_ms < 200_000);
+        told.extend(events(script.tick(10)));
+    }
+    script.outputs.clear();
+    let actions = script.until_sent();
+    let Action::Acquire(ask) = &actions[0] else { panic!("{actions:?}") };
+    assert_eq!(ask.way, Way::Plain, "the thief was told that it failed, and only a plain request is left");
+}
+
+/// An upgrade waits for somebody else who shares. The store falls silent: a request is told after a lease, an upgrade is not.
+#[test]
+fn an_upgrade_that_waits_is_told_that_the_store_is_silent() {
+    let mut script = Script::new();
+    let slot = script.shares();
+    script.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot });
+    script.answer([waiting(100, 1)]);
+    let mut told = Vec::new();
+    for _ in 0..60_000 {
+        told.extend(events(script.tick(10)));
+    }
+    assert!(
+        told.iter().any(|event| matches!(event, Event::Failed { turn: TurnId(10), .. })),
+        "ten minutes of silence: {told:?}"
+    );
+}
+
+/// Two clones of a guard ask after a third was dropped: the second question takes the place of the first, which is never
+/// answered.
+#[test]
+fn an_upgrade_that_waits_for_a_dropped_one_is_answered_although_a_clone_asks_too() {
+    let mut script = Script::new();
+    let slot = script.shares();
+    script.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: slot.clone() });
+    let (id, _) = script.sent();
+    script.input(Input::CancelUpgrade { query: TurnId(10), slot: slot.clone() });
+    let mut told = Vec::new();
+    for query in [11, 12] {
+        told.extend(events(script.input(Input::Upgrade { query: TurnId(query), turn: TurnId(1), slot: slot.clone() })));
+    }
+    told.extend(events(script.reply(id, [granted(200)])));
+    for _ in 0..6_000 {
+        if script.is_sent() {
+            let outcomes: Vec<_> = script.actions().iter().map(|_| current()).collect();
+            told.extend(events(script.answer(outcomes)));
+        } else {
+            told.extend(events(script.tick(10)));
+        }
+    }
+    let is_of_first = |event: &Event| {
+        matches!(event, Event::Upgraded { query: TurnId(11), .. } | Event::Failed { turn: TurnId(11), .. })
+    };
+    assert!(told.iter().any(is_of_first), "a minute later: {told:?}");
 }

@@ -2,15 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::{ME, Script, current, events, granted, named, said};
+use super::{LEASE_MS, ME, Script, current, events, granted, named, said, served::permanent};
 use crate::machine::{
-    Action, Ending, Event, Input, LostReason, Mode, Outcome, RequestId, SessionStep, Slot, StoreError, StoreErrorKind,
-    Token, Turn, TurnId,
+    Action, Ending, Event, Input, LostReason, Mode, Outcome, RequestId, SessionStep, Slot, Token, Turn, TurnId,
 };
-
-fn permanent() -> StoreError {
-    StoreError::permanent(StoreErrorKind::Unavailable, "never")
-}
 
 fn poison() -> Action {
     Action::Release { token: Token(64), request: RequestId(1) }
@@ -159,4 +154,38 @@ fn an_idle_context_ends_its_session_although_a_release_never_works() {
         }
     }
     assert!(closed, "{sent} transactions in ten minutes, none of which ends the session");
+}
+
+/// Every release that a store refuses for good is a transaction of its own, and all of them follow each other at once.
+#[test]
+fn many_refused_releases_do_not_hammer_the_store() {
+    let mut script = Script::new();
+    let keys = 50;
+    for turn in 1..=keys {
+        script.ask_for(Turn::new(TurnId(turn), named(&alloc::format!("k{turn}"))));
+        script.answer([granted(64 * turn)]);
+    }
+    script.ask_for(Turn::new(TurnId(1_000), named("kept")));
+    script.answer([granted(10_000)]);
+    for turn in 1..=keys {
+        script.input(Input::Release {
+            turn: TurnId(turn),
+            slot: Slot { key: named(&alloc::format!("k{turn}")), mode: Mode::Exclusive, own: None },
+        });
+        if script.is_sent() {
+            script.input(Input::Reply { id: script.sent().0, result: Err(permanent()) });
+        }
+    }
+    let mut sent = 0;
+    for _ in 0..LEASE_MS / 10 {
+        script.tick(10);
+        while script.is_sent() {
+            sent += 1;
+            let (id, batch) = script.sent();
+            let refused = batch.operations.iter().any(|operation| matches!(operation.action, Action::Release { .. }));
+            let result = if refused { Err(permanent()) } else { Ok(said(batch.operations.iter().map(|_| current()))) };
+            script.input(Input::Reply { id, result });
+        }
+    }
+    assert!(sent < 60, "{sent} transactions in a lease");
 }

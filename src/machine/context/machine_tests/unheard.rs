@@ -235,3 +235,21 @@ fn a_request_for_two_keys_that_nobody_wants_any_more_is_not_sent_again() {
     let asks = |action: &Action| matches!(action, Action::AcquireAll(_) | Action::Acquire(_));
     assert!(!sent_actions(&sent).iter().any(asks), "{sent:?}");
 }
+
+/// One of two requests of `lock_all` is dropped; before the other is, another thread brings the answer that the session ended.
+#[test]
+fn an_answer_between_the_cancellations_of_a_request_for_two_keys_is_no_bug() {
+    let mut script = Script::new();
+    let turns =
+        [(1, "a"), (2, "b")].map(|(id, name)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), named(name)) });
+    let slots = turns.each_ref().map(Turn::slot);
+    script.input(Input::AcquireAll(turns.into()));
+    let id = script.sent().0;
+    script.input(Input::Cancel { turn: TurnId(1), slot: slots[0].clone() });
+    script.result(id, Ok(Reply { robbed: None, ..said([Outcome::NoSession]) }));
+    script.input(Input::Cancel { turn: TurnId(2), slot: slots[1].clone() });
+    for _ in 0..100 {
+        script.tick(100);
+        assert!(!script.is_sent());
+    }
+}

@@ -97,12 +97,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[
             edit(
                 SESSION,
-                "        self.asked_ms = lease_ms;\n",
-                "        self.asked_ms = lease_ms;
-        self.valid_until = self.valid_until.max(sent.at.plus(belief_ms(lease_ms)));\n",
+                "        if self.asked_ms != lease_ms {\n",
+                "        self.valid_until = self.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
+        if self.asked_ms != lease_ms {\n",
             ),
             edit(SESSION, "if self.doubted.is_some() || !self.is_open { 0 }", "if self.doubted.is_some() { 0 }"),
         ],
+    ),
+    Mutant::new(
+        "S13",
+        "a renewal counts although one that asked for less was sent since",
+        Rule("overtaken::s13_"),
+        &[edit(SESSION, "self.changed_by <= transaction", "self.changed_by <= transaction || transaction > 0")],
+    ),
+    Mutant::new(
+        "I5",
+        "what an attempt that comes too late was granted before is forgotten",
+        Rule("overtaken::"),
+        &[edit(
+            REPLY,
+            "Outcome::TooLate | Outcome::NoSession => self.ask(slot, now),",
+            "Outcome::NoSession => self.ask(slot, now),\n            Outcome::TooLate => self.seek(slot, now),",
+        )],
     ),
     Mutant::new(
         "S16",

@@ -139,7 +139,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I11",
         "a look that is not answered ends the wait",
         Scenario("who_said_for_how_long"),
-        &[edit(RETRY, "if !self.outlasts(slot, error) {", "if error.retry || !self.outlasts(slot, error) {")],
+        &[edit(
+            RETRY,
+            "} else if self.outlasts(slot, error) {",
+            "} else if !error.retry && self.outlasts(slot, error) {",
+        )],
+    ),
+    Mutant::new(
+        "S11",
+        "what a store refused once waits until nothing else is to be sent",
+        Rule("overtaken::a_release_that_was_refused"),
+        &[edit(
+            QUEUE,
+            "let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;",
+            "let is_its_turn = pending.is_empty();",
+        )],
+    ),
+    Mutant::new(
+        "P3",
+        "a theft that was told to have failed goes on",
+        Rule("failing::a_theft_that_was_told"),
+        &[edit(RETRY, "        self.rob_no_more(&operation.slot);\n", "")],
+    ),
+    Mutant::new(
+        "rule 6",
+        "who asks anew was never asked before",
+        Rule("overtaken::"),
+        &[edit(
+            RETRY,
+            "error.applied == Applied::No && !seeking.retried && !seeking.queued;",
+            "error.applied == Applied::No && operation.attempts == 0 && !seeking.queued;",
+        )],
     ),
     Mutant::new(
         "I8",

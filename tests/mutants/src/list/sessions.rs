@@ -120,7 +120,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S11",
         "an attempt below the floor is taken",
         Store("session_tests::s11_"),
-        &[edit(TRANSITION, "            Some(row) if ask.attempt < row.floor => Some(Outcome::Superseded),\n", "")],
+        &[edit(TRANSITION, "            Some(row) if ask.attempt < row.floor => Some(Outcome::TooLate),\n", "")],
     ),
     Mutant::new(
         "S11",

@@ -17,7 +17,7 @@ pub(super) fn is_cleaned(
 ) -> Result<(), String> {
     for (operation, answer) in batch.operations.iter().zip(answers) {
         let looks_only = matches!(operation.action, Action::Inspect | Action::Fence { .. })
-            || matches!(answer.outcome, Outcome::NoSession | Outcome::Superseded);
+            || matches!(answer.outcome, Outcome::NoSession | Outcome::Superseded | Outcome::TooLate);
         let Some(record) = records.peek(&operation.key).filter(|_| !looks_only) else { continue };
         let head = record.queue.first().map(|waiter| waiter.holder);
         let mut named = record.grants.iter().map(|grant| grant.holder).chain(head);

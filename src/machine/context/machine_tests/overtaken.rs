@@ -1,0 +1,270 @@
+//! Requests, upgrades and renewals that something overtakes on their way, or whose answer is lost: what the store did counts.
+
+use alloc::{vec, vec::Vec};
+
+use super::{
+    LEASE_MS, ME, OTHER, named,
+    served::{Served, permanent, slot},
+};
+use crate::machine::{
+    Acquire, Action, Batch, Beat, Event, Input, Mode, Operation, Outcome, RequestId, Row, SessionStep, Turn, TurnId,
+};
+
+/// I8, S11. A request is granted unheard. Its retry is overtaken by a fenced write, whose heartbeat raises the floor above it:
+/// "superseded". The context asks under a new request, and forgets the grant of the old one, which is shared, and so is in
+/// nobody's way here.
+#[test]
+fn a_shared_lease_granted_unheard_is_not_forgotten_when_a_fence_overtakes_the_retry() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    served.ask(Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), named("a")) });
+    served.lose_reply();
+    let (id, retry) = served.until_sent();
+    served.fence_and_renew(9, &slot("z", Mode::Exclusive));
+    let reply = served.apply(&retry);
+    served.input(Input::Reply { id, result: Ok(reply) });
+    served.serve();
+    assert!(served.is_granted(1));
+    served.input(Input::Release { turn: TurnId(1), slot: slot("a", Mode::Shared) });
+    served.serve();
+    served.pass(120_000);
+    assert!(served.script.machine.session() == ME, "its session lives");
+    assert_eq!(served.grants("a"), [], "nobody here holds \"a\", and no writer elsewhere ever gets it");
+}
+
+/// The same with an upgrade: it is told to have failed, and the key is held exclusively for as long as the session lives.
+#[test]
+fn an_upgrade_granted_unheard_is_not_forgotten_when_a_fence_overtakes_the_retry() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    served.ask(Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), named("a")) });
+    served.serve();
+    let shared = slot("a", Mode::Shared);
+    served.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: shared.clone() });
+    served.lose_reply();
+    let (id, retry) = served.until_sent();
+    served.fence_and_renew(9, &slot("z", Mode::Exclusive));
+    let reply = served.apply(&retry);
+    served.input(Input::Reply { id, result: Ok(reply) });
+    served.serve();
+    let failed: Vec<_> =
+        served.told.iter().filter(|event| matches!(event, Event::Failed { turn: TurnId(10), .. })).cloned().collect();
+    served.input(Input::Release { turn: TurnId(1), slot: shared });
+    served.serve();
+    served.pass(120_000);
+    assert!(served.script.machine.session() == ME, "its session lives");
+    assert_eq!((failed, served.grants("a")), (vec![], vec![]), "told, and left behind");
+}
+
+/// I5, P4. What becomes of the upgrade that a fence overtook (seed 714834): the guard goes on sharing, by a grant that is no longer
+/// there. When the context asks for the same key again, it finds the exclusive grant, does not know it, and gives it back. Another
+/// context is granted the key, and both believe, with every heartbeat anew; nobody is ever told.
+#[test]
+fn i5_a_guard_whose_upgrade_was_overtaken_by_a_fence_does_not_believe_beside_a_writer() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    let shared = slot("a", Mode::Shared);
+    served.ask(Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), named("a")) });
+    served.serve();
+    served.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: shared.clone() });
+    served.lose_reply();
+    let (id, retry) = served.until_sent();
+    served.fence_and_renew(9, &slot("z", Mode::Exclusive));
+    let reply = served.apply(&retry);
+    served.input(Input::Reply { id, result: Ok(reply) });
+    served.serve();
+    // Somebody here tries the key.
+    served.ask(Turn { wait: false, ..Turn::new(TurnId(2), named("a")) });
+    served.serve();
+    served.pass(1_000);
+    // Somebody elsewhere gets it.
+    let beat = Beat { beat: 1, lease_ms: LEASE_MS, ..Beat::default() };
+    let ask = Operation { key: named("a"), action: Action::Acquire(Acquire::new(RequestId(1), 1)) };
+    let reply =
+        served.apply(&Batch { step: SessionStep::Open { beat, instance: "".into() }, ..Batch::new(OTHER, vec![ask]) });
+    let is_theirs = matches!(reply.answers[0].outcome, Outcome::Granted(_));
+    served.pass(10_000);
+    let left = served.script.machine.remaining_ms(TurnId(1), &shared, served.script.now());
+    assert!(!is_theirs || left == 0, "another context holds it exclusively, and this one believes for {left} ms more");
+}
+
+/// S13, I5. A fenced write renews with the long lease that another guard wanted, and commits late, after a heartbeat with the usual
+/// one: the store ignores it. The context counts it all the same, if by then it has asked for a long lease once more, in a transaction
+/// that is never applied.
+#[test]
+fn s13_a_renewal_that_the_store_ignored_because_it_came_late_is_not_believed() {
+    let mut served = Served::new();
+    let own = |key: &str| slot(key, Mode::Exclusive);
+    for (turn, key) in [(7, "x"), (8, "y"), (9, "z")] {
+        served.ask(Turn::new(TurnId(turn), named(key)));
+        served.serve();
+    }
+    served.input(Input::Verify { query: TurnId(20), turn: TurnId(8), slot: own("y"), span_ms: 60_000 });
+    served.serve();
+    // A transaction of the user's with a fence in it, that takes five seconds.
+    let ticket = served.script.machine.ticket(TurnId(9), &own("z"), true, served.script.now()).unwrap();
+    served.input(Input::Tick);
+    served.input(Input::Release { turn: TurnId(8), slot: own("y") });
+    served.serve();
+    served.pass(5_000);
+    let row = served.records.session(ME).unwrap().clone();
+    assert_eq!(row.lease_ms, LEASE_MS, "a usual heartbeat came meanwhile");
+    // From now on the store takes nothing from this context but the transaction that is open already.
+    served.input(Input::Verify { query: TurnId(21), turn: TurnId(7), slot: own("x"), span_ms: 60_000 });
+    assert!(served.script.is_sent());
+    let reply = served.apply(&ticket.batch);
+    served.input(Input::Fenced { slot: own("z"), ticket, reply });
+    let read = served.records.session(ME).unwrap().clone();
+    assert_eq!((read.beat, read.lease_ms), (row.beat, LEASE_MS), "it came late");
+    // Another context watches the row stand still for the lease that it says and its margin, and takes over.
+    for _ in 0..2_200 {
+        served.script.tick(10);
+        served.hear();
+    }
+    let open = Batch {
+        step: SessionStep::Open { beat: Beat { beat: 1, lease_ms: LEASE_MS, ..Beat::default() }, instance: "".into() },
+        ..Batch::new(
+            OTHER,
+            vec![
+                Operation { key: named("z"), action: Action::End { target: ME, beat: read.beat } },
+                Operation { key: named("z"), action: Action::Acquire(Acquire::new(RequestId(1), 1)) },
+            ],
+        )
+    };
+    let reply = served.apply(&open);
+    assert!(matches!(reply.answers[1].outcome, Outcome::Granted(_)), "{reply:?}");
+    let left = served.script.machine.remaining_ms(TurnId(9), &own("z"), served.script.now());
+    assert_eq!(left, 0, "two believe for {left} ms");
+}
+
+/// Rule 6. The first attempt was granted unheard. A second request joins, and asks anew before the retry: that counts as the
+/// first attempt, is certainly not applied, and so nothing is withdrawn.
+#[test]
+fn a_request_granted_unheard_is_withdrawn_although_a_later_question_was_refused() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    served.ask(Turn::new(TurnId(1), named("k")));
+    served.lose_reply();
+    // Something else is answered before the retry.
+    served.ask(Turn::new(TurnId(5), named("m")));
+    assert_eq!(served.script.actions().len(), 1);
+    let (id, batch) = served.script.sent();
+    let reply = served.apply(&batch);
+    served.input(Input::Reply { id, result: Ok(reply) });
+    assert!(!served.script.is_sent());
+    served.ask(Turn { priority: 5, ..Turn::new(TurnId(2), named("k")) });
+    assert!(matches!(served.script.actions()[..], [Action::Acquire(_)]));
+    served.refuse_for_good();
+    let failed = served.told.iter().filter(|event| matches!(event, Event::Failed { .. })).count();
+    assert_eq!(failed, 2, "{:?}", served.told);
+    served.serve();
+    served.pass(120_000);
+    assert!(served.script.machine.session() == ME, "its session lives");
+    assert_eq!(served.grants("k"), [], "nobody here holds it");
+}
+
+/// The same with an upgrade, which is asked for anew because a downgrade found the lease gone (seed 14495).
+#[test]
+fn an_upgrade_granted_unheard_is_no_orphan_although_a_later_question_was_refused() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    let shared = slot("k", Mode::Shared);
+    served.ask(Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), named("k")) });
+    served.serve();
+    served.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: shared.clone() });
+    served.lose_reply();
+    // Verified before the retry: not current, and so the upgrade is asked for anew.
+    served.input(Input::Verify { query: TurnId(11), turn: TurnId(1), slot: shared.clone(), span_ms: 0 });
+    let (id, batch) = served.script.sent();
+    assert_eq!(batch.operations.len(), 1);
+    let reply = served.apply(&batch);
+    served.input(Input::Reply { id, result: Ok(reply) });
+    assert!(
+        served.script.actions().iter().any(|action| matches!(action, Action::Acquire(_))),
+        "{:?}",
+        served.script.actions()
+    );
+    served.refuse_for_good();
+    served.serve();
+    served.input(Input::Release { turn: TurnId(1), slot: shared });
+    served.serve();
+    served.pass(120_000);
+    assert!(served.script.machine.session() == ME, "its session lives");
+    assert_eq!(served.grants("k"), [], "nobody here holds it: {:?}", served.told);
+}
+
+/// I14, I8: both keys were granted unheard; then one of the records is in a format of a newer version. The other one's grant
+/// stays.
+#[test]
+fn a_grant_of_several_keys_is_given_back_when_another_of_them_cannot_be_read() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    let turns =
+        [(1, "a"), (2, "b")].map(|(id, name)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), named(name)) });
+    served.input(Input::AcquireAll(turns.into()));
+    served.lose_reply();
+    let text = served.records.text(&Row::Record(named("b"))).unwrap();
+    let newer = text.replacen("\"format\":1", "\"format\":2", 1);
+    assert_ne!(text, newer, "{text}");
+    served.records.load(named("b"), Some(&newer));
+    served.pass(120_000);
+    let failed = served.told.iter().filter(|event| matches!(event, Event::Failed { .. })).count();
+    assert_eq!(failed, 2, "{:?}", served.told);
+    assert_eq!(served.grants("a"), [], "\"a\" can be read, and nobody holds it");
+}
+
+/// S11: "What a store refuses for good is sent again, alone, for as long as the session lives." But only when nothing else is
+/// to be sent, and two tasks that take turns always have something to send.
+#[test]
+fn a_release_that_was_refused_once_goes_again_although_the_context_is_busy() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(1), named("k")));
+    served.serve();
+    served.input(Input::Release { turn: TurnId(1), slot: slot("k", Mode::Exclusive) });
+    let (id, _) = served.script.sent();
+    served.input(Input::Reply { id, result: Err(permanent()) });
+    assert!(!served.grants("k").is_empty());
+    // Two tasks, each with a key of its own. While the store answers the one, the other asks.
+    let mut next = 10_u64;
+    let mut holds = [None::<u64>, None];
+    let keys = ["x", "y"];
+    let mut at = 0;
+    let mut flying: Option<(u64, Batch)> = None;
+    for _ in 0..60_000 {
+        match holds[at].take() {
+            Some(turn) if served.is_granted(turn) => {
+                served.input(Input::Release { turn: TurnId(turn), slot: slot(keys[at], Mode::Exclusive) });
+            }
+            Some(turn) => panic!("turn {turn} waits for nobody"),
+            None => {
+                next += 1;
+                holds[at] = Some(next);
+                served.ask(Turn::new(TurnId(next), named(keys[at])));
+            }
+        }
+        if served.script.is_sent() {
+            assert!(flying.is_none());
+            flying = Some(served.script.sent());
+        }
+        at = 1 - at;
+        // The next one of the tasks comes while this is on its way.
+        if holds.iter().any(Option::is_some) || next > 11 {
+            if let Some((id, batch)) = flying.take_if(|_| next > 11) {
+                let reply = served.apply(&batch);
+                served.script.now_ms += 1;
+                served.input(Input::Reply { id, result: Ok(reply) });
+                if served.script.is_sent() {
+                    flying = Some(served.script.sent());
+                }
+            }
+        }
+    }
+    assert!(served.script.now_ms > 50_000);
+    assert_eq!(served.grants("k"), [], "a minute later nobody has given \"k\" back");
+}
