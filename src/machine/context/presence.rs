@@ -101,7 +101,8 @@ impl Machine {
 
     /// A context that needs nothing any more ends its session.
     pub(super) fn rest_if_due(&mut self, now: Monotonic) {
-        if self.presence.rest_at.is_none_or(|at| at > now) {
+        // Once: as long as the store has not answered what is in flight, nothing more can be done.
+        if self.presence.rest_at.take_if(|at| *at <= now).is_none() {
             return;
         }
         if self.session.is_open() {

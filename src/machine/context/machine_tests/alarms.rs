@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 
 use super::{OTHER, Script, granted, looked, waiting};
-use crate::machine::{Action, Event, Input, Key, Mode, Outcome, Output, RequestId, Turn, TurnId};
+use crate::machine::{
+    Action, Event, Input, Key, Mode, Outcome, Output, RequestId, SessionStep, StoreError, StoreErrorKind, Turn, TurnId,
+};
 
 impl Script {
     /// So often the machine wants to be woken at once, within a thousand milliseconds, while nothing comes in.
@@ -98,6 +100,42 @@ fn a_session_that_is_opened_late_is_ended_without_alarm() {
     script.input(Input::Suspend { abandons: true });
     script.reply(late, [granted(64)]);
     assert_eq!(script.rings(), 0, "nothing is sent while it is suspended");
+}
+
+/// The store takes its time over the end of an earlier session when the context is to rest.
+#[test]
+fn a_context_that_rests_while_a_transaction_is_in_flight_waits_for_its_answer_without_alarm() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    let (late, _) = script.sent();
+    script.tick(5_000);
+    script.until_sent();
+    script.answer([granted(64)]);
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+    script.answer([Outcome::Released]);
+    script.tick(9_995);
+    assert!(!script.is_sent());
+    script.reply(late, [granted(900)]);
+    let (end, _) = script.sent();
+    assert_eq!(script.rings(), 0);
+    script.reply(end, []);
+    assert_eq!(script.sent().1.step, SessionStep::Close, "it is still to rest");
+}
+
+/// The same with a release that the store refused for good, and that goes again for as long as the session lives.
+#[test]
+fn a_context_that_rests_while_a_refused_release_is_in_flight_waits_for_its_answer_without_alarm() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+    let never = StoreError::permanent(StoreErrorKind::Unavailable, "never");
+    script.input(Input::Reply { id: script.sent().0, result: Err(never) });
+    while let Some(wake) = script.wake.filter(|wake| wake.as_ms() < 60_000) {
+        assert!(wake > script.now().monotonic, "{wake:?}");
+        script.now_ms = wake.as_ms();
+        script.tick(0);
+    }
 }
 
 /// A store of somebody else's. Where assertions are checked it is told so at once; elsewhere the request goes on.
