@@ -87,6 +87,8 @@ impl Machine {
         if error.retry && failures < ATTEMPTS {
             let delay_ms = self.backoff_ms(failures);
             self.session.end_later(endings, now.plus(delay_ms));
+        } else {
+            self.session.forget_stale_failures();
         }
     }
 

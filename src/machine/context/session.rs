@@ -155,6 +155,11 @@ impl OwnSession {
         self.stale_failures - 1
     }
 
+    /// What failed is done, or given up: the next sessions to be ended are tried as often again.
+    pub(super) fn forget_stale_failures(&mut self) {
+        self.stale_failures = 0;
+    }
+
     /// Counts a heartbeat that failed; how many did before.
     pub(super) fn note_failure(&mut self) -> u32 {
         self.failures += 1;
@@ -272,6 +277,9 @@ impl OwnSession {
 impl Machine {
     /// What a transaction's answer says of the session that sent it.
     pub(super) fn session_answered(&mut self, transaction: &Transaction, reply: &Reply, now: Monotonic) {
+        if !transaction.ends.is_empty() {
+            self.session.forget_stale_failures();
+        }
         if transaction.session != self.session.id {
             return;
         }
@@ -288,9 +296,6 @@ impl Machine {
         }
         for (key, token) in robbed {
             self.robbed_of(key, *token, now);
-        }
-        if !transaction.ends.is_empty() {
-            self.session.stale_failures = 0;
         }
         if let Some(lease_ms) = transaction.lease_ms {
             self.session.failures = 0;

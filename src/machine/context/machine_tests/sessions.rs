@@ -29,6 +29,18 @@ fn lost(reason: LostReason) -> [Output; 2] {
     [1, 2].map(|turn| Output::Event(Event::Lost { turn: TurnId(turn), reason }))
 }
 
+impl Script {
+    /// Holds a lease for a moment, and rests until the end of the session is sent.
+    fn rest_after(&mut self, turn: u64) {
+        self.acquire(turn, true);
+        self.answer([granted(64 * turn)]);
+        self.input(Input::Release { turn: TurnId(turn), slot: self.slot() });
+        self.answer([Outcome::Released]);
+        self.tick(10_000);
+        assert_eq!(self.sent().1.step, SessionStep::Close);
+    }
+}
+
 #[test]
 fn s2_one_session_is_opened_by_the_first_request_and_later_ones_only_use_it() {
     let mut script = held();
@@ -154,6 +166,30 @@ fn s10_a_context_is_not_idle_as_long_as_a_request_is_under_way() {
         script.refuse();
         assert_eq!(script.machine.session(), ME, "it is withdrawn first");
     }
+}
+
+/// Whatever failed long ago: three ends that failed once and then worked, hours before, and one that was given up.
+#[test]
+fn s10_a_close_that_fails_once_is_tried_again_however_many_failed_before() {
+    let mut script = Script::new();
+    for turn in 1..=4 {
+        script.rest_after(turn);
+        script.refuse();
+        script.until_sent();
+        assert_eq!(script.sent().1.ends.len(), 1, "it goes again, and works");
+        let reply = Reply { robbed: None, ..said([]) };
+        script.input(Input::Reply { id: script.sent().0, result: Ok(reply) });
+        script.tick(3_600_000);
+    }
+    script.rest_after(5);
+    while script.refuse().is_some() {
+        script.tick(5_000);
+    }
+    script.rest_after(6);
+    let session = script.sent().1.session;
+    script.refuse();
+    script.until_sent();
+    assert_eq!(script.sent().1.ends, [Ending { session, beat: None }]);
 }
 
 /// The timer is late, and somebody asks at the very moment at which the session would go.
