@@ -120,7 +120,7 @@ impl Machine {
                 self.send(&key, Body::Gone { holder: session });
             }
         } else if was_open {
-            self.session.end_unsure();
+            self.session.end_unsure(now);
             self.send_now(now);
         }
         if self.session.id() == session {

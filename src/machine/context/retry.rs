@@ -44,7 +44,7 @@ impl Machine {
         let is_own = transaction.session == self.session.id();
         if transaction.opens && unknown && is_own {
             // Nobody knows whether it is there: the next attempt has another id, and ends this one.
-            self.session.end_unsure();
+            self.session.end_unsure(now);
             self.leave_session(now);
             self.seek_what_was_signalled(now);
         } else if transaction.opens && is_own {

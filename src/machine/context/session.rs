@@ -109,8 +109,9 @@ impl OwnSession {
         *self = Self { stale, stale_at, stale_failures, doubted, peers, ..Self::new(self.id.next()) };
     }
 
-    /// The same, where nobody knows whether the row is there.
-    pub(super) fn end_unsure(&mut self) {
+    /// The same, where nobody knows whether the row is there: it need not wait for another end that failed.
+    pub(super) fn end_unsure(&mut self, now: Monotonic) {
+        self.stale_at = now;
         self.stale.push(self.id);
         self.end();
     }
@@ -395,7 +396,7 @@ impl Machine {
     pub(super) fn lose_session(&mut self, reason: LostReason, now: Monotonic) {
         if reason == LostReason::StoreFailed {
             // Its row may be there still: the next session ends it, instead of waiting behind itself.
-            self.session.end_unsure();
+            self.session.end_unsure(now);
             self.leave_session(now);
         } else {
             self.renew_session(now);

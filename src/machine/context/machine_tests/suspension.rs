@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 
 use super::{ME, OTHER, STORE, Script, granted, is_granted, looked, seen};
 use crate::machine::{
-    Action, Body, Command, Entry, Event, Input, Key, LostReason, Message, Mode, Outcome, Output, Refusal,
+    Action, Body, Command, Ending, Entry, Event, Input, Key, LostReason, Message, Mode, Outcome, Output, Refusal,
     ReleaseOutcome, RequestId, SessionId, SessionStep, Sighting, StoreId, Token, Turn, TurnId,
 };
 
@@ -177,6 +177,23 @@ fn s9_without_a_blind_delete_the_last_transaction_ends_the_session() {
     let ends: Vec<_> = batch.ends.iter().map(|ending| (ending.session, ending.beat)).collect();
     assert_eq!((ends, batch.step, batch.operations), (vec![(ME, None)], SessionStep::Stay, vec![]));
     assert_ne!(script.machine.session(), ME);
+}
+
+/// An end that failed a moment ago waits for its time, and the suspension does not wait with it.
+#[test]
+fn s9_a_suspension_is_sent_although_another_end_failed_a_moment_ago() {
+    let mut script = held();
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+    script.answer([Outcome::Released]);
+    script.tick(10_000);
+    assert_eq!(script.sent().1.step, SessionStep::Close);
+    script.refuse();
+    assert!(!script.is_sent());
+    script.acquire(2, true);
+    script.answer([granted(200)]);
+    let ending = Ending { session: script.machine.session(), beat: None };
+    script.input(Input::Suspend { abandons: false });
+    assert_eq!(script.sent().1.ends, [ending]);
 }
 
 #[test]

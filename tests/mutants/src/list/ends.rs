@@ -38,7 +38,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("opening::s1_an_opening_of_which"),
         &[edit(
             RETRY,
-            "            self.session.end_unsure();\n            self.leave_session(now);\n",
+            "            self.session.end_unsure(now);\n            self.leave_session(now);\n",
             "            self.leave_session(now);\n",
         )],
     ),
