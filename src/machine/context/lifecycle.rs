@@ -119,6 +119,7 @@ impl Machine {
             if let Some(key) = first {
                 self.send(&key, Body::Gone { holder: session });
             }
+            self.session.end_abandoned();
         } else if was_open {
             self.session.end_unsure(now);
             self.send_now(now);
@@ -135,9 +136,19 @@ impl Machine {
 
     /// What was to be given back is given back by the end of the session; nothing else is sent any more.
     fn drop_unanswered(&mut self, now: Monotonic) {
-        for operation in &self.store_queue.drain() {
+        for operation in &self.drain(now) {
             self.ended_with_session(operation, now);
         }
+    }
+
+    /// Gives up everything. Of whom the transaction in flight was to end, nobody knows whether it did: they are ended again,
+    /// unless the context closes.
+    fn drain(&mut self, now: Monotonic) -> Vec<PendingOperation> {
+        if let Some(transaction) = self.store_queue.in_flight().filter(|_| !self.life.is_over()) {
+            let endings = transaction.endings(self.session.id());
+            self.session.end_later(&endings, now);
+        }
+        self.store_queue.drain()
     }
 
     /// An operation made sense in one session only, and that has ended. Whoever waits for an answer hears so.
@@ -158,7 +169,7 @@ impl Machine {
             return;
         }
         self.life = Life::Open;
-        self.drop_all(SUSPENDED);
+        self.drop_all(SUSPENDED, now);
         self.detached.clear();
         for slot in &self.cohorts.slots() {
             self.seek(slot, now);
@@ -168,14 +179,14 @@ impl Machine {
     /// A store that does not answer must not keep a closing context for ever; its leases run out by themselves.
     pub(super) fn force_closed(&mut self, now: Monotonic) {
         if matches!(self.life, Life::Closing { until } if until <= now) {
-            self.drop_all("the store did not answer before the lease manager closed");
+            self.drop_all("the store did not answer before the lease manager closed", now);
             self.session.forget_stale();
         }
     }
 
-    fn drop_all(&mut self, because: &str) {
+    fn drop_all(&mut self, because: &str, now: Monotonic) {
         let error = StoreError::unknown(because);
-        for operation in &self.store_queue.drain() {
+        for operation in &self.drain(now) {
             self.unanswered(operation, &error);
         }
     }

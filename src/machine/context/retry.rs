@@ -42,6 +42,7 @@ impl Machine {
     fn session_failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
         let unknown = error.applied == Applied::Unknown;
         let is_own = transaction.session == self.session.id();
+        let endings = transaction.endings(self.session.id());
         if transaction.opens && unknown && is_own {
             // Nobody knows whether it is there: the next attempt has another id, and ends this one.
             self.session.end_unsure(now);
@@ -61,11 +62,6 @@ impl Machine {
             if transaction.lease_ms.is_some() {
                 self.beat_failed(error, now);
             }
-        }
-        let mut endings = transaction.ends.clone();
-        if !is_own && !transaction.opens {
-            // It was to delete the row.
-            endings.push(Ending { session: transaction.session, beat: None });
         }
         if endings.iter().any(|ending| ending.beat.is_none()) {
             self.end_stale_later(&endings, error, now);

@@ -32,8 +32,8 @@ pub(super) struct OwnSession {
     drawn: u64,
     /// Sessions of this context that must not be there, and may be: their opening or their end was not answered.
     stale: Vec<SessionId>,
-    /// When those are ended, if that failed before.
-    stale_at: Monotonic,
+    /// When those are ended at the latest. None: with whatever is sent next.
+    stale_at: Option<Monotonic>,
     stale_failures: u32,
     /// Counted from before the last confirmed opening or heartbeat was sent.
     valid_until: Monotonic,
@@ -68,7 +68,7 @@ impl OwnSession {
             is_open: false,
             drawn: 0,
             stale: Vec::new(),
-            stale_at: Monotonic::default(),
+            stale_at: None,
             stale_failures: 0,
             valid_until: Monotonic::default(),
             asked_ms: 0,
@@ -111,7 +111,15 @@ impl OwnSession {
 
     /// The same, where nobody knows whether the row is there: it need not wait for another end that failed.
     pub(super) fn end_unsure(&mut self, now: Monotonic) {
-        self.stale_at = now;
+        self.stale_at = Some(now);
+        self.stale.push(self.id);
+        self.end();
+    }
+
+    /// The same, where the store was told to delete the row, and may be stopped before it does: what is sent next deletes it
+    /// once more.
+    pub(super) fn end_abandoned(&mut self) {
+        self.stale_at = self.stale_at();
         self.stale.push(self.id);
         self.end();
     }
@@ -246,11 +254,12 @@ impl OwnSession {
         for ending in endings.iter().filter(|ending| ending.beat.is_none()) {
             self.stale.push(ending.session);
         }
-        self.stale_at = at;
+        self.stale_at = Some(at);
     }
 
     /// A session that was opened after all, although nobody waits for it any more.
     pub(super) fn end_too(&mut self, session: SessionId) {
+        self.stale_at.get_or_insert_default();
         self.stale.push(session);
     }
 
@@ -269,9 +278,9 @@ impl OwnSession {
         self.stale.clear();
     }
 
-    /// When the next stale sessions are ended, if there are any.
+    /// When the next stale sessions are ended, if there are any that nothing else takes along.
     pub(super) fn stale_at(&self) -> Option<Monotonic> {
-        (!self.stale.is_empty()).then_some(self.stale_at)
+        self.stale_at.filter(|_| !self.stale.is_empty())
     }
 }
 

@@ -97,6 +97,15 @@ impl Transaction {
     pub(super) fn is_of_session(&self) -> bool {
         self.lease_ms.is_some() || self.operations.iter().any(PendingOperation::is_of_session)
     }
+
+    /// Whom it was to end. If its session is not the context's any more, it was to delete that row, too.
+    pub(super) fn endings(&self, own: SessionId) -> Vec<Ending> {
+        let mut endings = self.ends.clone();
+        if self.session != own && !self.opens {
+            endings.push(Ending { session: self.session, beat: None });
+        }
+        endings
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -221,6 +221,76 @@ fn o_requests_queue_again_in_a_new_session_inside_their_deadlines() {
     assert_eq!(script.input(SUSPEND)[1..], gone(later, &key));
 }
 
+fn ended(script: &Script) -> Vec<SessionId> {
+    script.sent().1.ends.iter().map(|ending| ending.session).collect()
+}
+
+/// Frozen as it was sent, a deletion may never run. The next session would wait for a lease behind the one before.
+#[test]
+fn o_who_wakes_up_ends_the_session_before_whatever_became_of_its_deletion() {
+    let mut script = held();
+    script.input(Input::Suspend { abandons: false });
+    script.tick(1_000);
+    script.input(WAKE);
+    assert_eq!(ended(&script), [ME], "the store has not said that it did it");
+    let (end, _) = script.sent();
+    script.acquire(2, true);
+    script.reply(end, []);
+    assert_eq!((ended(&script), script.opens()), (vec![], true), "once");
+}
+
+/// Of a blind deletion the store never says whether it did it. Nothing is written for that alone.
+#[test]
+fn o_who_wakes_up_ends_what_it_abandoned_with_its_next_request() {
+    let mut script = held();
+    script.input(SUSPEND);
+    assert_eq!(script.input(WAKE), []);
+    assert_eq!(script.wake, None);
+    script.acquire(2, true);
+    assert_eq!((ended(&script), script.opens()), (vec![ME], true));
+    script.answer([granted(200)]);
+    script.until_sent();
+    assert_eq!(ended(&script), [], "once");
+}
+
+/// What ends it may fail, too.
+#[test]
+fn o_the_end_of_the_session_before_is_tried_again() {
+    let mut script = held();
+    script.input(SUSPEND);
+    script.input(WAKE);
+    script.acquire(2, true);
+    script.refuse();
+    script.until_sent();
+    assert_eq!(ended(&script), [ME]);
+}
+
+/// Nobody knows of two sessions whether they are there: of the one that rests, and of the one that is suspended.
+#[test]
+fn o_an_end_that_is_in_flight_when_the_context_is_suspended_goes_again() {
+    let mut script = held();
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+    script.answer([Outcome::Released]);
+    script.tick(10_000);
+    assert_eq!(script.sent().1.step, SessionStep::Close);
+    script.input(SUSPEND);
+    script.input(WAKE);
+    assert_eq!(ended(&script), [ME]);
+}
+
+/// A context that closes does not wait for what it abandoned, nor for an end that is in flight when it is suspended.
+#[test]
+fn o_who_abandoned_a_session_closes_at_once() {
+    let mut script = held();
+    script.input(SUSPEND);
+    script.input(WAKE);
+    assert_eq!(script.input(Input::Close), [Output::Event(Event::Closed)]);
+    let mut script = held();
+    script.input(Input::Close);
+    assert_eq!(script.sent().1.step, SessionStep::Close);
+    assert_eq!(script.input(SUSPEND), [Output::Event(Event::Closed)]);
+}
+
 #[test]
 fn o_who_was_not_suspended_does_not_wake() {
     let mut script = held();

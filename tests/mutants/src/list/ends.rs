@@ -46,7 +46,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S1",
         "the id of an opening of which nobody knows is not ended",
         Rule("opening::s1_the_earlier_id"),
-        &[edit(SESSION, "        self.stale.push(self.id);\n        self.end();", "        self.end();")],
+        &[edit(SESSION, "= Some(now);\n        self.stale.push(self.id);\n", "= Some(now);\n")],
     ),
     Mutant::new(
         "S9",
@@ -87,7 +87,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[
             edit(SESSION, "if transaction.session != self.session.id {", "if false {"),
             edit(LIFE, "        self.drop_unanswered(now);\n        if was_open", "        if was_open"),
-            edit(LIFE, "        self.drop_all(SUSPENDED);\n", ""),
+            edit(LIFE, "        self.drop_all(SUSPENDED, now);\n", ""),
         ],
     )
     .noting("two rules: an answer names its request, whose number never comes again"),
