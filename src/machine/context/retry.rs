@@ -64,7 +64,7 @@ impl Machine {
             }
         }
         if endings.iter().any(|ending| ending.beat.is_none()) {
-            self.end_stale_later(&endings, error, now);
+            self.end_stale_later(transaction.opens, &endings, error, now);
         }
     }
 
@@ -77,10 +77,11 @@ impl Machine {
         }
     }
 
-    /// Sessions that nobody ended are ended later, some times; after that their silence does it.
-    fn end_stale_later(&mut self, endings: &[Ending], error: &StoreError, now: Monotonic) {
+    /// Sessions that nobody ended are ended later: by each opening that is tried again, or it would wait behind them, and
+    /// else some times. After that their silence does it.
+    fn end_stale_later(&mut self, opens: bool, endings: &[Ending], error: &StoreError, now: Monotonic) {
         let failures = self.session.note_stale_failure();
-        if error.retry && failures < ATTEMPTS {
+        if error.retry && (opens || failures < ATTEMPTS) {
             let delay_ms = self.backoff_ms(failures);
             self.session.end_later(endings, now.plus(delay_ms));
         } else {

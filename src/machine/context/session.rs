@@ -22,6 +22,10 @@ use super::{
 /// So many other sessions are watched, whether or not they stand in the way.
 const WATCHED_PEERS: usize = 64;
 
+/// So many sessions of its own a context tries to end, the latest ones: a store that was silent for an hour would have to end
+/// hundreds in one transaction.
+const STALE: usize = 64;
+
 /// What a context knows of its own session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OwnSession {
@@ -254,6 +258,8 @@ impl OwnSession {
         for ending in endings.iter().filter(|ending| ending.beat.is_none()) {
             self.stale.push(ending.session);
         }
+        // What is new stands before what was to end with it.
+        self.stale.truncate(STALE);
         self.stale_at = Some(at);
     }
 

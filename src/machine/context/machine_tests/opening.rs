@@ -1,9 +1,9 @@
 //! The opening of a session: what nobody knows of it leaves nothing behind, and nobody believes in it.
 
-use alloc::vec;
+use alloc::{vec, vec::Vec};
 
 use super::{BELIEF_MS, ME, Script, granted, heir, is_granted, waiting};
-use crate::machine::{Action, Ending, Input, RequestId, StoreError, TurnId};
+use crate::machine::{Action, Ending, Input, RequestId, SessionId, StoreError, Turn, TurnId};
 
 #[test]
 fn s16_nothing_is_believed_before_the_opening_is_confirmed() {
@@ -56,6 +56,65 @@ fn s1_the_earlier_id_ends_with_the_next_attempt_whatever_its_beat_is_and_again_i
         script.is_sent() && script.sent().1.ends == [ending]
     });
     assert!(again, "it blocks everybody for a lease");
+}
+
+impl Script {
+    /// A request whose openings are all sent and never answered: the sessions that may be there now.
+    fn lose_openings(&mut self, count: usize) -> Vec<SessionId> {
+        let limit = self.now().monotonic.plus(3_600_000);
+        self.ask_for(Turn { deadline: Some(limit), ..Turn::new(TurnId(1), self.key.clone()) });
+        let mut opened = Vec::new();
+        while opened.len() < count {
+            self.until_sent();
+            assert!(self.opens());
+            opened.push(self.sent().1.session);
+            self.lose_reply();
+        }
+        opened
+    }
+}
+
+/// Any of them may be the one that was applied, and then the request would wait for a lease behind itself.
+#[test]
+fn s1_no_earlier_id_is_forgotten_however_many_openings_fail() {
+    let mut script = Script::new();
+    let opened = script.lose_openings(10);
+    script.until_sent();
+    let mut ended: Vec<_> = script.sent().1.ends.iter().map(|ending| ending.session).collect();
+    ended.reverse();
+    assert_eq!(ended, opened);
+    script.answer([granted(64)]);
+    script.until_sent();
+    assert_eq!(script.sent().1.ends, [], "once");
+}
+
+/// A store that is gone for an hour must not be asked for ever more. Those that were sent last may be applied last.
+#[test]
+fn s1_after_many_openings_that_failed_the_latest_ids_end() {
+    let mut script = Script::new();
+    let opened = script.lose_openings(100);
+    script.until_sent();
+    let ends = script.sent().1.ends;
+    assert!(ends.len() < 80, "{} sessions", ends.len());
+    for (ending, session) in ends.iter().zip(opened.iter().rev()) {
+        assert_eq!(ending.session, *session);
+    }
+}
+
+/// Where nobody asks any more, nothing takes them along.
+#[test]
+fn s1_what_nobody_knows_of_is_ended_some_times_after_its_request_has_gone() {
+    let mut script = Script::new();
+    script.lose_openings(6);
+    script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() });
+    let mut tries = 0;
+    for _ in 0..6_000 {
+        tries += usize::from(script.is_sent());
+        if script.refuse().is_none() {
+            script.tick(100);
+        }
+    }
+    assert!((1..=4).contains(&tries), "{tries} transactions");
 }
 
 #[test]
