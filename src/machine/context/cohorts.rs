@@ -109,6 +109,11 @@ impl Cohorts {
         self.pick(Some(key), &|_, cohort| cohort.held().is_some_and(|held| held.grant == grant)).pop()
     }
 
+    /// The requests under way.
+    pub(super) fn seeking(&self) -> impl Iterator<Item = &Seeking> {
+        self.by_slot.values().filter_map(|cohort| cohort.seeking())
+    }
+
     /// The cohorts that wait in a queue.
     pub(super) fn waiting(&self) -> Vec<Slot> {
         self.waiting.keys().cloned().collect()

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::{
     Entry, Machine, Sighting,
     cohort::Cohort,
+    cohorts::Cohorts,
     config::silence_ms,
     id::{RequestId, SessionId},
     input::Slot,
@@ -18,7 +19,7 @@ use super::{
     token::Token,
 };
 
-/// Sessions that are remembered between calls, so that a `try` can judge without waiting.
+/// So many sessions beside those that stand ahead are remembered between calls, so that a `try` can judge without waiting.
 const REMEMBERED: usize = 256;
 
 /// What was seen of each session, and since when it stands still: from after it was read.
@@ -68,11 +69,22 @@ impl Observations {
         }
     }
 
-    /// Forgets the session that was read longest ago.
-    fn forget_oldest(&mut self) {
+    /// Forgets all but so many, beside those that stand ahead.
+    fn forget_beyond(&mut self, most: usize, cohorts: &Cohorts) {
+        if self.0.len() > most {
+            let ahead = cohorts.seeking().map(|seeking| seeking.ahead.holders.len()).sum::<usize>();
+            while self.0.len() > most + ahead {
+                self.forget_oldest(cohorts);
+            }
+        }
+    }
+
+    /// Forgets the session that was read longest ago, but none that stands ahead: nobody would notice its silence.
+    fn forget_oldest(&mut self, cohorts: &Cohorts) {
+        let stands = |session| cohorts.seeking().any(|seeking| seeking.ahead.holders.contains(session));
         let mut oldest: Option<(SessionId, Monotonic)> = None;
         for (session, seen) in self.0.iter() {
-            if oldest.is_none_or(|(_, read_at)| seen.read_at < read_at) {
+            if oldest.is_none_or(|(_, read_at)| seen.read_at < read_at) && !stands(session) {
                 oldest = Some((*session, seen.read_at));
             }
         }
@@ -146,12 +158,10 @@ impl Machine {
         for seen in ahead.iter().filter(|seen| seen.holder != me) {
             self.observed.update(seen, &slot.key, now);
         }
-        while self.observed.0.len() > REMEMBERED.max(ahead.len()) {
-            self.observed.forget_oldest();
-        }
         if let Some(seeking) = self.cohorts.change_seeking(slot) {
             seeking.ahead = Ahead::of(ahead);
         }
+        self.observed.forget_beyond(REMEMBERED.max(ahead.len()), &self.cohorts);
         self.watches.stale = true;
         for seen in ahead.iter().filter(|seen| seen.holder == me) {
             if let Entry::Grant(token) = seen.entry {

@@ -2,10 +2,12 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{BELIEF_MS, LEASE_MS, ME, OTHER, Script, block, current, granted, heir, is_granted, looked, said, seen};
+use super::{
+    BELIEF_MS, LEASE_MS, ME, OTHER, Script, block, current, granted, heir, is_granted, looked, named, said, seen, taken,
+};
 use crate::machine::{
-    Action, Body, Command, Event, Input, Key, LostReason, Outcome, Output, Promotion, Reply, RequestId, SessionStep,
-    Sighting, Token, TurnId,
+    Action, Body, Command, Event, Input, Key, LostReason, Operation, Outcome, Output, Promotion, Reply, RequestId,
+    SessionId, SessionStep, Sighting, Token, Turn, TurnId,
 };
 
 #[test]
@@ -173,6 +175,51 @@ fn s4_silence_counts_from_after_the_read_and_any_change_starts_it_anew() {
     }
     let ended_at = ended_at.expect("a silent holder is ended at last");
     assert!(ended_at >= 6_500 + 22_000, "a whole lease and a margin after the change, not {ended_at}");
+}
+
+/// What so many readers of a key look like, of whom the first stands still.
+fn readers(first: u128, beat: u64) -> Vec<Sighting> {
+    let reader = |n| taken(SessionId(first + n), 64, RequestId(n as u64));
+    (0..200).map(|n| Sighting { beat: if n == 0 { 1 } else { beat }, ..reader(n) }).collect()
+}
+
+/// There are more of them than a context remembers of those that stand nowhere ahead.
+#[test]
+fn s4_a_silent_one_is_noticed_however_many_stand_ahead() {
+    let mut script = Script::new();
+    let keys = [(named("a"), 1_000), (named("b"), 2_000)];
+    for (turn, (key, first)) in (1..).zip(&keys) {
+        script.ask_for(Turn::new(TurnId(turn), key.clone()));
+        script.answer([Outcome::Waiting { last_token: Token(127), position: 200, ahead: readers(*first, 1) }]);
+    }
+    for beat in 2..20 {
+        script.tick(10);
+        script.until_sent();
+        let operations = script.sent().1.operations;
+        if operations.iter().any(|operation| matches!(operation.action, Action::End { .. })) {
+            return;
+        }
+        let look = |operation: &Operation| {
+            let at = keys.iter().position(|(key, _)| *key == operation.key).unwrap();
+            let requests = [RequestId(1 + at as u64)].into();
+            Outcome::Looked { requests, last_token: Token(127), ahead: readers(keys[at].1, beat) }
+        };
+        script.answer(operations.iter().map(look).collect::<Vec<_>>());
+    }
+    panic!("after {} ms nobody is ended", script.now_ms);
+}
+
+/// Beside those, a context remembers what its tries saw, within bounds.
+#[test]
+fn s4_what_was_seen_of_others_is_forgotten_in_the_end() {
+    let mut script = Script::new();
+    for n in 0..1_000_u64 {
+        let key = named(&alloc::format!("k{n}"));
+        script.ask_for(Turn { wait: false, alone: true, ..Turn::new(TurnId(n), key) });
+        script.answer([Outcome::Busy { ahead: [taken(SessionId(1_000 + u128::from(n)), 64, RequestId(n))].into() }]);
+    }
+    let seen = alloc::format!("{:?}", script.machine).matches("read_at").count();
+    assert!((200..300).contains(&seen), "{seen}");
 }
 
 #[test]
