@@ -9,7 +9,7 @@ use super::{
     key::Key,
     message::Body,
     output::Refusal,
-    store_queue::PendingOperation,
+    pending::PendingOperation,
     time::Monotonic,
 };
 

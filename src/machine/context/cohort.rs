@@ -9,8 +9,8 @@ use super::{
     input::{Turn, TurnId},
     local_queue::Turns,
     mode::Mode,
+    pending::Sent,
     record::{Granted, Sighting, Way},
-    store_queue::Sent,
     time::{Monotonic, earliest},
     token::{Token, TokenBlock},
 };

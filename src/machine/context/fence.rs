@@ -9,8 +9,8 @@ use super::{
     input::{Slot, TurnId},
     key::Key,
     output::LostReason,
+    pending::Sent,
     record::{Action, Batch, Grant, Operation, Outcome, Records, Reply, SessionStep},
-    store_queue::Sent,
     time::{Monotonic, Now},
     token::Token,
 };

@@ -11,8 +11,8 @@ use super::{
     key::Key,
     message::Body,
     output::{Event, LostReason, Refusal, ReleaseOutcome},
+    pending::{PendingOperation, Sent},
     record::{Action, Granted},
-    store_queue::{PendingOperation, Sent},
     token::Token,
 };
 

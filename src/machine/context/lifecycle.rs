@@ -10,8 +10,8 @@ use super::{
     key::Key,
     message::Body,
     output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
+    pending::PendingOperation,
     record::Action,
-    store_queue::PendingOperation,
     time::Monotonic,
 };
 

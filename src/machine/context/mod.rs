@@ -14,6 +14,7 @@ mod last_writer;
 mod lifecycle;
 mod local_queue;
 mod looks;
+mod pending;
 mod presence;
 mod reply;
 mod retry;

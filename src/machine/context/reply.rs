@@ -10,8 +10,8 @@ use super::{
     message::{Body, Message},
     mode::Mode,
     output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
+    pending::{PendingOperation, Sent, Transaction},
     record::{Action, Answer, Granted, Outcome, Promotion, Reply, Sighting, Way},
-    store_queue::{PendingOperation, Sent, Transaction},
     time::Monotonic,
     token::Token,
 };

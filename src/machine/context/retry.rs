@@ -6,8 +6,8 @@ use super::{
     id::RequestId,
     input::Slot,
     output::{LostReason, Refusal},
+    pending::{PendingOperation, Transaction},
     record::{Action, Ending},
-    store_queue::{PendingOperation, Transaction},
     time::Monotonic,
 };
 

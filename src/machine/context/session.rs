@@ -12,9 +12,9 @@ use super::{
     input::{Slot, TurnId},
     key::Key,
     output::{Event, LostReason, Output},
+    pending::{Sent, Transaction},
     record::{Beat, Ending, Peer, Reply},
     sorted::SortedMap,
-    store_queue::{Sent, Transaction},
     time::{Monotonic, Now},
     token::Token,
 };

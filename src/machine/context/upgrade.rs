@@ -8,8 +8,8 @@ use super::{
     input::{Slot, TurnId},
     mode::Mode,
     output::{Event, LostReason, Refusal},
+    pending::PendingOperation,
     record::{Action, Granted, Outcome, Way},
-    store_queue::PendingOperation,
     time::Monotonic,
 };
 

@@ -5,8 +5,8 @@ use super::{
     config::belief_ms,
     input::{Slot, TurnId},
     output::{LostReason, Refusal},
+    pending::{PendingOperation, Sent},
     record::{Action, Outcome, Unreadable},
-    store_queue::{PendingOperation, Sent},
     time::Monotonic,
     token::{Token, TokenBlock},
 };

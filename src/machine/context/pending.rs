@@ -1,0 +1,101 @@
+//! What a context wants of its store, until it is answered: operations, and the transactions that carry them.
+
+use alloc::vec::Vec;
+
+use super::{
+    id::SessionId,
+    input::{Slot, TurnId},
+    record::{Action, Ending},
+    time::Monotonic,
+};
+
+/// One operation, and who wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PendingOperation {
+    pub(super) slot: Slot,
+    /// Of a request for several keys: where each of them stands.
+    pub(super) all: Vec<Slot>,
+    pub(super) action: Action,
+    pub(super) turn: Option<TurnId>,
+    pub(super) attempts: u32,
+    pub(super) since: Monotonic,
+    /// Of a release: until when the lease was believed in, and whether an attempt without an answer may have given it
+    /// back before that.
+    pub(super) believed_until: Monotonic,
+    pub(super) maybe_released: bool,
+    /// Of a release: who waits to hear of it.
+    pub(super) tells: Option<SessionId>,
+    /// Of a try: it looks for the second time.
+    pub(super) looked: bool,
+    /// It fails for so long that nobody waits for it any more.
+    pub(super) is_late: bool,
+    /// The store refused it for good. It goes alone from then on, or all that went along would fail with it.
+    pub(super) is_refused: bool,
+}
+
+impl PendingOperation {
+    /// Whether it is about this slot.
+    pub(super) fn concerns(&self, slot: &Slot) -> bool {
+        self.slot == *slot || self.all.contains(slot)
+    }
+
+    /// The same, of which nobody waits to hear.
+    pub(super) fn unasked(&self) -> Self {
+        Self { turn: None, ..self.clone() }
+    }
+
+    /// Whether it asks for a lease: that opens a session where there is none.
+    pub(super) fn acquires(&self) -> bool {
+        matches!(self.action, Action::Acquire(_) | Action::AcquireAll(_))
+    }
+
+    /// Whether the end of the session does the same, and nobody waits to hear of it.
+    pub(super) fn ends_with_session(&self) -> bool {
+        self.turn.is_none() && matches!(self.action, Action::Release { .. } | Action::Withdraw { .. })
+    }
+
+    /// Whether it says something about a session. A look at a key does not.
+    pub(super) fn is_of_session(&self) -> bool {
+        !matches!(self.action, Action::Inspect)
+    }
+}
+
+/// When something was sent, and by which transaction: two moments of a clock that stood still are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Sent {
+    pub(super) at: Monotonic,
+    pub(super) transaction: u64,
+}
+
+/// A transaction that was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Transaction {
+    pub(super) sent: Sent,
+    /// Whose it is.
+    pub(super) session: SessionId,
+    /// Whether it opens that session.
+    pub(super) opens: bool,
+    /// The lease that its heartbeat asks for, in ms, if it carries one.
+    pub(super) lease_ms: Option<u64>,
+    /// The sessions that it ends.
+    pub(super) ends: Vec<Ending>,
+    pub(super) operations: Vec<PendingOperation>,
+    /// No answer is waited for longer.
+    pub(super) limit: Monotonic,
+}
+
+impl Transaction {
+    /// Whether its answer must find the session's row.
+    pub(super) fn is_of_session(&self) -> bool {
+        self.lease_ms.is_some() || self.operations.iter().any(PendingOperation::is_of_session)
+    }
+
+    /// Whom it was to end. If its session is not the context's any more, it was to delete that row, too.
+    pub(super) fn endings(&self, own: SessionId) -> Vec<Ending> {
+        let mut endings = self.ends.clone();
+        if self.session != own && !self.opens {
+            endings.push(Ending { session: self.session, beat: None });
+        }
+        endings
+    }
+}
