@@ -7,12 +7,36 @@ use super::{
     served::{Served, slot},
 };
 use crate::machine::{
-    Acquire, Action, Batch, Beat, Event, Input, Mode, Operation, Outcome, RequestId, Row, SessionStep, Turn, TurnId,
+    Acquire, Action, Batch, Beat, Event, Input, Mode, Operation, Outcome, RequestId, Row, SessionStep, Slot, Turn,
+    TurnId,
 };
 
-/// I8, S11. A request is granted unheard. Its retry is overtaken by a fenced write, whose heartbeat raises the floor above it:
-/// "superseded". The context asks under a new request, and forgets the grant of the old one, which is shared, and so is in
-/// nobody's way here.
+impl Served {
+    /// It holds "z", and shares the key by its first turn. That was upgraded, and the answer is lost.
+    fn upgraded_unheard(key: &str) -> (Self, Slot) {
+        let mut served = Self::new();
+        served.ask(Turn::new(TurnId(9), named("z")));
+        served.serve();
+        served.ask(Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), named(key)) });
+        served.serve();
+        let shared = slot(key, Mode::Shared);
+        served.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: shared.clone() });
+        served.lose_reply();
+        (served, shared)
+    }
+
+    /// A fenced write under "z", which renews, is committed before what is sent next.
+    fn overtake_by_a_fence(&mut self) {
+        let (id, retry) = self.until_sent();
+        self.fence_and_renew(9, &slot("z", Mode::Exclusive));
+        let reply = self.apply(&retry);
+        self.input(Input::Reply { id, result: Ok(reply) });
+        self.serve();
+    }
+}
+
+/// I8, S11. A request is granted unheard, and its retry is overtaken by a fenced write, whose heartbeat raises the floor above it.
+/// Asked once more, it adopts its grant.
 #[test]
 fn a_shared_lease_granted_unheard_is_not_forgotten_when_a_fence_overtakes_the_retry() {
     let mut served = Served::new();
@@ -20,11 +44,7 @@ fn a_shared_lease_granted_unheard_is_not_forgotten_when_a_fence_overtakes_the_re
     served.serve();
     served.ask(Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), named("a")) });
     served.lose_reply();
-    let (id, retry) = served.until_sent();
-    served.fence_and_renew(9, &slot("z", Mode::Exclusive));
-    let reply = served.apply(&retry);
-    served.input(Input::Reply { id, result: Ok(reply) });
-    served.serve();
+    served.overtake_by_a_fence();
     assert!(served.is_granted(1));
     served.input(Input::Release { turn: TurnId(1), slot: slot("a", Mode::Shared) });
     served.serve();
@@ -33,22 +53,11 @@ fn a_shared_lease_granted_unheard_is_not_forgotten_when_a_fence_overtakes_the_re
     assert_eq!(served.grants("a"), [], "nobody here holds \"a\", and no writer elsewhere ever gets it");
 }
 
-/// The same with an upgrade: it is told to have failed, and the key is held exclusively for as long as the session lives.
+/// The same with an upgrade.
 #[test]
 fn an_upgrade_granted_unheard_is_not_forgotten_when_a_fence_overtakes_the_retry() {
-    let mut served = Served::new();
-    served.ask(Turn::new(TurnId(9), named("z")));
-    served.serve();
-    served.ask(Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), named("a")) });
-    served.serve();
-    let shared = slot("a", Mode::Shared);
-    served.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: shared.clone() });
-    served.lose_reply();
-    let (id, retry) = served.until_sent();
-    served.fence_and_renew(9, &slot("z", Mode::Exclusive));
-    let reply = served.apply(&retry);
-    served.input(Input::Reply { id, result: Ok(reply) });
-    served.serve();
+    let (mut served, shared) = Served::upgraded_unheard("a");
+    served.overtake_by_a_fence();
     let failed: Vec<_> =
         served.told.iter().filter(|event| matches!(event, Event::Failed { turn: TurnId(10), .. })).cloned().collect();
     served.input(Input::Release { turn: TurnId(1), slot: shared });
@@ -58,24 +67,11 @@ fn an_upgrade_granted_unheard_is_not_forgotten_when_a_fence_overtakes_the_retry(
     assert_eq!((failed, served.grants("a")), (vec![], vec![]), "told, and left behind");
 }
 
-/// I5, P4. What becomes of the upgrade that a fence overtook (seed 714834): the guard goes on sharing, by a grant that is no longer
-/// there. When the context asks for the same key again, it finds the exclusive grant, does not know it, and gives it back. Another
-/// context is granted the key, and both believe, with every heartbeat anew; nobody is ever told.
+/// I5, P4. Whatever became of the upgrade, its guard does not believe by a grant that is no longer there.
 #[test]
 fn i5_a_guard_whose_upgrade_was_overtaken_by_a_fence_does_not_believe_beside_a_writer() {
-    let mut served = Served::new();
-    served.ask(Turn::new(TurnId(9), named("z")));
-    served.serve();
-    let shared = slot("a", Mode::Shared);
-    served.ask(Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), named("a")) });
-    served.serve();
-    served.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: shared.clone() });
-    served.lose_reply();
-    let (id, retry) = served.until_sent();
-    served.fence_and_renew(9, &slot("z", Mode::Exclusive));
-    let reply = served.apply(&retry);
-    served.input(Input::Reply { id, result: Ok(reply) });
-    served.serve();
+    let (mut served, shared) = Served::upgraded_unheard("a");
+    served.overtake_by_a_fence();
     // Somebody here tries the key.
     served.ask(Turn { wait: false, ..Turn::new(TurnId(2), named("a")) });
     served.serve();
@@ -167,17 +163,10 @@ fn a_request_granted_unheard_is_withdrawn_although_a_later_question_was_refused(
     assert_eq!(served.grants("k"), [], "nobody here holds it");
 }
 
-/// The same with an upgrade, which is asked for anew because a downgrade found the lease gone (seed 14495).
+/// The same with an upgrade, which is asked for anew because a downgrade found the lease gone.
 #[test]
 fn an_upgrade_granted_unheard_is_no_orphan_although_a_later_question_was_refused() {
-    let mut served = Served::new();
-    served.ask(Turn::new(TurnId(9), named("z")));
-    served.serve();
-    let shared = slot("k", Mode::Shared);
-    served.ask(Turn { mode: Mode::Shared, ..Turn::new(TurnId(1), named("k")) });
-    served.serve();
-    served.input(Input::Upgrade { query: TurnId(10), turn: TurnId(1), slot: shared.clone() });
-    served.lose_reply();
+    let (mut served, shared) = Served::upgraded_unheard("k");
     // Verified before the retry: not current, and so the upgrade is asked for anew.
     served.input(Input::Verify { query: TurnId(11), turn: TurnId(1), slot: shared.clone(), span_ms: 0 });
     let (id, batch) = served.script.sent();

@@ -216,15 +216,20 @@ fn an_upgrade_that_was_dropped_conflicts_with_no_later_one_of_its_guard() {
     assert!(!told.contains(&conflict), "nobody else shares this guard's lease: {told:?}");
 }
 
-/// Whoever asked for both keys has gone by the time of the answer, which says that the session has ended.
-#[test]
-fn a_request_for_two_keys_that_nobody_wants_any_more_is_not_sent_again() {
+fn tries_two_keys() -> (Script, [Slot; 2], u64) {
     let mut script = Script::new();
     let turns =
         [(1, "a"), (2, "b")].map(|(id, name)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), named(name)) });
     let slots = turns.each_ref().map(Turn::slot);
     script.input(Input::AcquireAll(turns.into()));
     let id = script.sent().0;
+    (script, slots, id)
+}
+
+/// Whoever asked for both keys has gone by the time of the answer, which says that the session has ended.
+#[test]
+fn a_request_for_two_keys_that_nobody_wants_any_more_is_not_sent_again() {
+    let (mut script, slots, id) = tries_two_keys();
     for (turn, slot) in [1, 2].into_iter().zip(slots) {
         script.input(Input::Cancel { turn: TurnId(turn), slot });
     }
@@ -239,12 +244,7 @@ fn a_request_for_two_keys_that_nobody_wants_any_more_is_not_sent_again() {
 /// One of two requests of `lock_all` is dropped; before the other is, another thread brings the answer that the session ended.
 #[test]
 fn an_answer_between_the_cancellations_of_a_request_for_two_keys_is_no_bug() {
-    let mut script = Script::new();
-    let turns =
-        [(1, "a"), (2, "b")].map(|(id, name)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), named(name)) });
-    let slots = turns.each_ref().map(Turn::slot);
-    script.input(Input::AcquireAll(turns.into()));
-    let id = script.sent().0;
+    let (mut script, slots, id) = tries_two_keys();
     script.input(Input::Cancel { turn: TurnId(1), slot: slots[0].clone() });
     script.result(id, Ok(Reply { robbed: None, ..said([Outcome::NoSession]) }));
     script.input(Input::Cancel { turn: TurnId(2), slot: slots[1].clone() });
