@@ -106,6 +106,7 @@ pub(crate) async fn measure(figures: &mut Figures) {
     queued_contexts(figures);
     alone(figures);
     fresh_names(figures);
+    requests_at_once(figures);
     forming(figures).await;
     local_waiters(figures).await;
 }
@@ -175,6 +176,25 @@ fn alone(figures: &mut Figures) {
         waiter.run(&mut records);
         let target = if count == 800 { Target::AtMost(1_000.0) } else { Target::None };
         figures.add(us, waiter.calm_heartbeat(&mut records).0, target);
+    }
+}
+
+/// Requests for many keys that come while the store answers the first: each costs the same, however many wait.
+fn requests_at_once(figures: &mut Figures) {
+    let names = [
+        (100, "requests_100_at_once_each_us"),
+        (2_000, "requests_2000_at_once_each_us"),
+        (16_000, "requests_16000_at_once_each_us"),
+    ];
+    let mut first = f64::INFINITY;
+    for (count, name) in names {
+        let turns: Vec<_> = (0..count).map(|id| turn(id, &format!("key {id}"))).collect();
+        let mut context = Context::new(1);
+        let start = ThreadTime::now();
+        turns.into_iter().for_each(|turn| context.acquire(turn));
+        let each = micros(start.elapsed()) / count as f64;
+        first = first.min(each);
+        figures.add(name, each, Target::AtMost(first * 2.0));
     }
 }
 
