@@ -38,10 +38,11 @@ const BANS: [Ban; 6] = [
 ];
 
 /// Rooms without doors: an adapter is named in its own file, in its folder's list, and where the crate is put together.
-const ADAPTERS: [(&str, &str); 7] = [
+const ADAPTERS: [(&str, &str); 8] = [
     ("MemoryStore", "src/store/memory"),
     ("IndexedDbStore", "src/store/indexed_db"),
     ("LocalSignals", "src/signal/local"),
+    ("DirectorySignals", "src/signal/directory"),
     ("BroadcastSignals", "src/signal/broadcast"),
     ("WebExecutor", "src/executor/web"),
     ("TokioExecutor", "src/executor/tokio"),
@@ -54,7 +55,7 @@ const FLOORS: [(&str, &str, &str); 5] = [
     ("src/machine/", "machine", "std async await Rc Cell RefCell Mutex atomic futures rand tracing"),
     (
         "src/store/",
-        "oneshot machine store executor::MaybeSend executor::Shared executor::WeakShared executor::process_wide",
+        "oneshot machine store signal::Signals executor::MaybeSend executor::Shared executor::WeakShared executor::process_wide",
         "",
     ),
     (

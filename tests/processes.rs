@@ -1,6 +1,5 @@
 //! Real processes on one store: this file runs itself as the other process.
 #![cfg(unix)]
-#![expect(clippy::incompatible_msrv, reason = "the platform's file locks came with Rust 1.89; only tests use them")]
 
 #[path = "processes/directory.rs"]
 mod directory;
@@ -8,8 +7,6 @@ mod directory;
 mod leases;
 #[path = "processes/signals.rs"]
 mod signals;
-#[path = "processes/sockets.rs"]
-mod sockets;
 
 use std::{
     env,

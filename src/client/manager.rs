@@ -471,7 +471,8 @@ impl LeaseManagerBuilder {
     /// ```
     pub fn build(self) -> Result<LeaseManager, InvalidOptions> {
         let config = Config::parse(&self.options)?;
-        let signals = self.signals.unwrap_or_else(|| signal::for_reach(&(*self.store).reach()));
+        let own = || (*self.store).signals().unwrap_or_else(|| signal::for_reach(&(*self.store).reach()));
+        let signals = self.signals.unwrap_or_else(own);
         let long_wait = (self.long_wait, self.warn_of_own_wait);
         let driver = Driver::new(self.store, signals, self.executor, config, self.linger_is_chosen, long_wait);
         Ok(LeaseManager { door: Shared::new(Door { driver, codec: self.codec, instance: self.options.instance }) })

@@ -140,8 +140,9 @@ impl Driver {
 
     /// A store that may be polled here and answers at once costs no task.
     fn transact(&self, id: u64, batch: Batch) {
-        let (store, now) = (self.store.clone(), self.executor.now());
-        let mut transaction: MaybeSendFuture<'static, _> = Box::pin(async move { (*store).transact(batch, now).await });
+        let (store, now, limit) = (self.store.clone(), self.executor.now(), self.store_timeout);
+        let mut transaction: MaybeSendFuture<'static, _> =
+            Box::pin(async move { (*store).transact(batch, now, limit).await });
         if self.store.polls_inline() {
             let polled = transaction.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             if let Poll::Ready(result) = polled {

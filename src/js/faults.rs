@@ -1,6 +1,7 @@
 //! The store of `leasehold/testing`: in memory, and it fails when the face says so.
 
 use core::fmt;
+use core::time::Duration;
 use std::vec::Vec;
 
 use async_trait::async_trait;
@@ -21,7 +22,7 @@ pub(super) struct FaultyMemory {
 
 #[async_trait(?Send)]
 impl Store for FaultyMemory {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         // Nothing that the face throws is a fault.
         let fault = self.next_fault.call0(&JsValue::NULL).ok().and_then(|fault| fault.as_string());
         let fault = fault.as_deref().unwrap_or_default();
@@ -31,7 +32,7 @@ impl Store for FaultyMemory {
             "stall" => pending().await,
             _ => {}
         }
-        let reply = self.inner.transact(batch, now).await;
+        let reply = self.inner.transact(batch, now, limit).await;
         match fault {
             "silence" => pending().await,
             "loseReply" => Err(StoreError::unknown("the answer was lost on demand")),

@@ -56,7 +56,7 @@ impl LocalSignals {
         let seat = hub.next_seat();
         let beacons = match reach {
             Reach::Process(number) => Beacons::Process(*number),
-            Reach::Named(_) => Beacons::None,
+            Reach::Machine(_) | Reach::Named(_) => Beacons::None,
         };
         Self { hub, beacons, seat }
     }

@@ -9,10 +9,14 @@
 mod broadcast;
 #[cfg(feature = "test-util")]
 pub mod contract;
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+mod directory;
 mod local;
 
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use broadcast::BroadcastSignals;
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+pub use directory::DirectorySignals;
 pub use local::LocalSignals;
 
 use core::fmt::Debug;
@@ -104,6 +108,8 @@ pub(crate) fn for_reach(reach: &Reach) -> Shared<dyn Signals> {
     match reach {
         #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
         Reach::Named(name) => Shared::new(BroadcastSignals::new(name)),
+        #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+        Reach::Machine(directory) => Shared::new(DirectorySignals::new(directory)),
         _ => Shared::new(LocalSignals::new(reach)),
     }
 }

@@ -1,6 +1,7 @@
 //! A store that fails on demand, for tests.
 
 use alloc::{collections::VecDeque, vec::Vec};
+use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::pending;
@@ -8,6 +9,7 @@ use futures::future::pending;
 use super::{Durability, Reach, Store, StoreWatcher};
 use crate::executor::{Shared, WeakShared};
 use crate::machine::{Batch, Key, Now, Reply, SessionId, SessionStep, StoreClock, StoreError, StoreErrorKind};
+use crate::signal::Signals;
 
 /// What may go wrong with one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,22 +96,22 @@ impl<S: Clone> Clone for FaultyStore<S> {
 
 maybe_send! {
 impl<S: Store> Store for FaultyStore<S> {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         let fault = {
             let mut plan = self.plan();
             plan.seen.push(batch.clone());
             plan.next.pop_front().or(plan.always)
         };
         match fault {
-            None => self.inner.transact(batch, now).await,
+            None => self.inner.transact(batch, now, limit).await,
             Some(Fault::Refuse) => Err(StoreError::transient("refused on demand")),
             Some(Fault::Fail) => Err(StoreError::permanent(StoreErrorKind::Unavailable, "failed on demand")),
             Some(Fault::LoseReply) => {
-                self.inner.transact(batch, now).await?;
+                self.inner.transact(batch, now, limit).await?;
                 Err(StoreError::unknown("the answer was lost on demand"))
             }
             Some(Fault::Silence) => {
-                self.inner.transact(batch, now).await?;
+                self.inner.transact(batch, now, limit).await?;
                 pending().await
             }
             Some(Fault::Stall) => pending().await,
@@ -134,6 +136,10 @@ impl<S: Store> Store for FaultyStore<S> {
         if self.plan().always.is_none() {
             self.inner.abandon(session);
         }
+    }
+
+    fn signals(&self) -> Option<Shared<dyn Signals>> {
+        self.inner.signals()
     }
 
     fn interrupt(&self) {

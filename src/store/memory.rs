@@ -1,7 +1,7 @@
 //! Stores in memory: one for the tasks of a process, one for a single manager.
 
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, time::Duration};
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -84,7 +84,7 @@ impl fmt::Debug for MemoryStore {
 
 maybe_send! {
 impl Store for MemoryStore {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
         self.check()?;
         let mut records = self.records();
         let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
@@ -155,8 +155,8 @@ impl NoStore {
 
 maybe_send! {
 impl Store for NoStore {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        self.0.transact(batch, now).await
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.0.transact(batch, now, limit).await
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {

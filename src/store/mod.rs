@@ -26,13 +26,14 @@ pub use fenced::{Fence, FenceError, FencedTransaction, OpenTransaction};
 pub use indexed_db::IndexedDbStore;
 pub use memory::{MemoryStore, NoStore};
 
-use core::fmt::Debug;
+use core::{fmt::Debug, time::Duration};
 use std::{format, string::String, vec::Vec};
 
 use async_trait::async_trait;
 
-use crate::executor::{MaybeSendSync, WeakShared};
+use crate::executor::{MaybeSendSync, Shared, WeakShared};
 use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreClock, StoreError, StoreErrorKind};
+use crate::signal::Signals;
 
 /// A place that all contexts share, and that applies a batch of operations in one atomic transaction.
 ///
@@ -65,9 +66,12 @@ use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreClock, StoreError, 
 pub trait Store: MaybeSendSync + Debug + 'static {
     /// Applies a batch in one transaction. `now` is the caller's time; see [`StoreClock`].
     ///
+    /// After `limit` the caller takes the outcome for unknown and asks again. A store over a network passes it on as the time
+    /// limit of its statements, so that nothing that the caller gave up is applied much later.
+    ///
     /// # Errors
     /// [`StoreError`] if there is no answer.
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError>;
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError>;
 
     /// The keys with this prefix that have a record, in order. A store that cannot list keys answers `Unsupported`.
     ///
@@ -86,6 +90,13 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     /// Deletes the row of a session whose context the platform is about to stop, at once: without reading, without
     /// waiting, and without telling how that ended.
     fn abandon(&self, _session: SessionId) {}
+
+    /// The signals that come with this store, for one context: its messages, and its beacons. A manager asks once, and uses them
+    /// unless its user [chose others](crate::LeaseManagerBuilder::signals). `None`, the default, leaves it with the
+    /// platform's own for stores of this [reach](Self::reach).
+    fn signals(&self) -> Option<Shared<dyn Signals>> {
+        None
+    }
 
     /// Called before the platform stops us, because an open transaction of a stopped context would block all others. Abort
     /// open transactions, except those that will commit unaided, and start no new ones; both report an error.
@@ -148,6 +159,9 @@ pub enum Durability {
 pub enum Reach {
     /// The contexts of this process that hold the same handle, by its number.
     Process(u64),
+    /// All contexts of this machine, in whatever process they run, that name this directory: for a store in a file. Signals
+    /// between them go by way of the directory, which is made when it is first needed.
+    Machine(String),
     /// All contexts that open this name.
     Named(String),
 }

@@ -1,17 +1,19 @@
 //! A store behind a pointer is a store: one that is chosen when the program starts, or that its owner keeps a handle to.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::time::Duration;
 
-use super::{Durability, Reach, Store};
-use crate::executor::Shared;
+use super::{Durability, Reach, Store, StoreWatcher};
+use crate::executor::{Shared, WeakShared};
 use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreClock, StoreError};
+use crate::signal::Signals;
 
 macro_rules! behind {
     ($pointer:ty) => {
         maybe_send! {
         impl<S: Store + ?Sized> Store for $pointer {
-            async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-                (**self).transact(batch, now).await
+            async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+                (**self).transact(batch, now, limit).await
             }
 
             async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
@@ -28,6 +30,14 @@ macro_rules! behind {
 
             fn interrupt(&self) {
                 (**self).interrupt();
+            }
+
+            fn signals(&self) -> Option<Shared<dyn Signals>> {
+                (**self).signals()
+            }
+
+            fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
+                (**self).watch(watcher);
             }
 
             async fn close(&self) {

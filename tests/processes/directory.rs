@@ -1,5 +1,6 @@
 //! A store in a directory: a file for each row, and a lock file for as long as a transaction.
 
+use std::time::Duration;
 use std::{
     fs::{self, File},
     io,
@@ -62,7 +63,7 @@ impl DirectoryStore {
 
 #[async_trait::async_trait]
 impl Store for DirectoryStore {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
         self.run(&batch, now).map_err(|error| StoreError::unknown(error.to_string()))
     }
 

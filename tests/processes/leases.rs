@@ -2,10 +2,10 @@
 
 use std::{path::Path, sync::Mutex, time::Duration};
 
-use leasehold::{AcquireError, LeaseManager, LeaseManagerBuilder, executor::TokioExecutor};
+use leasehold::{AcquireError, LeaseManager, LeaseManagerBuilder, executor::TokioExecutor, signal::DirectorySignals};
 use tokio::{runtime::Runtime, task::spawn_blocking};
 
-use crate::{Other, Scratch, directory::DirectoryStore, say, sockets::SocketSignals, told};
+use crate::{Other, Scratch, directory::DirectoryStore, say, told};
 
 /// Longer than an eviction by a beacon takes, and much shorter than a lease.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ const LONG_LEASE: Duration = Duration::from_secs(3_600);
 const BUSY: Duration = Duration::from_secs(60);
 
 fn with_beacons(directory: &Path) -> LeaseManager {
-    builder(directory).lease(LONG_LEASE).signals(SocketSignals::new(directory)).build().unwrap()
+    builder(directory).lease(LONG_LEASE).signals(DirectorySignals::new(directory)).build().unwrap()
 }
 
 /// The other process: holds the key until it is told to say whether it still does.

@@ -3,12 +3,15 @@
 use std::{path::Path, sync::Mutex, thread, time::Duration};
 
 use futures::executor::block_on;
-use leasehold::signal::contract::{self, Half};
+use leasehold::signal::{
+    DirectorySignals,
+    contract::{self, Half},
+};
 
-use crate::{Other, Scratch, say, sockets::SocketSignals, told};
+use crate::{Other, Scratch, say, told};
 
 /// Several times what a message takes, or a look at the beacons.
-const SETTLED: Duration = Duration::from_millis(40);
+const SETTLED: Duration = Duration::from_millis(120);
 
 async fn settle() {
     thread::sleep(SETTLED);
@@ -16,14 +19,14 @@ async fn settle() {
 
 /// The other process: does what it is told, and answers.
 pub(crate) fn obey(directory: &Path) {
-    let half = Half::new(SocketSignals::new(directory));
+    let half = Half::new(DirectorySignals::new(directory));
     told().for_each(|line| say(&half.obey(&line)));
 }
 
 #[test]
 fn signals_over_two_processes_keep_the_contract() {
     let scratch = Scratch::new();
-    let (one, other) = (Half::new(SocketSignals::new(&scratch.0)), Mutex::new(Other::start("half", &scratch)));
+    let (one, other) = (Half::new(DirectorySignals::new(&scratch.0)), Mutex::new(Other::start("half", &scratch)));
     let obey = async |line: String| other.lock().unwrap().ask(&line);
     block_on(contract::between(async |line: String| one.obey(&line), obey, settle));
 }
@@ -31,7 +34,7 @@ fn signals_over_two_processes_keep_the_contract() {
 #[test]
 fn the_death_of_a_process_is_seen() {
     let scratch = Scratch::new();
-    let (one, other) = (Half::new(SocketSignals::new(&scratch.0)), Mutex::new(Other::start("half", &scratch)));
+    let (one, other) = (Half::new(DirectorySignals::new(&scratch.0)), Mutex::new(Other::start("half", &scratch)));
     let obey = async |line: String| other.lock().unwrap().ask(&line);
     let kill = async || other.lock().unwrap().kill();
     block_on(contract::a_death_is_seen(async |line: String| one.obey(&line), obey, kill, settle));

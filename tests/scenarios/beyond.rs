@@ -2,6 +2,7 @@
 //! their subject is: X2, X3 and X12 in `loss`, X4, X10, X17 and X18 in `locks`, X8 in `identity`, X9 in `faults`, X13
 //! and X14 in `fairness`.
 
+use std::time::Duration;
 use std::{
     cell::Cell,
     sync::{Arc, Mutex},
@@ -20,7 +21,7 @@ use leasehold::{
 
 use crate::support::{
     doubles::{Deaf, SlowStore},
-    world::{HEARTBEAT, LEASE, World, everywhere, ms, secs},
+    world::{HEARTBEAT, LEASE, LIMIT, World, everywhere, ms, secs},
 };
 
 /// X1: what was granted stands in the store: a fresh connection sees it, though the one that wrote it was closed.
@@ -51,8 +52,8 @@ struct Connection(Arc<MemoryStore>);
 
 #[async_trait::async_trait]
 impl Store for Connection {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        self.0.transact(batch, now).await
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.0.transact(batch, now, limit).await
     }
 
     async fn close(&self) {
@@ -128,7 +129,7 @@ impl Witness {
     /// Who holds the key that is told of.
     fn holders(&self, message: &Message) -> Vec<(SessionId, TokenBlock)> {
         let look = Operation { key: message.key.clone(), action: Action::Inspect };
-        let reply = self.memory.transact(Batch::new(SessionId(0), vec![look]), self.sim.now()).now_or_never();
+        let reply = self.memory.transact(Batch::new(SessionId(0), vec![look]), self.sim.now(), LIMIT).now_or_never();
         let outcome = reply.expect("memory answers at once").unwrap().answers.remove(0).outcome;
         let Outcome::Status { grants, .. } = outcome else { panic!("it can be read") };
         grants.into_iter().map(|grant| (grant.holder, grant.block)).collect()

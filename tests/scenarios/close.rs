@@ -1,6 +1,7 @@
 //! Closing: S6, and the close of the five systems.
 
 use std::future::pending;
+use std::time::Duration;
 
 use leasehold::machine::{Batch, Key, Now, Reply};
 use leasehold::store::{Fault, FaultyStore, MemoryStore, Reach, Store};
@@ -61,8 +62,8 @@ struct Hung(FaultyStore<MemoryStore>);
 
 #[async_trait::async_trait]
 impl Store for Hung {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        self.0.transact(batch, now).await
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.0.transact(batch, now, limit).await
     }
 
     async fn keys(&self, _prefix: &str) -> Result<Vec<Key>, StoreError> {

@@ -24,8 +24,8 @@ struct Curious {
 
 #[async_trait::async_trait]
 impl Store for Curious {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        self.inner.transact(batch, now).await
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.inner.transact(batch, now, limit).await
     }
 
     fn abandons(&self) -> bool {

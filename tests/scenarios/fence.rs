@@ -1,5 +1,6 @@
 //! Fenced writes to a store that takes a user's transactions beside its own.
 
+use std::time::Duration;
 use std::{
     fmt,
     future::{Ready, ready},
@@ -61,7 +62,7 @@ impl fmt::Debug for Desk {
 
 #[async_trait]
 impl Store for Desk {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, _: Duration) -> Result<Reply, StoreError> {
         Ok(batch.apply(&mut self.0.lock().unwrap().0, StoreNow::new(self.clock(), now)))
     }
 

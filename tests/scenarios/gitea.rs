@@ -10,7 +10,7 @@ use leasehold::{
     store::{Fault, Store},
 };
 
-use crate::support::world::{HEARTBEAT, LEASE, World, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, LIMIT, World, everywhere, ms, secs};
 
 /// G1: `lock`: a second one waits for its time-out, a third one follows the release; a release after a failure works.
 #[test]
@@ -112,7 +112,7 @@ async fn remove_grant(world: &World, key: &str) {
         let operation = Operation { key: key.clone(), action };
         world
             .shared
-            .transact(Batch::new(holder, vec![operation]), world.sim.now())
+            .transact(Batch::new(holder, vec![operation]), world.sim.now(), LIMIT)
             .await
             .unwrap()
             .answers

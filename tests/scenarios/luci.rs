@@ -1,5 +1,6 @@
 //! luci's `memlock`: work under a lock that may be lost: L1 to L9.
 
+use std::time::Duration;
 use std::{
     cell::Cell,
     sync::{Arc, Mutex},
@@ -13,7 +14,7 @@ use leasehold::{
     store::{Fault, MemoryStore, Reach, Store},
 };
 
-use crate::support::world::{HEARTBEAT, LEASE, Tab, World, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, LIMIT, Tab, World, everywhere, ms, secs};
 
 /// L1: fails when the service is down, and does not call the function.
 #[test]
@@ -241,7 +242,8 @@ async fn evict(world: &World, tab: &Tab) {
     let connection = tab.store.clone();
     let ask = async |action| {
         let operation = Operation { key: Key::new("k").unwrap(), action };
-        let reply = connection.transact(Batch::new(SessionId(1), vec![operation]), world.sim.now()).await.unwrap();
+        let reply =
+            connection.transact(Batch::new(SessionId(1), vec![operation]), world.sim.now(), LIMIT).await.unwrap();
         let Reply { mut answers, .. } = reply;
         answers.remove(0).outcome
     };
@@ -272,8 +274,8 @@ impl Forgetful {
 
 #[async_trait::async_trait]
 impl Store for Forgetful {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        self.current().transact(batch, now).await
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.current().transact(batch, now, limit).await
     }
 
     async fn close(&self) {}

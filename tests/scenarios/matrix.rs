@@ -9,7 +9,7 @@ use leasehold::{
 
 use crate::support::{
     doubles::SlowStore,
-    world::{LEASE, Tab, everywhere, ms, secs},
+    world::{LEASE, LIMIT, Tab, everywhere, ms, secs},
 };
 
 /// M1: `test_simple_lock_unlock`.
@@ -106,7 +106,8 @@ fn m7_a_closed_connection_refuses_to_write() {
         let handle = tab.store.clone();
         handle.close().await;
         let inspect = Operation { key: Key::new("k").unwrap(), action: Action::Inspect };
-        let refused = handle.transact(Batch::new(SessionId(1), vec![inspect]), world.sim.now()).await.unwrap_err();
+        let refused =
+            handle.transact(Batch::new(SessionId(1), vec![inspect]), world.sim.now(), LIMIT).await.unwrap_err();
         assert_eq!((refused.kind, refused.retry), (StoreErrorKind::Closed, false));
         let leases = LeaseManager::builder(handle, tab.executor.clone()).build().unwrap();
         let failed = leases.lock("k").acquire().await.unwrap_err();

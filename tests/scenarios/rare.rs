@@ -16,7 +16,7 @@ use leasehold::{
 
 use crate::support::{
     shelf::{Habit, Shelf},
-    world::{HEARTBEAT, LEASE, everywhere, ms, secs},
+    world::{HEARTBEAT, LEASE, LIMIT, everywhere, ms, secs},
 };
 
 const fn at(ms: u64) -> Now {
@@ -73,7 +73,7 @@ fn a_transaction_that_runs_with_an_old_time_shortens_nobodys_lease() {
         let (mut giver, mut heir, mut third) = (ByHand::new(1), ByHand::new(2), ByHand::new(3));
         let transact = async |context: &ByHand, now| {
             let (id, batch) = context.sent();
-            (id, store.transact(batch, at(now)).await)
+            (id, store.transact(batch, at(now), LIMIT).await)
         };
         giver.handle(Input::Acquire(turn(1)), 101_000);
         let (id, reply) = transact(&giver, 101_000).await;

@@ -16,8 +16,8 @@ struct Database(MemoryStore);
 
 #[async_trait::async_trait]
 impl Store for Database {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        self.0.transact(batch, now).await
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.0.transact(batch, now, limit).await
     }
 
     async fn close(&self) {

@@ -1,5 +1,6 @@
 //! waymaker's client, from its code: W1 to W15. A lost lease is never revived here (W5): winning again gives a new guard.
 
+use std::time::Duration;
 use std::{
     cell::RefCell,
     sync::{Arc, Mutex},
@@ -331,8 +332,8 @@ impl Forgetful {
 
 #[async_trait::async_trait]
 impl Store for Forgetful {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
-        self.contents().transact(batch, now).await
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.contents().transact(batch, now, limit).await
     }
 
     async fn close(&self) {}

@@ -1,5 +1,6 @@
 //! Many threads, every way to take a lease, every way to give it back.
 
+use std::time::Duration;
 use std::{
     pin::pin,
     sync::{
@@ -32,12 +33,12 @@ struct Jitter {
 
 #[async_trait::async_trait]
 impl Store for Jitter {
-    async fn transact(&self, batch: Batch, mut now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, mut now: Now, limit: Duration) -> Result<Reply, StoreError> {
         if self.dice.one_in(3) {
             yield_now().await;
             now = TokioExecutor::new().now();
         }
-        let reply = self.inner.transact(batch, now).await;
+        let reply = self.inner.transact(batch, now, limit).await;
         if self.dice.one_in(3) {
             yield_now().await;
         }

@@ -1,5 +1,6 @@
 //! What one thread does for others: whoever drops a guard goes on soon, however many others ask for something meanwhile.
 
+use std::time::Duration;
 use std::{
     cell::Cell,
     pin::Pin,
@@ -39,7 +40,7 @@ struct Feeding {
 
 #[async_trait::async_trait]
 impl Store for Feeding {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         RAN.set(RAN.get() + 1);
         if let Some(left) = FEEDS.get().checked_sub(1) {
             FEEDS.set(left);
@@ -47,7 +48,7 @@ impl Store for Feeding {
             others.0.send(true).unwrap();
             others.1.recv().unwrap();
         }
-        self.inner.transact(batch, now).await
+        self.inner.transact(batch, now, limit).await
     }
 
     async fn close(&self) {}

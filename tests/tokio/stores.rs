@@ -1,5 +1,6 @@
 //! Stores that need the runtime: they are polled in it, and nowhere else.
 
+use std::time::Duration;
 use std::{sync::Arc, thread};
 
 use leasehold::{
@@ -18,10 +19,10 @@ struct Remote(MemoryStore);
 
 #[async_trait::async_trait]
 impl Store for Remote {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         let asked = async {
             yield_now().await;
-            self.0.transact(batch, now).await
+            self.0.transact(batch, now, limit).await
         };
         let answer = timeout(ms(2_000), asked).await;
         answer.unwrap_or_else(|_| Err(StoreError::unknown("late")))

@@ -1,5 +1,7 @@
 //! `IndexedDbStore`: what it does beyond the contract of all stores, when the database or the browser misbehaves.
 
+use std::time::Duration;
+
 use futures::{
     FutureExt,
     future::{join, join_all},
@@ -17,6 +19,9 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use super::platform::{Replaced, done, fresh_name, get_raw, indexed_db, open_raw, put_raw, soon};
+
+/// More than a transaction takes.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) fn now() -> Now {
     WebExecutor::new().now()
@@ -39,7 +44,7 @@ pub(super) fn acquire(key: &str, session: u128) -> Batch {
 pub(super) async fn working_store(test: &str) -> (IndexedDbStore, String) {
     let name = fresh_name(test);
     let store = IndexedDbStore::new(&name);
-    granted(store.transact(acquire("first", 1), now()).await);
+    granted(store.transact(acquire("first", 1), now(), LIMIT).await);
     (store, format!("leasehold:{name}"))
 }
 
@@ -73,7 +78,8 @@ async fn many_connections_take_turns() {
     let name = fresh_name("turns");
     let stores: Vec<_> = (0..8).map(|_| IndexedDbStore::new(&name)).collect();
     // All at once, so that their connections open and their transactions queue beside each other.
-    let replies = join_all(stores.iter().zip(1..).map(|(store, holder)| store.transact(acquire("k", holder), now())));
+    let replies =
+        join_all(stores.iter().zip(1..).map(|(store, holder)| store.transact(acquire("k", holder), now(), LIMIT)));
     let replies: Vec<_> = replies.await.into_iter().map(Result::unwrap).collect();
     assert!(replies.iter().all(|reply| reply.store == replies[0].store), "they know one store");
     let mut ahead: Vec<_> = replies.iter().map(ahead).collect();
@@ -89,8 +95,8 @@ fn it_reaches_who_opens_the_same_database() {
 #[test]
 async fn nothing_is_asked_of_a_batch_of_nothing() {
     let store = IndexedDbStore::new(&fresh_name("nothing"));
-    let first = store.transact(Batch::new(SessionId(1), Vec::new()), now()).await.unwrap();
-    let second = store.transact(Batch::new(SessionId(1), Vec::new()), now()).await.unwrap();
+    let first = store.transact(Batch::new(SessionId(1), Vec::new()), now(), LIMIT).await.unwrap();
+    let second = store.transact(Batch::new(SessionId(1), Vec::new()), now(), LIMIT).await.unwrap();
     assert_eq!((first.store, first.answers), (second.store, second.answers));
 }
 
@@ -104,7 +110,7 @@ async fn many_transactions_at_once_share_one_connection_and_keep_their_order() {
         "function (...given) { globalThis.opened = (globalThis.opened ?? 0) + 1; return original.apply(this, given) }",
     );
     let store = IndexedDbStore::new(&name);
-    let replies = join_all((1..=20).map(|holder| store.transact(acquire("k", holder), now()))).await;
+    let replies = join_all((1..=20).map(|holder| store.transact(acquire("k", holder), now(), LIMIT))).await;
     drop(opened);
     assert_eq!(Reflect::get(&global(), &"opened".into()).unwrap(), 1);
     assert!(replies.into_iter().map(|reply| ahead(&reply.unwrap())).eq(0..20));
@@ -114,8 +120,8 @@ async fn many_transactions_at_once_share_one_connection_and_keep_their_order() {
 async fn a_transaction_that_nobody_waits_for_is_completed() {
     let (store, _) = working_store("dropped").await;
     // Polled once, the connection being there, it is under way.
-    assert!(store.transact(acquire("k", 1), now()).now_or_never().is_none());
-    let reply = store.transact(acquire("k", 2), now()).await.unwrap();
+    assert!(store.transact(acquire("k", 1), now(), LIMIT).now_or_never().is_none());
+    let reply = store.transact(acquire("k", 2), now(), LIMIT).await.unwrap();
     assert!(matches!(&reply.answers[0].outcome, Outcome::Waiting { position: 1, .. }));
 }
 
@@ -123,7 +129,7 @@ async fn a_transaction_that_nobody_waits_for_is_completed() {
 async fn an_open_that_nobody_waits_for_does_not_hold_the_database() {
     let name = fresh_name("open-dropped");
     let store = IndexedDbStore::new(&name);
-    assert!(store.transact(acquire("k", 1), now()).now_or_never().is_none());
+    assert!(store.transact(acquire("k", 1), now(), LIMIT).now_or_never().is_none());
     drop(store);
     done(&indexed_db().delete_database(&format!("leasehold:{name}")).unwrap()).await.unwrap();
 }
@@ -139,7 +145,7 @@ async fn what_it_cannot_read_is_left_as_it_is() {
     ];
     for (value, why) in cases {
         put_raw(&database, "k", &value).await;
-        let reply = store.transact(acquire("k", 1), now()).await.unwrap();
+        let reply = store.transact(acquire("k", 1), now(), LIMIT).await.unwrap();
         assert_eq!(reply.answers[0].outcome, Outcome::Unreadable(why));
         assert_eq!(get_raw(&database, "k").await, value);
     }
@@ -148,10 +154,10 @@ async fn what_it_cannot_read_is_left_as_it_is() {
 #[test]
 async fn it_lets_go_of_a_database_that_is_deleted_and_then_makes_a_new_one() {
     let (store, database) = working_store("deleted").await;
-    let before = granted(store.transact(acquire("k", 1), now()).await);
+    let before = granted(store.transact(acquire("k", 1), now(), LIMIT).await);
     // Without its letting go, this would wait for ever.
     done(&indexed_db().delete_database(&database).unwrap()).await.unwrap();
-    let after = granted(store.transact(acquire("k", 2), now()).await);
+    let after = granted(store.transact(acquire("k", 2), now(), LIMIT).await);
     assert_ne!(before.store, after.store);
 }
 
@@ -163,9 +169,9 @@ async fn every_transaction_is_relaxed_and_committed_at_once() {
         return original.apply(this, given);
     }";
     let _noted = Replaced::in_database(&database, "IDBTransaction", "commit", note);
-    granted(store.transact(acquire("k", 1), now()).await);
+    granted(store.transact(acquire("k", 1), now(), LIMIT).await);
     // One that writes nothing too.
-    store.transact(ask("k", 1, Action::Inspect), now()).await.unwrap();
+    store.transact(ask("k", 1, Action::Inspect), now(), LIMIT).await.unwrap();
     let committed = Reflect::get(&global(), &"committed".into()).unwrap();
     assert_eq!(committed.unchecked_into::<Array>().join(","), "relaxed readwrite,relaxed readwrite");
 }
@@ -173,10 +179,10 @@ async fn every_transaction_is_relaxed_and_committed_at_once() {
 #[test]
 async fn the_store_keeps_its_id() {
     let (store, database) = working_store("id").await;
-    let first = granted(store.transact(acquire("a", 1), now()).await);
+    let first = granted(store.transact(acquire("a", 1), now(), LIMIT).await);
     store.close().await;
     let again = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
-    let second = granted(again.transact(acquire("b", 1), now()).await);
+    let second = granted(again.transact(acquire("b", 1), now(), LIMIT).await);
     assert_eq!(first.store, second.store);
 }
 
@@ -184,7 +190,7 @@ async fn the_store_keeps_its_id() {
 async fn a_newer_version_of_the_database_is_no_use_trying() {
     let (store, database) = working_store("newer").await;
     let newer = done(&indexed_db().open_with_u32(&database, 2).unwrap()).await.unwrap();
-    let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
+    let error = store.transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, false));
     assert!(error.message.contains(&database) && error.message.contains("reload"), "{error}");
     newer.unchecked_into::<web_sys::IdbDatabase>().close();
@@ -198,18 +204,18 @@ async fn a_database_that_does_not_open_is_given_up() {
     let stubborn = open_raw(&database).await;
     let deletion = indexed_db().delete_database(&database).unwrap();
     let store = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
-    let error = soon(store.transact(acquire("k", 1), now())).await.unwrap_err();
+    let error = soon(store.transact(acquire("k", 1), now(), LIMIT)).await.unwrap_err();
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, true));
     stubborn.close();
     done(&deletion).await.unwrap();
-    granted(store.transact(acquire("k", 1), now()).await);
+    granted(store.transact(acquire("k", 1), now(), LIMIT).await);
 }
 
 #[test]
 async fn without_indexed_db_it_says_what_to_do() {
     for missing in [JsValue::UNDEFINED, JsValue::NULL] {
         let _none = Replaced::new(&global(), "indexedDB", &missing);
-        let error = IndexedDbStore::new("none").transact(acquire("k", 1), now()).await.unwrap_err();
+        let error = IndexedDbStore::new("none").transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
         assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unsupported, Applied::No, false));
         assert!(error.message.contains(r#"{ store: "memory" }"#), "{error}");
     }
@@ -219,7 +225,7 @@ async fn without_indexed_db_it_says_what_to_do() {
 async fn where_indexed_db_is_forbidden_it_says_so() {
     let forbid = "function () { throw new DOMException('denied', 'SecurityError') }";
     let _forbidden = Replaced::method("IDBFactory", "open", forbid);
-    let error = IndexedDbStore::new("forbidden").transact(acquire("k", 1), now()).await.unwrap_err();
+    let error = IndexedDbStore::new("forbidden").transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
     assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
     assert!(error.message.contains("denied") && error.message.contains("memory"), "{error}");
 }
@@ -229,13 +235,13 @@ async fn a_connection_that_died_unnoticed_is_opened_anew_once() {
     let (store, database) = working_store("died").await;
     for name in ["InvalidStateError", "UnknownError"] {
         let dead = Replaced::in_database(&database, "IDBDatabase", "transaction", &fails("dead", name, 1));
-        granted(store.transact(acquire(name, 1), now()).await);
+        granted(store.transact(acquire(name, 1), now(), LIMIT).await);
         drop(dead);
     }
     let _dead = Replaced::in_database(&database, "IDBDatabase", "transaction", &fails("dead", "InvalidStateError", 2));
-    let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
+    let error = store.transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, true));
-    granted(store.transact(acquire("k", 1), now()).await);
+    granted(store.transact(acquire("k", 1), now(), LIMIT).await);
 }
 
 /// A method that throws so many times before it works again.
@@ -253,7 +259,7 @@ async fn a_full_disk_is_told_and_leaves_the_record_as_it_was() {
     let (store, database) = working_store("quota").await;
     let before = get_raw(&database, "first").await;
     let full = Replaced::in_database(&database, "IDBObjectStore", "put", &fails("full", "QuotaExceededError", 1));
-    let error = store.transact(acquire("first", 2), now()).await.unwrap_err();
+    let error = store.transact(acquire("first", 2), now(), LIMIT).await.unwrap_err();
     drop(full);
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Quota, Applied::No, false));
     assert_eq!(get_raw(&database, "first").await, before);
@@ -268,10 +274,10 @@ async fn a_transaction_aborted_before_its_commit_was_not_applied() {
         return request;
     }";
     let aborted = Replaced::in_database(&database, "IDBObjectStore", "get", abort);
-    let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
+    let error = store.transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
     drop(aborted);
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, true));
-    granted(store.transact(acquire("k", 1), now()).await);
+    granted(store.transact(acquire("k", 1), now(), LIMIT).await);
 }
 
 #[test]
@@ -279,10 +285,10 @@ async fn a_transaction_lost_after_its_commit_is_unknown() {
     let (store, database) = working_store("unknown").await;
     // An abort without an error: what a browser does that lost its database process.
     let lost = Replaced::in_database(&database, "IDBTransaction", "commit", "function () { this.abort() }");
-    let error = store.transact(acquire("k", 1), now()).await.unwrap_err();
+    let error = store.transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
     drop(lost);
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::Unknown, true));
-    granted(store.transact(acquire("k", 1), now()).await);
+    granted(store.transact(acquire("k", 1), now(), LIMIT).await);
 }
 
 #[test]
@@ -290,17 +296,17 @@ async fn without_commit_the_browser_commits_by_itself() {
     let (store, database) = working_store("no-commit").await;
     let prototype = Reflect::get(&Reflect::get(&global(), &"IDBTransaction".into()).unwrap(), &"prototype".into());
     let _none = Replaced::new(&prototype.unwrap(), "commit", &JsValue::UNDEFINED);
-    granted(store.transact(acquire("k", 1), now()).await);
+    granted(store.transact(acquire("k", 1), now(), LIMIT).await);
     assert!(get_raw(&database, "k").await.is_string());
 }
 
 #[test]
 async fn a_closed_store_says_so_and_lets_go_of_the_database() {
     let (store, database) = working_store("closed").await;
-    let under_way = store.transact(acquire("k", 1), now());
+    let under_way = store.transact(acquire("k", 1), now(), LIMIT);
     let (reply, ()) = join(under_way, store.close()).await;
     granted(reply);
-    let error = store.transact(acquire("k", 2), now()).await.unwrap_err();
+    let error = store.transact(acquire("k", 2), now(), LIMIT).await.unwrap_err();
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Closed, Applied::No, false));
     done(&indexed_db().delete_database(&database).unwrap()).await.unwrap();
 }
@@ -309,7 +315,7 @@ async fn a_closed_store_says_so_and_lets_go_of_the_database() {
 async fn it_does_not_open_after_it_was_closed_meanwhile() {
     let name = fresh_name("closed-meanwhile");
     let store = IndexedDbStore::new(&name);
-    let (result, ()) = join(store.transact(acquire("k", 1), now()), store.close()).await;
+    let (result, ()) = join(store.transact(acquire("k", 1), now(), LIMIT), store.close()).await;
     assert_eq!(result.unwrap_err().kind, StoreErrorKind::Closed);
     done(&indexed_db().delete_database(&format!("leasehold:{name}")).unwrap()).await.unwrap();
 }
@@ -318,26 +324,26 @@ async fn it_does_not_open_after_it_was_closed_meanwhile() {
 async fn what_waits_for_the_database_to_open_is_not_begun_after_an_interruption() {
     let name = fresh_name("interrupted");
     let store = IndexedDbStore::new(&name);
-    let mut early = store.transact(acquire("k", 1), now());
+    let mut early = store.transact(acquire("k", 1), now(), LIMIT);
     assert!((&mut early).now_or_never().is_none(), "the database is being opened");
     store.interrupt();
     let error = soon(early).await.unwrap_err();
     assert_eq!((error.applied, error.retry), (Applied::No, true));
-    let reply = store.transact(acquire("k", 2), now()).await.unwrap();
+    let reply = store.transact(acquire("k", 2), now(), LIMIT).await.unwrap();
     assert_eq!(ahead(&reply), 0, "nobody holds it");
 }
 
 #[test]
 async fn an_interruption_ends_what_is_under_way_and_keeps_the_connection() {
     let (store, database) = working_store("interruption").await;
-    let mut early = store.transact(acquire("k", 1), now());
+    let mut early = store.transact(acquire("k", 1), now(), LIMIT);
     assert!((&mut early).now_or_never().is_none(), "it is under way");
     store.interrupt();
     let again = "function () { throw new Error('opened again') }";
     let opened = Replaced::in_database(&database, "IDBFactory", "open", again);
     let error = soon(early).await.unwrap_err();
     assert_eq!((error.applied, error.retry), (Applied::No, true));
-    let reply = store.transact(acquire("k", 2), now()).await.unwrap();
+    let reply = store.transact(acquire("k", 2), now(), LIMIT).await.unwrap();
     assert_eq!(ahead(&reply), 0, "nobody holds it");
     drop(opened);
 }

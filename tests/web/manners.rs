@@ -15,7 +15,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use super::{
-    indexed_db::{acquire, now},
+    indexed_db::{LIMIT, acquire, now},
     platform::{Replaced, done, fresh_name, indexed_db, settle, until},
 };
 
@@ -95,13 +95,13 @@ async fn nothing_is_thrown_at_the_page() {
     let complaints = Complaints::listen();
     let store = IndexedDbStore::new(&fresh_name("quiet"));
     // An open that is dropped, a transaction that is dropped, and one that fails.
-    assert!(store.transact(acquire("k", 1), now()).now_or_never().is_none());
-    store.transact(acquire("k", 1), now()).await.unwrap();
-    assert!(store.transact(acquire("k", 2), now()).now_or_never().is_none());
+    assert!(store.transact(acquire("k", 1), now(), LIMIT).now_or_never().is_none());
+    store.transact(acquire("k", 1), now(), LIMIT).await.unwrap();
+    assert!(store.transact(acquire("k", 2), now(), LIMIT).now_or_never().is_none());
     drop(store);
     let name = fresh_name("newer");
     let newer = done(&indexed_db().open_with_u32(&format!("leasehold:{name}"), 2).unwrap()).await.unwrap();
-    IndexedDbStore::new(&name).transact(acquire("k", 1), now()).await.unwrap_err();
+    IndexedDbStore::new(&name).transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
     newer.unchecked_into::<web_sys::IdbDatabase>().close();
     let (signals, inbox) = (BroadcastSignals::new(&name), Rc::new(Deaf) as Rc<dyn Inbox>);
     wake_and_rest(&signals, &inbox);
@@ -124,7 +124,7 @@ async fn transactions_leave_no_memory_behind() {
     let store = IndexedDbStore::new(&fresh_name("memory"));
     takes_no_more_memory(async || {
         for _ in 0..500 {
-            store.transact(acquire("k", 1), now()).await.unwrap();
+            store.transact(acquire("k", 1), now(), LIMIT).await.unwrap();
         }
     })
     .await;

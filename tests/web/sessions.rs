@@ -15,7 +15,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use super::{
-    indexed_db::{acquire, ask, granted, now, working_store},
+    indexed_db::{LIMIT, acquire, ask, granted, now, working_store},
     platform::{Replaced, done, fresh_name, get_raw, open_raw, put_raw, session_row, settle, soon, store_row, until},
 };
 
@@ -66,29 +66,29 @@ fn another(key: &str, session: u128, request: u64) -> Batch {
 #[test]
 async fn all_that_a_transaction_needs_is_asked_for_in_one_round() {
     let (store, database) = working_store("round").await;
-    store.transact(acquire("first", 2), now()).await.unwrap();
+    store.transact(acquire("first", 2), now(), LIMIT).await.unwrap();
     // Held by one, waited for by another: it is a third that comes.
     let asked = Asked::of(&database);
-    let reply = store.transact(acquire("first", 3), now()).await.unwrap();
+    let reply = store.transact(acquire("first", 3), now(), LIMIT).await.unwrap();
     assert!(matches!(reply.answers[0].outcome, Outcome::Waiting { position: 2, .. }), "{reply:?}");
     assert_eq!(
         asked.methods(),
         ["get", "getAll", "put", "put"],
         "the record, and all that stands beside the records; two rows"
     );
-    store.transact(ask("first", 3, Action::Look), now()).await.unwrap();
+    store.transact(ask("first", 3, Action::Look), now(), LIMIT).await.unwrap();
     assert_eq!(asked.methods(), ["get", "getAll"]);
-    store.transact(beat(3, 2), now()).await.unwrap();
+    store.transact(beat(3, 2), now(), LIMIT).await.unwrap();
     assert_eq!(asked.methods(), ["get", "get", "put"], "the store and the own row; the own row");
 }
 
 #[test]
 async fn a_heartbeat_of_a_thousand_leases_writes_one_small_row() {
     let (store, database) = working_store("thousand").await;
-    let held = (1..=1_000).map(|number| store.transact(another(&format!("k{number}"), 1, number + 1), now()));
+    let held = (1..=1_000).map(|number| store.transact(another(&format!("k{number}"), 1, number + 1), now(), LIMIT));
     join_all(held).await.into_iter().for_each(|reply| drop(granted(reply)));
     let asked = Asked::of(&database);
-    let reply = store.transact(beat(1, 1_000_000_000), now()).await.unwrap();
+    let reply = store.transact(beat(1, 1_000_000_000), now(), LIMIT).await.unwrap();
     assert_eq!(reply.robbed, Some(Vec::new()));
     assert_eq!(asked.methods(), ["get", "get", "put"]);
     let row = get_raw(&database, session_row(SessionId(1))).await.as_string().unwrap();
@@ -99,21 +99,21 @@ async fn a_heartbeat_of_a_thousand_leases_writes_one_small_row() {
 #[test]
 async fn an_abandoned_session_is_deleted_without_being_read() {
     let (store, database) = working_store("blind").await;
-    granted(store.transact(acquire("k", 1), now()).await);
+    granted(store.transact(acquire("k", 1), now(), LIMIT).await);
     let asked = Asked::of(&database);
     store.abandon(SessionId(1));
     assert_eq!(asked.methods(), ["delete"]);
     // What comes after it sees it.
-    let reply = store.transact(acquire("k", 2), now()).await;
+    let reply = store.transact(acquire("k", 2), now(), LIMIT).await;
     granted(reply);
     assert!(get_raw(&database, session_row(SessionId(1))).await.is_undefined());
-    assert_eq!(store.transact(beat(1, 2), now()).await.unwrap().robbed, None, "it has ended for ever");
+    assert_eq!(store.transact(beat(1, 2), now(), LIMIT).await.unwrap().robbed, None, "it has ended for ever");
 }
 
 #[test]
 async fn an_abandoned_session_is_deleted_after_an_interruption_too() {
     let (store, database) = working_store("frozen").await;
-    let early = store.transact(acquire("k", 1), now());
+    let early = store.transact(acquire("k", 1), now(), LIMIT);
     let mut early = Box::pin(early);
     assert!(futures::FutureExt::now_or_never(&mut early).is_none(), "it is under way");
     store.abandon(SessionId(1));
@@ -131,11 +131,11 @@ async fn a_session_whose_row_is_of_a_newer_format_keeps_what_it_holds() {
     let newer = own.replacen(&old, &new, 1);
     assert_ne!(newer, own);
     put_raw(&database, session_row(SessionId(1)), &newer.as_str().into()).await;
-    let reply = store.transact(acquire("first", 2), now()).await.unwrap();
+    let reply = store.transact(acquire("first", 2), now(), LIMIT).await.unwrap();
     let Outcome::Waiting { ahead, .. } = &reply.answers[0].outcome else { panic!("{reply:?}") };
     assert!(ahead[0].holder == SessionId(1) && matches!(ahead[0].entry, Entry::Grant(_)), "{ahead:?}");
     // Neither is it written.
-    store.transact(beat(1, 77), now()).await.unwrap();
+    store.transact(beat(1, 77), now(), LIMIT).await.unwrap();
     assert_eq!(get_raw(&database, session_row(SessionId(1))).await, newer.as_str());
 }
 
@@ -148,7 +148,7 @@ async fn a_store_row_that_cannot_be_read_is_refused_and_nothing_is_written() {
         let store = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
         let asked = Asked::of(&database);
         for batch in [acquire("k", 2), beat(1, 2)] {
-            let error = store.transact(batch, now()).await.unwrap_err();
+            let error = store.transact(batch, now(), LIMIT).await.unwrap_err();
             assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::No, false));
         }
         assert!(asked.methods().iter().all(|method| method != "put"));
@@ -172,11 +172,11 @@ async fn use_once(store: &IndexedDbStore, keys: u64) {
     let mut last = 1;
     for number in 0..keys {
         let key = format!("idle{number}");
-        let reply = granted(store.transact(another(&key, 1, number + 2), now()).await);
+        let reply = granted(store.transact(another(&key, 1, number + 2), now(), LIMIT).await);
         let Outcome::Granted(held) = reply.answers[0].outcome else { unreachable!() };
         last = held.block.last.as_u64().max(last);
         let release = Action::Release { token: held.block.first, request: RequestId(number + 2) };
-        store.transact(ask(&key, 1, release), now()).await.unwrap();
+        store.transact(ask(&key, 1, release), now(), LIMIT).await.unwrap();
     }
 }
 
@@ -187,10 +187,10 @@ async fn of_very_many_records_the_idle_ones_go_when_a_connection_opens() {
     let before = records(&database).await;
     assert_eq!(before, 513);
     let again = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
-    again.transact(ask("idle7", 1, Action::Inspect), now()).await.unwrap();
+    again.transact(ask("idle7", 1, Action::Inspect), now(), LIMIT).await.unwrap();
     until(async || records(&database).await == 1).await;
     // What is held stays, and tokens grow past all that was forgotten.
-    let reply = again.transact(ask("first", 1, Action::Inspect), now()).await.unwrap();
+    let reply = again.transact(ask("first", 1, Action::Inspect), now(), LIMIT).await.unwrap();
     assert!(matches!(&reply.answers[0].outcome, Outcome::Status { grants, .. } if grants.len() == 1), "{reply:?}");
     let row = get_raw(&database, store_row()).await.as_string().unwrap();
     assert!(!row.contains("\"floor\":0"), "{row}");
@@ -201,7 +201,7 @@ async fn of_few_records_none_goes() {
     let (store, database) = working_store("few").await;
     use_once(&store, 20).await;
     let again = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
-    again.transact(ask("idle7", 1, Action::Inspect), now()).await.unwrap();
+    again.transact(ask("idle7", 1, Action::Inspect), now(), LIMIT).await.unwrap();
     settle().await;
     assert_eq!(records(&database).await, 21);
 }

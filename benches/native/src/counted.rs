@@ -1,5 +1,6 @@
 //! A memory store that counts what is asked of it.
 
+use std::time::Duration;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -32,11 +33,11 @@ impl CountedStore {
 
 #[async_trait]
 impl Store for CountedStore {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         self.transactions.fetch_add(1, Ordering::Relaxed);
         let beats = matches!(batch.step, SessionStep::Beat(_));
         self.heartbeats.fetch_add(usize::from(beats), Ordering::Relaxed);
-        self.inner.transact(batch, now).await
+        self.inner.transact(batch, now, limit).await
     }
 
     fn polls_inline(&self) -> bool {

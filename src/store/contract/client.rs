@@ -1,7 +1,7 @@
 //! One context that speaks to a store without a machine. Only here does the suite name operations and outcomes.
 
 use alloc::{format, string::String, vec::Vec};
-use core::task::Poll;
+use core::{task::Poll, time::Duration};
 
 use futures::future::poll_fn;
 
@@ -12,6 +12,8 @@ use crate::machine::{
 use crate::store::Store;
 
 pub(super) const LEASE_MS: u64 = 10_000;
+/// More than a sound store takes for a transaction.
+const LIMIT: Duration = Duration::from_secs(10);
 /// How often a transaction may say that it was not applied and should be tried again.
 const TRIES: usize = 1_000;
 
@@ -110,7 +112,7 @@ impl<S: Store> Client<S> {
 
     pub(super) async fn is_closed(&self) -> bool {
         let look = Batch::new(self.me, Vec::from([self.look("closed")]));
-        let refused = self.store.transact(look, self.now()).await;
+        let refused = self.store.transact(look, self.now(), LIMIT).await;
         refused.is_err_and(|error| error.kind == StoreErrorKind::Closed)
     }
 
@@ -166,7 +168,7 @@ impl<S: Store> Client<S> {
             batch.step = SessionStep::Open { beat, instance: String::new() };
         }
         for _ in 0..TRIES {
-            match self.store.transact(batch.clone(), self.now()).await {
+            match self.store.transact(batch.clone(), self.now(), LIMIT).await {
                 Ok(Reply { store, answers, .. }) => {
                     self.is_open = true;
                     self.note_grants(&batch, &answers);

@@ -16,6 +16,7 @@ mod transaction;
 use core::{
     cell::{Cell, RefCell},
     fmt,
+    time::Duration,
 };
 use std::rc::Rc;
 
@@ -172,7 +173,7 @@ type Answer = Receiver<Result<Reply, StoreError>>;
 
 #[async_trait(?Send)]
 impl Store for IndexedDbStore {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
         let now = StoreNow::new(self.clock(), now);
         let answer = self.start(|connection| transaction::start(connection, &batch, now)).await?;
         answer.await.unwrap_or_else(|| Err(StoreError::unknown("the transaction ended without an answer")))

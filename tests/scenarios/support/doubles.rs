@@ -43,9 +43,9 @@ impl<S> SlowStore<S> {
 
 #[async_trait::async_trait]
 impl<S: Store> Store for SlowStore<S> {
-    async fn transact(&self, batch: Batch, _: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, _: Now, limit: Duration) -> Result<Reply, StoreError> {
         self.dawdle(&self.applies_ms).await;
-        let reply = self.inner.transact(batch, self.sim.now()).await;
+        let reply = self.inner.transact(batch, self.sim.now(), limit).await;
         self.dawdle(&self.answers_ms).await;
         reply
     }

@@ -93,7 +93,7 @@ impl Line {
 
 #[async_trait::async_trait]
 impl Store for Line {
-    async fn transact(&self, batch: Batch, _: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, _: Now, _: Duration) -> Result<Reply, StoreError> {
         let sent = self.sim.now().monotonic;
         self.dawdle(self.applies_ms).await;
         let fault = self.fault();

@@ -190,7 +190,7 @@ impl ShelfStore {
 
 #[async_trait::async_trait]
 impl Store for ShelfStore {
-    async fn transact(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, _: Duration) -> Result<Reply, StoreError> {
         if self.own.closed.load(Relaxed) {
             return Err(StoreError::permanent(StoreErrorKind::Closed, "this connection was closed"));
         }

@@ -11,6 +11,8 @@ use leasehold::{
 };
 
 pub(crate) const LEASE: Duration = Duration::from_secs(20);
+/// More than a transaction takes.
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 
 pub(crate) const fn ms(ms: u64) -> Duration {
