@@ -16,14 +16,21 @@ use crate::machine::{LostReason, Records, StoreError, StoreId, Ticket};
 ///   whatever the caller asks of it next, and hand them to [`Fence::judge`], whatever else was asked of the transaction
 ///   meanwhile.
 /// * Whatever is refused MUST NOT be committed. Where it cannot be stopped any more, the answer MUST say so.
+/// * The records MUST stay locked until the transaction ends, so that nobody is granted the lease in between.
 /// * What was judged current MUST be written, if it changed, before the answer comes. The caller MUST be able to go on in
 ///   the transaction when it has the answer.
-/// * [`Fence::committed`] MUST be called once the transaction is committed, and only then.
+/// * [`Fence::committed`] MUST be called once the transaction is committed, and only then. Where nobody but the caller
+///   knows, the answer is a [`Fenced`], and the caller says so.
+/// * Either the check begins at the call, or its answer keeps the transaction borrowed, so that nothing else can be asked of
+///   the transaction before the answer was awaited or dropped.
 pub trait FencedTransaction {
-    /// What [`check`](Self::check) answers. Dropped, the check goes on all the same.
-    type Answer: Future<Output = Result<(), FenceError>>;
+    /// What a check that passed gives: a [`Fenced`], or `()` where the transaction itself tells when it is committed.
+    type Passed;
 
-    /// Checks the lease. It begins at the call.
+    /// What [`check`](Self::check) answers.
+    type Answer: Future<Output = Result<Self::Passed, FenceError>>;
+
+    /// Checks the lease.
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer;
 
     /// Aborts the transaction if that is still possible, and answers with this error: the lease is lost or released already.
@@ -56,6 +63,30 @@ pub trait Fence: MaybeSendSync {
 
     /// The transaction is over, whether committed or not.
     fn over(&self);
+}
+
+/// A lease was found current in a transaction, which its caller will commit.
+///
+/// After [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) say [`committed`](Self::committed) once it is: only then
+/// does the renewal count. After a plain [`fence`](crate::LeaseGuard::fence) nothing depends on it. It may be dropped.
+pub struct Fenced(Shared<dyn Fence>);
+
+impl Fenced {
+    /// For authors of a [`FencedTransaction`]: the fence passed.
+    pub fn passed(fence: Shared<dyn Fence>) -> Self {
+        Self(fence)
+    }
+
+    /// The transaction was committed.
+    pub fn committed(self) {
+        self.0.committed();
+    }
+}
+
+impl core::fmt::Debug for Fenced {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.debug_tuple("Fenced").field(&self.0.ticket().batch.keys()).finish()
+    }
 }
 
 /// A transaction that may have to end before its time.

@@ -21,7 +21,7 @@ mod pointers;
 
 #[cfg(feature = "test-util")]
 pub use faulty::{Fault, FaultyStore};
-pub use fenced::{Fence, FenceError, FencedTransaction, OpenTransaction};
+pub use fenced::{Fence, FenceError, Fenced, FencedTransaction, OpenTransaction};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use indexed_db::IndexedDbStore;
 pub use memory::{MemoryStore, NoStore};

@@ -127,6 +127,7 @@ impl OpenTransaction for Work {
 }
 
 impl FencedTransaction for &Transaction {
+    type Passed = ();
     type Answer = Ready<Result<(), FenceError>>;
 
     fn check(self, fence: Arc<dyn Fence>) -> Self::Answer {

@@ -1,10 +1,10 @@
 //! A memory store that counts what is asked of it.
 
-use std::time::Duration;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
+use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold::{

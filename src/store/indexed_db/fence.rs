@@ -30,6 +30,7 @@ type Listener = Closure<dyn Fn(Event)>;
 /// [`commit()`](https://developer.mozilla.org/en-US/docs/Web/API/IDBTransaction/commit) before it came commits when it
 /// has: by then nothing could be stopped any more.
 impl FencedTransaction for &IdbTransaction {
+    type Passed = ();
     type Answer = MaybeSendFuture<'static, Verdict>;
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
@@ -47,6 +48,7 @@ impl FencedTransaction for &IdbTransaction {
 
 /// The same, for whoever has it to change.
 impl FencedTransaction for &mut IdbTransaction {
+    type Passed = ();
     type Answer = MaybeSendFuture<'static, Verdict>;
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
