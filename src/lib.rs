@@ -47,6 +47,8 @@ pub use store::FenceError;
 mod guides {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/beyond-one-process.md")]
+    struct BeyondOneProcess;
     #[doc = include_str!("../docs/choose-times.md")]
     struct ChooseTimes;
     #[doc = include_str!("../docs/elect-a-leader.md")]

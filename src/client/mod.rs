@@ -3,6 +3,7 @@
 pub(crate) mod error;
 pub(crate) mod fate;
 pub(crate) mod fence;
+mod from_url;
 pub(crate) mod guard;
 pub(crate) mod manager;
 pub(crate) mod mapped;

@@ -18,6 +18,9 @@ mod fenced;
 mod indexed_db;
 mod memory;
 mod pointers;
+#[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
+mod sqlite;
+mod url;
 
 #[cfg(feature = "test-util")]
 pub use faulty::{Fault, FaultyStore};
@@ -25,6 +28,9 @@ pub use fenced::{Fence, FenceError, Fenced, FencedTransaction, OpenTransaction};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use indexed_db::IndexedDbStore;
 pub use memory::{MemoryStore, NoStore};
+#[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
+pub use sqlite::SqliteStore;
+pub use url::from_url;
 
 use core::{fmt::Debug, time::Duration};
 use std::{format, string::String, vec::Vec};

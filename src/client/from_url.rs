@@ -1,0 +1,28 @@
+//! A manager by the URL of its store.
+
+use crate::client::error::AcquireError;
+use crate::client::manager::LeaseManager;
+use crate::executor::Executor;
+use crate::store;
+
+impl LeaseManager {
+    /// Connects to the store that a URL names, with the defaults of [`builder`](Self::builder):
+    /// `memory:`, `sqlite:leases.db`. [`store::from_url`] lists them all; with it and a builder you can choose more.
+    ///
+    /// # Errors
+    /// [`AcquireError::Unsupported`] if there is no store for the URL, or its feature is off; and what opening the store reports.
+    ///
+    /// ```
+    /// use leasehold::{LeaseManager, executor::TokioExecutor};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let leases = LeaseManager::from_url("memory:", TokioExecutor::new()).await?;
+    /// let guard = leases.lock("notes").acquire().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn from_url(url: &str, executor: impl Executor) -> Result<Self, AcquireError> {
+        Ok(Self::builder(store::from_url(url).await?, executor).build()?)
+    }
+}

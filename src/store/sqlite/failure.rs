@@ -1,0 +1,88 @@
+//! What SQLite's errors mean for a lease.
+
+use rusqlite::{Error, ErrorCode};
+
+use crate::machine::{StoreError, StoreErrorKind, Unreadable};
+
+/// Why a transaction gave no reply.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Another connection is writing. Nothing was written; it can be tried again at once.
+    Busy,
+    /// It failed.
+    Failed(StoreError),
+}
+
+/// Before the commit, nothing counts.
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        if is_busy(&error) { Self::Busy } else { Self::Failed(meaning(&error)) }
+    }
+}
+
+impl From<Unreadable> for Trouble {
+    fn from(unreadable: Unreadable) -> Self {
+        Self::Failed(unreadable.into())
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Trouble {
+    /// A commit failed. That it found no lock or no room is certain; after a failure of the disk nobody knows.
+    pub(super) fn of_commit(error: &Error) -> Self {
+        if is_busy(error) {
+            return Self::Busy;
+        }
+        let meaning = meaning(error);
+        let certain = meaning.kind == StoreErrorKind::Quota;
+        Self::Failed(if certain { meaning } else { StoreError::unknown(meaning.message) })
+    }
+
+    /// For whoever waits no longer.
+    pub(super) fn into_error(self) -> StoreError {
+        match self {
+            Self::Busy => {
+                StoreError::transient("another connection kept the write lock of the SQLite file all the time")
+            }
+            Self::Failed(error) => error,
+        }
+    }
+}
+
+/// Whether another connection is in the way, and nothing was written.
+pub(super) fn is_busy(error: &Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+/// What an error means as long as nothing was committed.
+pub(super) fn meaning(error: &Error) -> StoreError {
+    let because = |sentence: &str| format!("{sentence} (SQLite: {error})");
+    let unsupported = |sentence: &str| StoreError::permanent(StoreErrorKind::Unsupported, because(sentence));
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => {
+            let sentence = "there is no room left on the disk of the SQLite file; make room";
+            StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(because(sentence)) }
+        }
+        Some(ErrorCode::ReadOnly) => {
+            unsupported("the SQLite file cannot be written; let this user write the file and its directory")
+        }
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => unsupported(
+            "the SQLite file cannot be opened; its directory must exist, and this user must be allowed to write both",
+        ),
+        Some(ErrorCode::NotADatabase) => {
+            unsupported("the file is no SQLite database, or an encrypted one; choose another file")
+        }
+        Some(ErrorCode::DatabaseCorrupt) => {
+            unsupported("the SQLite file is damaged; restore it, or delete it while nobody has it open")
+        }
+        Some(ErrorCode::Unknown) if error.to_string().contains("no such") => {
+            unsupported("the tables of the leases were changed or dropped while the file was open; open it again")
+        }
+        _ => StoreError::transient(because("the SQLite file did not answer")),
+    }
+}

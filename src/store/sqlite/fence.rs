@@ -1,0 +1,165 @@
+//! A fence in a rusqlite transaction of the user's.
+
+use std::{
+    fs,
+    future::{Ready, ready},
+    path::Path,
+};
+
+use rusqlite::{Connection, Transaction};
+
+use super::{
+    failure::{self, Trouble},
+    rows::Rows,
+    schema::Tables,
+};
+use crate::executor::Shared;
+use crate::machine::{Records, StoreError, StoreId};
+use crate::store::{Fence, FenceError, Fenced, FencedTransaction, Reach};
+
+type Verdict = Result<Fenced, FenceError>;
+
+/// A transaction on the file of the [`SqliteStore`](super::SqliteStore), opened by the user or attached to what the user opened.
+///
+/// The lease is checked at the call; in code without `async`, [`Ready::into_inner`] gives the answer. The check takes SQLite's
+/// write lock, so that nobody can be granted the lease before the transaction ends. Begin with
+/// [`TransactionBehavior::Immediate`](rusqlite::TransactionBehavior::Immediate) if you read before: otherwise somebody may write
+/// between, and the fence fails as busy.
+///
+/// A transaction that is refused cannot be committed: drop it, or roll it back. On a connection that does not
+/// [enforce foreign keys](https://sqlite.org/pragma.html#pragma_foreign_keys), where nothing would keep it from being committed, it is
+/// rolled back at once, and what is written in spite of the error commits by itself.
+///
+/// ```
+/// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};
+/// use rusqlite::{Connection, TransactionBehavior};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("leasehold-fence-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// # let path = directory.join("app.db");
+/// let leases = LeaseManager::builder(SqliteStore::open(&path)?, TokioExecutor::new()).build()?;
+/// let guard = leases.lock("notes").acquire().await?;
+///
+/// let mut database = Connection::open(&path)?;
+/// database.execute_batch("CREATE TABLE notes (text TEXT)")?;
+/// let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+/// let fenced = guard.fence_and_renew(&transaction).await?;
+/// transaction.execute("INSERT INTO notes VALUES ('milk')", [])?;
+/// transaction.commit()?;
+/// fenced.committed();
+/// # guard.release().await?;
+/// # leases.close().await;
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok(()) }
+/// ```
+impl FencedTransaction for &Transaction<'_> {
+    type Passed = Fenced;
+    type Answer = Ready<Verdict>;
+
+    fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
+        let verdict = judge(self, &*fence);
+        match verdict {
+            Ok(()) => ready(Ok(Fenced::passed(fence))),
+            Err(why) => self.refuse(why),
+        }
+    }
+
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        ready(Err(match spoil(self) {
+            Ok(()) => why,
+            Err(error) => FenceError::Misuse(format!("{why}, and its transaction could not be stopped: {error}")),
+        }))
+    }
+}
+
+/// The same, for whoever has it to change.
+impl FencedTransaction for &mut Transaction<'_> {
+    type Passed = Fenced;
+    type Answer = Ready<Verdict>;
+
+    fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
+        (&*self).check(fence)
+    }
+
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        (&*self).refuse(why)
+    }
+}
+
+fn judge(transaction: &Connection, fence: &dyn Fence) -> Result<(), FenceError> {
+    if transaction.is_autocommit() {
+        return Err(FenceError::Misuse("the transaction is over: fence it before COMMIT or ROLLBACK".into()));
+    }
+    let tables = tables_in(transaction, &fence.reach())?;
+    lock(transaction, &tables)?;
+    let mut rows = Rows::prepare(transaction, &tables).map_err(|error| FenceError::Store(failure::meaning(&error)))?;
+    let (store, mut records) = load(&mut rows, fence).map_err(failed)?;
+    fence.judge(store, &mut records)?;
+    rows.write_changed(&mut records).map_err(failed)
+}
+
+fn failed(trouble: Trouble) -> FenceError {
+    FenceError::Store(trouble.into_error())
+}
+
+/// The tables of the leases, where the transaction finds them.
+fn tables_in(transaction: &Connection, reach: &Reach) -> Result<Tables, FenceError> {
+    let found = || {
+        let Reach::Machine(directory) = reach else { return None };
+        let mut attached = transaction.prepare("PRAGMA database_list").ok()?;
+        let mut list = attached.query([]).ok()?;
+        while let Ok(Some(database)) = list.next() {
+            let (name, file): (String, String) = (database.get(1).ok()?, database.get(2).unwrap_or_default());
+            let Ok(path) = fs::canonicalize(Path::new(&file)) else { continue };
+            let prefix = directory.strip_prefix(&*path.to_string_lossy()).and_then(|rest| rest.strip_prefix('-'));
+            if let Some(prefix) = prefix {
+                return Some(Tables::new(&name, prefix));
+            }
+        }
+        None
+    };
+    let elsewhere =
+        "the lease is not kept in the database of this transaction: open the file of the SqliteStore, or attach it";
+    found().ok_or_else(|| FenceError::Misuse(elsewhere.into()))
+}
+
+/// Takes the write lock, and writes nothing.
+fn lock(transaction: &Connection, tables: &Tables) -> Result<(), FenceError> {
+    let locked = transaction.execute(&format!("UPDATE {} SET version = version WHERE 0", tables.store), []);
+    let Err(error) = locked else { return Ok(()) };
+    if failure::is_busy(&error) {
+        let sentence = "another connection writes; begin the transaction with TransactionBehavior::Immediate, and set a busy_timeout";
+        return Err(FenceError::Store(StoreError::transient(format!("{sentence} (SQLite: {error})"))));
+    }
+    Err(FenceError::Store(failure::meaning(&error)))
+}
+
+/// What the fence is judged by. A store whose row cannot be read is none that a lease was granted in.
+fn load(rows: &mut Rows<'_>, fence: &dyn Fence) -> Result<(Option<StoreId>, Records), Trouble> {
+    let (ticket, mut records) = (fence.ticket(), Records::new());
+    let store = rows.known_store(&mut records)?;
+    for key in ticket.batch.keys() {
+        rows.load_record(&mut records, key)?;
+    }
+    if ticket.renews() || !ticket.finds_its_grant(&records) {
+        rows.load_session(&mut records, ticket.batch.session)?;
+    }
+    Ok((store, records))
+}
+
+/// Makes a commit impossible: by a foreign key that leads nowhere, and that SQLite checks at the commit.
+fn spoil(transaction: &Connection) -> rusqlite::Result<()> {
+    if transaction.is_autocommit() {
+        return Ok(());
+    }
+    if transaction.query_row("PRAGMA foreign_keys", [], |row| row.get(0))? {
+        return transaction.execute_batch(
+            "CREATE TEMP TABLE IF NOT EXISTS leasehold_refused
+                 (id INTEGER PRIMARY KEY, never INTEGER REFERENCES leasehold_refused (id) DEFERRABLE INITIALLY DEFERRED);
+             INSERT OR REPLACE INTO temp.leasehold_refused VALUES (1, 2)",
+        );
+    }
+    transaction.execute_batch("ROLLBACK")
+}

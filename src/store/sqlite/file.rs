@@ -1,0 +1,157 @@
+//! The file of a store.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+use super::{
+    failure::{self, Trouble},
+    schema::{self, Tables},
+    worker,
+};
+use crate::machine::{StoreError, StoreErrorKind};
+use crate::store::Reach;
+
+/// How long opening waits for others.
+const OPENING: Duration = Duration::from_secs(5);
+
+/// An SQLite file with the tables of the leases.
+#[derive(Debug)]
+pub(super) struct LeaseFile {
+    pub(super) connection: Connection,
+    pub(super) tables: Tables,
+    path: PathBuf,
+    identity: Identity,
+    prefix: String,
+}
+
+impl LeaseFile {
+    pub(super) fn open(path: &Path, prefix: &str) -> Result<Self, StoreError> {
+        let refused = |why: &str| {
+            let message = format!("{}: {why}", path.display());
+            Err(StoreError::permanent(StoreErrorKind::Unsupported, message))
+        };
+        if !schema::is_prefix(prefix) {
+            return refused(&format!(
+                "{prefix:?} cannot begin the name of a table; use 1 to 40 letters, digits and underscores"
+            ));
+        }
+        match path.to_str() {
+            None => return refused("the path is not UTF-8; rename the file"),
+            Some("" | ":memory:") => {
+                return refused("no other process could open this database; name a file, or use a MemoryStore");
+            }
+            Some(_) => {}
+        }
+        Self::open_at(path, prefix)
+            .map_err(|error| StoreError { message: format!("{}: {}", path.display(), error.message), ..error })
+    }
+
+    fn open_at(path: &Path, prefix: &str) -> Result<Self, StoreError> {
+        // Without SQLITE_OPEN_URI: a path is a path.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| failure::meaning(&error))?;
+        let path = fs::canonicalize(path).map_err(|error| StoreError::transient(error.to_string()))?;
+        let identity = Identity::of(&path).map_err(|error| StoreError::transient(error.to_string()))?;
+        let (tables, prefix) = (Tables::new("main", prefix), prefix.to_owned());
+        let file = Self { connection, tables, path, identity, prefix };
+        worker::patiently(worker::clock() + OPENING, || file.set_up()).map_err(Trouble::into_error)?;
+        file.make_directory()?;
+        Ok(file)
+    }
+
+    fn set_up(&self) -> Result<(), Trouble> {
+        // Jobs wait by themselves, each as long as it may.
+        self.connection.busy_timeout(Duration::ZERO)?;
+        let encoding: String = self.connection.query_row("PRAGMA encoding", [], |row| row.get(0))?;
+        if encoding != "UTF-8" {
+            let sentence =
+                format!("its text is {encoding}, and keys are listed in the order of UTF-8; use another file");
+            return Err(StoreError::permanent(StoreErrorKind::Unsupported, sentence).into());
+        }
+        // It answers with the mode that the file has then: some file systems admit no other than before.
+        self.connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+        self.connection.execute_batch("PRAGMA synchronous = FULL")?;
+        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
+        self.tables.make(&transaction)?;
+        transaction.commit().map_err(|error| Trouble::of_commit(&error))
+    }
+
+    /// The directory of the signals, for the same users as the file.
+    fn make_directory(&self) -> Result<(), StoreError> {
+        let directory = self.directory();
+        let made = fs::create_dir(&directory).and_then(|()| share(&self.path, &directory));
+        match made {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(StoreError::permanent(
+                StoreErrorKind::Unsupported,
+                format!("its processes need the directory {}, which cannot be made: {error}", directory.display()),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn directory(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push("-");
+        name.push(&self.prefix);
+        name.into()
+    }
+
+    /// Who else opens this file, and these tables of it.
+    pub(super) fn reach(&self) -> Reach {
+        Reach::Machine(self.directory().to_string_lossy().into_owned())
+    }
+
+    /// Whether others who open the path open another file by now.
+    pub(super) fn is_gone(&self) -> bool {
+        match Identity::of(&self.path) {
+            Ok(identity) => identity != self.identity,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
+    }
+
+    /// What is told once it is.
+    pub(super) fn gone(&self) -> StoreError {
+        let message =
+            format!("{}: the file was deleted or replaced while it was open; open it again", self.path.display());
+        StoreError::permanent(StoreErrorKind::Closed, message)
+    }
+}
+
+/// Which file stands at a path.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity(u64, u64);
+
+impl Identity {
+    #[cfg(unix)]
+    fn of(path: &Path) -> std::io::Result<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = fs::metadata(path)?;
+        Ok(Self(metadata.dev(), metadata.ino()))
+    }
+
+    /// Windows does not let go of an open file.
+    #[cfg(not(unix))]
+    fn of(path: &Path) -> std::io::Result<Self> {
+        fs::metadata(path).map(|_| Self(0, 0))
+    }
+}
+
+/// Lets those use a directory who may use the file.
+#[cfg(unix)]
+fn share(file: &Path, directory: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(file)?.permissions().mode() & 0o666;
+    // Whoever may write may make files in it.
+    let enter = (mode & 0o222) >> 1;
+    fs::set_permissions(directory, fs::Permissions::from_mode(mode | enter | 0o700))
+}
+
+#[cfg(not(unix))]
+fn share(_file: &Path, _directory: &Path) -> std::io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! The rows of a store, by statements that are prepared once.
+
+use rusqlite::{
+    Connection, OptionalExtension, Params, Row as Found, Statement, Transaction, TransactionBehavior, types::ValueRef,
+};
+
+use super::{failure::Trouble, schema::Tables};
+use crate::machine::{Batch, Key, Records, Reply, Row, SessionId, StoreId, StoreNow};
+
+/// The statements of one connection.
+#[derive(Debug)]
+pub(super) struct Rows<'c> {
+    connection: &'c Connection,
+    read_store: Statement<'c>,
+    read_record: Statement<'c>,
+    read_session: Statement<'c>,
+    write_store: Statement<'c>,
+    write_record: Statement<'c>,
+    write_session: Statement<'c>,
+    delete_record: Statement<'c>,
+    delete_session: Statement<'c>,
+    list: Statement<'c>,
+}
+
+impl<'c> Rows<'c> {
+    pub(super) fn prepare(connection: &'c Connection, tables: &Tables) -> rusqlite::Result<Self> {
+        let Tables { store, record, session, .. } = tables;
+        let prepare = |sql: String| connection.prepare(&sql);
+        let write = |table, name| {
+            prepare(format!(
+                "INSERT INTO {table} ({name}, state) VALUES (?1, ?2) ON CONFLICT ({name}) DO UPDATE SET state = excluded.state"
+            ))
+        };
+        Ok(Self {
+            connection,
+            read_store: prepare(format!("SELECT state FROM {store}"))?,
+            read_record: prepare(format!("SELECT state FROM {record} WHERE key = ?1"))?,
+            read_session: prepare(format!("SELECT state FROM {session} WHERE id = ?1"))?,
+            write_store: prepare(format!("UPDATE {store} SET state = ?1"))?,
+            write_record: write(record, "key")?,
+            write_session: write(session, "id")?,
+            delete_record: prepare(format!("DELETE FROM {record} WHERE key = ?1"))?,
+            delete_session: prepare(format!("DELETE FROM {session} WHERE id = ?1"))?,
+            list: prepare(format!("SELECT key FROM {record} WHERE key >= ?1 ORDER BY key"))?,
+        })
+    }
+
+    /// Runs a batch in a transaction of its own.
+    pub(super) fn transact(&mut self, batch: &Batch, now: StoreNow) -> Result<Reply, Trouble> {
+        let transaction = Transaction::new_unchecked(self.connection, TransactionBehavior::Immediate)?;
+        let mut records = Records::new();
+        self.load_store(&mut records)?;
+        for key in batch.keys() {
+            self.load_record(&mut records, key)?;
+        }
+        for session in records.sessions_of(batch) {
+            self.load_session(&mut records, session)?;
+        }
+        let reply = batch.apply(&mut records, now);
+        self.write_changed(&mut records)?;
+        transaction.commit().map_err(|error| Trouble::of_commit(&error))?;
+        Ok(reply)
+    }
+
+    fn load_store(&mut self, records: &mut Records) -> Result<(), Trouble> {
+        let stored = text(&mut self.read_store, [])?;
+        let fresh = if stored.is_none() { self.random()? } else { StoreId::default() };
+        Ok(records.load_store(stored.as_deref(), fresh)?)
+    }
+
+    /// Which store this is, if its row is there and can be read.
+    pub(super) fn known_store(&mut self, records: &mut Records) -> Result<Option<StoreId>, Trouble> {
+        let Some(stored) = text(&mut self.read_store, [])? else { return Ok(None) };
+        let is_known = records.load_store(Some(&stored), StoreId::default()).is_ok();
+        Ok(is_known.then(|| records.store()))
+    }
+
+    pub(super) fn load_record(&mut self, records: &mut Records, key: Key) -> Result<(), Trouble> {
+        let stored = text(&mut self.read_record, [key.as_str()])?;
+        records.load(key, stored.as_deref());
+        Ok(())
+    }
+
+    pub(super) fn load_session(&mut self, records: &mut Records, session: SessionId) -> Result<(), Trouble> {
+        let stored = text(&mut self.read_session, [session.to_string()])?;
+        records.load_session(session, stored.as_deref());
+        Ok(())
+    }
+
+    /// Writes what a batch changed.
+    pub(super) fn write_changed(&mut self, records: &mut Records) -> Result<(), Trouble> {
+        for row in records.take_changed() {
+            match (&row, records.text(&row)) {
+                (Row::Store, state) => self.write_store.execute([state])?,
+                (Row::Record(key), Some(state)) => self.write_record.execute([key.as_str(), &state])?,
+                (Row::Record(key), None) => self.delete_record.execute([key.as_str()])?,
+                (Row::Session(session), Some(state)) => self.write_session.execute([session.to_string(), state])?,
+                (Row::Session(session), None) => self.delete_session.execute([session.to_string()])?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Up to so many keys from this name on, in order, as long as they fit.
+    pub(super) fn keys(&mut self, from: &str, most: usize, fits: impl Fn(&str) -> bool) -> Result<Vec<Key>, Trouble> {
+        let mut keys = Vec::new();
+        let mut found = self.list.query([from])?;
+        while let Some(row) = found.next()? {
+            // What is no text or no key is none of ours.
+            let Some(name) = row.get_ref(0)?.as_str().ok() else { continue };
+            if keys.len() == most || !fits(name) {
+                break;
+            }
+            keys.extend(Key::new(name));
+        }
+        Ok(keys)
+    }
+
+    /// SQLite is seeded by the operating system.
+    fn random(&self) -> Result<StoreId, Trouble> {
+        let bytes: [u8; 16] = self.connection.query_row("SELECT randomblob(16)", [], |row| row.get(0))?;
+        Ok(StoreId(u128::from_be_bytes(bytes)))
+    }
+}
+
+/// The state that a statement finds, if there is one.
+fn text(statement: &mut Statement<'_>, named: impl Params) -> rusqlite::Result<Option<String>> {
+    statement.query_row(named, state).optional().map(Option::flatten)
+}
+
+/// What is no text is there all the same, and cannot be read as a record.
+fn state(found: &Found<'_>) -> rusqlite::Result<Option<String>> {
+    Ok(match found.get_ref(0)? {
+        ValueRef::Null => None,
+        other => Some(other.as_str().unwrap_or_default().to_owned()),
+    })
+}

@@ -1,0 +1,87 @@
+//! The tables of the leases in a database, which may have others.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::failure::Trouble;
+use crate::machine::{StoreError, StoreErrorKind};
+
+/// The format of the tables.
+const VERSION: i64 = 1;
+/// Longer prefixes are of no use.
+const LONGEST_PREFIX: usize = 40;
+
+/// How the tables are called, as SQL says it.
+#[derive(Clone, Debug)]
+pub(super) struct Tables {
+    /// `main`, or the name under which the file is attached.
+    schema: String,
+    prefix: String,
+    pub(super) store: String,
+    pub(super) record: String,
+    pub(super) session: String,
+}
+
+impl Tables {
+    pub(super) fn new(schema: &str, prefix: &str) -> Self {
+        let schema = quoted(schema);
+        let table = |name| format!("{schema}.{prefix}_{name}");
+        let (store, record, session) = (table("store"), table("record"), table("session"));
+        Self { schema, prefix: prefix.to_owned(), store, record, session }
+    }
+
+    /// Finds the tables in a transaction, or makes them.
+    pub(super) fn make(&self, connection: &Connection) -> Result<(), Trouble> {
+        for (name, columns) in [("store", "id,version,state"), ("record", "key,state"), ("session", "id,state")] {
+            self.check(connection, name, columns)?;
+        }
+        connection.execute_batch(&format!(
+            "CREATE TABLE IF NOT EXISTS {} (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, state TEXT);
+             CREATE TABLE IF NOT EXISTS {} (key TEXT PRIMARY KEY NOT NULL, state TEXT NOT NULL);
+             CREATE TABLE IF NOT EXISTS {} (id TEXT PRIMARY KEY NOT NULL, state TEXT NOT NULL);
+             INSERT OR IGNORE INTO {} (id, version) VALUES (1, {VERSION});",
+            self.store, self.record, self.session, self.store
+        ))?;
+        let version = format!("SELECT version FROM {}", self.store);
+        let version: i64 = connection.query_row(&version, [], |row| row.get(0))?;
+        if version == VERSION {
+            return Ok(());
+        }
+        Err(refused(format!("the leases in it have the format {version}, and this program knows {VERSION}; update it")))
+    }
+
+    /// A table of this name may be another program's.
+    fn check(&self, connection: &Connection, name: &str, ours: &str) -> Result<(), Trouble> {
+        let Self { schema, prefix, .. } = self;
+        let sql = format!("SELECT type FROM {schema}.sqlite_master WHERE name = '{prefix}_{name}' COLLATE NOCASE");
+        let Some(kind) = connection.query_row(&sql, [], |row| row.get::<_, String>(0)).optional()? else {
+            return Ok(());
+        };
+        let mut columns = connection.prepare(&format!("PRAGMA {schema}.table_info({prefix}_{name})"))?;
+        let names = columns.query_map([], |row| row.get::<_, String>("name"))?.collect::<Result<Vec<_>, _>>()?;
+        let names = names.join(",");
+        if kind == "table" && names == ours {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "its {kind} {prefix}_{name} ({names}) is another program's; choose another prefix with SqliteStore::open_with_prefix"
+        )))
+    }
+}
+
+fn refused(sentence: String) -> Trouble {
+    Trouble::Failed(StoreError::permanent(StoreErrorKind::Unsupported, sentence))
+}
+
+/// A name as SQL says it, whatever stands in it.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Whether tables can begin like this in every SQL.
+pub(super) fn is_prefix(prefix: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    (1..=LONGEST_PREFIX).contains(&prefix.len())
+        && prefix.chars().all(plain)
+        && !prefix.starts_with(|first: char| first.is_ascii_digit())
+        && !prefix.to_ascii_lowercase().starts_with("sqlite_")
+}

@@ -1,0 +1,56 @@
+//! Idle records stay, so that it can be told who held a key last. Where there are very many, they go.
+
+use super::{failure::Trouble, rows::Rows};
+use crate::machine::{Batch, Key, SessionId, StoreNow};
+
+/// More records than this are looked through.
+const MANY: usize = 512;
+/// So many are looked at in one transaction: others wait for it.
+const AT_ONCE: usize = 128;
+
+/// How far a store was looked through: once, after its first transaction.
+#[derive(Debug, Default)]
+pub(super) enum Sweep {
+    /// There was no transaction yet.
+    #[default]
+    Unbegun,
+    /// It goes on from this key, in the name of this session.
+    From {
+        key: String,
+        session: SessionId,
+        now: StoreNow,
+    },
+    Done,
+}
+
+impl Sweep {
+    pub(super) fn is_due(&self) -> bool {
+        matches!(self, Self::From { .. })
+    }
+
+    /// A transaction went through. The first one shows whether there are many records.
+    pub(super) fn begin(&mut self, rows: &mut Rows<'_>, session: SessionId, now: StoreNow) {
+        if matches!(self, Self::Unbegun) {
+            let many = rows.keys("", MANY + 1, |_| true).is_ok_and(|keys| keys.len() > MANY);
+            *self = if many { Self::From { key: String::new(), session, now } } else { Self::Done };
+        }
+    }
+
+    /// Forgets some. If that fails, they stay until the file is opened again.
+    pub(super) fn go_on(&mut self, rows: &mut Rows<'_>) {
+        let Self::From { key, session, now } = std::mem::replace(self, Self::Done) else { return };
+        if let Ok(Some(last)) = forget(rows, &key, session, now) {
+            *self = Self::From { key: format!("{last}\0"), session, now };
+        }
+    }
+}
+
+/// Forgets the unused among the next records, and says which was the last, if there are more.
+fn forget(rows: &mut Rows<'_>, from: &str, session: SessionId, now: StoreNow) -> Result<Option<Key>, Trouble> {
+    let keys = rows.keys(from, AT_ONCE, |_| true)?;
+    let last = keys.last().cloned();
+    let mut batch = Batch::new(session, Vec::new());
+    batch.forgets = keys;
+    rows.transact(&batch, now)?;
+    Ok(last)
+}

@@ -1,0 +1,111 @@
+//! The thread of a store: whatever blocks, blocks here.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{desk, failure::Trouble, file::LeaseFile};
+use crate::executor::WeakShared;
+use crate::machine::{Batch, Key, Reply, StoreError, StoreErrorKind, StoreNow};
+use crate::oneshot;
+use crate::store::StoreWatcher;
+
+type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What the thread is asked for.
+pub(super) enum Job {
+    Transact { batch: Batch, now: StoreNow, deadline: Instant, answer: Answer<Reply> },
+    Keys { prefix: String, answer: Answer<Vec<Key>> },
+    Close { answer: Answer<()> },
+}
+
+/// The way to the thread. Dropped, the thread ends after what it was asked for so far.
+#[derive(Debug)]
+pub(super) struct Worker {
+    /// `None` once it is closed.
+    jobs: Mutex<Option<Sender<Job>>>,
+    watchers: Watchers,
+}
+
+type Watchers = Arc<Mutex<Vec<WeakShared<dyn StoreWatcher>>>>;
+
+/// A job waits for the write lock of SQLite by trying again after such a pause.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(4);
+
+/// Only for the time limits of jobs: what is decided about leases is told the time.
+#[expect(clippy::disallowed_methods, reason = "a thread that blocks measures for itself how long it may")]
+pub(super) fn clock() -> Instant {
+    Instant::now()
+}
+
+/// Tries until the deadline, as long as another connection is in the way.
+pub(super) fn patiently<T>(deadline: Instant, mut attempt: impl FnMut() -> Result<T, Trouble>) -> Result<T, Trouble> {
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        match attempt() {
+            Err(Trouble::Busy) if clock() + pause < deadline => thread::sleep(pause),
+            outcome => return outcome,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+impl Worker {
+    pub(super) fn start(file: LeaseFile) -> Result<Self, StoreError> {
+        let (jobs, asked) = mpsc::channel();
+        let watchers = Watchers::default();
+        let told = watchers.clone();
+        let thread = thread::Builder::new().name("leasehold sqlite".into());
+        thread
+            .spawn(move || desk::work(&file, &asked, &|| tell_gone(&told)))
+            .map_err(|why| StoreError::transient(format!("the thread of the SQLite store could not start: {why}")))?;
+        Ok(Self { jobs: Mutex::new(Some(jobs)), watchers })
+    }
+
+    /// Asks at the call; the answer is to be waited for.
+    pub(super) async fn ask<T>(&self, job: impl FnOnce(Answer<T>) -> Job) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let Some(jobs) = self.jobs().clone() else { return Err(closed()) };
+        if jobs.send(job(answer)).is_err() {
+            return Err(closed());
+        }
+        drop(jobs);
+        answered.await.unwrap_or_else(|| Err(StoreError::unknown("the thread of the SQLite store ended")))
+    }
+
+    pub(super) fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
+        lock(&self.watchers).push(watcher);
+    }
+
+    pub(super) async fn close(&self) {
+        let asked = self.ask(|answer| Job::Close { answer });
+        // It fails if it was closed before.
+        drop(asked.await);
+        *self.jobs() = None;
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Option<Sender<Job>>> {
+        lock(&self.jobs)
+    }
+}
+
+fn tell_gone(watchers: &Watchers) {
+    // Taken out, so that the lock is let go of before anybody is told.
+    let watchers = std::mem::take(&mut *lock(watchers));
+    watchers.iter().filter_map(|watcher| watcher.upgrade()).for_each(|watcher| watcher.store_gone());
+}
+
+/// Nothing panics under these locks, so a poisoned one guards a sound value.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn closed() -> StoreError {
+    StoreError::permanent(StoreErrorKind::Closed, "this SQLite store was closed")
+}

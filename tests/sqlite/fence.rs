@@ -1,0 +1,230 @@
+//! Transactions of the user's own, checked for a lease.
+
+use std::{path::Path, time::Duration};
+
+use leasehold::{FenceError, LeaseGuard, LostReason};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use tokio::runtime::Runtime;
+
+use crate::{Scratch, connect, manager};
+
+const LONG: Duration = Duration::from_secs(3_600);
+
+fn notes(directory: &Path) -> Connection {
+    let connection = connect(directory);
+    connection.execute_batch("CREATE TABLE IF NOT EXISTS notes (text TEXT)").unwrap();
+    connection
+}
+
+fn count(connection: &Connection) -> i64 {
+    connection.query_row("SELECT count(*) FROM notes", [], |row| row.get(0)).unwrap()
+}
+
+fn write(transaction: &Transaction<'_>) {
+    transaction.execute("INSERT INTO notes VALUES ('milk')", []).unwrap();
+}
+
+/// A lease that another context stole, which its holder does not know yet.
+async fn overtaken(directory: &Path) -> (LeaseGuard, LeaseGuard) {
+    let old =
+        manager(directory).lease(LONG).signals(leasehold::signal::LocalSignals::new(&elsewhere())).build().unwrap();
+    let old = old.lock("k").acquire().await.unwrap();
+    let new = manager(directory).lease(LONG).build().unwrap().lock("k").steal().await.unwrap();
+    (old, new)
+}
+
+fn elsewhere() -> leasehold::store::Reach {
+    leasehold::store::Reach::Named("nobody hears this".into())
+}
+
+#[test]
+fn a_current_lease_lets_the_transaction_commit() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let guard = manager(&scratch.0).build().unwrap().lock("k").acquire().await.unwrap();
+        let mut database = notes(&scratch.0);
+        for behavior in [TransactionBehavior::Deferred, TransactionBehavior::Immediate] {
+            let transaction = database.transaction_with_behavior(behavior).unwrap();
+            guard.fence(&transaction).await.unwrap();
+            write(&transaction);
+            transaction.commit().unwrap();
+        }
+        assert_eq!(count(&database), 2);
+    });
+}
+
+#[test]
+fn what_an_overtaken_holder_writes_cannot_be_committed() {
+    for foreign_keys in [true, false] {
+        let scratch = Scratch::new();
+        Runtime::new().unwrap().block_on(async {
+            let (old, new) = overtaken(&scratch.0).await;
+            let mut database = notes(&scratch.0);
+            database.pragma_update(None, "foreign_keys", foreign_keys).unwrap();
+            assert!(old.is_valid(), "it does not know yet");
+            let transaction = database.transaction().unwrap();
+            write(&transaction);
+            let refused = old.fence(&transaction).await.expect_err("another holds the key");
+            assert!(matches!(refused, FenceError::Lost(LostReason::Stolen)), "{refused:?}");
+            transaction.commit().expect_err("what was refused is not committed");
+            assert_eq!(count(&database), 0);
+            assert!(!old.is_valid(), "and now it knows");
+
+            let transaction = database.transaction().unwrap();
+            let refused = old.fence(&transaction).await.expect_err("it is lost");
+            assert!(matches!(refused, FenceError::Lost(LostReason::Stolen)), "{refused:?}");
+            if foreign_keys {
+                write(&transaction);
+            }
+            transaction.commit().expect_err("what was refused is not committed");
+            assert_eq!(count(&database), 0);
+
+            let transaction = database.transaction().unwrap();
+            new.fence(&transaction).await.unwrap();
+            write(&transaction);
+            transaction.commit().unwrap();
+            assert_eq!(count(&database), 1, "the connection is as good as before");
+        });
+    }
+}
+
+#[test]
+fn a_released_guard_fences_nothing() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).build().unwrap();
+        let guard = leases.lock("k").share_in_process().acquire().await.unwrap();
+        let twin = leases.lock("k").share_in_process().acquire().await.unwrap();
+        twin.release().await.unwrap();
+        let mut database = notes(&scratch.0);
+        let transaction = database.transaction().unwrap();
+        guard.fence(&transaction).await.unwrap();
+        drop(transaction);
+        leases.close().await;
+        let transaction = database.transaction().unwrap();
+        guard.fence(&transaction).await.expect_err("its manager was closed");
+        transaction.commit().expect_err("what was refused is not committed");
+    });
+}
+
+/// Until the fenced transaction ends, nobody is granted the key: not even a thief.
+#[test]
+fn nobody_is_granted_the_key_while_a_fenced_transaction_is_open() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let guard = manager(&scratch.0).build().unwrap().lock("k").acquire().await.unwrap();
+        let thief = manager(&scratch.0).build().unwrap();
+        let mut database = notes(&scratch.0);
+        let transaction = database.transaction().unwrap();
+        guard.fence(&transaction).await.unwrap();
+        write(&transaction);
+        let mut theft = tokio::spawn(async move { thief.lock("k").steal().await.unwrap() });
+        let early = tokio::time::timeout(Duration::from_millis(200), &mut theft).await;
+        assert!(early.is_err(), "a thief was granted the key before the fenced write was committed");
+        transaction.commit().unwrap();
+        assert!(theft.await.unwrap().token() > guard.token());
+        assert_eq!(count(&database), 1);
+    });
+}
+
+/// No heartbeat goes out in this hour: what is renewed, the fence renews.
+#[test]
+fn a_renewal_counts_once_its_transaction_is_committed() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).lease(LONG).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut database = notes(&scratch.0);
+        let sql = "SELECT state FROM leasehold_session";
+        let beat = |database: &Connection| database.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+        let first = beat(&database);
+        for commits in [false, true] {
+            let before = guard.remaining();
+            let transaction = database.transaction().unwrap();
+            let fenced = guard.fence_and_renew(&transaction).await.unwrap();
+            if commits {
+                transaction.commit().unwrap();
+                fenced.committed();
+                assert_ne!(beat(&database), first, "the heartbeat was committed along");
+                assert!(guard.remaining() > before, "and it counts: {:?} after {before:?}", guard.remaining());
+            } else {
+                drop((fenced, transaction));
+                assert_eq!(beat(&database), first, "what was rolled back renews nothing");
+                assert!(guard.remaining() <= before);
+            }
+        }
+        assert!(guard.verify().await.unwrap());
+    });
+}
+
+#[test]
+fn a_transaction_elsewhere_is_refused() {
+    let (scratch, other) = (Scratch::new(), Scratch::new());
+    Runtime::new().unwrap().block_on(async {
+        let guard = manager(&scratch.0).build().unwrap().lock("k").acquire().await.unwrap();
+        let mut database = notes(&other.0);
+        let transaction = database.transaction().unwrap();
+        write(&transaction);
+        let refused = guard.fence(&transaction).await.expect_err("the lease is kept in another file");
+        assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("attach")), "{refused}");
+        transaction.commit().expect_err("what was refused is not committed");
+
+        // Attached, it can be found.
+        let leases = scratch.0.join("leases.db");
+        database.execute("ATTACH ?1 AS \"the \"\"leases\"\"\"", [leases.to_str().unwrap()]).unwrap();
+        let transaction = database.transaction().unwrap();
+        guard.fence(&transaction).await.unwrap();
+        write(&transaction);
+        transaction.commit().unwrap();
+        assert_eq!(count(&database), 1);
+    });
+}
+
+#[test]
+fn a_transaction_that_is_over_is_refused() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let guard = manager(&scratch.0).build().unwrap().lock("k").acquire().await.unwrap();
+        let mut database = notes(&scratch.0);
+        let transaction = database.transaction().unwrap();
+        transaction.execute_batch("COMMIT").unwrap();
+        let refused = guard.fence(&transaction).await.expect_err("there is nothing left to fence");
+        assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("over")), "{refused}");
+    });
+}
+
+/// A transaction that read before somebody else wrote cannot take the write lock any more.
+#[test]
+fn a_transaction_that_read_too_early_is_told_the_remedy() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut database = notes(&scratch.0);
+        let transaction = database.transaction().unwrap();
+        assert_eq!(count(&transaction), 0);
+        drop(leases.lock("other").acquire().await.unwrap());
+        let refused = guard.fence(&transaction).await.expect_err("its snapshot is old");
+        assert!(refused.to_string().contains("TransactionBehavior::Immediate"), "{refused}");
+        assert!(guard.is_valid(), "the lease is not lost by that");
+    });
+}
+
+/// The check as docs/beyond-one-process.md has it, for programs in other languages.
+#[test]
+fn plain_sql_tells_a_current_lease_from_a_lost_one() {
+    let guide = include_str!("../../docs/beyond-one-process.md");
+    let (_, rest) = guide.split_once("```sql sqlite\n").expect("the guide has it");
+    let (sql, _) = rest.split_once("```").expect("it ends");
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let (old, new) = overtaken(&scratch.0).await;
+        let database = connect(&scratch.0);
+        for (guard, passes) in [(&old, false), (&new, true)] {
+            let mut check = database.prepare(sql).unwrap();
+            let token = i64::try_from(guard.token().as_u64()).unwrap();
+            let found = check.exists(rusqlite::named_params! {":key": "k", ":token": token}).unwrap();
+            assert_eq!(found, passes);
+        }
+    });
+}

@@ -1,0 +1,47 @@
+//! The SQLite store: its contract, files of every kind, fenced writes, and processes that share a file.
+#![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "real time and real tasks")]
+
+mod contract;
+mod fence;
+mod files;
+#[path = "../processes/other.rs"]
+mod other;
+mod processes;
+
+use std::path::{Path, PathBuf};
+
+use leasehold::{LeaseManager, LeaseManagerBuilder, executor::TokioExecutor, store::SqliteStore};
+use rusqlite::Connection;
+
+use other::{Other, Scratch, role, say, told};
+
+/// The other process. In the first one there is no role, and nothing to do.
+#[test]
+fn the_other_process() {
+    let Some((role, directory)) = role() else { return };
+    match role.as_str() {
+        "contestant" => processes::contend(&directory),
+        "counter" => processes::count(&directory),
+        "holder" => processes::hold(&directory),
+        "opener" => files::open_as_told(&directory),
+        "waiter" => processes::wait(&directory),
+        "writer" => processes::write(&directory),
+        unknown => panic!("no role is called {unknown:?}"),
+    }
+}
+
+fn file(directory: &Path) -> PathBuf {
+    directory.join("leases.db")
+}
+
+fn manager(directory: &Path) -> LeaseManagerBuilder {
+    LeaseManager::builder(SqliteStore::open(file(directory)).expect("it opens"), TokioExecutor::new())
+}
+
+/// The user's own connection to the file.
+fn connect(directory: &Path) -> Connection {
+    let connection = Connection::open(file(directory)).expect("it opens");
+    connection.busy_timeout(std::time::Duration::from_secs(60)).expect("it is a plain setting");
+    connection
+}

@@ -1,0 +1,230 @@
+//! Real processes that share a file.
+
+use std::{
+    path::Path,
+    process::Command,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use leasehold::{AcquireError, FenceError, LeaseGuard};
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::{runtime::Runtime, task::spawn_blocking};
+
+use crate::{Other, Scratch, connect, manager, say, told};
+
+/// Longer than an eviction by a beacon takes, and much shorter than a lease.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Long enough that nobody waits here for its end.
+const LONG_LEASE: Duration = Duration::from_secs(3_600);
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// The other process: holds the key until it is told to say whether it still does.
+pub(crate) fn hold(directory: &Path) {
+    let runtime = Runtime::new().unwrap();
+    let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
+    let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
+    say("held");
+    told().for_each(|_| say(&format!("valid: {}", guard.is_valid())));
+}
+
+/// Nothing is chosen but the file.
+#[test]
+fn a_process_that_dies_is_replaced_at_once_and_a_living_one_never() {
+    let scratch = Scratch::new();
+    let mut holder = Other::start("holder", &scratch);
+    assert_eq!(holder.hear(), "held");
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).lease(LONG_LEASE).build().unwrap();
+        let early = leases.lock("k").timeout(PATIENCE).acquire().await;
+        assert!(matches!(early, Err(AcquireError::Timeout { .. })), "{early:?}");
+        assert_eq!(holder.ask("still?"), "valid: true");
+        holder.kill();
+        assert!(leases.lock("k").timeout(BUSY).acquire().await.unwrap().is_valid());
+    });
+}
+
+/// The other process: waits for the key each time that it is told, and says with which token it came.
+pub(crate) fn wait(directory: &Path) {
+    let runtime = Runtime::new().unwrap();
+    let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
+    told().for_each(|_| {
+        let guard = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()).unwrap();
+        say(&format!("token {}", guard.token().as_u64()));
+        runtime.block_on(guard.release()).unwrap();
+    });
+}
+
+/// By messages alone: a waiter would look only once in a third of an hour.
+#[test]
+fn a_waiting_process_is_woken_by_the_release() {
+    let scratch = Scratch::new();
+    let waiter = Mutex::new(Other::start("waiter", &scratch));
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).lease(LONG_LEASE).build().unwrap();
+        let mut last = 0;
+        for _ in 0..20 {
+            let guard = leases.lock("k").timeout(BUSY).acquire().await.unwrap();
+            let own = guard.token().as_u64();
+            assert!(own > last, "tokens grow: {own} after {last}");
+            waiter.lock().unwrap().tell("wait");
+            while leases.status("k").await.unwrap().queue.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            guard.release().await.unwrap();
+            let said = waiter.lock().unwrap().hear();
+            last = said.strip_prefix("token ").unwrap().parse().unwrap();
+            assert!(last > own, "tokens grow: {last} after {own}");
+        }
+    });
+}
+
+const SHORT_LEASE: Duration = Duration::from_secs(2);
+
+fn notes(directory: &Path) -> Connection {
+    let connection = connect(directory);
+    connection.execute_batch("CREATE TABLE IF NOT EXISTS notes (text TEXT)").unwrap();
+    connection
+}
+
+/// The other process: takes the key, and when it is told, writes what it is told under a fence.
+pub(crate) fn write(directory: &Path) {
+    let runtime = Runtime::new().unwrap();
+    let leases = manager(directory).lease(SHORT_LEASE).build().unwrap();
+    let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
+    let mut database = notes(directory);
+    say("held");
+    for note in told() {
+        let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let fenced = runtime.block_on(guard.fence(&transaction));
+        let inserted = transaction.execute("INSERT INTO notes VALUES (?1)", [note]);
+        let committed = transaction.commit();
+        say(&match fenced {
+            Ok(_) => format!("written: {}", inserted.is_ok() && committed.is_ok()),
+            Err(FenceError::Lost(reason)) => format!("lost: {}, committed: {}", reason.name(), committed.is_ok()),
+            Err(other) => other.to_string(),
+        });
+    }
+}
+
+fn signal(process: &Other, name: &str) {
+    let sent = Command::new("kill").args([name, &process.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Its beacon stands all the time, for it lives: only its silence tells.
+#[test]
+fn a_process_that_is_stopped_past_its_lease_cannot_write() {
+    let scratch = Scratch::new();
+    let mut writer = Other::start("writer", &scratch);
+    assert_eq!(writer.hear(), "held");
+    assert_eq!(writer.ask("before"), "written: true");
+    signal(&writer, "-STOP");
+    let runtime = Runtime::new().unwrap();
+    let leases = manager(&scratch.0).lease(SHORT_LEASE).build().unwrap();
+    let guard = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()).unwrap();
+    signal(&writer, "-CONT");
+    let said = writer.ask("after");
+    assert!(said.starts_with("lost: ") && said.ends_with("committed: false"), "{said}");
+    let notes: Vec<String> = {
+        let database = notes(&scratch.0);
+        let mut all = database.prepare("SELECT text FROM notes").unwrap();
+        all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    assert_eq!(notes, ["before"]);
+    assert!(guard.is_valid());
+}
+
+/// The other process: counts under a fence, as fast as it can, until it is killed.
+pub(crate) fn count(directory: &Path) {
+    let runtime = Runtime::new().unwrap();
+    let leases = manager(directory).lease(SHORT_LEASE).build().unwrap();
+    let mut database = connect(directory);
+    say("ready");
+    loop {
+        let guard = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()).unwrap();
+        for _ in 0..3 {
+            runtime.block_on(step(&guard, &mut database));
+        }
+        drop(guard);
+    }
+}
+
+async fn step(guard: &LeaseGuard, database: &mut Connection) {
+    // Read outside of the transaction: only the lease makes that safe.
+    let count: i64 = database.query_row("SELECT max(count) FROM counts", [], |row| row.get(0)).unwrap();
+    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    if guard.fence(&transaction).await.is_ok() {
+        let token = i64::try_from(guard.token().as_u64()).unwrap();
+        transaction.execute("INSERT INTO counts VALUES (?1, ?2)", [count + 1, token]).unwrap();
+        transaction.commit().unwrap();
+    }
+}
+
+/// Every count once, although processes are killed at any moment; and never a smaller token after a larger one.
+#[test]
+fn a_fenced_counter_is_exact_though_processes_are_killed() {
+    let scratch = Scratch::new();
+    drop(manager(&scratch.0).build().unwrap());
+    let database = connect(&scratch.0);
+    database
+        .execute_batch("CREATE TABLE counts (count INTEGER, token INTEGER); INSERT INTO counts VALUES (0, 0)")
+        .unwrap();
+    let length = std::env::var("LEASEHOLD_KILL_SECONDS").map_or(10, |seconds| seconds.parse().unwrap());
+    let start = || Other::start("counter", &scratch);
+    let (began, mut counters, mut kills) = (Instant::now(), [start(), start(), start()], 0_usize);
+    while began.elapsed() < Duration::from_secs(length) {
+        // Somewhere in their work, which takes less than a millisecond a step.
+        std::thread::sleep(Duration::from_micros(50_000 + (kills as u64 * 7_919) % 150_000));
+        let unlucky = &mut counters[kills % 3];
+        unlucky.kill();
+        *unlucky = start();
+        kills += 1;
+    }
+    drop(counters);
+    let mut rows = database.prepare("SELECT count, token FROM counts ORDER BY rowid").unwrap();
+    let rows: Vec<(i64, i64)> =
+        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect();
+    let mut last = 0;
+    for (index, (count, token)) in rows.iter().enumerate() {
+        assert_eq!(*count, i64::try_from(index).unwrap(), "a count is missing, or there twice");
+        assert!(*token >= last, "a holder of {token} wrote after one of {last}");
+        last = *token;
+    }
+    let integrity: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(integrity, "ok");
+    println!("{} counts, {kills} kills, last token {last}", rows.len());
+    assert!(rows.len() > 100 && kills > 10, "{} counts and {kills} kills prove little", rows.len());
+}
+
+/// The other process: asks once, and says what it got.
+pub(crate) fn contend(directory: &Path) {
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(directory).build().unwrap();
+        match leases.lock("k").try_acquire().await {
+            Ok(Some(_)) => say("granted"),
+            Ok(None) => say("taken"),
+            Err(error) => say(&error.to_string()),
+        }
+    });
+}
+
+/// A process that is stopped while SQLite's write lock is its own blocks the others, and nothing is granted twice.
+#[test]
+fn whoever_holds_the_write_lock_is_waited_for() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).build().unwrap();
+        drop(leases.lock("k").acquire().await.unwrap());
+        let mut database = notes(&scratch.0);
+        let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        let mut contestant = Other::start("contestant", &scratch);
+        let (sender, mut said) = tokio::sync::oneshot::channel();
+        let hearing = spawn_blocking(move || drop(sender.send(contestant.hear())));
+        assert!(tokio::time::timeout(Duration::from_millis(300), &mut said).await.is_err(), "it waits");
+        transaction.commit().unwrap();
+        assert_eq!(said.await.unwrap(), "granted");
+        hearing.await.unwrap();
+    });
+}
