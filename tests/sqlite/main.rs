@@ -8,6 +8,9 @@ mod files;
 #[path = "../processes/other.rs"]
 mod other;
 mod processes;
+#[path = "../stores/scenarios.rs"]
+mod scenarios;
+mod shared;
 
 use std::path::{Path, PathBuf};
 

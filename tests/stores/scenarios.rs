@@ -1,0 +1,356 @@
+//! Scenarios of other systems' tests that need a store shared by several processes, for any such store: each context has
+//! a connection of its own, and time is real. They bear the names that they have in simulated time in `tests/scenarios`.
+//!
+//! A store's own test program says `scenarios::tests!(open)`, with a function that opens a fresh store by the name of a test, and
+//! gives a closure that makes one more context in it.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
+};
+
+use futures::future::join_all;
+use leasehold::{AcquireError, LeaseManager, LeaseManagerBuilder, LostReason, Mode, ReleaseOutcome};
+
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+/// A lease whose end can be waited for.
+const SHORT: Duration = Duration::from_millis(1_200);
+/// Long enough that nobody waits for its end.
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// Makes one more context in the store of a test.
+pub(crate) trait Open: Fn() -> LeaseManagerBuilder {}
+impl<F: Fn() -> LeaseManagerBuilder> Open for F {}
+
+fn context(open: &impl Open) -> LeaseManager {
+    open().lease(LONG).linger(Duration::ZERO).build().expect("the options fit together")
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// How many are inside, and the most that ever were.
+#[derive(Default)]
+struct Room {
+    inside: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Room {
+    async fn visit(&self) {
+        let inside = self.inside.fetch_add(1, SeqCst) + 1;
+        self.most.fetch_max(inside, SeqCst);
+        tokio::time::sleep(ms(2)).await;
+        self.inside.fetch_sub(1, SeqCst);
+    }
+
+    fn most(&self) -> usize {
+        self.most.load(SeqCst)
+    }
+}
+
+pub(crate) async fn s1_never_more_than_one_is_inside(open: impl Open) {
+    let (contexts, room): (Vec<_>, _) = ((0..4).map(|_| context(&open)).collect(), Room::default());
+    join_all(contexts.iter().map(async |leases| {
+        for _ in 0..5 {
+            let guard = leases.lock("k").timeout(BUSY).acquire().await.unwrap();
+            room.visit().await;
+            guard.release().await.unwrap();
+        }
+    }))
+    .await;
+    assert_eq!(room.most(), 1);
+}
+
+pub(crate) async fn s2_taken_then_refused_then_released_then_taken(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let guard = one.lock("k").acquire().await.unwrap();
+    assert!(two.lock("k").try_acquire().await.unwrap().is_none());
+    assert!(guard.is_valid() && guard.verify().await.unwrap());
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    let next = two.lock("k").try_acquire().await.unwrap().expect("it is free");
+    assert!(next.token() > guard.token());
+}
+
+pub(crate) async fn s3_renewal_keeps_the_lease(open: impl Open) {
+    let (one, two) = (open().lease(SHORT).build().unwrap(), open().lease(SHORT).build().unwrap());
+    let guard = one.lock("k").acquire().await.unwrap();
+    let refused = two.lock("k").timeout(SHORT * 3).acquire().await;
+    assert!(matches!(refused, Err(AcquireError::Timeout { held_elsewhere: true, .. })), "{refused:?}");
+    assert!(guard.is_valid());
+}
+
+pub(crate) async fn s4_a_holder_that_does_not_renew_is_overtaken_and_told(open: impl Open) {
+    let (one, two) = (open().lease(SHORT).build().unwrap(), open().lease(SHORT).build().unwrap());
+    let guard = one.lock("k").auto_renew(false).acquire().await.unwrap();
+    let next = two.lock("k").timeout(BUSY).acquire().await.unwrap();
+    assert!(next.token() > guard.token());
+    assert!(!guard.is_valid());
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Lost);
+    assert!(next.verify().await.unwrap(), "a late release touches nobody else's lease");
+}
+
+pub(crate) async fn s6_closing_releases_everything_and_refuses_what_comes(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let guards = [one.lock("a").acquire().await.unwrap(), one.lock("b").acquire().await.unwrap()];
+    one.close().await;
+    assert!(guards.iter().all(|guard| !guard.is_valid()));
+    for key in ["a", "b"] {
+        assert!(two.lock(key).try_acquire().await.unwrap().is_some(), "{key} is free");
+    }
+    assert!(matches!(one.lock("a").acquire().await, Err(AcquireError::Closed)));
+}
+
+pub(crate) async fn s8_three_readers_are_inside_together(open: impl Open) {
+    let contexts: Vec<_> = (0..3).map(|_| context(&open)).collect();
+    let readers = join_all(contexts.iter().map(|leases| leases.lock("k").shared().timeout(BUSY).acquire())).await;
+    let readers: Vec<_> = readers.into_iter().map(Result::unwrap).collect();
+    assert!(readers.iter().all(|guard| guard.is_valid() && guard.mode() == Mode::Shared));
+    let status = contexts[0].status("k").await.unwrap();
+    assert_eq!(status.holders.len(), 3);
+}
+
+pub(crate) async fn s9_a_writer_blocks_readers_and_writers(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let writer = one.lock("k").acquire().await.unwrap();
+    assert!(two.lock("k").shared().try_acquire().await.unwrap().is_none());
+    assert!(two.lock("k").try_acquire().await.unwrap().is_none());
+    writer.release().await.unwrap();
+    assert!(two.lock("k").shared().try_acquire().await.unwrap().is_some());
+}
+
+pub(crate) async fn s10_a_reader_blocks_writers_until_the_last_one_has_gone(open: impl Open) {
+    let (one, two, three) = (context(&open), context(&open), context(&open));
+    let readers = [one.lock("k").shared().acquire().await.unwrap(), two.lock("k").shared().acquire().await.unwrap()];
+    let mut writer = Box::pin(three.lock("k").timeout(BUSY).acquire());
+    for reader in readers {
+        let early = tokio::time::timeout(ms(50), &mut writer).await;
+        assert!(early.is_err(), "a writer came in beside a reader");
+        reader.release().await.unwrap();
+    }
+    assert!(writer.await.unwrap().is_valid());
+}
+
+pub(crate) async fn s15_several_locks_are_had_together_or_not_at_all(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let middle = one.lock("b").acquire().await.unwrap();
+    let all = || two.lock_all([("a", Mode::Exclusive), ("b", Mode::Shared), ("c", Mode::Exclusive)]);
+    assert!(all().try_acquire().await.unwrap().is_none());
+    for key in ["a", "c"] {
+        let status = one.status(key).await.unwrap();
+        assert!(status.holders.is_empty() && status.queue.is_empty(), "residue of {key}: {status:?}");
+    }
+    middle.release().await.unwrap();
+    let held = all().timeout(BUSY).acquire().await.unwrap();
+    for key in ["a", "b", "c"] {
+        assert!(one.lock(key).try_acquire().await.unwrap().is_none(), "{key} is held");
+    }
+    held.release().await.unwrap();
+    assert!(one.lock("b").try_acquire().await.unwrap().is_some());
+}
+
+pub(crate) async fn s18_many_waiters_of_many_contexts_are_all_served(open: impl Open) {
+    let (contexts, room): (Vec<_>, _) = ((0..10).map(|_| context(&open)).collect(), Room::default());
+    let waiters = contexts.iter().flat_map(|leases| (0..10).map(move |_| leases.lock("k").timeout(BUSY).acquire()));
+    let served = join_all(waiters.map(async |waiter| {
+        let guard = waiter.await.unwrap();
+        let token = guard.token();
+        room.inside.fetch_add(1, SeqCst);
+        assert_eq!(room.inside.load(SeqCst), 1, "two are inside");
+        tokio::task::yield_now().await;
+        room.inside.fetch_sub(1, SeqCst);
+        guard.release().await.unwrap();
+        token
+    }))
+    .await;
+    let mut tokens = served;
+    tokens.sort();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 100, "each has a token of its own");
+}
+
+pub(crate) async fn s19_a_waiter_of_another_worker_is_told_of_the_release(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    for _ in 0..5 {
+        let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
+        let wait = two.lock("k").timeout(BUSY).acquire();
+        let release = async {
+            while one.status("k").await.unwrap().queue.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            guard.release().await.unwrap();
+        };
+        // Whoever is not told looks once a heartbeat, and that is a quarter of an hour here.
+        let (next, ()) = futures::join!(wait, release);
+        assert!(next.unwrap().token() > guard.token());
+    }
+}
+
+pub(crate) async fn g1_a_taken_lock_is_refused_in_time_and_free_after_the_release(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let held = one.lock("k").acquire().await.unwrap();
+    let refused = two.lock("k").timeout(ms(300)).acquire().await;
+    assert!(matches!(refused, Err(AcquireError::Timeout { .. })), "{refused:?}");
+    assert_eq!(held.release().await.unwrap(), ReleaseOutcome::Released);
+    let third = two.lock("k").timeout(BUSY).acquire().await.unwrap();
+    let thief = one.lock("k").steal().await.unwrap();
+    assert_eq!(third.release().await.unwrap(), ReleaseOutcome::Lost, "late is no error");
+    assert!(thief.verify().await.unwrap());
+}
+
+pub(crate) async fn g4_a_second_release_does_not_free_the_next_holder(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let first = one.lock("k").acquire().await.unwrap();
+    first.release().await.unwrap();
+    let second = two.lock("k").acquire().await.unwrap();
+    assert_eq!(first.release().await.unwrap(), ReleaseOutcome::Released, "the answer stays the same");
+    drop(first);
+    assert!(second.verify().await.unwrap());
+    assert!(one.lock("k").try_acquire().await.unwrap().is_none());
+}
+
+pub(crate) async fn g7_fifty_workers_count_exactly(open: impl Open) {
+    let contexts: Vec<_> = (0..5).map(|_| context(&open)).collect();
+    let count = AtomicUsize::new(0);
+    join_all((0..50).map(async |worker: usize| {
+        let guard = contexts[worker % 5].lock("k").timeout(BUSY).acquire().await.unwrap();
+        let read = count.load(SeqCst);
+        tokio::task::yield_now().await;
+        count.store(read + 1, SeqCst);
+        guard.release().await.unwrap();
+    }))
+    .await;
+    assert_eq!(count.load(SeqCst), 50);
+}
+
+pub(crate) async fn r2_of_many_tries_one_succeeds_and_extends(open: impl Open) {
+    let contexts: Vec<_> = (0..6).map(|_| open().lease(SHORT).build().unwrap()).collect();
+    let tries = join_all(contexts.iter().map(|leases| leases.lock("k").try_acquire())).await;
+    let winners: Vec<_> = tries.into_iter().filter_map(Result::unwrap).collect();
+    assert_eq!(winners.len(), 1);
+    winners[0].extend(BUSY).await.unwrap();
+    assert!(winners[0].remaining() > SHORT);
+}
+
+pub(crate) async fn r3_who_finds_it_taken_learns_by_whom(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let held = one.lock("k").info("backup").acquire().await.unwrap();
+    assert!(two.lock("k").try_acquire().await.unwrap().is_none());
+    let status = two.status("k").await.unwrap();
+    assert_eq!(status.holders.len(), 1);
+    let holder = &status.holders[0];
+    assert_eq!((holder.holder, holder.token), (one.session(), held.token()));
+    assert_eq!((holder.info.as_str(), holder.own), ("backup", false));
+    assert!(status.queue.is_empty(), "who tried left no place");
+}
+
+pub(crate) async fn r11_locked_here_and_unlocked_elsewhere(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let parts = one.lock("k").acquire().await.unwrap().into_parts();
+    let resumed = two.resume(parts).await.unwrap();
+    assert!(resumed.is_valid() && one.lock("k").try_acquire().await.unwrap().is_none());
+    assert_eq!(resumed.release().await.unwrap(), ReleaseOutcome::Released);
+    assert!(one.lock("k").try_acquire().await.unwrap().is_some());
+}
+
+pub(crate) async fn w2_a_wait_ends_in_time_and_leaves_no_place(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let held = one.lock("k").acquire().await.unwrap();
+    let late = two.lock("k").timeout(ms(200)).acquire().await;
+    assert!(matches!(late, Err(AcquireError::Timeout { .. })), "{late:?}");
+    // The place is given back behind the answer's back.
+    while !one.status("k").await.unwrap().queue.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(held.is_valid());
+}
+
+pub(crate) async fn w6_what_was_taken_is_lost_once_and_for_good(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let guard = one.lock("k").acquire().await.unwrap();
+    let thief = two.lock("k").steal().await.unwrap();
+    assert_eq!(guard.lost().await, LostReason::Stolen);
+    assert!(!guard.is_valid());
+    assert_eq!(guard.extend(BUSY).await, Err(AcquireError::Lost(LostReason::Stolen)));
+    assert!(thief.verify().await.unwrap());
+}
+
+pub(crate) async fn w12_a_higher_priority_goes_first(open: impl Open) {
+    let (one, two, three) = (context(&open), context(&open), context(&open));
+    let held = one.lock("k").acquire().await.unwrap();
+    let queued = async |many: usize| {
+        while one.status("k").await.unwrap().queue.len() < many {
+            tokio::task::yield_now().await;
+        }
+    };
+    let low = async {
+        let guard = two.lock("k").timeout(BUSY).acquire().await.unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        token
+    };
+    let high = async {
+        queued(1).await;
+        let guard = three.lock("k").priority(1).timeout(BUSY).acquire().await.unwrap();
+        let token = guard.token();
+        guard.release().await.unwrap();
+        token
+    };
+    let release = async {
+        queued(2).await;
+        held.release().await.unwrap()
+    };
+    let (low, high, _) = futures::join!(low, high, release);
+    assert!(high < low, "{high:?} before {low:?}");
+}
+
+pub(crate) async fn w14_what_is_held_is_listed_by_prefix(open: impl Open) {
+    let (one, two) = (context(&open), context(&open));
+    let _held = [one.lock("job/1").acquire().await.unwrap(), two.lock("job/2").acquire().await.unwrap()];
+    let _other = one.lock("jobs").acquire().await.unwrap();
+    let listed = one.list("job/").await.unwrap();
+    let keys: Vec<_> = listed.iter().map(|status| status.key.as_str()).collect();
+    assert_eq!(keys, ["job/1", "job/2"]);
+}
+
+/// All of them as tests: `$open` opens a fresh store by the name of a test, and gives what makes contexts in it.
+macro_rules! tests {
+    ($open:path) => {
+        $crate::scenarios::tests! { $open:
+            s1_never_more_than_one_is_inside
+            s2_taken_then_refused_then_released_then_taken
+            s3_renewal_keeps_the_lease
+            s4_a_holder_that_does_not_renew_is_overtaken_and_told
+            s6_closing_releases_everything_and_refuses_what_comes
+            s8_three_readers_are_inside_together
+            s9_a_writer_blocks_readers_and_writers
+            s10_a_reader_blocks_writers_until_the_last_one_has_gone
+            s15_several_locks_are_had_together_or_not_at_all
+            s18_many_waiters_of_many_contexts_are_all_served
+            s19_a_waiter_of_another_worker_is_told_of_the_release
+            g1_a_taken_lock_is_refused_in_time_and_free_after_the_release
+            g4_a_second_release_does_not_free_the_next_holder
+            g7_fifty_workers_count_exactly
+            r2_of_many_tries_one_succeeds_and_extends
+            r3_who_finds_it_taken_learns_by_whom
+            r11_locked_here_and_unlocked_elsewhere
+            w2_a_wait_ends_in_time_and_leaves_no_place
+            w6_what_was_taken_is_lost_once_and_for_good
+            w12_a_higher_priority_goes_first
+            w14_what_is_held_is_listed_by_prefix
+        }
+    };
+    ($open:path: $($scenario:ident)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scenario() {
+                let store = $open(stringify!($scenario)).await;
+                $crate::scenarios::$scenario(|| store.context()).await;
+            }
+        )+
+    };
+}
+pub(crate) use tests;
