@@ -1,9 +1,9 @@
 //! What a lease costs natively, beside a bare mutex and matrix-sdk-common in the same run. Writes
 //! `target/bench/native.json`.
 //!
-//! All stores are in memory. Each holder has a lock object of its own under a name of its own. A lock is *released*
+//! Stores are in memory, but for those that processes share (`sqlite`). Each holder has a lock object of its own under a name of its own. A lock is *released*
 //! when another holder can take it, and a *hand-off* goes from the start of the release in one holder to the arrival in
-//! the waiting task of another. With the argument `costs` only the curves are measured, and nothing is written.
+//! the waiting task of another. With the argument `costs` only the curves are measured, with `sqlite` only that store, and nothing is written.
 
 mod bare_mutex;
 mod contest;
@@ -15,8 +15,10 @@ mod idle;
 mod leases;
 mod matrix;
 mod memory;
+mod partner;
 mod queues;
 mod singles;
+mod sqlite;
 
 use std::future::Future;
 
@@ -28,7 +30,14 @@ use tokio::{
 use figures::Figures;
 
 fn main() {
+    if let Some(role) = partner::role() {
+        let place = std::env::args().nth(1).expect("a role comes with a place");
+        return sqlite::play(&role, place.as_ref());
+    }
     let mut figures = Figures::default();
+    if std::env::args().any(|argument| argument == "sqlite") {
+        return on_one_thread(sqlite::measure(&mut figures));
+    }
     if std::env::args().any(|argument| argument == "costs") {
         return on_one_thread(costs::measure(&mut figures));
     }
@@ -39,6 +48,7 @@ fn main() {
     on_one_thread(queues::measure_contexts(&mut figures));
     on_one_thread(memory::measure(&mut figures));
     on_one_thread(costs::measure(&mut figures));
+    on_one_thread(sqlite::measure(&mut figures));
     figures.write();
 }
 

@@ -12,6 +12,11 @@ use crate::machine::SessionId;
 const KIND: &str = "beacon";
 const RISING: &str = "rising";
 
+/// Where the beacon of a session stands.
+pub(super) fn path(directory: &Path, session: SessionId) -> PathBuf {
+    directory.join(name_of(session, KIND))
+}
+
 /// A beacon of this context. Dropping it lowers it.
 #[derive(Debug)]
 pub(super) struct Beacon {
@@ -23,7 +28,7 @@ pub(super) struct Beacon {
 impl Beacon {
     /// Others see it under its name only once it is locked: else they might take it for one that a dead process left.
     pub(super) fn raise(directory: &Path, session: SessionId) -> io::Result<Self> {
-        let (rising, path) = (directory.join(name_of(session, RISING)), directory.join(name_of(session, KIND)));
+        let (rising, path) = (directory.join(name_of(session, RISING)), path(directory, session));
         let file = File::create_new(&rising)?;
         file.try_lock()?;
         fs::rename(&rising, &path)?;
@@ -61,8 +66,8 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    pub(super) fn new(directory: &Path, session: SessionId) -> Self {
-        Self { path: directory.join(name_of(session, KIND)), file: None }
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None }
     }
 
     /// Whether the beacon is gone: there is no such file, or nobody has it locked. What else goes wrong proves nothing.
@@ -81,7 +86,7 @@ impl Sight {
 /// Removes the files of beacons that nobody keeps locked.
 pub(super) fn sweep(directory: &Path) {
     for session in sessions(directory, KIND) {
-        let path = directory.join(name_of(session, KIND));
+        let path = path(directory, session);
         let is_dead = File::open(&path).is_ok_and(|file| match file.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,

@@ -65,6 +65,7 @@ mod socket {
         io,
         os::{fd::AsRawFd, unix::net::UnixDatagram},
         path::{Path, PathBuf},
+        sync::{Mutex, PoisonError},
         time::Duration,
     };
 
@@ -82,6 +83,8 @@ mod socket {
     pub(in super::super) struct Socket {
         socket: UnixDatagram,
         path: PathBuf,
+        /// Used again for each message.
+        bytes: Mutex<Vec<u8>>,
     }
 
     impl Socket {
@@ -91,15 +94,14 @@ mod socket {
             let socket = reach(directory, &opening, |path| UnixDatagram::bind(path))?;
             let path = directory.join(name_of(session, KIND));
             fs::rename(directory.join(opening), &path)?;
-            Ok(Self { socket, path })
+            Ok(Self { socket, path, bytes: Mutex::new(vec![0; LONGEST]) })
         }
 
         pub(super) fn hear(&self, limit: Duration) -> Option<String> {
-            let mut bytes = vec![0; LONGEST];
+            let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
             self.socket.set_read_timeout(Some(limit)).ok()?;
             let length = self.socket.recv(&mut bytes).ok()?;
-            bytes.truncate(length);
-            String::from_utf8(bytes).ok()
+            String::from_utf8(bytes[..length].to_vec()).ok()
         }
 
         pub(super) fn wake(&self) {

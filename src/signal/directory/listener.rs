@@ -3,7 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -11,15 +11,16 @@ use std::{
 
 use super::{
     Ear,
-    beacon::{Beacon, Sight},
+    beacon::{self, Beacon, Sight},
+    sentry,
 };
 use crate::executor::WeakShared;
 use crate::machine::{Message, SessionId};
 use crate::signal::{Inbox, Notice};
 
-/// Between two looks at the beacons that are watched. Such a look costs about a microsecond each.
+/// Between two looks at the beacons that no sentry stands at. Such a look costs about a microsecond each.
 const LOOK: Duration = Duration::from_millis(40);
-/// Between two looks at the own beacon, while none is watched.
+/// Between two looks at the own beacon.
 const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -36,7 +37,16 @@ pub(super) struct Listener {
 struct Held {
     beacon: Option<Beacon>,
     /// By number.
-    watches: Vec<(u64, Sight)>,
+    watches: Vec<(u64, Watch)>,
+}
+
+/// How a beacon is watched.
+#[derive(Debug)]
+enum Watch {
+    /// A sentry at this path tells.
+    Guarded(PathBuf),
+    /// It is looked at.
+    Looked(Sight),
 }
 
 impl Listener {
@@ -66,9 +76,30 @@ impl Listener {
         self.ear.wake();
     }
 
-    pub(super) fn watch(&self, watch: u64, session: SessionId) {
-        self.held().watches.push((watch, Sight::new(&self.directory, session)));
-        self.ear.wake();
+    pub(super) fn watch(self: &Arc<Self>, watch: u64, session: SessionId) {
+        let path = beacon::path(&self.directory, session);
+        // Noted first: a sentry may tell at once.
+        self.held().watches.push((watch, Watch::Guarded(path.clone())));
+        if !sentry::post(&path, Arc::downgrade(self), watch) {
+            self.relieved(watch, false);
+        }
+    }
+
+    /// A sentry is there no more: the beacon fell, or must be looked at.
+    pub(super) fn relieved(&self, watch: u64, fell: bool) {
+        let mut held = self.held();
+        let Some(at) = held.watches.iter().position(|(known, _)| *known == watch) else { return };
+        if fell {
+            held.watches.swap_remove(at);
+        } else if let Watch::Guarded(path) = &held.watches[at].1 {
+            held.watches[at].1 = Watch::Looked(Sight::new(path));
+        }
+        drop(held);
+        if fell {
+            self.notice(Notice::BeaconGone { watch });
+        } else {
+            self.ear.wake();
+        }
     }
 
     pub(super) fn unwatch(&self, watch: u64) {
@@ -77,7 +108,7 @@ impl Listener {
 
     pub(super) fn listen(&self) {
         while !self.over.load(Ordering::SeqCst) && self.inbox.strong_count() > 0 {
-            let idle = self.held().watches.is_empty();
+            let idle = !self.held().watches.iter().any(|(_, watch)| matches!(watch, Watch::Looked(_)));
             if let Some(message) = self.ear.hear(if idle { IDLE } else { LOOK }).as_deref().and_then(Message::decode) {
                 self.notice(Notice::Message(message));
             }
@@ -89,10 +120,13 @@ impl Listener {
     fn look(&self) {
         let mut gone = Vec::new();
         let mut held = self.held();
-        held.watches.retain_mut(|(watch, sight)| {
-            let is_gone = sight.is_gone();
+        held.watches.retain_mut(|(number, watch)| {
+            let is_gone = match watch {
+                Watch::Looked(sight) => sight.is_gone(),
+                Watch::Guarded(_) => false,
+            };
             if is_gone {
-                gone.push(*watch);
+                gone.push(*number);
             }
             !is_gone
         });

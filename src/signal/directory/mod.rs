@@ -4,6 +4,7 @@
 mod beacon;
 mod ear;
 mod listener;
+mod sentry;
 
 use std::{
     fs,
@@ -24,7 +25,7 @@ use listener::Listener;
 ///
 /// * A beacon is a file on which its context keeps a lock
 ///   ([`File::lock`](https://doc.rust-lang.org/std/fs/struct.File.html#method.lock)). The operating system frees the lock when
-///   the process dies, whatever it dies of: whoever waits for a holder that was killed is granted the lease within some 50 ms. A
+///   the process dies, whatever it dies of: whoever waits for a holder that was killed is granted the lease within a few ms. A
 ///   process that is stopped or hangs keeps its lock.
 /// * A message is a datagram to the socket of the context that it concerns. On Windows, which has no such sockets in Rust's
 ///   standard library, no message arrives: whoever waits looks into the store once a heartbeat.
@@ -70,7 +71,7 @@ impl DirectorySignals {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with_listener(&self, act: impl FnOnce(&Listener)) {
+    fn with_listener(&self, act: impl FnOnce(&Shared<Listener>)) {
         // Cloned, so that the lock is let go of before anything is done.
         let listener = self.awake().as_ref().map(|awake| awake.listener.clone());
         if let Some(listener) = listener {

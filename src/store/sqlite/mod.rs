@@ -30,7 +30,7 @@ use worker::{Job, Worker};
 /// * The file is set to [write-ahead logging](https://sqlite.org/wal.html). Each change is synced to the disk before it counts, so
 ///   that fencing tokens grow even over a power cut.
 /// * A directory beside the file, `<file>-leasehold`, carries wake-ups and signs of life between the processes
-///   ([`DirectorySignals`](crate::signal::DirectorySignals)). A process that is killed is replaced within about 50 ms; one that
+///   ([`DirectorySignals`](crate::signal::DirectorySignals)). A process that is killed is replaced within a few ms; one that
 ///   hangs, after a lease of silence.
 /// * Whoever is stopped (SIGSTOP, a debugger) in the middle of a transaction blocks all others: SQLite has one writer at a time.
 /// * If the file is deleted or replaced while it is open, all leases in it are lost at once, and their holders are told.

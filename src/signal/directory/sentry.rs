@@ -1,0 +1,77 @@
+//! Sentries: threads that sleep in the lock of a beacon, so that whoever waits for days costs nothing, and a death is seen in the
+//! moment in which it happens.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use super::listener::Listener;
+use crate::executor::{WeakShared, process_wide};
+use crate::machine::SortedMap;
+
+/// More sentries than this do not stand in one process. Nothing can call one away: it leaves when its beacon falls.
+const MOST: usize = 16;
+/// A sentry calls little.
+const STACK: usize = 128 * 1024;
+
+/// Who is told when the beacon at a path falls.
+type Posts = SortedMap<PathBuf, Vec<(WeakShared<Listener>, u64)>>;
+
+process_wide!(with_posts, Posts, SortedMap::new());
+
+/// Has a sentry tell the listener when this beacon falls. False if none can be had: then the listener must look for itself.
+pub(super) fn post(path: &PathBuf, listener: WeakShared<Listener>, watch: u64) -> bool {
+    with_posts(|posts| {
+        let mut posts = lock(posts);
+        if let Some(told) = posts.get_mut(path) {
+            told.retain(|(listener, _)| listener.strong_count() > 0);
+            told.push((listener, watch));
+            return true;
+        }
+        if posts.len() >= MOST {
+            return false;
+        }
+        let place = path.clone();
+        let sentry = thread::Builder::new().name("leasehold beacon".into()).stack_size(STACK);
+        let stands = sentry.spawn(move || stand(&place)).is_ok();
+        if stands {
+            posts.insert(path.clone(), vec![(listener, watch)]);
+        }
+        stands
+    })
+}
+
+/// Stands at a beacon until it falls, or cannot be seen.
+fn stand(path: &PathBuf) {
+    let fell = wait(path).is_ok();
+    let told = with_posts(|posts| lock(posts).remove(path)).unwrap_or_default();
+    for (listener, watch) in told {
+        if let Some(listener) = listener.upgrade() {
+            listener.relieved(watch, fell);
+        }
+    }
+}
+
+/// Ends when the beacon is gone. An error proves nothing.
+fn wait(path: &Path) -> io::Result<()> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    loop {
+        match file.lock_shared() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A shared one: all sentries leave together.
+            locked => return locked,
+        }
+    }
+}
+
+/// Nothing panics under the lock, so a poisoned one guards a sound value.
+fn lock(posts: &Mutex<Posts>) -> MutexGuard<'_, Posts> {
+    posts.lock().unwrap_or_else(PoisonError::into_inner)
+}
