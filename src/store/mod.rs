@@ -18,6 +18,8 @@ mod fenced;
 mod indexed_db;
 mod memory;
 mod pointers;
+#[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
+mod postgres;
 
 #[cfg(feature = "test-util")]
 pub use faulty::{Fault, FaultyStore};
@@ -25,6 +27,8 @@ pub use fenced::{Fence, FenceError, Fenced, FencedTransaction, OpenTransaction};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use indexed_db::IndexedDbStore;
 pub use memory::{MemoryStore, NoStore};
+#[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
+pub use postgres::{PostgresStore, PostgresStoreBuilder};
 
 use core::{fmt::Debug, time::Duration};
 use std::{format, string::String, vec::Vec};

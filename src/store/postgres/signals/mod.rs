@@ -1,0 +1,118 @@
+//! Signals by way of the server: a message is a notification, and a beacon an advisory lock of the connection that hears them.
+
+mod ear;
+mod link;
+mod watches;
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::{dial::Dial, names::Names};
+use crate::executor::{Shared, WeakShared};
+use crate::machine::{Message, SessionId};
+use crate::signal::{Beacons, Inbox, Signals};
+
+use ear::Ear;
+use link::Event;
+
+/// The server refuses a notification of 8,000 bytes.
+const LONGEST: usize = 7_999;
+
+/// The signals of one context. Each session has a connection of its own, and a task that speaks on it.
+#[derive(Debug)]
+pub(super) struct PostgresSignals {
+    dial: Dial,
+    names: Names,
+    beacons: bool,
+    awake: Mutex<Option<Awake>>,
+}
+
+/// What stands between [`wake`](Signals::wake) and [`rest`](Signals::rest).
+#[derive(Debug)]
+struct Awake {
+    session: SessionId,
+    events: UnboundedSender<Event>,
+    over: Shared<AtomicBool>,
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        // Its task is gone with its runtime.
+        let _ = self.events.send(Event::Rest);
+    }
+}
+
+impl PostgresSignals {
+    pub(super) fn new(dial: Dial, names: Names, beacons: bool) -> Self {
+        Self { dial, names, beacons, awake: Mutex::default() }
+    }
+
+    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, event: impl FnOnce(&Awake) -> Option<Event>) {
+        if let Some(awake) = &*self.awake()
+            && let Some(event) = event(awake)
+        {
+            // Its task is gone with its runtime.
+            let _ = awake.events.send(event);
+        }
+    }
+}
+
+impl Signals for PostgresSignals {
+    fn beacons(&self) -> Beacons {
+        if self.beacons { Beacons::All } else { Beacons::None }
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.rest();
+        let beacon = beacon && self.beacons;
+        let (events, heard) = unbounded_channel();
+        let over = Shared::new(AtomicBool::new(false));
+        let ear = Ear::new(self.dial.clone(), self.names.clone(), session, beacon, (inbox, over.clone()));
+        self.dial.runtime().spawn(ear.live(events.clone(), heard));
+        *self.awake() = Some(Awake { session, events, over });
+        beacon
+    }
+
+    fn rest(&self) {
+        let awake = self.awake().take();
+        drop(awake);
+    }
+
+    fn send(&self, message: &Message) {
+        let text = message.encode();
+        self.tell(|awake| {
+            let recipient = message.body.recipient();
+            let payload = format!("{} {text}", awake.session);
+            let is_sent = recipient != Some(awake.session) && payload.len() <= LONGEST;
+            let channel = recipient.map_or_else(|| self.names.channel(), |session| self.names.channel_of(session));
+            is_sent.then_some(Event::Send { channel, payload })
+        });
+    }
+
+    fn watch(&self, watch: u64, session: SessionId) {
+        // Without beacons an absent one proves nothing.
+        if self.beacons {
+            self.tell(|_| Some(Event::Watch { watch, lock: self.names.beacon(session) }));
+        }
+    }
+
+    fn unwatch(&self, watch: u64) {
+        self.tell(|_| Some(Event::Unwatch { watch }));
+    }
+}
+
+impl Drop for PostgresSignals {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}
