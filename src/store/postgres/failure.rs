@@ -49,6 +49,10 @@ pub(super) fn of_statement(error: &Error, names: &Names) -> StoreError {
              target_session_attrs=read-write",
             said(error)
         )),
+        "55P03" => StoreError::transient(format!(
+            "another transaction keeps a lease locked: {}; it may be a fenced one, which is to be short",
+            said(error)
+        )),
         "53100" => StoreError::permanent(StoreErrorKind::Quota, format!("the server's disk is full: {}", said(error))),
         code if code.starts_with("22") || code.starts_with("42") => permanent(said(error)),
         _ => StoreError::transient(said(error)),

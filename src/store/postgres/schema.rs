@@ -65,7 +65,7 @@ fn statements(names: &Names) -> String {
     format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
          SELECT pg_advisory_xact_lock({lock}); \
-         CREATE TABLE IF NOT EXISTS {store} (only boolean PRIMARY KEY DEFAULT true CHECK (only), schema integer NOT NULL, text text); \
+         CREATE TABLE IF NOT EXISTS {store} (single boolean PRIMARY KEY DEFAULT true CHECK (single), schema integer NOT NULL, text text); \
          CREATE TABLE IF NOT EXISTS {record} (key bytea PRIMARY KEY, text text NOT NULL) WITH (fillfactor = 50); \
          CREATE TABLE IF NOT EXISTS {session} (id bytea PRIMARY KEY, text text NOT NULL) WITH (fillfactor = 50); \
          INSERT INTO {store} (schema) VALUES ({SCHEMA}) ON CONFLICT DO NOTHING"

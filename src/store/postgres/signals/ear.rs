@@ -1,7 +1,10 @@
 //! The task of a session's signals: it hears, speaks, and looks at the beacons that are watched.
 
 use core::{pin::pin, time::Duration};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    vec::Vec,
+};
 
 use futures::future::{Either, select};
 use tokio::{
@@ -42,9 +45,9 @@ pub(super) struct Ear {
     session: SessionId,
     inbox: WeakShared<dyn Inbox>,
     /// The session rests, and hears nothing from then on.
-    over: Shared<AtomicBool>,
+    pub(super) over: Shared<AtomicBool>,
     beacon: Beacon,
-    watches: Watches,
+    pub(super) watches: Shared<Watches>,
 }
 
 /// The session rests: the task ends.
@@ -56,10 +59,10 @@ impl Ear {
         names: Names,
         session: SessionId,
         beacon: bool,
-        (inbox, over): (WeakShared<dyn Inbox>, Shared<AtomicBool>),
+        inbox: WeakShared<dyn Inbox>,
     ) -> Self {
         let beacon = if beacon { Beacon::Wanted } else { Beacon::None };
-        Self { dial, names, session, inbox, over, beacon, watches: Watches::new() }
+        Self { dial, names, session, inbox, over: Shared::default(), beacon, watches: Shared::new(Watches::new()) }
     }
 
     /// Until the session rests.
@@ -143,15 +146,13 @@ impl Ear {
         match event {
             None | Some(Event::Rest) => return Err(Rests),
             Some(Event::Heard { payload }) => self.hear(&payload),
-            Some(Event::Watch { watch, lock }) => self.watches.add(watch, lock),
-            Some(Event::Unwatch { watch }) => self.watches.remove(watch),
             Some(Event::Send { channel, payload }) => {
                 if let Some(link) = link {
                     link.send(&self.dial, channel, payload);
                 }
             }
-            // That of a connection before this one.
-            Some(Event::Cut { .. }) => {}
+            // There is something to look at; or the end of a connection before this one.
+            Some(Event::Watched | Event::Cut { .. }) => {}
         }
         Ok(())
     }
@@ -167,10 +168,11 @@ impl Ear {
     }
 
     /// Looks at all beacons that are watched. False if the connection does not answer.
-    async fn look(&mut self, link: &Link) -> bool {
-        let locks = self.watches.locks();
+    async fn look(&self, link: &Link) -> bool {
+        let looked_at = self.watches.looked_at();
+        let locks: Vec<i64> = looked_at.iter().map(|(_, lock)| *lock).collect();
         let Ok(Ok(standing)) = timeout(LIMIT, link.standing(&locks)).await else { return false };
-        for watch in self.watches.looked(standing.as_deref()) {
+        for watch in self.watches.gone(&looked_at, standing.as_deref()) {
             self.notice(Notice::BeaconGone { watch });
         }
         true

@@ -23,10 +23,8 @@ pub(super) enum Event {
     Cut { number: u64 },
     /// Notify others.
     Send { channel: String, payload: String },
-    /// Watch the beacon that is this advisory lock.
-    Watch { watch: u64, lock: i64 },
-    /// End a watch.
-    Unwatch { watch: u64 },
+    /// There is one more beacon to be watched.
+    Watched,
     /// End everything.
     Rest,
 }

@@ -18,6 +18,7 @@ use crate::signal::{Beacons, Inbox, Signals};
 
 use ear::Ear;
 use link::Event;
+use watches::Watches;
 
 /// The server refuses a notification of 8,000 bytes.
 const LONGEST: usize = 7_999;
@@ -37,6 +38,7 @@ struct Awake {
     session: SessionId,
     events: UnboundedSender<Event>,
     over: Shared<AtomicBool>,
+    watches: Shared<Watches>,
 }
 
 impl Drop for Awake {
@@ -76,10 +78,10 @@ impl Signals for PostgresSignals {
         self.rest();
         let beacon = beacon && self.beacons;
         let (events, heard) = unbounded_channel();
-        let over = Shared::new(AtomicBool::new(false));
-        let ear = Ear::new(self.dial.clone(), self.names.clone(), session, beacon, (inbox, over.clone()));
+        let ear = Ear::new(self.dial.clone(), self.names.clone(), session, beacon, inbox);
+        let (over, watches) = (ear.over.clone(), ear.watches.clone());
         self.dial.runtime().spawn(ear.live(events.clone(), heard));
-        *self.awake() = Some(Awake { session, events, over });
+        *self.awake() = Some(Awake { session, events, over, watches });
         beacon
     }
 
@@ -102,12 +104,18 @@ impl Signals for PostgresSignals {
     fn watch(&self, watch: u64, session: SessionId) {
         // Without beacons an absent one proves nothing.
         if self.beacons {
-            self.tell(|_| Some(Event::Watch { watch, lock: self.names.beacon(session) }));
+            self.tell(|awake| {
+                awake.watches.add(watch, self.names.beacon(session));
+                Some(Event::Watched)
+            });
         }
     }
 
     fn unwatch(&self, watch: u64) {
-        self.tell(|_| Some(Event::Unwatch { watch }));
+        self.tell(|awake| {
+            awake.watches.remove(watch);
+            None
+        });
     }
 }
 

@@ -1,0 +1,1 @@
+pub(crate) fn count(_: &str, _: &str) {}

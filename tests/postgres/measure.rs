@@ -1,0 +1,1 @@
+pub(crate) fn play(_: &str, _: &str) {}
