@@ -88,10 +88,10 @@ pub(crate) fn folder() -> PathBuf {
 
 /// Runs a program until this process ends, however it does, or the guard is dropped: then it kills the program, and removes the
 /// folder. What it says goes to a file in the folder.
-pub(crate) fn keep(folder: &Path, command: &str) -> Child {
+pub(crate) fn keep(folder: &Path, command: &str, signal: &str) -> Child {
     let script = format!(
         "cd '{0}'; {command} >'{0}/log' 2>&1 </dev/null & echo $! >'{0}/pid'; cat >/dev/null; \
-         kill -QUIT $(cat '{0}/pid'); wait; rm -rf '{0}'",
+         kill -{signal} $(cat '{0}/pid'); wait; rm -rf '{0}'",
         folder.display()
     );
     let mut keeper = as_server("sh");
@@ -119,7 +119,7 @@ impl Server {
         let made = init.current_dir(&folder).output().expect("initdb runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let command = format!("'{}' {}", programs.join("postgres").display(), options(&folder, port));
-        let server = Self { keeper: keep(&folder, &command), folder, programs, port };
+        let server = Self { keeper: keep(&folder, &command, "QUIT"), folder, programs, port };
         server.await_start();
         Some(server)
     }

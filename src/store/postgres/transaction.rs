@@ -206,11 +206,12 @@ impl Attempt<'_> {
 /// write, and how long it may take. A context that is stopped in the middle of it holds up the others for so long at most. Its
 /// commit is on the disk when it is answered: a lease that a crash of the server undoes would be granted twice.
 fn begin(limit: Duration) -> String {
-    // A little less, so that the server's answer is still waited for.
-    let ms = i32::try_from(limit.as_millis() * 4 / 5).unwrap_or(i32::MAX).max(1);
+    let fifths = |count: u128| i32::try_from(limit.as_millis() * count / 5).unwrap_or(i32::MAX).max(1);
+    // A little less than the whole, so that the server's answer is still waited for.
+    let (ms, lock_ms) = (fifths(4), fifths(3));
     format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = {ms}; \
-         SET LOCAL lock_timeout = {ms}; SET LOCAL idle_in_transaction_session_timeout = {ms}; \
+         SET LOCAL lock_timeout = {lock_ms}; SET LOCAL idle_in_transaction_session_timeout = {ms}; \
          SET LOCAL synchronous_commit = on"
     )
 }
