@@ -9,7 +9,8 @@ use leasehold::{
     LeaseManager, StoreError,
     executor::{Executor, TokioExecutor},
     machine::{
-        Acquire, Action, Applied, Batch, Beat, Key, Operation, Outcome, Reply, RequestId, SessionId, SessionStep,
+        Acquire, Action, Applied, Batch, Beat, Body, Key, Message, Operation, Outcome, Reply, RequestId, SessionId,
+        SessionStep, StoreId,
     },
     signal::{Inbox, Notice, Signals},
     store::{PostgresStore, Store},
@@ -235,34 +236,24 @@ async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Arc<Told>) {
 #[test]
 fn a_context_whose_connection_the_server_ends_is_told_and_hears_again() {
     on_server("faults_beacon", |place| async move {
-        let ((one, one_told), (other, other_told)) = (awake(&place, 71).await, awake(&place, 72).await);
-        other.watch(5, SessionId(71));
-        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND pid IN \
-                   (SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_try_advisory_lock%' AND application_name = 'leasehold') \
-                   AND pid = $1";
-        let listens = "SELECT pid FROM pg_stat_activity WHERE application_name = 'faults_beacon_one'";
-        // The first one's connection, by its name.
-        let (named, named_told) =
-            awake(&Place { url: format!("{}?application_name=faults_beacon_one", place.url), ..place.clone() }, 73)
-                .await;
-        other.watch(6, SessionId(73));
-        let user = place.client().await;
-        for row in user.query(listens, &[]).await.unwrap() {
-            user.query(end, &[&row.get::<_, i32>(0)]).await.unwrap();
-            user.query("SELECT pg_terminate_backend($1)", &[&row.get::<_, i32>(0)]).await.unwrap();
-        }
-        until("it is told", async || named_told.has(&Notice::BeaconLost(SessionId(73)))).await;
-        until("the other sees it gone", async || other_told.has(&Notice::BeaconGone { watch: 6 })).await;
-        assert!(!other_told.has(&Notice::BeaconGone { watch: 5 }), "a beacon that stands is not gone");
-        let body = leasehold::machine::Body::Gone { holder: SessionId(71) };
-        let message = leasehold::machine::Message { store: Default::default(), key: Key::new("k").unwrap(), body };
+        let named = Place { url: format!("{}?application_name=faults_beacon_named", place.url), ..place.clone() };
+        let ((one, one_told), (_two, two_told)) = (awake(&place, 71).await, awake(&named, 72).await);
+        let (three, three_told) = awake(&place, 73).await;
+        three.watch(5, SessionId(71));
+        three.watch(6, SessionId(72));
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'faults_beacon_named'";
+        assert!(place.client().await.query_one(end, &[]).await.unwrap().get::<_, i64>(0) > 0);
+        until("it is told", async || two_told.has(&Notice::BeaconLost(SessionId(72)))).await;
+        until("the other sees it gone", async || three_told.has(&Notice::BeaconGone { watch: 6 })).await;
+        assert!(!three_told.has(&Notice::BeaconGone { watch: 5 }), "a beacon that stands is not gone");
+        let body = Body::Gone { holder: SessionId(71) };
+        let message = Message { store: StoreId::default(), key: Key::new("k").unwrap(), body };
         until("it hears again", async || {
             one.send(&message);
-            named_told.has(&Notice::Message(message.clone()))
+            two_told.has(&Notice::Message(message.clone()))
         })
         .await;
         assert!(!one_told.has(&Notice::Message(message)), "a message does not come back to its sender");
-        named.rest();
     });
 }
 

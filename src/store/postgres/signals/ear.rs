@@ -75,10 +75,12 @@ impl Ear {
             };
             if let Some(link) = connected {
                 pause = FIRST_PAUSE;
+                if number > 1 {
+                    self.watches.wait(GRACE);
+                }
                 if let Err(Rests) = self.serve(&link, &mut heard).await {
                     return;
                 }
-                self.watches.wait(GRACE);
             }
             self.lose_beacon();
             if let Err(Rests) = self.meanwhile(sleep(pause), &mut heard).await {
