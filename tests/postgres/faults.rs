@@ -43,9 +43,8 @@ fn is_granted(reply: &Reply) -> bool {
 
 /// A place whose store speaks through a proxy, and that proxy.
 async fn behind_proxy(place: &Place) -> (Place, Proxy) {
-    let port = place.url.rsplit(':').next().unwrap().split('/').next().unwrap().parse().unwrap();
-    let proxy = Proxy::start(port).await;
-    (Place { url: place.url.replace(&port.to_string(), &proxy.port.to_string()), ..place.clone() }, proxy)
+    let proxy = Proxy::start(place.port()).await;
+    (place.behind(proxy.port), proxy)
 }
 
 /// Whoever loses the answer to a commit cannot know, and says so; asked again, the same request learns the outcome.

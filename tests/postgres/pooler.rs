@@ -21,7 +21,7 @@ impl Pooler {
             return None;
         };
         let (folder, port) = (folder(), free_port());
-        let behind = server.url.rsplit(':').next().unwrap().split('/').next().unwrap();
+        let behind = server.port();
         let text = format!(
             "[databases]\npostgres = host=127.0.0.1 port={behind} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 3\n"
@@ -48,7 +48,7 @@ impl Drop for Pooler {
 fn contexts_take_turns_behind_pgbouncer() {
     on_server("pooler", |place| async move {
         let Some(pooler) = Pooler::start(&place) else { return };
-        let far = Place { url: format!("postgres://postgres@127.0.0.1:{}/postgres", pooler.port), ..place.clone() };
+        let far = place.behind(pooler.port);
         until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
         let near = place.store().await;
         let (mut turns, user) = (Vec::new(), place.client().await);
@@ -90,9 +90,9 @@ async fn take_turns(leases: LeaseManager, url: &str) {
 fn a_pooler_that_goes_away_is_told_as_such() {
     on_server("pooler_gone", |place| async move {
         let Some(pooler) = Pooler::start(&place) else { return };
-        let url = format!("postgres://postgres@127.0.0.1:{}/postgres", pooler.port);
-        until("pgbouncer answers", async || PostgresStore::connect(&url).await.is_ok()).await;
-        let store = Place { url, ..place }.builder().without_signals().connect().await.unwrap();
+        let far = place.behind(pooler.port);
+        until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+        let store = far.builder().without_signals().connect().await.unwrap();
         drop(pooler);
         let error = leasehold::store::Store::keys(&store, "").await.unwrap_err();
         assert!(error.retry, "{error}");

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use tokio::{
@@ -31,22 +31,31 @@ pub(crate) enum Commit {
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     next: Arc<watch::Sender<Commit>>,
-    hit: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Commits that met something else than passing.
+    hits: AtomicU64,
+    commits: AtomicU64,
+    /// How often a client went on after it heard from the server.
+    trips: AtomicU64,
 }
 
 impl Proxy {
     pub(crate) async fn start(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (next, hit) = (Arc::new(watch::Sender::new(Commit::Passes)), Arc::new(AtomicU64::new(0)));
-        let (choice, count) = (next.clone(), hit.clone());
+        let (next, counts) = (Arc::new(watch::Sender::new(Commit::Passes)), Arc::new(Counts::default()));
+        let (choice, counted) = (next.clone(), counts.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
-                tokio::spawn(forward(client, server, choice.clone(), count.clone()));
+                tokio::spawn(forward(client, server, choice.clone(), counted.clone()));
             }
         });
-        Self { port, next, hit }
+        Self { port, next, counts }
     }
 
     pub(crate) fn let_next_commit(&self, commit: Commit) {
@@ -55,7 +64,15 @@ impl Proxy {
 
     /// How many commits met something else than passing.
     pub(crate) fn hits(&self) -> u64 {
-        self.hit.load(Ordering::SeqCst)
+        self.counts.hits.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn commits(&self) -> u64 {
+        self.counts.commits.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn trips(&self) -> u64 {
+        self.counts.trips.load(Ordering::SeqCst)
     }
 }
 
@@ -63,17 +80,20 @@ impl Proxy {
 const COMMIT: &[u8] = b"; COMMIT\0";
 const COMMITTED: &[u8] = b"COMMIT\0";
 
-async fn forward(client: TcpStream, server: TcpStream, next: Arc<watch::Sender<Commit>>, hit: Arc<AtomicU64>) {
+async fn forward(client: TcpStream, server: TcpStream, next: Arc<watch::Sender<Commit>>, counts: Arc<Counts>) {
     let (mut from_client, to_client) = client.into_split();
     let (from_server, mut to_server) = server.into_split();
     let (fate, lost) = watch::channel(Commit::Passes);
-    let answers = tokio::spawn(back(from_server, to_client, lost));
+    let heard = Arc::new(AtomicBool::new(true));
+    let answers = tokio::spawn(back(from_server, to_client, lost, heard.clone()));
     let mut bytes = vec![0; 65_536];
     while let Ok(length @ 1..) = from_client.read(&mut bytes).await {
         let request = &bytes[..length];
+        counts.trips.fetch_add(u64::from(heard.swap(false, Ordering::SeqCst)), Ordering::SeqCst);
         if request.windows(COMMIT.len()).any(|window| window == COMMIT) {
             let chosen = next.send_replace(Commit::Passes);
-            hit.fetch_add(u64::from(chosen != Commit::Passes), Ordering::SeqCst);
+            counts.commits.fetch_add(1, Ordering::SeqCst);
+            counts.hits.fetch_add(u64::from(chosen != Commit::Passes), Ordering::SeqCst);
             fate.send_replace(chosen);
             match chosen {
                 Commit::IsLost => {
@@ -92,7 +112,7 @@ async fn forward(client: TcpStream, server: TcpStream, next: Arc<watch::Sender<C
 }
 
 /// The answer to a commit names it, too.
-async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fate: watch::Receiver<Commit>) {
+async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fate: watch::Receiver<Commit>, heard: Arc<AtomicBool>) {
     let mut bytes = vec![0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut bytes).await {
         let answer = &bytes[..length];
@@ -102,6 +122,7 @@ async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fate: watch::Rece
             }
             continue;
         }
+        heard.store(true, Ordering::SeqCst);
         if to.write_all(answer).await.is_err() {
             return;
         }

@@ -192,6 +192,16 @@ impl Place {
         shared().map(|server| Self { url: server.url(), prefix: prefix.into() })
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        let address = self.url.rsplit(':').next().and_then(|rest| rest.split('/').next());
+        address.and_then(|port| port.parse().ok()).expect("it has a port")
+    }
+
+    /// The same by way of another port.
+    pub(crate) fn behind(&self, port: u16) -> Self {
+        Self { url: self.url.replace(&format!(":{}/", self.port()), &format!(":{port}/")), ..self.clone() }
+    }
+
     /// The URL of another database of this server.
     pub(crate) fn url_of(&self, database: &str) -> String {
         let (server, _) = self.url.rsplit_once('/').expect("it has a path");
