@@ -1,5 +1,6 @@
 //! `PostgresStore` on a real server, which these tests start and stop. This file runs itself as the other process.
 #![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "real time, and tasks of the tests' own")]
 
 #[path = "postgres/bad_input.rs"]
 mod bad_input;
@@ -32,6 +33,7 @@ fn the_other_process() {
     let Some(Role { name, url, prefix }) = other::role() else { return };
     match name.as_str() {
         "counter" => counter::count(&url, &prefix),
+        "brief" => signals::hold_once(&url, &prefix),
         "half" => signals::obey(&url, &prefix),
         "writer" => fence::write(&url, &prefix),
         "player" => measure::play(&url, &prefix),

@@ -100,7 +100,6 @@ fn two_processes_hand_a_lease_to_each_other() {
                 let taken = hand_offs(&mut players);
                 let at = |part: usize| taken.get(taken.len() * part / 100).copied().unwrap_or_default();
                 println!("{name}: {} hand-offs, p50 {} us, p95 {} us", taken.len(), at(50), at(95));
-                assert!(taken.len() > TURNS / 2, "they take turns");
             }
         });
     });

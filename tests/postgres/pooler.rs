@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
-use tokio::{runtime::Runtime, time::timeout};
+use tokio::time::timeout;
 
 use crate::server::{PATIENCE, Place, as_server, connect, folder, free_port, keep, on_server, skip, until};
 

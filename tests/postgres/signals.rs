@@ -4,7 +4,8 @@ use std::{sync::Mutex, thread, time::Duration};
 
 use futures::executor::block_on;
 use leasehold::{
-    executor::Shared,
+    LeaseManager,
+    executor::{Shared, TokioExecutor},
     machine::{Message, SessionId},
     signal::{
         Beacons, Inbox, Signals,
@@ -12,11 +13,11 @@ use leasehold::{
     },
     store::Store,
 };
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, task::block_in_place, time::timeout};
 
 use crate::{
     other::{Other, say, told},
-    server::Place,
+    server::{PATIENCE, Place, on_server, until},
 };
 
 /// Several times what a message takes, or a look at the beacons.
@@ -96,4 +97,69 @@ fn the_death_of_a_process_is_seen() {
     let obey = async |line: String| other.lock().unwrap().ask(&line);
     let kill = async || other.lock().unwrap().kill();
     block_on(contract::a_death_is_seen(async |line: String| one.obey(&line), obey, kill, settle));
+}
+
+/// Nobody waits here for a heartbeat, which is a third of it.
+const LONG_LEASE: Duration = Duration::from_secs(3_600);
+
+async fn patient(place: &Place) -> LeaseManager {
+    LeaseManager::builder(place.store().await, TokioExecutor::new()).lease(LONG_LEASE).build().unwrap()
+}
+
+/// The other process: holds the lease until it is told to end, and ends.
+pub(crate) fn hold_once(url: &str, prefix: &str) {
+    let place = Place { url: url.into(), prefix: prefix.into() };
+    Runtime::new().unwrap().block_on(async {
+        let leases = patient(&place).await;
+        let guard = leases.lock("k").acquire().await.unwrap();
+        say("held");
+        told().next();
+        guard.release().await.unwrap();
+        leases.close().await;
+    });
+}
+
+/// Nothing but a notification tells a waiter in time, and the program that sends it is over at once.
+#[test]
+fn a_program_that_ends_tells_who_waits() {
+    on_server("signals_brief", |place| async move {
+        drop(place.store().await);
+        for _ in 0..5 {
+            let mut other = Other::start("brief", &place);
+            assert_eq!(block_in_place(|| other.hear()), "held");
+            let leases = patient(&place).await;
+            let waiting = leases.lock("k").acquire();
+            let queued = async {
+                until("this one waits", async || leases.status("k").await.is_ok_and(|status| !status.queue.is_empty()))
+                    .await;
+                other.tell("end");
+            };
+            let (granted, ()) = timeout(PATIENCE, futures::future::join(waiting, queued)).await.expect("it is told");
+            granted.unwrap().release().await.unwrap();
+            leases.close().await;
+        }
+    });
+}
+
+/// A context whose first lease is over before its signals are connected.
+#[test]
+fn what_is_said_before_the_connection_stands_is_said_then() {
+    on_server("signals_early", |place| async move {
+        let waiter = patient(&place).await;
+        for _ in 0..5 {
+            let leases = patient(&place).await;
+            let guard = leases.lock("k").acquire().await.unwrap();
+            let waiting = waiter.lock("k").acquire();
+            let ending = async {
+                until("the other waits", async || {
+                    leases.status("k").await.is_ok_and(|status| !status.queue.is_empty())
+                })
+                .await;
+                guard.release().await.unwrap();
+                leases.close().await;
+            };
+            let (granted, ()) = timeout(PATIENCE, futures::future::join(waiting, ending)).await.expect("it is told");
+            granted.unwrap().release().await.unwrap();
+        }
+    });
 }

@@ -31,7 +31,7 @@ use names::Names;
 pub use options::PostgresStoreBuilder;
 use pool::Pool;
 use rows::Runner;
-use signals::PostgresSignals;
+use signals::{PostgresSignals, Speaking};
 use transaction::Work;
 
 /// A list of keys takes no longer, nor do the statements that make the tables.
@@ -70,6 +70,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub struct PostgresStore {
     place: Shared<Place>,
     closed: AtomicBool,
+    /// The signals that this handle brought.
+    speaking: Speaking,
 }
 
 /// What the handles of a store share.
@@ -161,7 +163,7 @@ impl Clone for PostgresStore {
     /// Another handle of the same connections, open whether or not this one was closed.
     fn clone(&self) -> Self {
         self.place.pool.share();
-        Self { place: self.place.clone(), closed: AtomicBool::new(false) }
+        Self { place: self.place.clone(), closed: AtomicBool::new(false), speaking: Speaking::nobody() }
     }
 }
 
@@ -196,13 +198,18 @@ impl Store for PostgresStore {
     fn signals(&self) -> Option<Shared<dyn Signals>> {
         let voice = self.place.signals?;
         let dial = self.place.pool.dial().watchful();
-        Some(Shared::new(PostgresSignals::new(dial, self.place.names.clone(), voice.beacons)))
+        Some(Shared::new(PostgresSignals::new(dial, self.place.names.clone(), voice.beacons, self.speaking.clone())))
     }
 
     async fn close(&self) {
         if !self.closed.swap(true, Ordering::Relaxed) {
             self.place.pool.leave();
         }
+        // A program that ends now would take along what it said last: that somebody else was granted its lease.
+        let speaking = self.speaking.clone();
+        let ended = self.place.pool.dial().runtime().spawn(async move { speaking.end().await });
+        // Its runtime has ended, and so have they.
+        let _ = ended.await;
     }
 
     fn durability(&self) -> Durability {

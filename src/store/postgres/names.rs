@@ -62,6 +62,11 @@ impl Names {
         self.number("beacon", &bytes_of(session))
     }
 
+    /// The advisory lock that a session has while it listens.
+    pub(super) fn ear(&self, session: SessionId) -> i64 {
+        self.number("ear", &bytes_of(session))
+    }
+
     /// The advisory lock of whoever makes the tables.
     pub(super) fn lock_of_schema(&self) -> i64 {
         self.number("schema", b"")

@@ -18,6 +18,7 @@ use super::{
     names::{Names, is_plain},
     pool::Pool,
     rows::{Parameter, Runner},
+    signals::Speaking,
 };
 use crate::executor::Shared;
 use crate::machine::{StoreError, StoreErrorKind};
@@ -132,7 +133,7 @@ impl PostgresStoreBuilder {
         let first = dial.open(|_| ()).await?;
         let names = names_in(&first, self.prefix).await?;
         let place = Place { pool: Pool::new(dial, first), names, durability: self.durability, signals: self.signals };
-        Ok(PostgresStore { place: Shared::new(place), closed: false.into() })
+        Ok(PostgresStore { place: Shared::new(place), closed: false.into(), speaking: Speaking::nobody() })
     }
 }
 

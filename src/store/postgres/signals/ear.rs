@@ -15,6 +15,7 @@ use tokio::{
 use super::{
     super::{dial::Dial, names::Names},
     link::{Event, Link},
+    outbox::Outbox,
     watches::Watches,
 };
 use crate::executor::{Shared, WeakShared};
@@ -48,6 +49,7 @@ pub(super) struct Ear {
     pub(super) over: Shared<AtomicBool>,
     beacon: Beacon,
     pub(super) watches: Shared<Watches>,
+    outbox: Outbox,
 }
 
 /// The session rests: the task ends.
@@ -62,14 +64,20 @@ impl Ear {
         inbox: WeakShared<dyn Inbox>,
     ) -> Self {
         let beacon = if beacon { Beacon::Wanted } else { Beacon::None };
-        Self { dial, names, session, inbox, over: Shared::default(), beacon, watches: Shared::new(Watches::new()) }
+        let (over, watches) = (Shared::default(), Shared::new(Watches::new()));
+        Self { dial, names, session, inbox, over, beacon, watches, outbox: Outbox::default() }
     }
 
-    /// Until the session rests.
+    /// Until the session rests, and what it said last was sent.
     pub(super) async fn live(mut self, events: UnboundedSender<Event>, mut heard: UnboundedReceiver<Event>) {
+        self.listen(events, &mut heard).await;
+        self.outbox.finish().await;
+    }
+
+    async fn listen(&mut self, events: UnboundedSender<Event>, heard: &mut UnboundedReceiver<Event>) {
         let mut pause = FIRST_PAUSE;
         for number in 1.. {
-            let connected = match self.connect(number, &events, &mut heard).await {
+            let connected = match self.connect(number, &events, heard).await {
                 Ok(link) => link,
                 Err(Rests) => return,
             };
@@ -78,12 +86,12 @@ impl Ear {
                 if number > 1 {
                     self.watches.wait(GRACE);
                 }
-                if let Err(Rests) = self.serve(&link, &mut heard).await {
+                if let Err(Rests) = self.serve(&link, heard).await {
                     return;
                 }
             }
             self.lose_beacon();
-            if let Err(Rests) = self.meanwhile(sleep(pause), &mut heard).await {
+            if let Err(Rests) = self.meanwhile(sleep(pause), heard).await {
                 return;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -112,13 +120,24 @@ impl Ear {
         heard: &mut UnboundedReceiver<Event>,
     ) -> Result<Option<Link>, Rests> {
         let (dial, names) = (self.dial.clone(), self.names.clone());
-        let opening = Link::open(&dial, &names, self.session, number, events.clone());
-        let opened = self.meanwhile(timeout(LIMIT, opening), heard).await?;
-        Ok(opened.ok().and_then(Result::ok))
+        let mut opening = pin!(timeout(LIMIT, Link::open(&dial, &names, self.session, number, events.clone())));
+        match self.meanwhile(opening.as_mut(), heard).await {
+            Ok(opened) => Ok(opened.ok().and_then(Result::ok)),
+            Err(Rests) => {
+                // A context that was there for one short lease has somebody to tell of its end.
+                if self.outbox.waits()
+                    && let Ok(Ok(link)) = opening.await
+                {
+                    self.outbox.flush(&link, &dial);
+                }
+                Err(Rests)
+            }
+        }
     }
 
     /// Until the connection is cut.
     async fn serve(&mut self, link: &Link, heard: &mut UnboundedReceiver<Event>) -> Result<(), Rests> {
+        self.outbox.flush(link, &self.dial);
         if self.beacon == Beacon::Wanted {
             let raised = timeout(LIMIT, link.raise(self.names.beacon(self.session))).await;
             if !matches!(raised, Ok(Ok(true))) {
@@ -143,16 +162,12 @@ impl Ear {
         }
     }
 
-    /// What is sent without a connection is lost.
+    /// Does what an event asks for.
     fn take(&mut self, event: Option<Event>, link: Option<&Link>) -> Result<(), Rests> {
         match event {
             None | Some(Event::Rest) => return Err(Rests),
             Some(Event::Heard { payload }) => self.hear(&payload),
-            Some(Event::Send { channel, payload }) => {
-                if let Some(link) = link {
-                    link.send(&self.dial, channel, payload);
-                }
-            }
+            Some(Event::Send(letter)) => self.outbox.send(letter, link.map(|link| (link, &self.dial))),
             // There is something to look at; or the end of a connection before this one.
             Some(Event::Watched | Event::Cut { .. }) => {}
         }

@@ -1,16 +1,13 @@
 //! The connection of a session's signals.
 
+use core::time::Duration;
 use std::{string::String, vec::Vec};
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::{sync::mpsc::UnboundedSender, time::sleep};
 use tokio_postgres::{AsyncMessage, Client, Error, types::Type};
 
-use super::super::{
-    dial::Dial,
-    failure,
-    names::Names,
-    rows::{Parameter, Runner},
-};
+use super::super::{dial::Dial, failure, names::Names, rows::Runner};
+use super::outbox::Letter;
 use crate::executor::Shared;
 use crate::machine::{SessionId, StoreError};
 
@@ -22,7 +19,7 @@ pub(super) enum Event {
     /// The connection with this number is over.
     Cut { number: u64 },
     /// Notify others.
-    Send { channel: String, payload: String },
+    Send(Letter),
     /// There is one more beacon to be watched.
     Watched,
     /// End everything.
@@ -53,7 +50,8 @@ impl Link {
             let _ = events.send(event);
         };
         let client = Shared::new(dial.open(hear).await?);
-        let listen = format!("LISTEN {}; LISTEN {}", names.channel(), names.channel_of(session));
+        let (all, own, ear) = (names.channel(), names.channel_of(session), names.ear(session));
+        let listen = format!("LISTEN {all}; LISTEN {own}; SELECT pg_try_advisory_lock({ear})");
         let listening = client.batch_execute(&listen).await;
         listening.map_err(|error| failure::of_statement(&error, names))?;
         Ok(Self { client, number })
@@ -72,15 +70,36 @@ impl Link {
         found.first().map_or(Ok(None), |row| row.try_get(0))
     }
 
-    /// Notifies without waiting for the answer. A notification that fails is lost, as hints may be.
-    pub(super) fn send(&self, dial: &Dial, channel: String, payload: String) {
+    /// Sends a letter. One that fails is lost, as hints may be.
+    ///
+    /// Who has just begun to wait may be written down before it listens, and would hear nothing until its next heartbeat: so a
+    /// letter for one session is sent again until that one listens.
+    pub(super) fn notify(&self, letter: Letter) -> impl Future<Output = ()> + Send + use<> {
         let client = self.client.clone();
-        dial.runtime().spawn(async move {
-            let runner = Runner::Connection(&client);
-            let to: [Parameter<'_>; 2] = [(&channel, Type::TEXT), (&payload, Type::TEXT)];
-            let _ = runner.query("SELECT pg_notify($1, $2)", &to).await;
-        });
+        async move {
+            for pause in PAUSES_MS {
+                match try_notify(&client, &letter).await {
+                    Ok(true) | Err(_) => return,
+                    Ok(false) => sleep(Duration::from_millis(pause)).await,
+                }
+            }
+        }
     }
+}
+
+/// More than a session takes to connect.
+const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
+
+/// Whether the session that it is for listens. The shared lock is free if nobody has the other one, and held for a moment only.
+async fn try_notify(client: &Client, letter: &Letter) -> Result<bool, Error> {
+    let runner = Runner::Connection(client);
+    let (channel, payload) = ((&letter.channel as _, Type::TEXT), (&letter.payload as _, Type::TEXT));
+    let Some(ear) = letter.ear else {
+        return runner.query("SELECT pg_notify($1, $2)", &[channel, payload]).await.map(|_| true);
+    };
+    let statement = "SELECT pg_notify($1, $2), NOT pg_try_advisory_xact_lock_shared($3)";
+    let told = runner.query(statement, &[channel, payload, (&ear, Type::INT8)]).await?;
+    told.first().map_or(Ok(false), |row| row.try_get(1))
 }
 
 /// A lock with a number of 64 bits shows as two halves. Those who held beacons before the server was restarted get 10 s to write down
