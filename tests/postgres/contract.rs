@@ -1,9 +1,14 @@
 //! The contract of all stores.
 
-use leasehold::store::{Durability, PostgresStore, Reach, Store, contract};
+use leasehold::{
+    LeaseManager,
+    executor::{Executor, TokioExecutor},
+    machine::{Batch, SessionId},
+    store::{Durability, PostgresStore, Reach, Store, contract},
+};
 use tokio::runtime::Runtime;
 
-use crate::server::{Place, on_server};
+use crate::server::{PATIENCE, Place, on_server};
 
 #[test]
 fn the_store_keeps_the_contract() {
@@ -58,8 +63,7 @@ fn a_prefix_and_a_schema_are_stores_of_their_own() {
         assert_ne!(reaches[0], reaches[2]);
         assert_eq!(place.store().await.reach(), reaches[0], "who opens the same tables names them alike");
         for (number, store) in stores.into_iter().enumerate() {
-            let leases =
-                leasehold::LeaseManager::builder(store, leasehold::executor::TokioExecutor::new()).build().unwrap();
+            let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
             let guard = leases.lock("k").try_acquire().await.unwrap();
             std::mem::forget(guard.unwrap_or_else(|| panic!("the key is free in store {number}")));
         }
@@ -69,13 +73,12 @@ fn a_prefix_and_a_schema_are_stores_of_their_own() {
 #[test]
 fn keys_are_listed_by_their_prefix() {
     on_server("contract_keys", |place| async move {
-        let leases = leasehold::LeaseManager::builder(place.store().await, leasehold::executor::TokioExecutor::new())
-            .build()
-            .unwrap();
+        let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
         let mut guards = Vec::new();
         for key in ["a", "a%", "a%b", "a_b", "a\0b", "b", "ä"] {
-            guards.push(leases.lock(key).acquire().await.unwrap());
+            guards.push(leases.lock(key).info("\0 \u{1f98a} \\").acquire().await.unwrap());
         }
+        assert_eq!(leases.status("a\0b").await.unwrap().holders[0].info, "\0 \u{1f98a} \\");
         let listed = async |prefix: &str| -> Vec<String> {
             let listed = leases.list(prefix).await.unwrap();
             listed.iter().map(|status| status.key.as_str().to_owned()).collect()
@@ -97,6 +100,30 @@ fn durability_is_as_the_user_says() {
     });
 }
 
+/// All find a store without an id, each writes one, and only one of them stays.
+#[test]
+fn a_new_store_gets_one_id_although_many_draw_one() {
+    on_server("contract_new", |place| async move {
+        for _ in 0..5 {
+            let mut stores = Vec::new();
+            for _ in 0..8 {
+                stores.push(place.store().await);
+            }
+            let asks = stores.iter().zip(1..).map(|(store, session)| {
+                let batch = Batch::new(SessionId(session), vec![]);
+                store.transact(batch, TokioExecutor::new().now(), PATIENCE)
+            });
+            let replies = futures::future::try_join_all(asks).await.unwrap();
+            let kept: String =
+                place.client().await.query_one("SELECT text FROM contract_new_store", &[]).await.unwrap().get(0);
+            for reply in replies {
+                assert!(kept.contains(&reply.store.to_string()), "{} is not in {kept}", reply.store);
+            }
+            place.client().await.batch_execute("UPDATE contract_new_store SET text = NULL").await.unwrap();
+        }
+    });
+}
+
 /// The rows go, and so does what they were: a new store has a new id.
 #[test]
 fn a_store_that_was_wiped_is_another_one() {
@@ -106,8 +133,7 @@ fn a_store_that_was_wiped_is_another_one() {
             place.client().await.query_one(statement, &[]).await.unwrap().get(0)
         };
         let acquire = async |store: PostgresStore| {
-            let leases =
-                leasehold::LeaseManager::builder(store, leasehold::executor::TokioExecutor::new()).build().unwrap();
+            let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
             drop(leases.lock("k").acquire().await.unwrap());
             leases.close().await;
         };
@@ -116,8 +142,7 @@ fn a_store_that_was_wiped_is_another_one() {
         let tables = "contract_wiped_store, contract_wiped_record, contract_wiped_session";
         place.client().await.batch_execute(&format!("TRUNCATE {tables}")).await.unwrap();
         let refused = place.builder().connect().await.unwrap();
-        let refused =
-            leasehold::LeaseManager::builder(refused, leasehold::executor::TokioExecutor::new()).build().unwrap();
+        let refused = LeaseManager::builder(refused, TokioExecutor::new()).build().unwrap();
         let error = refused.lock("k").acquire().await.unwrap_err().to_string();
         assert!(error.contains("contract_wiped_store lost its only row"), "{error}");
         acquire(place.store().await).await;
