@@ -13,7 +13,7 @@ use crate::{
     server::{Place, on_server},
 };
 
-const RUNS: Duration = Duration::from_secs(14);
+const RUNS: Duration = Duration::from_secs(9);
 const LEASE: Duration = Duration::from_secs(1);
 
 fn builder(place: &Place, beacons: bool) -> leasehold::store::PostgresStoreBuilder {

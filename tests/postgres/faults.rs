@@ -112,6 +112,21 @@ fn a_context_that_stops_inside_a_transaction_blocks_nobody_for_long() {
     });
 }
 
+/// Nobody asked anything of it meanwhile: the next call finds another one.
+#[test]
+fn an_idle_connection_that_the_server_ended_is_replaced_unnoticed() {
+    on_server("faults_idle", |place| async move {
+        let named = Place { url: format!("{}?application_name=faults_idle", place.url), ..place.clone() };
+        let (store, user) = (named.store().await, place.client().await);
+        let end =
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'faults_idle'";
+        for session in 0..20 {
+            ask(&store, session).await.unwrap();
+            assert_eq!(user.query_one(end, &[]).await.unwrap().get::<_, i64>(0), 1);
+        }
+    });
+}
+
 /// However far it got: the connection is in no transaction, and the next call works.
 #[test]
 fn a_call_that_is_dropped_leaves_no_transaction_open() {

@@ -20,8 +20,8 @@ use crate::{
     server::{PATIENCE, Place, on_server, until},
 };
 
-/// Several times what a message takes, or a look at the beacons.
-const SETTLED: Duration = Duration::from_millis(150);
+/// Twice what a look at the beacons takes, and much more than a message does.
+const SETTLED: Duration = Duration::from_millis(100);
 
 async fn settle() {
     thread::sleep(SETTLED);

@@ -37,7 +37,7 @@ use transaction::Work;
 /// A list of keys takes no longer, nor do the statements that make the tables.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Leases in a [PostgreSQL](https://www.postgresql.org/docs/current/) database, version 12 or newer, shared by all programs that
+/// Leases in a [PostgreSQL](https://www.postgresql.org/docs/current/) database (tested with version 15), shared by all programs that
 /// connect to it. Clones are other handles of the same connections, of which there are up to four.
 ///
 /// Choose it if your programs have such a database anyway: then a write in it can be
