@@ -1,21 +1,27 @@
 //! A store by its URL: which one an application uses is then a matter of its settings.
 
-use std::{boxed::Box, format, string::String};
+use std::{boxed::Box, format, string::String, vec::Vec};
 
 use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
-const SCHEMES: [(&str, Option<&str>); 3] =
-    [("memory", None), ("indexeddb", Some("web")), ("sqlite", Some("store-sqlite"))];
+const SCHEMES: [(&str, Option<&str>); 5] = [
+    ("memory", None),
+    ("sqlite", Some("store-sqlite")),
+    ("postgres", Some("store-postgres")),
+    ("postgresql", Some("store-postgres")),
+    ("indexeddb", Some("web")),
+];
 
-/// Opens the store that a URL names. [`LeaseManager::from_url`](crate::LeaseManager::from_url) is the short way; this one is for
+/// Opens the store that a URL names, and makes the tables that it needs. [`LeaseManager::from_url`](crate::LeaseManager::from_url) is the short way; this one is for
 /// `LeaseManager::builder(store::from_url(url).await?, executor)`.
 ///
 /// | URL | store | feature |
 /// | --- | --- | --- |
 /// | `memory:` | a [`MemoryStore`] of its own | |
 /// | `sqlite:leases.db`, `sqlite:/var/lib/app/leases.db`, `sqlite:///var/lib/app/leases.db` | `SqliteStore` | `store-sqlite` |
+/// | `postgres://user:password@host/database` | `PostgresStore` | `store-postgres` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
 /// `?prefix=jobs` chooses what the names of the tables begin with.
@@ -35,43 +41,50 @@ const SCHEMES: [(&str, Option<&str>); 3] =
 /// # Ok(()) }
 /// ```
 pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
-    let Some((scheme, rest)) = url.split_once(':') else {
+    let Some(named) = Named::parse(url) else {
         return Err(refused(format!("{url:?} is no URL of a store; it begins with {}", schemes())));
     };
-    let named = Named::parse(rest)?;
-    match scheme {
+    match named.scheme {
         "memory" => named.memory(),
         #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
         "indexeddb" => Ok(Box::new(super::IndexedDbStore::open(named.place))),
         #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
         "sqlite" => named.sqlite(),
-        _ => Err(refused(nothing_for(scheme))),
+        #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
+        "postgres" | "postgresql" => named.postgres().await,
+        _ => Err(refused(nothing_for(named.scheme))),
     }
 }
 
-/// What a URL says after its scheme. No error shows it whole: it may hold a password.
+/// What a URL says. No error shows it whole: it may hold a password.
 struct Named<'a> {
+    scheme: &'a str,
+    /// Between the scheme and the parameters.
     place: &'a str,
     prefix: Option<&'a str>,
+    /// The other parameters.
+    others: Vec<&'a str>,
 }
 
 impl<'a> Named<'a> {
-    fn parse(rest: &'a str) -> Result<Self, StoreError> {
+    fn parse(url: &'a str) -> Option<Self> {
+        let (scheme, rest) = url.split_once(':')?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut named = Self { place, prefix: None };
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            match parameter.split_once('=') {
-                Some(("prefix", prefix)) => named.prefix = Some(prefix),
-                _ => {
-                    let name = parameter.split('=').next().unwrap_or_default();
-                    return Err(refused(format!("the URL of a store has no parameter {name:?}; there is prefix")));
-                }
-            }
-        }
-        Ok(named)
+        let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
+        let (prefixes, others): (Vec<_>, Vec<_>) = parameters.partition(|parameter| parameter.starts_with("prefix="));
+        let prefix = prefixes.last().and_then(|parameter| parameter.strip_prefix("prefix="));
+        Some(Self { scheme, place, prefix, others })
+    }
+
+    /// For a store that knows no parameter but the prefix.
+    fn check(&self) -> Result<(), StoreError> {
+        let Some(other) = self.others.first() else { return Ok(()) };
+        let name = other.split('=').next().unwrap_or_default();
+        Err(refused(format!("the URL of this store has no parameter {name:?}; there is only prefix")))
     }
 
     fn memory(&self) -> Result<Box<dyn Store>, StoreError> {
+        self.check()?;
         if self.place.is_empty() && self.prefix.is_none() {
             return Ok(Box::new(MemoryStore::new()));
         }
@@ -80,11 +93,25 @@ impl<'a> Named<'a> {
 
     #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
     fn sqlite(&self) -> Result<Box<dyn Store>, StoreError> {
+        self.check()?;
         let path = self.place.strip_prefix("//").unwrap_or(self.place);
         let store = match self.prefix {
             Some(prefix) => super::SqliteStore::open_with_prefix(path, prefix)?,
             None => super::SqliteStore::open(path)?,
         };
+        Ok(Box::new(store))
+    }
+
+    #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
+    async fn postgres(&self) -> Result<Box<dyn Store>, StoreError> {
+        let mut url = format!("{}:{}", self.scheme, self.place);
+        if !self.others.is_empty() {
+            url = format!("{url}?{}", self.others.join("&"));
+        }
+        let builder = super::PostgresStore::builder(&url);
+        let builder = if let Some(prefix) = self.prefix { builder.prefix(prefix) } else { builder };
+        let store = builder.connect().await?;
+        store.migrate().await?;
         Ok(Box::new(store))
     }
 }
@@ -104,4 +131,36 @@ fn schemes() -> String {
 
 fn refused(sentence: String) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> String {
+        futures::executor::block_on(from_url(url)).map(|_| ()).expect_err("it is refused").message
+    }
+
+    #[test]
+    fn what_names_no_store_is_refused_with_those_there_are() {
+        for url in ["", "leases.db", "mysql://root:secret@localhost/app", "Sqlite:leases.db"] {
+            let message = refusal(url);
+            assert!(message.contains("memory:, sqlite:, postgres:"), "{message}");
+            assert!(!message.contains("secret"), "{message}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_nobody_knows_are_refused_by_name() {
+        assert!(refusal("memory:?durable=yes").contains("\"durable\""));
+        assert!(refusal("memory:shared").contains("no name"));
+    }
+
+    #[test]
+    fn a_store_of_a_feature_that_is_off_names_the_feature() {
+        assert!(refusal("indexeddb:my-app").contains("feature web"));
+        if cfg!(not(feature = "store-postgres")) {
+            assert!(refusal("postgres://user:secret@host/app").contains("feature store-postgres"));
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Scenarios of other systems' tests that need a store shared by several processes, for any such store: each context has
 //! a connection of its own, and time is real. They bear the names that they have in simulated time in `tests/scenarios`.
 //!
-//! A store's own test program says `scenarios::tests!(open)`, with a function that opens a fresh store by the name of a test, and
-//! gives a closure that makes one more context in it.
+//! A store's own test program says `scenarios::tests!(open)`. That function gets a fresh store for the test of a name, or `None` where
+//! its server is missing; the store's method `context` makes one more context in it.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
@@ -19,12 +19,17 @@ const SHORT: Duration = Duration::from_millis(1_200);
 /// Long enough that nobody waits for its end.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// Makes one more context in the store of a test.
-pub(crate) trait Open: Fn() -> LeaseManagerBuilder {}
-impl<F: Fn() -> LeaseManagerBuilder> Open for F {}
+async fn context(open: &impl AsyncFn() -> LeaseManagerBuilder) -> LeaseManager {
+    open().await.lease(LONG).linger(Duration::ZERO).build().expect("the options fit together")
+}
 
-fn context(open: &impl Open) -> LeaseManager {
-    open().lease(LONG).linger(Duration::ZERO).build().expect("the options fit together")
+async fn contexts(open: &impl AsyncFn() -> LeaseManagerBuilder, many: usize) -> Vec<LeaseManager> {
+    join_all((0..many).map(|_| context(open))).await
+}
+
+/// One whose lease ends soon, unless it is renewed.
+async fn brief(open: &impl AsyncFn() -> LeaseManagerBuilder) -> LeaseManager {
+    open().await.lease(SHORT).build().expect("the options fit together")
 }
 
 fn ms(ms: u64) -> Duration {
@@ -51,8 +56,8 @@ impl Room {
     }
 }
 
-pub(crate) async fn s1_never_more_than_one_is_inside(open: impl Open) {
-    let (contexts, room): (Vec<_>, _) = ((0..4).map(|_| context(&open)).collect(), Room::default());
+pub(crate) async fn s1_never_more_than_one_is_inside(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (contexts, room) = (contexts(&open, 4).await, Room::default());
     join_all(contexts.iter().map(async |leases| {
         for _ in 0..5 {
             let guard = leases.lock("k").timeout(BUSY).acquire().await.unwrap();
@@ -64,8 +69,8 @@ pub(crate) async fn s1_never_more_than_one_is_inside(open: impl Open) {
     assert_eq!(room.most(), 1);
 }
 
-pub(crate) async fn s2_taken_then_refused_then_released_then_taken(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn s2_taken_then_refused_then_released_then_taken(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let guard = one.lock("k").acquire().await.unwrap();
     assert!(two.lock("k").try_acquire().await.unwrap().is_none());
     assert!(guard.is_valid() && guard.verify().await.unwrap());
@@ -74,16 +79,16 @@ pub(crate) async fn s2_taken_then_refused_then_released_then_taken(open: impl Op
     assert!(next.token() > guard.token());
 }
 
-pub(crate) async fn s3_renewal_keeps_the_lease(open: impl Open) {
-    let (one, two) = (open().lease(SHORT).build().unwrap(), open().lease(SHORT).build().unwrap());
+pub(crate) async fn s3_renewal_keeps_the_lease(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (brief(&open).await, brief(&open).await);
     let guard = one.lock("k").acquire().await.unwrap();
     let refused = two.lock("k").timeout(SHORT * 3).acquire().await;
     assert!(matches!(refused, Err(AcquireError::Timeout { held_elsewhere: true, .. })), "{refused:?}");
     assert!(guard.is_valid());
 }
 
-pub(crate) async fn s4_a_holder_that_does_not_renew_is_overtaken_and_told(open: impl Open) {
-    let (one, two) = (open().lease(SHORT).build().unwrap(), open().lease(SHORT).build().unwrap());
+pub(crate) async fn s4_a_holder_that_does_not_renew_is_overtaken_and_told(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (brief(&open).await, brief(&open).await);
     let guard = one.lock("k").auto_renew(false).acquire().await.unwrap();
     let next = two.lock("k").timeout(BUSY).acquire().await.unwrap();
     assert!(next.token() > guard.token());
@@ -93,8 +98,8 @@ pub(crate) async fn s4_a_holder_that_does_not_renew_is_overtaken_and_told(open: 
     assert!(next.verify().await.unwrap(), "a late release touches nobody else's lease");
 }
 
-pub(crate) async fn s6_closing_releases_everything_and_refuses_what_comes(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn s6_closing_releases_everything_and_refuses_what_comes(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let guards = [one.lock("a").acquire().await.unwrap(), one.lock("b").acquire().await.unwrap()];
     one.close().await;
     assert!(guards.iter().all(|guard| !guard.is_valid()));
@@ -104,8 +109,8 @@ pub(crate) async fn s6_closing_releases_everything_and_refuses_what_comes(open: 
     assert!(matches!(one.lock("a").acquire().await, Err(AcquireError::Closed)));
 }
 
-pub(crate) async fn s8_three_readers_are_inside_together(open: impl Open) {
-    let contexts: Vec<_> = (0..3).map(|_| context(&open)).collect();
+pub(crate) async fn s8_three_readers_are_inside_together(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let contexts = contexts(&open, 3).await;
     let readers = join_all(contexts.iter().map(|leases| leases.lock("k").shared().timeout(BUSY).acquire())).await;
     let readers: Vec<_> = readers.into_iter().map(Result::unwrap).collect();
     assert!(readers.iter().all(|guard| guard.is_valid() && guard.mode() == Mode::Shared));
@@ -113,8 +118,8 @@ pub(crate) async fn s8_three_readers_are_inside_together(open: impl Open) {
     assert_eq!(status.holders.len(), 3);
 }
 
-pub(crate) async fn s9_a_writer_blocks_readers_and_writers(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn s9_a_writer_blocks_readers_and_writers(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let writer = one.lock("k").acquire().await.unwrap();
     assert!(two.lock("k").shared().try_acquire().await.unwrap().is_none());
     assert!(two.lock("k").try_acquire().await.unwrap().is_none());
@@ -122,8 +127,10 @@ pub(crate) async fn s9_a_writer_blocks_readers_and_writers(open: impl Open) {
     assert!(two.lock("k").shared().try_acquire().await.unwrap().is_some());
 }
 
-pub(crate) async fn s10_a_reader_blocks_writers_until_the_last_one_has_gone(open: impl Open) {
-    let (one, two, three) = (context(&open), context(&open), context(&open));
+pub(crate) async fn s10_a_reader_blocks_writers_until_the_last_one_has_gone(
+    open: impl AsyncFn() -> LeaseManagerBuilder,
+) {
+    let (one, two, three) = (context(&open).await, context(&open).await, context(&open).await);
     let readers = [one.lock("k").shared().acquire().await.unwrap(), two.lock("k").shared().acquire().await.unwrap()];
     let mut writer = Box::pin(three.lock("k").timeout(BUSY).acquire());
     for reader in readers {
@@ -134,8 +141,8 @@ pub(crate) async fn s10_a_reader_blocks_writers_until_the_last_one_has_gone(open
     assert!(writer.await.unwrap().is_valid());
 }
 
-pub(crate) async fn s15_several_locks_are_had_together_or_not_at_all(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn s15_several_locks_are_had_together_or_not_at_all(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let middle = one.lock("b").acquire().await.unwrap();
     let all = || two.lock_all([("a", Mode::Exclusive), ("b", Mode::Shared), ("c", Mode::Exclusive)]);
     assert!(all().try_acquire().await.unwrap().is_none());
@@ -152,8 +159,8 @@ pub(crate) async fn s15_several_locks_are_had_together_or_not_at_all(open: impl 
     assert!(one.lock("b").try_acquire().await.unwrap().is_some());
 }
 
-pub(crate) async fn s18_many_waiters_of_many_contexts_are_all_served(open: impl Open) {
-    let (contexts, room): (Vec<_>, _) = ((0..10).map(|_| context(&open)).collect(), Room::default());
+pub(crate) async fn s18_many_waiters_of_many_contexts_are_all_served(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (contexts, room) = (contexts(&open, 10).await, Room::default());
     let waiters = contexts.iter().flat_map(|leases| (0..10).map(move |_| leases.lock("k").timeout(BUSY).acquire()));
     let served = join_all(waiters.map(async |waiter| {
         let guard = waiter.await.unwrap();
@@ -172,8 +179,8 @@ pub(crate) async fn s18_many_waiters_of_many_contexts_are_all_served(open: impl 
     assert_eq!(tokens.len(), 100, "each has a token of its own");
 }
 
-pub(crate) async fn s19_a_waiter_of_another_worker_is_told_of_the_release(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn s19_a_waiter_of_another_worker_is_told_of_the_release(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     for _ in 0..5 {
         let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
         let wait = two.lock("k").timeout(BUSY).acquire();
@@ -189,8 +196,10 @@ pub(crate) async fn s19_a_waiter_of_another_worker_is_told_of_the_release(open: 
     }
 }
 
-pub(crate) async fn g1_a_taken_lock_is_refused_in_time_and_free_after_the_release(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn g1_a_taken_lock_is_refused_in_time_and_free_after_the_release(
+    open: impl AsyncFn() -> LeaseManagerBuilder,
+) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let held = one.lock("k").acquire().await.unwrap();
     let refused = two.lock("k").timeout(ms(300)).acquire().await;
     assert!(matches!(refused, Err(AcquireError::Timeout { .. })), "{refused:?}");
@@ -201,8 +210,8 @@ pub(crate) async fn g1_a_taken_lock_is_refused_in_time_and_free_after_the_releas
     assert!(thief.verify().await.unwrap());
 }
 
-pub(crate) async fn g4_a_second_release_does_not_free_the_next_holder(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn g4_a_second_release_does_not_free_the_next_holder(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let first = one.lock("k").acquire().await.unwrap();
     first.release().await.unwrap();
     let second = two.lock("k").acquire().await.unwrap();
@@ -212,8 +221,8 @@ pub(crate) async fn g4_a_second_release_does_not_free_the_next_holder(open: impl
     assert!(one.lock("k").try_acquire().await.unwrap().is_none());
 }
 
-pub(crate) async fn g7_fifty_workers_count_exactly(open: impl Open) {
-    let contexts: Vec<_> = (0..5).map(|_| context(&open)).collect();
+pub(crate) async fn g7_fifty_workers_count_exactly(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let contexts = contexts(&open, 5).await;
     let count = AtomicUsize::new(0);
     join_all((0..50).map(async |worker: usize| {
         let guard = contexts[worker % 5].lock("k").timeout(BUSY).acquire().await.unwrap();
@@ -226,8 +235,8 @@ pub(crate) async fn g7_fifty_workers_count_exactly(open: impl Open) {
     assert_eq!(count.load(SeqCst), 50);
 }
 
-pub(crate) async fn r2_of_many_tries_one_succeeds_and_extends(open: impl Open) {
-    let contexts: Vec<_> = (0..6).map(|_| open().lease(SHORT).build().unwrap()).collect();
+pub(crate) async fn r2_of_many_tries_one_succeeds_and_extends(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let contexts = join_all((0..6).map(|_| brief(&open))).await;
     let tries = join_all(contexts.iter().map(|leases| leases.lock("k").try_acquire())).await;
     let winners: Vec<_> = tries.into_iter().filter_map(Result::unwrap).collect();
     assert_eq!(winners.len(), 1);
@@ -235,8 +244,8 @@ pub(crate) async fn r2_of_many_tries_one_succeeds_and_extends(open: impl Open) {
     assert!(winners[0].remaining() > SHORT);
 }
 
-pub(crate) async fn r3_who_finds_it_taken_learns_by_whom(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn r3_who_finds_it_taken_learns_by_whom(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let held = one.lock("k").info("backup").acquire().await.unwrap();
     assert!(two.lock("k").try_acquire().await.unwrap().is_none());
     let status = two.status("k").await.unwrap();
@@ -247,8 +256,8 @@ pub(crate) async fn r3_who_finds_it_taken_learns_by_whom(open: impl Open) {
     assert!(status.queue.is_empty(), "who tried left no place");
 }
 
-pub(crate) async fn r11_locked_here_and_unlocked_elsewhere(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn r11_locked_here_and_unlocked_elsewhere(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let parts = one.lock("k").acquire().await.unwrap().into_parts();
     let resumed = two.resume(parts).await.unwrap();
     assert!(resumed.is_valid() && one.lock("k").try_acquire().await.unwrap().is_none());
@@ -256,8 +265,8 @@ pub(crate) async fn r11_locked_here_and_unlocked_elsewhere(open: impl Open) {
     assert!(one.lock("k").try_acquire().await.unwrap().is_some());
 }
 
-pub(crate) async fn w2_a_wait_ends_in_time_and_leaves_no_place(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn w2_a_wait_ends_in_time_and_leaves_no_place(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let held = one.lock("k").acquire().await.unwrap();
     let late = two.lock("k").timeout(ms(200)).acquire().await;
     assert!(matches!(late, Err(AcquireError::Timeout { .. })), "{late:?}");
@@ -268,8 +277,8 @@ pub(crate) async fn w2_a_wait_ends_in_time_and_leaves_no_place(open: impl Open) 
     assert!(held.is_valid());
 }
 
-pub(crate) async fn w6_what_was_taken_is_lost_once_and_for_good(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn w6_what_was_taken_is_lost_once_and_for_good(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let guard = one.lock("k").acquire().await.unwrap();
     let thief = two.lock("k").steal().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Stolen);
@@ -278,8 +287,8 @@ pub(crate) async fn w6_what_was_taken_is_lost_once_and_for_good(open: impl Open)
     assert!(thief.verify().await.unwrap());
 }
 
-pub(crate) async fn w12_a_higher_priority_goes_first(open: impl Open) {
-    let (one, two, three) = (context(&open), context(&open), context(&open));
+pub(crate) async fn w12_a_higher_priority_goes_first(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two, three) = (context(&open).await, context(&open).await, context(&open).await);
     let held = one.lock("k").acquire().await.unwrap();
     let queued = async |many: usize| {
         while one.status("k").await.unwrap().queue.len() < many {
@@ -307,8 +316,8 @@ pub(crate) async fn w12_a_higher_priority_goes_first(open: impl Open) {
     assert!(high < low, "{high:?} before {low:?}");
 }
 
-pub(crate) async fn w14_what_is_held_is_listed_by_prefix(open: impl Open) {
-    let (one, two) = (context(&open), context(&open));
+pub(crate) async fn w14_what_is_held_is_listed_by_prefix(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (context(&open).await, context(&open).await);
     let _held = [one.lock("job/1").acquire().await.unwrap(), two.lock("job/2").acquire().await.unwrap()];
     let _other = one.lock("jobs").acquire().await.unwrap();
     let listed = one.list("job/").await.unwrap();
@@ -347,8 +356,8 @@ macro_rules! tests {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $scenario() {
-                let store = $open(stringify!($scenario)).await;
-                $crate::scenarios::$scenario(|| store.context()).await;
+                let Some(store) = $open(stringify!($scenario)).await else { return };
+                $crate::scenarios::$scenario(async || store.context().await).await;
             }
         )+
     };

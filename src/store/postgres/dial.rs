@@ -1,0 +1,122 @@
+//! How connections are made: each is driven by a task of its own.
+
+use core::{
+    fmt,
+    future::poll_fn,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{runtime::Handle, time::timeout};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, Socket, tls::MakeTlsConnect};
+
+use super::failure;
+use crate::executor::{MaybeSendFuture, Shared};
+use crate::machine::StoreError;
+
+/// More than a server takes that answers at all.
+const LIMIT: Duration = Duration::from_secs(10);
+/// After so long without a word a connection for signals asks the server whether it is there.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// The half of a connection that reads and writes, whatever it is encrypted with.
+pub(super) trait Wire: Send {
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>>;
+}
+
+impl<T: tokio_postgres::tls::TlsStream + Unpin + Send> Wire for Connection<Socket, T> {
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> {
+        Self::poll_message(self, context)
+    }
+}
+
+type Opened = Result<(Client, Box<dyn Wire>), Error>;
+
+/// Opens connections to one database.
+#[derive(Clone)]
+pub(super) struct Dial {
+    config: Config,
+    connector: Shared<dyn Connector>,
+    runtime: Handle,
+}
+
+impl fmt::Debug for Dial {
+    /// The configuration may have a password in it.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Dial").finish_non_exhaustive()
+    }
+}
+
+/// Connects, encrypted or not.
+trait Connector: Send + Sync {
+    fn connect(&self, config: Config) -> MaybeSendFuture<'static, Opened>;
+}
+
+struct Tls<T>(T);
+
+impl<T> Connector for Tls<T>
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::Stream: Send,
+    T::TlsConnect: Send,
+    <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
+{
+    fn connect(&self, config: Config) -> MaybeSendFuture<'static, Opened> {
+        let tls = self.0.clone();
+        Box::pin(async move {
+            let (client, connection) = config.connect(tls).await?;
+            let wire: Box<dyn Wire> = Box::new(connection);
+            Ok((client, wire))
+        })
+    }
+}
+
+impl Dial {
+    pub(super) fn new(config: Config, runtime: Handle) -> Self {
+        Self { config, connector: Shared::new(Tls(NoTls)), runtime }
+    }
+
+    pub(super) fn encrypted<T>(self, tls: T) -> Self
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send,
+        T::TlsConnect: Send,
+        <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
+    {
+        Self { connector: Shared::new(Tls(tls)), ..self }
+    }
+
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// For signals: one that the server or the network dropped is noticed within seconds.
+    pub(super) fn watchful(&self) -> Self {
+        let mut watchful = self.clone();
+        watchful.config.keepalives(true).keepalives_idle(QUIET).keepalives_interval(QUIET).keepalives_retries(2);
+        watchful.config.tcp_user_timeout(QUIET * 3);
+        watchful
+    }
+
+    /// Opens a connection. What comes in unasked goes to `hear`, and `None` when the connection is over. It must be called on the
+    /// runtime.
+    pub(super) async fn open(
+        &self,
+        mut hear: impl FnMut(Option<AsyncMessage>) + Send + 'static,
+    ) -> Result<Client, StoreError> {
+        let user = self.config.get_user().unwrap_or("the one of this process");
+        let opening = timeout(LIMIT, self.connector.connect(self.config.clone()));
+        let (client, mut wire) = match opening.await {
+            Ok(opened) => opened.map_err(|error| failure::of_connect(&error, user))?,
+            Err(_) => return Err(StoreError::transient("the server did not answer within 10 s to who connects")),
+        };
+        self.runtime.spawn(async move {
+            // It ends when the client is dropped, or the connection broke.
+            while let Some(Ok(message)) = poll_fn(|context| wire.poll_message(context)).await {
+                hear(Some(message));
+            }
+            hear(None);
+        });
+        Ok(client)
+    }
+}

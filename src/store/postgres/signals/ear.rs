@@ -1,0 +1,209 @@
+//! The task of a session's signals: it hears, speaks, and looks at the beacons that are watched.
+
+use core::{pin::pin, time::Duration};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    vec::Vec,
+};
+
+use futures::future::{Either, select};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
+    time::{sleep, timeout, timeout_at},
+};
+
+use super::{
+    super::{dial::Dial, names::Names},
+    link::{Event, Link},
+    outbox::Outbox,
+    watches::Watches,
+};
+use crate::executor::{Shared, WeakShared};
+use crate::machine::{Message, SessionId};
+use crate::signal::{Inbox, Notice};
+
+/// Between two tries to connect, doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// A question on a connection that takes longer shows that it is cut.
+const LIMIT: Duration = Duration::from_secs(5);
+/// After a cut, others may be about to write down that they lost their beacons.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Of the own session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beacon {
+    /// It is to be raised.
+    Wanted,
+    Stands,
+    /// None is wanted, or it is lost for ever.
+    None,
+}
+
+pub(super) struct Ear {
+    dial: Dial,
+    names: Names,
+    session: SessionId,
+    inbox: WeakShared<dyn Inbox>,
+    /// The session rests, and hears nothing from then on.
+    pub(super) over: Shared<AtomicBool>,
+    beacon: Beacon,
+    pub(super) watches: Shared<Watches>,
+    outbox: Outbox,
+}
+
+/// The session rests: the task ends.
+struct Rests;
+
+impl Ear {
+    pub(super) fn new(
+        dial: Dial,
+        names: Names,
+        session: SessionId,
+        beacon: bool,
+        inbox: WeakShared<dyn Inbox>,
+    ) -> Self {
+        let beacon = if beacon { Beacon::Wanted } else { Beacon::None };
+        let (over, watches) = (Shared::default(), Shared::new(Watches::new()));
+        Self { dial, names, session, inbox, over, beacon, watches, outbox: Outbox::default() }
+    }
+
+    /// Until the session rests, and what it said last was sent.
+    pub(super) async fn live(mut self, events: UnboundedSender<Event>, mut heard: UnboundedReceiver<Event>) {
+        self.listen(events, &mut heard).await;
+        self.outbox.finish().await;
+    }
+
+    async fn listen(&mut self, events: UnboundedSender<Event>, heard: &mut UnboundedReceiver<Event>) {
+        let mut pause = FIRST_PAUSE;
+        for number in 1.. {
+            let connected = match self.connect(number, &events, heard).await {
+                Ok(link) => link,
+                Err(Rests) => return,
+            };
+            if let Some(link) = connected {
+                pause = FIRST_PAUSE;
+                if number > 1 {
+                    self.watches.wait(GRACE);
+                }
+                if let Err(Rests) = self.serve(&link, heard).await {
+                    return;
+                }
+            }
+            self.lose_beacon();
+            if let Err(Rests) = self.meanwhile(sleep(pause), heard).await {
+                return;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Does what needs no connection, until something is done.
+    async fn meanwhile<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        heard: &mut UnboundedReceiver<Event>,
+    ) -> Result<T, Rests> {
+        let mut work = pin!(work);
+        loop {
+            match select(work.as_mut(), pin!(heard.recv())).await {
+                Either::Left((done, _)) => return Ok(done),
+                Either::Right((event, _)) => self.take(event, None)?,
+            };
+        }
+    }
+
+    async fn connect(
+        &mut self,
+        number: u64,
+        events: &UnboundedSender<Event>,
+        heard: &mut UnboundedReceiver<Event>,
+    ) -> Result<Option<Link>, Rests> {
+        let (dial, names) = (self.dial.clone(), self.names.clone());
+        let mut opening = pin!(timeout(LIMIT, Link::open(&dial, &names, self.session, number, events.clone())));
+        match self.meanwhile(opening.as_mut(), heard).await {
+            Ok(opened) => Ok(opened.ok().and_then(Result::ok)),
+            Err(Rests) => {
+                // A context that was there for one short lease has somebody to tell of its end.
+                if self.outbox.waits()
+                    && let Ok(Ok(link)) = opening.await
+                {
+                    self.outbox.flush(&link, &dial);
+                }
+                Err(Rests)
+            }
+        }
+    }
+
+    /// Until the connection is cut.
+    async fn serve(&mut self, link: &Link, heard: &mut UnboundedReceiver<Event>) -> Result<(), Rests> {
+        self.outbox.flush(link, &self.dial);
+        if self.beacon == Beacon::Wanted {
+            let raised = timeout(LIMIT, link.raise(self.names.beacon(self.session))).await;
+            if !matches!(raised, Ok(Ok(true))) {
+                return Ok(());
+            }
+            self.beacon = Beacon::Stands;
+            self.notice(Notice::BeaconStands(self.session));
+        }
+        loop {
+            let event = match self.watches.next() {
+                None => heard.recv().await,
+                Some(next) => match timeout_at(next, heard.recv()).await {
+                    Ok(event) => event,
+                    Err(_) if self.look(link).await => continue,
+                    Err(_) => return Ok(()),
+                },
+            };
+            if matches!(event, Some(Event::Cut { number }) if number == link.number) {
+                return Ok(());
+            }
+            self.take(event, Some(link))?;
+        }
+    }
+
+    /// Does what an event asks for.
+    fn take(&mut self, event: Option<Event>, link: Option<&Link>) -> Result<(), Rests> {
+        match event {
+            None | Some(Event::Rest) => return Err(Rests),
+            Some(Event::Heard { payload }) => self.hear(&payload),
+            Some(Event::Send(letter)) => self.outbox.send(letter, link.map(|link| (link, &self.dial))),
+            // There is something to look at; or the end of a connection before this one.
+            Some(Event::Watched | Event::Cut { .. }) => {}
+        }
+        Ok(())
+    }
+
+    /// The server sends to whoever listens, the sender too.
+    fn hear(&self, payload: &str) {
+        let Some((sender, text)) = payload.split_once(' ') else { return };
+        if sender != self.session.to_string()
+            && let Some(message) = Message::decode(text)
+        {
+            self.notice(Notice::Message(message));
+        }
+    }
+
+    /// Looks at all beacons that are watched. False if the connection does not answer.
+    async fn look(&self, link: &Link) -> bool {
+        let looked_at = self.watches.looked_at();
+        let locks: Vec<i64> = looked_at.iter().map(|(_, lock)| *lock).collect();
+        let Ok(Ok(standing)) = timeout(LIMIT, link.standing(&locks)).await else { return false };
+        for watch in self.watches.gone(&looked_at, standing.as_deref()) {
+            self.notice(Notice::BeaconGone { watch });
+        }
+        true
+    }
+
+    fn lose_beacon(&mut self) {
+        if core::mem::replace(&mut self.beacon, Beacon::None) != Beacon::None {
+            self.notice(Notice::BeaconLost(self.session));
+        }
+    }
+
+    fn notice(&self, notice: Notice) {
+        if let Some(inbox) = self.inbox.upgrade().filter(|_| !self.over.load(Ordering::SeqCst)) {
+            inbox.notice(notice);
+        }
+    }
+}

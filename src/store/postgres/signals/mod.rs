@@ -1,0 +1,174 @@
+//! Signals by way of the server: a message is a notification, and a beacon an advisory lock of the connection that hears them.
+
+mod ear;
+mod link;
+mod outbox;
+mod watches;
+
+use core::time::Duration;
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::{
+    sync::{
+        mpsc::{UnboundedSender, unbounded_channel},
+        watch,
+    },
+    time::timeout,
+};
+
+use super::{dial::Dial, names::Names};
+use crate::executor::{Shared, WeakShared};
+use crate::machine::{Message, SessionId};
+use crate::signal::{Beacons, Inbox, Signals};
+
+use ear::Ear;
+use link::Event;
+use outbox::Letter;
+use watches::Watches;
+
+/// The server refuses a notification of 8,000 bytes.
+const LONGEST: usize = 7_999;
+
+/// For so long a store that is closed waits for what was said last.
+const LONGEST_END: Duration = Duration::from_secs(1);
+
+/// The signals of one context. Each session has a connection of its own, and a task that speaks on it.
+#[derive(Debug)]
+pub(super) struct PostgresSignals {
+    dial: Dial,
+    names: Names,
+    beacons: bool,
+    awake: Mutex<Option<Awake>>,
+    speaking: Speaking,
+}
+
+/// How many sessions have a task that speaks for them.
+#[derive(Clone, Debug)]
+pub(super) struct Speaking(Shared<watch::Sender<usize>>);
+
+impl Speaking {
+    pub(super) fn nobody() -> Self {
+        Self(Shared::new(watch::Sender::new(0)))
+    }
+
+    /// Runs a task that speaks.
+    async fn during(self, task: impl Future<Output = ()>) {
+        let _turn = Turn(&self);
+        task.await;
+    }
+
+    /// Waits until none speaks any more, for a moment at most.
+    pub(super) async fn end(&self) {
+        let mut count = self.0.subscribe();
+        // Whoever still speaks then has a server that does not answer.
+        let _ = timeout(LONGEST_END, count.wait_for(|count| *count == 0)).await;
+    }
+}
+
+/// A task that speaks, until it ends, or its runtime.
+struct Turn<'a>(&'a Speaking);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// What stands between [`wake`](Signals::wake) and [`rest`](Signals::rest).
+#[derive(Debug)]
+struct Awake {
+    session: SessionId,
+    events: UnboundedSender<Event>,
+    over: Shared<AtomicBool>,
+    watches: Shared<Watches>,
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        // Its task is gone with its runtime.
+        let _ = self.events.send(Event::Rest);
+    }
+}
+
+impl PostgresSignals {
+    pub(super) fn new(dial: Dial, names: Names, beacons: bool, speaking: Speaking) -> Self {
+        Self { dial, names, beacons, awake: Mutex::default(), speaking }
+    }
+
+    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, event: impl FnOnce(&Awake) -> Option<Event>) {
+        if let Some(awake) = &*self.awake()
+            && let Some(event) = event(awake)
+        {
+            // Its task is gone with its runtime.
+            let _ = awake.events.send(event);
+        }
+    }
+}
+
+impl Signals for PostgresSignals {
+    fn beacons(&self) -> Beacons {
+        if self.beacons { Beacons::All } else { Beacons::None }
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.rest();
+        let beacon = beacon && self.beacons;
+        let (events, heard) = unbounded_channel();
+        let ear = Ear::new(self.dial.clone(), self.names.clone(), session, beacon, inbox);
+        let (over, watches) = (ear.over.clone(), ear.watches.clone());
+        // Counted before it begins, so that nobody misses it.
+        self.speaking.0.send_modify(|count| *count += 1);
+        self.dial.runtime().spawn(self.speaking.clone().during(ear.live(events.clone(), heard)));
+        *self.awake() = Some(Awake { session, events, over, watches });
+        beacon
+    }
+
+    fn rest(&self) {
+        let awake = self.awake().take();
+        drop(awake);
+    }
+
+    fn send(&self, message: &Message) {
+        let text = message.encode();
+        self.tell(|awake| {
+            let recipient = message.body.recipient();
+            let payload = format!("{} {text}", awake.session);
+            let is_sent = recipient != Some(awake.session) && payload.len() <= LONGEST;
+            let channel = recipient.map_or_else(|| self.names.channel(), |session| self.names.channel_of(session));
+            let ear = recipient.map(|session| self.names.ear(session));
+            is_sent.then_some(Event::Send(Letter { channel, payload, ear }))
+        });
+    }
+
+    fn watch(&self, watch: u64, session: SessionId) {
+        // Without beacons an absent one proves nothing.
+        if self.beacons {
+            self.tell(|awake| {
+                awake.watches.add(watch, self.names.beacon(session));
+                Some(Event::Watched)
+            });
+        }
+    }
+
+    fn unwatch(&self, watch: u64) {
+        self.tell(|awake| {
+            awake.watches.remove(watch);
+            None
+        });
+    }
+}
+
+impl Drop for PostgresSignals {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}

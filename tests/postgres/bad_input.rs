@@ -1,0 +1,198 @@
+//! What users get wrong: each is one sentence that names the value and the remedy, and nothing is changed.
+
+use std::time::Duration;
+
+use leasehold::{
+    LeaseManager, StoreError,
+    executor::TokioExecutor,
+    machine::{Applied, StoreErrorKind},
+    store::{PostgresStore, Store},
+};
+use tokio::runtime::Runtime;
+
+use crate::server::{Place, on_server};
+
+/// The error has all of these in its sentence, and says that nothing was written.
+fn says(error: &StoreError, words: &[&str]) {
+    for word in words {
+        assert!(error.message.contains(word), "{word:?} is not in: {}", error.message);
+    }
+    assert_eq!(error.applied, Applied::No, "{error}");
+    assert!(!error.message.contains("hunter2"), "a password is told: {error}");
+}
+
+async fn refused(connecting: impl Future<Output = Result<PostgresStore, StoreError>>) -> StoreError {
+    connecting.await.expect_err("this cannot be connected")
+}
+
+/// What a first request says over this store.
+async fn first_use(store: PostgresStore) -> String {
+    let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+    leases.lock("k").acquire().await.expect_err("there is no store").to_string()
+}
+
+#[test]
+fn a_url_that_cannot_be_used_is_told_before_anything_is_opened() {
+    Runtime::new().unwrap().block_on(async {
+        for (url, words) in [
+            ("nonsense", ["cannot be read", "postgres://user@host/database"]),
+            ("postgres://u:hunter2@h/d?sslmode=require", ["encrypted connection", "PostgresStoreBuilder::tls"]),
+            ("postgres://u:hunter2@h/d?sslmode=verify-full", ["verify-full", "sslmode=require"]),
+            ("postgres://u:hunter2@h/d?colour=red", ["colour", "cannot be read"]),
+        ] {
+            let error = refused(PostgresStore::connect(url)).await;
+            says(&error, &words);
+            assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_prefix_that_is_no_plain_name_is_refused() {
+    Runtime::new().unwrap().block_on(async {
+        for prefix in ["", "9", "Leases", "a b", "a;DROP TABLE notes", "a\"", &"a".repeat(51)] {
+            let error = refused(PostgresStore::builder("host=h user=u").prefix(prefix).connect()).await;
+            says(&error, &[&format!("{prefix:?}"), "lower-case letters"]);
+        }
+    });
+}
+
+#[test]
+fn a_store_cannot_be_connected_without_a_runtime() {
+    let error = futures::executor::block_on(PostgresStore::connect("host=h user=u")).unwrap_err();
+    says(&error, &["no tokio runtime", "call this inside one"]);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_with_the_remedy() {
+    Runtime::new().unwrap().block_on(async {
+        let closed = format!("postgres://u:hunter2@127.0.0.1:{}/d", crate::server::free_port());
+        for url in [closed.as_str(), "postgres://u:hunter2@no-such-host.invalid/d"] {
+            let error = refused(PostgresStore::connect(url)).await;
+            says(&error, &["no server answers", "check the host and the port in the URL"]);
+            assert!(error.retry, "a server may come back: {error}");
+        }
+    });
+}
+
+#[test]
+fn an_unknown_database_is_named() {
+    on_server("bad_database", |place| async move {
+        let error = refused(PostgresStore::connect(&place.url_of("nowhere"))).await;
+        says(&error, &["\"nowhere\"", "create the database"]);
+        assert!(!error.retry, "{error}");
+    });
+}
+
+#[test]
+fn a_wrong_user_is_named() {
+    on_server("bad_user", |place| async move {
+        let error = refused(PostgresStore::connect(&place.url.replace("postgres@", "nobody:hunter2@"))).await;
+        says(&error, &["\"nobody\"", "correct the user or the password"]);
+        assert!(!error.retry, "{error}");
+    });
+}
+
+#[test]
+fn without_tables_the_first_request_names_the_remedy() {
+    on_server("bad_tables", |place| async move {
+        let said = first_use(place.builder().connect().await.unwrap()).await;
+        assert!(said.contains("bad_tables_store") && said.contains("PostgresStore::migrate()"), "{said}");
+    });
+}
+
+#[test]
+fn tables_of_another_program_are_left_as_they_are() {
+    on_server("bad_alien", |place| async move {
+        let user = place.client().await;
+        let alien = "CREATE TABLE bad_alien_record (id integer PRIMARY KEY, name text); INSERT INTO bad_alien_record VALUES (1, 'mine')";
+        user.batch_execute(alien).await.unwrap();
+        let store = place.builder().connect().await.unwrap();
+        let error = store.migrate().await.unwrap_err();
+        says(&error, &["\"bad_alien\"", "not leasehold's", "choose another prefix"]);
+        assert!(!error.retry, "{error}");
+        let rows = user.query_one("SELECT count(*), min(name) FROM bad_alien_record", &[]).await.unwrap();
+        assert_eq!((rows.get::<_, i64>(0), rows.get::<_, String>(1)), (1, "mine".into()));
+        let made = user.query_one("SELECT to_regclass('bad_alien_store') IS NULL", &[]).await.unwrap();
+        assert!(made.get::<_, bool>(0), "the tables are made all or none");
+    });
+}
+
+#[test]
+fn tables_of_a_newer_version_are_left_as_they_are() {
+    on_server("bad_newer", |place| async move {
+        let store = place.store().await;
+        let user = place.client().await;
+        user.batch_execute("UPDATE bad_newer_store SET schema = 2").await.unwrap();
+        let error = store.migrate().await.unwrap_err();
+        says(&error, &["\"bad_newer\"", "version 2", "update this program"]);
+        let said = first_use(store).await;
+        assert!(said.contains("version 2") && said.contains("update this program"), "{said}");
+        let left = user.query_one("SELECT schema, text IS NULL FROM bad_newer_store", &[]).await.unwrap();
+        assert_eq!((left.get::<_, i32>(0), left.get::<_, bool>(1)), (2, true));
+    });
+}
+
+#[test]
+fn a_user_who_may_only_read_is_told_what_to_grant() {
+    on_server("bad_reader", |place| async move {
+        drop(place.store().await);
+        let user = place.client().await;
+        let roles = "CREATE ROLE bad_reader LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO bad_reader";
+        user.batch_execute(roles).await.unwrap();
+        let reader = Place { url: place.url.replace("postgres@", "bad_reader@"), ..place.clone() };
+        // Whoever may not create tables may ask for them where they stand.
+        let said = first_use(reader.store().await).await;
+        assert!(said.contains("permission denied") && said.contains("GRANT SELECT, INSERT, UPDATE, DELETE"), "{said}");
+        let nowhere = Place { prefix: "bad_reader_new".into(), ..reader };
+        let error = nowhere.builder().connect().await.unwrap().migrate().await.unwrap_err();
+        says(&error, &["may not create the tables", "GRANT USAGE, CREATE ON SCHEMA \"public\""]);
+    });
+}
+
+/// A user with the rights that the message names, and no more.
+#[test]
+fn the_rights_that_are_named_are_enough() {
+    on_server("bad_granted", |place| async move {
+        drop(place.store().await);
+        let grants = "CREATE ROLE bad_granted LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON bad_granted_store, \
+                      bad_granted_record, bad_granted_session TO bad_granted; \
+                      ALTER ROLE bad_granted SET default_transaction_read_only = on; \
+                      ALTER ROLE bad_granted SET default_transaction_isolation = 'serializable'";
+        place.client().await.batch_execute(grants).await.unwrap();
+        let granted = Place { url: place.url.replace("postgres@", "bad_granted@"), ..place.clone() };
+        let leases = LeaseManager::builder(granted.store().await, TokioExecutor::new()).build().unwrap();
+        drop(leases.lock("k").acquire().await.unwrap());
+        leases.close().await;
+    });
+}
+
+#[test]
+fn a_database_in_another_encoding_is_refused() {
+    on_server("bad_encoding", |place| async move {
+        let make = "CREATE DATABASE bad_encoding ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0";
+        place.client().await.batch_execute(make).await.unwrap();
+        let error = refused(PostgresStore::connect(&place.url_of("bad_encoding"))).await;
+        says(&error, &["LATIN1", "UTF8"]);
+    });
+}
+
+#[test]
+fn many_programs_make_the_tables_at_once() {
+    on_server("bad_crowd", |place| async move {
+        let migrations = (0..8).map(|_| async { place.builder().connect().await.unwrap().migrate().await });
+        for migrated in futures::future::join_all(migrations).await {
+            migrated.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_store_whose_runtime_ended_says_so() {
+    let Some(place) = Place::new("bad_runtime") else { return };
+    let ended = Runtime::new().unwrap();
+    let store = ended.block_on(place.store());
+    ended.shutdown_timeout(Duration::from_secs(10));
+    let error = Runtime::new().unwrap().block_on(store.keys("")).unwrap_err();
+    assert!(error.message.contains("has ended") && error.message.contains("connect another one"), "{error}");
+}

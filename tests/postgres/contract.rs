@@ -1,0 +1,151 @@
+//! The contract of all stores.
+
+use leasehold::{
+    LeaseManager,
+    executor::{Executor, TokioExecutor},
+    machine::{Batch, SessionId},
+    store::{Durability, PostgresStore, Reach, Store, contract},
+};
+use tokio::runtime::Runtime;
+
+use crate::server::{PATIENCE, Place, on_server};
+
+#[test]
+fn the_store_keeps_the_contract() {
+    on_server("contract_all", |place| async move { contract::all(async || place.store().await).await });
+}
+
+#[test]
+fn what_cannot_be_read_is_left_as_it_is() {
+    on_server("contract_unreadable", |place| async move {
+        let user = place.client().await;
+        let put = async |key: String, text: String| {
+            let statement = "INSERT INTO contract_unreadable_record VALUES (convert_to($1, 'UTF8'), $2)";
+            user.execute(statement, &[&key, &text]).await.unwrap();
+        };
+        let read = async |key: String| {
+            let statement = "SELECT text FROM contract_unreadable_record WHERE key = convert_to($1, 'UTF8')";
+            user.query_opt(statement, &[&key]).await.unwrap().map(|row| row.get(0))
+        };
+        contract::unreadable(async || place.store().await, put, read).await;
+    });
+}
+
+#[test]
+fn threads_take_turns() {
+    let Some(place) = Place::new("contract_threads") else { return };
+    let runtime = Runtime::new().unwrap();
+    contract::in_threads(async || place.store().await, |work| runtime.block_on(work));
+}
+
+/// Handles that share connections keep the contract, too.
+#[test]
+fn clones_keep_the_contract() {
+    on_server("contract_clones", |place| async move {
+        let first = place.store().await;
+        contract::all(async || first.clone()).await;
+    });
+}
+
+#[test]
+fn a_prefix_and_a_schema_are_stores_of_their_own() {
+    on_server("contract_a", |place| async move {
+        let user = place.client().await;
+        user.batch_execute("CREATE SCHEMA \"of its own\"").await.unwrap();
+        let elsewhere = format!("{}?options=-csearch_path%3D%22of%5C%20its%5C%20own%22", place.url);
+        let stores = [
+            place.store().await,
+            Place { prefix: "contract_b".into(), ..place.clone() }.store().await,
+            Place { url: elsewhere, ..place.clone() }.store().await,
+        ];
+        let reaches: Vec<Reach> = stores.iter().map(Store::reach).collect();
+        assert_ne!(reaches[0], reaches[1]);
+        assert_ne!(reaches[0], reaches[2]);
+        assert_eq!(place.store().await.reach(), reaches[0], "who opens the same tables names them alike");
+        for (number, store) in stores.into_iter().enumerate() {
+            let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+            let guard = leases.lock("k").try_acquire().await.unwrap();
+            std::mem::forget(guard.unwrap_or_else(|| panic!("the key is free in store {number}")));
+        }
+    });
+}
+
+#[test]
+fn keys_are_listed_by_their_prefix() {
+    on_server("contract_keys", |place| async move {
+        let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
+        let mut guards = Vec::new();
+        for key in ["a", "a%", "a%b", "a_b", "a\0b", "b", "ä"] {
+            guards.push(leases.lock(key).info("\0 \u{1f98a} \\").acquire().await.unwrap());
+        }
+        assert_eq!(leases.status("a\0b").await.unwrap().holders[0].info, "\0 \u{1f98a} \\");
+        let listed = async |prefix: &str| -> Vec<String> {
+            let listed = leases.list(prefix).await.unwrap();
+            listed.iter().map(|status| status.key.as_str().to_owned()).collect()
+        };
+        assert_eq!(listed("a").await, ["a", "a\0b", "a%", "a%b", "a_b"]);
+        assert_eq!(listed("a%").await, ["a%", "a%b"]);
+        assert_eq!(listed("a\0").await, ["a\0b"]);
+        assert_eq!(listed("ä").await, ["ä"]);
+        assert_eq!(listed("").await.len(), 7);
+    });
+}
+
+#[test]
+fn durability_is_as_the_user_says() {
+    on_server("contract_durability", |place| async move {
+        assert_eq!(place.builder().connect().await.unwrap().durability(), Durability::Local);
+        let quorum = place.builder().durability(Durability::Quorum).connect().await.unwrap();
+        assert_eq!(quorum.durability(), Durability::Quorum);
+    });
+}
+
+/// All find a store without an id, each writes one, and only one of them stays.
+#[test]
+fn a_new_store_gets_one_id_although_many_draw_one() {
+    on_server("contract_new", |place| async move {
+        for _ in 0..5 {
+            let mut stores = Vec::new();
+            for _ in 0..8 {
+                stores.push(place.store().await);
+            }
+            let asks = stores.iter().zip(1..).map(|(store, session)| {
+                let batch = Batch::new(SessionId(session), vec![]);
+                store.transact(batch, TokioExecutor::new().now(), PATIENCE)
+            });
+            let replies = futures::future::try_join_all(asks).await.unwrap();
+            let kept: String =
+                place.client().await.query_one("SELECT text FROM contract_new_store", &[]).await.unwrap().get(0);
+            for reply in replies {
+                assert!(kept.contains(&reply.store.to_string()), "{} is not in {kept}", reply.store);
+            }
+            place.client().await.batch_execute("UPDATE contract_new_store SET text = NULL").await.unwrap();
+        }
+    });
+}
+
+/// The rows go, and so does what they were: a new store has a new id.
+#[test]
+fn a_store_that_was_wiped_is_another_one() {
+    on_server("contract_wiped", |place| async move {
+        let text = async || -> String {
+            let statement = "SELECT text FROM contract_wiped_store";
+            place.client().await.query_one(statement, &[]).await.unwrap().get(0)
+        };
+        let acquire = async |store: PostgresStore| {
+            let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+            drop(leases.lock("k").acquire().await.unwrap());
+            leases.close().await;
+        };
+        acquire(place.store().await).await;
+        let before = text().await;
+        let tables = "contract_wiped_store, contract_wiped_record, contract_wiped_session";
+        place.client().await.batch_execute(&format!("TRUNCATE {tables}")).await.unwrap();
+        let refused = place.builder().connect().await.unwrap();
+        let refused = LeaseManager::builder(refused, TokioExecutor::new()).build().unwrap();
+        let error = refused.lock("k").acquire().await.unwrap_err().to_string();
+        assert!(error.contains("contract_wiped_store lost its only row"), "{error}");
+        acquire(place.store().await).await;
+        assert_ne!(text().await, before);
+    });
+}

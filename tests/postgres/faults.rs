@@ -1,0 +1,297 @@
+//! Connections that break, servers that die, futures that are dropped.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use leasehold::{
+    LeaseManager, StoreError,
+    executor::{Executor, TokioExecutor},
+    machine::{
+        Acquire, Action, Applied, Batch, Beat, Body, Key, Message, Operation, Outcome, Reply, RequestId, SessionId,
+        SessionStep, StoreId,
+    },
+    signal::{Inbox, Notice, Signals},
+    store::{PostgresStore, Store},
+};
+use tokio::{runtime::Runtime, time::timeout};
+
+use crate::{
+    proxy::{Commit, Proxy},
+    server::{PATIENCE, Place, Server, connect, on_server, until},
+};
+
+const LIMIT: Duration = Duration::from_secs(2);
+
+fn manager(store: PostgresStore) -> LeaseManager {
+    LeaseManager::builder(store, TokioExecutor::new()).build().unwrap()
+}
+
+/// Opens a session and asks for a key, by one transaction.
+async fn ask(store: &PostgresStore, session: u128) -> Result<Reply, StoreError> {
+    let acquire = Operation { key: Key::new("k").unwrap(), action: Action::Acquire(Acquire::new(RequestId(1), 1)) };
+    let mut batch = Batch::new(SessionId(session), vec![acquire]);
+    let beat = Beat { beat: 1, lease_ms: 60_000, ..Beat::default() };
+    batch.step = SessionStep::Open { beat, instance: String::new() };
+    store.transact(batch, TokioExecutor::new().now(), LIMIT).await
+}
+
+fn is_granted(reply: &Reply) -> bool {
+    matches!(reply.answers[0].outcome, Outcome::Granted(_))
+}
+
+/// A place whose store speaks through a proxy, and that proxy.
+async fn behind_proxy(place: &Place) -> (Place, Proxy) {
+    let proxy = Proxy::start(place.port()).await;
+    (place.behind(proxy.port), proxy)
+}
+
+/// Whoever loses the answer to a commit cannot know, and says so; asked again, the same request learns the outcome.
+#[test]
+fn a_lost_commit_is_unknown_and_asking_again_tells() {
+    on_server("faults_commit", |place| async move {
+        drop(place.store().await);
+        let (far, proxy) = behind_proxy(&place).await;
+        for (session, commit) in [(1, Commit::LosesAnswer), (2, Commit::IsLost)] {
+            let store = far.builder().connect().await.unwrap();
+            proxy.let_next_commit(commit);
+            let error = ask(&store, session).await.unwrap_err();
+            assert_eq!((error.applied, error.retry), (Applied::Unknown, true), "{commit:?}: {error}");
+            let rows = "SELECT count(*) FROM faults_commit_record";
+            let written: i64 = place.client().await.query_one(rows, &[]).await.unwrap().get(0);
+            assert_eq!(written == 1, commit == Commit::LosesAnswer, "{commit:?}");
+            assert!(is_granted(&ask(&store, session).await.unwrap()), "{commit:?}");
+            place.client().await.batch_execute("DELETE FROM faults_commit_record").await.unwrap();
+        }
+        assert_eq!(proxy.hits(), 2);
+    });
+}
+
+#[test]
+fn a_manager_gets_over_lost_commits() {
+    on_server("faults_manager", |place| async move {
+        drop(place.store().await);
+        let (far, proxy) = behind_proxy(&place).await;
+        let leases = manager(far.builder().connect().await.unwrap());
+        let mut last = None;
+        for (round, commit) in
+            [Commit::LosesAnswer, Commit::IsLost, Commit::LosesAnswer, Commit::IsLost].into_iter().enumerate()
+        {
+            proxy.let_next_commit(commit);
+            let guard = timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().unwrap();
+            assert!(last.replace(guard.token()) < Some(guard.token()), "tokens grow");
+            assert_eq!(proxy.hits(), 2 * round as u64 + 1);
+            proxy.let_next_commit(commit);
+            guard.release().await.unwrap();
+            until("the release meets its fate", async || proxy.hits() == 2 * round as u64 + 2).await;
+            // Nothing of it is left over.
+            let other = manager(place.store().await);
+            let token = timeout(PATIENCE, other.lock("k").acquire()).await.unwrap().unwrap().token();
+            assert!(last.replace(token) < Some(token), "tokens grow");
+            other.close().await;
+        }
+    });
+}
+
+/// A context that stops in the middle of a transaction holds up others for the time limit, and its transaction is never applied.
+#[test]
+fn a_context_that_stops_inside_a_transaction_blocks_nobody_for_long() {
+    on_server("faults_stall", |place| async move {
+        let near = place.store().await;
+        let (far, proxy) = behind_proxy(&place).await;
+        let stopped = far.builder().connect().await.unwrap();
+        proxy.let_next_commit(Commit::Stalls);
+        let error = ask(&stopped, 1).await.unwrap_err();
+        assert_eq!(error.applied, Applied::Unknown, "{error}");
+        until("the key is granted to another", async || ask(&near, 2).await.is_ok_and(|reply| is_granted(&reply)))
+            .await;
+        let rows = place.client().await.query("SELECT text FROM faults_stall_session", &[]).await.unwrap();
+        assert_eq!(rows.len(), 1, "what was given up was applied later");
+        assert!(!is_granted(&ask(&stopped, 1).await.unwrap()));
+    });
+}
+
+/// Nobody asked anything of it meanwhile: the next call finds another one.
+#[test]
+fn an_idle_connection_that_the_server_ended_is_replaced_unnoticed() {
+    on_server("faults_idle", |place| async move {
+        let named = Place { url: format!("{}?application_name=faults_idle", place.url), ..place.clone() };
+        let (store, user) = (named.store().await, place.client().await);
+        let end =
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'faults_idle'";
+        for session in 0..20 {
+            ask(&store, session).await.unwrap();
+            assert_eq!(user.query_one(end, &[]).await.unwrap().get::<_, i64>(0), 1);
+        }
+    });
+}
+
+/// However far it got: the connection is in no transaction, and the next call works.
+#[test]
+fn a_call_that_is_dropped_leaves_no_transaction_open() {
+    on_server("faults_dropped", |place| async move {
+        let store = place.builder().prefix("faults_dropped").connect().await.unwrap();
+        store.migrate().await.unwrap();
+        for session in 0..40 {
+            let wait = Duration::from_micros(u64::try_from(session).unwrap() * 100);
+            drop(timeout(wait, ask(&store, session)).await);
+        }
+        let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND query LIKE '%faults_dropped%'";
+        until("no transaction is open", async || {
+            place.client().await.query_one(open, &[]).await.unwrap().get::<_, i64>(0) == 0
+        })
+        .await;
+        let granted = store.keys("").await.unwrap();
+        assert_eq!(granted, [Key::new("k").unwrap()]);
+        ask(&store, 99).await.unwrap();
+    });
+}
+
+/// All connections of the stores end again and again, and two contexts take turns all the same: a count that is read and
+/// written in two steps under the lease loses nothing.
+#[test]
+fn contexts_take_turns_while_their_connections_are_ended() {
+    on_server("faults_turns", |place| async move {
+        let user = place.client().await;
+        user.batch_execute(
+            "CREATE TABLE faults_turns_count AS SELECT 0 AS n; CREATE ROLE faults_turns LOGIN SUPERUSER",
+        )
+        .await
+        .unwrap();
+        // Only these connections are of that user.
+        let own = Place { url: place.url.replace("postgres@", "faults_turns@"), ..place.clone() };
+        let ending = tokio::spawn(async move {
+            let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'faults_turns'";
+            let mut ended = 0;
+            loop {
+                tokio::time::sleep(Duration::from_millis(35)).await;
+                ended += user.query_one(end, &[]).await.unwrap().get::<_, i64>(0);
+                if ended > 60 {
+                    return ended;
+                }
+            }
+        });
+        let turns = (0..2).map(|_| take_turns(&own, &place, &ending));
+        let taken: i32 = futures::future::join_all(turns).await.into_iter().sum();
+        let counted: i32 =
+            place.client().await.query_one("SELECT n FROM faults_turns_count", &[]).await.unwrap().get(0);
+        assert_eq!(counted, taken);
+        assert!(taken > 2 && ending.await.unwrap() > 60);
+    });
+}
+
+async fn take_turns(own: &Place, place: &Place, ending: &tokio::task::JoinHandle<i64>) -> i32 {
+    let (leases, user) = (manager(own.store().await), place.client().await);
+    let mut taken = 0;
+    while !ending.is_finished() {
+        let guard = match timeout(PATIENCE, leases.lock("k").acquire()).await.expect("it is granted in the end") {
+            Ok(guard) => guard,
+            Err(leasehold::AcquireError::Store(error)) if error.retry => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let n: i32 = user.query_one("SELECT n FROM faults_turns_count", &[]).await.unwrap().get(0);
+        user.execute("UPDATE faults_turns_count SET n = $1", &[&(n + 1)]).await.unwrap();
+        taken += 1;
+        drop(guard.release().await);
+    }
+    leases.close().await;
+    taken
+}
+
+/// The server dies while one context holds and another waits. Both go on when it is back.
+#[test]
+fn a_holder_and_a_waiter_outlive_a_crash_of_the_server() {
+    let Some(server) = Server::start() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: server.url(), prefix: "leasehold".into() };
+        let (one, other) = (manager(place.store().await), manager(place.store().await));
+        let guard = one.lock("k").acquire().await.unwrap();
+        let waiting = tokio::spawn(async move { (other.lock("k").acquire().await, other) });
+        let queued = async || one.status("k").await.is_ok_and(|status| !status.queue.is_empty());
+        until("the other one waits", queued).await;
+        server.crash();
+        assert!(one.status("k").await.is_err(), "nobody answers");
+        server.restart();
+        until("the server answers", async || one.status("k").await.is_ok()).await;
+        assert!(guard.is_valid() && !waiting.is_finished());
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let (granted, _other) = timeout(PATIENCE, waiting).await.unwrap().unwrap();
+        assert!(granted.unwrap().token() > token);
+    });
+}
+
+/// Keeps what signals bring.
+#[derive(Default)]
+struct Told(Mutex<Vec<Notice>>);
+
+impl Inbox for Told {
+    fn notice(&self, notice: Notice) {
+        self.0.lock().unwrap().push(notice);
+    }
+}
+
+impl Told {
+    fn has(&self, notice: &Notice) -> bool {
+        self.0.lock().unwrap().contains(notice)
+    }
+}
+
+async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Arc<Told>) {
+    let signals = place.builder().with_beacons().connect().await.unwrap().signals().unwrap();
+    let told = Arc::new(Told::default());
+    let inbox: Arc<dyn Inbox> = told.clone();
+    assert!(signals.wake(SessionId(session), true, Arc::downgrade(&inbox)));
+    until("the beacon stands", async || told.has(&Notice::BeaconStands(SessionId(session)))).await;
+    (signals, told)
+}
+
+#[test]
+fn a_context_whose_connection_the_server_ends_is_told_and_hears_again() {
+    on_server("faults_beacon", |place| async move {
+        let named = Place { url: format!("{}?application_name=faults_beacon_named", place.url), ..place.clone() };
+        let ((one, one_told), (_two, two_told)) = (awake(&place, 71).await, awake(&named, 72).await);
+        let (three, three_told) = awake(&place, 73).await;
+        three.watch(5, SessionId(71));
+        three.watch(6, SessionId(72));
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'faults_beacon_named'";
+        assert!(place.client().await.query_one(end, &[]).await.unwrap().get::<_, i64>(0) > 0);
+        until("it is told", async || two_told.has(&Notice::BeaconLost(SessionId(72)))).await;
+        until("the other sees it gone", async || three_told.has(&Notice::BeaconGone { watch: 6 })).await;
+        assert!(!three_told.has(&Notice::BeaconGone { watch: 5 }), "a beacon that stands is not gone");
+        let body = Body::Gone { holder: SessionId(71) };
+        let message = Message { store: StoreId::default(), key: Key::new("k").unwrap(), body };
+        until("it hears again", async || {
+            one.send(&message);
+            two_told.has(&Notice::Message(message.clone()))
+        })
+        .await;
+        assert!(!one_told.has(&Notice::Message(message)), "a message does not come back to its sender");
+    });
+}
+
+/// After a restart of the server no beacon stands, and those who had one live.
+#[test]
+fn a_restart_of_the_server_shows_nobody_dead() {
+    let Some(server) = Server::start() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: server.url(), prefix: "leasehold".into() };
+        let ((_one, one_told), (other, other_told)) = (awake(&place, 81).await, awake(&place, 82).await);
+        other.watch(7, SessionId(81));
+        server.crash();
+        until("both are told", async || {
+            one_told.has(&Notice::BeaconLost(SessionId(81))) && other_told.has(&Notice::BeaconLost(SessionId(82)))
+        })
+        .await;
+        server.restart();
+        let listens =
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold' AND query LIKE 'LISTEN%'";
+        let user = connect(&place.url).await;
+        until("both listen again", async || user.query_one(listens, &[]).await.unwrap().get::<_, i64>(0) == 2).await;
+        let (late, late_told) = awake(&place, 83).await;
+        late.watch(8, SessionId(81));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!other_told.has(&Notice::BeaconGone { watch: 7 }) && !late_told.has(&Notice::BeaconGone { watch: 8 }));
+    });
+}

@@ -1,0 +1,326 @@
+//! Fenced writes in the user's own transactions.
+
+use std::time::Duration;
+
+use leasehold::{
+    AcquireError, FenceError, LeaseGuard, LeaseManager,
+    executor::TokioExecutor,
+    machine::{Applied, LostReason},
+};
+use tokio::{runtime::Runtime, task::spawn_blocking, time::timeout};
+use tokio_postgres::{Client, Transaction};
+
+use crate::{
+    other::{Other, say, told},
+    server::{PATIENCE, Place, connect, on_server, until},
+};
+
+/// As long as the tests wait for what must not happen.
+const WHILE: Duration = Duration::from_millis(400);
+
+async fn manager(place: &Place) -> LeaseManager {
+    LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap()
+}
+
+/// A table for notes, and a connection to it.
+async fn notes(place: &Place) -> Client {
+    let user = place.client().await;
+    user.batch_execute(&format!("CREATE TABLE IF NOT EXISTS {}_notes (text text)", place.prefix)).await.unwrap();
+    user
+}
+
+async fn note(transaction: &Transaction<'_>, place: &Place, text: &str) -> Result<u64, tokio_postgres::Error> {
+    transaction.execute(&format!("INSERT INTO {}_notes VALUES ($1)", place.prefix), &[&text]).await
+}
+
+async fn noted(place: &Place) -> Vec<String> {
+    let rows = place.client().await.query(&format!("SELECT text FROM {}_notes ORDER BY 1", place.prefix), &[]).await;
+    rows.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+async fn acquire(leases: &LeaseManager) -> LeaseGuard {
+    leases.lock("k").acquire().await.unwrap()
+}
+
+#[test]
+fn a_current_lease_lets_its_holder_write() {
+    on_server("fence_current", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        let fenced = guard.fence(&mut transaction).await.unwrap();
+        note(&transaction, &place, "milk").await.unwrap();
+        transaction.commit().await.unwrap();
+        fenced.committed();
+        assert_eq!(noted(&place).await, ["milk"]);
+    });
+}
+
+/// The user ignores the answer, and commits all the same.
+#[test]
+fn a_stolen_lease_lets_nobody_write() {
+    on_server("fence_stolen", |place| async move {
+        let (mut user, leases, thief) = (notes(&place).await, manager(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        let stolen = thief.lock("k").steal().await.unwrap();
+        let mut transaction = user.transaction().await.unwrap();
+        note(&transaction, &place, "before").await.unwrap();
+        let refused = guard.fence(&mut transaction).await.unwrap_err();
+        assert_eq!(refused, FenceError::Lost(LostReason::Stolen));
+        assert!(note(&transaction, &place, "after").await.is_err());
+        drop(transaction.commit().await);
+        // By now the loss is known, and the store is not asked.
+        let mut transaction = user.transaction().await.unwrap();
+        note(&transaction, &place, "again").await.unwrap();
+        assert_eq!(guard.fence(&mut transaction).await.unwrap_err(), FenceError::Lost(LostReason::Stolen));
+        drop(transaction.commit().await);
+        assert_eq!(noted(&place).await, [""; 0]);
+        assert!(stolen.is_valid());
+    });
+}
+
+/// A fence asked of a transaction holds although its user never looks at the answer.
+#[test]
+fn an_answer_that_is_dropped_leaves_nothing_to_commit() {
+    on_server("fence_dropped", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        for polls in 0..3 {
+            let mut transaction = user.transaction().await.unwrap();
+            note(&transaction, &place, "dropped").await.unwrap();
+            let mut answer = Box::pin(guard.fence(&mut transaction));
+            for _ in 0..polls {
+                assert!(futures::poll!(answer.as_mut()).is_pending());
+            }
+            drop(answer);
+            assert!(note(&transaction, &place, "after").await.is_err());
+            drop(transaction.commit().await);
+        }
+        assert_eq!(noted(&place).await, [""; 0]);
+        assert!(guard.is_valid());
+    });
+}
+
+/// A thief is granted the lease when the fenced transaction is over, and not before.
+#[test]
+fn while_a_fenced_transaction_is_open_nobody_is_granted_the_lease() {
+    on_server("fence_open", |place| async move {
+        let (mut user, leases, thief) = (notes(&place).await, manager(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        let steal = thief.lock("k").steal();
+        let mut steal = std::pin::pin!(steal);
+        assert!(timeout(WHILE, steal.as_mut()).await.is_err(), "the lease was granted during a fenced transaction");
+        note(&transaction, &place, "in time").await.unwrap();
+        transaction.commit().await.unwrap();
+        let stolen = timeout(PATIENCE, steal).await.unwrap().unwrap();
+        assert!(stolen.token() > guard.token());
+        assert_eq!(noted(&place).await, ["in time"]);
+    });
+}
+
+/// Two holders who share a lease write at once, and a heartbeat does not wait for either.
+#[test]
+fn fences_of_a_shared_lease_do_not_wait_for_each_other() {
+    on_server("fence_shared", |place| async move {
+        let (mut users, mut guards) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            users.push(notes(&place).await);
+            guards.push(manager(&place).await.lock("k").shared().acquire().await.unwrap());
+        }
+        let mut transactions = Vec::new();
+        for (user, guard) in users.iter_mut().zip(&guards) {
+            let mut transaction = user.transaction().await.unwrap();
+            drop(timeout(PATIENCE, guard.fence(&mut transaction)).await.expect("it waits for nobody").unwrap());
+            transactions.push(transaction);
+        }
+        for transaction in transactions {
+            note(&transaction, &place, "shared").await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+        assert_eq!(noted(&place).await, ["shared", "shared"]);
+    });
+}
+
+/// The heartbeat is in the row of the session once the transaction is committed, and not if it is rolled back.
+#[test]
+fn a_fence_that_renews_writes_a_heartbeat_with_the_transaction() {
+    on_server("fence_renews", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        let rows = async || -> Vec<String> {
+            let rows = place.client().await.query("SELECT text FROM fence_renews_session", &[]).await.unwrap();
+            rows.iter().map(|row| row.get(0)).collect()
+        };
+        let before = rows().await;
+        for commits in [false, true] {
+            let mut transaction = user.transaction().await.unwrap();
+            let fenced = guard.fence_and_renew(&mut transaction).await.unwrap();
+            note(&transaction, &place, "renewed").await.unwrap();
+            if commits {
+                transaction.commit().await.unwrap();
+                fenced.committed();
+            } else {
+                transaction.rollback().await.unwrap();
+            }
+            assert_eq!(rows().await != before, commits);
+        }
+        assert!(guard.is_valid());
+        assert_eq!(noted(&place).await, ["renewed"]);
+    });
+}
+
+/// With a short lease, no heartbeat but the fences' would be in time: the store is asked for nothing else.
+#[test]
+fn fences_that_renew_keep_a_lease_alive() {
+    on_server("fence_alive", |place| async move {
+        let lease = Duration::from_secs(2);
+        let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
+        let leases = builder.lease(lease).build().unwrap();
+        let (mut user, guard) = (notes(&place).await, acquire(&leases).await);
+        let since = std::time::Instant::now();
+        while since.elapsed() < lease * 3 / 2 {
+            let mut transaction = user.transaction().await.unwrap();
+            let fenced = guard.fence_and_renew(&mut transaction).await.unwrap();
+            note(&transaction, &place, "alive").await.unwrap();
+            transaction.commit().await.unwrap();
+            fenced.committed();
+        }
+        assert!(guard.is_valid());
+        assert_eq!(guard.release().await.unwrap(), leasehold::ReleaseOutcome::Released);
+    });
+}
+
+#[test]
+fn a_transaction_elsewhere_is_refused_with_the_remedy() {
+    on_server("fence_elsewhere", |place| async move {
+        let leases = manager(&place).await;
+        let guard = acquire(&leases).await;
+        place.client().await.batch_execute("CREATE DATABASE fence_elsewhere").await.unwrap();
+        let mut user = connect(&place.url_of("fence_elsewhere")).await;
+        user.batch_execute("CREATE TABLE fence_elsewhere_notes (text text)").await.unwrap();
+        let mut transaction = user.transaction().await.unwrap();
+        note(&transaction, &place, "elsewhere").await.unwrap();
+        let refused = guard.fence(&mut transaction).await.unwrap_err();
+        assert!(
+            matches!(&refused, FenceError::Misuse(sentence) if sentence.contains("begin the transaction in the database"))
+        );
+        drop(transaction.commit().await);
+        let left = user.query("SELECT FROM fence_elsewhere_notes", &[]).await.unwrap();
+        assert!(left.is_empty(), "what was refused was committed");
+    });
+}
+
+#[test]
+fn a_transaction_that_cannot_write_or_has_failed_is_refused() {
+    on_server("fence_read_only", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.build_transaction().read_only(true).start().await.unwrap();
+        let refused = guard.fence(&mut transaction).await.unwrap_err();
+        assert!(matches!(&refused, FenceError::Misuse(sentence) if sentence.contains("read_only(false)")), "{refused}");
+        drop(transaction);
+        let mut transaction = user.transaction().await.unwrap();
+        assert!(transaction.batch_execute("SELECT 1 / 0").await.is_err());
+        let refused = guard.fence(&mut transaction).await.unwrap_err();
+        let FenceError::Store(error) = refused else { panic!("{refused}") };
+        assert!(error.message.contains("had failed before") && error.applied == Applied::No, "{error}");
+        drop(transaction);
+        // What a user's session searches first, and how it sees others, is no matter.
+        user.batch_execute("SET search_path = pg_temp; SET default_transaction_isolation = 'serializable'")
+            .await
+            .unwrap();
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        transaction.commit().await.unwrap();
+    });
+}
+
+/// A snapshot that was taken before the theft shows the old record. It must not pass.
+#[test]
+fn an_old_snapshot_shows_no_lease_that_is_gone() {
+    on_server("fence_snapshot", |place| async move {
+        let (mut user, leases, thief) = (notes(&place).await, manager(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        for level in [tokio_postgres::IsolationLevel::RepeatableRead, tokio_postgres::IsolationLevel::Serializable] {
+            let mut transaction = user.build_transaction().isolation_level(level).start().await.unwrap();
+            note(&transaction, &place, "old").await.unwrap();
+            let stolen = thief.lock("k").steal().await.unwrap();
+            assert!(guard.fence(&mut transaction).await.is_err(), "{level:?}");
+            drop(transaction.commit().await);
+            drop(stolen);
+        }
+        assert_eq!(noted(&place).await, [""; 0]);
+    });
+}
+
+const SHORT: Duration = Duration::from_secs(1);
+
+async fn briefly(place: &Place) -> LeaseManager {
+    LeaseManager::builder(place.store().await, TokioExecutor::new()).lease(SHORT).build().unwrap()
+}
+
+/// The other process: holds the lease, opens a transaction with a write in it, and fences it when it is told to.
+pub(crate) fn write(url: &str, prefix: &str) {
+    let place = Place { url: url.into(), prefix: prefix.into() };
+    Runtime::new().unwrap().block_on(async {
+        let (mut user, leases) = (notes(&place).await, briefly(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        note(&transaction, &place, "late").await.unwrap();
+        say("held");
+        spawn_blocking(|| told().next()).await.unwrap();
+        match guard.fence(&mut transaction).await {
+            Ok(_) => say("passed"),
+            Err(refused) => say(&format!("{refused:?}")),
+        }
+        drop(transaction.commit().await);
+        say("over");
+    });
+}
+
+/// A real process stands still for longer than its lease. It goes on where it was, and writes nothing.
+#[test]
+fn a_holder_that_was_stopped_past_its_lease_cannot_write() {
+    on_server("fence_stopped", |place| async move {
+        let leases = briefly(&place).await;
+        let mut other = Other::start("writer", &place);
+        assert_eq!(other.hear(), "held");
+        other.signal("STOP");
+        let guard = timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().unwrap();
+        other.signal("CONT");
+        let said = other.ask("fence");
+        assert!(said.starts_with("Lost"), "{said}");
+        assert_eq!(other.hear(), "over");
+        assert!(guard.is_valid());
+        assert_eq!(noted(&place).await, [""; 0]);
+    });
+}
+
+/// It stands still inside a fenced transaction: the lease is granted to nobody until the server ends that connection.
+#[test]
+fn a_lease_is_not_granted_while_its_holder_stands_still_inside_a_fence() {
+    on_server("fence_still", |place| async move {
+        let (mut user, leases) = (notes(&place).await, briefly(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        note(&transaction, &place, "still").await.unwrap();
+        leases.close().await;
+        let next = briefly(&place).await;
+        let early = next.lock("k").timeout(SHORT * 2).acquire().await;
+        let waits = |error: &AcquireError| {
+            matches!(error, AcquireError::Timeout { .. }) || error.to_string().contains("fenced")
+        };
+        assert!(early.as_ref().is_err_and(waits), "{early:?}");
+        let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%fence_still_notes%'";
+        until("the connection is ended", async || {
+            place.client().await.query_one(kill, &[]).await.unwrap().get::<_, i64>(0) > 0
+        })
+        .await;
+        assert!(timeout(PATIENCE, next.lock("k").acquire()).await.unwrap().unwrap().is_valid());
+        assert!(transaction.commit().await.is_err());
+        assert_eq!(noted(&place).await, [""; 0]);
+    });
+}

@@ -1,0 +1,34 @@
+//! `PostgresStore` on a real server, which these tests start and stop. This file runs itself as the other process.
+#![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "real time, and tasks of the tests' own")]
+
+mod bad_input;
+mod contract;
+mod counter;
+mod faults;
+mod fence;
+mod measure;
+mod other;
+mod pooler;
+mod proxy;
+#[path = "../stores/scenarios.rs"]
+mod scenarios;
+mod server;
+mod shared;
+mod signals;
+
+use other::Role;
+
+/// What the other process does. In the first one there is no role, and nothing to do.
+#[test]
+fn the_other_process() {
+    let Some(Role { name, url, prefix }) = other::role() else { return };
+    match name.as_str() {
+        "counter" => counter::count(&url, &prefix),
+        "brief" => signals::hold_once(&url, &prefix),
+        "half" => signals::obey(&url, &prefix),
+        "writer" => fence::write(&url, &prefix),
+        "player" => measure::play(&url, &prefix),
+        unknown => panic!("no role is called {unknown:?}"),
+    }
+}

@@ -1,0 +1,100 @@
+//! Behind pgbouncer, which gives each transaction another connection.
+
+use std::{fs, path::PathBuf};
+
+use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
+use tokio::time::timeout;
+
+use crate::server::{PATIENCE, Place, as_server, connect, folder, free_port, keep, on_server, skip, until};
+
+/// It ends with this, as the server does.
+struct Pooler {
+    keeper: std::process::Child,
+    port: u16,
+}
+
+impl Pooler {
+    fn start(server: &Place) -> Option<Self> {
+        let places = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/opt/homebrew/bin/pgbouncer"];
+        let Some(program) = places.iter().map(PathBuf::from).find(|place| place.exists()) else {
+            skip("pgbouncer");
+            return None;
+        };
+        let (folder, port) = (folder(), free_port());
+        let behind = server.port();
+        let text = format!(
+            "[databases]\npostgres = host=127.0.0.1 port={behind} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 3\n"
+        );
+        // The folder is the server user's, as the file is to be.
+        let write = as_server("sh")
+            .args(["-c", &format!("printf %s \"$1\" > '{}/ini'", folder.display()), "sh", &text])
+            .status();
+        assert!(write.unwrap().success() && fs::exists(folder.join("ini")).unwrap());
+        let command = format!("'{}' '{}/ini'", program.display(), folder.display());
+        Some(Self { keeper: keep(&folder, &command, "TERM"), port })
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        drop(self.keeper.wait());
+    }
+}
+
+/// More transactions at once than the pooler has connections, from several contexts: a hundred turns each.
+#[test]
+fn contexts_take_turns_behind_pgbouncer() {
+    on_server("pooler", |place| async move {
+        let Some(pooler) = Pooler::start(&place) else { return };
+        let far = place.behind(pooler.port);
+        until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+        let near = place.store().await;
+        let (mut turns, user) = (Vec::new(), place.client().await);
+        user.batch_execute("CREATE TABLE pooler_count AS SELECT 0 AS n").await.unwrap();
+        for _ in 0..2 {
+            let store = far.builder().without_signals().connect().await.unwrap();
+            assert_eq!(leasehold::store::Store::reach(&store), leasehold::store::Store::reach(&near));
+            let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+            turns.push(take_turns(leases, &far.url));
+        }
+        futures::future::join_all(turns).await;
+        let counted: i32 = user.query_one("SELECT n FROM pooler_count", &[]).await.unwrap().get(0);
+        assert_eq!(counted, 2 * TURNS);
+        // Nothing named is left in any of its connections.
+        let pooled = connect(&far.url).await;
+        let named = pooled.query_typed("SELECT count(*) FROM pg_prepared_statements", &[]).await.unwrap();
+        assert_eq!(named[0].get::<_, i64>(0), 0);
+    });
+}
+
+const TURNS: i32 = 20;
+
+async fn take_turns(leases: LeaseManager, url: &str) {
+    let mut user = connect(url).await;
+    for _ in 0..TURNS {
+        let guard = timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().unwrap();
+        let mut transaction = user.transaction().await.unwrap();
+        guard.fence(&mut transaction).await.unwrap();
+        let n: i32 = transaction.query_typed("SELECT n FROM pooler_count", &[]).await.unwrap()[0].get(0);
+        transaction.batch_execute(&format!("UPDATE pooler_count SET n = {}", n + 1)).await.unwrap();
+        transaction.commit().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    leases.close().await;
+}
+
+/// A pooler that goes away, and comes back by another program's hand, is as a server that does.
+#[test]
+fn a_pooler_that_goes_away_is_told_as_such() {
+    on_server("pooler_gone", |place| async move {
+        let Some(pooler) = Pooler::start(&place) else { return };
+        let far = place.behind(pooler.port);
+        until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+        let store = far.builder().without_signals().connect().await.unwrap();
+        drop(pooler);
+        let error = leasehold::store::Store::keys(&store, "").await.unwrap_err();
+        assert!(error.retry, "{error}");
+    });
+}

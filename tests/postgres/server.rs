@@ -1,0 +1,240 @@
+//! A PostgreSQL server of the tests' own: its data in a folder of its own, gone with whoever started it.
+
+use std::{
+    env, fs,
+    future::Future,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio, id},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use leasehold::store::{PostgresStore, PostgresStoreBuilder};
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, NoTls};
+
+/// More than anything takes here, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something holds.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(since.elapsed() < PATIENCE, "this did not come about: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until something holds, on a runtime.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let since = Instant::now();
+    while !holds().await {
+        assert!(since.elapsed() < PATIENCE, "this did not come about: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Where Debian, Fedora and Homebrew keep the server's programs, which are not on PATH everywhere.
+fn programs() -> Option<PathBuf> {
+    let mut places: Vec<_> = env::var_os("PATH").iter().flat_map(env::split_paths).collect();
+    let versions =
+        |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
+    let mut debian: Vec<_> = versions("/usr/lib/postgresql").chain(versions("/opt/homebrew/opt")).collect();
+    debian.sort();
+    places.extend(debian.into_iter().rev());
+    places.into_iter().find(|place| place.join("initdb").exists() && place.join("postgres").exists())
+}
+
+/// Says that a test did not run; where everything should be there, that is a failure.
+pub(crate) fn skip(what: &str) {
+    assert!(env::var_os("CI").is_none(), "{what} is missing, and CI is set; run .ci/setup postgres");
+    println!("SKIPPED: {what} is missing; run .ci/setup postgres");
+}
+
+/// A command as the user that may run a server, which root may not.
+pub(crate) fn as_server(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
+    command
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output().expect("every Unix has it");
+    output.stdout.trim_ascii() == b"0"
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port is free").port()
+}
+
+/// A folder that the server's user owns.
+pub(crate) fn folder() -> PathBuf {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let path = env::temp_dir().join(format!("leasehold-pg-{}-{}", id(), MADE.fetch_add(1, Ordering::Relaxed)));
+    fs::create_dir(&path).expect("the folder is new");
+    if is_root() {
+        assert!(Command::new("chown").arg("postgres:postgres").arg(&path).status().expect("it runs").success());
+    }
+    path
+}
+
+/// Runs a program until this process ends, however it does, or the guard is dropped: then it kills the program, and removes the
+/// folder. What it says goes to a file in the folder.
+pub(crate) fn keep(folder: &Path, command: &str, signal: &str) -> Child {
+    let script = format!(
+        "cd '{0}'; {command} >'{0}/log' 2>&1 </dev/null & echo $! >'{0}/pid'; cat >/dev/null; \
+         kill -{signal} $(cat '{0}/pid'); wait; rm -rf '{0}'",
+        folder.display()
+    );
+    let mut keeper = as_server("sh");
+    keeper.args(["-c", &script]).stdin(Stdio::piped()).spawn().expect("a shell starts")
+}
+
+pub(crate) struct Server {
+    keeper: Child,
+    folder: PathBuf,
+    programs: PathBuf,
+    pub(crate) port: u16,
+}
+
+impl Server {
+    /// A server of its own, or `None` if there is none to be had.
+    pub(crate) fn start() -> Option<Self> {
+        let Some(programs) = programs() else {
+            skip("PostgreSQL");
+            return None;
+        };
+        let (folder, port) = (folder(), free_port());
+        let data = folder.join("data");
+        let mut init = as_server(programs.join("initdb"));
+        init.args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "-D"]).arg(&data);
+        let made = init.current_dir(&folder).output().expect("initdb runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let command = format!("'{}' {}", programs.join("postgres").display(), options(&folder, port));
+        let server = Self { keeper: keep(&folder, &command, "QUIT"), folder, programs, port };
+        server.await_start();
+        Some(server)
+    }
+
+    fn await_start(&self) {
+        let runtime = Runtime::new().unwrap();
+        wait_until("the server starts", || runtime.block_on(tokio_postgres::connect(&self.url(), NoTls)).is_ok());
+    }
+
+    pub(crate) fn url(&self) -> String {
+        url(self.port)
+    }
+
+    /// Its processes die, as at the loss of power.
+    pub(crate) fn crash(&self) {
+        let mut stop = as_server(self.programs.join("pg_ctl"));
+        stop.args(["stop", "-m", "immediate", "-D"]).arg(self.folder.join("data"));
+        let stopped = stop.current_dir(&self.folder).output().expect("pg_ctl runs");
+        assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
+    }
+
+    /// After a crash. It ends with the guard, as the first did: by the file with its number.
+    pub(crate) fn restart(&self) {
+        let mut start = as_server(self.programs.join("pg_ctl"));
+        start.args(["start", "-w", "-l"]).arg(self.folder.join("log")).arg("-D").arg(self.folder.join("data"));
+        start.arg("-o").arg(options(&self.folder, self.port)).current_dir(&self.folder);
+        // Its children keep what this process would otherwise wait for.
+        let started = start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().expect("it runs");
+        assert!(started.success(), "the server starts again");
+        let pid = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("it wrote its number");
+        fs::write(self.folder.join("pid"), pid.lines().next().unwrap_or_default()).expect("the keeper reads it");
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("postgres://postgres@127.0.0.1:{port}/postgres")
+}
+
+fn options(folder: &Path, port: u16) -> String {
+    let folder = folder.display();
+    format!(
+        "-D '{folder}/data' -p {port} -k '{folder}' -h 127.0.0.1 -c fsync=off -c max_connections=300 \
+         -c log_min_duration_statement=-1 -c shared_buffers=32MB"
+    )
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        drop(self.keeper.wait());
+    }
+}
+
+/// The server that most tests share. Nothing drops it: it ends with this process.
+fn shared() -> Option<&'static Server> {
+    static SHARED: OnceLock<Option<Server>> = OnceLock::new();
+    SHARED.get_or_init(Server::start).as_ref()
+}
+
+/// What a test has: a server, and tables of its own in it.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) url: String,
+    pub(crate) prefix: String,
+}
+
+impl Place {
+    /// `None` where no server is to be had.
+    pub(crate) fn new(prefix: &str) -> Option<Self> {
+        shared().map(|server| Self { url: server.url(), prefix: prefix.into() })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        let address = self.url.rsplit(':').next().and_then(|rest| rest.split('/').next());
+        address.and_then(|port| port.parse().ok()).expect("it has a port")
+    }
+
+    /// The same by way of another port.
+    pub(crate) fn behind(&self, port: u16) -> Self {
+        Self { url: self.url.replace(&format!(":{}/", self.port()), &format!(":{port}/")), ..self.clone() }
+    }
+
+    /// The URL of another database of this server.
+    pub(crate) fn url_of(&self, database: &str) -> String {
+        let (server, _) = self.url.rsplit_once('/').expect("it has a path");
+        format!("{server}/{database}")
+    }
+
+    pub(crate) fn builder(&self) -> PostgresStoreBuilder {
+        PostgresStore::builder(&self.url).prefix(&self.prefix)
+    }
+
+    /// A store whose tables stand.
+    pub(crate) async fn store(&self) -> PostgresStore {
+        let store = self.builder().connect().await.unwrap();
+        store.migrate().await.unwrap();
+        store
+    }
+
+    /// A connection of the user's.
+    pub(crate) async fn client(&self) -> Client {
+        connect(&self.url).await
+    }
+}
+
+/// A connection that is none of a store's.
+pub(crate) async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// Runs a test that needs a server, if there is one, with tables of its own.
+pub(crate) fn on_server<F: Future<Output = ()>>(prefix: &str, test: impl FnOnce(Place) -> F) {
+    if let Some(place) = Place::new(prefix) {
+        Runtime::new().unwrap().block_on(test(place));
+    }
+}
