@@ -18,7 +18,11 @@ mod fenced;
 mod indexed_db;
 mod memory;
 mod pointers;
+#[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
+mod redis;
 
+#[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
+pub use self::redis::{RedisScript, RedisStore};
 #[cfg(feature = "test-util")]
 pub use faulty::{Fault, FaultyStore};
 pub use fenced::{Fence, FenceError, Fenced, FencedTransaction, OpenTransaction};
