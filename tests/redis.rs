@@ -3,18 +3,44 @@
 
 #[path = "redis/contract.rs"]
 mod contract;
+#[path = "redis/counter.rs"]
+mod counter;
+#[path = "redis/failover.rs"]
+mod failover;
+#[path = "redis/faults.rs"]
+mod faults;
+#[path = "redis/fence.rs"]
+mod fence;
+#[path = "redis/inputs.rs"]
+mod inputs;
 #[path = "redis/other.rs"]
 mod other;
+#[path = "redis/proxy.rs"]
+mod proxy;
 #[path = "redis/server.rs"]
 mod server;
+#[path = "redis/signals.rs"]
+mod signals;
 
-use std::{env, sync::OnceLock};
+use std::{
+    env,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use leasehold::store::RedisStore;
+use leasehold::{LeaseManager, LeaseManagerBuilder, executor::TokioExecutor, store::RedisStore};
 use redis::Client;
+use tokio::runtime::Runtime;
 
-use other::{ROLE, SERVER};
+use other::{PREFIX, ROLE, SERVER};
 use server::Server;
+
+/// Longer than anything takes here that does not wait for the end of a lease, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(30);
+/// So long that nothing in these tests waits for its end.
+const LONG_LEASE: Duration = Duration::from_secs(3_600);
+/// The shortest that a manager accepts.
+const SHORT_LEASE: Duration = Duration::from_secs(1);
 
 /// The server that most tests share, each with a prefix of its own.
 fn shared() -> Option<&'static Server> {
@@ -27,12 +53,24 @@ async fn open(client: &Client, prefix: &str) -> RedisStore {
     RedisStore::with_prefix(client.clone(), prefix).await.unwrap()
 }
 
+/// One more context, and its store.
+async fn context(client: &Client, prefix: &str) -> (Arc<RedisStore>, LeaseManagerBuilder) {
+    let store = Arc::new(open(client, prefix).await);
+    let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new());
+    (store, leases)
+}
+
 /// What the other process does. In the first one there is no role, and nothing to do.
 #[test]
 fn the_other_process() {
     let Ok(role) = env::var(ROLE) else { return };
-    let _server = env::var(SERVER).expect("a role comes with a server");
+    let client = Client::open(env::var(SERVER).expect("a role comes with a server")).unwrap();
+    let prefix = env::var(PREFIX).expect("a role comes with a prefix");
+    let runtime = Runtime::new().unwrap();
     match role.as_str() {
+        "counter" => runtime.block_on(counter::count(&client, &prefix)),
+        "half" => signals::obey(&runtime, &client, &prefix),
+        "writer" => fence::write_when_told(&runtime, &client, &prefix),
         unknown => panic!("no role is called {unknown:?}"),
     }
 }

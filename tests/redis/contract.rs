@@ -6,7 +6,7 @@ use leasehold::{
     machine::{Key, Row},
     store::{Durability, RedisStore, Store, contract},
 };
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Runtime;
 
 use crate::{open, server::Server, shared};
 
@@ -114,5 +114,4 @@ async fn a_store_tells_what_its_server_does_with_what_is_written() {
     assert_eq!(open(&server.client(), "durability").await.durability(), Durability::Ephemeral);
     assert_eq!(durability("yes", "everysec", "d").await, Durability::Ephemeral);
     assert_eq!(durability("yes", "always", "d").await, Durability::Local);
-    let _ = Handle::current();
 }

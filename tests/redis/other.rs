@@ -10,6 +10,8 @@ use std::{
 pub(crate) const ROLE: &str = "LEASEHOLD_TEST_ROLE";
 /// The address of the server that both share.
 pub(crate) const SERVER: &str = "LEASEHOLD_TEST_SERVER";
+/// The prefix of their store.
+pub(crate) const PREFIX: &str = "LEASEHOLD_TEST_PREFIX";
 
 pub(crate) struct Other {
     child: Child,
@@ -21,10 +23,10 @@ pub(crate) struct Other {
 const MARK: &str = "leasehold says ";
 
 impl Other {
-    pub(crate) fn start(role: &str, server: &str) -> Self {
+    pub(crate) fn start(role: &str, server: &str, prefix: &str) -> Self {
         let mut command = Command::new(env::current_exe().expect("this test is a file"));
         command.args(["the_other_process", "--exact", "--nocapture", "--test-threads=1"]);
-        command.env(ROLE, role).env(SERVER, server).stderr(Stdio::null());
+        command.env(ROLE, role).env(SERVER, server).env(PREFIX, prefix).stderr(Stdio::null());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let (input, output) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
         Self { child, input, output: BufReader::new(output).lines() }
@@ -50,9 +52,20 @@ impl Other {
         writeln!(self.input, "{line}").expect("the other process listens");
     }
 
-    /// Stops it, or lets it go on: `STOP` or `CONT`.
-    pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+    /// Stops it. When this returns, nothing of it runs.
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+        let state = || Command::new("ps").args(["-o", "stat=", "-p", &self.child.id().to_string()]).output();
+        while !state().expect("there is a ps").stdout.starts_with(b"T") {}
+    }
+
+    /// Lets it go on after a stop.
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(sent.expect("there is a kill").success());
     }
 

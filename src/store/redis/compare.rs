@@ -45,19 +45,38 @@ pub(super) struct Script {
     digest: String,
 }
 
-/// Reads the rows that are named, with their digests, in ARGV[2] and following, ARGV[1] pairs. If one differs, the answer
-/// is all of them as they stand, and the sessions that their texts name, which the next attempt most likely wants. If none
-/// differs, the rows that follow are written, and those after them deleted.
+/// Reads the rows that are named in ARGV[2] and following, each with its premise, ARGV[1] pairs. If a premise fails, the
+/// answer is all of them as they stand, and the sessions that their texts name, which the next attempt most likely wants.
+/// If all hold, the rows that follow are written, and those after them deleted.
 ///
-/// The first line deletes a field that nobody has: a replica refuses that, so that nothing is ever read from one.
+/// A premise is the digest of the whole row, empty if there must be none; or, in JSON, some facts that must stand in the row:
+/// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
+///
+/// The first command deletes a field that nobody has: a replica refuses that, so that nothing is ever read from one.
 const COMPARE: &str = r#"
+local function has(text, premise)
+    local row, facts = cjson.decode(text), cjson.decode(premise)
+    if row.format ~= facts.format then return false end
+    if facts.store then return row.store == facts.store end
+    for _, grant in ipairs(row.grants) do
+        if grant.holder == facts.holder and grant.token == facts.token and grant.request == facts.request then
+            return true
+        end
+    end
+    return false
+end
+local function stands(text, premise)
+    if string.sub(premise, 1, 1) ~= '{' then return (text and redis.sha1hex(text) or '') == premise end
+    local readable, is_there = pcall(has, text, premise)
+    return readable and is_there
+end
 local rows, at, same, found = KEYS[1], 2, true, {}
 local ours = redis.pcall('HDEL', rows, '')
 if type(ours) == 'table' and ours.err then return ours end
 for i = 1, tonumber(ARGV[1]) do
-    local text = redis.call('HGET', rows, ARGV[at])
-    same = same and (text and redis.sha1hex(text) or '') == ARGV[at + 1]
-    found[i], at = text, at + 2
+    found[i] = redis.call('HGET', rows, ARGV[at])
+    same = same and stands(found[i], ARGV[at + 1])
+    at = at + 2
 end
 if not same then
     local named, seen = {}, {}
@@ -125,8 +144,10 @@ impl Users {
 /// One run of the script.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    /// What the decision rests on.
+    /// What was read.
     pub(super) read: Vec<(String, Found)>,
+    /// Of which rows, by their names, the decision rests on these facts only; of all others it rests on the whole text.
+    pub(super) facts: Vec<(String, String)>,
     /// What is to be written; `None` deletes.
     pub(super) writes: Vec<(String, Option<String>)>,
 }
@@ -171,7 +192,9 @@ impl Comparison {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(users.keys.len() + 1).arg(rows).arg(&users.keys).arg(self.read.len());
         for (name, found) in &self.read {
-            command.arg(name).arg(found.as_ref().map_or("", |text| &text.digest));
+            let facts = self.facts.iter().find(|(known, _)| known == name).map(|(_, facts)| facts.as_str());
+            let whole = found.as_ref().map_or("", |text| &text.digest);
+            command.arg(name).arg(facts.unwrap_or(whole));
         }
         let set = self.writes.iter().filter_map(|(name, text)| Some((name, text.as_ref()?)));
         command.arg(set.clone().count());

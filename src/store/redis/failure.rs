@@ -73,7 +73,7 @@ pub(super) fn of_time(address: &str, limit: Duration, writing: bool) -> StoreErr
 }
 
 /// Others wrote the same rows between each read and the write that followed it.
-pub(super) fn of_contention(tries: usize) -> StoreError {
+pub(super) fn of_contention(tries: u32) -> StoreError {
     StoreError::transient(format!("others wrote the same rows {tries} times in a row; try again"))
 }
 

@@ -32,7 +32,10 @@ use signals::RedisSignals;
 pub use script::RedisScript;
 
 /// How often a transaction begins anew in place because others wrote the same rows.
-const TRIES: usize = 32;
+const TRIES: u32 = 32;
+/// So many times at once. Later ones come after a pause, or those who write the same rows in the same order would always
+/// leave the same one behind.
+const AT_ONCE: u32 = 4;
 /// A server that takes longer is not connected to.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What the names of our keys and channels begin with, if nobody chooses.
@@ -139,7 +142,8 @@ impl RedisStore {
         let Place { link, memory, rows, plain, .. } = &*self.place;
         let (keys, fresh) = (batch.keys(), setup::fresh_id());
         let mut view = View::new(memory);
-        for _ in 0..TRIES {
+        for tries in 0..TRIES {
+            pause_after(tries).await;
             let mut attempt = view.load(&keys, fresh, |records| records.sessions_of(batch))?;
             let reply = batch.apply(&mut attempt.records, now);
             let is_certain = attempt.is_certain;
@@ -159,6 +163,15 @@ impl RedisStore {
             }
         }
         Err(failure::of_contention(TRIES))
+    }
+}
+
+/// Pauses for a random time that grows with the number of tries: by a millisecond each.
+async fn pause_after(tries: u32) {
+    let longest = u128::from(tries.saturating_sub(AT_ONCE)) * 1_000;
+    if longest > 0 {
+        let pause = setup::fresh_id().0 % longest;
+        tokio::time::sleep(Duration::from_micros(u64::try_from(pause).unwrap_or_default())).await;
     }
 }
 

@@ -4,7 +4,7 @@ use core::{fmt, time::Duration};
 use std::{
     boxed::Box,
     format,
-    string::String,
+    string::{String, ToString},
     sync::{Arc, atomic::AtomicBool},
     vec::Vec,
 };
@@ -16,11 +16,14 @@ use super::{
     attempt::{Attempt, Place, View},
     compare::{Comparison, Outcome, Script, Users},
     failure::{self, Stage},
-    reach_of,
+    pause_after, reach_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{SessionId, StoreError, StoreId};
+use crate::machine::{Action, FORMAT, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
 use crate::store::{Fence, FenceError, FencedTransaction, Reach};
+
+/// Lua's numbers are exact below this.
+const EXACT: u64 = 1 << 53;
 
 /// A fence waits no longer than this for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,8 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// * The outer error of the answer says that the script did not run, unless it is
 ///   [`FenceError::Store`] with [`Applied::Unknown`](crate::machine::Applied::Unknown): the connection broke meanwhile, and
 ///   nobody knows. The inner one is the script's own. Redis takes nothing back of what a script wrote before it failed.
-/// * It takes one round trip; another one for each time that somebody queued for the key or left its queue meanwhile. It waits 10,000 ms
-///   at most.
+/// * It takes one round trip, and waits 10,000 ms at most.
 ///
 /// # Cancel safety
 /// If the answer is dropped, the script may have run or not. It never runs without the lease.
@@ -109,7 +111,8 @@ impl RedisScript {
         refused: &mut Option<FenceError>,
     ) -> Result<RedisResult<Value>, StoreError> {
         let mut view = View::new(&self.place.memory);
-        for _ in 0..TRIES {
+        for tries in 0..TRIES {
+            pause_after(tries).await;
             let mut attempt = self.load(&view, fence)?;
             let is_held = attempt.has_all_rows() && fence.ticket().finds_its_grant(&attempt.records);
             let is_known = attempt.is_certain || is_held;
@@ -118,11 +121,14 @@ impl RedisScript {
                 self.look(attempt.into_question(), &mut view).await?;
                 continue;
             }
-            if let Err(why) = fence.judge(attempt.store, &mut attempt.records) {
+            let store = attempt.store;
+            if let Err(why) = fence.judge(store, &mut attempt.records) {
                 *refused = Some(why);
                 return Ok(Ok(Value::Nil));
             }
-            let comparison = attempt.into_comparison();
+            let mut comparison = attempt.into_comparison();
+            // Others may queue for the key meanwhile.
+            comparison.facts = facts_of(fence.ticket(), store, &comparison);
             let stage = Stage::Writing(running);
             match comparison.run(&self.place.link, &self.script, &self.place.rows, &self.users, stage).await? {
                 Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
@@ -157,6 +163,25 @@ impl RedisScript {
         }
         Ok(())
     }
+}
+
+/// What must stand in the rows that a fence reads: whose store it is, and the grant. The records are not written, since a
+/// fence changes none.
+fn facts_of(ticket: &Ticket, store: Option<StoreId>, comparison: &Comparison) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    if let Some(store) = store {
+        facts.push((Row::Store.to_string(), format!("{{\"format\":{FORMAT},\"store\":\"{store}\"}}")));
+    }
+    for operation in &ticket.batch.operations {
+        if let Action::Fence { token, request: RequestId(request @ ..EXACT) } = operation.action {
+            let holder = ticket.batch.session;
+            let grant =
+                format!("{{\"format\":{FORMAT},\"holder\":\"{holder}\",\"token\":{token},\"request\":{request}}}");
+            facts.push((Row::Record(operation.key.clone()).to_string(), grant));
+        }
+    }
+    facts.retain(|(name, _)| comparison.writes.iter().all(|(written, _)| written != name));
+    facts
 }
 
 /// Whether the script caused it: Redis then says where in a script it happened. What our own lines are refused is said
