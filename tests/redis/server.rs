@@ -53,12 +53,7 @@ impl Server {
 
     /// Starts it, or starts it again with what it left behind. Whether it answers.
     pub(crate) fn run(&mut self) -> bool {
-        let mut command = Command::new("sh");
-        command.args(["-c", KEEPER, "keeper", "redis-server", "--port", &self.port.to_string()]);
-        command.args(["--bind", "127.0.0.1", "--save", "", "--dir"]).arg(&self.folder);
-        command.arg("--unixsocket").arg(self.folder.join("socket")).args(&self.settings);
-        let command = command.env("FOLDER", &self.folder).stdin(Stdio::piped());
-        self.keeper = Some(command.spawn().expect("there is a shell"));
+        self.run_without_waiting();
         let started = Instant::now();
         while started.elapsed() < BUSY {
             if let Ok(mut connection) = self.client().get_connection() {
@@ -75,6 +70,20 @@ impl Server {
             thread::sleep(Duration::from_millis(5));
         }
         panic!("redis-server does not answer: {:?}", fs::read_to_string(self.folder.join("log")));
+    }
+
+    /// Adds to the settings of its next start.
+    pub(crate) fn set(&mut self, settings: &[&str]) {
+        self.settings.extend(settings.iter().map(|word| word.to_string()));
+    }
+
+    pub(crate) fn run_without_waiting(&mut self) {
+        let mut command = Command::new("sh");
+        command.args(["-c", KEEPER, "keeper", "redis-server", "--port", &self.port.to_string()]);
+        command.args(["--bind", "127.0.0.1", "--save", "", "--dir"]).arg(&self.folder);
+        command.arg("--unixsocket").arg(self.folder.join("socket")).args(&self.settings);
+        let command = command.env("FOLDER", &self.folder).stdin(Stdio::piped());
+        self.keeper = Some(command.spawn().expect("there is a shell"));
     }
 
     /// It dies by `kill -9`, and its folder stays.

@@ -52,7 +52,7 @@ pub(super) struct Script {
 /// A premise is the digest of the whole row, empty if there must be none; or, in JSON, some facts that must stand in the row:
 /// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
 ///
-/// The first command deletes a field that nobody has: a replica refuses that, so that nothing is ever read from one.
+/// Where no row is set, a field that nobody has is deleted: a replica refuses that, so that nothing is ever read from one.
 const COMPARE: &str = r#"
 local function has(text, premise)
     local row, facts = cjson.decode(text), cjson.decode(premise)
@@ -71,10 +71,13 @@ local function stands(text, premise)
     return readable and is_there
 end
 local rows, at, same, found = KEYS[1], 2, true, {}
-local ours = redis.pcall('HDEL', rows, '')
-if type(ours) == 'table' and ours.err then return ours end
+local function refusal()
+    local probe = redis.pcall('HDEL', rows, '')
+    return type(probe) == 'table' and probe.err and probe
+end
 for i = 1, tonumber(ARGV[1]) do
-    found[i] = redis.call('HGET', rows, ARGV[at])
+    found[i] = redis.pcall('HGET', rows, ARGV[at])
+    if type(found[i]) == 'table' then return found[i] end
     same = same and stands(found[i], ARGV[at + 1])
     at = at + 2
 end
@@ -89,7 +92,7 @@ if not same then
             end
         end
     end
-    return {0, found, named}
+    return refusal() or {0, found, named}
 end
 local sets = tonumber(ARGV[at])
 at = at + 1
@@ -108,7 +111,7 @@ end
 impl Script {
     /// Writes rows, and nothing else.
     pub(super) fn plain() -> Self {
-        Self::new(format!("{COMPARE}return {{1}}"))
+        Self::new(format!("{COMPARE}return sets == 0 and refusal() or {{1}}"))
     }
 
     /// Runs the user's own script if the rows stand as they were read. It finds its own keys and arguments, and its lines

@@ -184,10 +184,11 @@ fn facts_of(ticket: &Ticket, store: Option<StoreId>, comparison: &Comparison) ->
     facts
 }
 
-/// Whether the script caused it: Redis then says where in a script it happened. What our own lines are refused is said
-/// without that.
+/// Whether the script caused it: Redis then says where in a script it happened. It says that of some refusals of its own, too:
+/// they come at the first write.
 fn is_of_the_script(refusal: &RedisError) -> bool {
-    let is_of_the_server = matches!(refusal.code(), Some("BUSY" | "NOSCRIPT"));
+    let is_of_the_server =
+        matches!(refusal.code(), Some("BUSY" | "NOSCRIPT" | "READONLY" | "OOM" | "MISCONF" | "NOREPLICAS"));
     !is_of_the_server && refusal.detail().is_some_and(|detail| detail.contains("script"))
 }
 
