@@ -2,17 +2,18 @@
 
 use leasehold::{FenceError, store::RedisStore};
 
-use crate::{LONG_LEASE, context, proxy::Proxy, server::Server};
+use crate::{LONG_LEASE, SHORT_LEASE, context, proxy::Proxy, server::Server};
 
 /// The clients speak with whoever is the master, by one address.
 #[tokio::test]
 async fn a_failover_that_loses_the_grant_makes_two_holders_and_the_first_one_writes_nothing() {
-    let Some(mut master) = Server::start(&[]) else { return };
+    let Some(mut master) = Server::start(&["--repl-diskless-sync-delay", "0"]) else { return };
     let replica = Server::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]).unwrap();
     let proxy = Proxy::new(master.port());
     let (store, leases) = context(&proxy.client(), "failover").await;
     let (others_store, others) = context(&proxy.client(), "failover").await;
-    let (leases, others) = (leases.lease(LONG_LEASE).build().unwrap(), others.lease(LONG_LEASE).build().unwrap());
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let others = others.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
     let count = |store: &RedisStore| store.script("return redis.call('INCR', KEYS[1])").key("failover: n");
     leases.lock("k").acquire().await.unwrap().release().await.unwrap();
     // The replica has all that was written until now.

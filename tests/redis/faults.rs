@@ -77,6 +77,17 @@ async fn a_server_that_does_not_answer_is_given_up_in_time() {
     store.transact(look(2), now(), BUSY).await.expect("the connection is opened anew");
 }
 
+/// In a server of its own, of which all connections are cut.
+#[tokio::test]
+async fn a_connection_that_was_cut_while_nobody_used_it_is_opened_anew() {
+    let Some(server) = Server::start(&[]) else { return };
+    let store = open(&server.client(), "idle").await;
+    let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+    // After so long, the store looks before it writes.
+    tokio::time::sleep(2 * SHORT_LEASE + LIMIT).await;
+    store.transact(ask(1), now(), BUSY).await.unwrap();
+}
+
 /// The manager asks again, and learns what became of it.
 #[tokio::test]
 async fn an_acquire_and_a_release_survive_lost_questions_and_lost_answers() {
@@ -134,7 +145,9 @@ async fn a_server_that_dies_and_comes_back_has_kept_holder_and_waiter() {
     let Some(mut server) = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]) else { return };
     let (store, leases) = context(&server.client(), "revived").await;
     let (_, others) = context(&server.client(), "revived").await;
-    let (leases, others) = (leases.build().unwrap(), others.build().unwrap());
+    // Whoever listens to a server that died may miss what is said at once when it is back, and looks at the next heartbeat.
+    let others = others.heartbeat(LIMIT).build().unwrap();
+    let leases = leases.build().unwrap();
     for _ in 0..3 {
         let guard = leases.lock("k").acquire().await.unwrap();
         let waiting = tokio::spawn(others.lock("k").acquire());

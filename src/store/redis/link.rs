@@ -8,6 +8,7 @@ use std::{
 
 use futures::lock::Mutex;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value, aio::MultiplexedConnection, aio::PubSub};
+use tokio::time::{Instant, timeout};
 
 use super::failure::{self, Stage};
 use crate::machine::{StoreError, StoreErrorKind};
@@ -17,9 +18,20 @@ pub(super) struct Link {
     client: Client,
     /// What errors call the server. It has no password.
     address: Box<str>,
-    connection: Mutex<Option<MultiplexedConnection>>,
+    connection: Mutex<Option<Kept>>,
     closed: AtomicBool,
 }
+
+struct Kept {
+    connection: MultiplexedConnection,
+    asked_at: Instant,
+}
+
+/// A connection that nobody used for so long is asked whether it still stands: servers and what stands before them cut idle
+/// ones, and of a write into such a one nobody could say whether it arrived.
+const IDLE: Duration = Duration::from_secs(2);
+/// One that then says nothing for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Link {
     /// # Errors
@@ -83,14 +95,14 @@ impl Link {
     async fn connection(&self) -> Result<MultiplexedConnection, StoreError> {
         let mut kept = self.connection.lock().await;
         self.check()?;
-        if let Some(connection) = &*kept {
-            return Ok(connection.clone());
+        if let Some(connection) = standing(&mut kept).await {
+            return Ok(connection);
         }
         // The callers have a time limit of their own, and the library's would be half a second.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = opened.map_err(|error| failure::of_connect(&self.address, &error))?;
-        *kept = Some(connection.clone());
+        *kept = Some(Kept { connection: connection.clone(), asked_at: Instant::now() });
         Ok(connection)
     }
 
@@ -133,7 +145,7 @@ impl Link {
         writing: &AtomicBool,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match tokio::time::timeout(limit, work).await {
+        match timeout(limit, work).await {
             Ok(done) => done,
             Err(_) => {
                 self.forget();
@@ -141,6 +153,20 @@ impl Link {
             }
         }
     }
+}
+
+/// The connection that is kept, if it stands.
+async fn standing(kept: &mut Option<Kept>) -> Option<MultiplexedConnection> {
+    let Kept { connection, asked_at } = kept.as_mut()?;
+    if asked_at.elapsed() > IDLE {
+        let answer = timeout(PATIENCE, connection.send_packed_command(&redis::cmd("PING"))).await;
+        if !matches!(answer, Ok(Ok(_))) {
+            *kept = None;
+            return None;
+        }
+    }
+    *asked_at = Instant::now();
+    Some(connection.clone())
 }
 
 impl fmt::Debug for Link {
