@@ -1,6 +1,9 @@
 //! `RedisStore` on real servers, which the tests start and stop. This file runs itself as the other process, too.
 #![cfg(unix)]
-#![expect(clippy::disallowed_methods, reason = "servers and processes live in real time, and these tests have no executor")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "servers and processes live in real time, and these tests have no executor"
+)]
 
 #[path = "redis/contract.rs"]
 mod contract;

@@ -82,6 +82,40 @@ async fn nothing_from_before_a_wipe_passes() {
     assert_eq!(number(&next, add(&others_store, "wiped: n", 1)).await, Ok(1), "nothing was written");
 }
 
+/// Another hand changes a row in one place. The holder's process still remembers the row as it was.
+#[tokio::test]
+async fn a_fence_compares_every_part_of_its_grant() {
+    let Some(server) = shared() else { return };
+    let changes = [
+        ("lease:k", "\"holder\":\"", "\"holder\":\"00"),
+        ("lease:k", "\"request\":", "\"request\":1"),
+        ("lease:k", "\"token\":", "\"token\":1"),
+        ("lease:k", "\"grants\":[{", "\"grants\":[],\"earlier\":[{"),
+        ("lease:k", "\"format\":1", "\"format\":2"),
+        ("lease:k", "{", "{{"),
+        ("store", "\"store\":\"", "\"store\":\"00"),
+        ("store", "\"format\":1", "\"format\":2"),
+    ];
+    for (number, (row, part, other)) in changes.into_iter().enumerate() {
+        let (prefix, written) = (format!("parts {number}"), format!("parts {number}: n"));
+        let rows = format!("{{{prefix}}}:rows");
+        let (store, leases) = context(&server.client(), &prefix).await;
+        let leases = leases.lease(LONG_LEASE).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        assert_eq!(number_of(&guard, &store, &written).await, Ok(1));
+        let text: String = server.ask(&["HGET", &rows, row]);
+        assert!(text.contains(part), "{part} is not in {text}");
+        let _: i64 = server.ask(&["HSET", &rows, row, &text.replacen(part, other, 1)]);
+        let refused = number_of(&guard, &store, &written).await;
+        assert!(refused.is_err(), "{part} was not compared");
+        assert_eq!(server.ask::<i64>(&["GET", &written]), 1, "{refused:?}");
+    }
+}
+
+async fn number_of(guard: &LeaseGuard, store: &RedisStore, key: &str) -> Result<i64, FenceError> {
+    number(guard, add(store, key, 1)).await
+}
+
 #[tokio::test]
 async fn a_script_of_another_store_is_refused() {
     let Some(server) = shared() else { return };

@@ -142,11 +142,13 @@ async fn a_server_without_memory_left_writes_nothing_and_says_so() {
 async fn a_replica_is_refused_and_nothing_is_read_from_a_master_that_became_one() {
     let Some(server) = Server::start(&[]) else { return };
     let store = open(&server.client(), "replica").await;
+    // It knows nothing of what the other one writes.
+    let stranger = open(&server.client(), "replica").await;
     store.transact(ask(1), now(), BUSY).await.unwrap();
     let _: String = server.ask(&["REPLICAOF", "127.0.0.1", "1"]);
     let error = refusal(server.client(), "replica", &["read replica", "connect to its master"]).await;
     assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
-    for batch in [ask(1), look(1), look(2)] {
+    for (store, batch) in [(&store, ask(1)), (&store, look(1)), (&store, look(2)), (&stranger, look(3))] {
         let error = store.transact(batch, now(), BUSY).await.expect_err("it is a replica now");
         assert!(error.message.contains("connect to the master"), "{error}");
         assert_eq!((error.applied, error.retry), (Applied::No, true));
