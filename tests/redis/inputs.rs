@@ -112,6 +112,8 @@ async fn a_server_that_evicts_any_key_is_refused() {
     let Some(server) = Server::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
     let error = refusal(server.client(), "evicts", &["allkeys-lru", "maxmemory-policy noeviction"]).await;
     assert!(!error.retry);
+    let newer = Client::open(format!("redis://127.0.0.1:{}/?protocol=resp3", server.port())).unwrap();
+    refusal(newer, "evicts", &["allkeys-lru"]).await;
     // Rows have no time to live, so that these evict none.
     let _: String = server.ask(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
     open(&server.client(), "evicts").await;

@@ -7,7 +7,9 @@ use std::{
 };
 
 use futures::lock::Mutex;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value, aio::MultiplexedConnection, aio::PubSub};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ProtocolVersion, RedisError, Value, aio::MultiplexedConnection, aio::PubSub,
+};
 use tokio::time::{Instant, timeout};
 
 use super::failure::{self, Stage};
@@ -41,7 +43,10 @@ impl Link {
         let address = info.addr().to_string().into();
         // A transaction is one small packet: it must not wait for the acknowledgement of the one before.
         let settings = info.tcp_settings().clone().set_nodelay(true);
-        let client = Client::open(info.set_tcp_settings(settings)).map_err(|error| failure::of_url(&error))?;
+        // Answers are read as this version of the protocol gives them, whatever the address asks for.
+        let protocol = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+        let client = Client::open(info.set_tcp_settings(settings).set_redis_settings(protocol))
+            .map_err(|error| failure::of_url(&error))?;
         Ok(Self { client, address, connection: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
