@@ -45,7 +45,7 @@ pub(super) struct Script {
     digest: String,
 }
 
-/// Reads the rows that are named in ARGV[2] and following, each with its premise, ARGV[1] pairs. If a premise fails, the
+/// Reads the rows that its arguments name, each with its premise; the first argument counts these pairs. If a premise fails, the
 /// answer is all of them as they stand, and the sessions that their texts name, which the next attempt most likely wants.
 /// If all hold, the rows that follow are written, and those after them deleted.
 ///
