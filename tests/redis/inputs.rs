@@ -173,8 +173,11 @@ async fn a_user_with_few_rights_is_enough_and_one_with_fewer_is_told() {
     let store = open(&user("enough", rights), "rights").await;
     store.transact(ask(1), now(), BUSY).await.unwrap();
     store.keys("").await.unwrap();
-    let error = refusal(user("fewer", "+hget"), "rights", &["NOPERM", "grant the user"]).await;
+    let error = refusal(user("fewer", "+hget"), "rights", &["NOPERM", "grant them to the user"]).await;
     assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
+    let reader = open(&user("reader", &rights.replace("+hset ", "")), "rights").await;
+    let error = reader.transact(ask(2), now(), BUSY).await.expect_err("it may not write");
+    assert!(error.message.contains("grant them to the user") && error.applied == Applied::No, "{error}");
 }
 
 /// It loads for as long as the test looks: each of its keys takes a tenth of a second.

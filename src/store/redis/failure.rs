@@ -94,11 +94,11 @@ fn is_of_password(error: &RedisError) -> bool {
 /// at its first write.
 pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) -> StoreError {
     let told = |remedy: &str| format!("Redis at {address} refused: {}; {remedy}", Told(error));
-    match error.code().unwrap_or_default() {
+    match code_of(error) {
         "NOAUTH" | "WRONGPASS" => of_password(address, error),
         "NOPERM" => unsupported(told(
-            "grant the user the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, PUBLISH and SUBSCRIBE for the \
-             keys and channels that begin with the store's prefix in braces",
+            "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, PING, PUBLISH and SUBSCRIBE for \
+             the keys and channels that begin with its prefix in braces: grant them to the user",
         )),
         "WRONGTYPE" => unsupported(told("another program uses our key; choose another prefix")),
         "MOVED" | "ASK" | "CROSSSLOT" => unsupported(told(
@@ -118,6 +118,17 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
         "CLUSTERDOWN" | "TRYAGAIN" => StoreError::transient(told("the cluster is being repaired or changed")),
         "NOSCRIPT" => StoreError::transient(told("the server forgot the script")),
         _ => stage.error(format!("Redis at {address} failed: {error}")),
+    }
+}
+
+/// The code of a refusal. Without rights, or without the command, a server answers with the code of all that went wrong.
+fn code_of(error: &RedisError) -> &str {
+    let detail = error.detail().unwrap_or_default();
+    match error.code().unwrap_or_default() {
+        "ERR" if detail.contains("user executing the script can't") || detail.starts_with("unknown command") => {
+            "NOPERM"
+        }
+        code => code,
     }
 }
 

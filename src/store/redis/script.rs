@@ -22,6 +22,9 @@ use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Action, FORMAT, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
 use crate::store::{Fence, FenceError, FencedTransaction, Reach};
 
+/// Whether the script ran, and what it gave back or failed by.
+type Verdict = Result<RedisResult<Value>, FenceError>;
+
 /// Lua's numbers are exact below this.
 const EXACT: u64 = 1 << 53;
 
@@ -85,63 +88,63 @@ impl RedisScript {
         self
     }
 
-    async fn run(self, fence: Shared<dyn Fence>) -> Result<RedisResult<Value>, FenceError> {
+    async fn run(self, fence: Shared<dyn Fence>) -> Verdict {
         if fence.reach() != self.reach {
             return Err(FenceError::Misuse(String::from(
                 "the lease is not kept in the store of this script; make the script by the `RedisStore` that the lease's \
                  manager was built with",
             )));
         }
-        let place = Arc::clone(&self.place);
         let running = AtomicBool::new(false);
-        let mut refused = None;
-        let work = self.attempts(&*fence, &running, &mut refused);
-        let done = place.link.within(PATIENCE, &running, work).await;
-        match refused {
-            Some(why) => Err(why),
-            None => done.map_err(FenceError::Store).and_then(compiled),
-        }
+        let work = self.attempts(&*fence, &running);
+        self.place.link.within(PATIENCE, &running, work).await.map_err(FenceError::Store)?.and_then(compiled)
     }
 
-    /// Compares, judges and runs the script, until nobody writes in between.
-    async fn attempts(
-        &self,
-        fence: &dyn Fence,
-        running: &AtomicBool,
-        refused: &mut Option<FenceError>,
-    ) -> Result<RedisResult<Value>, StoreError> {
+    /// Judges and runs the script, until nothing that the verdict rests on is written in between.
+    async fn attempts(&self, fence: &dyn Fence, running: &AtomicBool) -> Result<Verdict, StoreError> {
         let mut view = View::new(&self.place.memory);
         for tries in 0..TRIES {
             pause_after(tries).await;
             let mut attempt = self.load(&view, fence)?;
             let is_held = attempt.has_all_rows() && fence.ticket().finds_its_grant(&attempt.records);
-            let is_known = attempt.is_certain || is_held;
-            if !is_known {
+            if !attempt.is_certain && !is_held {
                 // A guess must not be judged: what is refused stays refused.
                 self.look(attempt.into_question(), &mut view).await?;
                 continue;
             }
-            let store = attempt.store;
-            if let Err(why) = fence.judge(store, &mut attempt.records) {
-                *refused = Some(why);
-                return Ok(Ok(Value::Nil));
+            if let Err(why) = fence.judge(attempt.store, &mut attempt.records) {
+                return Ok(Err(why));
             }
-            let mut comparison = attempt.into_comparison();
-            // Others may queue for the key meanwhile.
-            comparison.facts = facts_of(fence.ticket(), store, &comparison);
-            let stage = Stage::Writing(running);
-            match comparison.run(&self.place.link, &self.script, &self.place.rows, &self.users, stage).await? {
-                Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
-                Ok(Outcome::Done(value)) => {
-                    view.wrote(&comparison);
-                    fence.committed();
-                    return Ok(Ok(value).and_then(Value::extract_error));
-                }
-                Err(refusal) if is_of_the_script(&refusal) => return Ok(Err(refusal)),
-                Err(refusal) => return Err(self.place.link.refused(&refusal, stage)),
+            if let Some(verdict) = self.send(attempt, fence, &mut view, running).await? {
+                return Ok(verdict);
             }
         }
         Err(failure::of_contention(TRIES))
+    }
+
+    /// Runs the script if what was judged still stands; `None` if not.
+    async fn send(
+        &self,
+        attempt: Attempt,
+        fence: &dyn Fence,
+        view: &mut View<'_>,
+        running: &AtomicBool,
+    ) -> Result<Option<Verdict>, StoreError> {
+        let (link, stage, store) = (&self.place.link, Stage::Writing(running), attempt.store);
+        let mut comparison = attempt.into_comparison();
+        // Others may queue for the key meanwhile.
+        comparison.facts = facts_of(fence.ticket(), store, &comparison);
+        match comparison.run(link, &self.script, &self.place.rows, &self.users, stage).await? {
+            Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
+            Ok(Outcome::Done(value)) => {
+                view.wrote(&comparison);
+                fence.committed();
+                return Ok(Some(Ok(value.extract_error())));
+            }
+            Err(refusal) if is_of_the_script(&refusal) => return Ok(Some(Ok(Err(refusal)))),
+            Err(refusal) => return Err(link.refused(&refusal, stage)),
+        }
+        Ok(None)
     }
 
     fn load(&self, view: &View<'_>, fence: &dyn Fence) -> Result<Attempt, StoreError> {
@@ -193,7 +196,7 @@ fn is_of_the_script(refusal: &RedisError) -> bool {
 }
 
 /// A script that the server cannot read never checked the lease.
-fn compiled(answer: RedisResult<Value>) -> Result<RedisResult<Value>, FenceError> {
+fn compiled(answer: RedisResult<Value>) -> Verdict {
     match answer {
         Err(error) if error.detail().is_some_and(|detail| detail.contains("compiling script")) => {
             Err(FenceError::Misuse(format!("Redis cannot read the script: {error}; correct its text")))
@@ -204,7 +207,7 @@ fn compiled(answer: RedisResult<Value>) -> Result<RedisResult<Value>, FenceError
 
 impl FencedTransaction for RedisScript {
     type Passed = RedisResult<Value>;
-    type Answer = MaybeSendFuture<'static, Result<RedisResult<Value>, FenceError>>;
+    type Answer = MaybeSendFuture<'static, Verdict>;
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
         Box::pin(self.run(fence))
