@@ -3,12 +3,18 @@
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
-    machine::{Key, Row},
+    machine::{Action, Key, Outcome, Row},
     store::{Durability, RedisStore, Store, contract},
 };
 use tokio::runtime::Runtime;
 
-use crate::{open, server::Server, shared};
+use crate::{
+    BUSY,
+    inputs::{ask, look, now},
+    open,
+    server::Server,
+    shared,
+};
 
 #[tokio::test]
 async fn the_store_keeps_the_contract() {
@@ -66,6 +72,26 @@ async fn keys_are_listed_by_what_they_begin_with_whatever_that_is() {
     let mut all = names.map(String::from);
     all.sort();
     assert_eq!(listed("").await, all);
+}
+
+/// More sessions than the server tells of without being asked.
+#[tokio::test]
+async fn a_long_queue_is_seen_whole() {
+    const WAITERS: u128 = 200;
+    let Some(server) = shared() else { return };
+    let store = open(&server.client(), "queue").await;
+    for session in 1..=WAITERS {
+        let mut batch = ask(session);
+        if let Action::Acquire(acquire) = &mut batch.operations[0].action {
+            acquire.wait = true;
+        }
+        store.transact(batch, now(), BUSY).await.unwrap();
+    }
+    let stranger = open(&server.client(), "queue").await;
+    let reply = stranger.transact(look(1_000), now(), BUSY).await.unwrap();
+    let Outcome::Status { grants, queue, sessions, .. } = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    let seen = (grants.len(), queue.len(), sessions.len());
+    assert_eq!(seen, (1, 199, 200), "nobody is taken for ended because this process has not seen them yet");
 }
 
 /// In a server of its own, so that nobody else's scripts are counted.

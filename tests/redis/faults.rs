@@ -7,7 +7,7 @@ use std::{
 
 use leasehold::{
     FenceError, LostReason,
-    machine::Applied,
+    machine::{Applied, Outcome},
     store::{RedisStore, Store},
 };
 use tokio::time::timeout;
@@ -75,6 +75,40 @@ async fn a_server_that_does_not_answer_is_given_up_in_time() {
         proxy.plan(Plan::Pass);
     }
     store.transact(look(2), now(), BUSY).await.expect("the connection is opened anew");
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_leaves_the_connection_to_the_next_one() {
+    let Some(server) = shared() else { return };
+    let (proxy, store) = through_a_proxy(server, "dropped").await;
+    proxy.plan(Plan::Keep);
+    let dropped = timeout(LIMIT, store.transact(ask(2), now(), BUSY)).await;
+    assert!(dropped.is_err(), "{dropped:?}");
+    proxy.plan(Plan::Pass);
+    let reply = store.transact(look(3), now(), BUSY).await.unwrap();
+    assert!(matches!(reply.answers[0].outcome, Outcome::Status { .. }), "it is answered what it asked: {reply:?}");
+}
+
+#[tokio::test]
+async fn a_script_whose_answer_is_lost_has_an_unknown_outcome_and_runs_once() {
+    let Some(server) = shared() else { return };
+    let proxy = Proxy::new(server.port());
+    let (store, leases) = context(&proxy.client(), "once").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let guard = leases.lock("k").acquire().await.unwrap();
+    let count = || store.script("return redis.call('INCR', KEYS[1])").key("once: n");
+    guard.fence(count()).await.unwrap().unwrap();
+    for (plan, counted) in [(Plan::LoseAnswer, 2), (Plan::LoseQuestion, 2)] {
+        proxy.plan(plan);
+        let error = match guard.fence(count()).await {
+            Err(FenceError::Store(error)) => error,
+            other => panic!("{plan:?}: {other:?}"),
+        };
+        assert_eq!(error.applied, Applied::Unknown, "{error}");
+        assert_eq!(server.ask::<i64>(&["GET", "once: n"]), counted, "{plan:?}");
+    }
+    guard.fence(count()).await.unwrap().unwrap();
+    assert_eq!(server.ask::<i64>(&["GET", "once: n"]), 3);
 }
 
 /// In a server of its own, of which all connections are cut.

@@ -141,6 +141,17 @@ async fn a_server_without_memory_left_writes_nothing_and_says_so() {
 }
 
 #[tokio::test]
+async fn a_server_that_lacks_its_replicas_writes_nothing_and_says_so() {
+    let Some(server) = Server::start(&[]) else { return };
+    let store = open(&server.client(), "lacks").await;
+    let _: String = server.ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let error = store.transact(ask(1), now(), BUSY).await.expect_err("it has no replica");
+    assert!(error.message.contains("min-replicas-to-write"), "{error}");
+    assert_eq!((error.applied, error.retry), (Applied::No, true));
+    assert_eq!(server.ask::<Vec<String>>(&["HKEYS", "{lacks}:rows"]), ["store"], "nothing was written");
+}
+
+#[tokio::test]
 async fn a_replica_is_refused_and_nothing_is_read_from_a_master_that_became_one() {
     let Some(server) = Server::start(&[]) else { return };
     let store = open(&server.client(), "replica").await;
