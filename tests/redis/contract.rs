@@ -44,6 +44,8 @@ fn threads_take_turns() {
 #[tokio::test]
 async fn a_node_of_a_cluster_keeps_the_contract() {
     let Some(server) = Server::start(&["--cluster-enabled", "yes"]) else { return };
+    let refused = RedisStore::with_prefix(server.client(), "cluster").await.expect_err("nobody has its slot");
+    assert!(refused.message.contains("CLUSTERDOWN") && refused.retry, "{refused}");
     let _: String = server.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
     while !server.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok") {
         tokio::task::yield_now().await;

@@ -96,6 +96,11 @@ async fn a_waiter_of_another_context_is_notified_at_once() {
     let (_, leases) = context(&server.client(), "notified").await;
     let (_, others) = context(&server.client(), "notified").await;
     let (leases, others) = (leases.lease(LONG_LEASE).build().unwrap(), others.lease(LONG_LEASE).build().unwrap());
+    let awake = (leases.lock("a").acquire().await.unwrap(), others.lock("b").acquire().await.unwrap());
+    // What is said while a context still subscribes is lost to it.
+    while server.ask::<(String, u64)>(&["PUBSUB", "NUMSUB", "{notified}:0:all"]).1 < 2 {
+        tokio::task::yield_now().await;
+    }
     for _ in 0..20 {
         let guard = leases.lock("k").acquire().await.unwrap();
         let waiting = others.lock("k").acquire();
@@ -106,6 +111,7 @@ async fn a_waiter_of_another_context_is_notified_at_once() {
         let (granted, ()) = timeout(BUSY, futures::future::join(waiting, release)).await.expect("it was told");
         granted.unwrap().release().await.unwrap();
     }
+    drop(awake);
 }
 
 /// In a server of its own, of which all such connections are cut.

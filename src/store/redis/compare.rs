@@ -134,12 +134,12 @@ impl Script {
 
 /// What a script of the user's is given.
 #[derive(Debug, Default)]
-pub(super) struct Users {
+pub(super) struct ScriptInput {
     pub(super) keys: Vec<Vec<u8>>,
     pub(super) arguments: Vec<Vec<u8>>,
 }
 
-impl Users {
+impl ScriptInput {
     /// For the plain script, in which there is none.
     pub(super) const NONE: Self = Self { keys: Vec::new(), arguments: Vec::new() };
 }
@@ -177,13 +177,13 @@ impl Comparison {
         link: &Link,
         script: &Script,
         rows: &str,
-        users: &Users,
+        input: &ScriptInput,
         stage: Stage<'_>,
     ) -> Result<Result<Outcome, RedisError>, StoreError> {
-        let mut answer = link.ask(&self.command("EVALSHA", &script.digest, rows, users), stage).await?;
+        let mut answer = link.ask(&self.command("EVALSHA", &script.digest, rows, input), stage).await?;
         if answer.as_ref().is_err_and(|refusal| refusal.code() == Some("NOSCRIPT")) {
             // It did not run. By its text, the server learns it.
-            answer = link.ask(&self.command("EVAL", &script.text, rows, users), stage).await?;
+            answer = link.ask(&self.command("EVAL", &script.text, rows, input), stage).await?;
         }
         match answer {
             Ok(value) => self.read_answer(value).map(Ok).ok_or_else(|| failure::of_answer(stage)),
@@ -191,9 +191,9 @@ impl Comparison {
         }
     }
 
-    fn command(&self, verb: &str, script: &str, rows: &str, users: &Users) -> Cmd {
+    fn command(&self, verb: &str, script: &str, rows: &str, input: &ScriptInput) -> Cmd {
         let mut command = redis::cmd(verb);
-        command.arg(script).arg(users.keys.len() + 1).arg(rows).arg(&users.keys).arg(self.read.len());
+        command.arg(script).arg(input.keys.len() + 1).arg(rows).arg(&input.keys).arg(self.read.len());
         for (name, found) in &self.read {
             let facts = self.facts.iter().find(|(known, _)| known == name).map(|(_, facts)| facts.as_str());
             let whole = found.as_ref().map_or("", |text| &text.digest);
@@ -208,7 +208,7 @@ impl Comparison {
         self.writes.iter().filter(|(_, text)| text.is_none()).for_each(|(name, _)| {
             command.arg(name);
         });
-        command.arg(&users.arguments);
+        command.arg(&input.arguments);
         command
     }
 

@@ -24,7 +24,7 @@ use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
 use crate::signal::Signals;
 
 use attempt::{Place, View};
-use compare::{Outcome, Users};
+use compare::{Outcome, ScriptInput};
 use failure::Stage;
 use link::Link;
 use signals::RedisSignals;
@@ -153,7 +153,7 @@ impl RedisStore {
                 // All of it was read at one moment, and that is what the answer tells.
                 return Ok(reply);
             }
-            match comparison.run(link, plain, rows, &Users::NONE, stage).await? {
+            match comparison.run(link, plain, rows, &ScriptInput::NONE, stage).await? {
                 Ok(Outcome::Done(_)) => {
                     view.wrote(&comparison);
                     return Ok(reply);

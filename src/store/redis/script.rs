@@ -14,7 +14,7 @@ use redis::{RedisError, RedisResult, ToRedisArgs, Value};
 use super::{
     TRIES,
     attempt::{Attempt, Place, View},
-    compare::{Comparison, Outcome, Script, Users},
+    compare::{Comparison, Outcome, Script, ScriptInput},
     failure::{self, Stage},
     pause_after, reach_of,
 };
@@ -67,24 +67,24 @@ pub struct RedisScript {
     place: Arc<Place>,
     reach: Reach,
     script: Script,
-    users: Users,
+    input: ScriptInput,
 }
 
 impl RedisScript {
     pub(super) fn new(place: Arc<Place>, store: StoreId, text: &str) -> Self {
         let reach = reach_of(&place, store);
-        Self { place, reach, script: Script::around(text), users: Users::default() }
+        Self { place, reach, script: Script::around(text), input: ScriptInput::default() }
     }
 
     /// Names the next key that the script uses: the first is `KEYS[1]`.
     pub fn key(mut self, key: impl ToRedisArgs) -> Self {
-        self.users.keys.extend(key.to_redis_args());
+        self.input.keys.extend(key.to_redis_args());
         self
     }
 
     /// Gives the next argument: the first is `ARGV[1]`.
     pub fn arg(mut self, argument: impl ToRedisArgs) -> Self {
-        self.users.arguments.extend(argument.to_redis_args());
+        self.input.arguments.extend(argument.to_redis_args());
         self
     }
 
@@ -134,7 +134,7 @@ impl RedisScript {
         let mut comparison = attempt.into_comparison();
         // Others may queue for the key meanwhile.
         comparison.facts = facts_of(fence.ticket(), store, &comparison);
-        match comparison.run(link, &self.script, &self.place.rows, &self.users, stage).await? {
+        match comparison.run(link, &self.script, &self.place.rows, &self.input, stage).await? {
             Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
             Ok(Outcome::Done(value)) => {
                 view.wrote(&comparison);
@@ -159,7 +159,7 @@ impl RedisScript {
     /// Reads the rows as they stand. If they are as they were guessed, that is known now, too.
     async fn look(&self, question: Comparison, view: &mut View<'_>) -> Result<(), StoreError> {
         let (link, rows, stage) = (&self.place.link, &self.place.rows, Stage::Reading);
-        match question.run(link, &self.place.plain, rows, &Users::NONE, stage).await? {
+        match question.run(link, &self.place.plain, rows, &ScriptInput::NONE, stage).await? {
             Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
             Ok(Outcome::Done(_)) => view.found(question.read.into_iter().collect()),
             Err(refusal) => return Err(link.refused(&refusal, stage)),
@@ -220,6 +220,6 @@ impl FencedTransaction for RedisScript {
 
 impl fmt::Debug for RedisScript {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "RedisScript({}, {:?})", self.place.rows, self.users)
+        write!(out, "RedisScript({}, {:?})", self.place.rows, self.input)
     }
 }
