@@ -128,7 +128,9 @@ async fn a_server_without_memory_left_writes_nothing_and_says_so() {
     let store = open(&server.client(), "memory").await;
     let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
     let fenced = guard.fence(writer.script("return redis.call('SET', KEYS[1], 1)").key("no room")).await;
-    let quota = |error: &FenceError| matches!(error, FenceError::Store(error) if error.kind == StoreErrorKind::Quota && error.applied == Applied::No);
+    let quota = |error: &FenceError| {
+        matches!(error, FenceError::Store(StoreError { kind: StoreErrorKind::Quota, applied: Applied::No, .. }))
+    };
     assert!(fenced.as_ref().is_err_and(quota), "{fenced:?}");
     guard.fence(writer.script("return redis.call('DEL', KEYS[1])").key("no room")).await.unwrap().unwrap();
     let error = refusal(server.client(), "new", &["OOM", "maxmemory"]).await;

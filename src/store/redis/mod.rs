@@ -46,16 +46,20 @@ const PREFIX: &str = "leasehold";
 /// All managers of one server, database and prefix share their leases, and notify each other by Redis' own messages. Build
 /// the manager with an `Arc` of the store if you also need [`script`](Self::script), which fences a Lua script by a lease.
 ///
-/// * A transaction reads rows, decides, and has a script write only if those rows still stand as they were read. It takes one round trip
-///   if this process saw them last, else two, and one more for each time that another context wrote them meanwhile.
+/// * A transaction reads rows, decides, and has a script write only if those rows still stand as they were read. It takes
+///   one round trip if this process knows the rows, else two, and one more for each time that another context wrote them
+///   meanwhile.
 /// * The rows are the fields of one hash, `{leasehold}:rows`. They have no time to live; nothing must delete or evict them. A
 ///   server that evicts any key (`maxmemory-policy allkeys-…`) is refused, and so is a read replica.
-/// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` that is a crash of the
-///   server: [`durability`](Store::durability) then says [`Durability::Local`], else [`Durability::Ephemeral`]. A fail-over to a replica
-///   may lose the latest writes in either case: then two contexts may believe that they hold one lease, until the first one's
-///   next heartbeat. What is fenced by a [`script`](Self::script) stays right even then.
-/// * It needs a tokio runtime, and one server: neither a Redis Cluster's nor Sentinel's own protocol is spoken. A single node of a cluster that
-///   has the slot of the prefix will do.
+/// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` that is a crash of
+///   the server: [`durability`](Store::durability) then says [`Durability::Local`], else [`Durability::Ephemeral`].
+/// * **A fail-over to a replica may lose the latest writes**, whatever the durability, and the grant of a lease with them.
+///   Two contexts may then believe that they hold it, until the next heartbeat of the first one. A [`script`](Self::script)
+///   that is fenced runs for the second one only.
+/// * It needs a tokio runtime, and speaks with one server: neither with Sentinel, nor with a Redis Cluster but for the one
+///   node that has the slot of the prefix.
+/// * A context that subscribes, at first or after its connection broke, misses the messages of that time. It then waits for
+///   its next heartbeat.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::RedisStore};
@@ -75,12 +79,12 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to the server at a URL such as `redis://user:password@host:6379/0` or `unix:///run/redis.sock`, with the prefix
-    /// `leasehold`. It waits 10,000 ms at most.
+    /// Connects to the server at a URL such as `redis://user:password@host:6379/0` or `unix:///run/redis.sock`, with the
+    /// prefix `leasehold`. It waits 10,000 ms at most.
     ///
     /// # Errors
-    /// [`StoreError`] with the remedy: the address is none, the server cannot be reached, refuses the password, is a read replica, evicts
-    /// keys, has no memory left, or keeps something else under our name.
+    /// [`StoreError`] with the remedy: the address is none; or the server cannot be reached, refuses the password, is a read
+    /// replica, evicts keys, has no memory left, or keeps something else under our name.
     ///
     /// # Cancel safety
     /// Dropping the future leaves at most the store's own row behind, which the next one uses.

@@ -34,9 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A Lua script that runs only while a lease is current: made by [`RedisStore::script`](super::RedisStore::script), and run
 /// by [`LeaseGuard::fence`](crate::LeaseGuard::fence).
 ///
-/// Redis runs a script alone. The store puts before this one a comparison of the rows that say who holds the lease: in one
-/// and the same run either the lease is current and the script writes, or nothing is written. No clock takes part, so a holder that was
-/// stopped, or whose script was under way for an hour, writes nothing once another was granted the lease.
+/// Redis runs one script at a time. Before this one, the store puts a look at the record that says who holds the lease:
+/// in one and the same run either the lease is current and the script writes, or nothing is written. No clock takes part. A
+/// holder that was stopped, or whose script was under way for an hour, writes nothing once another was granted the lease.
 ///
 /// * The script finds its own keys and arguments in `KEYS` and `ARGV`, and gives back what it likes. In a cluster its keys
 ///   must bear the hash tag of the store, as `{leasehold}:visits`. It is no function library, and has no `#!` line.
