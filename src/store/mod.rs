@@ -20,10 +20,14 @@ mod memory;
 mod pointers;
 #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
 mod postgres;
+#[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
+mod redis;
 #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
 mod sqlite;
 mod url;
 
+#[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
+pub use self::redis::{RedisScript, RedisStore};
 #[cfg(feature = "test-util")]
 pub use faulty::{Fault, FaultyStore};
 pub use fenced::{Fence, FenceError, Fenced, FencedTransaction, OpenTransaction};

@@ -6,11 +6,12 @@ use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
-const SCHEMES: [(&str, Option<&str>); 5] = [
+const SCHEMES: [(&str, Option<&str>); 6] = [
     ("memory", None),
     ("sqlite", Some("store-sqlite")),
     ("postgres", Some("store-postgres")),
     ("postgresql", Some("store-postgres")),
+    ("redis", Some("store-redis")),
     ("indexeddb", Some("web")),
 ];
 
@@ -22,6 +23,7 @@ const SCHEMES: [(&str, Option<&str>); 5] = [
 /// | `memory:` | a [`MemoryStore`] of its own | |
 /// | `sqlite:leases.db`, `sqlite:/var/lib/app/leases.db`, `sqlite:///var/lib/app/leases.db` | `SqliteStore` | `store-sqlite` |
 /// | `postgres://user:password@host/database` | `PostgresStore` | `store-postgres` |
+/// | `redis://user:password@host:6379/0` | `RedisStore` | `store-redis` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
 /// `?prefix=jobs` chooses what the names of the tables begin with.
@@ -52,6 +54,8 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         "sqlite" => named.sqlite(),
         #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
         "postgres" | "postgresql" => named.postgres().await,
+        #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
+        "redis" => named.redis().await,
         _ => Err(refused(nothing_for(named.scheme))),
     }
 }
@@ -102,16 +106,29 @@ impl<'a> Named<'a> {
         Ok(Box::new(store))
     }
 
+    /// For a client that knows the other parameters.
+    #[cfg(any(feature = "store-postgres", feature = "store-redis"))]
+    fn without_prefix(&self) -> String {
+        let url = format!("{}:{}", self.scheme, self.place);
+        if self.others.is_empty() { url } else { format!("{url}?{}", self.others.join("&")) }
+    }
+
     #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
     async fn postgres(&self) -> Result<Box<dyn Store>, StoreError> {
-        let mut url = format!("{}:{}", self.scheme, self.place);
-        if !self.others.is_empty() {
-            url = format!("{url}?{}", self.others.join("&"));
-        }
-        let builder = super::PostgresStore::builder(&url);
+        let builder = super::PostgresStore::builder(&self.without_prefix());
         let builder = if let Some(prefix) = self.prefix { builder.prefix(prefix) } else { builder };
         let store = builder.connect().await?;
         store.migrate().await?;
+        Ok(Box::new(store))
+    }
+
+    #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
+    async fn redis(&self) -> Result<Box<dyn Store>, StoreError> {
+        let url = self.without_prefix();
+        let store = match self.prefix {
+            Some(prefix) => super::RedisStore::connect_with_prefix(&url, prefix).await?,
+            None => super::RedisStore::connect(&url).await?,
+        };
         Ok(Box::new(store))
     }
 }

@@ -1,0 +1,130 @@
+//! One attempt at a transaction: rows as they were read or are guessed, the records made of them, and what to write.
+
+use std::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use super::compare::{Comparison, Found, Memory, Script, Snapshot, Text};
+use super::link::Link;
+use crate::machine::{Key, Records, Row, SessionId, StoreError, StoreId};
+
+/// What an attempt goes by: what one run of the script found, and for all other rows what this process remembers.
+pub(super) struct View<'a> {
+    memory: &'a Memory,
+    snapshot: Snapshot,
+}
+
+/// The rows that an attempt rests on.
+pub(super) struct Attempt {
+    pub(super) records: Records,
+    /// Whether all of them stood like this at one moment, so that nothing of it is a guess.
+    pub(super) is_certain: bool,
+    /// What the store's own row says, if it is there.
+    pub(super) store: Option<StoreId>,
+    comparison: Comparison,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(memory: &'a Memory) -> Self {
+        Self { memory, snapshot: Snapshot::new() }
+    }
+
+    /// Goes by these rows from now on.
+    pub(super) fn found(&mut self, snapshot: Snapshot) {
+        for (name, found) in &snapshot {
+            self.memory.learn(name, found.clone());
+        }
+        self.snapshot = snapshot;
+    }
+
+    /// Takes note of what a comparison wrote.
+    pub(super) fn wrote(&self, comparison: &Comparison) {
+        for (name, text) in &comparison.writes {
+            self.memory.learn(name, text.as_ref().map(|text| Text::new(text.clone().into_bytes())));
+        }
+    }
+
+    /// Loads the store's row, the records of these keys, and then the sessions that `sessions` names. If the store has no row
+    /// it is a new one, and gets the id `fresh`.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store's row cannot be used.
+    pub(super) fn load(
+        &self,
+        keys: &[Key],
+        fresh: StoreId,
+        sessions: impl FnOnce(&Records) -> Vec<SessionId>,
+    ) -> Result<Attempt, StoreError> {
+        let mut attempt =
+            Attempt { records: Records::new(), is_certain: true, store: None, comparison: Comparison::default() };
+        let text = self.read(&Row::Store, &mut attempt);
+        if let Err(unreadable) = attempt.records.load_store(text.as_deref(), fresh) {
+            // What this process remembers may be out of date: the next transaction reads anew.
+            self.memory.learn(&Row::Store.to_string(), None);
+            return Err(unreadable.into());
+        }
+        attempt.store = text.map(|_| attempt.records.store());
+        for key in keys {
+            let text = self.read(&Row::Record(key.clone()), &mut attempt);
+            attempt.records.load(key.clone(), text.as_deref());
+        }
+        for session in sessions(&attempt.records) {
+            let text = self.read(&Row::Session(session), &mut attempt);
+            attempt.records.load_session(session, text.as_deref());
+        }
+        Ok(attempt)
+    }
+
+    fn read(&self, row: &Row, attempt: &mut Attempt) -> Option<String> {
+        let name = row.to_string();
+        let found: Found = self.snapshot.get(&name).cloned().unwrap_or_else(|| {
+            attempt.is_certain = false;
+            self.memory.guess(&name)
+        });
+        let text = found.as_deref().map(Text::text);
+        attempt.comparison.read.push((name, found));
+        text
+    }
+}
+
+impl Attempt {
+    /// What the script is to compare, and then to write.
+    pub(super) fn into_comparison(mut self) -> Comparison {
+        for row in self.records.take_changed() {
+            let text = self.records.text(&row);
+            self.comparison.writes.push((row.to_string(), text));
+        }
+        self.comparison
+    }
+
+    /// Whether each row that it rests on is there.
+    pub(super) fn has_all_rows(&self) -> bool {
+        self.comparison.read.iter().all(|(_, found)| found.is_some())
+    }
+
+    /// Only what the script is to compare.
+    pub(super) fn into_question(self) -> Comparison {
+        self.comparison
+    }
+}
+
+/// The place where a store keeps its rows, shared by its handle and by the scripts of its user.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) link: Link,
+    pub(super) memory: Memory,
+    pub(super) prefix: String,
+    /// The one Redis key that holds all rows, as a hash.
+    pub(super) rows: String,
+    /// The script that compares and writes.
+    pub(super) plain: Script,
+}
+
+impl Place {
+    pub(super) fn new(link: Link, prefix: &str) -> Self {
+        let rows = format!("{{{prefix}}}:rows");
+        Self { link, memory: Memory::default(), prefix: prefix.to_string(), rows, plain: Script::plain() }
+    }
+}

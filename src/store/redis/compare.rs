@@ -1,0 +1,273 @@
+//! The script that writes rows only if all that the decision rests on still stand as they were read.
+
+use std::{
+    collections::HashMap,
+    format,
+    string::{String, ToString},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    vec::Vec,
+};
+
+use redis::{Cmd, RedisError, Value};
+
+use super::{
+    failure::{self, Stage},
+    link::Link,
+};
+use crate::machine::StoreError;
+
+/// What stands under the name of a row, and its digest, which Redis computes by `redis.sha1hex`.
+#[derive(Debug)]
+pub(super) struct Text {
+    bytes: Vec<u8>,
+    digest: String,
+}
+
+impl Text {
+    pub(super) fn new(bytes: Vec<u8>) -> Arc<Self> {
+        let digest = sha1_smol::Sha1::from(&bytes).digest().to_string();
+        Arc::new(Self { bytes, digest })
+    }
+
+    /// As text. What is none cannot be read as a row either.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+/// A row by its name, and what stands there; `None` if nothing does.
+pub(super) type Found = Option<Arc<Text>>;
+
+/// A script for `EVALSHA`.
+#[derive(Debug)]
+pub(super) struct Script {
+    text: String,
+    digest: String,
+}
+
+/// Reads the rows that its arguments name, each with its premise; the first argument counts these pairs. If a premise fails, the
+/// answer is all of them as they stand, and the sessions that their texts name, which the next attempt most likely wants.
+/// If all hold, the rows that follow are written, and those after them deleted.
+///
+/// A premise is the digest of the whole row, empty if there must be none; or, in JSON, some facts that must stand in the row:
+/// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
+///
+/// Where no row is set, a field that nobody has is deleted: a replica refuses that, so that nothing is ever read from one.
+const COMPARE: &str = r#"
+local function has(text, premise)
+    local row, facts = cjson.decode(text), cjson.decode(premise)
+    if row.format ~= facts.format then return false end
+    if facts.store then return row.store == facts.store end
+    for _, grant in ipairs(row.grants) do
+        if grant.holder == facts.holder and grant.token == facts.token and grant.request == facts.request then
+            return true
+        end
+    end
+    return false
+end
+local function stands(text, premise)
+    if string.sub(premise, 1, 1) ~= '{' then return (text and redis.sha1hex(text) or '') == premise end
+    local readable, is_there = pcall(has, text, premise)
+    return readable and is_there
+end
+local rows, at, same, found = KEYS[1], 2, true, {}
+local function refusal()
+    local probe = redis.pcall('HDEL', rows, '')
+    return type(probe) == 'table' and probe.err and probe
+end
+for i = 1, tonumber(ARGV[1]) do
+    found[i] = redis.pcall('HGET', rows, ARGV[at])
+    if type(found[i]) == 'table' then return found[i] end
+    same = same and stands(found[i], ARGV[at + 1])
+    at = at + 2
+end
+if not same then
+    local named, seen = {}, {}
+    for i = 1, #found do
+        for session in string.gmatch(found[i] or '', '"holder":"(%x+)"') do
+            if not seen[session] and #named < 64 then
+                seen[session] = true
+                named[#named + 1] = 'session:' .. session
+                named[#named + 1] = redis.call('HGET', rows, named[#named])
+            end
+        end
+    end
+    return refusal() or {0, found, named}
+end
+local sets = tonumber(ARGV[at])
+at = at + 1
+for i = 1, sets do
+    redis.call('HSET', rows, ARGV[at], ARGV[at + 1])
+    at = at + 2
+end
+local deletions = tonumber(ARGV[at])
+at = at + 1
+for i = 1, deletions do
+    redis.call('HDEL', rows, ARGV[at])
+    at = at + 1
+end
+"#;
+
+impl Script {
+    /// Writes rows, and nothing else.
+    pub(super) fn plain() -> Self {
+        Self::new(format!("{COMPARE}return sets == 0 and refusal() or {{1}}"))
+    }
+
+    /// Runs the user's own script if the rows stand as they were read. It finds its own keys and arguments, and its lines
+    /// have their own numbers.
+    pub(super) fn around(users: &str) -> Self {
+        Self::new(format!(
+            "local function script(KEYS, ARGV) {users}\nend\n{COMPARE}\
+             local keys, arguments = {{}}, {{}}\n\
+             for i = 2, #KEYS do keys[i - 1] = KEYS[i] end\n\
+             for i = at, #ARGV do arguments[i - at + 1] = ARGV[i] end\n\
+             return {{1, (script(keys, arguments))}}"
+        ))
+    }
+
+    fn new(text: String) -> Self {
+        let digest = sha1_smol::Sha1::from(&text).digest().to_string();
+        Self { text, digest }
+    }
+}
+
+/// What a script of the user's is given.
+#[derive(Debug, Default)]
+pub(super) struct ScriptInput {
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) arguments: Vec<Vec<u8>>,
+}
+
+impl ScriptInput {
+    /// For the plain script, in which there is none.
+    pub(super) const NONE: Self = Self { keys: Vec::new(), arguments: Vec::new() };
+}
+
+/// One run of the script.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    /// What was read.
+    pub(super) read: Vec<(String, Found)>,
+    /// Of which rows, by their names, the decision rests on these facts only; of all others it rests on the whole text.
+    pub(super) facts: Vec<(String, String)>,
+    /// What is to be written; `None` deletes.
+    pub(super) writes: Vec<(String, Option<String>)>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// All stood as it was read, and is written. What the user's script gave back.
+    Done(Value),
+    /// Something differs, and nothing was written. What stands there, read at one moment.
+    Stale(Snapshot),
+}
+
+/// Rows as they stood at one moment.
+pub(super) type Snapshot = HashMap<String, Found>;
+
+impl Comparison {
+    /// Runs the script. The inner error is the server's refusal, or that of the user's own script.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there was no answer.
+    pub(super) async fn run(
+        &self,
+        link: &Link,
+        script: &Script,
+        rows: &str,
+        input: &ScriptInput,
+        stage: Stage<'_>,
+    ) -> Result<Result<Outcome, RedisError>, StoreError> {
+        let mut answer = link.ask(&self.command("EVALSHA", &script.digest, rows, input), stage).await?;
+        if answer.as_ref().is_err_and(|refusal| refusal.code() == Some("NOSCRIPT")) {
+            // It did not run. By its text, the server learns it.
+            answer = link.ask(&self.command("EVAL", &script.text, rows, input), stage).await?;
+        }
+        match answer {
+            Ok(value) => self.read_answer(value).map(Ok).ok_or_else(|| failure::of_answer(stage)),
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    fn command(&self, verb: &str, script: &str, rows: &str, input: &ScriptInput) -> Cmd {
+        let mut command = redis::cmd(verb);
+        command.arg(script).arg(input.keys.len() + 1).arg(rows).arg(&input.keys).arg(self.read.len());
+        for (name, found) in &self.read {
+            let facts = self.facts.iter().find(|(known, _)| known == name).map(|(_, facts)| facts.as_str());
+            let whole = found.as_ref().map_or("", |text| &text.digest);
+            command.arg(name).arg(facts.unwrap_or(whole));
+        }
+        let set = self.writes.iter().filter_map(|(name, text)| Some((name, text.as_ref()?)));
+        command.arg(set.clone().count());
+        set.for_each(|(name, text)| {
+            command.arg(name).arg(text);
+        });
+        command.arg(self.writes.iter().filter(|(_, text)| text.is_none()).count());
+        self.writes.iter().filter(|(_, text)| text.is_none()).for_each(|(name, _)| {
+            command.arg(name);
+        });
+        command.arg(&input.arguments);
+        command
+    }
+
+    fn read_answer(&self, answer: Value) -> Option<Outcome> {
+        let Value::Array(parts) = answer else { return None };
+        let mut parts = parts.into_iter();
+        match parts.next()? {
+            Value::Int(1) => Some(Outcome::Done(parts.next().unwrap_or(Value::Nil))),
+            Value::Int(0) => {
+                let (Value::Array(found), Value::Array(named)) = (parts.next()?, parts.next()?) else { return None };
+                let mut snapshot = Snapshot::new();
+                let mut named = named.into_iter();
+                while let (Some(Value::BulkString(name)), Some(text)) = (named.next(), named.next()) {
+                    snapshot.insert(String::from_utf8(name).ok()?, found_in(text)?);
+                }
+                for ((name, _), text) in self.read.iter().zip(found) {
+                    snapshot.insert(name.clone(), found_in(text)?);
+                }
+                Some(Outcome::Stale(snapshot))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn found_in(value: Value) -> Option<Found> {
+    match value {
+        Value::BulkString(bytes) => Some(Some(Text::new(bytes))),
+        Value::Nil => Some(None),
+        _ => None,
+    }
+}
+
+/// So many rows are remembered.
+const REMEMBERED: usize = 4_096;
+
+/// What this process saw last. A guess: what rests on it is written only if it still stands.
+#[derive(Debug, Default)]
+pub(super) struct Memory(Mutex<HashMap<String, Arc<Text>>>);
+
+impl Memory {
+    /// Nothing outside is called under the lock, so a poisoned one guards a sound map.
+    fn texts(&self) -> MutexGuard<'_, HashMap<String, Arc<Text>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn guess(&self, name: &str) -> Found {
+        self.texts().get(name).cloned()
+    }
+
+    pub(super) fn learn(&self, name: &str, found: Found) {
+        let mut texts = self.texts();
+        let Some(text) = found else {
+            texts.remove(name);
+            return;
+        };
+        if texts.len() >= REMEMBERED {
+            texts.clear();
+        }
+        texts.insert(name.to_string(), text);
+    }
+}

@@ -1,0 +1,157 @@
+//! What Redis' errors mean for a transaction, and what to do about them.
+
+use core::{fmt, time::Duration};
+use std::{
+    format,
+    string::{String, ToString},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use redis::{ErrorKind, RedisError};
+
+use crate::machine::{StoreError, StoreErrorKind};
+
+/// Whether the command that failed could have written.
+#[derive(Clone, Copy)]
+pub(super) enum Stage<'a> {
+    Reading,
+    /// Noted as long as the command is under way: whoever gives up waiting then does not know the outcome.
+    Writing(&'a AtomicBool),
+}
+
+impl Stage<'_> {
+    pub(super) fn begins(self) {
+        if let Self::Writing(under_way) = self {
+            under_way.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// An answer says what was written. A broken connection does not.
+    pub(super) fn answered(self, is_answer: bool) {
+        if let Self::Writing(under_way) = self {
+            under_way.store(!is_answer, Ordering::Relaxed);
+        }
+    }
+
+    fn error(self, message: String) -> StoreError {
+        match self {
+            Self::Reading => StoreError::transient(message),
+            Self::Writing(_) => StoreError::unknown(message),
+        }
+    }
+}
+
+/// The address cannot be used.
+pub(super) fn of_url(error: &RedisError) -> StoreError {
+    unsupported(format!(
+        "Redis cannot be reached by this address: {error}; write redis://user:password@host:6379/0, or unix:///path/of.sock"
+    ))
+}
+
+/// No connection was opened, so nothing was sent.
+pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
+    if error.kind() == ErrorKind::AuthenticationFailed || is_of_password(error) {
+        return of_password(address, error);
+    }
+    if error.code().is_some() {
+        return of_refusal(address, error, Stage::Reading);
+    }
+    StoreError::transient(format!(
+        "Redis at {address} cannot be reached: {error}; check the host and the port, and that the server runs"
+    ))
+}
+
+/// The connection broke before the answer came.
+pub(super) fn of_silence(address: &str, error: &RedisError, stage: Stage<'_>) -> StoreError {
+    stage.error(format!("the connection to Redis at {address} broke before its answer: {error}"))
+}
+
+/// Nothing was answered in time.
+pub(super) fn of_time(address: &str, limit: Duration, writing: bool) -> StoreError {
+    let message = format!("Redis at {address} did not answer within {} ms", limit.as_millis());
+    if writing { StoreError::unknown(message) } else { StoreError::transient(message) }
+}
+
+/// Others wrote the same rows between each read and the write that followed it.
+pub(super) fn of_contention(tries: u32) -> StoreError {
+    StoreError::transient(format!("others wrote the same rows {tries} times in a row; try again"))
+}
+
+/// What was answered is not what the script gives.
+pub(super) fn of_answer(stage: Stage<'_>) -> StoreError {
+    stage.error("Redis answered something that no script of ours says; is a proxy in between?".into())
+}
+
+pub(super) fn is_of_a_replica(error: &RedisError) -> bool {
+    matches!(error.code(), Some("READONLY" | "MASTERDOWN"))
+}
+
+fn is_of_password(error: &RedisError) -> bool {
+    matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+}
+
+/// The server answered that it does not do this. By these codes it wrote nothing: it refuses a script before it starts, or
+/// at its first write.
+pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) -> StoreError {
+    let told = |remedy: &str| format!("Redis at {address} refused: {}; {remedy}", Told(error));
+    match code_of(error) {
+        "NOAUTH" | "WRONGPASS" => of_password(address, error),
+        "NOPERM" => unsupported(told(
+            "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, PING, PUBLISH and SUBSCRIBE for \
+             the keys and channels that begin with its prefix in braces: grant them to the user",
+        )),
+        "WRONGTYPE" => unsupported(told("another program uses our key; choose another prefix")),
+        "MOVED" | "ASK" | "CROSSSLOT" => unsupported(told(
+            "this store speaks with one server; connect to the node of the cluster that has the slot of the prefix",
+        )),
+        "OOM" => StoreError {
+            kind: StoreErrorKind::Quota,
+            ..StoreError::transient(told("delete something, or raise maxmemory"))
+        },
+        "READONLY" | "MASTERDOWN" => StoreError::transient(told("connect to the master: this is a replica")),
+        "LOADING" => StoreError::transient(told("wait until the server has loaded its data")),
+        "MISCONF" => StoreError::transient(told("make room on the server's disk, or see its log")),
+        "NOREPLICAS" => {
+            StoreError::transient(told("the server lacks the replicas that min-replicas-to-write asks for"))
+        }
+        "BUSY" => StoreError::transient(told("another program's script runs for too long")),
+        "CLUSTERDOWN" | "TRYAGAIN" => StoreError::transient(told("the cluster is being repaired or changed")),
+        "NOSCRIPT" => StoreError::transient(told("the server forgot the script")),
+        _ => stage.error(format!("Redis at {address} failed: {error}")),
+    }
+}
+
+/// The code of a refusal. Without rights, or without the command, a server answers with the code of all that went wrong.
+fn code_of(error: &RedisError) -> &str {
+    let detail = error.detail().unwrap_or_default();
+    match error.code().unwrap_or_default() {
+        "ERR" if detail.contains("user executing the script can't") || detail.starts_with("unknown command") => {
+            "NOPERM"
+        }
+        code => code,
+    }
+}
+
+/// What the server says. The library puts some of its codes in words of its own.
+struct Told<'a>(&'a RedisError);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.code(), self.0.detail()) {
+            (Some(code), Some(detail)) => write!(out, "{code} {}", detail.trim_end_matches('.')),
+            _ => self.0.fmt(out),
+        }
+    }
+}
+
+fn of_password(address: &str, error: &RedisError) -> StoreError {
+    unsupported(format!(
+        "Redis at {address} refused the password: {}; put the right one into the address, redis://user:password@host:port/0",
+        Told(error)
+    ))
+}
+
+/// A server that must not keep leases, or an address that is none.
+pub(super) fn unsupported(message: impl ToString) -> StoreError {
+    StoreError::permanent(StoreErrorKind::Unsupported, message.to_string())
+}

@@ -1,0 +1,233 @@
+//! Leases in a Redis server.
+
+mod attempt;
+mod compare;
+mod failure;
+mod link;
+mod listing;
+mod script;
+mod setup;
+mod signals;
+
+use core::{fmt, time::Duration};
+use std::{
+    format,
+    sync::{Arc, atomic::AtomicBool},
+    vec::Vec,
+};
+
+use redis::Client;
+
+use super::{Durability, Reach, Store};
+use crate::executor::Shared;
+use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
+use crate::signal::Signals;
+
+use attempt::{Place, View};
+use compare::{Outcome, ScriptInput};
+use failure::Stage;
+use link::Link;
+use signals::RedisSignals;
+
+pub use script::RedisScript;
+
+/// How often a transaction begins anew in place because others wrote the same rows.
+const TRIES: u32 = 32;
+/// So many times at once. Later ones come after a pause, or those who write the same rows in the same order would always
+/// leave the same one behind.
+const AT_ONCE: u32 = 4;
+/// A server that takes longer is not connected to.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What the names of our keys and channels begin with, if nobody chooses.
+const PREFIX: &str = "leasehold";
+
+/// Leases in a Redis server, for programs on any machine that reach it.
+///
+/// All managers of one server, database and prefix share their leases, and notify each other by Redis' own messages. Build
+/// the manager with an `Arc` of the store if you also need [`script`](Self::script), which fences a Lua script by a lease.
+///
+/// * A transaction reads rows, decides, and has a script write only if those rows still stand as they were read. It takes
+///   one round trip if this process knows the rows, else two, and one more for each time that another context wrote them
+///   meanwhile.
+/// * The rows are the fields of one hash, `{leasehold}:rows`. They have no time to live; nothing must delete or evict them. A
+///   server that evicts any key (`maxmemory-policy allkeys-…`) is refused, and so is a read replica.
+/// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` that is a crash of
+///   the server: [`durability`](Store::durability) then says [`Durability::Local`], else [`Durability::Ephemeral`].
+/// * **A fail-over to a replica may lose the latest writes**, whatever the durability, and the grant of a lease with them.
+///   Two contexts may then believe that they hold it, until the next heartbeat of the first one. A [`script`](Self::script)
+///   that is fenced runs for the second one only.
+/// * It needs a tokio runtime, and speaks with one server: neither with Sentinel, nor with a Redis Cluster but for the one
+///   node that has the slot of the prefix.
+/// * A context that subscribes, at first or after its connection broke, misses the messages of that time. It then waits for
+///   its next heartbeat.
+///
+/// ```no_run
+/// use leasehold::{LeaseManager, executor::TokioExecutor, store::RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::connect("redis://:secret@redis.example.org:6379/0").await?;
+/// let leases = LeaseManager::builder(store, TokioExecutor::new()).build()?;
+/// let guard = leases.lock("nightly report").acquire().await?;
+/// # drop(guard);
+/// # Ok(()) }
+/// ```
+pub struct RedisStore {
+    place: Arc<Place>,
+    store: StoreId,
+    durability: Durability,
+}
+
+impl RedisStore {
+    /// Connects to the server at a URL such as `redis://user:password@host:6379/0` or `unix:///run/redis.sock`, with the
+    /// prefix `leasehold`. It waits 10,000 ms at most.
+    ///
+    /// # Errors
+    /// [`StoreError`] with the remedy: the address is none; or the server cannot be reached, refuses the password, is a read
+    /// replica, evicts keys, has no memory left, or keeps something else under our name.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves at most the store's own row behind, which the next one uses.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::connect_with_prefix(url, PREFIX).await
+    }
+
+    /// As [`connect`](Self::connect), with a client of the crate `redis` that was made elsewhere: with TLS, say.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    /// As for [`connect`](Self::connect).
+    pub async fn from_client(client: Client) -> Result<Self, StoreError> {
+        Self::with_prefix(client, PREFIX).await
+    }
+
+    /// As [`connect`](Self::connect), with a prefix of your own: programs with different prefixes share no leases.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); and if the prefix is empty or contains a brace.
+    ///
+    /// # Cancel safety
+    /// As for [`connect`](Self::connect).
+    pub async fn connect_with_prefix(url: &str, prefix: &str) -> Result<Self, StoreError> {
+        let client = Client::open(url).map_err(|error| failure::of_url(&error))?;
+        Self::with_prefix(client, prefix).await
+    }
+
+    /// As [`from_client`](Self::from_client), with a prefix of your own: programs with different prefixes share no leases.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); and if the prefix is empty or contains a brace.
+    ///
+    /// # Cancel safety
+    /// As for [`connect`](Self::connect).
+    ///
+    /// ```no_run
+    /// # use leasehold::store::RedisStore;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1/")?;
+    /// let store = RedisStore::with_prefix(client, "billing").await?;
+    /// # drop(store);
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_prefix(client: Client, prefix: &str) -> Result<Self, StoreError> {
+        if prefix.is_empty() || prefix.contains(['{', '}']) {
+            return Err(failure::unsupported(format!(
+                "{prefix:?} cannot be the prefix of a RedisStore, which stands in braces before all names; choose one that is \
+                 not empty and has no brace"
+            )));
+        }
+        let place = Place::new(Link::new(&client)?, prefix);
+        let nothing_to_lose = AtomicBool::new(false);
+        let look = setup::look(&place.link, &place.rows);
+        let found = place.link.within(PATIENCE, &nothing_to_lose, look).await?;
+        Ok(Self { place: Arc::new(place), store: found.store, durability: found.durability })
+    }
+
+    /// A Lua script that [`LeaseGuard::fence`](crate::LeaseGuard::fence) runs only while a lease of this store is current. See
+    /// [`RedisScript`] for what it may do, and for an example.
+    pub fn script(&self, text: &str) -> RedisScript {
+        RedisScript::new(Arc::clone(&self.place), self.store, text)
+    }
+
+    /// Decides on rows as they were read or are guessed, until they still stand when the decision is written.
+    async fn apply(&self, batch: &Batch, now: StoreNow, writing: &AtomicBool) -> Result<Reply, StoreError> {
+        let Place { link, memory, rows, plain, .. } = &*self.place;
+        let (keys, fresh) = (batch.keys(), setup::fresh_id());
+        let mut view = View::new(memory);
+        for tries in 0..TRIES {
+            pause_after(tries).await;
+            let mut attempt = view.load(&keys, fresh, |records| records.sessions_of(batch))?;
+            let reply = batch.apply(&mut attempt.records, now);
+            let is_certain = attempt.is_certain;
+            let comparison = attempt.into_comparison();
+            let stage = if comparison.writes.is_empty() { Stage::Reading } else { Stage::Writing(writing) };
+            if comparison.writes.is_empty() && is_certain {
+                // All of it was read at one moment, and that is what the answer tells.
+                return Ok(reply);
+            }
+            match comparison.run(link, plain, rows, &ScriptInput::NONE, stage).await? {
+                Ok(Outcome::Done(_)) => {
+                    view.wrote(&comparison);
+                    return Ok(reply);
+                }
+                Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
+                Err(refusal) => return Err(link.refused(&refusal, stage)),
+            }
+        }
+        Err(failure::of_contention(TRIES))
+    }
+}
+
+/// Pauses for a random time that grows with the number of tries: by a millisecond each.
+async fn pause_after(tries: u32) {
+    let longest = u128::from(tries.saturating_sub(AT_ONCE)) * 1_000;
+    if longest > 0 {
+        let pause = setup::fresh_id().0 % longest;
+        tokio::time::sleep(Duration::from_micros(u64::try_from(pause).unwrap_or_default())).await;
+    }
+}
+
+/// The same for all who open one database of one server with one prefix, by whatever name they call the server; and after
+/// its restart, unless it was wiped.
+fn reach_of(place: &Place, store: StoreId) -> Reach {
+    Reach::Named(format!("redis:{store}:{}:{}", place.link.database(), place.prefix))
+}
+
+#[async_trait::async_trait]
+impl Store for RedisStore {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.place.link.check()?;
+        let (now, writing) = (StoreNow::new(self.clock(), now), AtomicBool::new(false));
+        self.place.link.within(limit, &writing, self.apply(&batch, now, &writing)).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        let nothing_to_lose = AtomicBool::new(false);
+        self.place.link.within(PATIENCE, &nothing_to_lose, listing::keys(&self.place, prefix)).await
+    }
+
+    fn signals(&self) -> Option<Shared<dyn Signals>> {
+        Some(Shared::new(RedisSignals::new(Arc::clone(&self.place))))
+    }
+
+    async fn close(&self) {
+        self.place.link.close().await;
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn reach(&self) -> Reach {
+        reach_of(&self.place, self.store)
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RedisStore({}, {})", self.place.link.address(), self.place.rows)
+    }
+}

@@ -1,0 +1,98 @@
+//! What is looked at when a store is connected, so that a server that would lose leases is refused before the first one.
+
+use std::{format, string::String, vec::Vec};
+
+use redis::{Value, cmd};
+
+use super::failure::{self, Stage};
+use super::link::Link;
+use crate::machine::{Records, Row, StoreError, StoreId};
+use crate::store::Durability;
+
+/// What a server told of itself.
+pub(super) struct Found {
+    pub(super) store: StoreId,
+    pub(super) durability: Durability,
+}
+
+/// Looks at the server, and makes the store's row if it has none.
+///
+/// # Errors
+/// [`StoreError`] that names the remedy, if the server must not keep leases or did not answer.
+pub(super) async fn look(link: &Link, rows: &str) -> Result<Found, StoreError> {
+    check_role(link).await?;
+    check_eviction(link).await?;
+    let durability = durability(link).await?;
+    Ok(Found { store: store_id(link, rows).await?, durability })
+}
+
+async fn check_role(link: &Link) -> Result<(), StoreError> {
+    let asked = link.ask(cmd("INFO").arg("replication"), Stage::Reading).await?;
+    match asked {
+        Ok(Value::BulkString(text)) if String::from_utf8_lossy(&text).contains("role:slave") => {
+            Err(failure::unsupported(format!(
+                "Redis at {} is a read replica, which may not know the latest leases; connect to its master",
+                link.address()
+            )))
+        }
+        Ok(_) => Ok(()),
+        Err(refusal) if is_withheld(&refusal) => Ok(()),
+        Err(refusal) => Err(link.refused(&refusal, Stage::Reading)),
+    }
+}
+
+async fn check_eviction(link: &Link) -> Result<(), StoreError> {
+    match setting(link, "maxmemory-policy").await? {
+        Some(policy) if policy.starts_with("allkeys-") => Err(failure::unsupported(format!(
+            "Redis at {} evicts any key when its memory is full (maxmemory-policy {policy}), and so would forget leases that \
+             are held; set maxmemory-policy noeviction",
+            link.address()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+async fn durability(link: &Link) -> Result<Durability, StoreError> {
+    let appends = setting(link, "appendonly").await?;
+    let syncs = setting(link, "appendfsync").await?;
+    let is_kept = appends.as_deref() == Some("yes") && syncs.as_deref() == Some("always");
+    Ok(if is_kept { Durability::Local } else { Durability::Ephemeral })
+}
+
+/// A setting of the server; `None` where the server does not tell.
+async fn setting(link: &Link, name: &str) -> Result<Option<String>, StoreError> {
+    match link.ask(cmd("CONFIG").arg("GET").arg(name), Stage::Reading).await? {
+        Ok(value) => {
+            let pair: Vec<String> = redis::from_redis_value(value).unwrap_or_default();
+            Ok(pair.into_iter().nth(1))
+        }
+        Err(refusal) if is_withheld(&refusal) => Ok(None),
+        Err(refusal) => Err(link.refused(&refusal, Stage::Reading)),
+    }
+}
+
+/// Hosted servers often keep their settings to themselves: by rights, or by leaving the command out.
+fn is_withheld(refusal: &redis::RedisError) -> bool {
+    matches!(refusal.code(), Some("NOPERM" | "ERR"))
+}
+
+async fn store_id(link: &Link, rows: &str) -> Result<StoreId, StoreError> {
+    let mut records = Records::new();
+    records.load_store(None, fresh_id())?;
+    let (name, text) = (format!("{}", Row::Store), records.text(&Row::Store).unwrap_or_default());
+    // Who comes second finds the row of the first.
+    link.send(cmd("HSETNX").arg(rows).arg(&name).arg(text), Stage::Reading).await?;
+    let stored = link.send(cmd("HGET").arg(rows).arg(&name), Stage::Reading).await?;
+    let stored: Option<String> = redis::from_redis_value(stored).map_err(|_| failure::of_answer(Stage::Reading))?;
+    records.load_store(stored.as_deref(), StoreId::default())?;
+    Ok(records.store())
+}
+
+/// An id in case that a store is new.
+pub(super) fn fresh_id() -> StoreId {
+    let mut bits = [0; 16];
+    match getrandom::fill(&mut bits) {
+        Ok(()) => StoreId(u128::from_ne_bytes(bits)),
+        Err(error) => panic!("the system gives no random bits, so stores cannot be told apart: {error}"),
+    }
+}

@@ -1,0 +1,191 @@
+//! Messages between contexts by PUBLISH and SUBSCRIBE.
+
+use core::{fmt, pin::pin, time::Duration};
+use std::{
+    format,
+    string::String,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use futures::{
+    StreamExt,
+    channel::mpsc::{Receiver, Sender, channel},
+    future::select,
+};
+use redis::{aio::PubSub, cmd};
+use tokio::{runtime::Handle, time};
+
+use super::{attempt::Place, failure::Stage};
+use crate::executor::WeakShared;
+use crate::machine::{Message, SessionId};
+use crate::signal::{Beacons, Inbox, Notice, Signals};
+
+/// So many messages wait for a server that is slow. What comes then is dropped: messages are hints.
+const WAITING: usize = 1_024;
+/// A message that takes longer is given up.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Before a connection that broke is opened again; doubled each time, up to the longest.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// A connection that says nothing for so long is asked whether it still stands.
+const QUIET: Duration = Duration::from_secs(15);
+
+/// The signals of one context. Each has a connection of its own to hear by, and sends by that of its store.
+pub(super) struct RedisSignals {
+    place: Arc<Place>,
+    /// Where the store was made, for calls from outside of any runtime.
+    made_in: Option<Handle>,
+    awake: Mutex<Option<Awake>>,
+}
+
+/// What stands between [`wake`](Signals::wake) and [`rest`](Signals::rest).
+struct Awake {
+    session: SessionId,
+    /// When it goes, the task sends what waits, and ends.
+    outbox: Sender<(String, String)>,
+    resting: Arc<AtomicBool>,
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.resting.store(true, Ordering::SeqCst);
+    }
+}
+
+impl RedisSignals {
+    pub(super) fn new(place: Arc<Place>) -> Self {
+        Self { place, made_in: Handle::try_current().ok(), awake: Mutex::default() }
+    }
+
+    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Signals for RedisSignals {
+    fn beacons(&self) -> Beacons {
+        // A connection may break while its context lives: its end proves nothing.
+        Beacons::None
+    }
+
+    fn wake(&self, session: SessionId, _beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        let Some(runtime) = Handle::try_current().ok().or_else(|| self.made_in.clone()) else { return false };
+        let (outbox, waiting) = channel(WAITING);
+        let resting = Arc::new(AtomicBool::new(false));
+        let ear = Ear { place: Arc::clone(&self.place), session, inbox, resting: Arc::clone(&resting) };
+        let place = Arc::clone(&self.place);
+        runtime.spawn(async move {
+            let (hear, send) = (pin!(ear.hear()), pin!(send_all(&place, waiting)));
+            select(hear, send).await;
+        });
+        let earlier = self.awake().replace(Awake { session, outbox, resting });
+        drop(earlier);
+        false
+    }
+
+    fn rest(&self) {
+        let awake = self.awake().take();
+        drop(awake);
+    }
+
+    fn send(&self, message: &Message) {
+        let mut awake = self.awake();
+        let Some(Awake { session, outbox, .. }) = &mut *awake else { return };
+        let recipient = message.body.recipient();
+        if recipient != Some(*session) {
+            // Who cannot be told now looks into the store.
+            let _ = outbox.try_send((channel_of(&self.place, recipient), format!("{session} {}", message.encode())));
+        }
+    }
+
+    fn watch(&self, _watch: u64, _session: SessionId) {}
+
+    fn unwatch(&self, _watch: u64) {}
+}
+
+/// The channel of one context, or that of all. Redis' channels do not belong to a database, so they name it.
+fn channel_of(place: &Place, recipient: Option<SessionId>) -> String {
+    let (prefix, database) = (&place.prefix, place.link.database());
+    recipient
+        .map_or_else(|| format!("{{{prefix}}}:{database}:all"), |session| format!("{{{prefix}}}:{database}:{session}"))
+}
+
+async fn send_all(place: &Place, mut waiting: Receiver<(String, String)>) {
+    while let Some((channel, text)) = waiting.next().await {
+        let mut publish = cmd("PUBLISH");
+        publish.arg(channel).arg(text);
+        // Who cannot be told looks into the store.
+        let _ = time::timeout(PATIENCE, place.link.send(&publish, Stage::Reading)).await;
+    }
+}
+
+/// What a context hears by.
+struct Ear {
+    place: Arc<Place>,
+    session: SessionId,
+    inbox: WeakShared<dyn Inbox>,
+    resting: Arc<AtomicBool>,
+}
+
+impl Ear {
+    /// Hears until nobody is left to tell, and subscribes again whenever the connection broke. What was said meanwhile is lost.
+    async fn hear(&self) {
+        let mut pause = SHORTEST_PAUSE;
+        while self.inbox.strong_count() > 0 && self.place.link.check().is_ok() {
+            if let Some(connection) = self.subscribe().await {
+                pause = SHORTEST_PAUSE;
+                self.hear_by(connection).await;
+            }
+            time::sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+        // Whoever has closed the store, or dropped the context, may still have something to say.
+        futures::future::pending::<()>().await;
+    }
+
+    async fn subscribe(&self) -> Option<PubSub> {
+        let subscribe = async {
+            let mut connection = self.place.link.listen().await?;
+            let channels = [channel_of(&self.place, None), channel_of(&self.place, Some(self.session))];
+            connection.subscribe(&channels).await.ok()?;
+            Some(connection)
+        };
+        time::timeout(PATIENCE, subscribe).await.ok().flatten()
+    }
+
+    async fn hear_by(&self, connection: PubSub) {
+        let (mut sink, mut messages) = connection.split();
+        loop {
+            match time::timeout(QUIET, messages.next()).await {
+                Ok(Some(message)) => self.take(&String::from_utf8_lossy(message.get_payload_bytes())),
+                Ok(None) => return,
+                Err(_) => {
+                    let answer = time::timeout(PATIENCE, sink.ping::<redis::Value>()).await;
+                    if !matches!(answer, Ok(Ok(_))) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&self, said: &str) {
+        let Some((sender, text)) = said.split_once(' ') else { return };
+        if self.resting.load(Ordering::SeqCst) || sender == format!("{}", self.session) {
+            return;
+        }
+        if let (Some(message), Some(inbox)) = (Message::decode(text), self.inbox.upgrade()) {
+            inbox.notice(Notice::Message(message));
+        }
+    }
+}
+
+impl fmt::Debug for RedisSignals {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "RedisSignals({}, {{{}}})", self.place.link.address(), self.place.prefix)
+    }
+}

@@ -1,0 +1,145 @@
+//! The contract of all stores, and what this store says of itself.
+
+use leasehold::{
+    LeaseManager,
+    executor::TokioExecutor,
+    machine::{Action, Key, Outcome, Row},
+    store::{Durability, RedisStore, Store, contract},
+};
+use tokio::runtime::Runtime;
+
+use crate::{
+    BUSY,
+    inputs::{ask, look, now},
+    open,
+    server::Server,
+    shared,
+};
+
+#[tokio::test]
+async fn the_store_keeps_the_contract() {
+    let Some(server) = shared() else { return };
+    contract::all(async || open(&server.client(), "all").await).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_left_as_it_is() {
+    let Some(server) = shared() else { return };
+    let name = |key: &str| Row::Record(Key::new(key).unwrap()).to_string();
+    let write = async |key: String, text: String| {
+        let _: u64 = server.ask(&["HSET", "{unreadable}:rows", &name(&key), &text]);
+    };
+    let read = async |key: String| server.ask(&["HGET", "{unreadable}:rows", &name(&key)]);
+    contract::unreadable(async || open(&server.client(), "unreadable").await, write, read).await;
+}
+
+#[test]
+fn threads_take_turns() {
+    let Some(server) = shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    contract::in_threads(async || open(&server.client(), "threads").await, |work| runtime.block_on(work));
+}
+
+/// The whole store is in one slot, so one node of a cluster will do.
+#[tokio::test]
+async fn a_node_of_a_cluster_keeps_the_contract() {
+    let Some(server) = Server::start(&["--cluster-enabled", "yes"]) else { return };
+    let refused = RedisStore::with_prefix(server.client(), "cluster").await.expect_err("nobody has its slot");
+    assert!(refused.message.contains("CLUSTERDOWN") && refused.retry, "{refused}");
+    let _: String = server.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    while !server.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok") {
+        tokio::task::yield_now().await;
+    }
+    contract::all(async || open(&server.client(), "cluster").await).await;
+}
+
+#[tokio::test]
+async fn keys_are_listed_by_what_they_begin_with_whatever_that_is() {
+    let Some(server) = shared() else { return };
+    let leases = LeaseManager::builder(open(&server.client(), "listing").await, TokioExecutor::new()).build().unwrap();
+    let store = open(&server.client(), "listing").await;
+    let names = ["a*b", "a*c\0{}", "axb", "a[b]", "a\\b", "\u{1f98a}"];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(leases.lock(name).acquire().await.unwrap());
+    }
+    let listed = async |prefix: &str| {
+        let keys = store.keys(prefix).await.unwrap();
+        keys.iter().map(|key| key.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("a*").await, ["a*b", "a*c\0{}"]);
+    assert_eq!(listed("a[").await, ["a[b]"]);
+    assert_eq!(listed("a\\").await, ["a\\b"]);
+    assert_eq!(listed("b").await, [""; 0]);
+    let mut all = names.map(String::from);
+    all.sort();
+    assert_eq!(listed("").await, all);
+}
+
+/// More sessions than the server tells of without being asked.
+#[tokio::test]
+async fn a_long_queue_is_seen_whole() {
+    const WAITERS: u128 = 200;
+    let Some(server) = shared() else { return };
+    let store = open(&server.client(), "queue").await;
+    for session in 1..=WAITERS {
+        let mut batch = ask(session);
+        if let Action::Acquire(acquire) = &mut batch.operations[0].action {
+            acquire.wait = true;
+        }
+        store.transact(batch, now(), BUSY).await.unwrap();
+    }
+    let stranger = open(&server.client(), "queue").await;
+    let reply = stranger.transact(look(1_000), now(), BUSY).await.unwrap();
+    let Outcome::Status { grants, queue, sessions, .. } = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    let seen = (grants.len(), queue.len(), sessions.len());
+    assert_eq!(seen, (1, 199, 200), "nobody is taken for ended because this process has not seen them yet");
+}
+
+/// In a server of its own, so that nobody else's scripts are counted.
+#[tokio::test]
+async fn an_acquire_and_its_release_take_one_round_trip_each() {
+    let Some(server) = Server::start(&[]) else { return };
+    let leases = LeaseManager::builder(open(&server.client(), "trips").await, TokioExecutor::new()).build().unwrap();
+    let other = LeaseManager::builder(open(&server.client(), "trips").await, TokioExecutor::new()).build().unwrap();
+    // The server learns the script, and both learn what the store has.
+    leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+    other.lock("elsewhere").acquire().await.unwrap().release().await.unwrap();
+
+    let trips = async |leases: &LeaseManager, key: &str| {
+        let before = server.scripts();
+        let guard = leases.lock(key).acquire().await.unwrap();
+        let acquired = server.scripts();
+        guard.release().await.unwrap();
+        (acquired - before, server.scripts() - acquired)
+    };
+    assert_eq!(trips(&leases, "k").await, (1, 1), "a key that this process used last");
+    assert_eq!(trips(&leases, "new").await, (1, 1), "a key that nobody used yet");
+    assert_eq!(trips(&other, "k").await, (2, 1), "a key that another process used last");
+}
+
+#[tokio::test]
+async fn all_names_of_a_server_are_one_place_and_other_databases_and_prefixes_are_others() {
+    let Some(server) = shared() else { return };
+    let port = server.port();
+    let reach = async |url: String, prefix: &str| {
+        RedisStore::with_prefix(redis::Client::open(url).unwrap(), prefix).await.unwrap().reach()
+    };
+    let by_socket = reach(server.url(), "reach").await;
+    assert_eq!(reach(format!("redis://127.0.0.1:{port}/0"), "reach").await, by_socket);
+    assert_eq!(reach(format!("redis://localhost:{port}/"), "reach").await, by_socket);
+    assert_ne!(reach(format!("redis://127.0.0.1:{port}/1"), "reach").await, by_socket);
+    assert_ne!(reach(server.url(), "reach 2").await, by_socket);
+}
+
+#[tokio::test]
+async fn a_store_tells_what_its_server_does_with_what_is_written() {
+    let Some(server) = shared() else { return };
+    let durability = async |appends: &str, syncs: &str, prefix: &str| {
+        let server = Server::start(&["--appendonly", appends, "--appendfsync", syncs]).unwrap();
+        open(&server.client(), prefix).await.durability()
+    };
+    assert_eq!(open(&server.client(), "durability").await.durability(), Durability::Ephemeral);
+    assert_eq!(durability("yes", "everysec", "d").await, Durability::Ephemeral);
+    assert_eq!(durability("yes", "always", "d").await, Durability::Local);
+}

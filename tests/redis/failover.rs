@@ -1,0 +1,47 @@
+//! What a fail-over loses that happens before a write has reached the replica.
+
+use leasehold::{FenceError, store::RedisStore};
+
+use crate::{LONG_LEASE, SHORT_LEASE, context, proxy::Proxy, server::Server};
+
+/// The clients speak with whoever is the master, by one address.
+#[tokio::test]
+async fn a_failover_that_loses_the_grant_makes_two_holders_and_the_first_one_writes_nothing() {
+    let Some(mut master) = Server::start(&["--repl-diskless-sync-delay", "0"]) else { return };
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]).unwrap();
+    let proxy = Proxy::new(master.port());
+    let (store, leases) = context(&proxy.client(), "failover").await;
+    let (others_store, others) = context(&proxy.client(), "failover").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let others = others.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
+    let count = |store: &RedisStore| store.script("return redis.call('INCR', KEYS[1])").key("failover: n");
+    leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+    // The replica has all that was written until now.
+    while replica.ask::<i64>(&["HEXISTS", "{failover}:rows", "lease:k"]) == 0 {
+        tokio::task::yield_now().await;
+    }
+
+    // It is promoted, and does not see what its master writes from now on.
+    let _: String = replica.ask(&["REPLICAOF", "NO", "ONE"]);
+    let first = leases.lock("k").acquire().await.unwrap();
+    first.fence(count(&store)).await.unwrap().unwrap();
+    assert_eq!(master.ask::<i64>(&["GET", "failover: n"]), 1);
+    master.kill();
+    proxy.lead_to(replica.port());
+
+    let second = others.lock("k").acquire().await.unwrap();
+    assert!(first.is_valid() && second.is_valid(), "two contexts believe that they hold the lease");
+    assert!(second.token() > first.token(), "a server that compares tokens refuses the first one");
+    second.fence(count(&others_store)).await.unwrap().unwrap();
+    // The first to use a broken connection may learn no more than that it broke.
+    let refused = loop {
+        match first.fence(count(&store)).await {
+            Err(FenceError::Store(_)) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(refused, Err(FenceError::Lost(_))), "{refused:?}");
+    assert_eq!(replica.ask::<i64>(&["GET", "failover: n"]), 1, "only the second holder wrote to the new master");
+    first.lost().await;
+    assert!(second.verify().await.unwrap());
+}

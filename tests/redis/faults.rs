@@ -1,0 +1,205 @@
+//! Answers that are lost, servers that die: what is reported, and what stands afterwards.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use leasehold::{
+    FenceError, LostReason,
+    machine::{Applied, Outcome},
+    store::{RedisStore, Store},
+};
+use tokio::time::timeout;
+
+use crate::{
+    BUSY, LONG_LEASE, SHORT_LEASE, context,
+    inputs::{ask, look, now},
+    open,
+    proxy::{Plan, Proxy},
+    server::Server,
+    shared,
+};
+
+/// Much shorter than a server is waited for.
+const LIMIT: Duration = Duration::from_millis(200);
+
+async fn through_a_proxy(server: &Server, prefix: &str) -> (Proxy, RedisStore) {
+    let proxy = Proxy::new(server.port());
+    let store = open(&proxy.client(), prefix).await;
+    // The server knows the script, and this process the rows.
+    store.transact(ask(1), now(), BUSY).await.unwrap();
+    (proxy, store)
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_has_an_unknown_outcome_and_is_sent_once() {
+    let Some(server) = shared() else { return };
+    let (proxy, store) = through_a_proxy(server, "lost answers").await;
+    let rows = || server.ask::<i64>(&["HLEN", "{lost answers}:rows"]);
+    let before = rows();
+    proxy.plan(Plan::LoseAnswer);
+    let error = store.transact(ask(2), now(), BUSY).await.expect_err("its answer was lost");
+    assert_eq!((error.applied, error.retry, proxy.struck()), (Applied::Unknown, true, 1), "{error}");
+    assert_eq!(rows(), before + 1, "the session was written");
+    proxy.plan(Plan::LoseQuestion);
+    let error = store.transact(ask(3), now(), BUSY).await.expect_err("it never arrived");
+    assert_eq!((error.applied, error.retry, proxy.struck()), (Applied::Unknown, true, 2), "{error}");
+    assert_eq!(rows(), before + 1, "nobody sent it again");
+    store.transact(ask(3), now(), BUSY).await.expect("the connection is opened anew");
+}
+
+#[tokio::test]
+async fn a_look_whose_answer_is_lost_wrote_nothing() {
+    let Some(server) = shared() else { return };
+    let (proxy, store) = through_a_proxy(server, "lost looks").await;
+    for plan in [Plan::LoseAnswer, Plan::LoseQuestion] {
+        proxy.plan(plan);
+        let error = store.transact(look(2), now(), BUSY).await.expect_err("the connection broke");
+        assert_eq!((error.applied, error.retry), (Applied::No, true), "{error}");
+    }
+    assert_eq!(proxy.struck(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_given_up_in_time() {
+    let Some(server) = shared() else { return };
+    let (proxy, store) = through_a_proxy(server, "silent").await;
+    for (batch, applied) in [(look(2), Applied::No), (ask(2), Applied::Unknown)] {
+        proxy.plan(Plan::Keep);
+        let began = Instant::now();
+        let error = store.transact(batch, now(), LIMIT).await.expect_err("nothing is answered");
+        assert!(began.elapsed() >= LIMIT, "{:?}", began.elapsed());
+        assert!(error.message.contains("within 200 ms"), "{error}");
+        assert_eq!((error.applied, error.retry), (applied, true), "{error}");
+        proxy.plan(Plan::Pass);
+    }
+    store.transact(look(2), now(), BUSY).await.expect("the connection is opened anew");
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_leaves_the_connection_to_the_next_one() {
+    let Some(server) = shared() else { return };
+    let (proxy, store) = through_a_proxy(server, "dropped").await;
+    proxy.plan(Plan::Keep);
+    let dropped = timeout(LIMIT, store.transact(ask(2), now(), BUSY)).await;
+    assert!(dropped.is_err(), "{dropped:?}");
+    proxy.plan(Plan::Pass);
+    let reply = store.transact(look(3), now(), BUSY).await.unwrap();
+    assert!(matches!(reply.answers[0].outcome, Outcome::Status { .. }), "it is answered what it asked: {reply:?}");
+}
+
+#[tokio::test]
+async fn a_script_whose_answer_is_lost_has_an_unknown_outcome_and_runs_once() {
+    let Some(server) = shared() else { return };
+    let proxy = Proxy::new(server.port());
+    let (store, leases) = context(&proxy.client(), "once").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let guard = leases.lock("k").acquire().await.unwrap();
+    let count = || store.script("return redis.call('INCR', KEYS[1])").key("once: n");
+    guard.fence(count()).await.unwrap().unwrap();
+    for (plan, counted) in [(Plan::LoseAnswer, 2), (Plan::LoseQuestion, 2)] {
+        proxy.plan(plan);
+        let error = match guard.fence(count()).await {
+            Err(FenceError::Store(error)) => error,
+            other => panic!("{plan:?}: {other:?}"),
+        };
+        assert_eq!(error.applied, Applied::Unknown, "{error}");
+        assert_eq!(server.ask::<i64>(&["GET", "once: n"]), counted, "{plan:?}");
+    }
+    guard.fence(count()).await.unwrap().unwrap();
+    assert_eq!(server.ask::<i64>(&["GET", "once: n"]), 3);
+}
+
+/// In a server of its own, of which all connections are cut.
+#[tokio::test]
+async fn a_connection_that_was_cut_while_nobody_used_it_is_opened_anew() {
+    let Some(server) = Server::start(&[]) else { return };
+    let store = open(&server.client(), "idle").await;
+    let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
+    // After so long, the store looks before it writes.
+    tokio::time::sleep(2 * SHORT_LEASE + LIMIT).await;
+    store.transact(ask(1), now(), BUSY).await.unwrap();
+}
+
+/// The manager asks again, and learns what became of it.
+#[tokio::test]
+async fn an_acquire_and_a_release_survive_lost_questions_and_lost_answers() {
+    let Some(server) = shared() else { return };
+    let proxy = Proxy::new(server.port());
+    let (_, leases) = context(&proxy.client(), "resolved").await;
+    let leases = leases.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
+    for (times, plan) in [(1, Plan::LoseAnswer), (2, Plan::LoseQuestion)].into_iter().cycle().take(6) {
+        let struck = proxy.struck();
+        proxy.plan(plan);
+        let guard = timeout(BUSY, leases.lock("k").acquire()).await.unwrap().unwrap();
+        assert!(guard.is_valid());
+        let status = leases.status("k").await.unwrap();
+        assert_eq!((status.holders.len(), status.queue.len()), (1, 0), "{plan:?} {times}");
+        proxy.plan(plan);
+        timeout(BUSY, guard.release()).await.unwrap().unwrap();
+        assert_eq!(proxy.struck(), struck + 2);
+        let (_, others) = context(&server.client(), "resolved").await;
+        let other = others.build().unwrap().lock("k").try_acquire().await.unwrap();
+        assert!(other.expect("nothing is left behind").token() > guard.token());
+    }
+}
+
+/// A script is kept back on its way, until another context has the lease.
+#[tokio::test]
+async fn a_script_that_was_under_way_for_long_writes_nothing() {
+    let Some(server) = shared() else { return };
+    let proxy = Proxy::new(server.port());
+    let (store, leases) = context(&proxy.client(), "late").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let guard = Arc::new(leases.lock("k").acquire().await.unwrap());
+    let count = |store: &RedisStore| store.script("return redis.call('INCR', KEYS[1])").key("late: n");
+    guard.fence(count(&store)).await.unwrap().unwrap();
+
+    proxy.plan(Plan::Keep);
+    let late = tokio::spawn({
+        let (guard, count) = (Arc::clone(&guard), count(&store));
+        async move { guard.fence(count).await }
+    });
+    while proxy.struck() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let (others_store, others) = context(&server.client(), "late").await;
+    let stolen = others.build().unwrap().lock("k").steal().await.unwrap();
+    stolen.fence(count(&others_store)).await.unwrap().unwrap();
+    proxy.plan(Plan::Pass);
+    let refused = late.await.unwrap();
+    assert!(matches!(refused, Err(FenceError::Lost(LostReason::Stolen))), "{refused:?}");
+    assert_eq!(server.ask::<i64>(&["GET", "late: n"]), 2, "the late script wrote nothing");
+}
+
+/// All is written down before it is answered.
+#[tokio::test]
+async fn a_server_that_dies_and_comes_back_has_kept_holder_and_waiter() {
+    let Some(mut server) = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]) else { return };
+    let (store, leases) = context(&server.client(), "revived").await;
+    let (_, others) = context(&server.client(), "revived").await;
+    // Whoever listens to a server that died may miss what is said at once when it is back, and looks at the next heartbeat.
+    let others = others.heartbeat(LIMIT).build().unwrap();
+    let leases = leases.build().unwrap();
+    for _ in 0..3 {
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let waiting = tokio::spawn(others.lock("k").acquire());
+        while leases.status("k").await.unwrap().queue.is_empty() {}
+        server.kill();
+        assert!(guard.is_valid(), "a server that is away is no reason to give up");
+        server.run();
+        let count = || store.script("return redis.call('INCR', KEYS[1])").key("revived: n");
+        // The connection broke: the first to use it may learn no more than that.
+        drop(guard.fence(count()).await);
+        assert!(guard.verify().await.unwrap(), "the server kept the lease");
+        guard.fence(count()).await.unwrap().unwrap();
+        let status = leases.status("k").await.unwrap();
+        assert_eq!((status.holders.len(), status.queue.len()), (1, 1), "the server kept holder and waiter");
+        assert!(!waiting.is_finished());
+        guard.release().await.unwrap();
+        let next = timeout(BUSY, waiting).await.unwrap().unwrap().unwrap();
+        assert!(next.token() > guard.token());
+        next.release().await.unwrap();
+    }
+}

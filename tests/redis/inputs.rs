@@ -1,0 +1,231 @@
+//! Servers and addresses that cannot keep leases: the error names the value and the remedy.
+
+use std::time::Duration;
+
+use leasehold::{
+    FenceError,
+    machine::{
+        Acquire, Action, Applied, Batch, Beat, Key, Monotonic, Now, Operation, RequestId, SessionId, SessionStep,
+    },
+    machine::{StoreError, StoreErrorKind, Wall},
+    store::{RedisStore, Store},
+};
+use redis::Client;
+
+use crate::{BUSY, LONG_LEASE, context, open, server::Server, shared};
+
+/// What a connection is refused with, and that each of these words is in its sentence.
+async fn refusal(client: Client, prefix: &str, words: &[&str]) -> StoreError {
+    let error = RedisStore::with_prefix(client, prefix).await.expect_err("it is refused");
+    for word in words {
+        assert!(error.message.contains(word), "{word:?} is not in: {error}");
+    }
+    assert_eq!(error.applied, Applied::No, "{error}");
+    error
+}
+
+async fn refused(url: &str, words: &[&str]) -> StoreError {
+    refusal(Client::open(url).unwrap(), "inputs", words).await
+}
+
+/// A context opens, and asks for a key.
+pub(crate) fn ask(session: u128) -> Batch {
+    let acquire = Action::Acquire(Acquire::new(RequestId(1), 1));
+    let mut batch = Batch::new(SessionId(session), vec![Operation { key: Key::new("k").unwrap(), action: acquire }]);
+    let beat = Beat { beat: 1, lease_ms: 10_000, ..Beat::default() };
+    batch.step = SessionStep::Open { beat, instance: String::new() };
+    batch
+}
+
+/// It looks, and writes nothing.
+pub(crate) fn look(session: u128) -> Batch {
+    let look = Operation { key: Key::new("k").unwrap(), action: Action::Inspect };
+    Batch::new(SessionId(session), vec![look])
+}
+
+pub(crate) fn now() -> Now {
+    Now { monotonic: Monotonic::from_ms(1_000), wall: Wall::from_ms(1_000_000) }
+}
+
+#[tokio::test]
+async fn an_address_that_leads_nowhere_is_told() {
+    let error = RedisStore::connect("http://example.org").await.expect_err("it is no address of a Redis");
+    assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
+    assert!(error.message.contains("redis://user:password@host:6379/0"), "{error}");
+
+    let unknown = refused("redis://no-such-host.invalid/", &["no-such-host.invalid:6379", "check the host"]).await;
+    assert_eq!((unknown.kind, unknown.retry), (StoreErrorKind::Unavailable, true));
+    refused("redis://127.0.0.1:1/", &["127.0.0.1:1", "that the server runs"]).await;
+    refused("unix:///no/such/socket", &["/no/such/socket"]).await;
+}
+
+#[tokio::test]
+async fn a_prefix_that_would_break_the_names_is_refused() {
+    let Some(server) = shared() else { return };
+    for prefix in ["", "a{b", "}"] {
+        let error = refusal(server.client(), prefix, &[&format!("{prefix:?}"), "choose one"]).await;
+        assert!(!error.retry);
+    }
+}
+
+#[tokio::test]
+async fn a_password_that_is_missing_or_wrong_is_told_and_not_shown() {
+    let Some(server) = Server::start(&["--requirepass", "secret"]) else { return };
+    let port = server.port();
+    let missing = refused(&format!("redis://127.0.0.1:{port}/"), &["NOAUTH", "redis://user:password@host"]).await;
+    let wrong = refused(&format!("redis://:guess@127.0.0.1:{port}/"), &["refused the password"]).await;
+    let stranger = refused(&format!("redis://me:secret@127.0.0.1:{port}/"), &["refused the password"]).await;
+    for error in [missing, wrong, stranger] {
+        assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false), "{error}");
+        assert!(!error.message.contains("guess"), "{error}");
+    }
+    let client = Client::open(format!("redis://:secret@127.0.0.1:{port}/")).unwrap();
+    let store = open(&client, "inputs").await;
+    assert!(!format!("{store:?} {:?} {:?}", store.signals(), store.script("return 1")).contains("secret"));
+}
+
+#[tokio::test]
+async fn another_programs_key_under_our_name_is_left_alone() {
+    let Some(server) = shared() else { return };
+    let _: String = server.ask(&["SET", "{anothers}:rows", "mine"]);
+    let error = refusal(server.client(), "anothers", &["WRONGTYPE", "choose another prefix"]).await;
+    assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
+    assert_eq!(server.ask::<String>(&["GET", "{anothers}:rows"]), "mine");
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_format_is_left_alone() {
+    let Some(server) = shared() else { return };
+    let newer = "{\"format\":99,\"store\":\"of another kind\"}";
+    let _: i64 = server.ask(&["HSET", "{newer}:rows", "store", newer]);
+    let error = refusal(server.client(), "newer", &["99", "update this program"]).await;
+    assert!(!error.retry);
+    let store = open(&server.client(), "older").await;
+    let _: i64 = server.ask(&["HSET", "{older}:rows", "store", newer]);
+    let error = store.transact(ask(1), now(), BUSY).await.expect_err("it is newer now");
+    assert!(error.message.contains("99") && !error.retry, "{error}");
+    assert_eq!(server.ask::<String>(&["HGET", "{older}:rows", "store"]), newer);
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_any_key_is_refused() {
+    let Some(server) = Server::start(&["--maxmemory-policy", "allkeys-lru"]) else { return };
+    let error = refusal(server.client(), "evicts", &["allkeys-lru", "maxmemory-policy noeviction"]).await;
+    assert!(!error.retry);
+    let newer = Client::open(format!("redis://127.0.0.1:{}/?protocol=resp3", server.port())).unwrap();
+    refusal(newer, "evicts", &["allkeys-lru"]).await;
+    // Rows have no time to live, so that these evict none.
+    let _: String = server.ask(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+    open(&server.client(), "evicts").await;
+}
+
+#[tokio::test]
+async fn a_server_without_memory_left_writes_nothing_and_says_so() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (writer, leases) = context(&server.client(), "held").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let guard = leases.lock("k").acquire().await.unwrap();
+    let store = open(&server.client(), "memory").await;
+    let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let fenced = guard.fence(writer.script("return redis.call('SET', KEYS[1], 1)").key("no room")).await;
+    let quota = |error: &FenceError| {
+        matches!(error, FenceError::Store(StoreError { kind: StoreErrorKind::Quota, applied: Applied::No, .. }))
+    };
+    assert!(fenced.as_ref().is_err_and(quota), "{fenced:?}");
+    guard.fence(writer.script("return redis.call('DEL', KEYS[1])").key("no room")).await.unwrap().unwrap();
+    let error = refusal(server.client(), "new", &["OOM", "maxmemory"]).await;
+    assert_eq!(error.kind, StoreErrorKind::Quota);
+    let error = store.transact(ask(1), now(), BUSY).await.expect_err("there is no memory left");
+    assert_eq!((error.kind, error.applied), (StoreErrorKind::Quota, Applied::No), "{error}");
+    let _: String = server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(server.ask::<Vec<String>>(&["HKEYS", "{memory}:rows"]), ["store"], "nothing was written");
+    store.transact(ask(1), now(), BUSY).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_lacks_its_replicas_writes_nothing_and_says_so() {
+    let Some(server) = Server::start(&[]) else { return };
+    let store = open(&server.client(), "lacks").await;
+    let _: String = server.ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let error = store.transact(ask(1), now(), BUSY).await.expect_err("it has no replica");
+    assert!(error.message.contains("min-replicas-to-write"), "{error}");
+    assert_eq!((error.applied, error.retry), (Applied::No, true));
+    assert_eq!(server.ask::<Vec<String>>(&["HKEYS", "{lacks}:rows"]), ["store"], "nothing was written");
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_and_nothing_is_read_from_a_master_that_became_one() {
+    let Some(server) = Server::start(&[]) else { return };
+    let store = open(&server.client(), "replica").await;
+    // It knows nothing of what the other one writes.
+    let stranger = open(&server.client(), "replica").await;
+    store.transact(ask(1), now(), BUSY).await.unwrap();
+    let _: String = server.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let error = refusal(server.client(), "replica", &["read replica", "connect to its master"]).await;
+    assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
+    for (store, batch) in [(&store, ask(1)), (&store, look(1)), (&store, look(2)), (&stranger, look(3))] {
+        let error = store.transact(batch, now(), BUSY).await.expect_err("it is a replica now");
+        assert!(error.message.contains("connect to the master"), "{error}");
+        assert_eq!((error.applied, error.retry), (Applied::No, true));
+    }
+    let _: String = server.ask(&["REPLICAOF", "NO", "ONE"]);
+    store.transact(look(2), now(), BUSY).await.unwrap();
+}
+
+/// A user who may do what a store needs, and neither read the settings nor the role.
+#[tokio::test]
+async fn a_user_with_few_rights_is_enough_and_one_with_fewer_is_told() {
+    let Some(server) = Server::start(&[]) else { return };
+    let rights = "+eval +evalsha +hget +hset +hdel +hsetnx +hscan +publish +subscribe +ping";
+    let user = |name: &str, rights: &str| {
+        let mut words = vec!["ACL", "SETUSER", name, "on", ">secret", "~{rights}:*", "&{rights}:*"];
+        words.extend(rights.split(' '));
+        let _: String = server.ask(&words);
+        Client::open(format!("redis://{name}:secret@127.0.0.1:{}/", server.port())).unwrap()
+    };
+    let store = open(&user("enough", rights), "rights").await;
+    store.transact(ask(1), now(), BUSY).await.unwrap();
+    store.keys("").await.unwrap();
+    let error = refusal(user("fewer", "+hget"), "rights", &["NOPERM", "grant them to the user"]).await;
+    assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
+    let reader = open(&user("reader", &rights.replace("+hset ", "")), "rights").await;
+    let error = reader.transact(ask(2), now(), BUSY).await.expect_err("it may not write");
+    assert!(error.message.contains("grant them to the user") && error.applied == Applied::No, "{error}");
+}
+
+/// It loads for as long as the test looks: each of its keys takes a tenth of a second.
+#[tokio::test]
+async fn a_server_that_still_loads_its_data_is_told() {
+    let Some(mut server) = Server::start(&["--rdbcompression", "no"]) else { return };
+    let store = open(&server.client(), "loading").await;
+    for number in 0..100 {
+        let _: String = server.ask(&["SET", &format!("key {number}"), &"value ".repeat(500)]);
+    }
+    let _: String = server.ask(&["SAVE"]);
+    server.kill();
+    server.set(&["--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024"]);
+    server.run_without_waiting();
+    let error = loop {
+        let error = RedisStore::with_prefix(server.client(), "loading").await.expect_err("it takes ten seconds");
+        if !error.message.contains("cannot be reached") {
+            break error;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    assert!(error.message.contains("LOADING") && error.message.contains("wait until"), "{error}");
+    assert_eq!((error.applied, error.retry), (Applied::No, true));
+    // Of the connection that broke, the first transaction learns only that it broke.
+    drop(store.transact(ask(1), now(), BUSY).await.expect_err("it died"));
+    let error = store.transact(ask(1), now(), BUSY).await.expect_err("it loads");
+    assert_eq!((error.applied, error.retry), (Applied::No, true), "{error}");
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so() {
+    let Some(server) = shared() else { return };
+    let store = open(&server.client(), "closed").await;
+    store.close().await;
+    let error = store.transact(look(1), now(), BUSY).await.expect_err("it was closed");
+    assert_eq!(error.kind, StoreErrorKind::Closed);
+    assert_eq!(store.keys("").await.expect_err("it was closed").kind, StoreErrorKind::Closed);
+}

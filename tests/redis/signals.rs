@@ -1,0 +1,140 @@
+//! Messages by way of the server.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use leasehold::{
+    executor::WeakShared,
+    machine::{Message, SessionId},
+    signal::{
+        Beacons, Inbox, Signals,
+        contract::{self, Half},
+    },
+    store::Store,
+};
+use redis::Client;
+use tokio::{runtime::Runtime, task::spawn_blocking, time::timeout};
+
+use crate::{
+    BUSY, LONG_LEASE, context, open,
+    other::{Other, say, told},
+    server::Server,
+    shared,
+};
+
+/// Several times what a message takes.
+const SETTLED: Duration = Duration::from_millis(60);
+
+/// What a store brings, as a type of its own.
+#[derive(Debug)]
+struct OfStore(Arc<dyn Signals>);
+
+impl Signals for OfStore {
+    fn beacons(&self) -> Beacons {
+        self.0.beacons()
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.0.wake(session, beacon, inbox)
+    }
+
+    fn rest(&self) {
+        self.0.rest();
+    }
+
+    fn send(&self, message: &Message) {
+        self.0.send(message);
+    }
+
+    fn watch(&self, watch: u64, session: SessionId) {
+        self.0.watch(watch, session);
+    }
+
+    fn unwatch(&self, watch: u64) {
+        self.0.unwatch(watch);
+    }
+}
+
+async fn signals(client: &Client, prefix: &str) -> OfStore {
+    OfStore(open(client, prefix).await.signals().expect("the store brings its own"))
+}
+
+async fn settle() {
+    tokio::time::sleep(SETTLED).await;
+}
+
+#[tokio::test]
+async fn signals_keep_the_contract() {
+    let Some(server) = shared() else { return };
+    contract::all(async || signals(&server.client(), "signals").await, settle).await;
+}
+
+/// The other process: does what it is told, and answers.
+pub(crate) fn obey(runtime: &Runtime, client: &Client, prefix: &str) {
+    let half = Half::new(runtime.block_on(signals(client, prefix)));
+    told().for_each(|line| say(&half.obey(&line)));
+}
+
+#[tokio::test]
+async fn signals_over_two_processes_keep_the_contract() {
+    let Some(server) = shared() else { return };
+    let one = Half::new(signals(&server.client(), "two").await);
+    let other = Arc::new(Mutex::new(Other::start("half", &server.url(), "two")));
+    let obey = async |line: String| {
+        let other = Arc::clone(&other);
+        spawn_blocking(move || other.lock().unwrap().ask(&line)).await.unwrap()
+    };
+    contract::between(async |line: String| one.obey(&line), obey, settle).await;
+}
+
+/// Without a message it would wait for a third of an hour: a heartbeat.
+#[tokio::test]
+async fn a_waiter_of_another_context_is_notified_at_once() {
+    let Some(server) = shared() else { return };
+    let (_, leases) = context(&server.client(), "notified").await;
+    let (_, others) = context(&server.client(), "notified").await;
+    let (leases, others) = (leases.lease(LONG_LEASE).build().unwrap(), others.lease(LONG_LEASE).build().unwrap());
+    let awake = (leases.lock("a").acquire().await.unwrap(), others.lock("b").acquire().await.unwrap());
+    // What is said while a context still subscribes is lost to it.
+    while server.ask::<(String, u64)>(&["PUBSUB", "NUMSUB", "{notified}:0:all"]).1 < 2 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..20 {
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let waiting = others.lock("k").acquire();
+        let release = async {
+            while leases.status("k").await.unwrap().queue.is_empty() {}
+            guard.release().await.unwrap();
+        };
+        let (granted, ()) = timeout(BUSY, futures::future::join(waiting, release)).await.expect("it was told");
+        granted.unwrap().release().await.unwrap();
+    }
+    drop(awake);
+}
+
+/// In a server of its own, of which all such connections are cut.
+#[tokio::test]
+async fn a_connection_that_was_cut_is_subscribed_again() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (one, other) = (signals(&server.client(), "cut").await, signals(&server.client(), "cut").await);
+    let (one, other) = (Half::new(one), Half::new(other));
+    let gone = "send {\"format\":1,\"store\":\"00000000000000000000000000000001\",\"key\":\"k\",\"kind\":\"gone\",\
+                \"holder\":\"00000000000000000000000000000001\"}";
+    one.obey("wake 1");
+    other.obey("wake 2");
+    let heard = async |least: usize| {
+        let wait = async {
+            while other.obey("tell").matches("\"gone\"").count() < least {
+                one.obey(gone);
+                settle().await;
+            }
+        };
+        timeout(BUSY, wait).await.expect("it is heard");
+    };
+    heard(1).await;
+    assert_eq!(server.ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]), 2, "each context listens");
+    let before = other.obey("tell").matches("\"gone\"").count();
+    heard(before + 1).await;
+}
