@@ -141,6 +141,12 @@ impl Server {
         assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
     }
 
+    /// From its next start on it only follows another server, and cannot be written to.
+    pub(crate) fn make_standby(&self) {
+        let signal = self.folder.join("data/standby.signal");
+        assert!(as_server("touch").arg(&signal).current_dir(&self.folder).status().expect("it runs").success());
+    }
+
     /// After a crash. It ends with the guard, as the first did: by the file with its number.
     pub(crate) fn restart(&self) {
         let mut start = as_server(self.programs.join("pg_ctl"));
