@@ -139,6 +139,8 @@ impl Server {
         stop.args(["stop", "-m", "immediate", "-D"]).arg(self.folder.join("data"));
         let stopped = stop.current_dir(&self.folder).output().expect("pg_ctl runs");
         assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
+        // Another process may get its number.
+        fs::write(self.folder.join("pid"), "").expect("the keeper reads it");
     }
 
     /// From its next start on it only follows another server, and cannot be written to.
