@@ -10,7 +10,7 @@ use leasehold::{
 };
 use tokio::runtime::Runtime;
 
-use crate::server::{Place, on_server};
+use crate::server::{Place, Server, on_server};
 
 /// The error has all of these in its sentence, and says that nothing was written.
 fn says(error: &StoreError, words: &[&str]) {
@@ -164,6 +164,47 @@ fn the_rights_that_are_named_are_enough() {
         let leases = LeaseManager::builder(granted.store().await, TokioExecutor::new()).build().unwrap();
         drop(leases.lock("k").acquire().await.unwrap());
         leases.close().await;
+    });
+}
+
+/// Some providers let nobody ask for the cluster's identifier: then the server's address names the store.
+#[test]
+fn a_user_who_may_not_ask_which_cluster_it_is_can_fence_all_the_same() {
+    on_server("bad_cluster", |place| async move {
+        for make in ["CREATE DATABASE bad_cluster", "CREATE ROLE bad_cluster LOGIN"] {
+            place.client().await.batch_execute(make).await.unwrap();
+        }
+        let admin = Place { url: place.url_of("bad_cluster"), ..place.clone() };
+        let revoke =
+            "REVOKE EXECUTE ON FUNCTION pg_control_system FROM PUBLIC; GRANT CREATE ON SCHEMA public TO bad_cluster";
+        admin.client().await.batch_execute(revoke).await.unwrap();
+        let user = Place { url: admin.url.replace("postgres@", "bad_cluster@"), ..place };
+        let stores = [user.store().await, user.store().await];
+        assert_eq!(stores[0].reach(), stores[1].reach());
+        let [store, _] = stores;
+        let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut client = user.client().await;
+        let mut transaction = client.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        transaction.commit().await.unwrap();
+    });
+}
+
+/// A server that follows another one can be read, and no more.
+#[test]
+fn a_standby_is_told_as_such() {
+    let Some(server) = Server::start() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: server.url(), prefix: "leasehold".into() };
+        drop(place.store().await);
+        server.crash();
+        server.make_standby();
+        server.restart();
+        let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
+        let refused = leases.lock("k").timeout(Duration::from_secs(1)).acquire().await.unwrap_err();
+        let said = refused.to_string();
+        assert!(said.contains("cannot be written to") && said.contains("target_session_attrs=read-write"), "{said}");
     });
 }
 

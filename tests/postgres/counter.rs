@@ -97,7 +97,7 @@ fn nothing_is_lost(prefix: &str) {
             assert!(pair[0].get::<_, i64>(1) < pair[1].get::<_, i64>(1), "tokens grow");
         }
         assert!(said <= log.len(), "what was said was committed");
-        assert!(killed > 4 && said > killed, "{killed} kills, {said} turns");
+        assert!(killed > 2 && said >= killed, "{killed} kills, {said} turns");
     });
 }
 

@@ -161,6 +161,7 @@ fn contexts_take_turns_while_their_connections_are_ended() {
         .unwrap();
         // Only these connections are of that user.
         let own = Place { url: place.url.replace("postgres@", "faults_turns@"), ..place.clone() };
+        let contexts = [manager(own.store().await), manager(own.store().await)];
         let ending = tokio::spawn(async move {
             let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'faults_turns'";
             let mut ended = 0;
@@ -172,7 +173,7 @@ fn contexts_take_turns_while_their_connections_are_ended() {
                 }
             }
         });
-        let turns = (0..2).map(|_| take_turns(&own, &place, &ending));
+        let turns = contexts.into_iter().map(|leases| take_turns(leases, &place, &ending));
         let taken: i32 = futures::future::join_all(turns).await.into_iter().sum();
         let counted: i32 =
             place.client().await.query_one("SELECT n FROM faults_turns_count", &[]).await.unwrap().get(0);
@@ -181,8 +182,8 @@ fn contexts_take_turns_while_their_connections_are_ended() {
     });
 }
 
-async fn take_turns(own: &Place, place: &Place, ending: &tokio::task::JoinHandle<i64>) -> i32 {
-    let (leases, user) = (manager(own.store().await), place.client().await);
+async fn take_turns(leases: LeaseManager, place: &Place, ending: &tokio::task::JoinHandle<i64>) -> i32 {
+    let user = place.client().await;
     let mut taken = 0;
     while !ending.is_finished() {
         let guard = match timeout(PATIENCE, leases.lock("k").acquire()).await.expect("it is granted in the end") {

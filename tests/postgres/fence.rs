@@ -255,6 +255,29 @@ fn an_old_snapshot_shows_no_lease_that_is_gone() {
     });
 }
 
+/// The rights that the documentation names for the user of a fenced transaction.
+#[test]
+fn few_rights_are_enough_to_fence() {
+    on_server("fence_rights", |place| async move {
+        let (user, leases) = (notes(&place).await, manager(&place).await);
+        let grants = "CREATE ROLE fence_rights LOGIN; GRANT INSERT ON fence_rights_notes TO fence_rights; \
+                      GRANT SELECT, UPDATE ON fence_rights_record, fence_rights_session TO fence_rights; \
+                      GRANT INSERT ON fence_rights_session TO fence_rights; GRANT SELECT ON fence_rights_store TO fence_rights";
+        user.batch_execute(grants).await.unwrap();
+        let guard = acquire(&leases).await;
+        let mut few = connect(&place.url.replace("postgres@", "fence_rights@")).await;
+        for renews in [false, true] {
+            let mut transaction = few.transaction().await.unwrap();
+            let fenced = if renews { guard.fence_and_renew(&mut transaction) } else { guard.fence(&mut transaction) };
+            let fenced = fenced.await.unwrap();
+            note(&transaction, &place, "few").await.unwrap();
+            transaction.commit().await.unwrap();
+            fenced.committed();
+        }
+        assert_eq!(noted(&place).await, ["few", "few"]);
+    });
+}
+
 const SHORT: Duration = Duration::from_secs(1);
 
 async fn briefly(place: &Place) -> LeaseManager {

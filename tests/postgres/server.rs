@@ -139,6 +139,14 @@ impl Server {
         stop.args(["stop", "-m", "immediate", "-D"]).arg(self.folder.join("data"));
         let stopped = stop.current_dir(&self.folder).output().expect("pg_ctl runs");
         assert!(stopped.status.success(), "{}", String::from_utf8_lossy(&stopped.stderr));
+        // Another process may get its number.
+        fs::write(self.folder.join("pid"), "").expect("the keeper reads it");
+    }
+
+    /// From its next start on it only follows another server, and cannot be written to.
+    pub(crate) fn make_standby(&self) {
+        let signal = self.folder.join("data/standby.signal");
+        assert!(as_server("touch").arg(&signal).current_dir(&self.folder).status().expect("it runs").success());
     }
 
     /// After a crash. It ends with the guard, as the first did: by the file with its number.

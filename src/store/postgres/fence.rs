@@ -26,8 +26,8 @@ type Verdict = Result<Fenced, FenceError>;
 /// `tokio-postgres` rolls such a transaction back and reports no error, so look at the answer of the fence. Fence the outermost
 /// transaction: a savepoint takes back what was done since, the fence and its refusal too.
 ///
-/// The user of the transaction needs the rights SELECT and UPDATE on `<prefix>_record` and `<prefix>_session`, and SELECT on
-/// `<prefix>_store`.
+/// The user of the transaction needs the rights SELECT and UPDATE on `<prefix>_record` and `<prefix>_session`, SELECT on
+/// `<prefix>_store`, and to renew the lease INSERT on `<prefix>_session`.
 ///
 /// ```no_run
 /// # async fn example(guard: leasehold::LeaseGuard, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {

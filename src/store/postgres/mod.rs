@@ -230,7 +230,13 @@ fn fresh_id() -> Result<StoreId, StoreError> {
 }
 
 async fn list(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
-    let lent = place.pool.lend().await?;
+    let mut lent = place.pool.lend().await?;
+    // One that stood idle may have been cut meanwhile.
+    if lent.used && lent.client.check_connection().await.is_err() {
+        place.pool.forget_idle();
+        drop(lent);
+        lent = place.pool.lend().await?;
+    }
     let table = place.names.table("record");
     let statement = format!("SELECT key FROM {table} WHERE key >= $1 AND substr(key, 1, $2) = $1 ORDER BY key");
     let length = i32::try_from(prefix.len()).unwrap_or(i32::MAX);
