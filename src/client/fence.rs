@@ -17,13 +17,14 @@ impl LeaseGuard {
     /// Lets a transaction commit only if the lease is still current *in that transaction*: a holder that was overtaken
     /// writes nothing, whatever was paused, slept or lost meanwhile.
     ///
-    /// The check begins at the call, before whatever is asked of the transaction next. If the lease is not current the
-    /// transaction is aborted. You need not wait for the answer; if you do, you can go on in the same transaction. Keep the
-    /// transaction short, under a third of the lease: renewals wait behind it. It is aborted if the context is
+    /// The lease is checked before whatever is asked of the transaction next. Look at the answer, and go on in the same
+    /// transaction only if it is `Ok`: one that was refused cannot be committed, or is rolled back already. (In a browser you
+    /// need not wait for the answer: the transaction is aborted whatever was asked of it.) Keep the transaction short, under
+    /// a third of the lease: renewals wait behind it. An IndexedDB transaction is aborted if the context is
     /// [suspended](crate::LeaseManager::suspend) meanwhile.
     ///
     /// The lease must be kept in the database of the transaction; in a browser, by `IndexedDbStore::attach`. See
-    /// [`FencedTransaction`] for what can be fenced.
+    /// [`FencedTransaction`] for what can be fenced, and for each database's own rules.
     ///
     /// # Errors
     /// [`FenceError::Lost`] if the lease is lost,

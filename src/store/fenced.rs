@@ -77,7 +77,8 @@ impl Fenced {
         Self(fence)
     }
 
-    /// The transaction was committed.
+    /// The transaction was committed, and no savepoint was rolled back since the fence. If you say so and it is not true, this
+    /// context believes in a lease that it did not renew.
     pub fn committed(self) {
         self.0.committed();
     }

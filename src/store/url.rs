@@ -26,7 +26,7 @@ const SCHEMES: [(&str, Option<&str>); 6] = [
 /// | `redis://user:password@host:6379/0` | `RedisStore` | `store-redis` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
-/// `?prefix=jobs` chooses what the names of the tables begin with.
+/// `?prefix=jobs` chooses what the names of the tables begin with. The path of a file is taken as it is: nothing in it is decoded.
 ///
 /// # Errors
 /// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and whatever opening that store
@@ -44,14 +44,14 @@ const SCHEMES: [(&str, Option<&str>); 6] = [
 /// ```
 pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
     let Some(named) = Named::parse(url) else {
-        return Err(refused(format!("{url:?} is no URL of a store; it begins with {}", schemes())));
+        return Err(refused(format!("what was given is no URL of a store; it begins with {}", schemes())));
     };
     match named.scheme {
         "memory" => named.memory(),
         #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
-        "indexeddb" => Ok(Box::new(super::IndexedDbStore::open(named.place))),
+        "indexeddb" => Ok(Box::new(super::IndexedDbStore::new(named.place))),
         #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
-        "sqlite" => named.sqlite(),
+        "sqlite" => named.sqlite().await,
         #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
         "postgres" | "postgresql" => named.postgres().await,
         #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
@@ -84,7 +84,10 @@ impl<'a> Named<'a> {
     fn check(&self) -> Result<(), StoreError> {
         let Some(other) = self.others.first() else { return Ok(()) };
         let name = other.split('=').next().unwrap_or_default();
-        Err(refused(format!("the URL of this store has no parameter {name:?}; there is only prefix")))
+        // What is no plain name may be a part of a password.
+        let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
+        let name = if is_plain { name } else { "like this" };
+        Err(refused(format!("a URL of {}: has no parameter {name:?}; there is only prefix", self.scheme)))
     }
 
     fn memory(&self) -> Result<Box<dyn Store>, StoreError> {
@@ -96,14 +99,25 @@ impl<'a> Named<'a> {
     }
 
     #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
-    fn sqlite(&self) -> Result<Box<dyn Store>, StoreError> {
+    async fn sqlite(&self) -> Result<Box<dyn Store>, StoreError> {
         self.check()?;
         let path = self.place.strip_prefix("//").unwrap_or(self.place);
-        let store = match self.prefix {
-            Some(prefix) => super::SqliteStore::open_with_prefix(path, prefix)?,
-            None => super::SqliteStore::open(path)?,
+        if path.split('/').next().is_some_and(|host| host.contains('@')) {
+            return Err(refused("a URL of sqlite: names a file, and neither a user nor a host".into()));
+        }
+        let (path, prefix) = (path.to_owned(), self.prefix.map(str::to_owned));
+        let (sender, opened) = crate::oneshot::channel();
+        // Opening waits for others who write, and must not hold up the runtime meanwhile.
+        let opener = move || {
+            sender.send(match prefix {
+                Some(prefix) => super::SqliteStore::open_with_prefix(path, &prefix),
+                None => super::SqliteStore::open(path),
+            });
         };
-        Ok(Box::new(store))
+        let opening = std::thread::Builder::new().name("leasehold opens".into()).spawn(opener);
+        opening.map_err(|error| StoreError::transient(format!("no thread could be started: {error}")))?;
+        let ended = || Err(StoreError::transient("the thread that opened the file ended"));
+        Ok(Box::new(opened.await.unwrap_or_else(ended)?))
     }
 
     /// For a client that knows the other parameters.
@@ -160,7 +174,13 @@ mod tests {
 
     #[test]
     fn what_names_no_store_is_refused_with_those_there_are() {
-        for url in ["", "leases.db", "mysql://root:secret@localhost/app", "Sqlite:leases.db"] {
+        for url in [
+            "",
+            "leases.db",
+            "user=app password=secret host=db",
+            "mysql://root:se?secret@localhost/app",
+            "Sqlite:leases.db",
+        ] {
             let message = refusal(url);
             assert!(message.contains("memory:, sqlite:, postgres:"), "{message}");
             assert!(!message.contains("secret"), "{message}");
@@ -170,6 +190,7 @@ mod tests {
     #[test]
     fn parameters_that_nobody_knows_are_refused_by_name() {
         assert!(refusal("memory:?durable=yes").contains("\"durable\""));
+        assert!(!refusal("memory:?Secret@host").contains("Secret"));
         assert!(refusal("memory:shared").contains("no name"));
     }
 

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use leasehold::{FenceError, LeaseGuard, LostReason};
+use leasehold::{FenceError, LeaseGuard, LostReason, store::SqliteStore};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::runtime::Runtime;
 
@@ -88,6 +88,45 @@ fn what_an_overtaken_holder_writes_cannot_be_committed() {
     }
 }
 
+/// Each of these kept the refusal from having effect once.
+#[test]
+fn nothing_of_the_users_disarms_a_refusal() {
+    let tricks = [
+        "CREATE TEMP TABLE leasehold_refused (id INTEGER, never INTEGER)",
+        "CREATE TEMP TABLE leasehold_refused_0 (id INTEGER, never INTEGER)",
+        "INSERT INTO notes VALUES ('early'); PRAGMA query_only = ON",
+    ];
+    for trick in tricks {
+        let scratch = Scratch::new();
+        Runtime::new().unwrap().block_on(async {
+            let (old, _new) = overtaken(&scratch.0).await;
+            let mut database = notes(&scratch.0);
+            let transaction = database.transaction().unwrap();
+            transaction.execute_batch(trick).unwrap();
+            old.fence(&transaction).await.expect_err("another holds the key");
+            transaction.commit().expect_err("what was refused is not committed");
+            assert_eq!(count(&database), 0, "{trick}");
+        });
+    }
+}
+
+/// The file of the leases has a longer name than another one that begins alike.
+#[test]
+fn the_right_one_of_several_files_is_found() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let guard = manager(&scratch.0).build().unwrap().lock("k").acquire().await.unwrap();
+        let leases = crate::file(&scratch.0);
+        let alike = leases.with_file_name("leases.db-app");
+        let store = SqliteStore::open_with_prefix(&alike, "x").unwrap();
+        drop(store);
+        let mut database = Connection::open(alike).unwrap();
+        database.execute("ATTACH ?1 AS leases", [leases.to_str().unwrap()]).unwrap();
+        let transaction = database.transaction().unwrap();
+        guard.fence(&transaction).await.unwrap();
+    });
+}
+
 #[test]
 fn a_released_guard_fences_nothing() {
     let scratch = Scratch::new();
@@ -139,6 +178,10 @@ fn a_renewal_counts_once_its_transaction_is_committed() {
         let beat = |database: &Connection| database.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
         let first = beat(&database);
         for commits in [false, true] {
+            // Far enough from the last renewal that a slow commit does not matter.
+            while guard.remaining() > LONG - LONG / 10 - Duration::from_millis(500) {
+                tokio::task::yield_now().await;
+            }
             let before = guard.remaining();
             let transaction = database.transaction().unwrap();
             let fenced = guard.fence_and_renew(&transaction).await.unwrap();

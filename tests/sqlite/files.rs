@@ -8,7 +8,12 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{LostReason, StoreError, store::SqliteStore};
+use leasehold::{
+    LostReason, StoreError,
+    executor::process_clock,
+    machine::{Applied, Batch, SessionId, StoreErrorKind},
+    store::{SqliteStore, Store},
+};
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
 
@@ -75,7 +80,7 @@ fn a_newer_format_is_refused_and_kept() {
 #[test]
 fn a_prefix_that_begins_no_table_is_refused() {
     let scratch = Scratch::new();
-    for prefix in ["", "1st", "my-app", "a\"; DROP TABLE x; --", "sqlite_x", &"x".repeat(41)] {
+    for prefix in ["", "1st", "my-app", "Jobs", "a\"; DROP TABLE x; --", "sqlite", "sqlite_x", &"x".repeat(41)] {
         let error = SqliteStore::open_with_prefix(file(&scratch.0), prefix).expect_err("it is refused");
         assert!(error.message.contains(&format!("{prefix:?}")), "{error}");
     }
@@ -121,8 +126,9 @@ fn a_file_that_cannot_be_written_is_refused() {
     assert!(said.contains("let this user write") || said.contains("must be allowed to write"), "{said}");
 }
 
+/// Nobody asks the store for anything meanwhile: a heartbeat comes once in a quarter of an hour.
 #[test]
-fn a_file_that_is_deleted_or_replaced_takes_its_leases_along_at_once() {
+fn whose_file_is_deleted_or_replaced_is_told_although_nobody_asks() {
     let delete: fn(&Path) = |path| fs::remove_file(path).unwrap();
     let replace: fn(&Path) = |path| {
         let draft = path.with_extension("draft");
@@ -132,15 +138,148 @@ fn a_file_that_is_deleted_or_replaced_takes_its_leases_along_at_once() {
     for lose in [delete, replace] {
         let scratch = Scratch::new();
         Runtime::new().unwrap().block_on(async {
-            let leases = manager(&scratch.0).build().unwrap();
+            let leases = manager(&scratch.0).lease(Duration::from_secs(3_600)).build().unwrap();
             let guard = leases.lock("k").acquire().await.unwrap();
             lose(&file(&scratch.0));
+            let told = tokio::time::timeout(Duration::from_secs(60), guard.lost()).await;
+            assert_eq!(told, Ok(LostReason::StoreFailed));
+            assert!(!guard.is_valid(), "whoever opens the path now finds another file");
             let error = leases.lock("other").acquire().await.expect_err("nobody else could see it");
             assert!(error.to_string().contains("deleted or replaced"), "{error}");
-            assert!(!guard.is_valid(), "whoever opens the path now finds another file");
-            assert_eq!(guard.lost().await, LostReason::StoreFailed);
         });
     }
+}
+
+/// SQLite would have a log of its own beside each name, and none of two holders would see the other.
+#[test]
+fn a_file_with_two_names_is_refused() {
+    let scratch = Scratch::new();
+    drop(SqliteStore::open(file(&scratch.0)).unwrap());
+    let second = scratch.0.join("second.db");
+    fs::hard_link(file(&scratch.0), &second).unwrap();
+    for path in [file(&scratch.0), second] {
+        let message = refusal(path);
+        assert!(message.contains("2 names (hard links)"), "{message}");
+    }
+}
+
+/// SQLite would keep its journal under the name of the directory, find none, and damage the application's data.
+#[test]
+fn a_prefix_takes_no_name_of_sqlites_own() {
+    for prefix in ["journal", "wal", "shm"] {
+        let scratch = Scratch::new();
+        let store = SqliteStore::open_with_prefix(file(&scratch.0), prefix).unwrap();
+        futures::executor::block_on(store.close());
+        let user = connect(&scratch.0);
+        user.execute_batch("PRAGMA journal_mode = DELETE; CREATE TABLE t (a); INSERT INTO t VALUES (1)").unwrap();
+    }
+}
+
+/// To SQLite, such a name may be a URI.
+#[test]
+fn a_path_is_a_path() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("file:leases.db?mode=memory");
+    drop(SqliteStore::open(&path).unwrap());
+    assert!(path.exists());
+}
+
+#[test]
+fn a_file_in_utf_16_is_refused() {
+    let scratch = Scratch::new();
+    connect(&scratch.0).execute_batch("PRAGMA encoding = 'UTF-16'; CREATE TABLE t (a)").unwrap();
+    let message = refusal(file(&scratch.0));
+    assert!(message.contains("UTF-16"), "{message}");
+}
+
+/// Who reads in another journal mode keeps the file from being switched.
+#[test]
+fn a_file_in_another_journal_mode_that_is_read_is_named_as_such() {
+    let scratch = Scratch::new();
+    let user = connect(&scratch.0);
+    user.execute_batch("CREATE TABLE t (a); BEGIN; SELECT * FROM t").unwrap();
+    let error = SqliteStore::open(file(&scratch.0)).expect_err("it is read");
+    assert!(error.retry && error.message.contains("PRAGMA journal_mode = WAL"), "{error}");
+}
+
+#[test]
+fn users_of_the_file_may_use_the_directory_beside_it() {
+    let scratch = Scratch::new();
+    fs::write(file(&scratch.0), "").unwrap();
+    fs::set_permissions(file(&scratch.0), fs::Permissions::from_mode(0o660)).unwrap();
+    drop(SqliteStore::open(file(&scratch.0)).unwrap());
+    let directory = scratch.0.join("leases.db-leasehold.d");
+    assert_eq!(fs::metadata(directory).unwrap().permissions().mode() & 0o777, 0o770);
+}
+
+/// A transaction that its caller gave up is not applied later.
+#[test]
+fn a_locked_file_is_given_up_in_time_and_for_certain() {
+    let scratch = Scratch::new();
+    let store = SqliteStore::open(file(&scratch.0)).unwrap();
+    let user = connect(&scratch.0);
+    user.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let batch = Batch::new(SessionId(7), Vec::new());
+    for limit in [Duration::ZERO, Duration::from_millis(100)] {
+        let asked = store.transact(batch.clone(), process_clock(), limit);
+        let error = futures::executor::block_on(asked).expect_err("somebody else writes");
+        assert_eq!((error.applied, error.retry), (Applied::No, true), "{error}");
+    }
+    user.execute_batch("ROLLBACK").unwrap();
+    futures::executor::block_on(store.transact(batch, process_clock(), Duration::MAX)).unwrap();
+}
+
+#[test]
+fn a_store_that_is_closed_refuses_at_once_and_for_certain() {
+    let scratch = Scratch::new();
+    let store = SqliteStore::open(file(&scratch.0)).unwrap();
+    let closing = store.close();
+    let asked = store.keys("");
+    let ((), answer) = futures::executor::block_on(futures::future::join(closing, asked));
+    let error = answer.expect_err("it is closing");
+    assert_eq!((error.kind, error.applied), (StoreErrorKind::Closed, Applied::No), "{error}");
+}
+
+#[test]
+fn a_url_chooses_the_file_and_the_prefix() {
+    let scratch = Scratch::new();
+    let url = format!("sqlite://{}?prefix=jobs", file(&scratch.0).display());
+    let store = Runtime::new().unwrap().block_on(leasehold::store::from_url(&url)).unwrap();
+    drop(store);
+    let sql = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'jobs_%' AND type = 'table'";
+    let tables: i64 = connect(&scratch.0).query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 3);
+    let refused = Runtime::new().unwrap().block_on(leasehold::store::from_url("sqlite://app:secret@host/leases.db"));
+    let message = refused.map(|_| ()).expect_err("it names a host").to_string();
+    assert!(message.contains("names a file") && !message.contains("secret"), "{message}");
+}
+
+/// Programs that start, hold something and end without a word, as some of cron's do.
+#[test]
+fn the_rows_of_programs_that_died_go_away() {
+    let scratch = Scratch::new();
+    let sessions = || {
+        let sql = "SELECT count(*) FROM leasehold_session";
+        connect(&scratch.0).query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let brief = || manager(&scratch.0).lease(Duration::from_secs(1)).build().unwrap();
+    for number in 0..3 {
+        let runtime = Runtime::new().unwrap();
+        let leases = brief();
+        std::mem::forget(runtime.block_on(leases.lock(&number.to_string()).acquire()).unwrap());
+        // With its runtime, all that would renew or release ends.
+        drop(runtime);
+        std::mem::forget(leases);
+    }
+    assert_eq!(sessions(), 3);
+    Runtime::new().unwrap().block_on(async {
+        let leases = brief();
+        let guard = leases.lock("another").acquire().await.unwrap();
+        while sessions() > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(guard.is_valid());
+    });
 }
 
 /// What is full is told as such, and passes when there is room again.

@@ -223,6 +223,13 @@ impl Batch {
         }
     }
 
+    /// How many other sessions a store should load beside those that [`Records::sessions_of`](super::Records::sessions_of) names: the
+    /// next ones after the batch's own, in the order of their ids, and after the last one the first. Whoever opens a session looks
+    /// whether they are alive, so that the rows of the dead do not stay for ever. Mostly it is none.
+    pub const fn peers(&self) -> usize {
+        if matches!(self.step, SessionStep::Open { .. }) { super::sessions::PEERS } else { 0 }
+    }
+
     /// The keys whose records the transaction touches, each once, in the order in which they are locked.
     pub fn keys(&self) -> Vec<Key> {
         let mut keys = Vec::new();

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// So many other sessions are named to one that opens.
-const PEERS: usize = 4;
+pub(super) const PEERS: usize = 4;
 
 /// Session rows by id: `None` for one that was looked for and is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! What the thread of a store does: one job after the other, and what can wait when nobody asks.
 
 use std::{
-    sync::mpsc::{Receiver, TryRecvError},
-    time::Instant,
+    sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -10,28 +10,36 @@ use super::{
     file::LeaseFile,
     rows::Rows,
     sweep::Sweep,
-    worker::{Job, clock, patiently},
+    worker::{Answer, Job, clock, patiently},
 };
 use crate::machine::{Batch, Key, Reply, StoreError, StoreNow};
 
-/// Works until it is told to close, or nobody can ask any more. `tell_gone` is called if the file is gone for good.
-pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()) {
+/// Between two looks whether the file is still there, while nobody asks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Works until it is told to close, and by whom; or until nobody can ask any more. `tell_gone` is called if the file is gone
+/// for good.
+pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()) -> Option<Answer<()>> {
     let rows = match Rows::prepare(&file.connection, &file.tables) {
         Ok(rows) => rows,
-        Err(error) => return refuse(asked, &failure::meaning(&error)),
+        Err(error) => {
+            refuse(asked, &failure::meaning(&error));
+            return None;
+        }
     };
-    let mut desk = Desk { file, tell_gone, rows, sweep: Sweep::default() };
+    let mut desk = Desk { file, tell_gone, rows, sweep: Sweep::default(), is_gone: false };
     while let Some(job) = desk.next(asked) {
         match job {
             Job::Transact { batch, now, deadline, answer } => answer.send(desk.transact(&batch, now, deadline)),
             Job::Keys { prefix, answer } => answer.send(desk.keys(&prefix)),
-            Job::Close { answer } => return answer.send(Ok(())),
+            Job::Close { answer } => return Some(answer),
         }
     }
+    None
 }
 
-/// Nothing can be asked of this file.
-fn refuse(asked: &Receiver<Job>, error: &StoreError) {
+/// Nothing can be asked of this file any more.
+pub(super) fn refuse(asked: &Receiver<Job>, error: &StoreError) {
     for job in asked {
         match job {
             Job::Transact { answer, .. } => answer.send(Err(error.clone())),
@@ -46,6 +54,7 @@ struct Desk<'a> {
     tell_gone: &'a dyn Fn(),
     rows: Rows<'a>,
     sweep: Sweep,
+    is_gone: bool,
 }
 
 impl Desk<'_> {
@@ -58,7 +67,23 @@ impl Desk<'_> {
                 Err(TryRecvError::Disconnected) => return None,
             }
         }
-        asked.recv().ok()
+        loop {
+            match asked.recv_timeout(LOOK) {
+                Ok(job) => return Some(job),
+                // Whoever holds a lease believes in it until somebody looks.
+                Err(RecvTimeoutError::Timeout) => drop(self.look()),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    /// Tells, once, if others who open the path open another file by now.
+    fn look(&mut self) -> Result<(), StoreError> {
+        if !self.is_gone && self.file.is_gone() {
+            self.is_gone = true;
+            (self.tell_gone)();
+        }
+        if self.is_gone { Err(self.file.gone()) } else { Ok(()) }
     }
 
     fn transact(&mut self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, StoreError> {
@@ -68,10 +93,7 @@ impl Desk<'_> {
             ));
         }
         let reply = patiently(deadline, || {
-            if self.file.is_gone() {
-                (self.tell_gone)();
-                return Err(Trouble::Failed(self.file.gone()));
-            }
+            self.look()?;
             self.rows.transact(batch, now)
         });
         if reply.is_ok() {

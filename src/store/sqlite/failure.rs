@@ -4,11 +4,16 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::machine::{StoreError, StoreErrorKind, Unreadable};
 
+const WRITES: &str = "another connection kept the write lock of the SQLite file all the time";
+/// Why a file cannot be switched to write-ahead logging.
+pub(super) const OTHER_JOURNAL: &str = "another connection has the SQLite file open, which is not yet in the journal mode WAL; close it, or \
+    set PRAGMA journal_mode = WAL there";
+
 /// Why a transaction gave no reply.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// Another connection is writing. Nothing was written; it can be tried again at once.
-    Busy,
+    /// Another connection is in the way, as the sentence says. Nothing was written; it can be tried again at once.
+    Busy(&'static str),
     /// It failed.
     Failed(StoreError),
 }
@@ -16,7 +21,7 @@ pub(super) enum Trouble {
 /// Before the commit, nothing counts.
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
-        if is_busy(&error) { Self::Busy } else { Self::Failed(meaning(&error)) }
+        if is_busy(&error) { Self::Busy(WRITES) } else { Self::Failed(meaning(&error)) }
     }
 }
 
@@ -36,7 +41,7 @@ impl Trouble {
     /// A commit failed. That it found no lock or no room is certain; after a failure of the disk nobody knows.
     pub(super) fn of_commit(error: &Error) -> Self {
         if is_busy(error) {
-            return Self::Busy;
+            return Self::Busy(WRITES);
         }
         let meaning = meaning(error);
         let certain = meaning.kind == StoreErrorKind::Quota;
@@ -46,9 +51,7 @@ impl Trouble {
     /// For whoever waits no longer.
     pub(super) fn into_error(self) -> StoreError {
         match self {
-            Self::Busy => {
-                StoreError::transient("another connection kept the write lock of the SQLite file all the time")
-            }
+            Self::Busy(sentence) => StoreError::transient(sentence),
             Self::Failed(error) => error,
         }
     }
@@ -72,7 +75,8 @@ pub(super) fn meaning(error: &Error) -> StoreError {
             unsupported("the SQLite file cannot be written; let this user write the file and its directory")
         }
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => unsupported(
-            "the SQLite file cannot be opened; its directory must exist, and this user must be allowed to write both",
+            "the SQLite file cannot be opened; its directory must exist, this user must be allowed to write both, and the process \
+             must not have too many files open",
         ),
         Some(ErrorCode::NotADatabase) => {
             unsupported("the file is no SQLite database, or an encrypted one; choose another file")

@@ -4,12 +4,14 @@ use std::{
     fs,
     future::{Ready, ready},
     path::Path,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use rusqlite::{Connection, Transaction};
 
 use super::{
     failure::{self, Trouble},
+    file,
     rows::Rows,
     schema::Tables,
 };
@@ -28,7 +30,9 @@ type Verdict = Result<Fenced, FenceError>;
 ///
 /// A transaction that is refused cannot be committed: drop it, or roll it back. On a connection that does not
 /// [enforce foreign keys](https://sqlite.org/pragma.html#pragma_foreign_keys), where nothing would keep it from being committed, it is
-/// rolled back at once, and what is written in spite of the error commits by itself.
+/// rolled back at once, and what is written in spite of the error commits by itself. So look at the answer before you write.
+///
+/// Fence outside of savepoints: `ROLLBACK TO` takes back what was done since, the refusal and a renewal too.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};
@@ -113,8 +117,7 @@ fn tables_in(transaction: &Connection, reach: &Reach) -> Result<Tables, FenceErr
         while let Ok(Some(database)) = list.next() {
             let (name, file): (String, String) = (database.get(1).ok()?, database.get(2).unwrap_or_default());
             let Ok(path) = fs::canonicalize(Path::new(&file)) else { continue };
-            let prefix = directory.strip_prefix(&*path.to_string_lossy()).and_then(|rest| rest.strip_prefix('-'));
-            if let Some(prefix) = prefix {
+            if let Some(prefix) = file::prefix_of(directory, &path) {
                 return Some(Tables::new(&name, prefix));
             }
         }
@@ -149,17 +152,23 @@ fn load(rows: &mut Rows<'_>, fence: &dyn Fence) -> Result<(Option<StoreId>, Reco
     Ok((store, records))
 }
 
-/// Makes a commit impossible: by a foreign key that leads nowhere, and that SQLite checks at the commit.
+/// Makes a commit impossible: by a foreign key that leads nowhere, and that SQLite checks at the commit. Where that cannot be had,
+/// nothing is left to commit.
 fn spoil(transaction: &Connection) -> rusqlite::Result<()> {
+    static SPOILED: AtomicU64 = AtomicU64::new(0);
     if transaction.is_autocommit() {
         return Ok(());
     }
-    if transaction.query_row("PRAGMA foreign_keys", [], |row| row.get(0))? {
-        return transaction.execute_batch(
-            "CREATE TEMP TABLE IF NOT EXISTS leasehold_refused
-                 (id INTEGER PRIMARY KEY, never INTEGER REFERENCES leasehold_refused (id) DEFERRABLE INITIALLY DEFERRED);
-             INSERT OR REPLACE INTO temp.leasehold_refused VALUES (1, 2)",
-        );
-    }
-    transaction.execute_batch("ROLLBACK")
+    // Of its own, whatever the user has there.
+    let table = format!("leasehold_refused_{}", SPOILED.fetch_add(1, Ordering::Relaxed));
+    let spoiled =
+        transaction.query_row("PRAGMA foreign_keys", [], |row| row.get(0)).is_ok_and(|enforced: bool| enforced)
+            && transaction
+                .execute_batch(&format!(
+                    "CREATE TEMP TABLE {table}
+                     (id INTEGER PRIMARY KEY, never INTEGER REFERENCES {table} (id) DEFERRABLE INITIALLY DEFERRED);
+                 INSERT INTO temp.{table} VALUES (1, 2)",
+                ))
+                .is_ok();
+    if spoiled { Ok(()) } else { transaction.execute_batch("ROLLBACK") }
 }

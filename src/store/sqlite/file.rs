@@ -16,6 +16,10 @@ use super::{
 use crate::machine::{StoreError, StoreErrorKind};
 use crate::store::Reach;
 
+/// How often a file is opened anew that was made or replaced while it was opened.
+const ATTEMPTS: usize = 4;
+/// What the name of the directory ends with, so that it is never one of SQLite's own beside the file.
+const SIGNALS: &str = ".d";
 /// How long opening waits for others.
 const OPENING: Duration = Duration::from_secs(5);
 
@@ -37,31 +41,61 @@ impl LeaseFile {
         };
         if !schema::is_prefix(prefix) {
             return refused(&format!(
-                "{prefix:?} cannot begin the name of a table; use 1 to 40 letters, digits and underscores"
+                "{prefix:?} cannot begin the name of a table; use 1 to 40 lower-case letters, digits and underscores"
             ));
         }
-        match path.to_str() {
-            None => return refused("the path is not UTF-8; rename the file"),
-            Some("" | ":memory:") => {
-                return refused("no other process could open this database; name a file, or use a MemoryStore");
-            }
-            Some(_) => {}
+        if matches!(path.to_str(), Some("" | ":memory:")) {
+            return refused("no other process could open this database; name a file, or use a MemoryStore");
         }
-        Self::open_at(path, prefix)
-            .map_err(|error| StoreError { message: format!("{}: {}", path.display(), error.message), ..error })
+        // Absolute, or SQLite might read a URI in it.
+        let opened = std::path::absolute(path)
+            .map_err(|error| StoreError::transient(error.to_string()))
+            .and_then(|path| Self::open_certainly(&path, prefix));
+        opened.map_err(|error| StoreError { message: format!("{}: {}", path.display(), error.message), ..error })
+    }
+
+    /// Somebody may replace the file while it is opened. What is opened for certain stood there before as after.
+    fn open_certainly(path: &Path, prefix: &str) -> Result<Self, StoreError> {
+        for _ in 0..ATTEMPTS {
+            let before = Identity::of(path).ok();
+            let file = Self::open_at(path, prefix)?;
+            if before.as_ref() == Some(&file.identity) {
+                file.make_directory()?;
+                return Ok(file);
+            }
+        }
+        Err(StoreError::transient("the file was replaced again and again while it was opened"))
     }
 
     fn open_at(path: &Path, prefix: &str) -> Result<Self, StoreError> {
-        // Without SQLITE_OPEN_URI: a path is a path.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(|error| failure::meaning(&error))?;
         let path = fs::canonicalize(path).map_err(|error| StoreError::transient(error.to_string()))?;
+        if path.to_str().is_none() {
+            return Err(unsupported(format!("its path is {}, which is not UTF-8; move it", path.display())));
+        }
         let identity = Identity::of(&path).map_err(|error| StoreError::transient(error.to_string()))?;
         let (tables, prefix) = (Tables::new("main", prefix), prefix.to_owned());
         let file = Self { connection, tables, path, identity, prefix };
+        file.check_names()?;
         worker::patiently(worker::clock() + OPENING, || file.set_up()).map_err(Trouble::into_error)?;
-        file.make_directory()?;
         Ok(file)
+    }
+
+    /// By another name of the file, SQLite would have another log beside it, and we other signals.
+    #[cfg(unix)]
+    fn check_names(&self) -> Result<(), StoreError> {
+        use std::os::unix::fs::MetadataExt;
+        let names = fs::metadata(&self.path).map_or(1, |metadata| metadata.nlink());
+        if names < 2 {
+            return Ok(());
+        }
+        Err(unsupported(format!("the file has {names} names (hard links), and needs to have one; copy it instead")))
+    }
+
+    #[cfg(not(unix))]
+    fn check_names(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     fn set_up(&self) -> Result<(), Trouble> {
@@ -74,7 +108,9 @@ impl LeaseFile {
             return Err(StoreError::permanent(StoreErrorKind::Unsupported, sentence).into());
         }
         // It answers with the mode that the file has then: some file systems admit no other than before.
-        self.connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+        self.connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(|error| {
+            if failure::is_busy(&error) { Trouble::Busy(failure::OTHER_JOURNAL) } else { error.into() }
+        })?;
         self.connection.execute_batch("PRAGMA synchronous = FULL")?;
         let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         self.tables.make(&transaction)?;
@@ -86,10 +122,10 @@ impl LeaseFile {
         let directory = self.directory();
         let made = fs::create_dir(&directory).and_then(|()| share(&self.path, &directory));
         match made {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(StoreError::permanent(
-                StoreErrorKind::Unsupported,
-                format!("its processes need the directory {}, which cannot be made: {error}", directory.display()),
-            )),
+            Err(error) if !directory.is_dir() => Err(unsupported(format!(
+                "its processes need the directory {}, which cannot be made: {error}",
+                directory.display()
+            ))),
             _ => Ok(()),
         }
     }
@@ -98,6 +134,7 @@ impl LeaseFile {
         let mut name = self.path.clone().into_os_string();
         name.push("-");
         name.push(&self.prefix);
+        name.push(SIGNALS);
         name.into()
     }
 
@@ -120,6 +157,16 @@ impl LeaseFile {
             format!("{}: the file was deleted or replaced while it was open; open it again", self.path.display());
         StoreError::permanent(StoreErrorKind::Closed, message)
     }
+}
+
+/// The prefix of the tables that a directory of signals stands for, if it stands for tables of this file.
+pub(super) fn prefix_of<'a>(directory: &'a str, file: &Path) -> Option<&'a str> {
+    let prefix = directory.strip_prefix(file.to_str()?)?.strip_prefix('-')?.strip_suffix(SIGNALS)?;
+    schema::is_prefix(prefix).then_some(prefix)
+}
+
+fn unsupported(sentence: String) -> StoreError {
+    StoreError::permanent(StoreErrorKind::Unsupported, sentence)
 }
 
 /// Which file stands at a path.

@@ -29,11 +29,12 @@ use worker::{Job, Worker};
 /// * **Not for a network file system.** SQLite's locks and its shared memory work on one machine only.
 /// * The file is set to [write-ahead logging](https://sqlite.org/wal.html). Each change is synced to the disk before it counts, so
 ///   that fencing tokens grow even over a power cut.
-/// * A directory beside the file, `<file>-leasehold`, carries wake-ups and signs of life between the processes
+/// * A directory beside the file, `<file>-leasehold.d`, carries wake-ups and signs of life between the processes
 ///   ([`DirectorySignals`](crate::signal::DirectorySignals)). A process that is killed is replaced within a few ms; one that
 ///   hangs, after a lease of silence.
 /// * Whoever is stopped (SIGSTOP, a debugger) in the middle of a transaction blocks all others: SQLite has one writer at a time.
-/// * If the file is deleted or replaced while it is open, all leases in it are lost at once, and their holders are told.
+/// * If the file is deleted or replaced while it is open, its holders lose their leases, and are told within a second. Do so only
+///   while nobody has it open: until they are told, somebody else may hold the same keys in the new file.
 ///
 /// Its one thread does all that blocks, so it needs no runtime. Clone a [`LeaseManager`](crate::LeaseManager) rather than open the file again.
 ///
@@ -62,6 +63,8 @@ pub struct SqliteStore {
     reach: Reach,
 }
 
+/// As long as anybody waits for a transaction.
+const FAR: Duration = Duration::from_secs(86_400);
 /// What the names of the tables begin with, unless somebody chooses.
 const PREFIX: &str = "leasehold";
 
@@ -80,7 +83,8 @@ impl SqliteStore {
     /// is a store of its own.
     ///
     /// # Errors
-    /// As for [`open`](Self::open); and if the prefix is not 1 to 40 letters, digits and underscores of ASCII, or begins with a digit.
+    /// As for [`open`](Self::open); and if the prefix is not 1 to 40 lower-case letters, digits and underscores of ASCII, begins with
+    /// a digit, or is `sqlite`.
     pub fn open_with_prefix(path: impl AsRef<Path>, prefix: &str) -> Result<Self, StoreError> {
         let file = LeaseFile::open(path.as_ref(), prefix)?;
         let reach = file.reach();
@@ -91,7 +95,8 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
-        let deadline = worker::clock() + limit;
+        let start = worker::clock();
+        let deadline = start.checked_add(limit).unwrap_or(start + FAR);
         let now = StoreNow::new(self.clock(), now);
         self.worker.ask(|answer| Job::Transact { batch, now, deadline, answer }).await
     }

@@ -4,7 +4,10 @@ use rusqlite::{
     Connection, OptionalExtension, Params, Row as Found, Statement, Transaction, TransactionBehavior, types::ValueRef,
 };
 
-use super::{failure::Trouble, schema::Tables};
+use super::{
+    failure::Trouble,
+    schema::{Tables, VERSION},
+};
 use crate::machine::{Batch, Key, Records, Reply, Row, SessionId, StoreId, StoreNow};
 
 /// The statements of one connection.
@@ -20,6 +23,7 @@ pub(super) struct Rows<'c> {
     delete_record: Statement<'c>,
     delete_session: Statement<'c>,
     list: Statement<'c>,
+    peers: Statement<'c>,
 }
 
 impl<'c> Rows<'c> {
@@ -36,12 +40,16 @@ impl<'c> Rows<'c> {
             read_store: prepare(format!("SELECT state FROM {store}"))?,
             read_record: prepare(format!("SELECT state FROM {record} WHERE key = ?1"))?,
             read_session: prepare(format!("SELECT state FROM {session} WHERE id = ?1"))?,
-            write_store: prepare(format!("UPDATE {store} SET state = ?1"))?,
+            write_store: prepare(format!(
+                "INSERT INTO {store} (id, version, state) VALUES (1, {VERSION}, ?1)
+                 ON CONFLICT (id) DO UPDATE SET state = excluded.state"
+            ))?,
             write_record: write(record, "key")?,
             write_session: write(session, "id")?,
             delete_record: prepare(format!("DELETE FROM {record} WHERE key = ?1"))?,
             delete_session: prepare(format!("DELETE FROM {session} WHERE id = ?1"))?,
             list: prepare(format!("SELECT key FROM {record} WHERE key >= ?1 ORDER BY key"))?,
+            peers: prepare(format!("SELECT id FROM {session} WHERE id > ?1 ORDER BY id LIMIT ?2"))?,
         })
     }
 
@@ -56,10 +64,24 @@ impl<'c> Rows<'c> {
         for session in records.sessions_of(batch) {
             self.load_session(&mut records, session)?;
         }
+        for session in self.peers(batch)? {
+            self.load_session(&mut records, session)?;
+        }
         let reply = batch.apply(&mut records, now);
         self.write_changed(&mut records)?;
         transaction.commit().map_err(|error| Trouble::of_commit(&error))?;
         Ok(reply)
+    }
+
+    /// Some other sessions: whoever opens a session looks after those that follow it, and the last after the first.
+    fn peers(&mut self, batch: &Batch) -> Result<Vec<SessionId>, Trouble> {
+        let (mut peers, wanted) = (Vec::new(), batch.peers());
+        for from in [batch.session.to_string(), String::new()] {
+            let rest = i64::try_from(wanted.saturating_sub(peers.len())).unwrap_or(i64::MAX);
+            let found = self.peers.query_map((from, rest), |row| row.get::<_, String>(0))?;
+            peers.extend(found.filter_map(|id| u128::from_str_radix(&id.ok()?, 16).ok().map(SessionId)));
+        }
+        Ok(peers)
     }
 
     fn load_store(&mut self, records: &mut Records) -> Result<(), Trouble> {

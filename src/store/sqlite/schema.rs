@@ -6,7 +6,7 @@ use super::failure::Trouble;
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// The format of the tables.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 1;
 /// Longer prefixes are of no use.
 const LONGEST_PREFIX: usize = 40;
 
@@ -77,11 +77,12 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Whether tables can begin like this in every SQL.
+/// Whether tables can begin like this in every SQL. Capitals are refused: to SQL they make no difference, and to files they do.
 pub(super) fn is_prefix(prefix: &str) -> bool {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
     (1..=LONGEST_PREFIX).contains(&prefix.len())
         && prefix.chars().all(plain)
         && !prefix.starts_with(|first: char| first.is_ascii_digit())
-        && !prefix.to_ascii_lowercase().starts_with("sqlite_")
+        && prefix != "sqlite"
+        && !prefix.starts_with("sqlite_")
 }

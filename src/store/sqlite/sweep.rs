@@ -1,12 +1,21 @@
 //! Idle records stay, so that it can be told who held a key last. Where there are very many, they go.
 
-use super::{failure::Trouble, rows::Rows};
+use std::time::Duration;
+
+use super::{
+    failure::Trouble,
+    rows::Rows,
+    worker::{clock, patiently},
+};
 use crate::machine::{Batch, Key, SessionId, StoreNow};
 
 /// More records than this are looked through.
 const MANY: usize = 512;
 /// So many are looked at in one transaction: others wait for it.
 const AT_ONCE: usize = 128;
+
+/// How long it waits for the write lock, at a time: jobs wait meanwhile.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How far a store was looked through: once, after its first transaction.
 #[derive(Debug, Default)]
@@ -39,9 +48,13 @@ impl Sweep {
     /// Forgets some. If that fails, they stay until the file is opened again.
     pub(super) fn go_on(&mut self, rows: &mut Rows<'_>) {
         let Self::From { key, session, now } = std::mem::replace(self, Self::Done) else { return };
-        if let Ok(Some(last)) = forget(rows, &key, session, now) {
-            *self = Self::From { key: format!("{last}\0"), session, now };
-        }
+        let key = match patiently(clock() + PATIENCE, || forget(rows, &key, session, now)) {
+            Ok(Some(last)) => format!("{last}\0"),
+            // Somebody else writes: later, then.
+            Err(Trouble::Busy(_)) => key,
+            Ok(None) | Err(Trouble::Failed(_)) => return,
+        };
+        *self = Self::From { key, session, now };
     }
 }
 

@@ -15,7 +15,7 @@ use crate::machine::{Batch, Key, Reply, StoreError, StoreErrorKind, StoreNow};
 use crate::oneshot;
 use crate::store::StoreWatcher;
 
-type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the thread is asked for.
 pub(super) enum Job {
@@ -49,7 +49,7 @@ pub(super) fn patiently<T>(deadline: Instant, mut attempt: impl FnMut() -> Resul
     let mut pause = SHORTEST_PAUSE;
     loop {
         match attempt() {
-            Err(Trouble::Busy) if clock() + pause < deadline => thread::sleep(pause),
+            Err(Trouble::Busy(_)) if clock() + pause < deadline => thread::sleep(pause),
             outcome => return outcome,
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -63,7 +63,14 @@ impl Worker {
         let told = watchers.clone();
         let thread = thread::Builder::new().name("leasehold sqlite".into());
         thread
-            .spawn(move || desk::work(&file, &asked, &|| tell_gone(&told)))
+            .spawn(move || {
+                let closed = desk::work(&file, &asked, &|| tell_gone(&told));
+                drop(file);
+                if let Some(closed) = closed {
+                    closed.send(Ok(()));
+                }
+                desk::refuse(&asked, &self::closed());
+            })
             .map_err(|why| StoreError::transient(format!("the thread of the SQLite store could not start: {why}")))?;
         Ok(Self { jobs: Mutex::new(Some(jobs)), watchers })
     }
@@ -83,11 +90,14 @@ impl Worker {
         lock(&self.watchers).push(watcher);
     }
 
+    /// Ends when the file is closed. Whoever asks from now on is refused.
     pub(super) async fn close(&self) {
-        let asked = self.ask(|answer| Job::Close { answer });
-        // It fails if it was closed before.
-        drop(asked.await);
-        *self.jobs() = None;
+        let (answer, answered) = oneshot::channel();
+        let Some(jobs) = self.jobs().take() else { return };
+        if jobs.send(Job::Close { answer }).is_ok() {
+            drop(jobs);
+            answered.await;
+        }
     }
 
     fn jobs(&self) -> MutexGuard<'_, Option<Sender<Job>>> {
