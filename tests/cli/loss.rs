@@ -152,7 +152,8 @@ fn a_leasehold_that_was_stopped_past_its_lease_ends_the_command() {
 #[test]
 fn a_release_that_fails_is_told_and_the_code_is_the_commands() {
     let scratch = Scratch::new();
-    let running = scratch.ready(&["--lease", "1"], "trap 'exit 8' USR1; echo ready; while :; do sleep 0.02; done");
+    let running = scratch
+        .ready(&["--lease", "2", "--grace", "0.1"], "trap 'exit 8' USR1; echo ready; while :; do sleep 0.02; done");
     let mut other = Connection::open(scratch.file()).unwrap();
     other.busy_timeout(Duration::from_secs(10)).unwrap();
     let busy = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();

@@ -4,6 +4,7 @@
 
 mod codes;
 mod elect;
+mod guide;
 mod harness;
 mod loss;
 mod manual;

@@ -88,13 +88,13 @@ fn what_was_ignored_before_stays_ignored() {
 fn a_command_that_is_stopped_keeps_its_lease_and_goes_on_with_leasehold() {
     let scratch = Scratch::new();
     let running = scratch.ready(
-        &["--lease", "1"],
+        &["--lease", "2", "--on-loss", "warn"],
         "trap 'echo went on; exit 4' USR1; echo ready; echo $$; while :; do sleep 0.02; done",
     );
     let command: i32 = running.line().unwrap().parse().unwrap();
     killpg(Pid::from_raw(command), Signal::SIGSTOP).unwrap();
     running.until_err("is stopped, and the lease of \"k\" is still renewed; SIGCONT to leasehold");
-    let rival = scratch.done(&["run", "-q", "-w", "2.5", "--lease", "1", "k", "true"]);
+    let rival = scratch.done(&["run", "-q", "-w", "4.5", "--lease", "2", "k", "true"]);
     assert_eq!(rival.code, 1, "twice the lease has passed: {rival:?}");
     running.signal(Signal::SIGUSR1);
     running.signal(Signal::SIGCONT);

@@ -139,12 +139,13 @@ fn a_command_behind_a_pipe_gets_the_terminal_when_it_asks() {
 #[test]
 fn control_z_stops_the_command_and_control_z_lets_it_go_on_under_the_same_lease() {
     let scratch = Scratch::new();
-    let script = "leasehold run --lease 1 k -- sh -c 'echo ready; read line; echo went on $line'; echo code $?";
+    let script =
+        "leasehold run --lease 2 --on-loss warn k -- sh -c 'echo ready; read line; echo went on $line'; echo code $?";
     let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
     typist.sees("ready");
     typist.types("\x1a");
     typist.sees("the command is stopped, and the lease of \"k\" is still renewed; ^Z lets it go on, ^C ends it");
-    let rival = scratch.done(&["run", "-q", "-w", "2.5", "--lease", "1", "k", "true"]);
+    let rival = scratch.done(&["run", "-q", "-w", "4.5", "--lease", "2", "k", "true"]);
     assert_eq!(rival.code, 1, "twice the lease has passed: {rival:?}");
     typist.types("\x1a");
     typist.types("hello\n");

@@ -31,7 +31,7 @@ enum Term {
 /// One campaign, and what follows. Each opens the store anew: it may have been replaced.
 async fn term(job: &Job<'_>, options: &Elect, signals: &mut Signals) -> Result<Term, Failure> {
     let leases = place::open(job.url, Some(job.rules.lease())).await?;
-    let request = leases.lock(job.key).info(wait::info(job.command));
+    let request = leases.lock(job.key).info(wait::info(options.info.as_deref(), job.command));
     let asked = async { request.acquire().await.map(Some) };
     let notice = (!options.quiet).then_some(job.key);
     let code = match wait::wait(&leases, asked, signals, notice).await {

@@ -74,6 +74,9 @@ pub(crate) struct Holding {
     /// How long the command has to end by itself when the lease is lost; a quarter of the lease, at most 5, unless chosen
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) grace: Option<Duration>,
+    /// What others see of this holder; host, process and command line unless chosen
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) info: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -89,8 +92,8 @@ pub(crate) enum OnLoss {
 /// Options end at KEY: what follows belongs to the command. No shell stands between, and the command has the standard input and output of
 /// leasehold. It runs in a process group of its own, which HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to.
 ///
-/// If leasehold itself is killed, the lease is free within about 50 ms. On Linux the command is killed with it, but not what the
-/// command has started, nor a set-user-ID program; elsewhere nothing ends the command. If leasehold is stopped, it can end nothing until it goes
+/// If leasehold itself is killed, the lease is free within about 50 ms. On Linux the command is killed with it, unless the loss
+/// is only to be told; but not what the command has started, nor a set-user-ID program. Elsewhere nothing ends the command. If leasehold is stopped, it can end nothing until it goes
 /// on. A command that must never act beyond its lease passes LEASEHOLD_TOKEN to whatever it writes to, which refuses smaller tokens.
 #[derive(Args, Debug)]
 pub(crate) struct Run {
@@ -98,13 +101,13 @@ pub(crate) struct Run {
     #[arg(short, long, conflicts_with = "exclusive")]
     shared: bool,
     /// Hold the key alone: the default
-    #[arg(short = 'x', long)]
+    #[arg(short = 'x', short_alias = 'e', long)]
     exclusive: bool,
     /// Fail at once if the key is taken
-    #[arg(short = 'n', long, conflicts_with = "wait")]
+    #[arg(short = 'n', long, alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Fail if the key is not granted within so many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
     /// The exit code if the key is not granted: 0 to 255
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED)]
@@ -187,6 +190,9 @@ pub(crate) struct Elect {
     /// How long the lease lasts without renewal
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) lease: Duration,
+    /// What others see of this holder; host, process and command line unless chosen
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) info: Option<String>,
     /// How long the command has to end by itself when the lead is lost
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) grace: Option<Duration>,

@@ -18,7 +18,7 @@ pub(crate) async fn run(mut options: Run) -> Result<u8, Failure> {
     let url = options.place.url()?;
     let mut signals = Signals::listen()?;
     let leases = place::open(&url, Some(rules.lease())).await?;
-    let request = leases.lock(&key).mode(options.mode()).info(wait::info(&command));
+    let request = leases.lock(&key).mode(options.mode()).info(wait::info(holding.info.as_deref(), &command));
     let notice = (!options.quiet).then_some(&*key);
     let job = Job { key: &key, url: &url, command: &command, rules };
     let waited = wait::wait(&leases, asked(request, &options), &mut signals, notice).await;

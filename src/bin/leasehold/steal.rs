@@ -18,7 +18,7 @@ pub(crate) async fn steal(mut options: Steal) -> Result<u8, Failure> {
     let url = options.place.url()?;
     let mut signals = Signals::listen()?;
     let leases = place::open(&url, Some(rules.lease())).await?;
-    let request = leases.lock(&key).info(wait::info(&command));
+    let request = leases.lock(&key).info(wait::info(holding.info.as_deref(), &command));
     let mut robbed = String::new();
     let asked = async {
         // Afterwards nothing is known of a victim.

@@ -81,8 +81,11 @@ pub(crate) fn named(info: &str) -> String {
     if info.is_empty() { "somebody without a name".to_owned() } else { printable(info) }
 }
 
-/// What others see of us: host, process and command line.
-pub(crate) fn info(command: &[OsString]) -> String {
+/// What others see of us: host, process and command line, unless it was chosen.
+pub(crate) fn info(chosen: Option<&str>, command: &[OsString]) -> String {
+    if let Some(chosen) = chosen {
+        return chosen.to_owned();
+    }
     let host = nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned());
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let mut info = format!("{} pid {}: {}", host.unwrap_or_default(), std::process::id(), words.join(" "));
