@@ -31,6 +31,10 @@ fn the_manual_page_has_a_section_for_each_command() {
         let section = format!(".SH \"LEASEHOLD {name}\"");
         assert!(page.contains(&section), "{section} is missing: {page}");
     }
+    for section in [".SH \"EXIT STATUS\"", ".SH \"ENVIRONMENT\""] {
+        assert!(page.contains(section), "{section} is missing: {page}");
+    }
+    assert!(!page.contains("leasehold\\-run(1)"), "there is one page: {page}");
 }
 
 #[test]

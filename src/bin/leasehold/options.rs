@@ -7,31 +7,17 @@ use clap_complete::Shell;
 use leasehold::Mode;
 
 use super::codes::{Failure, USAGE, print};
+use super::manual;
 
 /// Runs commands under leases: locks with a time limit that processes share by way of a store.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, after_long_help = AFTER_HELP, after_help = "`leasehold --help` has the exit codes; `leasehold man` writes the manual page.")]
+#[command(name = "leasehold", version, after_long_help = manual::after_help(), after_help = AFTER_SHORT_HELP)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) order: Order,
 }
 
-const AFTER_HELP: &str = "\
-Exit codes:
-  of the command, or 128 + the number of the signal that ended it
-    1  the lease was not granted at once (-n) or in time (-w); -E chooses another code
-   64  the command line is wrong
-   69  the store cannot be opened, or failed
-   71  the system refused a process or a signal
-   75  the lease was lost while the command ran, and the command was ended for it
-  126  the command cannot be executed
-  127  the command was not found
-  128 + n  a signal ended the wait for the lease
-
-Environment:
-  LEASEHOLD_STORE  the store, if --store does not name it; without both it is
-                   $XDG_STATE_HOME/leasehold/leases.db, or ~/.local/state/leasehold/leases.db
-The command finds LEASEHOLD_KEY, LEASEHOLD_TOKEN (the fencing token, a number) and LEASEHOLD_STORE in its environment.";
+const AFTER_SHORT_HELP: &str = "leasehold --help has the exit codes; leasehold man writes the manual page.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Order {
@@ -96,6 +82,7 @@ pub(crate) enum OnLoss {
 /// is only to be told; but not what the command has started, nor a set-user-ID program. Elsewhere nothing ends the command. If leasehold is stopped, it can end nothing until it goes
 /// on. A command that must never act beyond its lease passes LEASEHOLD_TOKEN to whatever it writes to, which refuses smaller tokens.
 #[derive(Args, Debug)]
+#[command(override_usage = "leasehold run [OPTIONS] KEY [--] COMMAND...")]
 pub(crate) struct Run {
     /// Hold the key together with others who share it
     #[arg(short, long, conflicts_with = "exclusive")]
@@ -169,6 +156,7 @@ pub(crate) struct Watch {
 /// The old holder learns of it at once if it is reachable, else at its next heartbeat: until then both may act. Without a command the lease is
 /// released at once, to whoever waits.
 #[derive(Args, Debug)]
+#[command(override_usage = "leasehold steal [OPTIONS] KEY [[--] COMMAND...]")]
 pub(crate) struct Steal {
     #[command(flatten)]
     pub(crate) place: Place,
@@ -181,6 +169,7 @@ pub(crate) struct Steal {
 
 /// Runs a command whenever this process is elected: again after a loss, until the command ends by itself
 #[derive(Args, Debug)]
+#[command(override_usage = "leasehold elect [OPTIONS] KEY [--] COMMAND...")]
 pub(crate) struct Elect {
     /// Say nothing of the wait
     #[arg(short, long)]
