@@ -92,6 +92,15 @@ fn a_long_command_line_is_cut() {
 }
 
 #[test]
+fn what_others_see_can_be_chosen() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--info", "nightly backup"], "echo ready; exec sleep 600");
+    let status = scratch.done(&["status", "k"]).out;
+    assert!(status.trim_end().ends_with("by nightly backup") && !status.contains("sleep"), "{status}");
+    drop(holder);
+}
+
+#[test]
 fn a_thief_shows_whom_it_robbed_and_has_a_larger_token() {
     let scratch = Scratch::new();
     assert_eq!(scratch.done(&["steal", "k"]).out, "nobody held \"k\"\n");

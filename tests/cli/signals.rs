@@ -8,7 +8,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::harness::{Running, Scratch, until};
+use crate::harness::{Running, Scratch, can_be_interrupted, until};
 use crate::show::until_queued;
 
 /// Sleeps in short naps, so that a trap is not kept waiting.
@@ -16,6 +16,9 @@ pub(crate) const NAPS: &str = "echo ready; while :; do sleep 0.02; done";
 
 #[test]
 fn signals_are_passed_on() {
+    if !can_be_interrupted() {
+        return;
+    }
     let scratch = Scratch::new();
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2] {
         let name = signal.as_str().trim_start_matches("SIG");
@@ -28,6 +31,9 @@ fn signals_are_passed_on() {
 
 #[test]
 fn a_signal_that_ends_the_command_is_its_code_and_the_lease_is_released() {
+    if !can_be_interrupted() {
+        return;
+    }
     let scratch = Scratch::new();
     for (signal, code) in [(Signal::SIGHUP, 129), (Signal::SIGINT, 130), (Signal::SIGQUIT, 131), (Signal::SIGTERM, 143)]
     {
@@ -43,7 +49,7 @@ fn a_signal_that_ends_the_command_is_its_code_and_the_lease_is_released() {
 fn a_signal_reaches_the_whole_group() {
     let scratch = Scratch::new();
     let inner = "trap 'echo inner; exit' TERM; echo ready; while :; do sleep 0.02; done";
-    let running = scratch.ready(&[], &format!("sh -c \"{inner}\" & trap 'wait; echo outer; exit 3' TERM; wait"));
+    let running = scratch.ready(&[], &format!("trap 'wait; echo outer; exit 3' TERM; sh -c \"{inner}\" & wait"));
     running.signal(Signal::SIGTERM);
     let mut said = [running.line(), running.line()].map(Option::unwrap);
     said.sort();
@@ -53,6 +59,9 @@ fn a_signal_reaches_the_whole_group() {
 
 #[test]
 fn a_signal_ends_the_wait_and_gives_the_place_in_the_queue_back() {
+    if !can_be_interrupted() {
+        return;
+    }
     let scratch = Scratch::new();
     let holder = scratch.ready(&["--lease", "3600", "--grace", "1"], "echo ready; exec sleep 600");
     for (signal, code) in [(Signal::SIGHUP, 129), (Signal::SIGINT, 130), (Signal::SIGQUIT, 131), (Signal::SIGTERM, 143)]
@@ -87,10 +96,9 @@ fn what_was_ignored_before_stays_ignored() {
 #[test]
 fn a_command_that_is_stopped_keeps_its_lease_and_goes_on_with_leasehold() {
     let scratch = Scratch::new();
-    let running = scratch.ready(
-        &["--lease", "2", "--on-loss", "warn"],
-        "trap 'echo went on; exit 4' USR1; echo ready; echo $$; while :; do sleep 0.02; done",
-    );
+    // It waits without starting anything: a shell that is stopped while it starts a program may not show it.
+    let script = "mkfifo f; exec 3<>f; trap 'echo went on; exit 4' USR1; echo ready; echo $$; read line <&3";
+    let running = scratch.ready(&["--lease", "2", "--on-loss", "warn"], script);
     let command: i32 = running.line().unwrap().parse().unwrap();
     killpg(Pid::from_raw(command), Signal::SIGSTOP).unwrap();
     running.until_err("is stopped, and the lease of \"k\" is still renewed; SIGCONT to leasehold");

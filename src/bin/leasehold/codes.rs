@@ -12,8 +12,8 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const STORE: u8 = 69;
 /// `EX_OSERR`: the system refused a process or a signal.
 pub(crate) const SYSTEM: u8 = 71;
-/// `EX_TEMPFAIL`: the lease was lost while the command ran. sysexits(3) says of it that the caller is invited to try again, which is right
-/// for a command that was ended halfway.
+/// `EX_TEMPFAIL`: the lease was lost while the command ran. sysexits(3) says of it that the caller is invited to try
+/// again, which is right for a command that was ended halfway.
 pub(crate) const LOST: u8 = 75;
 /// What shells say of a command that cannot be executed.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;

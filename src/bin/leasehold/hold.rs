@@ -27,8 +27,8 @@ const LONGEST_GRACE: Duration = Duration::from_secs(5);
 const LONGEST_PROBE: Duration = Duration::from_secs(1);
 
 impl Rules {
-    /// Checks that the grace fits: a lease whose heartbeats arrive never has less left than grace and probe, even if one takes as long
-    /// as it may.
+    /// Checks that the grace fits: a lease whose heartbeats arrive never has less left than grace and probe, even if
+    /// one takes as long as it may.
     pub(crate) fn new(on_loss: OnLoss, lease: Duration, grace: Option<Duration>) -> Result<Self, Failure> {
         let probe = (lease / 8).min(LONGEST_PROBE);
         let margin = (lease / 10).max(LEAST_MARGIN);
@@ -81,7 +81,8 @@ async fn late(guard: &LeaseGuard, rules: &Rules) -> Duration {
             sleep(left - enough).await;
             continue;
         }
-        // After a pause of this process a heartbeat is only overdue. A lease in doubt, of which nothing is left, has the grace to be confirmed.
+        // After a pause of this process a heartbeat is only overdue. A lease in doubt, of which nothing is left, has
+        // the grace to be confirmed.
         let limit = if left.is_zero() { rules.grace.max(rules.probe) } else { rules.probe };
         let confirmed = timeout(limit, guard.verify()).await;
         if !matches!(confirmed, Ok(Ok(true))) || guard.remaining() <= enough {

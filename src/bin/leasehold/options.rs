@@ -49,15 +49,16 @@ pub(crate) struct Place {
 pub(crate) struct Holding {
     /// What the loss of the lease does to the command
     ///
-    /// kill: the command's process group gets TERM, and KILL after the grace. If the lease cannot be renewed, TERM comes early enough that
-    /// KILL comes before anybody else can be granted the key. If it is stolen, or its store is deleted, another may hold it
-    /// already. warn: it is only told on stderr.
+    /// kill: the command's process group gets TERM, and KILL after the grace. If the lease cannot be renewed, TERM
+    /// comes early enough that KILL comes before anybody else can be granted the key. If it is stolen, or its store
+    /// is deleted, another may hold it already. warn: it is only told on stderr.
     #[arg(long, value_enum, value_name = "ACTION", default_value = "kill")]
     pub(crate) on_loss: OnLoss,
     /// How long the lease lasts without renewal
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) lease: Duration,
-    /// How long the command has to end by itself when the lease is lost; a quarter of the lease, at most 5, unless chosen
+    /// How long the command has to end by itself when the lease is lost; a quarter of the lease, at most 5, unless
+    /// chosen
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) grace: Option<Duration>,
     /// What others see of this holder; host, process and command line unless chosen
@@ -75,12 +76,14 @@ pub(crate) enum OnLoss {
 
 /// Waits for the lease of KEY, runs a command under it, and releases it
 ///
-/// Options end at KEY: what follows belongs to the command. No shell stands between, and the command has the standard input and output of
-/// leasehold. It runs in a process group of its own, which HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to.
+/// Options end at KEY: what follows belongs to the command. No shell stands between, and the command has the standard
+/// input and output of leasehold. It runs in a process group of its own, which HUP, INT, QUIT, TERM, USR1 and USR2
+/// are passed on to.
 ///
-/// If leasehold itself is killed, the lease is free within about 50 ms. On Linux the command is killed with it, unless the loss
-/// is only to be told; but not what the command has started, nor a set-user-ID program. Elsewhere nothing ends the command. If leasehold is stopped, it can end nothing until it goes
-/// on. A command that must never act beyond its lease passes LEASEHOLD_TOKEN to whatever it writes to, which refuses smaller tokens.
+/// If leasehold itself is killed, the lease is free within about 50 ms. On Linux the command is killed with it,
+/// unless the loss is only to be told; but not what the command has started, nor a set-user-ID program. Elsewhere
+/// nothing ends the command. If leasehold is stopped, it can end nothing until it goes on. A command that must never
+/// act beyond its lease passes LEASEHOLD_TOKEN to whatever it writes to, which refuses smaller tokens.
 #[derive(Args, Debug)]
 #[command(override_usage = "leasehold run [OPTIONS] KEY [--] COMMAND...")]
 pub(crate) struct Run {
@@ -153,8 +156,8 @@ pub(crate) struct Watch {
 
 /// Takes KEY from whoever holds it, and runs a command under it, if there is one
 ///
-/// The old holder learns of it at once if it is reachable, else at its next heartbeat: until then both may act. Without a command the lease is
-/// released at once, to whoever waits.
+/// The old holder learns of it at once if it is reachable, else at its next heartbeat: until then both may act.
+/// Without a command the lease is released at once, to whoever waits.
 #[derive(Args, Debug)]
 #[command(override_usage = "leasehold steal [OPTIONS] KEY [[--] COMMAND...]")]
 pub(crate) struct Steal {

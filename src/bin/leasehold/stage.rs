@@ -1,5 +1,5 @@
-//! What the new process does before it becomes the command. `fork` leaves no room for that without unsafe code, so this program is started once
-//! more, and replaces itself with the command.
+//! What the new process does before it becomes the command. `fork` leaves no room for that without unsafe code, so
+//! this program is started once more, and replaces itself with the command.
 
 use std::{
     ffi::OsString,

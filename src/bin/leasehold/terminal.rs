@@ -21,8 +21,8 @@ pub(crate) struct Terminal {
     given: bool,
 }
 
-/// From here on this process may write to a terminal, and hand it over, even while another group has it: the kernel would stop it
-/// with TTOU otherwise, and nobody would renew the lease.
+/// From here on this process may write to a terminal, and hand it over, even while another group has it: the kernel
+/// would stop it with TTOU otherwise, and nobody would renew the lease.
 pub(crate) fn let_us_write() -> Result<(), Failure> {
     masked().thread_block().map_err(|why| Failure::system(format!("cannot block SIGTTOU: {why}")))
 }
@@ -61,8 +61,8 @@ impl Terminal {
         Some(terminal)
     }
 
-    /// Whether the command is to have it from the start. A command that writes into a pipe may share the terminal with the
-    /// reader, `| less` for one: it has to ask for it.
+    /// Whether the command is to have it from the start. A command that writes into a pipe may share the terminal
+    /// with the reader, `| less` for one: it has to ask for it.
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_ours() && std::io::stdin().is_terminal() && !stdout_is_a_pipe()
     }

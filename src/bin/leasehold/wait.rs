@@ -88,7 +88,10 @@ pub(crate) fn info(chosen: Option<&str>, command: &[OsString]) -> String {
     }
     let host = nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned());
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let mut info = format!("{} pid {}: {}", host.unwrap_or_default(), std::process::id(), words.join(" "));
+    let mut info = format!("{} pid {}", host.unwrap_or_default(), std::process::id());
+    if !words.is_empty() {
+        info += &format!(": {}", words.join(" "));
+    }
     if let Some((end, _)) = info.char_indices().nth(LONGEST_INFO) {
         info.truncate(end);
         info.push('…');
