@@ -37,7 +37,8 @@ impl Rules {
         // The default fits every lease.
         if let Some(grace) = grace.filter(|grace| on_loss == OnLoss::Kill && *grace > longest) {
             return Err(Failure::usage(format!(
-                "a grace of {} s does not fit a lease of {} s, within which it may be {} s at most; shorten it, or lengthen the lease",
+                "a grace of {} s does not fit a lease of {} s, within which it may be {} s at most; \
+                 shorten it, or lengthen the lease",
                 grace.as_secs_f64(),
                 lease.as_secs_f64(),
                 longest.as_secs_f64(),
