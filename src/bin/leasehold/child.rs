@@ -1,0 +1,86 @@
+//! The command: a process in a group of its own.
+
+use std::{
+    ffi::OsString,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::ExitStatus,
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{Signal, killpg},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+
+use super::codes::{Failure, SIGNAL, SYSTEM, of_signal};
+use super::stage::{self, Gifts};
+
+/// A process that was started, and its group.
+pub(crate) struct Child {
+    process: std::process::Child,
+    pub(crate) group: Pid,
+}
+
+/// What became of it.
+pub(crate) enum Change {
+    /// It ended, with this exit code.
+    Ended(u8),
+    /// A signal stopped it.
+    Stopped(Signal),
+}
+
+impl Child {
+    pub(crate) fn spawn(words: &[OsString], gifts: Gifts, variables: &[(&str, String)]) -> Result<Self, Failure> {
+        let mut command = stage::command(words, gifts)?;
+        command.envs(variables.iter().map(|(name, value)| (name, value))).process_group(0);
+        let process = command.spawn().map_err(|why| Failure::system(format!("cannot start {:?}: {why}", words[0])))?;
+        let group =
+            i32::try_from(process.id()).map_err(|_| Failure::system("the system's process ids are too large"))?;
+        Ok(Self { process, group: Pid::from_raw(group) })
+    }
+
+    /// What became of it since the last time. After it ended, this is not asked again.
+    pub(crate) fn poll(&mut self) -> Option<Change> {
+        match self.process.try_wait() {
+            Ok(Some(status)) => return Some(Change::Ended(code(status))),
+            Err(_) => return Some(Change::Ended(SYSTEM)),
+            Ok(None) => {}
+        }
+        match waitpid(self.group, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
+            Ok(WaitStatus::Stopped(_, signal)) => Some(Change::Stopped(signal)),
+            // It ended in between.
+            Ok(WaitStatus::Exited(_, code)) => Some(Change::Ended(low_byte(code))),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Some(Change::Ended(of_signal(signal as i32))),
+            // By a signal that has no name.
+            Err(Errno::EINVAL) => Some(Change::Ended(SIGNAL)),
+            Err(Errno::ECHILD) => Some(Change::Ended(SYSTEM)),
+            _ => None,
+        }
+    }
+
+    /// Sends a signal to the whole group. A group that is gone needs none.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = killpg(self.group, signal);
+    }
+
+    /// Whether anybody of the group is left.
+    pub(crate) fn group_is_left(&self) -> bool {
+        killpg(self.group, None) != Err(Errno::ESRCH)
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => low_byte(code),
+        (None, Some(signal)) => of_signal(signal),
+        (None, None) => SYSTEM,
+    }
+}
+
+/// An exit code has eight bits.
+fn low_byte(code: i32) -> u8 {
+    code.to_le_bytes()[0]
+}

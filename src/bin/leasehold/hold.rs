@@ -1,0 +1,106 @@
+//! How safe a lease is, and how long a command may take to end.
+
+use std::{pin::pin, time::Duration};
+
+use futures::future::{Either, select};
+use leasehold::{LeaseGuard, LostReason};
+use tokio::time::{sleep, timeout};
+
+use super::codes::Failure;
+use super::options::OnLoss;
+
+/// What happens to a command whose lease is lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) on_loss: OnLoss,
+    /// From TERM to KILL.
+    pub(crate) grace: Duration,
+    /// How long the store has to confirm a lease that nears its end.
+    probe: Duration,
+    lease: Duration,
+}
+
+/// The defaults of a lease, as docs/choose-times.md has them.
+const LONGEST_STORE_TIMEOUT: Duration = Duration::from_secs(5);
+const LEAST_MARGIN: Duration = Duration::from_millis(100);
+const LONGEST_GRACE: Duration = Duration::from_secs(5);
+const LONGEST_PROBE: Duration = Duration::from_secs(1);
+
+impl Rules {
+    /// Checks that the grace fits: a lease whose heartbeats arrive never has less left than grace and probe, even if
+    /// one takes as long as it may.
+    pub(crate) fn new(on_loss: OnLoss, lease: Duration, grace: Option<Duration>) -> Result<Self, Failure> {
+        let probe = (lease / 8).min(LONGEST_PROBE);
+        let margin = (lease / 10).max(LEAST_MARGIN);
+        let spent = margin + lease / 4 + (lease / 4).min(LONGEST_STORE_TIMEOUT) + probe;
+        let longest = lease.saturating_sub(spent);
+        // The default fits every lease.
+        if let Some(grace) = grace.filter(|grace| on_loss == OnLoss::Kill && *grace > longest) {
+            return Err(Failure::usage(format!(
+                "a grace of {} s does not fit a lease of {} s, within which it may be {} s at most; \
+                 shorten it, or lengthen the lease",
+                grace.as_secs_f64(),
+                lease.as_secs_f64(),
+                longest.as_secs_f64(),
+            )));
+        }
+        let grace = grace.unwrap_or_else(|| (lease / 4).min(LONGEST_GRACE));
+        Ok(Self { on_loss, grace, probe, lease })
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+}
+
+/// Why a command has to end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Danger {
+    /// The lease is lost.
+    Lost(LostReason),
+    /// The lease cannot be renewed, and ends after this span.
+    Late(Duration),
+}
+
+/// Waits until the command has to end: because the lease is lost, or so early that KILL comes before its end.
+pub(crate) async fn danger(guard: &LeaseGuard, rules: &Rules) -> Danger {
+    if rules.on_loss == OnLoss::Warn {
+        return Danger::Lost(guard.lost().await);
+    }
+    match select(pin!(guard.lost()), pin!(late(guard, rules))).await {
+        Either::Left((reason, _)) => Danger::Lost(reason),
+        Either::Right((left, _)) => Danger::Late(left),
+    }
+}
+
+/// Waits until the lease can neither be renewed nor confirmed; how long it has left then.
+async fn late(guard: &LeaseGuard, rules: &Rules) -> Duration {
+    let enough = rules.grace + rules.probe;
+    loop {
+        let left = guard.remaining();
+        if left > enough {
+            sleep(left - enough).await;
+            continue;
+        }
+        // After a pause of this process a heartbeat is only overdue. A lease in doubt, of which nothing is left, has
+        // the grace to be confirmed.
+        let limit = if left.is_zero() { rules.grace.max(rules.probe) } else { rules.probe };
+        let confirmed = timeout(limit, guard.verify()).await;
+        if !matches!(confirmed, Ok(Ok(true))) || guard.remaining() <= enough {
+            return guard.remaining();
+        }
+    }
+}
+
+/// What the loss is, for people.
+pub(crate) const fn meaning(reason: LostReason) -> &'static str {
+    match reason {
+        LostReason::Expired => "it could not be renewed in time",
+        LostReason::Stolen => "another process stole it",
+        LostReason::Evicted => "this process was silent for too long, and another one may hold it",
+        LostReason::StoreCleared => "its store was cleared",
+        LostReason::StoreFailed => "its store failed or was deleted",
+        LostReason::FormatTooNew => "a newer version of leasehold rewrote its record",
+        _ => "it was given up",
+    }
+}

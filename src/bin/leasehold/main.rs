@@ -1,0 +1,67 @@
+//! The command line: runs commands under leases, and shows who holds what.
+//!
+//! It is a room above the library and uses only its public API. `leasehold --help` is its manual.
+
+mod bench;
+mod child;
+mod codes;
+mod elect;
+mod hold;
+mod json;
+mod manual;
+mod options;
+mod place;
+mod run;
+mod show;
+mod signals;
+mod stage;
+mod steal;
+mod supervise;
+mod table;
+mod terminal;
+mod wait;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use codes::{Failure, tell};
+use options::{Cli, Order};
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let outcome = match stage::wanted(&arguments) {
+        Some(wanted) => Err(wanted.enter()),
+        None => start(),
+    };
+    ExitCode::from(outcome.unwrap_or_else(|failure| {
+        tell(&failure.sentence);
+        failure.code
+    }))
+}
+
+fn start() -> Result<u8, Failure> {
+    terminal::let_us_write()?;
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return options::told(&error),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|why| Failure::system(format!("the runtime cannot start: {why}")))?;
+    runtime.block_on(obey(cli.order))
+}
+
+async fn obey(order: Order) -> Result<u8, Failure> {
+    match order {
+        Order::Run(options) => run::run(options).await,
+        Order::List(options) => show::list(&options).await,
+        Order::Status(options) => show::status(&options).await,
+        Order::Watch(options) => watch::watch(&options).await,
+        Order::Steal(options) => steal::steal(options).await,
+        Order::Elect(options) => elect::elect(options).await,
+        Order::Bench(options) => bench::bench(&options).await,
+        Order::Completions { shell } => manual::completions(shell),
+        Order::Man => manual::man(),
+    }
+}

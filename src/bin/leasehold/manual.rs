@@ -1,0 +1,90 @@
+//! The manual page and the completions, made of the same options.
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use super::codes::{Failure, print};
+use super::options::Cli;
+
+/// The exit codes, for the help and for the manual page.
+const CODES: [(&str, &str); 9] = [
+    ("command's", "the command ran and ended; 128 + the number of the signal that ended it"),
+    ("1", "the lease was not granted at once (-n) or in time (-w); -E chooses another code"),
+    ("64", "the command line is wrong"),
+    ("69", "the store cannot be opened, or failed"),
+    ("71", "the system refused a process or a signal"),
+    ("75", "the lease was lost while the command ran, and the command was ended for it"),
+    ("126", "the command cannot be executed"),
+    ("127", "the command was not found"),
+    ("128 + n", "the signal n ended the wait for the lease"),
+];
+
+const VARIABLES: [(&str, &str); 4] = [
+    ("LEASEHOLD_STORE", "the store, unless --store names it; the command finds it there, too"),
+    ("XDG_STATE_HOME", "the folder of leasehold/leases.db, the store if none is named; else ~/.local/state"),
+    ("LEASEHOLD_KEY", "for the command: the key"),
+    ("LEASEHOLD_TOKEN", "for the command: the fencing token, a number"),
+];
+
+/// What stands below the long help.
+pub(crate) fn after_help() -> String {
+    let rows = |rows: &[(&str, &str)]| -> String {
+        rows.iter().map(|(name, meaning)| format!("  {name:<15}  {meaning}\n")).collect()
+    };
+    format!("Exit codes:\n{}\nEnvironment:\n{}", rows(&CODES), rows(&VARIABLES).trim_end())
+}
+
+pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// One page, with a section for each command.
+pub(crate) fn man() -> Result<u8, Failure> {
+    let mut program = Cli::command();
+    program.build();
+    let mut page = Vec::new();
+    let written = write(&program, &mut page);
+    written.map_err(|why| Failure::system(format!("the manual page cannot be written: {why}")))?;
+    print(&String::from_utf8_lossy(&page))
+}
+
+fn write(program: &clap::Command, page: &mut Vec<u8>) -> std::io::Result<()> {
+    let man = clap_mangen::Man::new(program.clone());
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    let commands = || program.get_subcommands().filter(|command| command.get_name() != "help");
+    page.extend(b".SH SYNOPSIS\n");
+    for command in commands() {
+        page.extend(escaped(&usage(command)).bytes().chain(*b"\n.br\n"));
+    }
+    for command in commands() {
+        page.extend(format!(".SH \"LEASEHOLD {}\"\n", command.get_name().to_uppercase()).bytes());
+        let mut section = Vec::new();
+        let man = clap_mangen::Man::new(command.clone());
+        man.render_description_section(&mut section)?;
+        man.render_options_section(&mut section)?;
+        // They are sections of a page of their own otherwise.
+        let section = String::from_utf8_lossy(&section).replace("\n.SH ", "\n.SS ");
+        page.extend(section.strip_prefix(".SH ").map_or_else(|| section.clone(), |rest| format!(".SS {rest}")).bytes());
+    }
+    for (title, rows) in [("EXIT STATUS", &CODES[..]), ("ENVIRONMENT", &VARIABLES)] {
+        page.extend(format!(".SH \"{title}\"\n").bytes());
+        for (name, meaning) in rows {
+            page.extend(format!(".TP\n{}\n{}\n", escaped(name), escaped(meaning)).bytes());
+        }
+    }
+    Ok(())
+}
+
+fn usage(command: &clap::Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    usage.trim_start_matches("Usage: ").trim().to_owned()
+}
+
+/// Text that roff leaves as it is.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}

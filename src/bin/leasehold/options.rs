@@ -1,0 +1,249 @@
+//! What can be asked for.
+
+use std::{ffi::OsString, io::Write as _, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use leasehold::Mode;
+
+use super::codes::{Failure, USAGE, print};
+use super::manual;
+
+/// Runs commands under leases: locks with a time limit that processes share by way of a store.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_long_help = manual::after_help(), after_help = AFTER_SHORT_HELP)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) order: Order,
+}
+
+const AFTER_SHORT_HELP: &str = "leasehold --help has the exit codes; leasehold man writes the manual page.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Order {
+    Run(Run),
+    List(List),
+    Status(Status),
+    Watch(Watch),
+    Steal(Steal),
+    Elect(Elect),
+    Bench(Bench),
+    /// Writes a completion script for a shell to stdout
+    Completions {
+        shell: Shell,
+    },
+    /// Writes the manual page to stdout: leasehold man > leasehold.1
+    Man,
+}
+
+/// Which store.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// The store, as sqlite:PATH; LEASEHOLD_STORE otherwise, or a file in the user's state folder
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+}
+
+/// How the lease is held while a command runs.
+#[derive(Args, Debug)]
+pub(crate) struct Holding {
+    /// What the loss of the lease does to the command
+    ///
+    /// kill: the command's process group gets TERM, and KILL after the grace. If the lease cannot be renewed, TERM
+    /// comes early enough that KILL comes before anybody else can be granted the key. If it is stolen, or its store
+    /// is deleted, another may hold it already. warn: it is only told on stderr.
+    #[arg(long, value_enum, value_name = "ACTION", default_value = "kill")]
+    pub(crate) on_loss: OnLoss,
+    /// How long the lease lasts without renewal
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) lease: Duration,
+    /// How long the command has to end by itself when the lease is lost; a quarter of the lease, at most 5, unless
+    /// chosen
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) grace: Option<Duration>,
+    /// What others see of this holder; host, process and command line unless chosen
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) info: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLoss {
+    /// End the command
+    Kill,
+    /// Say so on stderr
+    Warn,
+}
+
+/// Waits for the lease of KEY, runs a command under it, and releases it
+///
+/// Options end at KEY: what follows belongs to the command. No shell stands between, and the command has the standard
+/// input and output of leasehold. It runs in a process group of its own, which HUP, INT, QUIT, TERM, USR1 and USR2
+/// are passed on to.
+///
+/// If leasehold itself is killed, the lease is free within about 50 ms. On Linux the command is killed with it,
+/// unless the loss is only to be told; but not what the command has started, nor a set-user-ID program. Elsewhere
+/// nothing ends the command. If leasehold is stopped, it can end nothing until it goes on. A command that must never
+/// act beyond its lease passes LEASEHOLD_TOKEN to whatever it writes to, which refuses smaller tokens.
+#[derive(Args, Debug)]
+#[command(override_usage = "leasehold run [OPTIONS] KEY [--] COMMAND...")]
+pub(crate) struct Run {
+    /// Hold the key together with others who share it
+    #[arg(short, long, conflicts_with = "exclusive")]
+    shared: bool,
+    /// Hold the key alone: the default
+    #[arg(short = 'x', short_alias = 'e', long)]
+    exclusive: bool,
+    /// Fail at once if the key is taken
+    #[arg(short = 'n', long, alias = "nb", conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+    /// Fail if the key is not granted within so many seconds
+    #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) wait: Option<Duration>,
+    /// The exit code if the key is not granted: 0 to 255
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED)]
+    pub(crate) conflict_exit_code: u8,
+    /// Say nothing of the wait
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) holding: Holding,
+    /// The key, and the command with its arguments; -- between them may be left out
+    #[arg(value_names = ["KEY", "COMMAND"], num_args = 1.., required = true, trailing_var_arg = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
+impl Run {
+    pub(crate) fn mode(&self) -> Mode {
+        if self.shared { Mode::Shared } else { Mode::Exclusive }
+    }
+}
+
+/// Shows the keys that are held or waited for
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Only keys that begin so
+    #[arg(default_value = "")]
+    pub(crate) prefix: String,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// Shows who holds a key, and who waits for it
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    pub(crate) key: String,
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// Shows the keys that are held or waited for, once a second; once if stdout is no terminal
+#[derive(Args, Debug)]
+pub(crate) struct Watch {
+    /// Only keys that begin so
+    #[arg(default_value = "")]
+    pub(crate) prefix: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+/// Takes KEY from whoever holds it, and runs a command under it, if there is one
+///
+/// The old holder learns of it at once if it is reachable, else at its next heartbeat: until then both may act.
+/// Without a command the lease is released at once, to whoever waits.
+#[derive(Args, Debug)]
+#[command(override_usage = "leasehold steal [OPTIONS] KEY [[--] COMMAND...]")]
+pub(crate) struct Steal {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) holding: Holding,
+    /// The key, and the command with its arguments
+    #[arg(value_names = ["KEY", "COMMAND"], num_args = 1.., required = true, trailing_var_arg = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// Runs a command whenever this process is elected: again after a loss, until the command ends by itself
+#[derive(Args, Debug)]
+#[command(override_usage = "leasehold elect [OPTIONS] KEY [--] COMMAND...")]
+pub(crate) struct Elect {
+    /// Say nothing of the wait
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// How long the lease lasts without renewal
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) lease: Duration,
+    /// What others see of this holder; host, process and command line unless chosen
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) info: Option<String>,
+    /// How long the command has to end by itself when the lead is lost
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) grace: Option<Duration>,
+    /// The key, and the command with its arguments
+    #[arg(value_names = ["KEY", "COMMAND"], num_args = 1.., required = true, trailing_var_arg = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// Measures a store: acquire with release, and the hand-off between two contexts
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// How often each is measured
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) rounds: u32,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let span = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    span.ok_or_else(|| "give seconds as a number from 0 on, such as 10 or 0.5".into())
+}
+
+/// The key, and the command behind it.
+pub(crate) fn parted(words: Vec<OsString>) -> Result<(String, Vec<OsString>), Failure> {
+    let mut words = words.into_iter();
+    // The command line was checked: the first word is there.
+    let key = words.next().unwrap_or_default();
+    let key =
+        key.into_string().map_err(|key| Failure::usage(format!("the key {key:?} is not UTF-8; choose another")))?;
+    let mut command: Vec<_> = words.collect();
+    if command.first().is_some_and(|word| word == "--") {
+        command.remove(0);
+    }
+    Ok((key, command))
+}
+
+/// As [`parted`]; there must be a command.
+pub(crate) fn parted_with_command(words: Vec<OsString>) -> Result<(String, Vec<OsString>), Failure> {
+    let (key, command) = parted(words)?;
+    if command.is_empty() {
+        return Err(Failure::usage(format!("no command follows the key {key:?}; say what is to run under its lease")));
+    }
+    Ok((key, command))
+}
+
+/// Help goes to stdout; what is wrong is told in one sentence.
+pub(crate) fn told(error: &clap::Error) -> Result<u8, Failure> {
+    let text = error.to_string();
+    if !error.use_stderr() {
+        return print(&text);
+    }
+    let Some(wrong) = text.strip_prefix("error: ") else {
+        // `leasehold` alone is told what there is. Whoever closed stderr does not want to hear it.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        return Ok(USAGE);
+    };
+    let wrong = wrong.split("\n\nUsage:").next().unwrap_or(wrong);
+    let wrong = wrong.split("\n\nFor more information").next().unwrap_or(wrong);
+    let words: Vec<_> = wrong.split_whitespace().collect();
+    Err(Failure::new(USAGE, format!("{}; leasehold --help shows what there is", words.join(" "))))
+}

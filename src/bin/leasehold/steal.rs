@@ -1,0 +1,57 @@
+//! `leasehold steal`.
+
+use leasehold::LeaseStatus;
+
+use super::codes::{Failure, print, tell};
+use super::hold::Rules;
+use super::options::{self, Steal};
+use super::place;
+use super::signals::Signals;
+use super::supervise::Job;
+use super::wait::{self, Waited, named};
+
+/// Takes a key from whoever holds it.
+pub(crate) async fn steal(mut options: Steal) -> Result<u8, Failure> {
+    let (key, command) = options::parted(std::mem::take(&mut options.words))?;
+    let holding = &options.holding;
+    let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
+    let url = options.place.url()?;
+    let mut signals = Signals::listen()?;
+    let leases = place::open(&url, Some(rules.lease())).await?;
+    let request = leases.lock(&key).info(wait::info(holding.info.as_deref(), &command));
+    let mut robbed = String::new();
+    let asked = async {
+        // Afterwards nothing is known of a victim.
+        robbed = sentence(&key, &leases.status(&key).await?);
+        request.steal().await.map(Some)
+    };
+    let waited = wait::wait(&leases, asked, &mut signals, None).await;
+    let code = match waited {
+        Ok(Waited::Granted(guard)) if command.is_empty() => {
+            wait::release(&guard, &mut signals).await;
+            print(&(robbed + "\n"))
+        }
+        Ok(Waited::Granted(guard)) => {
+            tell(&robbed);
+            let job = Job { key: &key, url: &url, command: &command, rules };
+            job.run_and_release(guard, &mut signals).await.map(|ended| ended.code())
+        }
+        Ok(Waited::Signalled(code)) => Ok(code),
+        Ok(Waited::Taken) => Ok(super::codes::NOT_ACQUIRED),
+        Err(failure) => Err(failure),
+    };
+    wait::close(&leases).await;
+    code
+}
+
+fn sentence(key: &str, before: &LeaseStatus) -> String {
+    let victims: Vec<_> = before
+        .holders
+        .iter()
+        .map(|holder| format!("{} ({}, token {})", named(&holder.info), holder.mode.name(), holder.token.as_u64()))
+        .collect();
+    if victims.is_empty() {
+        return format!("nobody held {key:?}");
+    }
+    format!("took {key:?} from {}", victims.join(", and from "))
+}

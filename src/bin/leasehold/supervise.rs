@@ -1,0 +1,239 @@
+//! A command that runs under a lease, from its start to its end.
+
+use std::{
+    ffi::OsString,
+    future::pending,
+    pin::{Pin, pin},
+    time::Duration,
+};
+
+use futures::{
+    FutureExt as _,
+    future::{Either, select},
+};
+use leasehold::LeaseGuard;
+use nix::sys::signal::Signal;
+use tokio::time::{Instant, sleep_until};
+
+use super::child::{Change, Child};
+use super::codes::{Failure, LOST, tell};
+use super::hold::{self, Danger, Rules};
+use super::options::OnLoss;
+use super::signals::{self, Signals};
+use super::stage::Gifts;
+use super::terminal::Terminal;
+
+/// How often it is looked whether the rest of a group has ended, which nobody tells.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A command under a lease.
+pub(crate) struct Job<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) url: &'a str,
+    pub(crate) command: &'a [OsString],
+    pub(crate) rules: Rules,
+}
+
+/// How it ended.
+pub(crate) enum Ended {
+    /// By itself, or by a signal that was not ours.
+    Itself(u8),
+    /// The lease was lost, and so the command was ended.
+    Lost {
+        /// Meanwhile somebody wanted us to end, too.
+        signalled: Option<i32>,
+    },
+}
+
+/// What wakes the supervisor up.
+enum Event {
+    Signal(Signal),
+    Danger(Danger),
+    Time,
+}
+
+enum Phase {
+    Works,
+    /// It was told to end.
+    Ends {
+        kill_at: Instant,
+    },
+    Killed,
+}
+
+struct Supervisor<'a> {
+    job: &'a Job<'a>,
+    child: Child,
+    terminal: Option<Terminal>,
+    phase: Phase,
+    stopped: bool,
+    /// The signal that came last of those that ask us to end.
+    signalled: Option<i32>,
+    /// The code of the command, once it has ended.
+    code: Option<u8>,
+}
+
+impl Job<'_> {
+    /// Runs the command until it ends.
+    pub(crate) async fn run(&self, guard: &LeaseGuard, signals: &mut Signals) -> Result<Ended, Failure> {
+        // Before the start, so that no end is missed.
+        signals.listen_to_all()?;
+        let mut supervisor = Supervisor::start(self, guard)?;
+        let mut danger = pin!(hold::danger(guard, &self.rules).fuse());
+        loop {
+            if let Some(ended) = supervisor.look() {
+                return Ok(ended);
+            }
+            match supervisor.next(signals, danger.as_mut()).await {
+                Event::Signal(Signal::SIGCHLD) => {}
+                Event::Signal(signal) => supervisor.pass_on(signal),
+                Event::Danger(danger) => supervisor.end(danger),
+                Event::Time => supervisor.kill_if_due(),
+            }
+        }
+    }
+}
+
+impl<'a> Supervisor<'a> {
+    fn start(job: &'a Job<'a>, guard: &LeaseGuard) -> Result<Self, Failure> {
+        let mut terminal = Terminal::open();
+        let wanted = terminal.as_ref().is_some_and(Terminal::is_wanted);
+        let variables = [
+            ("LEASEHOLD_KEY", job.key.to_owned()),
+            ("LEASEHOLD_TOKEN", guard.token().as_u64().to_string()),
+            ("LEASEHOLD_STORE", job.url.to_owned()),
+        ];
+        let gifts = Gifts { terminal: wanted, dies: job.rules.on_loss == OnLoss::Kill };
+        let child = Child::spawn(job.command, gifts, &variables)?;
+        if let Some(terminal) = terminal.as_mut().filter(|_| wanted) {
+            terminal.was_given();
+        }
+        Ok(Self { job, child, terminal, phase: Phase::Works, stopped: false, signalled: None, code: None })
+    }
+
+    /// Waits for whatever comes first.
+    async fn next(&self, signals: &mut Signals, danger: Pin<&mut impl Future<Output = Danger>>) -> Event {
+        let time = pin!(async {
+            match self.wake_at() {
+                Some(moment) => sleep_until(moment).await,
+                None => pending().await,
+            }
+        });
+        match select(pin!(signals.next()), select(danger, time)).await {
+            Either::Left((signal, _)) => Event::Signal(signal),
+            Either::Right((Either::Left((danger, _)), _)) => Event::Danger(danger),
+            Either::Right((Either::Right(_), _)) => Event::Time,
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        match self.phase {
+            // The rest of the group is looked at until it is gone.
+            Phase::Ends { kill_at } if self.code.is_some() => Some(kill_at.min(Instant::now() + LOOK)),
+            Phase::Ends { kill_at } => Some(kill_at),
+            Phase::Works | Phase::Killed => None,
+        }
+    }
+
+    /// Looks at what became of the command. Its end is told once the terminal is ours again.
+    fn look(&mut self) -> Option<Ended> {
+        while self.code.is_none() {
+            match self.child.poll()? {
+                Change::Ended(code) => self.code = Some(code),
+                Change::Stopped(signal) => self.note_stop(signal),
+            }
+        }
+        let code = self.code?;
+        let ended = match self.phase {
+            Phase::Works => Ended::Itself(code),
+            Phase::Ends { .. } if self.child.group_is_left() => return None,
+            Phase::Ends { .. } | Phase::Killed => Ended::Lost { signalled: self.signalled },
+        };
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take();
+            if code > super::codes::SIGNAL {
+                terminal.restore();
+            }
+        }
+        Some(ended)
+    }
+
+    /// The command was stopped. If it only wants the terminal, and we have it, it gets it.
+    fn note_stop(&mut self, signal: Signal) {
+        self.stopped = true;
+        let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+            return self.go_on();
+        }
+        let ours = self.terminal.as_mut().is_some_and(Terminal::take);
+        let remedy = if ours { "^Z lets it go on, ^C ends it" } else { "SIGCONT to leasehold lets it go on" };
+        tell(&format!("the command is stopped, and the lease of {:?} is still renewed; {remedy}", self.job.key));
+    }
+
+    fn go_on(&mut self) {
+        self.stopped = false;
+        if let Some(terminal) = &mut self.terminal {
+            terminal.give(self.child.group);
+        }
+        self.child.signal(Signal::SIGCONT);
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        match signal {
+            Signal::SIGCONT => self.go_on(),
+            Signal::SIGTSTP if self.stopped => self.go_on(),
+            _ => {
+                self.child.signal(signal);
+                if signals::is_ending(signal) {
+                    self.signalled = Some(signal as i32);
+                    // Who is stopped would not hear it.
+                    if self.stopped {
+                        self.go_on();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The lease is lost, or about to be.
+    fn end(&mut self, danger: Danger) {
+        let key = self.job.key;
+        let (what, grace) = match danger {
+            Danger::Lost(reason) => {
+                (format!("the lease of {key:?} is lost: {}", hold::meaning(reason)), self.job.rules.grace)
+            }
+            Danger::Late(left) => {
+                let grace = left.min(self.job.rules.grace);
+                (format!("the lease of {key:?} cannot be renewed: its store does not answer"), grace)
+            }
+        };
+        if self.job.rules.on_loss == OnLoss::Warn {
+            return tell(&format!("{what}; the command goes on without it"));
+        }
+        let kill_at = Instant::now() + grace;
+        self.phase = Phase::Ends { kill_at };
+        self.child.signal(Signal::SIGTERM);
+        // Who is stopped would not hear it.
+        self.child.signal(Signal::SIGCONT);
+        tell(&format!("{what}; the command is told to end, and killed in {} s", grace.as_secs_f64()));
+    }
+
+    fn kill_if_due(&mut self) {
+        if let Phase::Ends { kill_at } = self.phase
+            && Instant::now() >= kill_at
+        {
+            self.phase = Phase::Killed;
+            self.child.signal(Signal::SIGKILL);
+        }
+    }
+}
+
+impl Ended {
+    /// The exit code.
+    pub(crate) const fn code(&self) -> u8 {
+        match self {
+            Self::Itself(code) => *code,
+            Self::Lost { .. } => LOST,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The terminal: it belongs to one process group at a time, and goes to the command's while that runs.
+
+use std::{fs::File, io::IsTerminal, os::fd::AsFd};
+
+use nix::{
+    sys::{
+        signal::{SigSet, Signal},
+        termios::{self, SetArg, Termios},
+    },
+    unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp},
+};
+
+use super::codes::Failure;
+
+/// The controlling terminal of this process.
+pub(crate) struct Terminal {
+    tty: File,
+    own: Pid,
+    /// How it was set when we came.
+    modes: Option<Termios>,
+    given: bool,
+}
+
+/// From here on this process may write to a terminal, and hand it over, even while another group has it: the kernel
+/// would stop it with TTOU otherwise, and nobody would renew the lease.
+pub(crate) fn let_us_write() -> Result<(), Failure> {
+    masked().thread_block().map_err(|why| Failure::system(format!("cannot block SIGTTOU: {why}")))
+}
+
+/// A command is to be stopped by TTOU as ever.
+pub(crate) fn let_it_stop() {
+    // It fails for invalid arguments only.
+    let _ = masked().thread_unblock();
+}
+
+fn masked() -> SigSet {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTTOU);
+    set
+}
+
+/// Gives the terminal to this process: for the command's, before it becomes the command.
+pub(crate) fn seize() {
+    if let Some(tty) = tty() {
+        // Without the terminal it is stopped at its first read, and given it then.
+        let _ = tcsetpgrp(&tty, getpgrp());
+    }
+}
+
+fn tty() -> Option<File> {
+    File::options().read(true).write(true).open("/dev/tty").ok()
+}
+
+impl Terminal {
+    /// `None` if this process has no controlling terminal.
+    pub(crate) fn open() -> Option<Self> {
+        let mut terminal = Self { tty: tty()?, own: getpgrp(), modes: None, given: false };
+        if terminal.is_ours() {
+            terminal.modes = termios::tcgetattr(&terminal.tty).ok();
+        }
+        Some(terminal)
+    }
+
+    /// Whether the command is to have it from the start. A command that writes into a pipe may share the terminal
+    /// with the reader, `| less` for one: it has to ask for it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_ours() && std::io::stdin().is_terminal() && !stdout_is_a_pipe()
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        tcgetpgrp(&self.tty) == Ok(self.own)
+    }
+
+    /// The command took it by itself.
+    pub(crate) fn was_given(&mut self) {
+        self.given = true;
+    }
+
+    pub(crate) fn give(&mut self, group: Pid) -> bool {
+        let given = self.is_ours() && tcsetpgrp(&self.tty, group).is_ok();
+        self.given |= given;
+        given
+    }
+
+    /// Takes it back, if it was given. Says whether it is ours now.
+    pub(crate) fn take(&mut self) -> bool {
+        if std::mem::take(&mut self.given) && !self.is_ours() {
+            // It fails if the terminal has hung up: then there is nothing to take.
+            let _ = tcsetpgrp(&self.tty, self.own);
+        }
+        self.is_ours()
+    }
+
+    /// Sets it as it was, after a command that was killed and could not.
+    pub(crate) fn restore(&self) {
+        if let Some(modes) = self.modes.as_ref().filter(|_| self.is_ours()) {
+            let _ = termios::tcsetattr(&self.tty, SetArg::TCSADRAIN, modes);
+        }
+    }
+}
+
+fn stdout_is_a_pipe() -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    stdout.and_then(|stdout| stdout.metadata()).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}

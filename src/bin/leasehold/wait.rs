@@ -1,0 +1,125 @@
+//! The wait for a lease, and its end.
+
+use std::{convert::Infallible, ffi::OsString, future::pending, pin::pin, time::Duration};
+
+use futures::future::{Either, select};
+use leasehold::{AcquireError, LeaseGuard, LeaseManager, LeaseStatus, ReleaseOutcome};
+use tokio::time::{sleep, timeout};
+
+use super::codes::{Failure, STORE, of_signal, tell};
+use super::signals::Signals;
+use super::table::printable;
+
+/// A shorter wait is not worth a word.
+const NOTICE: Duration = Duration::from_secs(1);
+/// Whoever asked us to end is not kept waiting for a store that does not answer. The system frees what we leave.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The same for the release.
+const RELEASE: Duration = Duration::from_secs(5);
+/// Longer texts say nothing more.
+const LONGEST_INFO: usize = 160;
+
+/// How a wait ended.
+pub(crate) enum Waited {
+    Granted(LeaseGuard),
+    /// The key is taken.
+    Taken,
+    /// This is the exit code: a signal came.
+    Signalled(u8),
+}
+
+/// Waits until the lease is granted or refused, or a signal comes.
+pub(crate) async fn wait(
+    leases: &LeaseManager,
+    asked: impl Future<Output = Result<Option<LeaseGuard>, AcquireError>>,
+    signals: &mut Signals,
+    notice: Option<&str>,
+) -> Result<Waited, Failure> {
+    let notice = pin!(async {
+        match notice {
+            Some(key) => note(leases, key).await,
+            None => pending().await,
+        }
+    });
+    let answer = match select(pin!(asked), select(pin!(signals.end()), notice)).await {
+        Either::Left((answer, _)) => answer,
+        // By now the request is dropped: it has left the queue.
+        Either::Right((Either::Left((signal, _)), _)) => return Ok(Waited::Signalled(of_signal(signal as i32))),
+        Either::Right((Either::Right((never, _)), _)) => match never {},
+    };
+    match answer {
+        Ok(Some(guard)) => Ok(Waited::Granted(guard)),
+        Ok(None) | Err(AcquireError::Timeout { held_elsewhere: true, .. }) => Ok(Waited::Taken),
+        Err(error @ AcquireError::Timeout { .. }) => Err(Failure::new(STORE, error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Says once who is in the way.
+async fn note(leases: &LeaseManager, key: &str) -> Infallible {
+    sleep(NOTICE).await;
+    if let Ok(status) = leases.status(key).await {
+        tell(&in_the_way(key, &status));
+    }
+    pending().await
+}
+
+fn in_the_way(key: &str, status: &LeaseStatus) -> String {
+    let holder = match &status.holders[..] {
+        [] => "nobody yet".to_owned(),
+        [holder] => named(&holder.info),
+        [first, others @ ..] => format!("{} and {} more", named(&first.info), others.len()),
+    };
+    let ahead = match status.position() {
+        None | Some(0) => String::new(),
+        Some(ahead) => format!("; {ahead} wait before us"),
+    };
+    format!("waiting for {key:?}, which is held by {holder}{ahead}")
+}
+
+pub(crate) fn named(info: &str) -> String {
+    if info.is_empty() { "somebody without a name".to_owned() } else { printable(info) }
+}
+
+/// What others see of us: host, process and command line, unless it was chosen.
+pub(crate) fn info(chosen: Option<&str>, command: &[OsString]) -> String {
+    if let Some(chosen) = chosen {
+        return chosen.to_owned();
+    }
+    let host = nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned());
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let mut info = format!("{} pid {}", host.unwrap_or_default(), std::process::id());
+    if !words.is_empty() {
+        info += &format!(": {}", words.join(" "));
+    }
+    if let Some((end, _)) = info.char_indices().nth(LONGEST_INFO) {
+        info.truncate(end);
+        info.push('…');
+    }
+    info
+}
+
+/// Releases, and says whether the lease was held to the end. What goes wrong is told.
+pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
+    let released = timeout(RELEASE, guard.release());
+    let sentence = match select(pin!(released), pin!(signals.end())).await {
+        Either::Left((Ok(Ok(ReleaseOutcome::Released)), _)) => return true,
+        Either::Left((Ok(Ok(ReleaseOutcome::Lost)), _)) => {
+            tell(&format!("the lease of {:?} had been lost before the command ended", guard.key()));
+            return false;
+        }
+        Either::Left((Ok(Err(why)), _)) => why.to_string(),
+        Either::Left((Err(_), _)) => format!("the store did not answer within {} s", RELEASE.as_secs()),
+        Either::Right((signal, _)) => format!("{signal} came before the store answered"),
+    };
+    tell(&format!(
+        "the lease of {:?} could not be released: {sentence}; it is free once others see that this process has ended",
+        guard.key()
+    ));
+    true
+}
+
+/// Leaves the store.
+pub(crate) async fn close(leases: &LeaseManager) {
+    let _ = timeout(PATIENCE, leases.close()).await;
+}

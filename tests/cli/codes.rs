@@ -1,0 +1,143 @@
+//! The exit codes, and what is said with them.
+
+use crate::harness::{Done, Scratch};
+
+fn told(done: &Done, code: i32, parts: &[&str]) {
+    assert_eq!(done.code, code, "{done:?}");
+    assert!(done.err.starts_with("leasehold: ") && done.err.lines().count() == 1, "{done:?}");
+    for part in parts {
+        assert!(done.err.contains(part), "{part:?} is missing: {done:?}");
+    }
+}
+
+#[test]
+fn the_code_of_the_command_is_passed_on() {
+    let scratch = Scratch::new();
+    for code in [0, 1, 7, 75, 255] {
+        let done = scratch.done(&["run", "k", "--", "sh", "-c", &format!("exit {code}")]);
+        assert_eq!((done.code, &*done.err), (code, ""), "{done:?}");
+    }
+}
+
+#[test]
+fn a_command_that_a_signal_ends_gives_128_and_its_number() {
+    let scratch = Scratch::new();
+    // 40 is a real-time signal, which has no name.
+    for (signal, code) in [("KILL", 137), ("SEGV", 139), ("PIPE", 141), ("40", 168)] {
+        let done = scratch.done(&["run", "k", "sh", "-c", &format!("kill -{signal} $$")]);
+        assert_eq!(done.code, code, "{done:?}");
+    }
+}
+
+#[test]
+fn a_command_that_is_not_found_gives_127() {
+    let scratch = Scratch::new();
+    told(&scratch.done(&["run", "k", "no-such-command"]), 127, &["no-such-command", "PATH"]);
+    assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 0, "the lease was given back");
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_gives_126() {
+    let scratch = Scratch::new();
+    told(&scratch.done(&["run", "k", "/"]), 126, &["/", "denied"]);
+    std::fs::write(scratch.0.join("plain"), "no program\n").unwrap();
+    told(&scratch.done(&["run", "k", "./plain"]), 126, &["./plain"]);
+}
+
+#[test]
+fn a_key_that_is_taken_gives_1_or_the_code_that_was_chosen() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    for options in [&["-n"][..], &["-w", "0.2"], &["-w", "0"]] {
+        for (chosen, code) in [(None, 1), (Some("0"), 0), (Some("42"), 42), (Some("255"), 255)] {
+            let mut arguments = vec!["run"];
+            arguments.extend(options);
+            arguments.extend(chosen.iter().flat_map(|code| ["-E", *code]));
+            arguments.extend(["k", "--", "sh", "-c", "echo ran"]);
+            let done = scratch.done(&arguments);
+            assert_eq!((done.code, &*done.out, &*done.err), (code, "", ""), "{options:?}");
+        }
+    }
+    drop(holder);
+}
+
+#[test]
+fn a_wait_with_a_limit_ends_with_the_grant() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let waiter = scratch.start(&["run", "-q", "-w", "25", "k", "echo", "granted"]);
+    crate::show::until_queued(&scratch, 1);
+    holder.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(waiter.line().as_deref(), Some("granted"));
+    assert_eq!(waiter.end(), (0, String::new()));
+}
+
+#[test]
+fn those_who_share_hold_together_and_exclude_others() {
+    let scratch = Scratch::new();
+    let reader = scratch.ready(&["-s"], "echo ready; exec sleep 600");
+    assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 0);
+    assert_eq!(scratch.done(&["run", "-n", "-x", "k", "true"]).code, 1);
+    assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 1, "exclusive is the default");
+    drop(reader);
+    let writer = scratch.ready(&["-x"], "echo ready; exec sleep 600");
+    assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 1);
+    assert_eq!(scratch.done(&["run", "-n", "-x", "another", "true"]).code, 0);
+    drop(writer);
+}
+
+#[test]
+fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
+    let scratch = Scratch::new();
+    for (arguments, parts) in [
+        (&["run", "-E", "256", "k", "true"][..], &["256", "0..=255"][..]),
+        (&["run", "-E", "-1", "k", "true"], &["-1"]),
+        (&["run", "-w", "soon", "k", "true"], &["soon", "number"]),
+        (&["run", "-w", "-1", "k", "true"], &["-1", "number"]),
+        (&["run", "-w", "inf", "k", "true"], &["inf", "number"]),
+        (&["run", "-s", "-x", "k", "true"], &["--shared", "--exclusive"]),
+        (&["run", "-n", "-w", "1", "k", "true"], &["--nonblock", "--wait"]),
+        (&["run", "--on-loss", "pray", "k", "true"], &["pray", "kill", "warn"]),
+        (&["run", "-c", "k", "true"], &["-c"]),
+        (&["run", "k"], &["\"k\"", "command"]),
+        (&["run", "k", "--"], &["\"k\"", "command"]),
+        (&["run", "", "true"], &["key is empty"]),
+        (&["run", "--lease", "0.5", "k", "true"], &["500 ms"]),
+        (&["run", "--grace", "8", "k", "true"], &["8 s", "20 s", "7 s at most"]),
+        (&["run", "--store", "memory:", "k", "true"], &["memory:", "sqlite:"]),
+        (&["lend", "k"], &["lend"]),
+    ] {
+        let done = scratch.done(arguments);
+        told(&done, 64, parts);
+        assert_eq!(done.out, "");
+    }
+    let done = scratch.done(&[]);
+    assert!(done.code == 64 && done.err.contains("Usage: leasehold"), "{done:?}");
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_gives_69_and_names_the_remedy() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.0.join("diary"), "dear diary\n".repeat(1_000)).unwrap();
+    for (url, parts) in [
+        ("carrier-pigeon:here", &["carrier-pigeon", "sqlite:"][..]),
+        ("sqlite", &["\"sqlite\"", "sqlite:"]),
+        ("sqlite:missing/leases.db", &["missing/leases.db", "directory must exist"]),
+        ("sqlite:diary", &["diary", "no SQLite database"]),
+        ("sqlite:leases.db?colour=red", &["colour", "prefix"]),
+    ] {
+        told(&scratch.done(&["run", "--store", url, "k", "true"]), 69, parts);
+        told(&scratch.done(&["list", "--store", url]), 69, parts);
+    }
+}
+
+#[test]
+fn a_store_that_does_not_answer_gives_69() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.done(&["run", "k", "true"]).code, 0);
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+    let done = scratch.done(&["run", "--lease", "1", "k", "true"]);
+    told(&done, 69, &["write lock"]);
+    drop(busy);
+}

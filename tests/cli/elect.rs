@@ -1,0 +1,71 @@
+//! A command that runs whenever its process is elected.
+
+use nix::sys::signal::Signal;
+
+use crate::harness::Scratch;
+use crate::show::until_queued;
+
+const TERM: &str = "echo $LEASEHOLD_TOKEN; exec sleep 600";
+
+#[test]
+fn the_command_runs_again_after_a_loss() {
+    let scratch = Scratch::new();
+    let candidate = scratch.start(&["elect", "k", "--", "sh", "-c", TERM]);
+    let first: u64 = candidate.line().unwrap().parse().unwrap();
+    assert_eq!(scratch.done(&["steal", "k"]).code, 0);
+    let second: u64 = candidate.line().unwrap().parse().unwrap();
+    assert!(second > first, "{second} after {first}");
+    candidate.signal(Signal::SIGTERM);
+    let (code, err) = candidate.end();
+    assert_eq!(code, 143, "{err}");
+    assert!(err.contains("the lead of \"k\" was lost; campaigning again"), "{err}");
+}
+
+#[test]
+fn a_dead_leader_is_followed_by_the_next_candidate() {
+    let scratch = Scratch::new();
+    let leader = scratch.start(&["elect", "k", "--", "sh", "-c", TERM]);
+    leader.line().unwrap();
+    let next = scratch.start(&["elect", "-q", "k", "--", "sh", "-c", TERM]);
+    until_queued(&scratch, 1);
+    leader.signal(Signal::SIGKILL);
+    next.line().unwrap();
+    next.signal(Signal::SIGTERM);
+    assert_eq!(next.end(), (143, String::new()));
+}
+
+#[test]
+fn a_command_that_ends_by_itself_ends_the_election() {
+    let scratch = Scratch::new();
+    let done = scratch.done(&["elect", "k", "sh", "-c", "exit 9"]);
+    assert_eq!((done.code, &*done.err), (9, ""));
+    assert!(scratch.done(&["status", "k"]).out.contains("free"));
+}
+
+#[test]
+fn a_store_that_is_replaced_is_campaigned_in_anew() {
+    let scratch = Scratch::new();
+    let candidate = scratch.start(&["elect", "--lease", "2", "k", "--", "sh", "-c", TERM]);
+    candidate.line().unwrap();
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::remove_file(format!("{}{suffix}", scratch.file().display())).unwrap();
+    }
+    candidate.line().unwrap();
+    assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 1, "it leads in the new file");
+    candidate.signal(Signal::SIGTERM);
+    assert_eq!(candidate.end().0, 143);
+}
+
+/// The theft comes first; TERM while the command has its grace ends the election as well.
+#[test]
+fn a_signal_during_the_grace_ends_the_election() {
+    let scratch = Scratch::new();
+    let script = format!("trap 'echo told' TERM; {}", crate::signals::NAPS);
+    let candidate = scratch.start(&["elect", "--grace", "2", "k", "--", "sh", "-c", &script]);
+    assert_eq!(candidate.line().as_deref(), Some("ready"));
+    assert_eq!(scratch.done(&["steal", "k"]).code, 0);
+    assert_eq!(candidate.line().as_deref(), Some("told"));
+    candidate.signal(Signal::SIGTERM);
+    assert_eq!(candidate.line().as_deref(), Some("told"), "it is passed on as well");
+    assert_eq!(candidate.end().0, 143);
+}

@@ -1,0 +1,205 @@
+//! A folder of its own for each test, and processes that end with it.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// Longer than anything takes, however busy the machine is.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+/// What a process left that ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("leasehold-cli-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("the directory is new");
+        Self(path)
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("leases.db")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.file().display())
+    }
+
+    /// The program, with the store of this folder.
+    pub(crate) fn leasehold(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(PROGRAM, arguments);
+        command.env("LEASEHOLD_STORE", self.url());
+        command
+    }
+
+    /// Some program, in this folder. Shells find `leasehold` by its name.
+    pub(crate) fn command(&self, program: &str, arguments: &[impl AsRef<OsStr>]) -> Command {
+        let folder = PathBuf::from(PROGRAM).parent().expect("it is in a folder").display().to_string();
+        let path = format!("{folder}:{}", std::env::var("PATH").expect("there is a PATH"));
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&self.0).env("PATH", path).env("LEASEHOLD_STORE", self.url());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn done(&self, arguments: &[&str]) -> Done {
+        done(&mut self.leasehold(arguments))
+    }
+
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+        Running::start(&mut self.leasehold(arguments))
+    }
+
+    /// A shell script under the lease of `k`, which has said that it is ready.
+    pub(crate) fn ready(&self, options: &[&str], script: &str) -> Running {
+        let script = format!("{script}\n");
+        let mut arguments = vec!["run"];
+        arguments.extend(options);
+        arguments.extend(["k", "--", "sh", "-c", &script]);
+        let running = self.start(&arguments);
+        assert_eq!(running.line().as_deref(), Some("ready"), "{}", running.err());
+        running
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+pub(crate) fn done(command: &mut Command) -> Done {
+    let running = Running::start(command);
+    let mut out = String::new();
+    while let Some(line) = running.line() {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    let (code, err) = running.end();
+    Done { code, out, err }
+}
+
+/// A process that runs. It is killed with the test.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    err: Arc<Mutex<String>>,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let (said, lines) = mpsc::channel();
+        let out = child.stdout.take().expect("it is piped");
+        thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
+        let err = Arc::new(Mutex::new(String::new()));
+        let (mut piped, heard) = (child.stderr.take().expect("it is piped"), err.clone());
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = piped.read(&mut bytes) {
+                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Self { child, lines, err }
+    }
+
+    /// The next line on stdout; `None` once nobody has stdout open any more.
+    pub(crate) fn line(&self) -> Option<String> {
+        match self.lines.recv_timeout(LIMIT) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("nothing came; on stderr: {}", self.err()),
+        }
+    }
+
+    pub(crate) fn input(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("it is piped")
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().try_into().expect("a process id"))
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("it runs");
+    }
+
+    pub(crate) fn err(&self) -> String {
+        self.err.lock().unwrap().clone()
+    }
+
+    pub(crate) fn until_err(&self, part: &str) {
+        until(&format!("{part:?} on stderr"), || self.err().contains(part));
+    }
+
+    /// Waits for its end: its code, and what it said on stderr.
+    pub(crate) fn end(mut self) -> (i32, String) {
+        let mut status = None;
+        until("its end", || {
+            status = self.child.try_wait().expect("it is a child");
+            status.is_some()
+        });
+        // The last words may still be under way.
+        until("the end of stderr", || Arc::strong_count(&self.err) == 1);
+        (status.and_then(|status| status.code()).expect("it exits by itself"), self.err())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Whether these tests can be interrupted, and so what they start. A shell without job control starts what it leaves in the
+/// background with INT and QUIT ignored, and leasehold respects that.
+pub(crate) fn can_be_interrupted() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0");
+    let mask = u64::from_str_radix(mask.trim(), 16).expect("it is a mask");
+    let signals = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+    let ignored: Vec<_> = signals.iter().filter(|signal| mask & (1 << (**signal as i32 - 1)) != 0).collect();
+    if ignored.is_empty() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "the tests were started with {ignored:?} ignored");
+    println!("SKIPPED: the tests were started with {ignored:?} ignored");
+    false
+}
+
+/// Waits for a condition.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LIMIT, "{what} did not come");
+        thread::sleep(Duration::from_millis(3));
+    }
+}

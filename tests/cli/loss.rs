@@ -1,0 +1,167 @@
+//! The lease is lost while the command runs.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::harness::{Running, Scratch, until};
+use crate::signals::NAPS;
+
+fn steal(scratch: &Scratch) {
+    let done = scratch.done(&["steal", "k"]);
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+fn ended(running: Running, why: &str) {
+    let (code, err) = running.end();
+    assert_eq!(code, 75, "{err}");
+    assert!(err.contains("the lease of \"k\"") && err.contains(why), "{err}");
+}
+
+#[test]
+fn a_theft_ends_the_command() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&[], &format!("trap 'echo told; exit 0' TERM; {NAPS}"));
+    steal(&scratch);
+    assert_eq!(running.line().as_deref(), Some("told"));
+    ended(running, "another process stole it");
+}
+
+#[test]
+fn a_command_that_ignores_term_is_killed_after_the_grace() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&["--grace", "0.6"], &format!("trap '' TERM; {NAPS}"));
+    let start = Instant::now();
+    steal(&scratch);
+    assert_eq!(running.line(), None, "nobody has stdout open any more");
+    assert!(start.elapsed() >= Duration::from_millis(600), "{:?}", start.elapsed());
+    ended(running, "killed in 0.6 s");
+}
+
+#[test]
+fn a_command_with_no_grace_is_killed_at_once() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&["--grace", "0"], &format!("trap '' TERM; {NAPS}"));
+    steal(&scratch);
+    assert_eq!(running.line(), None);
+    ended(running, "killed in 0 s");
+}
+
+/// The command ends at TERM; what it has started does not.
+#[test]
+fn what_the_command_has_started_is_killed_too() {
+    let scratch = Scratch::new();
+    let stubborn = "trap '' TERM; while :; do sleep 0.02; done";
+    let running = scratch.ready(&["--grace", "0.4"], &format!("sh -c \"{stubborn}\" & echo ready; exec sleep 600"));
+    steal(&scratch);
+    assert_eq!(running.line(), None, "the grandchild had stdout open");
+    ended(running, "another process stole it");
+}
+
+#[test]
+fn a_command_that_is_stopped_is_ended_too() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&["--grace", "1"], "echo ready; kill -STOP $$; echo never");
+    running.until_err("is stopped");
+    steal(&scratch);
+    assert_eq!(running.line(), None);
+    ended(running, "another process stole it");
+}
+
+#[test]
+fn a_store_that_is_deleted_ends_the_command() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&["--lease", "2"], &format!("trap 'echo told; exit 0' TERM; {NAPS}"));
+    for suffix in ["", "-wal", "-shm"] {
+        fs::remove_file(format!("{}{suffix}", scratch.file().display())).unwrap();
+    }
+    assert_eq!(running.line().as_deref(), Some("told"));
+    ended(running, "its store failed or was deleted");
+}
+
+/// The store is silent: KILL comes before anybody else can be granted the key, even for who ignores TERM.
+#[test]
+fn a_lease_that_cannot_be_renewed_ends_the_command_before_the_lease() {
+    const LEASE: Duration = Duration::from_secs(4);
+    let scratch = Scratch::new();
+    let script = format!("echo ready; echo $$; trap 'echo told' TERM; {NAPS}");
+    let running = scratch.ready(&["--lease", "4", "--grace", "0.5"], &script);
+    let command = Pid::from_raw(running.line().unwrap().parse().unwrap());
+    assert_eq!(running.line().as_deref(), Some("ready"), "the trap is set");
+    let mut other = Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(Duration::from_secs(10)).unwrap();
+    let busy = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    let start = Instant::now();
+    assert_eq!(running.line().as_deref(), Some("told"));
+    let told = start.elapsed();
+    until("its end", || kill(command, None) == Err(Errno::ESRCH));
+    let killed = start.elapsed();
+    println!("told after {told:?} and killed after {killed:?} of a lease of {LEASE:?}");
+    assert!(killed >= told + Duration::from_millis(400), "it has its grace");
+    assert!(killed < LEASE, "{killed:?}");
+    drop(busy);
+    ended(running, "cannot be renewed");
+}
+
+/// A store that is silent for a moment costs nothing.
+#[test]
+fn a_store_that_answers_again_in_time_ends_nothing() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&["--lease", "3", "--grace", "0.1"], "echo ready; sleep 2.5; echo done");
+    let mut other = Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(Duration::from_secs(10)).unwrap();
+    let busy = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    drop(busy);
+    assert_eq!(running.line().as_deref(), Some("done"));
+    assert_eq!(running.end(), (0, String::new()));
+}
+
+#[test]
+fn a_loss_is_only_told_if_that_was_chosen() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&["--on-loss", "warn"], &format!("trap 'echo bye; exit 6' USR1; {NAPS}"));
+    steal(&scratch);
+    running.until_err("another process stole it; the command goes on without it");
+    running.signal(Signal::SIGUSR1);
+    assert_eq!(running.line().as_deref(), Some("bye"));
+    assert_eq!(running.end().0, 6);
+}
+
+/// A leasehold that is stopped cannot end anything: it does so when it goes on.
+#[test]
+fn a_leasehold_that_was_stopped_past_its_lease_ends_the_command() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&["--lease", "1"], NAPS);
+    running.signal(Signal::SIGSTOP);
+    let rival = scratch.done(&["run", "-q", "-w", "20", "--lease", "1", "k", "echo", "granted"]);
+    assert_eq!((rival.code, &*rival.out), (0, "granted\n"), "{rival:?}");
+    running.signal(Signal::SIGCONT);
+    assert_eq!(running.line(), None);
+    assert_eq!(running.end().0, 75);
+}
+
+#[test]
+fn a_release_that_fails_is_told_and_the_code_is_the_commands() {
+    let scratch = Scratch::new();
+    let running = scratch
+        .ready(&["--lease", "2", "--grace", "0.1"], "trap 'exit 8' USR1; echo ready; while :; do sleep 0.02; done");
+    let mut other = Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(Duration::from_secs(10)).unwrap();
+    let busy = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    running.signal(Signal::SIGUSR1);
+    let (code, err) = running.end();
+    assert_eq!(code, 8, "{err}");
+    assert!(err.contains("the lease of \"k\" could not be released"), "{err}");
+    drop(busy);
+    // The system frees what was left.
+    assert_eq!(scratch.done(&["run", "-w", "20", "k", "true"]).code, 0);
+}

@@ -1,0 +1,64 @@
+//! What is made of the options: help, the manual page, completions; and the benchmark.
+
+use crate::harness::Scratch;
+
+const CODES: [&str; 9] = [" 1 ", "64", "69", "71", "75", "126", "127", "128 +", "-E"];
+
+#[test]
+fn help_and_the_manual_page_have_every_exit_code_and_every_command() {
+    let scratch = Scratch::new();
+    for arguments in [&["--help"][..], &["man"]] {
+        let done = scratch.done(arguments);
+        let text = done.out.replace("\\-", "-");
+        assert!(done.code == 0 && done.err.is_empty(), "{done:?}");
+        for part in
+            CODES.iter().chain(&["LEASEHOLD_STORE", "run", "list", "status", "watch", "steal", "elect", "bench"])
+        {
+            assert!(text.contains(part), "{arguments:?} lacks {part:?}: {text}");
+        }
+    }
+    let run = scratch.done(&["run", "--help"]).out;
+    for part in ["LEASEHOLD_TOKEN", "killed with it", "KILL after the grace"] {
+        assert!(run.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{part:?}: {run}");
+    }
+}
+
+#[test]
+fn the_manual_page_has_a_section_for_each_command() {
+    let scratch = Scratch::new();
+    let page = scratch.done(&["man"]).out;
+    for name in ["RUN", "LIST", "STATUS", "WATCH", "STEAL", "ELECT", "BENCH"] {
+        let section = format!(".SH \"LEASEHOLD {name}\"");
+        assert!(page.contains(&section), "{section} is missing: {page}");
+    }
+    for section in [".SH \"EXIT STATUS\"", ".SH \"ENVIRONMENT\""] {
+        assert!(page.contains(section), "{section} is missing: {page}");
+    }
+    assert!(!page.contains("leasehold\\-run(1)"), "there is one page: {page}");
+}
+
+#[test]
+fn completions_are_written_for_each_shell() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let done = scratch.done(&["completions", shell]);
+        assert!(done.code == 0 && done.out.contains("on-loss"), "{shell}: {done:?}");
+    }
+}
+
+#[test]
+fn the_benchmark_measures_any_store() {
+    let scratch = Scratch::new();
+    for url in [&*scratch.url(), "memory:"] {
+        let done = scratch.done(&["bench", "--rounds", "10", "--store", url]);
+        let lines: Vec<_> = done.out.lines().collect();
+        assert_eq!(lines.len(), 3, "{done:?}");
+        for (line, name) in lines[1..].iter().zip(["acquire and release", "hand-off"]) {
+            let figures = line.strip_prefix(name).unwrap_or_else(|| panic!("{name}: {done:?}"));
+            let figures: Vec<f64> = figures.split_whitespace().map(|figure| figure.parse().unwrap()).collect();
+            assert!(figures.len() == 2 && figures[1] >= figures[0], "{done:?}");
+        }
+    }
+    assert_eq!(scratch.done(&["bench", "--rounds", "0"]).code, 64);
+    assert_eq!(scratch.done(&["list", "--json"]).out, "[]\n", "nothing is left behind");
+}

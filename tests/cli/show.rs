@@ -1,0 +1,136 @@
+//! list, status, steal and watch; and what is said to who waits.
+
+use crate::harness::{Scratch, done, until};
+
+/// How many wait for `k`.
+pub(crate) fn queued(scratch: &Scratch) -> usize {
+    let status = scratch.done(&["status", "k", "--json"]);
+    assert_eq!(status.code, 0, "{status:?}");
+    status.out.split_once("\"queue\":[").expect("there is a queue").1.matches("\"info\"").count()
+}
+
+pub(crate) fn until_queued(scratch: &Scratch, count: usize) {
+    until("the queue", || queued(scratch) == count);
+}
+
+#[test]
+fn list_shows_holders_and_waiters_by_their_prefix() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.done(&["list", "--json"]).out, "[]\n");
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let waiter = scratch.start(&["run", "-q", "-s", "k", "true"]);
+    until_queued(&scratch, 1);
+    let list = scratch.done(&["list"]);
+    let lines: Vec<_> = list.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{list:?}");
+    let words: Vec<_> = lines[1].split_whitespace().collect();
+    assert_eq!((words[0], words[1], words[3], words[6]), ("k", "exclusive", "in", "1"), "{list:?}");
+    assert!(lines[1].contains(&format!("pid {}: sh -c", holder.pid())), "{list:?}");
+    assert_eq!(scratch.done(&["list", "k"]).out.lines().count(), 2);
+    assert_eq!(scratch.done(&["list", "other"]).out.lines().count(), 1, "the head alone");
+    drop(waiter);
+}
+
+#[test]
+fn status_shows_who_holds_and_who_waits() {
+    let scratch = Scratch::new();
+    let free = scratch.done(&["status", "k"]);
+    assert!(free.out.starts_with("k: free"), "{free:?}");
+    let holder = scratch.ready(&["-s"], "echo ready; exec sleep 600");
+    let waiter = scratch.start(&["run", "-q", "k", "true"]);
+    until_queued(&scratch, 1);
+    let status = scratch.done(&["status", "k"]).out;
+    assert!(
+        status.contains("k: held (shared, token ") && status.contains(&format!("pid {}", holder.pid())),
+        "{status}"
+    );
+    assert!(status.contains("waiting as number 1 (exclusive): "), "{status}");
+    assert!(status.contains(&format!("pid {}", waiter.pid())), "{status}");
+}
+
+/// A name may hold what JSON must escape, and what would command a terminal.
+#[test]
+fn names_are_escaped() {
+    let scratch = Scratch::new();
+    let key = "a \"b\" \\ \u{1b}[2J\n\té";
+    let script = "leasehold list --json; leasehold list";
+    let done = scratch.done(&["run", key, "sh", "-c", script]);
+    assert!(done.out.starts_with(r#"[{"key":"a \"b\" \\ \u001b[2J\n\té","#), "{done:?}");
+    assert!(!done.out.contains('\u{1b}'), "{done:?}");
+    assert!(done.out.contains(r#"a "b" \ \u{1b}[2J\n\té"#), "{done:?}");
+}
+
+#[test]
+fn a_reader_that_has_read_enough_is_no_failure() {
+    let scratch = Scratch::new();
+    let script = "for i in 1 2 3; do leasehold man; done | head -n 1";
+    let done = done(&mut scratch.command("sh", &["-c", script]));
+    assert_eq!((done.code, &*done.err), (0, ""));
+}
+
+#[test]
+fn who_waits_is_told_who_holds_the_key() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let waiter = scratch.start(&["run", "k", "true"]);
+    waiter.until_err("waiting for \"k\", which is held by ");
+    let said = waiter.err();
+    assert!(said.contains(&format!("pid {}: sh -c echo ready; exec sleep 600", holder.pid())), "{said}");
+    let second = scratch.start(&["run", "k", "true"]);
+    second.until_err("; 1 wait before us");
+    let quiet = scratch.done(&["run", "-q", "-w", "1.3", "k", "true"]);
+    assert_eq!((quiet.code, &*quiet.err), (1, ""));
+}
+
+/// What is long is cut: everybody who waits reads it.
+#[test]
+fn a_long_command_line_is_cut() {
+    let scratch = Scratch::new();
+    let long = "é".repeat(3_000);
+    let done = scratch.done(&["run", "k", "sh", "-c", "leasehold status k --json", &long]);
+    assert!(done.code == 0 && done.out.contains("é…\"") && done.out.len() < 1_000, "{done:?}");
+}
+
+#[test]
+fn what_others_see_can_be_chosen() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--info", "nightly backup"], "echo ready; exec sleep 600");
+    let status = scratch.done(&["status", "k"]).out;
+    assert!(status.trim_end().ends_with("by nightly backup") && !status.contains("sleep"), "{status}");
+    drop(holder);
+}
+
+#[test]
+fn a_thief_shows_whom_it_robbed_and_has_a_larger_token() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.done(&["steal", "k"]).out, "nobody held \"k\"\n");
+    let victim = scratch.ready(&[], "echo ready; echo $LEASEHOLD_TOKEN; exec sleep 600");
+    let token: u64 = victim.line().unwrap().parse().unwrap();
+    let thief = scratch.done(&["steal", "k", "--", "sh", "-c", "echo $LEASEHOLD_TOKEN; exit 5"]);
+    assert_eq!(thief.code, 5, "{thief:?}");
+    assert!(thief.err.contains("took \"k\" from "), "{thief:?}");
+    assert!(thief.err.contains(&format!("pid {}", victim.pid())) && thief.err.contains(&format!("token {token}")));
+    assert!(thief.out.trim().parse::<u64>().unwrap() > token, "{thief:?}");
+    assert_eq!(victim.end().0, 75);
+}
+
+#[test]
+fn a_theft_without_a_command_hands_the_key_to_who_waits() {
+    let scratch = Scratch::new();
+    let victim = scratch.ready(&[], "echo ready; exec sleep 600");
+    let waiter = scratch.start(&["run", "-q", "k", "echo", "granted"]);
+    until_queued(&scratch, 1);
+    let thief = scratch.done(&["steal", "k"]);
+    assert!(thief.out.contains(&format!("pid {}", victim.pid())), "{thief:?}");
+    assert_eq!(waiter.line().as_deref(), Some("granted"));
+    assert_eq!(victim.end().0, 75);
+}
+
+#[test]
+fn watch_prints_once_where_there_is_no_terminal() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let watched = scratch.done(&["watch"]);
+    assert!(watched.code == 0 && watched.out.contains(&format!("pid {}", holder.pid())), "{watched:?}");
+    assert!(!watched.out.contains('\u{1b}'), "{watched:?}");
+}

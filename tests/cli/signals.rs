@@ -1,0 +1,156 @@
+//! Signals that reach leasehold.
+
+use std::{io::Write, process::Stdio, time::Duration};
+
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+
+use crate::harness::{Running, Scratch, can_be_interrupted, until};
+use crate::show::until_queued;
+
+/// Sleeps in short naps, so that a trap is not kept waiting.
+pub(crate) const NAPS: &str = "echo ready; while :; do sleep 0.02; done";
+
+#[test]
+fn signals_are_passed_on() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2] {
+        let name = signal.as_str().trim_start_matches("SIG");
+        let running = scratch.ready(&[], &format!("trap 'echo {name}; exit 9' {name}; {NAPS}"));
+        running.signal(signal);
+        assert_eq!(running.line().as_deref(), Some(name));
+        assert_eq!(running.end().0, 9);
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_command_is_its_code_and_the_lease_is_released() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for (signal, code) in [(Signal::SIGHUP, 129), (Signal::SIGINT, 130), (Signal::SIGQUIT, 131), (Signal::SIGTERM, 143)]
+    {
+        let running = scratch.ready(&[], "ulimit -c 0; echo ready; exec sleep 600");
+        running.signal(signal);
+        assert_eq!(running.end(), (code, String::new()));
+        let status = scratch.done(&["status", "k"]);
+        assert!(status.out.contains("free"), "{status:?}");
+    }
+}
+
+#[test]
+fn a_signal_reaches_the_whole_group() {
+    let scratch = Scratch::new();
+    let inner = "trap 'echo inner; exit' TERM; echo ready; while :; do sleep 0.02; done";
+    let running = scratch.ready(&[], &format!("trap 'wait; echo outer; exit 3' TERM; sh -c \"{inner}\" & wait"));
+    running.signal(Signal::SIGTERM);
+    let mut said = [running.line(), running.line()].map(Option::unwrap);
+    said.sort();
+    assert_eq!(said, ["inner", "outer"]);
+    assert_eq!(running.end().0, 3);
+}
+
+#[test]
+fn a_signal_ends_the_wait_and_gives_the_place_in_the_queue_back() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--lease", "3600", "--grace", "1"], "echo ready; exec sleep 600");
+    for (signal, code) in [(Signal::SIGHUP, 129), (Signal::SIGINT, 130), (Signal::SIGQUIT, 131), (Signal::SIGTERM, 143)]
+    {
+        let waiter = scratch.start(&["run", "-q", "--lease", "3600", "--grace", "1", "k", "echo", "ran"]);
+        until_queued(&scratch, 1);
+        waiter.signal(signal);
+        assert_eq!(waiter.line(), None);
+        assert_eq!(waiter.end(), (code, String::new()));
+        assert_eq!(crate::show::queued(&scratch), 0, "its row is gone, though its lease is an hour");
+    }
+    drop(holder);
+}
+
+/// What `nohup` asks for.
+#[test]
+fn what_was_ignored_before_stays_ignored() {
+    if !std::path::Path::new("/proc/self/status").exists() {
+        return println!("SKIPPED: this system does not tell what is ignored");
+    }
+    let scratch = Scratch::new();
+    let script = "trap '' HUP; exec leasehold run k -- sh -c 'echo ready; read line; echo $line'";
+    let mut command = scratch.command("sh", &["-c", script]);
+    let mut running = Running::start(command.stdin(Stdio::piped()));
+    assert_eq!(running.line().as_deref(), Some("ready"));
+    running.signal(Signal::SIGHUP);
+    running.input().write_all(b"still here\n").unwrap();
+    assert_eq!(running.line().as_deref(), Some("still here"));
+    assert_eq!(running.end(), (0, String::new()));
+}
+
+#[test]
+fn a_command_that_is_stopped_keeps_its_lease_and_goes_on_with_leasehold() {
+    let scratch = Scratch::new();
+    // It waits without starting anything: a shell that is stopped while it starts a program may not show it.
+    let script = "mkfifo f; exec 3<>f; trap 'echo went on; exit 4' USR1; echo ready; echo $$; read line <&3";
+    let running = scratch.ready(&["--lease", "2", "--on-loss", "warn"], script);
+    let command: i32 = running.line().unwrap().parse().unwrap();
+    killpg(Pid::from_raw(command), Signal::SIGSTOP).unwrap();
+    running.until_err("is stopped, and the lease of \"k\" is still renewed; SIGCONT to leasehold");
+    let rival = scratch.done(&["run", "-q", "-w", "4.5", "--lease", "2", "k", "true"]);
+    assert_eq!(rival.code, 1, "twice the lease has passed: {rival:?}");
+    running.signal(Signal::SIGUSR1);
+    running.signal(Signal::SIGCONT);
+    assert_eq!(running.line().as_deref(), Some("went on"));
+    assert_eq!(running.end().0, 4);
+}
+
+/// TERM has to wake up who is stopped.
+#[test]
+fn a_command_that_is_stopped_can_be_ended() {
+    let scratch = Scratch::new();
+    let running = scratch.ready(&[], "echo ready; echo $$; exec sleep 600");
+    let command: i32 = running.line().unwrap().parse().unwrap();
+    killpg(Pid::from_raw(command), Signal::SIGSTOP).unwrap();
+    running.until_err("is stopped");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.end().0, 143);
+}
+
+#[test]
+fn a_holder_that_is_killed_is_replaced_within_a_second() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; echo $$; exec sleep 600");
+    let command = Pid::from_raw(holder.line().unwrap().parse().unwrap());
+    let waiter = scratch.start(&["run", "-q", "k", "echo", "granted"]);
+    until_queued(&scratch, 1);
+    let start = std::time::Instant::now();
+    holder.signal(Signal::SIGKILL);
+    assert_eq!(waiter.line().as_deref(), Some("granted"));
+    let took = start.elapsed();
+    println!("replaced after {took:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    if cfg!(target_os = "linux") {
+        until("the end of its command", || kill(command, None) == Err(Errno::ESRCH) || is_zombie(command));
+    }
+}
+
+fn is_zombie(process: Pid) -> bool {
+    std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+}
+
+/// Nobody waits: the next one who comes takes over from a dead holder at once.
+#[test]
+fn a_holder_that_is_killed_does_not_block_who_comes_later() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    drop(holder);
+    let start = std::time::Instant::now();
+    assert_eq!(scratch.done(&["run", "-w", "10", "k", "true"]).code, 0);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}

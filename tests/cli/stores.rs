@@ -1,0 +1,42 @@
+//! Which store it is, if nobody says.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use crate::harness::{Scratch, done};
+
+#[test]
+fn the_own_store_is_in_the_state_folder_for_this_user_alone() {
+    let scratch = Scratch::new();
+    let home = scratch.0.join("home");
+    fs::create_dir(&home).unwrap();
+    let state = scratch.0.join("state");
+    for (variable, folder) in [(Some(&*state), state.clone()), (None, home.join(".local/state"))] {
+        let mut command = scratch.leasehold(&["run", "k", "sh", "-c", "echo $LEASEHOLD_STORE"]);
+        command.env_remove("LEASEHOLD_STORE").env_remove("XDG_STATE_HOME").env("HOME", &home);
+        command.envs(variable.map(|folder| ("XDG_STATE_HOME", folder)));
+        let done = done(&mut command);
+        assert_eq!(done.out, format!("sqlite:{}\n", folder.join("leasehold/leases.db").display()), "{done:?}");
+        let mode = fs::metadata(folder.join("leasehold")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+}
+
+#[test]
+fn without_a_home_a_store_has_to_be_named() {
+    let scratch = Scratch::new();
+    let mut command = scratch.leasehold(&["list"]);
+    command.env_remove("LEASEHOLD_STORE").env("XDG_STATE_HOME", "relative/paths/are/ignored").env_remove("HOME");
+    let done = done(&mut command);
+    assert!(done.code == 69 && done.err.contains("--store"), "{done:?}");
+}
+
+#[test]
+fn a_store_that_is_named_goes_before_the_environment() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 1);
+    let elsewhere =
+        scratch.done(&["run", "--store", "sqlite:other.db", "-n", "k", "sh", "-c", "echo $LEASEHOLD_STORE"]);
+    assert_eq!(elsewhere.out, "sqlite:other.db\n", "{elsewhere:?}");
+    drop(holder);
+}

@@ -1,0 +1,242 @@
+//! A terminal: a pseudo-terminal whose session begins with `setsid --ctty`.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use nix::pty::openpty;
+
+use crate::harness::{Scratch, can_be_interrupted, until};
+
+/// Somebody who types, and reads what comes.
+struct Typist {
+    keys: File,
+    screen: Arc<Mutex<String>>,
+    leader: Child,
+}
+
+impl Typist {
+    /// A script in a session of its own; `None` if that cannot be had here.
+    fn sit_down(scratch: &Scratch, script: &str) -> Option<Self> {
+        if Command::new("setsid").arg("--version").output().is_err() {
+            assert!(std::env::var_os("CI").is_none(), "setsid is missing; install util-linux");
+            println!("SKIPPED: setsid is missing");
+            return None;
+        }
+        let pair = openpty(None, None).expect("there is a pseudo-terminal");
+        let end = || Stdio::from(pair.slave.try_clone().expect("it is open"));
+        let mut command = scratch.command("setsid", &["--ctty", "sh", "-c", script]);
+        let leader = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("it starts");
+        let (keys, screen) = (File::from(pair.master), Arc::new(Mutex::new(String::new())));
+        let (mut shown, seen) = (keys.try_clone().expect("it is open"), screen.clone());
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = shown.read(&mut bytes) {
+                seen.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Some(Self { keys, screen, leader })
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keys.write_all(text.as_bytes()).expect("the terminal is there");
+    }
+
+    fn sees(&self, part: &str) {
+        let screen = || self.screen.lock().unwrap().clone();
+        let seen = std::panic::catch_unwind(|| until(part, || screen().contains(part)));
+        assert!(seen.is_ok(), "{part:?} is not on the screen: {:?}", screen());
+    }
+
+    /// The code of the session's first process.
+    fn ends(mut self) -> i32 {
+        let mut code = None;
+        until("the end of the session", || {
+            code = self.leader.try_wait().expect("it is a child").and_then(|status| status.code());
+            code.is_some()
+        });
+        code.expect("it came")
+    }
+}
+
+impl Drop for Typist {
+    fn drop(&mut self) {
+        drop(self.leader.kill());
+        drop(self.leader.wait());
+    }
+}
+
+#[test]
+fn a_command_can_read_from_the_terminal_and_gives_it_back() {
+    let scratch = Scratch::new();
+    let script = "leasehold run k -- sh -c 'echo ask; read line; echo got $line; exit 3'; echo code $?; read line; echo outer $line";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ask");
+    typist.types("hello\n");
+    typist.sees("got hello");
+    typist.sees("code 3");
+    typist.types("again\n");
+    typist.sees("outer again");
+    assert_eq!(typist.ends(), 0);
+}
+
+#[test]
+fn control_c_reaches_the_command() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "trap : INT; leasehold run k -- sh -c 'trap \"echo caught; exit 5\" INT; echo ready; while :; do sleep 0.02; done'; echo code $?";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ready");
+    typist.types("\x03");
+    typist.sees("caught");
+    typist.sees("code 5");
+    typist.ends();
+}
+
+/// Its group has not got the terminal: leasehold hears the key, and passes the signal on.
+#[test]
+fn control_c_reaches_a_command_in_a_pipeline() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let command = "sh -c 'trap \"echo caught; exit 5\" INT; echo ready; while :; do sleep 0.02; done'";
+    let script = format!("trap : INT; leasehold run k -- {command} | (trap '' INT; cat); echo over");
+    let Some(mut typist) = Typist::sit_down(&scratch, &script) else { return };
+    typist.sees("ready");
+    typist.types("\x03");
+    typist.sees("caught");
+    typist.sees("over");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// As `leasehold run … | less` needs it.
+#[test]
+fn the_reader_of_a_pipeline_keeps_the_terminal() {
+    let scratch = Scratch::new();
+    let script = "leasehold run k -- sh -c 'echo data; sleep 0.3' | sh -c 'read data; echo ask; read line < /dev/tty; echo reader $data $line'";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ask");
+    typist.types("hello\n");
+    typist.sees("reader data hello");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// As `… | leasehold run k -- less` needs it: it is stopped when it asks for the terminal, and then given it.
+#[test]
+fn a_command_behind_a_pipe_gets_the_terminal_when_it_asks() {
+    let scratch = Scratch::new();
+    let script = "echo data | leasehold run k -- sh -c 'read data; echo ask; read line < /dev/tty; echo got $data $line'; read line; echo outer $line";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ask");
+    typist.types("hello\n");
+    typist.sees("got data hello");
+    typist.types("again\n");
+    typist.sees("outer again");
+    assert_eq!(typist.ends(), 0);
+}
+
+#[test]
+fn control_z_stops_the_command_and_control_z_lets_it_go_on_under_the_same_lease() {
+    let scratch = Scratch::new();
+    let script =
+        "leasehold run --lease 2 --on-loss warn k -- sh -c 'echo ready; read line; echo went on $line'; echo code $?";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ready");
+    typist.types("\x1a");
+    typist.sees("the command is stopped, and the lease of \"k\" is still renewed; ^Z lets it go on, ^C ends it");
+    let rival = scratch.done(&["run", "-q", "-w", "4.5", "--lease", "2", "k", "true"]);
+    assert_eq!(rival.code, 1, "twice the lease has passed: {rival:?}");
+    typist.types("\x1a");
+    typist.types("hello\n");
+    typist.sees("went on hello");
+    typist.sees("code 0");
+    assert_eq!(typist.ends(), 0);
+}
+
+#[test]
+fn control_c_ends_a_command_that_control_z_has_stopped() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    // A shell that starts `sleep` by vfork could be stopped while it does so, and then its parent is not told.
+    let script = "trap : INT; leasehold run k -- sh -c 'echo ready; exec sleep 600'; echo code $?";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ready");
+    typist.types("\x1a");
+    typist.sees("^C ends it");
+    typist.types("\x03");
+    typist.sees("code 130");
+    typist.ends();
+}
+
+/// A command that was killed has not set the terminal as it was.
+#[test]
+fn the_terminal_is_set_as_before_after_a_command_that_was_killed() {
+    let scratch = Scratch::new();
+    let script = "leasehold run k -- sh -c 'stty -echo -icanon; kill -KILL $$'; echo code $?; stty -a | tr ' ' '\\n' | grep -E '^-?(echo|icanon)$' | tr '\\n' ' '; echo modes";
+    let Some(typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("code 137");
+    typist.sees("modes");
+    let screen = typist.screen.lock().unwrap().clone();
+    assert!(
+        screen.contains("icanon")
+            && screen.contains("echo")
+            && !screen.contains("-icanon")
+            && !screen.contains("-echo"),
+        "{screen}"
+    );
+    assert_eq!(typist.ends(), 0);
+}
+
+/// With `tostop`, the kernel stops who writes while another group has the terminal. A leasehold that is stopped would
+/// end nothing.
+#[test]
+fn a_loss_is_told_on_a_terminal_that_stops_background_writers() {
+    let scratch = Scratch::new();
+    let script = "stty tostop; leasehold run k -- sh -c 'echo ready; sleep 600'; echo code $?";
+    let Some(typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ready");
+    assert_eq!(scratch.done(&["steal", "k"]).code, 0);
+    typist.sees("another process stole it");
+    typist.sees("code 75");
+    assert_eq!(typist.ends(), 0);
+}
+
+#[test]
+fn watch_draws_anew_until_control_c() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "trap : INT; leasehold watch; echo code $?";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("HOLDER");
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    typist.sees(&format!("pid {}", holder.pid()));
+    typist.types("\x03");
+    typist.sees("code 130");
+    typist.ends();
+}
+
+#[test]
+fn who_waits_can_be_interrupted() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let _holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let script = "trap : INT; leasehold run k -- true; echo code $?";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("waiting for");
+    typist.types("\x03");
+    typist.sees("code 130");
+    typist.ends();
+}
