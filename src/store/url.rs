@@ -6,8 +6,8 @@ use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
-const SCHEMES: [(&str, Option<&str>); 3] =
-    [("memory", None), ("indexeddb", Some("web")), ("sqlite", Some("store-sqlite"))];
+const SCHEMES: [(&str, Option<&str>); 4] =
+    [("memory", None), ("indexeddb", Some("web")), ("sqlite", Some("store-sqlite")), ("etcd", Some("store-etcd"))];
 
 /// Opens the store that a URL names. [`LeaseManager::from_url`](crate::LeaseManager::from_url) is the short way; this one is for
 /// `LeaseManager::builder(store::from_url(url).await?, executor)`.
@@ -16,9 +16,10 @@ const SCHEMES: [(&str, Option<&str>); 3] =
 /// | --- | --- | --- |
 /// | `memory:` | a [`MemoryStore`] of its own | |
 /// | `sqlite:leases.db`, `sqlite:/var/lib/app/leases.db`, `sqlite:///var/lib/app/leases.db` | `SqliteStore` | `store-sqlite` |
+/// | `etcd://one:2379,two:2379,three:2379`, `etcd://user:password@one:2379` | `EtcdStore` | `store-etcd` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
-/// `?prefix=jobs` chooses what the names of the tables begin with.
+/// `?prefix=jobs` chooses what the names of the tables, or of the keys, begin with.
 ///
 /// # Errors
 /// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and whatever opening that store
@@ -45,6 +46,8 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         "indexeddb" => Ok(Box::new(super::IndexedDbStore::open(named.place))),
         #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
         "sqlite" => named.sqlite(),
+        #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
+        "etcd" => named.etcd().await,
         _ => Err(refused(nothing_for(scheme))),
     }
 }
@@ -84,6 +87,15 @@ impl<'a> Named<'a> {
         let store = match self.prefix {
             Some(prefix) => super::SqliteStore::open_with_prefix(path, prefix)?,
             None => super::SqliteStore::open(path)?,
+        };
+        Ok(Box::new(store))
+    }
+
+    #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
+    async fn etcd(&self) -> Result<Box<dyn Store>, StoreError> {
+        let store = match self.prefix {
+            Some(prefix) => super::EtcdStore::connect_with_prefix(self.place, prefix).await?,
+            None => super::EtcdStore::connect(self.place).await?,
         };
         Ok(Box::new(store))
     }
