@@ -3,8 +3,8 @@
 
 use std::{
     env,
-    io::{BufRead, BufReader, Lines, Write},
-    net::{Ipv4Addr, TcpListener},
+    io::{BufRead, BufReader, Lines, Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio, id},
     sync::{
@@ -91,7 +91,10 @@ impl Server {
     pub(crate) fn start_member(member: &Member, all: &[&Member], options: &[&str]) -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let folder: PathBuf = env::temp_dir().join(format!("leasehold-etcd-{}-{number}", id()));
+        // Where there is memory for files, a server need not wait for a disk.
+        let memory = PathBuf::from("/dev/shm");
+        let parent = if memory.is_dir() { memory } else { env::temp_dir() };
+        let folder = parent.join(format!("leasehold-etcd-{}-{number}", id()));
         std::fs::create_dir(&folder).expect("the folder is new");
         let (client, peer) = (url(member.client), url(member.peer));
         let cluster: Vec<_> = all.iter().map(|one| format!("{}={}", one.name(), url(one.peer))).collect();
@@ -120,6 +123,18 @@ impl Server {
         while let Err(error) = runtime.block_on(EtcdStore::connect(&self.address())) {
             assert!(began.elapsed() < STARTING, "etcd does not start: {error}");
         }
+    }
+
+    /// How many transactions it was asked for so far, by its own count.
+    pub(crate) fn transactions(&self) -> u64 {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it answers");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it listens");
+        let mut told = String::new();
+        stream.read_to_string(&mut told).expect("it answers");
+        let count = told
+            .lines()
+            .find(|line| line.starts_with("grpc_server_handled_total{grpc_code=\"OK\",grpc_method=\"Txn\""));
+        count.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("it counts")
     }
 
     fn hear(&mut self) -> String {

@@ -27,7 +27,8 @@ impl Address {
                 "EtcdStore speaks to etcd without TLS only; use etcd://host:port, by a network or a tunnel that encrypts",
             ));
         }
-        let rest = ["etcd:", "http:"].iter().find_map(|scheme| lower.starts_with(scheme).then(|| &text[scheme.len()..]));
+        let rest =
+            ["etcd:", "http:"].iter().find_map(|scheme| lower.starts_with(scheme).then(|| &text[scheme.len()..]));
         let rest = rest.unwrap_or(text);
         let rest = rest.strip_prefix("//").unwrap_or(rest).trim_end_matches('/');
         let (user, hosts) = match rest.rsplit_once('@') {
@@ -43,7 +44,9 @@ impl Address {
 fn named(user: &str) -> Result<(String, String), StoreError> {
     let parts = user.split_once(':').and_then(|(name, password)| Some((decoded(name)?, decoded(password)?)));
     parts.filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-        refused("what stands before @ in the address of etcd is no user:password; encode other signs in it as %40 is for @")
+        refused(
+            "what stands before @ in the address of etcd is no user:password; encode other signs in it as %40 is for @",
+        )
     })
 }
 

@@ -50,9 +50,9 @@ impl Failure {
                     Self { error: StoreError::transient(message), in_doubt: was_sent }
                 })
             }
-            Error::InvalidUri(_) | Error::InvalidArgs(_) | Error::InvalidMetadataValue(_) => {
-                Self::certain(refused(&format!("etcd cannot be asked like that; check its address and the user ({chain})")))
-            }
+            Error::InvalidUri(_) | Error::InvalidArgs(_) | Error::InvalidMetadataValue(_) => Self::certain(refused(
+                &format!("etcd cannot be asked like that; check its address and the user ({chain})"),
+            )),
             _ => Self::in_doubt(format!("etcd did not answer ({chain})")),
         }
     }

@@ -88,10 +88,14 @@ impl<'a> FencedTransaction for &'a EtcdStore {
 async fn judge(store: &EtcdStore, fence: &dyn Fence) -> Result<EtcdFence, FenceError> {
     store.check().map_err(FenceError::Store)?;
     if fence.reach() != store.reach() {
-        return Err(misuse("the lease is not kept in this store: give the manager and the fence the same EtcdStore, in an Arc"));
+        return Err(misuse(
+            "the lease is not kept in this store: give the manager and the fence the same EtcdStore, in an Arc",
+        ));
     }
     if fence.ticket().renews() {
-        return Err(misuse("an etcd transaction cannot renew the lease that it is fenced by: use fence, which renews nothing"));
+        return Err(misuse(
+            "an etcd transaction cannot renew the lease that it is fenced by: use fence, which renews nothing",
+        ));
     }
     let (rows, view) = look(&store.desk(), fence).await.map_err(FenceError::Store)?;
     let (known, mut records) = load(fence, &view);
@@ -123,7 +127,8 @@ async fn look(desk: &Desk<'_>, fence: &dyn Fence) -> Result<(Vec<Row>, View), St
 /// What the fence is judged by. A store whose row cannot be read is none that a lease was granted in.
 fn load(fence: &dyn Fence, view: &View) -> (Option<StoreId>, Records) {
     let (ticket, mut records) = (fence.ticket(), Records::new());
-    let is_known = view.text(&Row::Store).is_some_and(|text| records.load_store(Some(text), StoreId::default()).is_ok());
+    let is_known =
+        view.text(&Row::Store).is_some_and(|text| records.load_store(Some(text), StoreId::default()).is_ok());
     for key in ticket.batch.keys() {
         let row = Row::Record(key.clone());
         records.load(key, view.text(&row));

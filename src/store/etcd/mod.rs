@@ -108,7 +108,9 @@ impl EtcdStore {
         address::check_prefix(prefix)?;
         let address = Address::parse(servers)?;
         let runtime = Handle::try_current().map_err(|_| {
-            address::refused("there is no tokio runtime here; connect to etcd inside the one that the leases are used in")
+            address::refused(
+                "there is no tokio runtime here; connect to etcd inside the one that the leases are used in",
+            )
         })?;
         let names = Names { prefix: prefix.into() };
         let servers = Servers::connect(address, names.of(&Row::Store), Instant::now() + PATIENCE).await?;
@@ -131,9 +133,9 @@ impl EtcdStore {
     async fn page(&self, from: Vec<u8>, end: Vec<u8>, deadline: Instant) -> Result<(Vec<Vec<u8>>, bool), StoreError> {
         let options = GetOptions::new().with_range(end).with_keys_only().with_limit(PAGE);
         let options = options.with_sort(SortTarget::Key, SortOrder::Ascend);
-        let asked = self.servers.ask(Load::default(), deadline, |client| async move {
-            client.kv_client().get(from, Some(options)).await
-        });
+        let asked = self
+            .servers
+            .ask(Load::default(), deadline, |client| async move { client.kv_client().get(from, Some(options)).await });
         let found = asked.await.map_err(|failure| failure.error)?;
         Ok((found.kvs().iter().map(|found| found.key().to_vec()).collect(), found.more()))
     }

@@ -134,7 +134,8 @@ impl Servers {
         if known == found {
             return Ok(());
         }
-        let sentence = format!("{host} belongs to another etcd cluster than the servers before it; name servers of one cluster");
+        let sentence =
+            format!("{host} belongs to another etcd cluster than the servers before it; name servers of one cluster");
         Err(Failure::certain(refused(&sentence)))
     }
 

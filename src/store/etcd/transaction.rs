@@ -1,7 +1,7 @@
 //! A batch as an optimistic transaction: it goes by rows that were read, and writes only if all of them are still the same.
 
 use core::time::Duration;
-use std::{format, string::ToString, vec::Vec};
+use std::{format, vec::Vec};
 
 use etcd_client::{Txn, TxnOp, TxnResponse};
 use tokio::time::{Instant, sleep};
@@ -11,7 +11,7 @@ use super::{
     rows::{Memory, Names, Seen, View, gets},
     servers::Servers,
 };
-use crate::machine::{Batch, Records, Reply, Row, StoreError, StoreId, StoreNow};
+use crate::machine::{Applied, Batch, Records, Reply, Row, StoreError, StoreErrorKind, StoreId, StoreNow};
 
 /// After each attempt that others were faster than, it waits a random time that grows up to this.
 const LONGEST_PAUSE_US: u64 = 32_000;
@@ -24,7 +24,7 @@ pub(super) struct Desk<'a> {
 }
 
 /// What a batch made of the rows.
-struct Applied {
+struct Outcome {
     reply: Reply,
     /// The rows that it went by.
     used: Vec<Row>,
@@ -38,16 +38,16 @@ impl Desk<'_> {
         let mut view = View::default();
         let mut memory = Some(self.memory);
         for attempt in 0_u32.. {
-            let applied = self.apply(batch, now, (&mut view, memory), deadline).await?;
-            if applied.changed.is_empty() && view.is_of_one_moment() {
+            let outcome = self.apply(batch, now, (&mut view, memory), deadline).await?;
+            if outcome.changed.is_empty() && view.is_of_one_moment() {
                 self.memory.keep(view.rows);
-                return Ok(applied.reply);
+                return Ok(outcome.reply);
             }
-            let asked = applied.used.clone();
-            let answer = self.commit(&applied, &view, deadline).await?;
+            let asked = outcome.used.clone();
+            let answer = self.commit(&outcome, &view, deadline).await?;
             if answer.succeeded() {
-                self.remember(&applied, view, &answer);
-                return Ok(applied.reply);
+                self.remember(&outcome, view, &answer);
+                return Ok(outcome.reply);
             }
             // What it went by has changed; the answer says how it is now.
             (view, memory) = (View::default(), None);
@@ -64,7 +64,7 @@ impl Desk<'_> {
         now: StoreNow,
         (view, memory): (&mut View, Option<&Memory>),
         deadline: Instant,
-    ) -> Result<Applied, StoreError> {
+    ) -> Result<Outcome, StoreError> {
         let keys = batch.keys();
         let mut used: Vec<_> = keys.iter().cloned().map(Row::Record).collect();
         used.extend([Row::Store, Row::Session(batch.session)]);
@@ -85,7 +85,7 @@ impl Desk<'_> {
         }
         let reply = batch.apply(&mut records, now);
         let changed = records.take_changed();
-        Ok(Applied { reply, used, records, changed })
+        Ok(Outcome { reply, used, records, changed })
     }
 
     /// Reads the rows that are not in the view, all at one moment.
@@ -111,25 +111,40 @@ impl Desk<'_> {
     }
 
     /// Writes what changed if all rows are still as they were seen; else reads them again.
-    async fn commit(&self, applied: &Applied, view: &View, deadline: Instant) -> Result<TxnResponse, StoreError> {
+    async fn commit(&self, outcome: &Outcome, view: &View, deadline: Instant) -> Result<TxnResponse, StoreError> {
         let (mut compares, mut writes, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for row in &applied.used {
+        for row in &outcome.used {
             let seen = view.rows.get(row).cloned().unwrap_or_default();
             compares.push(seen.compare(self.names.of(row)));
         }
-        for row in &applied.changed {
-            let (name, text) = (self.names.of(row), applied.records.text(row));
+        for row in &outcome.changed {
+            let (name, text) = (self.names.of(row), outcome.records.text(row));
             bytes += name.len() + text.as_ref().map_or(0, |text| text.len());
             writes.push(match text {
                 Some(text) => TxnOp::put(name, text, None),
                 None => TxnOp::delete(name, None),
             });
         }
-        let load = Load { rows: applied.used.len().max(writes.len()), bytes };
+        let load = Load { rows: outcome.used.len().max(writes.len()), bytes };
         let is_write = !writes.is_empty();
         // The reads are there without writes, too: etcd would compare without asking the other servers if there were none.
-        let txn = Txn::new().when(compares).and_then(writes).or_else(gets(self.names, &applied.used));
-        self.run(txn, load, is_write, deadline).await
+        let txn = Txn::new().when(compares).and_then(writes).or_else(gets(self.names, &outcome.used));
+        match self.run(txn, load, is_write, deadline).await {
+            Err(error) if is_write && error.kind == StoreErrorKind::Quota => {
+                Err(self.resolved(error, outcome, view, deadline).await)
+            }
+            answer => answer,
+        }
+    }
+
+    /// A server without room refuses a write, or has written it all the same. In both cases that is over when it answers: so the
+    /// rows say which it was.
+    async fn resolved(&self, error: StoreError, outcome: &Outcome, view: &View, deadline: Instant) -> StoreError {
+        let Ok(answer) = self.read(&outcome.used, deadline).await else { return error };
+        let mut now = View::default();
+        now.take(outcome.used.clone(), &answer);
+        let is_as_before = outcome.used.iter().all(|row| now.rows.get(row) == view.rows.get(row));
+        if is_as_before { StoreError { applied: Applied::No, ..error } } else { error }
     }
 
     /// Runs a transaction. Where certainly nothing was written, another server is asked.
@@ -158,11 +173,11 @@ impl Desk<'_> {
     }
 
     /// The rows are now as the batch made them.
-    fn remember(&self, applied: &Applied, view: View, answer: &TxnResponse) {
+    fn remember(&self, outcome: &Outcome, view: View, answer: &TxnResponse) {
         let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
         let mut rows = view.rows;
-        for row in &applied.changed {
-            let text = applied.records.text(row);
+        for row in &outcome.changed {
+            let text = outcome.records.text(row);
             let seen = if text.is_some() { Seen { text, revision } } else { Seen::default() };
             rows.insert(row.clone(), seen);
         }
@@ -189,6 +204,6 @@ fn too_late() -> StoreError {
 fn random() -> Result<u128, StoreError> {
     let mut bits = [0; 16];
     let filled = getrandom::fill(&mut bits);
-    filled.map_err(|why| StoreError::transient(format!("the system gives no random bits ({})", why.to_string())))?;
+    filled.map_err(|why| StoreError::transient(format!("the system gives no random bits ({why})")))?;
     Ok(u128::from_ne_bytes(bits))
 }

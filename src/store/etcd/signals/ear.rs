@@ -22,10 +22,12 @@ pub(super) async fn listen(post: Post, session: SessionId, hearing: Hearing, sin
     let mut ear = Ear { post, session, hearing, keys };
     let mut pause = SHORTEST_PAUSE;
     while !ear.hearing.is_over() {
-        if let Ok(mut stream) = ear.watch().await {
-            if ear.hear(&mut stream).await {
-                pause = SHORTEST_PAUSE;
-            }
+        let has_heard = match ear.watch().await {
+            Ok(mut stream) => ear.hear(&mut stream).await,
+            Err(_) => false,
+        };
+        if has_heard {
+            pause = SHORTEST_PAUSE;
         }
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
