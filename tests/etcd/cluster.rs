@@ -60,9 +60,20 @@ async fn leader(addresses: &[String]) -> Option<usize> {
 
 #[test]
 fn a_counter_goes_on_when_the_leader_is_killed() {
-    if !server::is_installed() {
-        return;
+    if server::is_installed() {
+        count_while_the_leader("is killed", Server::kill);
     }
+}
+
+/// Its connections stay open, and nobody answers.
+#[test]
+fn a_counter_goes_on_when_the_leader_hangs() {
+    if server::is_installed() {
+        count_while_the_leader("hangs", Server::stop);
+    }
+}
+
+fn count_while_the_leader(what: &str, befalls: impl Fn(&mut Server)) {
     let members = [Member::new(), Member::new(), Member::new()];
     let all: Vec<_> = members.iter().collect();
     let mut servers: Vec<_> = all.iter().map(|member| Server::start_member(member, &all, &[])).collect();
@@ -86,11 +97,11 @@ fn a_counter_goes_on_when_the_leader_is_killed() {
         };
         reach(50).await;
         let leads = leader(&addresses).await.expect("one of them leads");
-        servers[leads].kill();
-        let (killed, began) = (shared.turns.load(SeqCst), std::time::Instant::now());
-        reach(killed + 5).await;
-        println!("the counters went on {:?} after the leader was killed", began.elapsed());
-        shared.goal.store(killed + 60, SeqCst);
+        befalls(&mut servers[leads]);
+        let (hurt, began) = (shared.turns.load(SeqCst), std::time::Instant::now());
+        reach(hurt + 5).await;
+        println!("the counters went on {:?} after the leader {what}", began.elapsed());
+        shared.goal.store(hurt + 60, SeqCst);
         for counter in counters {
             counter.await.unwrap();
         }

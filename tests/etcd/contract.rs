@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_client::Client;
+use etcd_client::{Client, GetOptions};
 use leasehold::{
     machine::Key,
     store::{Store, contract},
@@ -91,5 +91,34 @@ fn who_had_the_lease_last_needs_one_round_trip() {
             leases.lock("k").acquire().await.unwrap().release().await.unwrap();
         }
         assert_eq!(server.transactions() - before, 40, "an acquire and a release are one transaction each");
+    });
+}
+
+/// Each context forgets what it no longer uses, but for the last few hundred keys. So it takes many contexts to leave many.
+#[test]
+fn a_store_with_many_idle_records_is_swept() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let etcd = client(&address).await;
+        let records = async || {
+            let options = GetOptions::new().with_prefix().with_count_only();
+            etcd.clone().get("swept/record/", Some(options)).await.unwrap().count()
+        };
+        for context in 0..3 {
+            let leases = manager(&address, "swept").await.linger(Duration::ZERO).build().unwrap();
+            for name in 0..200 {
+                let guard = leases.lock(&format!("{context}-{name}")).acquire().await.unwrap();
+                guard.release().await.unwrap();
+            }
+            leases.close().await;
+        }
+        assert_eq!(records().await, 600, "idle records stay at first");
+        let leases = manager(&address, "swept").await.build().unwrap();
+        let guard = leases.lock("0-199").acquire().await.unwrap();
+        while records().await > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(guard.is_valid());
+        assert!(guard.token().as_u64() > 64, "tokens go on growing: {:?}", guard.token());
     });
 }

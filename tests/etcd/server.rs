@@ -25,6 +25,7 @@ const KEEPER: &str = r#"
         case $told in
             kill) kill -9 "$server"; wait "$server" 2>/dev/null; echo killed ;;
             start) start "$@" ;;
+            stop) kill -STOP "$server"; echo stopped ;;
         esac
     done
     kill -9 "$server" 2>/dev/null; wait
@@ -148,6 +149,11 @@ impl Server {
 
     pub(crate) fn kill(&mut self) {
         self.tell("kill");
+    }
+
+    /// It stays as it is, and answers nobody.
+    pub(crate) fn stop(&mut self) {
+        self.tell("stop");
     }
 
     /// Once more, with what it has on its disk.

@@ -3,9 +3,11 @@
 mod address;
 mod failure;
 mod fence;
+mod listing;
 mod rows;
 mod servers;
 mod signals;
+mod sweep;
 mod transaction;
 
 use core::{fmt, time::Duration};
@@ -20,20 +22,20 @@ use std::{
 };
 
 use async_trait::async_trait;
-use etcd_client::{GetOptions, SortOrder, SortTarget};
 use tokio::{runtime::Handle, time::Instant};
 
 use super::{Durability, Reach, Store};
 use crate::executor::Shared;
-use crate::machine::{Batch, Key, Now, Reply, Row, StoreError, StoreErrorKind, StoreNow};
+use crate::machine::{Batch, Key, Now, Reply, Row, SessionId, StoreError, StoreErrorKind, StoreNow};
 use crate::signal::Signals;
 
 use address::Address;
-use failure::Load;
 pub use fence::{EtcdCompare, EtcdFence};
+use listing::page;
 use rows::{Memory, Names};
 use servers::Servers;
 use signals::EtcdSignals;
+use sweep::Sweep;
 use transaction::Desk;
 
 /// Leases in an [etcd](https://etcd.io) cluster, 3.4 or newer: for processes on many machines, and for leases that must survive the loss
@@ -69,15 +71,14 @@ pub struct EtcdStore {
     names: Names,
     memory: Memory,
     runtime: Handle,
-    closed: AtomicBool,
+    closed: Arc<AtomicBool>,
+    has_swept: AtomicBool,
 }
 
 /// What keys begin with, unless somebody chooses.
 const PREFIX: &str = "leasehold";
 /// How long connecting, and listing, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So many keys are listed at once.
-const PAGE: i64 = 500;
 
 impl EtcdStore {
     /// Connects to the servers of one cluster: `etcd://host:port`, or several with commas between, and `user:password@` before the
@@ -114,8 +115,8 @@ impl EtcdStore {
         })?;
         let names = Names { prefix: prefix.into() };
         let servers = Servers::connect(address, names.of(&Row::Store), Instant::now() + PATIENCE).await?;
-        let closed = AtomicBool::new(false);
-        Ok(Self { servers: Arc::new(servers), names, memory: Memory::default(), runtime, closed })
+        let (closed, has_swept) = (Arc::default(), AtomicBool::new(false));
+        Ok(Self { servers: Arc::new(servers), names, memory: Memory::default(), runtime, closed, has_swept })
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -129,15 +130,13 @@ impl EtcdStore {
         Desk { servers: &self.servers, names: &self.names, memory: &self.memory }
     }
 
-    /// Some keys from this name on, as they are now, and whether there are more.
-    async fn page(&self, from: Vec<u8>, end: Vec<u8>, deadline: Instant) -> Result<(Vec<Vec<u8>>, bool), StoreError> {
-        let options = GetOptions::new().with_range(end).with_keys_only().with_limit(PAGE);
-        let options = options.with_sort(SortTarget::Key, SortOrder::Ascend);
-        let asked = self
-            .servers
-            .ask(Load::default(), deadline, |client| async move { client.kv_client().get(from, Some(options)).await });
-        let found = asked.await.map_err(|failure| failure.error)?;
-        Ok((found.kvs().iter().map(|found| found.key().to_vec()).collect(), found.more()))
+    /// After the first transaction, it looks once whether there are too many idle records.
+    fn sweep(&self, session: SessionId, now: StoreNow) {
+        if !self.has_swept.swap(true, Relaxed) {
+            let (servers, closed) = (Arc::clone(&self.servers), Arc::clone(&self.closed));
+            let sweep = Sweep { servers, names: self.names.clone(), closed, session, now };
+            self.runtime.spawn(sweep.run());
+        }
     }
 }
 
@@ -152,21 +151,22 @@ impl Store for EtcdStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         self.check()?;
         let now = StoreNow::new(self.clock(), now);
-        self.desk().transact(&batch, now, Instant::now() + limit).await
+        let reply = self.desk().transact(&batch, now, Instant::now() + limit).await?;
+        self.sweep(batch.session, now);
+        Ok(reply)
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         self.check()?;
         let (mut keys, deadline) = (Vec::new(), Instant::now() + PATIENCE);
-        let mut from = self.names.record(prefix).into_bytes();
-        let end = after_all(&from);
-        loop {
-            let (names, more) = self.page(from, end.clone(), deadline).await?;
+        let prefix = self.names.record(prefix);
+        let mut next = Some(prefix.clone().into_bytes());
+        while let Some(from) = next {
+            let (names, after) = page(&self.servers, &prefix, from, deadline).await?;
             keys.extend(names.iter().filter_map(|name| self.names.key_of(name)));
-            let Some(last) = names.into_iter().last().filter(|_| more) else { return Ok(keys) };
-            from = last;
-            from.push(0);
+            next = after;
         }
+        Ok(keys)
     }
 
     fn signals(&self) -> Option<Shared<dyn Signals>> {
@@ -186,16 +186,4 @@ impl Store for EtcdStore {
         let (cluster, prefix): (_, &String) = (self.servers.cluster(), &self.names.prefix);
         Reach::Named(format!("etcd:{cluster:016x}/{prefix}"))
     }
-}
-
-/// The first key that is after all that begin like this one. A prefix has a byte that is not the last one.
-fn after_all(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            break;
-        }
-    }
-    end
 }

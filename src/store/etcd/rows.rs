@@ -64,8 +64,14 @@ impl Seen {
     }
 
     /// That the row is still like this. The revision of an absent row is 0.
-    pub(super) fn compare(&self, name: Vec<u8>) -> Compare {
-        Compare::mod_revision(name, CompareOp::Equal, self.revision)
+    ///
+    /// A cluster that was wiped counts its revisions from the beginning, and may come to the same ones. It has another id for the
+    /// store then, so that row is compared by its text.
+    pub(super) fn compare(&self, row: &Row, name: Vec<u8>) -> Compare {
+        match &self.text {
+            Some(text) if *row == Row::Store => Compare::value(name, CompareOp::Equal, text.as_str()),
+            _ => Compare::mod_revision(name, CompareOp::Equal, self.revision),
+        }
     }
 }
 

@@ -115,9 +115,10 @@ impl Desk<'_> {
         let (mut compares, mut writes, mut bytes) = (Vec::new(), Vec::new(), 0);
         for row in &outcome.used {
             let seen = view.rows.get(row).cloned().unwrap_or_default();
-            compares.push(seen.compare(self.names.of(row)));
+            compares.push(seen.compare(row, self.names.of(row)));
         }
         for row in &outcome.changed {
+            debug_assert!(outcome.used.contains(row), "a batch changes only rows that it went by");
             let (name, text) = (self.names.of(row), outcome.records.text(row));
             bytes += name.len() + text.as_ref().map_or(0, |text| text.len());
             writes.push(match text {

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::format;
 
 use etcd_client::{Client, Error, PutOptions};
-use futures::{StreamExt, channel::mpsc::Receiver};
+use futures::{FutureExt, StreamExt, channel::mpsc::Receiver};
 use tokio::time::Instant;
 
 use super::{Letter, Post};
@@ -25,20 +25,18 @@ struct Bin {
     since: Instant,
 }
 
-/// Sends until nobody can send any more. What cannot be sent is lost: messages are hints.
+/// Sends until nobody can send any more. What cannot be sent is lost, with all that waits behind it: messages are hints, and old
+/// ones are of no use.
 pub(super) async fn send(post: Post, session: SessionId, mut letters: Receiver<Letter>) {
     let mut bin = None;
     while let Some(letter) = letters.next().await {
-        // Once more by another server.
-        for _ in 0..2 {
-            match put(&post, session, &letter, bin).await {
-                Ok(used) => {
-                    bin = Some(used);
-                    break;
-                }
-                Err(_) => bin = None,
-            }
+        let mut sent = put(&post, session, &letter, bin).await;
+        if sent.is_err() {
+            // Once more: by another server, and with another etcd lease.
+            sent = put(&post, session, &letter, None).await;
         }
+        bin = sent.ok();
+        while bin.is_none() && letters.next().now_or_never().flatten().is_some() {}
     }
 }
 
