@@ -1,9 +1,11 @@
 //! Servers that die, and answers that are lost.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use etcd_client::DeleteOptions;
 use leasehold::{
-    executor::process_clock,
+    FenceError, LeaseManager,
+    executor::{TokioExecutor, process_clock},
     machine::{Acquire, Action, Applied, Batch, Beat, Key, Operation, Outcome, RequestId, SessionId, SessionStep},
     store::Store,
 };
@@ -174,4 +176,25 @@ fn a_server_that_is_killed_and_comes_back_keeps_the_lease_and_its_queue() {
     runtime.block_on(guard.release()).unwrap();
     let next = runtime.block_on(wait).unwrap().unwrap();
     assert!(next.token() > guard.token());
+}
+
+/// What somebody deleted is another store, whatever this handle remembers: it has another id.
+#[test]
+fn leases_of_a_store_that_was_wiped_are_lost_and_fence_nothing() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let store = Arc::new(connect(&address, "wiped").await);
+        let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).lease(LONG).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let fence = guard.fence(&*store).await.unwrap();
+        let mut etcd = client(&address).await;
+        etcd.delete("wiped/", Some(DeleteOptions::new().with_prefix())).await.unwrap();
+        let other = manager(&address, "wiped").await.lease(LONG).build().unwrap();
+        let next = other.lock("k").try_acquire().await.unwrap().expect("nobody holds it in the new store");
+        let compare = &fence.compares()[0];
+        assert_ne!(revision(&address, "wiped/record/k").await, compare.mod_revision, "the old fence lets nothing pass");
+        let refused = guard.fence(&*store).await.expect_err("it was granted in another store");
+        assert!(matches!(refused, FenceError::Lost(_)), "{refused}");
+        assert!(next.verify().await.unwrap());
+    });
 }

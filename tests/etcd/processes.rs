@@ -13,7 +13,7 @@ use crate::{
     Scratch, connect,
     contract::client,
     fence::{self, Written},
-    prefix, server, start,
+    prefix, server, start, told,
 };
 
 /// The shortest there is: whoever is killed while it holds is waited for so long.
@@ -23,6 +23,11 @@ const BUSY: Duration = Duration::from_secs(60);
 
 /// The other process: counts under a fence, as fast as it can, until it is killed.
 pub(crate) fn count(address: &str, prefix: &str) {
+    // It does not outlive the first process, whatever that one died of.
+    std::thread::spawn(|| {
+        told().for_each(drop);
+        std::process::exit(0);
+    });
     Runtime::new().unwrap().block_on(async {
         let store = Arc::new(connect(address, prefix).await);
         let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).lease(LEASE).build().unwrap();
