@@ -16,8 +16,10 @@ use std::{
 
 use leasehold::store::EtcdStore;
 
-/// Starts the server, does what it is told, and ends with its input. Its arguments are the folder, and the command.
+/// Starts the server, does what it is told, and ends with its input, even if a signal ends the whole group of processes. Its
+/// arguments are the folder, and the command.
 const KEEPER: &str = r#"
+    trap '' HUP INT TERM
     folder=$1; shift
     start() { "$@" </dev/null >>"$folder/log" 2>&1 & server=$!; echo "$server"; }
     start "$@"
