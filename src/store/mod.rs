@@ -11,6 +11,8 @@ macro_rules! maybe_send {
 
 #[cfg(feature = "test-util")]
 pub mod contract;
+#[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
+mod etcd;
 #[cfg(feature = "test-util")]
 mod faulty;
 mod fenced;
@@ -28,6 +30,8 @@ mod url;
 
 #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
 pub use self::redis::{RedisScript, RedisStore};
+#[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
+pub use etcd::{EtcdCompare, EtcdFence, EtcdStore};
 #[cfg(feature = "test-util")]
 pub use faulty::{Fault, FaultyStore};
 pub use fenced::{Fence, FenceError, Fenced, FencedTransaction, OpenTransaction};

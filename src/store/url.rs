@@ -6,12 +6,13 @@ use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
-const SCHEMES: [(&str, Option<&str>); 6] = [
+const SCHEMES: [(&str, Option<&str>); 7] = [
     ("memory", None),
     ("sqlite", Some("store-sqlite")),
     ("postgres", Some("store-postgres")),
     ("postgresql", Some("store-postgres")),
     ("redis", Some("store-redis")),
+    ("etcd", Some("store-etcd")),
     ("indexeddb", Some("web")),
 ];
 
@@ -24,6 +25,7 @@ const SCHEMES: [(&str, Option<&str>); 6] = [
 /// | `sqlite:leases.db`, `sqlite:/var/lib/app/leases.db`, `sqlite:///var/lib/app/leases.db` | `SqliteStore` | `store-sqlite` |
 /// | `postgres://user:password@host/database` | `PostgresStore` | `store-postgres` |
 /// | `redis://user:password@host:6379/0` | `RedisStore` | `store-redis` |
+/// | `etcd://one:2379,two:2379,three:2379` | `EtcdStore` | `store-etcd` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
 /// `?prefix=jobs` chooses what the names of the tables begin with. The path of a file is taken as it is: nothing in it is decoded.
@@ -56,6 +58,8 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         "postgres" | "postgresql" => named.postgres().await,
         #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
         "redis" => named.redis().await,
+        #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
+        "etcd" => named.etcd().await,
         _ => Err(refused(nothing_for(named.scheme))),
     }
 }
@@ -133,6 +137,16 @@ impl<'a> Named<'a> {
         let builder = if let Some(prefix) = self.prefix { builder.prefix(prefix) } else { builder };
         let store = builder.connect().await?;
         store.migrate().await?;
+        Ok(Box::new(store))
+    }
+
+    #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
+    async fn etcd(&self) -> Result<Box<dyn Store>, StoreError> {
+        self.check()?;
+        let store = match self.prefix {
+            Some(prefix) => super::EtcdStore::connect_with_prefix(self.place, prefix).await?,
+            None => super::EtcdStore::connect(self.place).await?,
+        };
         Ok(Box::new(store))
     }
 

@@ -1,0 +1,141 @@
+//! What etcd's errors mean for a lease.
+
+use core::error::Error as _;
+use std::{
+    format,
+    string::{String, ToString},
+};
+
+use etcd_client::Error;
+
+use super::address::refused;
+use crate::machine::{Applied, StoreError, StoreErrorKind};
+
+/// A call gave no answer.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    /// What it means if nothing was asked to be written.
+    pub(super) error: StoreError,
+    /// Whether a write may have taken effect.
+    pub(super) in_doubt: bool,
+}
+
+/// What was asked for, as far as etcd's limits count it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Load {
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+}
+
+/// gRPC's number for a method that the server does not have.
+const UNIMPLEMENTED: i32 = 12;
+
+impl Failure {
+    pub(super) fn certain(error: StoreError) -> Self {
+        Self { error, in_doubt: false }
+    }
+
+    pub(super) fn in_doubt(message: impl Into<String>) -> Self {
+        Self { error: StoreError::transient(message), in_doubt: true }
+    }
+
+    /// What a call failed with. Whatever is not known to come before a write leaves it in doubt.
+    pub(super) fn of(error: &Error, load: Load) -> Self {
+        let chain = chain(error);
+        match error {
+            Error::GRpcStatus(status) => {
+                let was_sent = !is_of_connecting(&chain);
+                of_status(status.message(), i32::from(status.code()), load).unwrap_or_else(|| {
+                    let message = format!("etcd did not answer ({chain})");
+                    Self { error: StoreError::transient(message), in_doubt: was_sent }
+                })
+            }
+            Error::InvalidUri(_) | Error::InvalidArgs(_) | Error::InvalidMetadataValue(_) => Self::certain(refused(
+                &format!("etcd cannot be asked like that; check its address and the user ({chain})"),
+            )),
+            _ => Self::in_doubt(format!("etcd did not answer ({chain})")),
+        }
+    }
+
+    /// What it means for a call that would have written.
+    pub(super) fn of_write(self) -> StoreError {
+        let applied = if self.in_doubt { Applied::Unknown } else { self.error.applied };
+        StoreError { applied, retry: self.error.retry || self.in_doubt, ..self.error }
+    }
+
+    /// What it means for whoever just connects: that there is no such host, or no etcd, will hardly change.
+    pub(super) fn of_connecting(self) -> StoreError {
+        let text = self.error.message.clone();
+        let sentence = if text.contains("dns error") {
+            "there is no such host; check the address of etcd"
+        } else if text.contains("http2 error") || text.contains("protocol error") || text.contains("invalid HTTP") {
+            "what answers there is no etcd, or it wants TLS; name the port for clients, usually 2379"
+        } else {
+            return self.error;
+        };
+        refused(&format!("{sentence} ({text})"))
+    }
+}
+
+/// What etcd itself said, if it is something that tells more than that a call failed.
+fn of_status(said: &str, code: i32, load: Load) -> Option<Failure> {
+    let because = |sentence: String| refused(&format!("{sentence} (etcd: {said})"));
+    let has = |words: &str| said.contains(words);
+    let Load { rows, bytes } = load;
+    let error = if has("too many operations") {
+        because(format!(
+            "a transaction of {rows} rows is more than this etcd takes at once; start it with --max-txn-ops={} or more, or ask for fewer \
+             keys at once",
+            rows.next_power_of_two()
+        ))
+    } else if has("request is too large") || has("larger than max") {
+        because(format!(
+            "a transaction of {bytes} bytes is more than this etcd takes at once; start it with a larger --max-request-bytes (it has \
+             1572864 unless told), or keep the queue and the info of the leases shorter"
+        ))
+    } else if has("permission denied") {
+        because("this user may not do that; grant it readwrite on all keys with the prefix of the leases".into())
+    } else if has("authentication failed") || has("user name is empty") {
+        because("etcd does not know this user, or not by this password; put user:password@ before the host".into())
+    } else if has("authentication is not enabled") {
+        because("this etcd knows no users; leave user:password@ out of its address".into())
+    } else if has("database space exceeded") {
+        // The server that found this out has written all the same.
+        let message = format!("etcd has no room left; compact and defragment it, then disarm its alarm (etcd: {said})");
+        let error = StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(message) };
+        return Some(Failure { error, in_doubt: true });
+    } else if has("invalid auth token") || has("auth store is old") || has("too many requests") {
+        StoreError::transient(format!("etcd turned the request down (etcd: {said})"))
+    } else if code == UNIMPLEMENTED {
+        because("what answers there is no etcd; name its port for clients, usually 2379".into())
+    } else {
+        return None;
+    };
+    Some(Failure::certain(error))
+}
+
+/// Before there is a connection, nothing is sent.
+fn is_of_connecting(chain: &str) -> bool {
+    ["tcp connect error", "dns error", "Connection refused"].iter().any(|words| chain.contains(words))
+}
+
+/// An error with all its causes: only the last of them tells what happened.
+fn chain(error: &Error) -> String {
+    let mut text = match error {
+        Error::GRpcStatus(status) => status.message().to_string(),
+        other => other.to_string(),
+    };
+    let mut cause = match error {
+        Error::GRpcStatus(status) => status.source(),
+        Error::TransportError(error) => error.source(),
+        _ => None,
+    };
+    while let Some(error) = cause {
+        let told = error.to_string();
+        if !text.contains(&told) {
+            text = format!("{text}: {told}");
+        }
+        cause = error.source();
+    }
+    text
+}

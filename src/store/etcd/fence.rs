@@ -1,0 +1,142 @@
+//! A fence for the user's own etcd transactions: what they compare, so that they write only while the lease is current.
+
+use core::time::Duration;
+use std::{boxed::Box, string::String, vec::Vec};
+
+use tokio::time::Instant;
+
+use super::{EtcdStore, rows::View, transaction::Desk};
+use crate::executor::{MaybeSendFuture, Shared};
+use crate::machine::{Records, Row, StoreError, StoreId};
+use crate::store::{Fence, FenceError, FencedTransaction, Store};
+
+/// How long the check may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A lease was found current, and an etcd transaction with these [compares](Self::compares) writes only if nothing has changed since.
+///
+/// Say `Compare::mod_revision(key, CompareOp::Equal, mod_revision)` for each of them in your own transaction, on a connection to the
+/// same cluster. If it fails, then the record of the lease has changed: the lease may be lost, or somebody has merely begun or
+/// ceased to wait for it. So [fence](crate::LeaseGuard::fence) once more, and try again: a lease that is lost is refused then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdFence {
+    compares: Vec<EtcdCompare>,
+}
+
+/// A key of etcd, and the revision that must have written it last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EtcdCompare {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its `mod_revision`.
+    pub mod_revision: i64,
+}
+
+impl EtcdFence {
+    /// What the transaction must compare. All of it counts.
+    pub fn compares(&self) -> &[EtcdCompare] {
+        &self.compares
+    }
+}
+
+/// Finds out what an etcd transaction must compare to write only while the lease is current.
+///
+/// Share the store with the manager by an `Arc`. [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) is refused: what your
+/// transaction compares cannot renew a lease.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
+/// use leasehold::{LeaseManager, executor::TokioExecutor, store::EtcdStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Arc::new(EtcdStore::connect("etcd://10.0.0.1:2379").await?);
+/// let leases = LeaseManager::builder(store.clone(), TokioExecutor::new()).build()?;
+/// let guard = leases.lock("notes").acquire().await?;
+///
+/// let mut etcd = Client::connect(["10.0.0.1:2379"], None).await?;
+/// loop {
+///     // It ends with an error as soon as the lease is lost.
+///     let fence = guard.fence(&*store).await?;
+///     let current = |compare: &leasehold::store::EtcdCompare| {
+///         Compare::mod_revision(compare.key.clone(), CompareOp::Equal, compare.mod_revision)
+///     };
+///     let compares: Vec<_> = fence.compares().iter().map(current).collect();
+///     let txn = Txn::new().when(compares).and_then([TxnOp::put("notes", "milk", None)]);
+///     if etcd.txn(txn).await?.succeeded() {
+///         break;
+///     }
+/// }
+/// # Ok(()) }
+/// ```
+impl<'a> FencedTransaction for &'a EtcdStore {
+    type Passed = EtcdFence;
+    type Answer = MaybeSendFuture<'a, Result<EtcdFence, FenceError>>;
+
+    fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
+        Box::pin(async move { judge(self, &*fence).await })
+    }
+
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        Box::pin(core::future::ready(Err(why)))
+    }
+}
+
+async fn judge(store: &EtcdStore, fence: &dyn Fence) -> Result<EtcdFence, FenceError> {
+    store.check().map_err(FenceError::Store)?;
+    if fence.reach() != store.reach() {
+        return Err(misuse(
+            "the lease is not kept in this store: give the manager and the fence the same EtcdStore, in an Arc",
+        ));
+    }
+    if fence.ticket().renews() {
+        return Err(misuse(
+            "an etcd transaction cannot renew the lease that it is fenced by: use fence, which renews nothing",
+        ));
+    }
+    let (rows, view) = look(&store.desk(), fence).await.map_err(FenceError::Store)?;
+    let (known, mut records) = load(fence, &view);
+    // It writes nothing: a fence that does not renew changes no row.
+    fence.judge(known, &mut records)?;
+    let compare = |row: &Row| {
+        let mod_revision = view.rows.get(row).map_or(0, |seen| seen.revision);
+        EtcdCompare { key: store.names.of(row), mod_revision }
+    };
+    Ok(EtcdFence { compares: rows.iter().map(compare).collect() })
+}
+
+fn misuse(sentence: &str) -> FenceError {
+    FenceError::Misuse(String::from(sentence))
+}
+
+/// Reads the records of the lease, with the store's row and the own session, at one moment. Which rows are the records?
+async fn look(desk: &Desk<'_>, fence: &dyn Fence) -> Result<(Vec<Row>, View), StoreError> {
+    let batch = &fence.ticket().batch;
+    let records: Vec<_> = batch.keys().into_iter().map(Row::Record).collect();
+    let mut asked = records.clone();
+    asked.extend([Row::Store, Row::Session(batch.session)]);
+    let answer = desk.read(&asked, Instant::now() + PATIENCE).await?;
+    let mut view = View::default();
+    view.take(asked, &answer);
+    Ok((records, view))
+}
+
+/// What the fence is judged by. A store whose row cannot be read is none that a lease was granted in.
+fn load(fence: &dyn Fence, view: &View) -> (Option<StoreId>, Records) {
+    let (ticket, mut records) = (fence.ticket(), Records::new());
+    let is_known =
+        view.text(&Row::Store).is_some_and(|text| records.load_store(Some(text), StoreId::default()).is_ok());
+    for key in ticket.batch.keys() {
+        let row = Row::Record(key.clone());
+        records.load(key, view.text(&row));
+    }
+    // The verdict does not rest on the session, unless the record has no such grant: then it tells what became of it.
+    if !ticket.finds_its_grant(&records) {
+        let session = ticket.batch.session;
+        records.load_session(session, view.text(&Row::Session(session)));
+    }
+    (is_known.then(|| records.store()), records)
+}

@@ -1,0 +1,41 @@
+//! The names of records, page by page.
+
+use std::vec::Vec;
+
+use etcd_client::{GetOptions, SortOrder, SortTarget};
+use tokio::time::Instant;
+
+use super::{failure::Load, servers::Servers};
+use crate::machine::StoreError;
+
+/// So many names are listed at once.
+const PAGE: i64 = 500;
+
+/// The next names that begin like this, in order; and from which one on to ask for more, if there are more.
+pub(super) async fn page(
+    servers: &Servers,
+    prefix: &str,
+    from: Vec<u8>,
+    deadline: Instant,
+) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), StoreError> {
+    let options = GetOptions::new().with_range(after_all(prefix.as_bytes())).with_keys_only().with_limit(PAGE);
+    let options = options.with_sort(SortTarget::Key, SortOrder::Ascend);
+    let asked = servers
+        .ask(Load::default(), deadline, |client| async move { client.kv_client().get(from, Some(options)).await });
+    let found = asked.await.map_err(|failure| failure.error)?;
+    let names: Vec<_> = found.kvs().iter().map(|found| found.key().to_vec()).collect();
+    let next = names.last().filter(|_| found.more()).map(|last| [last.as_slice(), &[0]].concat());
+    Ok((names, next))
+}
+
+/// The first name that is after all that begin like this. A prefix has a byte that is not the last one.
+fn after_all(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}

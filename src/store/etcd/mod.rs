@@ -1,0 +1,189 @@
+//! A store in an etcd cluster, which the processes of many machines share.
+
+mod address;
+mod failure;
+mod fence;
+mod listing;
+mod rows;
+mod servers;
+mod signals;
+mod sweep;
+mod transaction;
+
+use core::{fmt, time::Duration};
+use std::{
+    format,
+    string::String,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    vec::Vec,
+};
+
+use async_trait::async_trait;
+use tokio::{runtime::Handle, time::Instant};
+
+use super::{Durability, Reach, Store};
+use crate::executor::Shared;
+use crate::machine::{Batch, Key, Now, Reply, Row, SessionId, StoreError, StoreErrorKind, StoreNow};
+use crate::signal::Signals;
+
+use address::Address;
+pub use fence::{EtcdCompare, EtcdFence};
+use listing::page;
+use rows::{Memory, Names};
+use servers::Servers;
+use signals::EtcdSignals;
+use sweep::Sweep;
+use transaction::Desk;
+
+/// Leases in an [etcd](https://etcd.io) cluster, 3.4 or newer: for processes on many machines, and for leases that must survive the loss
+/// of some of them.
+///
+/// * Each change is an etcd transaction that compares all rows it went by, so it is applied on the majority of the servers or not
+///   at all. Reads are linearizable.
+/// * Acquiring, and releasing, is one round trip each for whoever had the lease last, and up to three for the others.
+/// * A release wakes the next waiter by a key that it watches ([`Store::signals`]). There are no beacons: a holder that dies is
+///   replaced after a lease of silence.
+/// * A heartbeat is a transaction, too: a third of a lease apart, one for each context that holds or waits.
+/// * A transaction has a row for each key of its requests, and for each session at them. etcd takes 128 at once unless it was started
+///   with a larger `--max-txn-ops`.
+/// * It is always connected without TLS.
+///
+/// It must be connected within a tokio runtime, which must outlive it. Clone a [`LeaseManager`](crate::LeaseManager) rather than
+/// connect again.
+///
+/// ```no_run
+/// use leasehold::{LeaseManager, executor::TokioExecutor, store::EtcdStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = EtcdStore::connect("etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379").await?;
+/// let leases = LeaseManager::builder(store, TokioExecutor::new()).build()?;
+/// let guard = leases.lock("nightly report").acquire().await?;
+/// // … of all processes on this cluster, this one writes the report …
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+pub struct EtcdStore {
+    servers: Arc<Servers>,
+    names: Names,
+    memory: Memory,
+    runtime: Handle,
+    closed: Arc<AtomicBool>,
+    has_swept: AtomicBool,
+}
+
+/// What keys begin with, unless somebody chooses.
+const PREFIX: &str = "leasehold";
+/// How long connecting, and listing, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl EtcdStore {
+    /// Connects to the servers of one cluster: `etcd://host:port`, or several with commas between, and `user:password@` before the
+    /// first if etcd asks for a user. What is no letter or digit in a password is percent-encoded. The port is 2379 unless it is named.
+    ///
+    /// One server that answers is enough. The others are asked when it fails.
+    ///
+    /// # Errors
+    /// [`StoreError`] if no server answers within 10 s, if what answers is no etcd, or if it refuses the user; and if this is
+    /// called outside of a tokio runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what it opened. Nothing is written.
+    pub async fn connect(servers: &str) -> Result<Self, StoreError> {
+        Self::connect_with_prefix(servers, PREFIX).await
+    }
+
+    /// Connects, and keeps the leases below other keys: `<prefix>/store`, `<prefix>/record/…`, `<prefix>/session/…` and
+    /// `<prefix>/message/…`. Each prefix is a store of its own.
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); and if the prefix is not 1 to 200 visible ASCII characters, ends with a slash, or has one of
+    /// the four names above between its slashes.
+    ///
+    /// # Cancel safety
+    /// As for [`connect`](Self::connect).
+    pub async fn connect_with_prefix(servers: &str, prefix: &str) -> Result<Self, StoreError> {
+        address::check_prefix(prefix)?;
+        let address = Address::parse(servers)?;
+        let runtime = Handle::try_current().map_err(|_| {
+            address::refused(
+                "there is no tokio runtime here; connect to etcd inside the one that the leases are used in",
+            )
+        })?;
+        let names = Names { prefix: prefix.into() };
+        let servers = Servers::connect(address, names.of(&Row::Store), Instant::now() + PATIENCE).await?;
+        let (closed, has_swept) = (Arc::default(), AtomicBool::new(false));
+        Ok(Self { servers: Arc::new(servers), names, memory: Memory::default(), runtime, closed, has_swept })
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if self.closed.load(Relaxed) {
+            return Err(StoreError::permanent(StoreErrorKind::Closed, "this connection to etcd was closed"));
+        }
+        Ok(())
+    }
+
+    fn desk(&self) -> Desk<'_> {
+        Desk { servers: &self.servers, names: &self.names, memory: &self.memory }
+    }
+
+    /// After the first transaction, it looks once whether there are too many idle records.
+    fn sweep(&self, session: SessionId, now: StoreNow) {
+        if !self.has_swept.swap(true, Relaxed) {
+            let (servers, closed) = (Arc::clone(&self.servers), Arc::clone(&self.closed));
+            let sweep = Sweep { servers, names: self.names.clone(), closed, session, now };
+            self.runtime.spawn(sweep.run());
+        }
+    }
+}
+
+impl fmt::Debug for EtcdStore {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("EtcdStore").field(&self.reach()).finish()
+    }
+}
+
+#[async_trait]
+impl Store for EtcdStore {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.check()?;
+        let now = StoreNow::new(self.clock(), now);
+        let reply = self.desk().transact(&batch, now, Instant::now() + limit).await?;
+        self.sweep(batch.session, now);
+        Ok(reply)
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        self.check()?;
+        let (mut keys, deadline) = (Vec::new(), Instant::now() + PATIENCE);
+        let prefix = self.names.record(prefix);
+        let mut next = Some(prefix.clone().into_bytes());
+        while let Some(from) = next {
+            let (names, after) = page(&self.servers, &prefix, from, deadline).await?;
+            keys.extend(names.iter().filter_map(|name| self.names.key_of(name)));
+            next = after;
+        }
+        Ok(keys)
+    }
+
+    fn signals(&self) -> Option<Shared<dyn Signals>> {
+        Some(Shared::new(EtcdSignals::new(Arc::clone(&self.servers), self.names.clone(), self.runtime.clone())))
+    }
+
+    async fn close(&self) {
+        self.closed.store(true, Relaxed);
+        self.memory.forget();
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Quorum
+    }
+
+    fn reach(&self) -> Reach {
+        let (cluster, prefix): (_, &String) = (self.servers.cluster(), &self.names.prefix);
+        Reach::Named(format!("etcd:{cluster:016x}/{prefix}"))
+    }
+}

@@ -1,0 +1,150 @@
+//! The rows of a store as keys of etcd.
+
+use std::{
+    collections::BTreeMap,
+    format,
+    string::{String, ToString},
+    sync::{Mutex, MutexGuard, PoisonError},
+    vec::Vec,
+};
+
+use etcd_client::{Compare, CompareOp, KeyValue, TxnOp, TxnOpResponse, TxnResponse};
+
+use crate::machine::{Key, Row, SessionId};
+
+/// More rows than this are not remembered.
+const REMEMBERED: usize = 1_024;
+
+/// What keys are called below a prefix.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    pub(super) prefix: String,
+}
+
+impl Names {
+    pub(super) fn of(&self, row: &Row) -> Vec<u8> {
+        let prefix = &self.prefix;
+        match row {
+            Row::Store => format!("{prefix}/store"),
+            Row::Record(key) => self.record(key.as_str()),
+            Row::Session(session) => format!("{prefix}/session/{session}"),
+        }
+        .into_bytes()
+    }
+
+    /// The record of a key, or of all that begin like this.
+    pub(super) fn record(&self, key: &str) -> String {
+        format!("{}/record/{key}", self.prefix)
+    }
+
+    pub(super) fn key_of(&self, name: &[u8]) -> Option<Key> {
+        let name = core::str::from_utf8(name).ok()?;
+        Key::new(name.strip_prefix(&self.record(""))?).ok()
+    }
+
+    /// Where messages go: those to a session, or those to all.
+    pub(super) fn message(&self, recipient: Option<SessionId>) -> String {
+        let recipient = recipient.map_or_else(|| "all".to_string(), |session| session.to_string());
+        format!("{}/message/{recipient}", self.prefix)
+    }
+}
+
+/// A row as it was read: its text, and the revision that last wrote it. A row that is absent has neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) text: Option<String>,
+    pub(super) revision: i64,
+}
+
+impl Seen {
+    fn new(found: &KeyValue) -> Self {
+        // What is no text is there all the same, and cannot be read as a record.
+        let text = found.value_str().unwrap_or_default().to_string();
+        Self { text: Some(text), revision: found.mod_revision() }
+    }
+
+    /// That the row is still like this. The revision of an absent row is 0.
+    ///
+    /// A cluster that was wiped counts its revisions from the beginning, and may come to the same ones. It has another id for the
+    /// store then, so that row is compared by its text.
+    pub(super) fn compare(&self, row: &Row, name: Vec<u8>) -> Compare {
+        match &self.text {
+            Some(text) if *row == Row::Store => Compare::value(name, CompareOp::Equal, text.as_str()),
+            _ => Compare::mod_revision(name, CompareOp::Equal, self.revision),
+        }
+    }
+}
+
+/// The rows that a transaction goes by.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) rows: BTreeMap<Row, Seen>,
+    /// From how many moments they are. Rows of one moment need no proof that they belong together.
+    moments: usize,
+}
+
+impl View {
+    pub(super) fn text(&self, row: &Row) -> Option<&str> {
+        self.rows.get(row)?.text.as_deref()
+    }
+
+    pub(super) fn is_of_one_moment(&self) -> bool {
+        self.moments == 1
+    }
+
+    /// Takes what is remembered of these rows; the others are to be read.
+    pub(super) fn recall(&mut self, wanted: &[Row], memory: Option<&Memory>) -> Vec<Row> {
+        let mut missing = Vec::new();
+        for row in wanted.iter().filter(|row| !self.rows.contains_key(row)).collect::<Vec<_>>() {
+            match memory.and_then(|memory| memory.recall(row)) {
+                Some(seen) => {
+                    self.rows.insert(row.clone(), seen);
+                    self.moments += 2;
+                }
+                None => missing.push(row.clone()),
+            }
+        }
+        missing
+    }
+
+    /// Takes what a transaction answered that asked for these rows.
+    pub(super) fn take(&mut self, asked: Vec<Row>, answer: &TxnResponse) {
+        self.moments += 1;
+        for (row, found) in asked.into_iter().zip(answer.op_responses()) {
+            let TxnOpResponse::Get(found) = found else { continue };
+            self.rows.insert(row, found.kvs().first().map(Seen::new).unwrap_or_default());
+        }
+    }
+}
+
+/// Asks for each of these rows.
+pub(super) fn gets(names: &Names, rows: &[Row]) -> Vec<TxnOp> {
+    rows.iter().map(|row| TxnOp::get(names.of(row), None)).collect()
+}
+
+/// The rows as this handle last saw them. They are guesses: each transaction has etcd compare what it went by.
+#[derive(Debug, Default)]
+pub(super) struct Memory(Mutex<BTreeMap<Row, Seen>>);
+
+impl Memory {
+    /// Nothing panics under the lock, so a poisoned one guards sound rows.
+    fn rows(&self) -> MutexGuard<'_, BTreeMap<Row, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recall(&self, row: &Row) -> Option<Seen> {
+        self.rows().get(row).cloned()
+    }
+
+    pub(super) fn keep(&self, seen: impl IntoIterator<Item = (Row, Seen)>) {
+        let mut rows = self.rows();
+        if rows.len() > REMEMBERED {
+            rows.clear();
+        }
+        rows.extend(seen);
+    }
+
+    pub(super) fn forget(&self) {
+        self.rows().clear();
+    }
+}

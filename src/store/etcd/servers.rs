@@ -1,0 +1,195 @@
+//! The servers of a cluster. One of them is asked, and the next one after it failed.
+
+use core::time::Duration;
+use std::{
+    format,
+    string::String,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    vec::Vec,
+};
+
+use etcd_client::{Client, ConnectOptions, Error, GetOptions, ResponseHeader, Txn, TxnResponse};
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    address::{Address, refused},
+    failure::{Failure, Load},
+};
+use crate::machine::StoreError;
+
+/// A connection that is not answered, nor refused.
+const CONNECTING: Duration = Duration::from_secs(2);
+/// etcd closes a connection on which pings come more often than every 5 s.
+const PING: Duration = Duration::from_secs(10);
+/// A ping that is not answered so long ends the connection.
+const PONG: Duration = Duration::from_secs(5);
+/// A transaction has 128 rows, and a row up to 1.5 MiB, unless etcd was told otherwise.
+const LONGEST_ANSWER: usize = 192 * 1024 * 1024;
+
+pub(super) struct Servers {
+    address: Address,
+    /// Asked for by whoever connects: it must be allowed to be read.
+    probe: Vec<u8>,
+    clients: Mutex<Vec<Option<Client>>>,
+    current: AtomicUsize,
+    cluster: AtomicU64,
+    revision: AtomicI64,
+}
+
+impl Servers {
+    /// Connects to the first server that answers.
+    pub(super) async fn connect(address: Address, probe: Vec<u8>, deadline: Instant) -> Result<Self, StoreError> {
+        let (clients, many) = (address.hosts.iter().map(|_| None).collect(), address.hosts.len());
+        let servers = Self {
+            address,
+            probe,
+            clients: Mutex::new(clients),
+            current: AtomicUsize::new(0),
+            cluster: AtomicU64::new(0),
+            revision: AtomicI64::new(0),
+        };
+        let mut failure = None;
+        for _ in 0..many {
+            match servers.client(deadline).await {
+                Ok(_) => return Ok(servers),
+                // What one server is sure of is told, rather than that another one is down.
+                Err(next) => failure = failure.filter(|known: &Failure| !known.error.retry).or(Some(next)),
+            }
+        }
+        Err(failure.map_or_else(|| refused("no server of etcd is named"), Failure::of_connecting))
+    }
+
+    /// The id of the cluster.
+    pub(super) fn cluster(&self) -> u64 {
+        self.cluster.load(Relaxed)
+    }
+
+    /// The newest revision that any answer named.
+    pub(super) fn revision(&self) -> i64 {
+        self.revision.load(Relaxed)
+    }
+
+    pub(super) fn many(&self) -> usize {
+        self.address.hosts.len()
+    }
+
+    /// Nothing panics under the lock, so a poisoned one guards sound clients.
+    fn clients(&self) -> MutexGuard<'_, Vec<Option<Client>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server whose turn it is, and a client of it.
+    async fn client(&self, deadline: Instant) -> Result<(usize, Client), Failure> {
+        let at = self.current.load(Relaxed) % self.many();
+        let known = self.clients()[at].clone();
+        if let Some(client) = known {
+            return Ok((at, client));
+        }
+        match self.open(at, deadline).await {
+            Ok(client) => {
+                self.clients()[at] = Some(client.clone());
+                Ok((at, client))
+            }
+            Err(failure) => {
+                self.turn_from(at);
+                // It only asked to read.
+                Err(Failure { in_doubt: false, ..failure })
+            }
+        }
+    }
+
+    async fn open(&self, at: usize, deadline: Instant) -> Result<Client, Failure> {
+        let host = &self.address.hosts[at];
+        let deadline = deadline.min(Instant::now() + CONNECTING);
+        let opened = timeout_at(deadline, async {
+            let mut client = Client::connect([host], Some(self.options())).await?;
+            let options = GetOptions::new().with_count_only();
+            let found = client.get(self.probe.clone(), Some(options)).await?;
+            Ok((client, found))
+        });
+        let opened = opened.await.map_err(|_| Failure::in_doubt(format!("{host} did not answer in time")))?;
+        let (client, found) = opened.map_err(|error| named(host, Failure::of(&error, Load::default())))?;
+        self.check_cluster(host, found.header())?;
+        Ok(client)
+    }
+
+    fn options(&self) -> ConnectOptions {
+        // A server without a leader cannot know whether what it says is still true.
+        let options = ConnectOptions::new().with_connect_timeout(CONNECTING).with_require_leader(true);
+        let options = options.with_keep_alive(PING, PONG).with_keep_alive_while_idle(true);
+        match &self.address.user {
+            Some((name, password)) => options.with_user(name, password),
+            None => options,
+        }
+    }
+
+    /// Two clusters would each grant the same lease.
+    fn check_cluster(&self, host: &str, header: Option<&ResponseHeader>) -> Result<(), Failure> {
+        let found = header.map_or(0, ResponseHeader::cluster_id);
+        let known = self.cluster.compare_exchange(0, found, Relaxed, Relaxed).map_or_else(|known| known, |_| found);
+        self.note(header);
+        if known == found {
+            return Ok(());
+        }
+        let sentence =
+            format!("{host} belongs to another etcd cluster than the servers before it; name servers of one cluster");
+        Err(Failure::certain(refused(&sentence)))
+    }
+
+    fn note(&self, header: Option<&ResponseHeader>) {
+        self.revision.fetch_max(header.map_or(0, ResponseHeader::revision), Relaxed);
+    }
+
+    /// The server failed: the next one is asked next.
+    fn turn_from(&self, at: usize) {
+        let (current, next) = (self.current.load(Relaxed), (at + 1) % self.many());
+        if current % self.many() == at {
+            // It fails if somebody else turned.
+            let _ = self.current.compare_exchange(current, next, Relaxed, Relaxed);
+        }
+    }
+
+    /// Makes a call, once.
+    pub(super) async fn ask<T, F>(
+        &self,
+        load: Load,
+        deadline: Instant,
+        call: impl FnOnce(Client) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let (at, client) = self.client(deadline).await?;
+        let answered = timeout_at(deadline, call(client)).await;
+        let failure = match answered {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => Failure::of(&error, load),
+            Err(_) => Failure::in_doubt("etcd did not answer in time"),
+        };
+        if failure.error.retry {
+            // Nothing of an old connection is used again: its token may be out of date as well.
+            self.clients()[at] = None;
+            self.turn_from(at);
+        }
+        Err(named(&self.address.hosts[at], failure))
+    }
+
+    /// Runs a transaction, once. The client sends it once, too: it repeats only what was refused for an old token, and only if
+    /// it is told to.
+    pub(super) async fn txn(&self, txn: Txn, load: Load, deadline: Instant) -> Result<TxnResponse, Failure> {
+        let asked = self.ask(load, deadline, |client| async move {
+            client.kv_client().max_decoding_message_size(LONGEST_ANSWER).txn(txn).await
+        });
+        let answer = asked.await?;
+        self.note(answer.header());
+        Ok(answer)
+    }
+}
+
+fn named(host: &str, failure: Failure) -> Failure {
+    let message: String = format!("{host}: {}", failure.error.message);
+    Failure { error: StoreError { message, ..failure.error }, ..failure }
+}

@@ -1,0 +1,98 @@
+//! The task that hears messages. It goes on where it was when its connection breaks.
+
+use core::time::Duration;
+use std::string::{String, ToString};
+
+use etcd_client::{Client, Error, Event, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
+use tokio::time::{Instant, sleep};
+
+use super::{Hearing, Post};
+use crate::machine::{Message, SessionId};
+use crate::store::etcd::failure::{Failure, Load};
+
+/// How long a watch may take to begin.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Between two tries to watch.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Hears until the context rests, from this revision on.
+pub(super) async fn listen(post: Post, session: SessionId, hearing: Hearing, since: i64) {
+    let keys = [Some(session), None].map(|to| (post.names.message(to), since));
+    let mut ear = Ear { post, session, hearing, keys };
+    let mut pause = SHORTEST_PAUSE;
+    while !ear.hearing.is_over() {
+        let has_heard = match ear.watch().await {
+            Ok(mut stream) => ear.hear(&mut stream).await,
+            Err(_) => false,
+        };
+        if has_heard {
+            pause = SHORTEST_PAUSE;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+struct Ear {
+    post: Post,
+    session: SessionId,
+    hearing: Hearing,
+    /// The key of this session and the one of all; and for each the first revision that was not heard yet.
+    keys: [(String, i64); 2],
+}
+
+impl Ear {
+    /// Watches both keys by one stream.
+    async fn watch(&self) -> Result<WatchStream, Failure> {
+        // That a message goes away is no message.
+        let options = |since| WatchOptions::new().with_start_revision(since).with_filters([WatchFilterType::NoDelete]);
+        let [(own, since), (all, all_since)] = self.keys.clone();
+        let begin = |mut client: Client| async move {
+            let mut stream = client.watch(own, Some(options(since))).await?;
+            stream.watch(all, Some(options(all_since))).await?;
+            Ok::<_, Error>(stream)
+        };
+        self.post.servers.ask(Load::default(), Instant::now() + LIMIT, begin).await
+    }
+
+    /// Hears until the stream ends. Whether it heard anything, if only that the watch has begun.
+    async fn hear(&mut self, stream: &mut WatchStream) -> bool {
+        let mut has_heard = false;
+        while let Ok(Some(response)) = stream.message().await {
+            if self.hearing.is_over() || !self.take(&response) {
+                return has_heard;
+            }
+            has_heard = true;
+        }
+        has_heard
+    }
+
+    /// Takes what came. Whether the watch goes on.
+    fn take(&mut self, response: &WatchResponse) -> bool {
+        if response.canceled() {
+            // What was compacted away cannot be heard any more.
+            for (_, next) in &mut self.keys {
+                *next = response.compact_revision().max(*next);
+            }
+            return false;
+        }
+        for event in response.events() {
+            if let Some(message) = self.message(event) {
+                self.hearing.tell(message);
+            }
+        }
+        true
+    }
+
+    /// A message, unless it is one of this context's own.
+    fn message(&mut self, event: &Event) -> Option<Message> {
+        let found = event.kv()?;
+        let key = self.keys.iter_mut().find(|(name, _)| name.as_bytes() == found.key());
+        let (_, next) = key?;
+        *next = found.mod_revision() + 1;
+        let text = found.value_str().ok()?;
+        let (sender, text) = text.split_once(' ')?;
+        (sender != self.session.to_string()).then(|| Message::decode(text))?
+    }
+}

@@ -1,0 +1,210 @@
+//! A batch as an optimistic transaction: it goes by rows that were read, and writes only if all of them are still the same.
+
+use core::time::Duration;
+use std::{format, vec::Vec};
+
+use etcd_client::{Txn, TxnOp, TxnResponse};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    failure::Load,
+    rows::{Memory, Names, Seen, View, gets},
+    servers::Servers,
+};
+use crate::machine::{Applied, Batch, Records, Reply, Row, StoreError, StoreErrorKind, StoreId, StoreNow};
+
+/// After each attempt that others were faster than, it waits a random time that grows up to this.
+const LONGEST_PAUSE_US: u64 = 32_000;
+
+/// What a handle has for its transactions.
+pub(super) struct Desk<'a> {
+    pub(super) servers: &'a Servers,
+    pub(super) names: &'a Names,
+    pub(super) memory: &'a Memory,
+}
+
+/// What a batch made of the rows.
+struct Outcome {
+    reply: Reply,
+    /// The rows that it went by.
+    used: Vec<Row>,
+    records: Records,
+    changed: Vec<Row>,
+}
+
+impl Desk<'_> {
+    /// Applies a batch, as often as others were faster, until the deadline.
+    pub(super) async fn transact(&self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, StoreError> {
+        let mut view = View::default();
+        let mut memory = Some(self.memory);
+        for attempt in 0_u32.. {
+            let outcome = self.apply(batch, now, (&mut view, memory), deadline).await?;
+            if outcome.changed.is_empty() && view.is_of_one_moment() {
+                self.memory.keep(view.rows);
+                return Ok(outcome.reply);
+            }
+            let asked = outcome.used.clone();
+            let answer = self.commit(&outcome, &view, deadline).await?;
+            if answer.succeeded() {
+                self.remember(&outcome, view, &answer);
+                return Ok(outcome.reply);
+            }
+            // What it went by has changed; the answer says how it is now.
+            (view, memory) = (View::default(), None);
+            view.take(asked, &answer);
+            self.pause(attempt, deadline).await?;
+        }
+        Err(too_late())
+    }
+
+    /// Reads what is not known yet, and applies the batch to it.
+    async fn apply(
+        &self,
+        batch: &Batch,
+        now: StoreNow,
+        (view, memory): (&mut View, Option<&Memory>),
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
+        let keys = batch.keys();
+        let mut used: Vec<_> = keys.iter().cloned().map(Row::Record).collect();
+        used.extend([Row::Store, Row::Session(batch.session)]);
+        self.complete(view, &used, memory, deadline).await?;
+        let mut records = Records::new();
+        let stored = view.text(&Row::Store);
+        let fresh = if stored.is_none() { random()? } else { 0 };
+        records.load_store(stored, StoreId(fresh))?;
+        for key in keys {
+            let row = Row::Record(key.clone());
+            records.load(key, view.text(&row));
+        }
+        let sessions = records.sessions_of(batch);
+        used.extend(sessions.iter().filter(|session| **session != batch.session).map(|session| Row::Session(*session)));
+        self.complete(view, &used, memory, deadline).await?;
+        for session in sessions {
+            records.load_session(session, view.text(&Row::Session(session)));
+        }
+        let reply = batch.apply(&mut records, now);
+        let changed = records.take_changed();
+        Ok(Outcome { reply, used, records, changed })
+    }
+
+    /// Reads the rows that are not in the view, all at one moment.
+    async fn complete(
+        &self,
+        view: &mut View,
+        wanted: &[Row],
+        memory: Option<&Memory>,
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        let missing = view.recall(wanted, memory);
+        if !missing.is_empty() {
+            let answer = self.read(&missing, deadline).await?;
+            view.take(missing, &answer);
+        }
+        Ok(())
+    }
+
+    /// Reads rows, all at one moment.
+    pub(super) async fn read(&self, rows: &[Row], deadline: Instant) -> Result<TxnResponse, StoreError> {
+        let txn = Txn::new().and_then(gets(self.names, rows));
+        self.run(txn, Load { rows: rows.len(), bytes: 0 }, false, deadline).await
+    }
+
+    /// Writes what changed if all rows are still as they were seen; else reads them again.
+    async fn commit(&self, outcome: &Outcome, view: &View, deadline: Instant) -> Result<TxnResponse, StoreError> {
+        let (mut compares, mut writes, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for row in &outcome.used {
+            let seen = view.rows.get(row).cloned().unwrap_or_default();
+            compares.push(seen.compare(row, self.names.of(row)));
+        }
+        for row in &outcome.changed {
+            debug_assert!(outcome.used.contains(row), "a batch changes only rows that it went by");
+            let (name, text) = (self.names.of(row), outcome.records.text(row));
+            bytes += name.len() + text.as_ref().map_or(0, |text| text.len());
+            writes.push(match text {
+                Some(text) => TxnOp::put(name, text, None),
+                None => TxnOp::delete(name, None),
+            });
+        }
+        let load = Load { rows: outcome.used.len().max(writes.len()), bytes };
+        let is_write = !writes.is_empty();
+        // The reads are there without writes, too: etcd would compare without asking the other servers if there were none.
+        let txn = Txn::new().when(compares).and_then(writes).or_else(gets(self.names, &outcome.used));
+        match self.run(txn, load, is_write, deadline).await {
+            Err(error) if is_write && error.kind == StoreErrorKind::Quota => {
+                Err(self.resolved(error, outcome, view, deadline).await)
+            }
+            answer => answer,
+        }
+    }
+
+    /// A server without room refuses a write, or has written it all the same. In both cases that is over when it answers: so the
+    /// rows say which it was.
+    async fn resolved(&self, error: StoreError, outcome: &Outcome, view: &View, deadline: Instant) -> StoreError {
+        let Ok(answer) = self.read(&outcome.used, deadline).await else { return error };
+        let mut now = View::default();
+        now.take(outcome.used.clone(), &answer);
+        let is_as_before = outcome.used.iter().all(|row| now.rows.get(row) == view.rows.get(row));
+        if is_as_before { StoreError { applied: Applied::No, ..error } } else { error }
+    }
+
+    /// Runs a transaction. Where certainly nothing was written, another server is asked.
+    async fn run(&self, txn: Txn, load: Load, is_write: bool, deadline: Instant) -> Result<TxnResponse, StoreError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let is_last = tries > self.servers.many();
+            let failure = match self.servers.txn(txn.clone(), load, self.limit(is_last, deadline)).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let may_repeat = failure.error.retry && !(is_write && failure.in_doubt);
+            if is_last || !may_repeat || Instant::now() >= deadline {
+                self.memory.forget();
+                return Err(if is_write { failure.of_write() } else { failure.error });
+            }
+        }
+    }
+
+    /// A server that hangs leaves half of the time to the others.
+    fn limit(&self, is_last: bool, deadline: Instant) -> Instant {
+        let now = Instant::now();
+        let left = deadline.saturating_duration_since(now);
+        if is_last || self.servers.many() == 1 { deadline } else { now + left / 2 }
+    }
+
+    /// The rows are now as the batch made them.
+    fn remember(&self, outcome: &Outcome, view: View, answer: &TxnResponse) {
+        let revision = answer.header().map_or(0, etcd_client::ResponseHeader::revision);
+        let mut rows = view.rows;
+        for row in &outcome.changed {
+            let text = outcome.records.text(row);
+            let seen = if text.is_some() { Seen { text, revision } } else { Seen::default() };
+            rows.insert(row.clone(), seen);
+        }
+        self.memory.keep(rows);
+    }
+
+    /// Lets the others go on.
+    async fn pause(&self, attempt: u32, deadline: Instant) -> Result<(), StoreError> {
+        // The first time it knows better already, and is likely to succeed.
+        if attempt > 0 {
+            let longest = (250_u64 << attempt.min(16)).min(LONGEST_PAUSE_US);
+            let pause = u64::try_from(random()? % u128::from(longest)).unwrap_or(longest);
+            sleep(Duration::from_micros(pause)).await;
+        }
+        if Instant::now() < deadline { Ok(()) } else { Err(too_late()) }
+    }
+}
+
+fn too_late() -> StoreError {
+    StoreError::transient("others wrote the same rows of etcd first, each time until the time limit")
+}
+
+/// Random bits of the system.
+fn random() -> Result<u128, StoreError> {
+    let mut bits = [0; 16];
+    let filled = getrandom::fill(&mut bits);
+    filled.map_err(|why| StoreError::transient(format!("the system gives no random bits ({why})")))?;
+    Ok(u128::from_ne_bytes(bits))
+}

@@ -1,0 +1,124 @@
+//! The contract that all stores keep.
+
+use std::time::Duration;
+
+use etcd_client::{Client, GetOptions};
+use leasehold::{
+    machine::Key,
+    store::{Store, contract},
+};
+use tokio::runtime::Runtime;
+
+use crate::{
+    connect, manager,
+    server::{self, Server},
+};
+
+/// The user's own connection.
+pub(crate) async fn client(address: &str) -> Client {
+    let host = address.strip_prefix("etcd://").expect("it is an address");
+    Client::connect([host], None).await.expect("it answers")
+}
+
+#[test]
+fn it_keeps_the_contract() {
+    let Some(address) = server::shared() else { return };
+    let open = async || connect(&address, "contract").await;
+    Runtime::new().unwrap().block_on(contract::all(open));
+}
+
+#[test]
+fn what_it_cannot_read_stays() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let open = async || connect(&address, "unreadable").await;
+        let other = client(&address).await;
+        let name = |key: &str| format!("unreadable/record/{key}");
+        let put = async |key: String, text: String| drop(other.clone().put(name(&key), text, None).await.unwrap());
+        let text = async |key: String| {
+            let found = other.clone().get(name(&key), None).await.unwrap();
+            found.kvs().first().map(|found| found.value_str().unwrap().to_owned())
+        };
+        contract::unreadable(open, put, text).await;
+    });
+}
+
+#[test]
+fn threads_take_turns() {
+    let Some(address) = server::shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    let open = async || connect(&address, "threads").await;
+    contract::in_threads(open, |work| runtime.handle().block_on(work));
+}
+
+/// More than one page of them; a key with a NUL, and one that begins where another ends.
+#[test]
+fn keys_are_listed_by_their_prefix_in_order() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let store = connect(&address, "listed").await;
+        let mut other = client(&address).await;
+        for name in ["b", "a\u{0}", "a", "ab", "aé", "a\u{1f98a}", "A", ""] {
+            other.put(format!("listed/record/{name}"), "{}", None).await.unwrap();
+        }
+        for number in 0..1_001 {
+            other.put(format!("listed/record/many/{number:04}"), "{}", None).await.unwrap();
+        }
+        other.put("listed/recordings", "{}", None).await.unwrap();
+        let keys = store.keys("a").await.unwrap();
+        let listed: Vec<_> = keys.iter().map(Key::as_str).collect();
+        assert_eq!(listed, ["a", "a\u{0}", "ab", "aé", "a\u{1f98a}"]);
+        let many = store.keys("many/").await.unwrap();
+        assert_eq!(many.len(), 1_001);
+        assert!(many.is_sorted());
+        assert_eq!(store.keys("").await.unwrap().len(), 1_008);
+    });
+}
+
+/// What a process reads and writes alone it need not read again: each of these is one transaction.
+#[test]
+fn who_had_the_lease_last_needs_one_round_trip() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        let long = Duration::from_secs(3_600);
+        let leases = manager(&server.address(), "trips").await.linger(Duration::ZERO).lease(long).build().unwrap();
+        leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+        let before = server.transactions();
+        for _ in 0..20 {
+            leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+        }
+        assert_eq!(server.transactions() - before, 40, "an acquire and a release are one transaction each");
+    });
+}
+
+/// Each context forgets what it no longer uses, but for the last few hundred keys. So it takes many contexts to leave many.
+#[test]
+fn a_store_with_many_idle_records_is_swept() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let etcd = client(&address).await;
+        let records = async || {
+            let options = GetOptions::new().with_prefix().with_count_only();
+            etcd.clone().get("swept/record/", Some(options)).await.unwrap().count()
+        };
+        for context in 0..3 {
+            let leases = manager(&address, "swept").await.linger(Duration::ZERO).build().unwrap();
+            for name in 0..200 {
+                let guard = leases.lock(&format!("{context}-{name}")).acquire().await.unwrap();
+                guard.release().await.unwrap();
+            }
+            leases.close().await;
+        }
+        assert_eq!(records().await, 600, "idle records stay at first");
+        let leases = manager(&address, "swept").await.build().unwrap();
+        let guard = leases.lock("0-199").acquire().await.unwrap();
+        while records().await > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(guard.is_valid());
+        assert!(guard.token().as_u64() > 64, "tokens go on growing: {:?}", guard.token());
+    });
+}

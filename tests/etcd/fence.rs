@@ -1,0 +1,181 @@
+//! Transactions of the user's own, which write only while a lease is current.
+
+use std::{process::Command, sync::Arc, time::Duration};
+
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
+use leasehold::{
+    FenceError, LeaseGuard, LeaseManager, LostReason,
+    executor::TokioExecutor,
+    signal::LocalSignals,
+    store::{EtcdFence, EtcdStore, Reach},
+};
+use tokio::runtime::Runtime;
+
+use crate::{Scratch, connect, contract::client, manager, prefix, say, server, start, told};
+
+const LONG: Duration = Duration::from_secs(3_600);
+const SHORT: Duration = Duration::from_secs(2);
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// What came of a fenced write.
+#[derive(Debug)]
+pub(crate) enum Written {
+    Yes,
+    No(FenceError),
+}
+
+fn compares(fence: &EtcdFence) -> Vec<Compare> {
+    let all = fence.compares().iter();
+    all.map(|compare| Compare::mod_revision(compare.key.clone(), CompareOp::Equal, compare.mod_revision)).collect()
+}
+
+/// As the documents tell users to do.
+pub(crate) async fn put(
+    guard: &LeaseGuard,
+    store: &EtcdStore,
+    etcd: &mut Client,
+    writes: impl Into<Vec<TxnOp>>,
+) -> Written {
+    let writes = writes.into();
+    loop {
+        let fence = match guard.fence(store).await {
+            Ok(fence) => fence,
+            Err(why) => return Written::No(why),
+        };
+        if etcd.txn(Txn::new().when(compares(&fence)).and_then(writes.clone())).await.unwrap().succeeded() {
+            return Written::Yes;
+        }
+    }
+}
+
+async fn value(etcd: &mut Client, key: &str) -> Option<String> {
+    etcd.get(key, None).await.unwrap().kvs().first().map(|found| found.value_str().unwrap().to_owned())
+}
+
+/// A store with a manager that hears no messages, so that it does not know what is taken from it.
+async fn deaf(address: &str, prefix: &str) -> (Arc<EtcdStore>, LeaseManager) {
+    let store = Arc::new(connect(address, prefix).await);
+    let signals = LocalSignals::new(&Reach::Named("nobody hears this".into()));
+    let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).lease(LONG).signals(signals);
+    (store, leases.build().unwrap())
+}
+
+#[test]
+fn a_current_lease_lets_the_transaction_write_and_an_overtaken_one_does_not() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let (store, leases) = deaf(&address, "overtaken").await;
+        let mut etcd = client(&address).await;
+        let guard = leases.lock("k").acquire().await.unwrap();
+        assert!(matches!(
+            put(&guard, &store, &mut etcd, [TxnOp::put("overtaken-note", "milk", None)]).await,
+            Written::Yes
+        ));
+        let early = guard.fence(&*store).await.unwrap();
+
+        let other = manager(&address, "overtaken").await.lease(LONG).build().unwrap();
+        let thief = other.lock("k").steal().await.unwrap();
+        assert!(thief.token() > guard.token());
+        assert!(guard.is_valid(), "it does not know yet");
+        let late = Txn::new().when(compares(&early)).and_then([TxnOp::put("overtaken-note", "bread", None)]);
+        assert!(!etcd.txn(late).await.unwrap().succeeded(), "what was judged before the theft writes nothing after it");
+        let refused = guard.fence(&*store).await;
+        assert!(matches!(refused, Err(FenceError::Lost(LostReason::Stolen))), "{refused:?}");
+        assert_eq!(value(&mut etcd, "overtaken-note").await.as_deref(), Some("milk"));
+    });
+}
+
+/// Whoever begins to wait changes the record, and not whose lease it is.
+#[test]
+fn a_transaction_that_a_new_waiter_failed_is_tried_again() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let (store, leases) = deaf(&address, "enqueued").await;
+        let mut etcd = client(&address).await;
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let fence = guard.fence(&*store).await.unwrap();
+        let other = manager(&address, "enqueued").await.lease(LONG).build().unwrap();
+        let mut waiter = Box::pin(other.lock("k").timeout(BUSY).acquire());
+        while leases.status("k").await.unwrap().queue.is_empty() {
+            assert!(futures::poll!(&mut waiter).is_pending());
+            tokio::task::yield_now().await;
+        }
+        let write = || TxnOp::put("enqueued-note", "milk", None);
+        let late = Txn::new().when(compares(&fence)).and_then([write()]);
+        assert!(!etcd.txn(late).await.unwrap().succeeded(), "the record is another one now");
+        assert!(matches!(put(&guard, &store, &mut etcd, [write()]).await, Written::Yes));
+    });
+}
+
+#[test]
+fn what_cannot_be_fenced_is_told_the_remedy() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let (store, leases) = deaf(&address, "misused").await;
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let elsewhere = connect(&address, "misused-too").await;
+        let refused = guard.fence(&elsewhere).await.expect_err("the lease is kept below another prefix");
+        assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("same EtcdStore")), "{refused}");
+        let refused = guard.fence_and_renew(&*store).await.expect_err("it cannot renew");
+        assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("use fence")), "{refused}");
+        assert!(guard.is_valid());
+        let before = guard.fence(&*store).await.unwrap();
+        guard.release().await.unwrap();
+        let refused = guard.fence(&*store).await;
+        assert!(matches!(refused, Err(FenceError::Released)), "{refused:?}");
+        let mut etcd = client(&address).await;
+        let late = Txn::new().when(compares(&before)).and_then([TxnOp::put("misused-note", "milk", None)]);
+        assert!(!etcd.txn(late).await.unwrap().succeeded(), "a lease that was given back writes nothing");
+    });
+}
+
+/// The other process: takes the key, and when it is told, writes what it is told under a fence. What it compares for the
+/// second note it knows before it is stopped.
+pub(crate) fn write(address: &str, prefix: &str) {
+    Runtime::new().unwrap().block_on(async {
+        let store = Arc::new(connect(address, prefix).await);
+        let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).lease(SHORT).build().unwrap();
+        let mut etcd = client(address).await;
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut fence = guard.fence(&*store).await.unwrap();
+        say("held");
+        for note in told() {
+            let txn = Txn::new().when(compares(&fence)).and_then([TxnOp::put(format!("{prefix}-note"), note, None)]);
+            let succeeded = etcd.txn(txn).await.unwrap().succeeded();
+            let again = guard.fence(&*store).await;
+            say(&match &again {
+                Ok(_) => format!("written: {succeeded}, current"),
+                Err(FenceError::Lost(reason)) => format!("written: {succeeded}, lost: {}", reason.name()),
+                Err(other) => other.to_string(),
+            });
+            fence = again.unwrap_or(fence);
+        }
+    });
+}
+
+#[test]
+fn a_process_that_is_stopped_past_its_lease_cannot_write() {
+    let Some(address) = server::shared() else { return };
+    let scratch = Scratch::new();
+    let name = prefix(&scratch.0);
+    let mut writer = start("writer", &scratch, &address);
+    assert_eq!(writer.hear(), "held");
+    assert_eq!(writer.ask("before"), "written: true, current");
+    let id = writer.id().to_string();
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &id]).status().unwrap();
+        assert!(sent.success());
+    };
+    signal("-STOP");
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&address, &name).await.lease(SHORT).build().unwrap();
+        let guard = leases.lock("k").timeout(BUSY).acquire().await.unwrap();
+        signal("-CONT");
+        let said = writer.ask("after");
+        assert!(said.starts_with("written: false, lost: "), "{said}");
+        let note = value(&mut client(&address).await, &format!("{name}-note")).await;
+        assert_eq!(note.as_deref(), Some("before"));
+        assert!(guard.is_valid());
+    });
+}

@@ -1,0 +1,186 @@
+//! What cannot work is told with its remedy.
+
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpListener},
+    time::Duration,
+};
+
+use etcd_client::{Client, Permission, PermissionType};
+use leasehold::{
+    AcquireError, LeaseManager, Mode, StoreError,
+    executor::TokioExecutor,
+    store::{EtcdStore, from_url},
+};
+use tokio::runtime::Runtime;
+
+use crate::{
+    contract::client,
+    manager,
+    server::{self, Server},
+};
+
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+
+async fn refusal(address: &str) -> StoreError {
+    EtcdStore::connect(address).await.expect_err("it is refused")
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_right_is_refused_with_its_remedy() {
+    for (address, remedy) in [
+        ("", "host:port"),
+        ("etcd://a b:1", "host:port"),
+        ("https://localhost:2379", "without TLS"),
+        ("etcd://me@localhost", "user:password"),
+        ("etcd://no-such-host.invalid:2379", "check the address"),
+    ] {
+        let error = refusal(address).await;
+        assert!(!error.retry && error.message.contains(remedy), "{address}: {error}");
+    }
+    let error = EtcdStore::connect_with_prefix("localhost", "a/session/b").await.unwrap_err();
+    assert!(!error.retry && error.message.contains("session"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_may_come_back() {
+    let error = refusal(&format!("etcd://127.0.0.1:{}", server::free_port())).await;
+    assert!(error.retry, "{error}");
+    assert!(error.message.contains("127.0.0.1"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_etcd_is_refused() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            drop(stream.read(&mut [0; 64]));
+            drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"));
+            // Until the client hangs up.
+            drop(stream.read_to_end(&mut Vec::new()));
+        }
+    });
+    let error = refusal(&format!("etcd://127.0.0.1:{port}")).await;
+    assert!(!error.retry && error.message.contains("no etcd"), "{error}");
+}
+
+#[test]
+fn there_must_be_a_runtime() {
+    let error = futures::executor::block_on(EtcdStore::connect("localhost")).unwrap_err();
+    assert!(error.message.contains("runtime"), "{error}");
+}
+
+#[test]
+fn a_url_names_the_store() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let open = async || LeaseManager::from_url(&format!("{address}?prefix=by/url"), TokioExecutor::new()).await;
+        let (one, two) = (open().await.unwrap(), open().await.unwrap());
+        let guard = one.lock("k").acquire().await.unwrap();
+        assert!(two.lock("k").try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+        let found = client(&address).await.get("by/url/record/k", None).await.unwrap();
+        assert_eq!(found.kvs().len(), 1);
+        let error = from_url("etcd://a b").await.err().unwrap();
+        assert!(error.message.contains("host:port"), "{error}");
+    });
+}
+
+#[test]
+fn leases_of_a_newer_version_are_refused_and_kept() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let text = "{\"format\":99}";
+        let mut other = client(&address).await;
+        other.put("newer/store", text, None).await.unwrap();
+        let error = manager(&address, "newer").await.build().unwrap().lock("k").acquire().await.unwrap_err();
+        assert!(error.to_string().contains("update this program"), "{error}");
+        let found = other.get("newer/store", None).await.unwrap();
+        assert_eq!(found.kvs()[0].value_str().unwrap(), text);
+    });
+}
+
+async fn acquire_many(address: &str, many: usize) -> Result<(), String> {
+    let leases = manager(address, "many").await.build().unwrap();
+    let keys: Vec<_> = (0..many).map(|number| format!("k{number}")).collect();
+    let all = leases.lock_all(keys.iter().map(|key| (key.as_str(), Mode::Exclusive)));
+    let held = all.timeout(BUSY).acquire().await.map_err(|error| error.to_string())?;
+    held.release().await.map(drop).map_err(|error| error.to_string())
+}
+
+#[test]
+fn more_rows_than_a_transaction_takes_are_refused_with_the_flag() {
+    let Some(address) = server::shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(acquire_many(&address, 126)).unwrap();
+    let error = runtime.block_on(acquire_many(&address, 127)).unwrap_err();
+    assert!(error.contains("129 rows") && error.contains("--max-txn-ops=256"), "{error}");
+    let larger = Server::start(&["--max-txn-ops=256"]);
+    runtime.block_on(acquire_many(&larger.address(), 127)).unwrap();
+}
+
+#[test]
+fn more_bytes_than_a_transaction_takes_are_refused_with_the_flag() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&["--max-request-bytes=2048"]);
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&server.address(), "large").await.build().unwrap();
+        let error = leases.lock("k").info("i".repeat(4_000)).acquire().await.unwrap_err();
+        assert!(error.to_string().contains("--max-request-bytes"), "{error}");
+        assert!(leases.lock("k").acquire().await.unwrap().is_valid(), "what is smaller goes on");
+    });
+}
+
+#[test]
+fn a_server_without_room_is_told_as_such() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&["--quota-backend-bytes=1"]);
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&server.address(), "full").await.build().unwrap();
+        let error = leases.lock("k").timeout(Duration::from_secs(3)).acquire().await.unwrap_err();
+        assert!(matches!(&error, AcquireError::Quota(why) if why.message.contains("compact")), "{error}");
+    });
+}
+
+/// Turns on users: `root`, and `worker` who may use the leases only.
+async fn enable_users(client: &mut Client) {
+    client.user_add("root", "secret", None).await.unwrap();
+    client.user_grant_role("root", "root").await.unwrap();
+    client.role_add("worker").await.unwrap();
+    let permission = Permission::new(PermissionType::Readwrite, "leasehold/").with_prefix();
+    client.role_grant_permission("worker", permission).await.unwrap();
+    client.user_add("worker", "p@ss", None).await.unwrap();
+    client.user_grant_role("worker", "worker").await.unwrap();
+    client.auth_enable().await.unwrap();
+}
+
+#[test]
+fn users_are_let_in_by_their_password_and_to_their_own_keys() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        let of = |user: &str| format!("etcd://{user}127.0.0.1:{}", server.port);
+        let error = refusal(&of("worker:p%40ss@")).await;
+        assert!(!error.retry && error.message.contains("knows no users"), "{error}");
+        enable_users(&mut client(&server.address()).await).await;
+        for (user, remedy) in [("", "user:password"), ("worker:wrong@", "password"), ("nobody:p%40ss@", "password")] {
+            let error = refusal(&of(user)).await;
+            assert!(!error.retry && error.message.contains(remedy), "{user}: {error}");
+        }
+        let error = EtcdStore::connect_with_prefix(&of("worker:p%40ss@"), "other").await.unwrap_err();
+        assert!(!error.retry && error.message.contains("readwrite"), "{error}");
+        let store = EtcdStore::connect(&of("worker:p%40ss@")).await.unwrap();
+        let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        guard.release().await.unwrap();
+    });
+}

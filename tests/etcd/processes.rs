@@ -1,0 +1,99 @@
+//! Real processes that share a server.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use etcd_client::{Client, GetOptions, TxnOp};
+use leasehold::{FenceError, LeaseGuard, LeaseManager, executor::TokioExecutor, store::EtcdStore};
+use tokio::runtime::Runtime;
+
+use crate::{
+    Scratch, connect,
+    contract::client,
+    fence::{self, Written},
+    prefix, server, start, told,
+};
+
+/// The shortest there is: whoever is killed while it holds is waited for so long.
+const LEASE: Duration = Duration::from_secs(1);
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// The other process: counts under a fence, as fast as it can, until it is killed.
+pub(crate) fn count(address: &str, prefix: &str) {
+    // It does not outlive the first process, whatever that one died of.
+    std::thread::spawn(|| {
+        told().for_each(drop);
+        std::process::exit(0);
+    });
+    Runtime::new().unwrap().block_on(async {
+        let store = Arc::new(connect(address, prefix).await);
+        let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).lease(LEASE).build().unwrap();
+        let mut etcd = client(address).await;
+        loop {
+            // Whoever was stopped for long by a busy machine asks again.
+            let Ok(guard) = leases.lock("k").timeout(BUSY).acquire().await else { continue };
+            for _ in 0..3 {
+                step(&guard, (&store, &mut etcd), prefix).await;
+            }
+        }
+    });
+}
+
+async fn step(guard: &LeaseGuard, (store, etcd): (&EtcdStore, &mut Client), prefix: &str) {
+    let last = format!("{prefix}-last");
+    // Read outside of the transaction: only the lease makes that safe.
+    let found = etcd.get(last.as_str(), None).await.unwrap();
+    let count: u64 = found.kvs().first().map_or(0, |found| found.value_str().unwrap().parse().unwrap());
+    let counted = TxnOp::put(format!("{prefix}-counts/{count:08}"), guard.token().as_u64().to_string(), None);
+    let writes = [counted, TxnOp::put(last, (count + 1).to_string(), None)];
+    if let Written::No(why) = fence::put(guard, store, etcd, writes).await {
+        assert!(matches!(why, FenceError::Lost(_)), "{why}");
+    }
+}
+
+/// Every count once, although processes are killed at any moment; and never a smaller token after a larger one.
+#[test]
+fn a_fenced_counter_is_exact_though_processes_are_killed() {
+    let Some(address) = server::shared() else { return };
+    let scratch = Scratch::new();
+    let length = std::env::var("LEASEHOLD_KILL_SECONDS").map_or(10, |seconds| seconds.parse().unwrap());
+    let start = || start("counter", &scratch, &address);
+    let (runtime, last) = (Runtime::new().unwrap(), format!("{}-last", prefix(&scratch.0)));
+    let mut etcd = runtime.block_on(client(&address));
+    let mut counted = || {
+        let found = runtime.block_on(etcd.get(last.as_str(), None)).unwrap();
+        found.kvs().first().map_or(0, |found| found.value_str().unwrap().parse::<u64>().unwrap())
+    };
+    let (began, mut counters, mut kills) = (Instant::now(), [start(), start(), start()], 0_usize);
+    while began.elapsed() < Duration::from_secs(length) {
+        // Somewhere in their work, after they got on a bit since the last death.
+        let goal = counted() + 5;
+        while counted() < goal {
+            assert!(began.elapsed() < BUSY, "they do not get on after {kills} deaths");
+        }
+        std::thread::sleep(Duration::from_micros(kills as u64 * 7_919 % 20_000));
+        let unlucky = &mut counters[kills % 3];
+        unlucky.kill();
+        *unlucky = start();
+        kills += 1;
+    }
+    drop(counters);
+    runtime.block_on(async {
+        let name = format!("{}-counts/", prefix(&scratch.0));
+        let found = etcd.get(name.as_str(), Some(GetOptions::new().with_prefix())).await.unwrap();
+        let mut last = 0;
+        for (index, count) in found.kvs().iter().enumerate() {
+            assert_eq!(count.key_str().unwrap(), format!("{name}{index:08}"), "a count is missing");
+            assert_eq!(count.version(), 1, "a count is there twice");
+            let token: u64 = count.value_str().unwrap().parse().unwrap();
+            assert!(token >= last, "a holder of {token} wrote after one of {last}");
+            last = token;
+        }
+        let counts = found.kvs().len();
+        println!("{counts} counts, {kills} kills, last token {last}");
+        assert!(counts > 20 && kills > 4, "{counts} counts and {kills} kills prove little");
+    });
+}

@@ -1,0 +1,110 @@
+//! The contract of signals, and messages over a cut.
+
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use leasehold::{
+    machine::{Message, SessionId},
+    signal::{
+        Beacons, Inbox, Signals,
+        contract::{self, Half},
+    },
+    store::Store,
+};
+use tokio::runtime::Runtime;
+
+use crate::{Scratch, connect, manager, prefix, proxy::Proxy, say, server, start, told};
+
+/// Several times what a message takes.
+const SETTLED: Duration = Duration::from_millis(60);
+/// Longer than anything takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+/// Long enough that nobody waits for its end.
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// The signals that a store brings.
+#[derive(Debug)]
+struct Brought(Arc<dyn Signals>);
+
+impl Signals for Brought {
+    fn beacons(&self) -> Beacons {
+        self.0.beacons()
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: std::sync::Weak<dyn Inbox>) -> bool {
+        self.0.wake(session, beacon, inbox)
+    }
+
+    fn rest(&self) {
+        self.0.rest();
+    }
+
+    fn send(&self, message: &Message) {
+        self.0.send(message);
+    }
+
+    fn watch(&self, watch: u64, session: SessionId) {
+        self.0.watch(watch, session);
+    }
+
+    fn unwatch(&self, watch: u64) {
+        self.0.unwatch(watch);
+    }
+}
+
+async fn brought(address: &str, prefix: &str) -> Brought {
+    Brought(connect(address, prefix).await.signals().expect("it brings signals"))
+}
+
+#[test]
+fn its_signals_keep_the_contract() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        contract::all(async || brought(&address, "signals").await, async || tokio::time::sleep(SETTLED).await).await;
+    });
+}
+
+/// The other process: does what it is told, and answers.
+pub(crate) fn obey(address: &str, prefix: &str) {
+    let runtime = Runtime::new().unwrap();
+    let half = Half::new(runtime.block_on(brought(address, prefix)));
+    told().for_each(|line| say(&half.obey(&line)));
+}
+
+#[test]
+fn its_signals_over_two_processes_keep_the_contract() {
+    let Some(address) = server::shared() else { return };
+    let (scratch, runtime) = (Scratch::new(), Runtime::new().unwrap());
+    let one = Half::new(runtime.block_on(brought(&address, &prefix(&scratch.0))));
+    let other = Mutex::new(start("half", &scratch, &address));
+    let obey = async |line: String| other.lock().unwrap().ask(&line);
+    let settle = async || thread::sleep(SETTLED);
+    futures::executor::block_on(contract::between(async |line: String| one.obey(&line), obey, settle));
+}
+
+/// By messages alone: a waiter would look only once in a third of an hour.
+#[test]
+fn a_waiter_whose_connection_was_cut_hears_of_the_release() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let proxy = Proxy::start(&address);
+        let one = manager(&address, "cut").await.lease(LONG).build().unwrap();
+        let two = manager(&proxy.address(), "cut").await.lease(LONG).build().unwrap();
+        for _ in 0..3 {
+            let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
+            let wait = two.lock("k").timeout(BUSY).acquire();
+            let release = async {
+                while one.status("k").await.unwrap().queue.is_empty() {
+                    tokio::task::yield_now().await;
+                }
+                proxy.cut();
+                guard.release().await.unwrap();
+            };
+            let (next, ()) = futures::join!(wait, release);
+            next.unwrap().release().await.unwrap();
+        }
+    });
+}
