@@ -1,4 +1,4 @@
-//! Named locks with a time limit for tabs, workers and tasks. A holder that loses its lock is notified.
+//! Named locks with a time limit for tabs, workers, tasks and processes. A holder that loses its lock is notified.
 //!
 //! * A [`LeaseManager`] connects one context to a store. [`LeaseManager::lock`] makes a request for a lease, and a
 //!   [`LeaseGuard`] is a lease that is held.
@@ -49,6 +49,8 @@ mod guides {
     struct Readme;
     #[doc = include_str!("../docs/beyond-one-process.md")]
     struct BeyondOneProcess;
+    #[doc = include_str!("../docs/command-line.md")]
+    struct CommandLine;
     #[doc = include_str!("../docs/choose-times.md")]
     struct ChooseTimes;
     #[doc = include_str!("../docs/elect-a-leader.md")]
