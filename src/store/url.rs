@@ -46,7 +46,10 @@ const SCHEMES: [(&str, Option<&str>); 7] = [
 /// ```
 pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
     let Some(named) = Named::parse(url) else {
-        return Err(refused(format!("what was given is no URL of a store; it begins with {}", schemes())));
+        // What is no plain name may hold a password.
+        let is_plain = url.chars().all(|letter| letter.is_alphanumeric() || "./_-".contains(letter));
+        let shown = if is_plain { format!("{url:?}") } else { "what was given".into() };
+        return Err(refused(format!("{shown} is no URL of a store; it begins with {}", schemes())));
     };
     match named.scheme {
         "memory" => named.memory(),
@@ -199,6 +202,7 @@ mod tests {
             assert!(message.contains("memory:, sqlite:, postgres:"), "{message}");
             assert!(!message.contains("secret"), "{message}");
         }
+        assert!(refusal("leases.db").contains("\"leases.db\""), "what is no secret is named");
     }
 
     #[test]

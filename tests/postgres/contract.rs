@@ -16,6 +16,13 @@ fn the_store_keeps_the_contract() {
 }
 
 #[test]
+fn new_sessions_are_told_of_others() {
+    on_server("contract_peers", |place| async move {
+        contract::new_sessions_are_told_of_others(async || place.store().await).await;
+    });
+}
+
+#[test]
 fn what_cannot_be_read_is_left_as_it_is() {
     on_server("contract_unreadable", |place| async move {
         let user = place.client().await;

@@ -36,6 +36,13 @@ fn what_it_cannot_read_stays() {
 }
 
 #[test]
+fn new_sessions_are_told_of_others() {
+    let scratch = Scratch::new();
+    let open = async || SqliteStore::open(file(&scratch.0)).unwrap();
+    futures::executor::block_on(contract::new_sessions_are_told_of_others(open));
+}
+
+#[test]
 fn threads_take_turns() {
     let scratch = Scratch::new();
     let open = async || SqliteStore::open(file(&scratch.0)).unwrap();

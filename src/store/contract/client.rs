@@ -25,6 +25,7 @@ pub(super) struct Client<S> {
     granted: Vec<(Key, Token, RequestId)>,
     is_open: bool,
     now_ms: u64,
+    peers: Vec<SessionId>,
     id: Option<StoreId>,
 }
 
@@ -91,7 +92,16 @@ pub(super) async fn pause(times: usize) {
 
 impl<S: Store> Client<S> {
     pub(super) fn new(store: S, me: u128) -> Self {
-        Self { store, me: SessionId(me), requests: 0, granted: Vec::new(), is_open: false, now_ms: 1_000_000, id: None }
+        Self {
+            store,
+            me: SessionId(me),
+            requests: 0,
+            granted: Vec::new(),
+            is_open: false,
+            now_ms: 1_000_000,
+            id: None,
+            peers: Vec::new(),
+        }
     }
 
     pub(super) fn clock(&self) -> StoreClock {
@@ -100,6 +110,15 @@ impl<S: Store> Client<S> {
 
     pub(super) fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
+    }
+
+    /// The sessions that it was told of.
+    pub(super) fn peers(&self) -> &[SessionId] {
+        &self.peers
+    }
+
+    pub(super) fn session(&self) -> SessionId {
+        self.me
     }
 
     pub(super) fn store_id(&self) -> StoreId {
@@ -169,8 +188,9 @@ impl<S: Store> Client<S> {
         }
         for _ in 0..TRIES {
             match self.store.transact(batch.clone(), self.now(), LIMIT).await {
-                Ok(Reply { store, answers, .. }) => {
+                Ok(Reply { store, answers, peers, .. }) => {
                     self.is_open = true;
+                    self.peers.extend(peers.iter().map(|peer| peer.session));
                     self.note_grants(&batch, &answers);
                     let known = *self.id.get_or_insert(store);
                     assert_eq!(store, known, "the store keeps its id from one transaction to the next");

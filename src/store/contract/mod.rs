@@ -24,6 +24,30 @@ use client::{Client, LEASE_MS, Seen};
 pub use threads::in_threads;
 pub use unreadable::unreadable;
 
+/// Whoever opens a session is told of others, in order that it looks whether they are alive: for a store that heeds
+/// [`Batch::peers`](crate::machine::Batch::peers). Without that, a session that nobody ended stays in the store until it blocks somebody.
+///
+/// # Panics
+/// With a sentence that names the rule, if the store breaks it.
+pub async fn new_sessions_are_told_of_others<S: Store>(open: impl AsyncFn() -> S) {
+    let mut clients = Vec::new();
+    for me in 90..93 {
+        let mut client = Client::new(open().await, me);
+        client.acquire("peers").await;
+        clients.push(client);
+    }
+    let known: Vec<_> = clients.iter().map(Client::session).collect();
+    for (number, client) in clients.iter().enumerate() {
+        for earlier in &known[..number] {
+            assert!(
+                client.peers().contains(earlier),
+                "load as many other sessions as Batch::peers says: {earlier} is not told"
+            );
+        }
+        assert!(!client.peers().contains(&client.session()), "nobody is told of itself");
+    }
+}
+
 /// Runs the whole contract. `open` makes a new connection to the same, empty store each time it is called.
 ///
 /// A store whose transactions block their thread passes [`in_threads`] too: here one thread polls everything, so that a

@@ -100,6 +100,22 @@ impl Tables<'_> {
         self.texts("session", "id", &ids, hold).await
     }
 
+    /// Up to so many sessions that follow this one, and the first of all after the last. They are not locked: whoever ends one of them
+    /// looks at it again.
+    pub(super) async fn peers(&self, session: SessionId, wanted: usize) -> Result<Vec<Found>, Error> {
+        if wanted == 0 {
+            return Ok(Vec::new());
+        }
+        let table = self.names.table("session");
+        let statement = format!(
+            "(SELECT id, text FROM {table} WHERE id > $1 ORDER BY id LIMIT $2) \
+             UNION ALL (SELECT id, text FROM {table} WHERE id < $1 ORDER BY id LIMIT $2) LIMIT $2"
+        );
+        let (id, limit) = (bytes_of(session), i64::try_from(wanted).unwrap_or(i64::MAX));
+        let id: &[u8] = &id;
+        self.runner.query(&statement, &[(&id, Type::BYTEA), (&limit, Type::INT8)]).await
+    }
+
     async fn texts(&self, table: &str, column: &str, wanted: &[&[u8]], hold: Hold) -> Result<Vec<Found>, Error> {
         let (table, clause) = (self.names.table(table), hold.clause());
         let statement =
@@ -217,6 +233,18 @@ pub(super) fn load_records(records: &mut Records, keys: &[Key], found: &[Found])
 pub(super) fn load_sessions(records: &mut Records, sessions: &[SessionId], found: &[Found]) -> Result<(), Error> {
     for session in sessions {
         records.load_session(*session, text_of(found, &bytes_of(*session))?);
+    }
+    Ok(())
+}
+
+/// Puts in what [`Tables::peers`] found, but for those that are in it already.
+pub(super) fn load_peers(records: &mut Records, known: &[SessionId], found: &[Found]) -> Result<(), Error> {
+    for row in found {
+        let Ok(id) = <[u8; 16]>::try_from(row.try_get::<_, &[u8]>(0)?) else { continue };
+        let session = SessionId(u128::from_be_bytes(id));
+        if !known.contains(&session) {
+            records.load_session(session, row.try_get(1)?);
+        }
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use std::{
     vec::Vec,
 };
 
-use futures::future::{join, join3, join4};
+use futures::future::{join, join3, join5};
 use tokio::time::timeout;
 use tokio_postgres::Error;
 
@@ -25,7 +25,7 @@ use super::{
     failure,
     names::Names,
     pool::{Lent, Pool},
-    rows::{Changed, Hold, Runner, SCHEMA, Tables, load_records, load_sessions},
+    rows::{Changed, Hold, Runner, SCHEMA, Tables, load_peers, load_records, load_sessions},
 };
 use crate::machine::{Batch, Key, Records, Reply, SessionId, StoreError, StoreId, StoreNow};
 
@@ -130,23 +130,29 @@ impl Attempt<'_> {
         let keys: Vec<Key> = batch.keys();
         let (begin, locks) = (begin(self.work.limit), self.locks(&keys));
         let mut records = Records::new();
-        let (store, sessions, ids);
+        let (store, sessions, ids, peers);
+        let others = tables.peers(batch.session, batch.peers());
         // What is polled together goes out together, in this order.
         if keys.is_empty() {
             ids = records.sessions_of(batch);
-            let reads =
-                join4(tables.runner.run(&begin), tables.lock(&locks), self.sessions(&ids), tables.store(self.hold));
-            let (begun, locked, found, own) = reads.await;
+            let reads = join5(
+                tables.runner.run(&begin),
+                tables.lock(&locks),
+                self.sessions(&ids),
+                tables.store(self.hold),
+                others,
+            );
+            let (begun, locked, found, own, more) = reads.await;
             begun.and(locked)?;
-            (sessions, store) = (found?, own?);
+            (sessions, store, peers) = (found?, own?, more?);
         } else {
             let reads =
                 join3(tables.runner.run(&begin), tables.lock(&locks), tables.records(&keys, Hold::Update)).await;
             reads.0.and(reads.1)?;
             load_records(&mut records, &keys, &reads.2?)?;
             ids = records.sessions_of(batch);
-            let reads = join(self.sessions(&ids), tables.store(self.hold)).await;
-            (sessions, store) = (reads.0?, reads.1?);
+            let reads = join3(self.sessions(&ids), tables.store(self.hold), others).await;
+            (sessions, store, peers) = (reads.0?, reads.1?, reads.2?);
         }
         let Some(own) = store else { return Err(Fault::Unusable(failure::no_row(tables.names))) };
         if own.schema != SCHEMA {
@@ -155,6 +161,7 @@ impl Attempt<'_> {
         let fresh = self.work.fresh;
         records.load_store(own.text.as_deref(), fresh).map_err(|unreadable| Fault::Unusable(unreadable.into()))?;
         load_sessions(&mut records, &ids, &sessions)?;
+        load_peers(&mut records, &ids, &peers)?;
         Ok((records, own.text))
     }
 
