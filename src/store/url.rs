@@ -6,12 +6,13 @@ use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
-const SCHEMES: [(&str, Option<&str>); 7] = [
+const SCHEMES: [(&str, Option<&str>); 8] = [
     ("memory", None),
     ("sqlite", Some("store-sqlite")),
     ("postgres", Some("store-postgres")),
     ("postgresql", Some("store-postgres")),
     ("redis", Some("store-redis")),
+    ("redis+unix", Some("store-redis")),
     ("etcd", Some("store-etcd")),
     ("indexeddb", Some("web")),
 ];
@@ -24,7 +25,7 @@ const SCHEMES: [(&str, Option<&str>); 7] = [
 /// | `memory:` | a [`MemoryStore`] of its own | |
 /// | `sqlite:leases.db`, `sqlite:/var/lib/app/leases.db`, `sqlite:///var/lib/app/leases.db` | `SqliteStore` | `store-sqlite` |
 /// | `postgres://user:password@host/database` | `PostgresStore` | `store-postgres` |
-/// | `redis://user:password@host:6379/0` | `RedisStore` | `store-redis` |
+/// | `redis://user:password@host:6379/0`, `redis+unix:///run/redis.sock` | `RedisStore` | `store-redis` |
 /// | `etcd://one:2379,two:2379,three:2379` | `EtcdStore` | `store-etcd` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
@@ -60,7 +61,7 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
         "postgres" | "postgresql" => named.postgres().await,
         #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
-        "redis" => named.redis().await,
+        "redis" | "redis+unix" => named.redis().await,
         #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
         "etcd" => named.etcd().await,
         _ => Err(refused(nothing_for(named.scheme))),

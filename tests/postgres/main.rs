@@ -5,6 +5,7 @@
 mod bad_input;
 mod contract;
 mod counter;
+mod examples;
 mod faults;
 mod fence;
 mod measure;

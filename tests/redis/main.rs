@@ -7,6 +7,7 @@
 
 mod contract;
 mod counter;
+mod examples;
 mod failover;
 mod faults;
 mod fence;
