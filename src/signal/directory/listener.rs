@@ -128,8 +128,8 @@ impl Listener {
     pub(super) fn listen(&self) -> bool {
         let (began, mut swept) = (clock(), false);
         while !self.over.load(Ordering::SeqCst) && self.inbox.strong_count() > 0 {
-            let idle = !self.held().watches.iter().any(|(_, watch)| matches!(watch, Watch::Looked(_)));
-            if let Some(message) = self.ear.hear(if idle { IDLE } else { LOOK }).as_deref().and_then(Message::decode) {
+            let limit = if self.looks() { LOOK } else { IDLE };
+            if let Some(message) = self.ear.hear(limit).as_deref().and_then(Message::decode) {
                 self.notice(Notice::Message(message));
             }
             self.send_broadcasts();
@@ -141,6 +141,11 @@ impl Listener {
         }
         self.send_broadcasts();
         swept
+    }
+
+    /// Whether there is a beacon to look at.
+    pub(super) fn looks(&self) -> bool {
+        self.held().watches.iter().any(|(_, watch)| matches!(watch, Watch::Looked(_)))
     }
 
     /// Whether there was something to hear, or a reason to wake.

@@ -5,7 +5,7 @@ mod sockets;
 
 use std::{
     fs::{self, File},
-    os::unix::net::UnixDatagram,
+    os::unix::{fs::symlink, net::UnixDatagram},
     path::PathBuf,
     process,
     sync::{
@@ -149,4 +149,31 @@ fn a_directory_that_cannot_be_made_has_no_beacon_to_expect() {
 #[test]
 fn a_relative_directory_is_that_of_the_moment() {
     assert!(DirectorySignals::new("signals").directory.is_absolute());
+}
+
+/// As when no file can be opened for a while: the sentry gives up, and the listener looks again and again.
+#[test]
+fn a_look_that_failed_is_tried_again() {
+    let scratch = Scratch::new();
+    let (directory, real, file) = (scratch.0.join("signals"), scratch.0.join("real"), scratch.0.join("file"));
+    fs::create_dir(&real).unwrap();
+    fs::write(&file, "").unwrap();
+    // In one step: the listener would make a directory that is missing.
+    let lead_to = |target: &PathBuf| {
+        let draft = scratch.0.join("draft");
+        symlink(target, &draft).unwrap();
+        fs::rename(draft, &directory).unwrap();
+    };
+    lead_to(&real);
+    let (inbox, notices) = inbox();
+    let signals = DirectorySignals::new(&directory);
+    assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)));
+    assert_eq!(notices.recv_timeout(BUSY), Ok(Notice::BeaconStands(OWN)));
+    fs::write(directory.join(name_of(OTHER, "beacon")), "").unwrap();
+    lead_to(&file);
+    signals.watch(1, OTHER);
+    assert!(comes_true(|| signals.awake().as_ref().is_some_and(|awake| awake.listener.looks())));
+    assert!(notices.try_recv().is_err());
+    lead_to(&real);
+    assert_eq!(notices.recv_timeout(BUSY), Ok(Notice::BeaconGone { watch: 1 }));
 }
