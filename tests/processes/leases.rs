@@ -1,6 +1,11 @@
 //! Processes take turns on one key.
 
-use std::{path::Path, sync::Mutex, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+    time::Duration,
+};
 
 use leasehold::{AcquireError, LeaseManager, LeaseManagerBuilder, executor::TokioExecutor, signal::DirectorySignals};
 use tokio::{runtime::Runtime, task::spawn_blocking};
@@ -45,8 +50,16 @@ const LONG_LEASE: Duration = Duration::from_secs(3_600);
 /// Longer than a death takes to be seen, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
 
+/// Longer than a beacon's file must be missing before that counts.
+const MISSING: Duration = Duration::from_secs(5);
+
 fn with_beacons(directory: &Path) -> LeaseManager {
-    builder(directory).lease(LONG_LEASE).signals(DirectorySignals::new(directory)).build().unwrap()
+    let signals = DirectorySignals::new(beacons(directory));
+    builder(directory).lease(LONG_LEASE).signals(signals).build().unwrap()
+}
+
+fn beacons(directory: &Path) -> PathBuf {
+    directory.join("beacons")
 }
 
 /// The other process: holds the key until it is told to say whether it still does.
@@ -71,5 +84,38 @@ fn a_holder_with_a_beacon_is_replaced_when_its_process_dies_and_not_before() {
         assert_eq!(holder.lock().unwrap().ask("still?"), "valid: true");
         holder.lock().unwrap().kill();
         assert!(leases.lock("k").timeout(BUSY).acquire().await.unwrap().is_valid());
+    });
+}
+
+/// How many files of beacons are there.
+fn beacons_in(directory: &Path) -> usize {
+    let names = fs::read_dir(directory).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_str().unwrap().ends_with(".beacon")).count()
+}
+
+/// Somebody cleans up, once before the waiter looks and once while it waits.
+#[test]
+fn a_living_process_whose_beacon_is_deleted_keeps_its_lease_until_it_dies() {
+    let scratch = Scratch::new();
+    let holder = Mutex::new(Other::start("holder", &scratch));
+    assert_eq!(holder.lock().unwrap().hear(), "held");
+    Runtime::new().unwrap().block_on(async {
+        fs::remove_dir_all(beacons(&scratch.0)).unwrap();
+        let leases = with_beacons(&scratch.0);
+        for _ in 0..2 {
+            let early = leases.lock("k").timeout(MISSING).acquire().await;
+            assert!(matches!(early, Err(AcquireError::Timeout { .. })), "{early:?}");
+            assert_eq!(holder.lock().unwrap().ask("still?"), "valid: true");
+            fs::remove_dir_all(beacons(&scratch.0)).unwrap();
+        }
+        let waiting = leases.lock("k").timeout(BUSY).acquire();
+        let killing = async {
+            while beacons_in(&beacons(&scratch.0)) < 2 {
+                tokio::task::yield_now().await;
+            }
+            holder.lock().unwrap().kill();
+        };
+        let (guard, ()) = tokio::join!(waiting, killing);
+        assert!(guard.unwrap().is_valid());
     });
 }

@@ -1,9 +1,10 @@
 //! A beacon: a file that its context keeps locked. What shows life is the lock, and not the file.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, Metadata},
     io,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use super::{name_of, sessions};
@@ -11,6 +12,11 @@ use crate::machine::SessionId;
 
 const KIND: &str = "beacon";
 const RISING: &str = "rising";
+/// A file that is missing for so long proves that its context is dead or at rest. A living context whose file somebody deleted
+/// raises it again [sooner](super::listener::IDLE).
+const MISSING: Duration = Duration::from_millis(2_500);
+/// A beacon is raised so often at most. Each time costs a file that stays open.
+const MOST_FILES: usize = 16;
 
 /// Where the beacon of a session stands.
 pub(super) fn path(directory: &Path, session: SessionId) -> PathBuf {
@@ -20,42 +26,87 @@ pub(super) fn path(directory: &Path, session: SessionId) -> PathBuf {
 /// A beacon of this context. Dropping it lowers it.
 #[derive(Debug)]
 pub(super) struct Beacon {
-    /// Open, and locked.
-    file: File,
-    path: PathBuf,
+    directory: PathBuf,
+    session: SessionId,
+    /// All open and locked. The last one has the name. Somebody deleted the others, but whoever has one of them open still looks
+    /// at its lock, and would take us for dead if we dropped it.
+    files: Vec<File>,
+    is_lost: bool,
 }
 
 impl Beacon {
-    /// Others see it under its name only once it is locked: else they might take it for one that a dead process left.
     pub(super) fn raise(directory: &Path, session: SessionId) -> io::Result<Self> {
-        let (rising, path) = (directory.join(name_of(session, RISING)), path(directory, session));
-        let file = File::create_new(&rising)?;
-        file.try_lock()?;
-        fs::rename(&rising, &path)?;
-        Ok(Self { file, path })
+        let files = vec![lock_file(directory, session)?];
+        Ok(Self { directory: directory.to_owned(), session, files, is_lost: false })
     }
 
-    /// Whether others still see it. Somebody may have deleted the file, and who looks for it takes us for dead.
-    #[cfg(unix)]
-    pub(super) fn stands(&self) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        // An error says nothing.
-        self.file.metadata().map_or(true, |file| file.nlink() > 0)
+    /// Raises the beacon again if somebody deleted its file. True once, if that cannot be done: then watchers will take us for dead.
+    pub(super) fn gets_lost(&mut self) -> bool {
+        if self.is_lost || self.stands() {
+            return false;
+        }
+        self.is_lost = self.raise_again().is_err();
+        self.is_lost
     }
 
-    /// Whether others still see it. A file that is open cannot be deleted here.
-    #[cfg(not(unix))]
+    fn raise_again(&mut self) -> io::Result<()> {
+        if self.files.len() >= MOST_FILES {
+            return Err(io::Error::other("somebody deletes the file again and again"));
+        }
+        // Somebody may have deleted the whole directory. The one around it is not ours to make.
+        let _ = fs::create_dir(&self.directory);
+        self.files.push(lock_file(&self.directory, self.session)?);
+        Ok(())
+    }
+
+    /// Whether a watcher finds this beacon at its path.
     pub(super) fn stands(&self) -> bool {
-        self.file.metadata().is_ok()
+        let own = self.files.last().and_then(|file| file.metadata().ok());
+        match (fs::metadata(path(&self.directory, self.session)), own) {
+            (Ok(found), Some(own)) => is_same(&found, &own),
+            (Err(error), _) => error.kind() != io::ErrorKind::NotFound,
+            // An error says nothing.
+            (Ok(_), None) => true,
+        }
     }
 }
 
 impl Drop for Beacon {
     fn drop(&mut self) {
         // The name goes first: with it the session's row is gone, or is to be taken for that of a dead context.
-        let _ = fs::remove_file(&self.path);
-        let _ = self.file.unlock();
+        let _ = fs::remove_file(path(&self.directory, self.session));
+        for file in &self.files {
+            let _ = file.unlock();
+        }
     }
+}
+
+/// Others see the file under its name only once it is locked: else they might take it for one that a dead process left. A sweep
+/// of another process may remove it before that, so it is tried twice.
+fn lock_file(directory: &Path, session: SessionId) -> io::Result<File> {
+    let attempt = || {
+        let rising = directory.join(name_of(session, RISING));
+        let file = File::create_new(&rising)?;
+        let risen =
+            file.try_lock().map_err(io::Error::from).and_then(|()| fs::rename(&rising, path(directory, session)));
+        if risen.is_err() {
+            let _ = fs::remove_file(rising);
+        }
+        risen.map(|()| file)
+    };
+    attempt().or_else(|_| attempt())
+}
+
+#[cfg(unix)]
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Files have no number here that Rust's standard library can tell.
+#[cfg(not(unix))]
+fn is_same(_one: &Metadata, _other: &Metadata) -> bool {
+    true
 }
 
 /// A beacon that is looked at. It stays open, so that a look costs one call.
@@ -63,37 +114,42 @@ impl Drop for Beacon {
 pub(super) struct Sight {
     path: PathBuf,
     file: Option<File>,
+    missing_since: Option<Instant>,
 }
 
 impl Sight {
     pub(super) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: None }
+        Self { path: path.to_owned(), file: None, missing_since: None }
     }
 
-    /// Whether the beacon is gone: there is no such file, or nobody has it locked. What else goes wrong proves nothing.
-    pub(super) fn is_gone(&mut self) -> bool {
+    /// Whether the beacon is gone: its file is there and nobody has it locked, or it has been missing for long enough. An error
+    /// proves nothing, such as that no file can be opened at the moment.
+    pub(super) fn is_gone(&mut self, now: Instant) -> bool {
         if self.file.is_none() {
             match File::open(&self.path) {
-                Ok(file) => self.file = Some(file),
-                Err(error) => return error.kind() == io::ErrorKind::NotFound,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let since = *self.missing_since.get_or_insert(now);
+                    return now.duration_since(since) >= MISSING;
+                }
+                opened => self.file = opened.ok(),
             }
         }
+        self.missing_since = None;
         // Two who look at once do not disturb each other: the lock is a shared one.
         self.file.as_ref().is_some_and(|file| file.try_lock_shared().is_ok())
     }
 }
 
-/// Removes the files of beacons that nobody keeps locked.
+/// Removes the files of beacons that nobody keeps locked, whether they were raised or only rising.
 pub(super) fn sweep(directory: &Path) {
-    for session in sessions(directory, KIND) {
-        let path = path(directory, session);
-        let is_dead = File::open(&path).is_ok_and(|file| match file.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
-        });
-        if is_dead {
-            // A session is never used again: nobody else raises a beacon of this name.
-            let _ = fs::remove_file(path);
+    for kind in [KIND, RISING] {
+        for session in sessions(directory, kind) {
+            let path = directory.join(name_of(session, kind));
+            let Ok(file) = File::open(&path) else { continue };
+            // The lock is kept until the file is removed: the context of a rising one must not lock it meanwhile.
+            if file.try_lock().is_ok() {
+                let _ = fs::remove_file(path);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use crate::machine::SessionId;
 
 #[cfg(unix)]
-pub(super) use socket::{others, sweep, tell};
+pub(super) use socket::{sweep, tell, tell_all};
 
 /// What a thread waits at: for a message, or to be woken.
 #[derive(Debug)]
@@ -45,6 +45,14 @@ impl Ear {
         }
     }
 
+    /// Opens the socket again if somebody deleted it. For the thread that hears.
+    pub(super) fn keep_open(&self) {
+        #[cfg(unix)]
+        if let Self::Socket(socket) = self {
+            socket.keep_open();
+        }
+    }
+
     /// Ends the wait of whoever hears.
     pub(super) fn wake(&self) {
         match self {
@@ -65,11 +73,11 @@ mod socket {
         io,
         os::{fd::AsRawFd, unix::net::UnixDatagram},
         path::{Path, PathBuf},
-        sync::{Mutex, PoisonError},
+        sync::{Arc, Mutex, MutexGuard, PoisonError},
         time::Duration,
     };
 
-    use super::super::{name_of, sessions};
+    use super::super::{name_of, session_in, sessions};
     use crate::machine::SessionId;
 
     const KIND: &str = "socket";
@@ -81,39 +89,79 @@ mod socket {
 
     #[derive(Debug)]
     pub(in super::super) struct Socket {
-        socket: UnixDatagram,
-        path: PathBuf,
+        directory: PathBuf,
+        session: SessionId,
+        line: Mutex<Arc<Line>>,
         /// Used again for each message.
         bytes: Mutex<Vec<u8>>,
     }
 
-    impl Socket {
+    /// What is heard at, and what wakes whoever hears. They are connected, so that this works without the name, too.
+    #[derive(Debug)]
+    struct Line {
+        socket: UnixDatagram,
+        bell: UnixDatagram,
+    }
+
+    impl Line {
         /// Others see it under its name only once it is bound: else they might take it for one that a dead process left.
-        pub(super) fn open(directory: &Path, session: SessionId) -> io::Result<Self> {
+        fn open(directory: &Path, session: SessionId) -> io::Result<Self> {
             let opening = name_of(session, OPENING);
             let socket = reach(directory, &opening, |path| UnixDatagram::bind(path))?;
-            let path = directory.join(name_of(session, KIND));
-            fs::rename(directory.join(opening), &path)?;
-            Ok(Self { socket, path, bytes: Mutex::new(vec![0; LONGEST]) })
+            let opened = UnixDatagram::unbound().and_then(|bell| {
+                bell.set_nonblocking(true)?;
+                reach(directory, &opening, |path| bell.connect(path))?;
+                fs::rename(directory.join(&opening), directory.join(name_of(session, KIND)))?;
+                Ok(Self { socket, bell })
+            });
+            if opened.is_err() {
+                let _ = fs::remove_file(directory.join(opening));
+            }
+            opened
+        }
+    }
+
+    impl Socket {
+        pub(super) fn open(directory: &Path, session: SessionId) -> io::Result<Self> {
+            let line = Mutex::new(Arc::new(Line::open(directory, session)?));
+            Ok(Self { directory: directory.to_owned(), session, line, bytes: Mutex::new(vec![0; LONGEST]) })
+        }
+
+        fn line(&self) -> MutexGuard<'_, Arc<Line>> {
+            self.line.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
         pub(super) fn hear(&self, limit: Duration) -> Option<String> {
             let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-            self.socket.set_read_timeout(Some(limit)).ok()?;
-            let length = self.socket.recv(&mut bytes).ok()?;
+            let line = self.line().clone();
+            line.socket.set_read_timeout(Some(limit)).ok()?;
+            let length = line.socket.recv(&mut bytes).ok()?;
             String::from_utf8(bytes[..length].to_vec()).ok()
         }
 
         pub(super) fn wake(&self) {
-            if let Some((directory, name)) = self.path.parent().zip(self.path.file_name()) {
-                send(directory, &name.to_string_lossy(), "");
+            // If there is no room, there is something to hear, and nobody waits.
+            let _ = self.line().bell.send(&[]);
+        }
+
+        /// A message that nobody has heard yet is lost with the old one.
+        pub(super) fn keep_open(&self) {
+            let found = fs::symlink_metadata(self.directory.join(name_of(self.session, KIND)));
+            if found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+                // Somebody may have deleted the whole directory. The one around it is not ours to make.
+                let _ = fs::create_dir(&self.directory);
+                if let Ok(line) = Line::open(&self.directory, self.session) {
+                    *self.line() = Arc::new(line);
+                    // Whoever woke the old one must be heard.
+                    self.wake();
+                }
             }
         }
     }
 
     impl Drop for Socket {
         fn drop(&mut self) {
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(self.directory.join(name_of(self.session, KIND)));
         }
     }
 
@@ -145,19 +193,28 @@ mod socket {
         send(directory, &name_of(session, KIND), text);
     }
 
-    /// Who has a socket here.
-    pub(in super::super) fn others(directory: &Path) -> impl Iterator<Item = SessionId> + use<> {
-        sessions(directory, KIND)
+    /// Tells all sessions that have a socket among these names, but the own one.
+    pub(in super::super) fn tell_all(
+        directory: &Path,
+        names: impl Iterator<Item = String>,
+        own: SessionId,
+        text: &str,
+    ) {
+        for session in names.filter_map(|name| session_in(&name, KIND)).filter(|session| *session != own) {
+            tell(directory, session, text);
+        }
     }
 
-    /// Removes the sockets that nobody listens at.
+    /// Removes the sockets that nobody listens at, whether they have their name yet or not.
     pub(in super::super) fn sweep(directory: &Path) {
-        for session in others(directory) {
-            let name = name_of(session, KIND);
-            let connected =
-                UnixDatagram::unbound().and_then(|socket| reach(directory, &name, |path| socket.connect(path)));
-            if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-                let _ = fs::remove_file(directory.join(name));
+        for kind in [KIND, OPENING] {
+            for session in sessions(directory, kind) {
+                let name = name_of(session, kind);
+                let connected =
+                    UnixDatagram::unbound().and_then(|socket| reach(directory, &name, |path| socket.connect(path)));
+                if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+                    let _ = fs::remove_file(directory.join(name));
+                }
             }
         }
     }
@@ -169,9 +226,7 @@ pub(super) fn tell(_directory: &Path, _session: SessionId, _text: &str) {}
 
 /// Nobody can be told.
 #[cfg(not(unix))]
-pub(super) fn others(_directory: &Path) -> impl Iterator<Item = SessionId> {
-    core::iter::empty()
-}
+pub(super) fn tell_all(_directory: &Path, _names: impl Iterator<Item = String>, _own: SessionId, _text: &str) {}
 
 /// There is nothing to remove.
 #[cfg(not(unix))]

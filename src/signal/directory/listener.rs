@@ -6,13 +6,14 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::{
-    Ear,
+    Ear, Names,
     beacon::{self, Beacon, Sight},
-    sentry,
+    ear, sentry, sweep,
 };
 use crate::executor::WeakShared;
 use crate::machine::{Message, SessionId};
@@ -20,8 +21,13 @@ use crate::signal::{Inbox, Notice};
 
 /// Between two looks at the beacons that no sentry stands at. Such a look costs about a microsecond each.
 const LOOK: Duration = Duration::from_millis(40);
-/// Between two looks at the own beacon.
-const IDLE: Duration = Duration::from_secs(1);
+/// Between two looks at the own beacon and socket.
+pub(super) const IDLE: Duration = Duration::from_secs(1);
+/// A context that is awake for so long sweeps. Not at once: the file that a dead process left tells those who wait for it that it
+/// is dead, and without it they learn that later.
+const SWEEP_AFTER: Duration = Duration::from_secs(10);
+/// More messages for all do not wait at once. Each has the directory open, and a lost one costs time only.
+const MOST_BROADCASTS: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -38,6 +44,8 @@ struct Held {
     beacon: Option<Beacon>,
     /// By number.
     watches: Vec<(u64, Watch)>,
+    /// Messages for those whose files have these names.
+    broadcasts: Vec<(Names, String)>,
 }
 
 /// How a beacon is watched.
@@ -57,7 +65,7 @@ impl Listener {
         beacon: Option<Beacon>,
         inbox: WeakShared<dyn Inbox>,
     ) -> Self {
-        let held = Mutex::new(Held { beacon, watches: Vec::new() });
+        let held = Mutex::new(Held { beacon, watches: Vec::new(), broadcasts: Vec::new() });
         Self { directory: directory.to_owned(), session, inbox, over: AtomicBool::new(false), held, ear }
     }
 
@@ -106,23 +114,75 @@ impl Listener {
         self.held().watches.retain(|(known, _)| *known != watch);
     }
 
-    pub(super) fn listen(&self) {
+    /// Has the thread send a message to all whose files have these names.
+    pub(super) fn tell_all(&self, names: Names, text: String) {
+        let mut held = self.held();
+        if held.broadcasts.len() < MOST_BROADCASTS {
+            held.broadcasts.push((names, text));
+        }
+        drop(held);
+        self.ear.wake();
+    }
+
+    /// Runs until the end. True if there was time to sweep.
+    pub(super) fn listen(&self) -> bool {
+        let (began, mut swept) = (clock(), false);
         while !self.over.load(Ordering::SeqCst) && self.inbox.strong_count() > 0 {
-            let idle = !self.held().watches.iter().any(|(_, watch)| matches!(watch, Watch::Looked(_)));
-            if let Some(message) = self.ear.hear(if idle { IDLE } else { LOOK }).as_deref().and_then(Message::decode) {
+            let limit = if self.looks() { LOOK } else { IDLE };
+            if let Some(message) = self.ear.hear(limit).as_deref().and_then(Message::decode) {
                 self.notice(Notice::Message(message));
             }
-            self.look();
+            self.send_broadcasts();
+            self.keep();
+            self.look(clock());
+            if !swept && clock().duration_since(began) >= SWEEP_AFTER {
+                swept = self.sweep_beside();
+            }
+        }
+        self.send_broadcasts();
+        swept
+    }
+
+    /// Whether there is a beacon to look at.
+    pub(super) fn looks(&self) -> bool {
+        self.held().watches.iter().any(|(_, watch)| matches!(watch, Watch::Looked(_)))
+    }
+
+    /// Whether there was something to hear, or a reason to wake.
+    #[cfg(all(test, unix))]
+    pub(super) fn hears(&self, limit: Duration) -> bool {
+        self.ear.hear(limit).is_some()
+    }
+
+    fn send_broadcasts(&self) {
+        let broadcasts = core::mem::take(&mut self.held().broadcasts);
+        for (names, text) in broadcasts {
+            ear::tell_all(&self.directory, names, self.session, &text);
         }
     }
 
-    /// Tells of the beacons that are gone, each once; and of the own one, if somebody took it away.
-    fn look(&self) {
+    /// Sweeps on another thread: among thousands of files that takes long, and this one must hear and look meanwhile.
+    fn sweep_beside(&self) -> bool {
+        let directory = self.directory.clone();
+        thread::Builder::new().name("leasehold sweep".into()).spawn(move || sweep(&directory)).is_ok()
+    }
+
+    /// Makes the own files again if somebody deleted them, and tells if the beacon cannot be raised again.
+    pub(super) fn keep(&self) {
+        self.ear.keep_open();
+        let is_lost = self.held().beacon.as_mut().is_some_and(Beacon::gets_lost);
+        if is_lost {
+            self.notice(Notice::BeaconLost(self.session));
+        }
+    }
+
+    /// Tells of the beacons that are gone, each once.
+    pub(super) fn look(&self, now: Instant) {
         let mut gone = Vec::new();
         let mut held = self.held();
         held.watches.retain_mut(|(number, watch)| {
             let is_gone = match watch {
-                Watch::Looked(sight) => sight.is_gone(),
+                Watch::Looked(sight) => sight.is_gone(now),
                 Watch::Guarded(_) => false,
             };
             if is_gone {
@@ -130,11 +190,7 @@ impl Listener {
             }
             !is_gone
         });
-        let lost = held.beacon.take_if(|beacon| !beacon.stands());
         drop(held);
-        if lost.is_some() {
-            self.notice(Notice::BeaconLost(self.session));
-        }
         gone.into_iter().for_each(|watch| self.notice(Notice::BeaconGone { watch }));
     }
 
@@ -143,4 +199,10 @@ impl Listener {
             inbox.notice(notice);
         }
     }
+}
+
+/// Only for how long a file is missing, and when to sweep: what is decided about leases is told the time.
+#[expect(clippy::disallowed_methods, reason = "a thread that waits measures for itself how long")]
+fn clock() -> Instant {
+    Instant::now()
 }

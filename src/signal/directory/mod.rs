@@ -5,10 +5,13 @@ mod beacon;
 mod ear;
 mod listener;
 mod sentry;
+#[cfg(all(test, unix))]
+mod tests;
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
+    fs, io,
+    iter::Peekable,
+    path::{self, Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
 };
@@ -26,13 +29,29 @@ use listener::Listener;
 /// * A beacon is a file on which its context keeps a lock
 ///   ([`File::lock`](https://doc.rust-lang.org/std/fs/struct.File.html#method.lock)). The operating system frees the lock when
 ///   the process dies, whatever it dies of: whoever waits for a holder that was killed is granted the lease within a few ms. A
-///   process that is stopped or hangs keeps its lock.
+///   process that is stopped or hangs keeps its lock. So does a process that was killed after it forked another one without
+///   `exec`, as long as that one lives: then the holder is replaced after a lease of silence.
 /// * A message is a datagram to the socket of the context that it concerns. On Windows, which has no such sockets in Rust's
 ///   standard library, no message arrives: whoever waits looks into the store once a heartbeat.
 ///
 /// A manager over a store with [`Reach::Machine`](crate::store::Reach::Machine), such as `SqliteStore`, has these signals
-/// already. The directory must be on a file system of this machine: a network file system may drop a lock while its process lives.
-/// It is made when it is first needed. Whoever can write to it can forge messages, so give it the permissions of the store.
+/// already.
+///
+/// # When a beacon counts as gone
+/// * Its file is there, and nobody has it locked: the process died. Waiters see that at once.
+/// * Its file was open here before, and the lock on it was dropped: the context died or rests. Waiters see that at once.
+/// * There has been no file for 2.5 s: the context rests, or it died and another one has swept its file away. One that has been
+///   awake for 10 s sweeps, or one that ends sooner.
+///
+/// So a living context is not taken for dead because somebody deleted its file, or the whole directory: once a second it looks for
+/// its own beacon and socket, and makes them again. If it cannot raise the beacon again, it goes on without one, and says so in
+/// the store. Don't delete the files of a process that is stopped, though, or of one that gets no time for seconds: it cannot look.
+///
+/// # The directory
+/// It must be on a file system of this machine: a network file system may drop a lock while its process lives.
+/// It is made when it is first needed. If it cannot be made, or nothing can be made in it, there are neither messages nor beacons, and
+/// a dead holder is replaced after a lease of silence; nothing reports that.
+/// Whoever can write to it can forge messages, so give it the permissions of the store.
 ///
 /// ```no_run
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, signal::DirectorySignals, store::Store};
@@ -46,6 +65,9 @@ pub struct DirectorySignals {
     directory: PathBuf,
     awake: Mutex<Option<Awake>>,
 }
+
+/// Of so many files the sockets among them are told a message for all before [`send`](Signals::send) returns.
+const FEW: usize = 64;
 
 /// What stands between [`wake`](Signals::wake) and [`rest`](Signals::rest).
 #[derive(Debug)]
@@ -61,14 +83,26 @@ impl Drop for Awake {
 }
 
 impl DirectorySignals {
-    /// Signals in this directory. Nothing is made or opened yet.
+    /// Signals in this directory. Nothing is made or opened yet. A relative path begins at the working directory of this moment.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), awake: Mutex::default() }
+        let directory = directory.into();
+        // It fails for an empty path, which names no directory anyway.
+        let directory = path::absolute(&directory).unwrap_or(directory);
+        Self { directory, awake: Mutex::default() }
     }
 
     /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
     fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first ones at once, for the process may end after its last message; the others on the thread of the listener.
+    fn tell_all(&self, own: SessionId, text: String) {
+        let Ok(mut names) = names(&self.directory) else { return };
+        ear::tell_all(&self.directory, names.by_ref().take(FEW), own, &text);
+        if names.peek().is_some() {
+            self.with_listener(|listener| listener.tell_all(names, text));
+        }
     }
 
     fn with_listener(&self, act: impl FnOnce(&Shared<Listener>)) {
@@ -89,14 +123,13 @@ impl Signals for DirectorySignals {
         self.rest();
         // Where it cannot be made, no file in it can, and nothing stands.
         let _ = fs::create_dir_all(&self.directory);
-        sweep(&self.directory);
         let raised = if beacon { Beacon::raise(&self.directory, session).ok() } else { None };
         let stands = raised.is_some();
         let ear = Ear::open(&self.directory, session);
         let listener = Shared::new(Listener::new(&self.directory, session, ear, raised, inbox.clone()));
-        let listening = listener.clone();
-        let thread = thread::Builder::new().name("leasehold signals".into()).spawn(move || listening.listen());
-        if thread.is_err() {
+        let (listening, directory) = (listener.clone(), self.directory.clone());
+        let thread = thread::Builder::new().name("leasehold signals".into());
+        if thread.spawn(move || run(listening, &directory)).is_err() {
             listener.end();
             return false;
         }
@@ -118,11 +151,7 @@ impl Signals for DirectorySignals {
         match message.body.recipient() {
             Some(recipient) if recipient == own => {}
             Some(recipient) => ear::tell(&self.directory, recipient, &text),
-            None => {
-                for session in ear::others(&self.directory).filter(|session| *session != own) {
-                    ear::tell(&self.directory, session, &text);
-                }
-            }
+            None => self.tell_all(own, text),
         }
     }
 
@@ -146,15 +175,43 @@ fn name_of(session: SessionId, kind: &str) -> String {
     format!("{session}.{kind}")
 }
 
-/// The sessions that have a file of this kind here.
-fn sessions(directory: &Path, kind: &'static str) -> impl Iterator<Item = SessionId> + use<> {
-    let entries = fs::read_dir(directory).into_iter().flatten();
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter_map(move |name| id_in(name.strip_suffix(kind)?.strip_suffix('.')?))
+/// The names of the files in a directory. They are read bit by bit.
+type Names = Peekable<Entries>;
+
+#[derive(Debug)]
+struct Entries(fs::ReadDir);
+
+impl Iterator for Entries {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        // Other programs may have put files here whose names are no text.
+        self.0.by_ref().find_map(|entry| entry.ok()?.file_name().into_string().ok())
+    }
 }
 
-fn id_in(name: &str) -> Option<SessionId> {
-    (name.len() == 32).then(|| u128::from_str_radix(name, 16).ok().map(SessionId))?
+fn names(directory: &Path) -> io::Result<Names> {
+    Ok(Entries(fs::read_dir(directory)?).peekable())
+}
+
+/// The sessions that have a file of this kind here.
+fn sessions(directory: &Path, kind: &'static str) -> impl Iterator<Item = SessionId> + use<> {
+    names(directory).into_iter().flatten().filter_map(move |name| session_in(&name, kind))
+}
+
+fn session_in(name: &str, kind: &str) -> Option<SessionId> {
+    let id = name.strip_suffix(kind)?.strip_suffix('.')?;
+    (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok().map(SessionId))?
+}
+
+/// The thread of a listener.
+fn run(listener: Shared<Listener>, directory: &Path) {
+    let swept = listener.listen();
+    // Its socket goes first: nobody should send messages to it while this thread sweeps.
+    drop(listener);
+    if !swept {
+        sweep(directory);
+    }
 }
 
 /// Removes what processes left behind that died.

@@ -56,12 +56,9 @@ fn stand(path: &PathBuf) {
     }
 }
 
-/// Ends when the beacon is gone. An error proves nothing.
+/// Ends when the beacon is gone. An error proves nothing, and nor does a file that is missing at one moment.
 fn wait(path: &Path) -> io::Result<()> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened?,
-    };
+    let file = File::open(path)?;
     loop {
         match file.lock_shared() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

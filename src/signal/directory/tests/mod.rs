@@ -1,0 +1,179 @@
+//! What two processes cannot be made to show: each moment is arranged by hand.
+
+mod beacons;
+mod sockets;
+
+use std::{
+    fs::{self, File},
+    os::unix::{fs::symlink, net::UnixDatagram},
+    path::PathBuf,
+    process,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    DirectorySignals, Ear,
+    beacon::{self, Beacon},
+    name_of, names, sweep,
+};
+use crate::executor::Shared;
+use crate::machine::SessionId;
+use crate::signal::{Inbox, Notice, Signals};
+
+const OWN: SessionId = SessionId(1);
+const OTHER: SessionId = SessionId(2);
+/// Longer than anything here takes, however busy the machine is.
+const BUSY: Duration = Duration::from_secs(60);
+
+/// A directory of its own for each test, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("leasehold-directory-{}-{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, session: SessionId, kind: &str) -> PathBuf {
+        self.0.join(name_of(session, kind))
+    }
+
+    /// As a process leaves it that was killed.
+    fn dead_socket(&self, session: SessionId, kind: &str) -> PathBuf {
+        drop(UnixDatagram::bind(self.file(session, kind)).unwrap());
+        self.file(session, kind)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Passes each notice on.
+struct Told(Mutex<mpsc::Sender<Notice>>);
+
+impl Inbox for Told {
+    fn notice(&self, notice: Notice) {
+        drop(self.0.lock().unwrap().send(notice));
+    }
+}
+
+fn inbox() -> (Shared<dyn Inbox>, mpsc::Receiver<Notice>) {
+    let (sender, notices) = mpsc::channel();
+    (Shared::new(Told(Mutex::new(sender))), notices)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a moment to count from")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Real time passes: what is waited for is done by a thread.
+fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
+    let began = now();
+    while !condition() {
+        if began.elapsed() > BUSY {
+            return false;
+        }
+        thread::yield_now();
+    }
+    true
+}
+
+#[test]
+fn a_lowered_beacon_and_a_closed_ear_leave_nothing() {
+    let scratch = Scratch::new();
+    drop((Beacon::raise(&scratch.0, OWN).unwrap(), Ear::open(&scratch.0, OWN)));
+    assert_eq!(names(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
+fn a_sweep_removes_what_the_dead_left_and_nothing_of_the_living() {
+    let scratch = Scratch::new();
+    let living = (Beacon::raise(&scratch.0, OWN).unwrap(), Ear::open(&scratch.0, OWN));
+    let (rising, opening) = (scratch.file(OWN, "rising"), scratch.file(OWN, "opening"));
+    let (locked, _bound) = (File::create(&rising).unwrap(), UnixDatagram::bind(&opening).unwrap());
+    locked.lock().unwrap();
+    let foreign = scratch.0.join("notes.beacon");
+    fs::write(&foreign, "").unwrap();
+    for kind in ["beacon", "rising"] {
+        fs::write(scratch.file(OTHER, kind), "").unwrap();
+    }
+    for kind in ["socket", "opening"] {
+        scratch.dead_socket(OTHER, kind);
+    }
+    sweep(&scratch.0);
+    let mut left: Vec<_> = names(&scratch.0).unwrap().collect();
+    left.sort();
+    let own = ["beacon", "opening", "rising", "socket"].map(|kind| name_of(OWN, kind));
+    assert_eq!(left, [own.as_slice(), &["notes.beacon".into()]].concat());
+    drop(living);
+}
+
+#[test]
+fn the_directory_is_swept_when_a_context_rests() {
+    let scratch = Scratch::new();
+    let (inbox, _notices) = inbox();
+    let signals = DirectorySignals::new(&scratch.0);
+    fs::write(beacon::path(&scratch.0, OTHER), "").unwrap();
+    assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)));
+    assert!(beacon::path(&scratch.0, OTHER).exists(), "whoever waits for the dead one sees it at once by its file");
+    signals.rest();
+    assert!(comes_true(|| names(&scratch.0).unwrap().count() == 0));
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_has_no_beacon_to_expect() {
+    let scratch = Scratch::new();
+    let file = scratch.0.join("file");
+    fs::write(&file, "").unwrap();
+    let (inbox, notices) = inbox();
+    let signals = DirectorySignals::new(&file);
+    assert!(!signals.wake(OWN, true, Shared::downgrade(&inbox)));
+    signals.watch(1, OTHER);
+    signals.rest();
+    assert!(notices.try_recv().is_err());
+}
+
+#[test]
+fn a_relative_directory_is_that_of_the_moment() {
+    assert!(DirectorySignals::new("signals").directory.is_absolute());
+}
+
+/// As when no file can be opened for a while: the sentry gives up, and the listener looks again and again.
+#[test]
+fn a_look_that_failed_is_tried_again() {
+    let scratch = Scratch::new();
+    let (directory, real, file) = (scratch.0.join("signals"), scratch.0.join("real"), scratch.0.join("file"));
+    fs::create_dir(&real).unwrap();
+    fs::write(&file, "").unwrap();
+    // In one step: the listener would make a directory that is missing.
+    let lead_to = |target: &PathBuf| {
+        let draft = scratch.0.join("draft");
+        symlink(target, &draft).unwrap();
+        fs::rename(draft, &directory).unwrap();
+    };
+    lead_to(&real);
+    let (inbox, notices) = inbox();
+    let signals = DirectorySignals::new(&directory);
+    assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)));
+    assert_eq!(notices.recv_timeout(BUSY), Ok(Notice::BeaconStands(OWN)));
+    fs::write(directory.join(name_of(OTHER, "beacon")), "").unwrap();
+    lead_to(&file);
+    signals.watch(1, OTHER);
+    assert!(comes_true(|| signals.awake().as_ref().is_some_and(|awake| awake.listener.looks())));
+    assert!(notices.try_recv().is_err());
+    lead_to(&real);
+    assert_eq!(notices.recv_timeout(BUSY), Ok(Notice::BeaconGone { watch: 1 }));
+}
