@@ -151,6 +151,18 @@ fn a_relative_directory_is_that_of_the_moment() {
     assert!(DirectorySignals::new("signals").directory.is_absolute());
 }
 
+#[test]
+fn a_sentry_that_finds_no_file_leaves_it_to_the_listener_to_look_on() {
+    let scratch = Scratch::new();
+    let (inbox, notices) = inbox();
+    let signals = DirectorySignals::new(&scratch.0);
+    assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)));
+    assert_eq!(notices.recv_timeout(BUSY), Ok(Notice::BeaconStands(OWN)));
+    signals.watch(1, OTHER);
+    assert!(comes_true(|| signals.awake().as_ref().is_some_and(|awake| awake.listener.looks())));
+    assert!(notices.try_recv().is_err());
+}
+
 /// As when no file can be opened for a while: the sentry gives up, and the listener looks again and again.
 #[test]
 fn a_look_that_failed_is_tried_again() {
