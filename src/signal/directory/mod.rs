@@ -1,5 +1,5 @@
-//! Signals between the processes of one machine, by way of a directory that all of them can write to: no server, no thread
-//! that runs while nobody waits or holds.
+//! Signals between the processes of one machine, through a directory that all of them can write to. They need no server, and no thread
+//! of a context that neither holds nor waits.
 
 mod beacon;
 mod ear;
@@ -25,14 +25,14 @@ use listener::Listener;
 ///
 /// * A beacon is a file on which its context keeps a lock
 ///   ([`File::lock`](https://doc.rust-lang.org/std/fs/struct.File.html#method.lock)). The operating system frees the lock when
-///   the process dies, whatever it dies of: whoever waits for a holder that was killed is granted the lease within a few ms. A
-///   process that is stopped or hangs keeps its lock.
-/// * A message is a datagram to the socket of the context that it concerns. On Windows, which has no such sockets in Rust's
-///   standard library, no message arrives: whoever waits looks into the store once a heartbeat.
+///   the process dies, however it dies. So if a holder is killed, the next waiter is granted the lease within a few ms. A process
+///   that is stopped or hangs keeps its lock.
+/// * A message is a datagram to the Unix socket of the context that it concerns. On Windows there are no messages, because Rust's
+///   standard library has no such sockets there: a waiter reads the store once per heartbeat.
 ///
-/// A manager over a store with [`Reach::Machine`](crate::store::Reach::Machine), such as `SqliteStore`, has these signals
-/// already. The directory must be on a file system of this machine: a network file system may drop a lock while its process lives.
-/// It is made when it is first needed. Whoever can write to it can forge messages, so give it the permissions of the store.
+/// A manager over a store with [`Reach::Machine`](crate::store::Reach::Machine), such as `SqliteStore`, uses these signals
+/// by default. The directory must be on a local file system: a network file system may drop a lock while its process lives.
+/// It is created when it is first needed. Anyone who can write to it can forge messages, so give it the permissions of the store.
 ///
 /// ```no_run
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, signal::DirectorySignals, store::Store};
@@ -61,7 +61,7 @@ impl Drop for Awake {
 }
 
 impl DirectorySignals {
-    /// Signals in this directory. Nothing is made or opened yet.
+    /// Signals in this directory. Nothing is created or opened yet.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self { directory: directory.into(), awake: Mutex::default() }
     }
