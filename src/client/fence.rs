@@ -1,4 +1,4 @@
-//! Fenced writes: a guard's lease is checked within a transaction of the user's.
+//! Fenced writes: a guard's lease is checked in a transaction of the user's.
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
@@ -14,26 +14,27 @@ use crate::machine::{Input, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
-    /// Lets a transaction commit only if the lease is still current *in that transaction*: a holder that was overtaken
-    /// writes nothing, whatever was paused, slept or lost meanwhile.
+    /// Lets a transaction commit only if the lease is still current *in that transaction*. A holder that was replaced writes
+    /// nothing, however long it was paused and whatever messages it missed.
     ///
-    /// The lease is checked before whatever is asked of the transaction next. Look at the answer, and go on in the same
-    /// transaction only if it is `Ok`: one that was refused cannot be committed, or is rolled back already. (In a browser you
-    /// need not wait for the answer: the transaction is aborted whatever was asked of it.) Keep the transaction short, under
-    /// a third of the lease: renewals wait behind it. An IndexedDB transaction is aborted if the context is
+    /// The lease is checked before any later operation of the transaction. Look at the answer, and continue the transaction only
+    /// if it is `Ok`: a refused transaction cannot be committed, or is already rolled back. (In a browser you need not wait for
+    /// the answer: a refused transaction is aborted with all that was asked of it.) Keep the transaction shorter than a third of
+    /// the lease: renewals wait until it ends. An IndexedDB transaction is aborted if the context is
     /// [suspended](crate::LeaseManager::suspend) meanwhile.
     ///
-    /// The lease must be kept in the database of the transaction; in a browser, by `IndexedDbStore::attach`. See
-    /// [`FencedTransaction`] for what can be fenced, and for each database's own rules.
+    /// The lease must be kept in the database of the transaction; in a browser, open the store with `IndexedDbStore::attach`. See
+    /// [`FencedTransaction`] for what can be fenced, and for the rules of each database.
     ///
     /// # Errors
     /// [`FenceError::Lost`] if the lease is lost,
     /// [`FenceError::Released`] if this guard was released,
     /// [`FenceError::Misuse`] if the transaction cannot be fenced, and
-    /// [`FenceError::Store`] if it ended before the check did.
+    /// [`FenceError::Store`] if the store failed, or the transaction ended, before the check did.
     ///
     /// # Cancel safety
-    /// Dropping the answer changes nothing: the transaction stays fenced.
+    /// If you drop the answer, nothing is ever committed without the lease. In IndexedDB and SQLite the transaction stays fenced; in
+    /// PostgreSQL it then fails; in Redis the script may or may not run.
     ///
     /// ```no_run
     /// # #[cfg(all(target_family = "wasm", feature = "web"))]
@@ -55,8 +56,9 @@ impl LeaseGuard {
         self.check(transaction, false)
     }
 
-    /// [Fences](Self::fence) the transaction, and renews the lease with it: a holder that writes often needs no other
-    /// renewal. The renewal counts from the call, once the transaction is committed.
+    /// [Fences](Self::fence) the transaction, and renews the lease in it: a holder that writes often needs no other
+    /// renewal. Once the transaction is committed, the renewed lease runs from the time of this call. It counts only when
+    /// [`Fenced::committed`](crate::store::Fenced::committed) is called, where the answer is a `Fenced`. An etcd fence cannot renew.
     ///
     /// # Errors
     /// As for [`fence`](Self::fence).

@@ -6,8 +6,8 @@ use crate::executor::Executor;
 use crate::store;
 
 impl LeaseManager {
-    /// Connects to the store that a URL names, with the defaults of [`builder`](Self::builder):
-    /// `memory:`, `sqlite:leases.db`. [`store::from_url`] lists them all; with it and a builder you can choose more.
+    /// Opens the store that a URL names, such as `memory:` or `sqlite:leases.db`, and builds a manager with the defaults of
+    /// [`builder`](Self::builder). [`store::from_url`] lists all URLs; use it with a builder to set options.
     ///
     /// # Errors
     /// [`AcquireError::Unsupported`] if there is no store for the URL, or its feature is off; and what opening the store reports.

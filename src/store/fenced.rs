@@ -1,4 +1,4 @@
-//! Transactions that are not ours, in a database that holds records: what a user writes in one can be fenced.
+//! Transactions of the user's in a database that keeps leases: their writes can be fenced.
 
 use core::future::Future;
 use std::string::String;
@@ -10,34 +10,34 @@ use crate::machine::{LostReason, Records, StoreError, StoreId, Ticket};
 /// An open transaction of the user's, in which [`LeaseGuard::fence`](crate::LeaseGuard::fence) checks a lease.
 ///
 /// # Behavior
-/// * [`check`](Self::check) MUST refuse a transaction that cannot write, does not reach the records, or is over; and one
-///   in a store of another [reach](Fence::reach).
+/// * [`check`](Self::check) MUST refuse a transaction that cannot write, does not reach the records, is over, or belongs
+///   to a store of another [reach](Fence::reach).
 /// * It MUST read the store's id and the records of the [ticket's](Fence::ticket) batch in this transaction, before
-///   whatever the caller asks of it next, and hand them to [`Fence::judge`], whatever else was asked of the transaction
+///   any later operation of the caller, and pass them to [`Fence::judge`], whatever else the caller asks of the transaction
 ///   meanwhile.
-/// * Whatever is refused MUST NOT be committed. Where it cannot be stopped any more, the answer MUST say so.
+/// * A refused transaction MUST NOT be committed. If it can no longer be stopped, the answer MUST say so.
 /// * The records MUST stay locked until the transaction ends, so that nobody is granted the lease in between.
-/// * What was judged current MUST be written, if it changed, before the answer comes. The caller MUST be able to go on in
-///   the transaction when it has the answer.
-/// * [`Fence::committed`] MUST be called once the transaction is committed, and only then. Where nobody but the caller
-///   knows, the answer is a [`Fenced`], and the caller says so.
-/// * Either the check begins at the call, or its answer keeps the transaction borrowed, so that nothing else can be asked of
-///   the transaction before the answer was awaited or dropped.
+/// * If the lease is current, rows that the judgement changed MUST be written before the answer comes. The caller MUST be able
+///   to continue the transaction when it has the answer.
+/// * [`Fence::committed`] MUST be called once the transaction is committed, and only then. If only the caller knows
+///   of the commit, the answer is a [`Fenced`], on which the caller calls [`committed`](Fenced::committed).
+/// * Either the check begins at the call, or its answer keeps the transaction borrowed, so that the transaction cannot be
+///   used before the answer was awaited or dropped.
 pub trait FencedTransaction {
-    /// What a check that passed gives: a [`Fenced`], or `()` where the transaction itself tells when it is committed.
+    /// What a passed check returns: for example a [`Fenced`], or `()` if the transaction itself reports its commit.
     type Passed;
 
-    /// What [`check`](Self::check) answers.
+    /// The future that [`check`](Self::check) returns.
     type Answer: Future<Output = Result<Self::Passed, FenceError>>;
 
     /// Checks the lease.
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer;
 
-    /// Aborts the transaction if that is still possible, and answers with this error: the lease is lost or released already.
+    /// Aborts the transaction if that is still possible, and answers with this error, because the lease is already lost or released.
     fn refuse(self, why: FenceError) -> Self::Answer;
 }
 
-/// What a transaction is checked for.
+/// The check of a lease, which a [`FencedTransaction`] runs.
 pub trait Fence: MaybeSendSync {
     /// Where the records are.
     fn reach(&self) -> Reach;
@@ -45,40 +45,40 @@ pub trait Fence: MaybeSendSync {
     /// What is checked.
     fn ticket(&self) -> &Ticket;
 
-    /// Applies the batch to what the transaction found, and says whether it may commit.
+    /// Applies the batch to the records that the transaction read, and says whether it may commit.
     ///
     /// # Errors
     /// [`FenceError::Lost`], or [`FenceError::Released`] if the guard was released in the meantime.
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError>;
 
-    /// That the lease is lost, or its guard was released, if that is known by now.
+    /// `Some` if it is already known that the lease is lost, or that its guard was released.
     fn loss(&self) -> Option<FenceError>;
 
-    /// The transaction is open, until it is [over](Self::over). It is to be aborted if the context is suspended: it would
-    /// block all others until the context goes on.
+    /// Reports an open transaction, until it is [over](Self::over). It is aborted if the context is suspended: otherwise it would block
+    /// all others until the context resumes.
     fn open(&self, transaction: Shared<dyn OpenTransaction>);
 
-    /// The transaction was committed, and what it renewed is renewed.
+    /// Reports that the transaction was committed, so that its renewal counts.
     fn committed(&self);
 
-    /// The transaction is over, whether committed or not.
+    /// Reports that the transaction is over, whether it was committed or not.
     fn over(&self);
 }
 
-/// A lease was found current in a transaction, which its caller will commit.
+/// The answer of a fence that passed: the lease is current in the transaction, which you may now commit.
 ///
-/// After [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) say [`committed`](Self::committed) once it is: only then
-/// does the renewal count. After a plain [`fence`](crate::LeaseGuard::fence) nothing depends on it. It may be dropped.
+/// After [`fence_and_renew`](crate::LeaseGuard::fence_and_renew), call [`committed`](Self::committed) once the transaction is committed:
+/// only then does the renewal count. After a plain [`fence`](crate::LeaseGuard::fence), drop it: nothing depends on it.
 pub struct Fenced(Shared<dyn Fence>);
 
 impl Fenced {
-    /// For authors of a [`FencedTransaction`]: the fence passed.
+    /// For authors of a [`FencedTransaction`]: the answer when the fence has passed.
     pub fn passed(fence: Shared<dyn Fence>) -> Self {
         Self(fence)
     }
 
-    /// The transaction was committed, and no savepoint was rolled back since the fence. If you say so and it is not true, this
-    /// context believes in a lease that it did not renew.
+    /// Reports that the transaction was committed, and that no savepoint was rolled back since the fence. If that is not true, this
+    /// context believes that it renewed a lease that it did not renew.
     pub fn committed(self) {
         self.0.committed();
     }
@@ -90,23 +90,23 @@ impl core::fmt::Debug for Fenced {
     }
 }
 
-/// A transaction that may have to end before its time.
+/// A transaction that may have to be ended early.
 pub trait OpenTransaction: MaybeSendSync {
     /// Ends it without a commit.
     fn abort(&self);
 }
 
-/// Why a transaction was not fenced. Nothing of it is written, unless it says so.
+/// Why a transaction was not fenced. Nothing of it is written, unless the error says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FenceError {
     /// The lease is lost.
     Lost(LostReason),
-    /// The guard was released before.
+    /// The guard was already released.
     Released,
-    /// The transaction is none that can be fenced; the sentence names the remedy.
+    /// The transaction cannot be fenced; the message names the remedy.
     Misuse(String),
-    /// The transaction ended before the lease was checked.
+    /// The store failed, or the transaction ended, before the lease was checked.
     Store(StoreError),
 }
 

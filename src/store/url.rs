@@ -1,4 +1,4 @@
-//! A store by its URL: which one an application uses is then a matter of its settings.
+//! Opens a store by its URL, so that an application's configuration can choose it.
 
 use std::{boxed::Box, format, string::String, vec::Vec};
 
@@ -17,19 +17,21 @@ const SCHEMES: [(&str, Option<&str>); 8] = [
     ("indexeddb", Some("web")),
 ];
 
-/// Opens the store that a URL names, and makes the tables that it needs. [`LeaseManager::from_url`](crate::LeaseManager::from_url) is the short way; this one is for
-/// `LeaseManager::builder(store::from_url(url).await?, executor)`.
+/// Opens the store that a URL names, and creates the tables that it needs. Use it with
+/// [`LeaseManager::builder`](crate::LeaseManager::builder) to set options of the manager.
+/// [`LeaseManager::from_url`](crate::LeaseManager::from_url) is shorter, and sets none.
 ///
 /// | URL | store | feature |
 /// | --- | --- | --- |
-/// | `memory:` | a [`MemoryStore`] of its own | |
+/// | `memory:` | a new [`MemoryStore`], shared with no other manager | |
 /// | `sqlite:leases.db`, `sqlite:/var/lib/app/leases.db`, `sqlite:///var/lib/app/leases.db` | `SqliteStore` | `store-sqlite` |
 /// | `postgres://user:password@host/database` | `PostgresStore` | `store-postgres` |
 /// | `redis://user:password@host:6379/0`, `redis+unix:///run/redis.sock` | `RedisStore` | `store-redis` |
 /// | `etcd://one:2379,two:2379,three:2379` | `EtcdStore` | `store-etcd` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
-/// `?prefix=jobs` chooses what the names of the tables begin with. The path of a file is taken as it is: nothing in it is decoded.
+/// `?prefix=jobs` chooses a prefix for the names of the tables or keys, except with `memory:` and `indexeddb:`. The path of a file is used
+/// as it stands, without percent-decoding.
 ///
 /// # Errors
 /// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and whatever opening that store
@@ -50,7 +52,7 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         // What is no plain name may hold a password.
         let is_plain = url.chars().all(|letter| letter.is_alphanumeric() || "./_-".contains(letter));
         let shown = if is_plain { format!("{url:?}") } else { "what was given".into() };
-        return Err(refused(format!("{shown} is no URL of a store; it begins with {}", schemes())));
+        return Err(refused(format!("{shown} is not the URL of a store; such a URL begins with one of {}", schemes())));
     };
     match named.scheme {
         "memory" => named.memory(),
@@ -95,7 +97,7 @@ impl<'a> Named<'a> {
         // What is no plain name may be a part of a password.
         let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
         let name = if is_plain { name } else { "like this" };
-        Err(refused(format!("a URL of {}: has no parameter {name:?}; there is only prefix", self.scheme)))
+        Err(refused(format!("a URL of {}: has no parameter {name:?}; the only one is prefix", self.scheme)))
     }
 
     fn memory(&self) -> Result<Box<dyn Store>, StoreError> {
@@ -103,7 +105,7 @@ impl<'a> Named<'a> {
         if self.place.is_empty() && self.prefix.is_none() {
             return Ok(Box::new(MemoryStore::new()));
         }
-        Err(refused("a store in memory has no name and no prefix; say memory:, and share the manager".into()))
+        Err(refused("a store in memory has no name and no prefix; write memory:, and share the manager".into()))
     }
 
     #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
@@ -124,7 +126,7 @@ impl<'a> Named<'a> {
         };
         let opening = std::thread::Builder::new().name("leasehold opens".into()).spawn(opener);
         opening.map_err(|error| StoreError::transient(format!("no thread could be started: {error}")))?;
-        let ended = || Err(StoreError::transient("the thread that opened the file ended"));
+        let ended = || Err(StoreError::transient("the thread that opened the file ended early"));
         Ok(Box::new(opened.await.unwrap_or_else(ended)?))
     }
 
@@ -168,9 +170,9 @@ impl<'a> Named<'a> {
 fn nothing_for(scheme: &str) -> String {
     match SCHEMES.iter().find(|(known, _)| *known == scheme) {
         Some((_, Some(feature))) => {
-            format!("this program was built without the store of {scheme}: URLs; turn on leasehold's feature {feature}")
+            format!("this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}")
         }
-        _ => format!("no store is named by {scheme:?}; a URL begins with {}", schemes()),
+        _ => format!("there is no store for the scheme {scheme:?}; a URL begins with one of {}", schemes()),
     }
 }
 

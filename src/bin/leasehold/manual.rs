@@ -8,20 +8,20 @@ use super::options::Cli;
 
 /// The exit codes, for the help and for the manual page.
 const CODES: [(&str, &str); 9] = [
-    ("command's", "the command ran and ended; 128 + the number of the signal that ended it"),
+    ("command's", "the command ran and ended; if the signal n ended it, 128 + n"),
     ("1", "the lease was not granted at once (-n) or in time (-w); -E chooses another code"),
     ("64", "the command line is wrong"),
-    ("69", "the store cannot be opened, or failed"),
-    ("71", "the system refused a process or a signal"),
-    ("75", "the lease was lost while the command ran, and the command was ended for it"),
+    ("69", "the store could not be opened, or failed"),
+    ("71", "the system refused to start a process or to handle signals"),
+    ("75", "the lease was lost while the command ran, with --on-loss kill"),
     ("126", "the command cannot be executed"),
     ("127", "the command was not found"),
     ("128 + n", "the signal n ended the wait for the lease"),
 ];
 
 const VARIABLES: [(&str, &str); 4] = [
-    ("LEASEHOLD_STORE", "the store, unless --store names it; the command finds it there, too"),
-    ("XDG_STATE_HOME", "the folder of leasehold/leases.db, the store if none is named; else ~/.local/state"),
+    ("LEASEHOLD_STORE", "the store, unless --store names one; the command gets it, too"),
+    ("XDG_STATE_HOME", "the folder of leasehold/leases.db, the default store; ~/.local/state if unset"),
     ("LEASEHOLD_KEY", "for the command: the key"),
     ("LEASEHOLD_TOKEN", "for the command: the fencing token, a number"),
 ];

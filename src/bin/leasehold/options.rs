@@ -9,7 +9,7 @@ use leasehold::Mode;
 use super::codes::{Failure, USAGE, print};
 use super::manual;
 
-/// Runs commands under leases: locks with a time limit that processes share by way of a store.
+/// Runs commands under leases: locks with a time limit, kept in a store that processes share.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, after_long_help = manual::after_help(), after_help = AFTER_SHORT_HELP)]
 pub(crate) struct Cli {
@@ -39,7 +39,7 @@ pub(crate) enum Order {
 /// Which store.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// The store, as sqlite:PATH; LEASEHOLD_STORE otherwise, or a file in the user's state folder
+    /// The store, such as sqlite:PATH; by default LEASEHOLD_STORE, else a file in the user's state folder
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 }
@@ -50,18 +50,18 @@ pub(crate) struct Holding {
     /// What the loss of the lease does to the command
     ///
     /// kill: the command's process group gets TERM, and KILL after the grace. If the lease cannot be renewed, TERM
-    /// comes early enough that KILL comes before anybody else can be granted the key. If it is stolen, or its store
-    /// is deleted, another may hold it already. warn: it is only told on stderr.
+    /// comes early enough that KILL comes before another process can be granted the key. If the lease is stolen, or
+    /// its store is deleted, another process may hold the key already. warn: leasehold only writes a message to stderr.
     #[arg(long, value_enum, value_name = "ACTION", default_value = "kill")]
     pub(crate) on_loss: OnLoss,
     /// How long the lease lasts without renewal
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) lease: Duration,
-    /// How long the command has to end by itself when the lease is lost; a quarter of the lease, at most 5, unless
-    /// chosen
+    /// How long the command has to end by itself when the lease is lost; by default a quarter of the lease, at most
+    /// 5 s
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) grace: Option<Duration>,
-    /// What others see of this holder; host, process and command line unless chosen
+    /// What others see of this holder; by default host, process id and command line
     #[arg(long, value_name = "TEXT")]
     pub(crate) info: Option<String>,
 }
@@ -70,24 +70,25 @@ pub(crate) struct Holding {
 pub(crate) enum OnLoss {
     /// End the command
     Kill,
-    /// Say so on stderr
+    /// Write a message to stderr
     Warn,
 }
 
 /// Waits for the lease of KEY, runs a command under it, and releases it
 ///
-/// Options end at KEY: what follows belongs to the command. No shell stands between, and the command has the standard
-/// input and output of leasehold. It runs in a process group of its own, which HUP, INT, QUIT, TERM, USR1 and USR2
-/// are passed on to.
+/// Options end at KEY: what follows is the command and its arguments, which is run without a shell. It has the standard
+/// input and output of leasehold, and runs in a process group of its own, to which HUP, INT, QUIT, TERM, USR1 and USR2
+/// are passed on.
 ///
-/// If leasehold itself is killed, the lease is free within about 50 ms. On Linux the command is killed with it,
-/// unless the loss is only to be told; but not what the command has started, nor a set-user-ID program. Elsewhere
-/// nothing ends the command. If leasehold is stopped, it can end nothing until it goes on. A command that must never
-/// act beyond its lease passes LEASEHOLD_TOKEN to whatever it writes to, which refuses smaller tokens.
+/// If leasehold itself is killed, the lease is free within about 50 ms over SQLite, and after a lease of silence over
+/// a server. On Linux the command is killed with it, unless --on-loss is warn; the processes that the command has
+/// started, and set-user-ID programs, are not. On other systems nothing ends the command. While leasehold is stopped,
+/// it cannot end the command. A command that must never act after its lease has ended should pass LEASEHOLD_TOKEN to
+/// whatever it writes to, and that should refuse smaller tokens.
 #[derive(Args, Debug)]
 #[command(override_usage = "leasehold run [OPTIONS] KEY [--] COMMAND...")]
 pub(crate) struct Run {
-    /// Hold the key together with others who share it
+    /// Hold the key together with others that share it
     #[arg(short, long, conflicts_with = "exclusive")]
     shared: bool,
     /// Hold the key alone: the default
@@ -96,13 +97,13 @@ pub(crate) struct Run {
     /// Fail at once if the key is taken
     #[arg(short = 'n', long, alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
-    /// Fail if the key is not granted within so many seconds
+    /// Fail if the key is not granted within this many seconds
     #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
     /// The exit code if the key is not granted: 0 to 255
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED)]
     pub(crate) conflict_exit_code: u8,
-    /// Say nothing of the wait
+    /// Write no message while waiting
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
@@ -123,7 +124,7 @@ impl Run {
 /// Shows the keys that are held or waited for
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// Only keys that begin so
+    /// Only keys that begin with this
     #[arg(default_value = "")]
     pub(crate) prefix: String,
     /// Write JSON
@@ -144,17 +145,17 @@ pub(crate) struct Status {
     pub(crate) place: Place,
 }
 
-/// Shows the keys that are held or waited for, once a second; once if stdout is no terminal
+/// Shows the keys that are held or waited for, every second; only once if stdout is not a terminal
 #[derive(Args, Debug)]
 pub(crate) struct Watch {
-    /// Only keys that begin so
+    /// Only keys that begin with this
     #[arg(default_value = "")]
     pub(crate) prefix: String,
     #[command(flatten)]
     pub(crate) place: Place,
 }
 
-/// Takes KEY from whoever holds it, and runs a command under it, if there is one
+/// Takes KEY from its holder, and runs a command under its lease, if one is given
 ///
 /// The old holder learns of it at once if it is reachable, else at its next heartbeat: until then both may act.
 /// Without a command the lease is released at once, to whoever waits.
@@ -174,7 +175,7 @@ pub(crate) struct Steal {
 #[derive(Args, Debug)]
 #[command(override_usage = "leasehold elect [OPTIONS] KEY [--] COMMAND...")]
 pub(crate) struct Elect {
-    /// Say nothing of the wait
+    /// Write no message while waiting
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
@@ -182,10 +183,11 @@ pub(crate) struct Elect {
     /// How long the lease lasts without renewal
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) lease: Duration,
-    /// What others see of this holder; host, process and command line unless chosen
+    /// What others see of this holder; by default host, process id and command line
     #[arg(long, value_name = "TEXT")]
     pub(crate) info: Option<String>,
-    /// How long the command has to end by itself when the lead is lost
+    /// How long the command has to end by itself when the lease is lost; by default a quarter of the lease, at most
+    /// 5 s
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) grace: Option<Duration>,
     /// The key, and the command with its arguments
@@ -205,7 +207,7 @@ pub(crate) struct Bench {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let span = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    span.ok_or_else(|| "give seconds as a number from 0 on, such as 10 or 0.5".into())
+    span.ok_or_else(|| "give seconds as a number that is not negative, such as 10 or 0.5".into())
 }
 
 /// The key, and the command behind it.

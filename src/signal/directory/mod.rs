@@ -1,5 +1,5 @@
-//! Signals between the processes of one machine, by way of a directory that all of them can write to: no server, no thread
-//! that runs while nobody waits or holds.
+//! Signals between the processes of one machine, through a directory that all of them can write to. They need no server, and no thread
+//! of a context that neither holds nor waits.
 
 mod beacon;
 mod ear;
@@ -28,7 +28,7 @@ use listener::Listener;
 ///
 /// * A beacon is a file on which its context keeps a lock
 ///   ([`File::lock`](https://doc.rust-lang.org/std/fs/struct.File.html#method.lock)). The operating system frees the lock when
-///   the process dies, whatever it dies of: whoever waits for a holder that was killed is granted the lease within a few ms. A
+///   the process dies, however it dies. So if a holder is killed, the next waiter is granted the lease within a few ms. A
 ///   process that is stopped or hangs keeps its lock. So does a process that was killed after it forked another one without
 ///   `exec`, as long as that one lives: then the holder is replaced after a lease of silence.
 /// * A message is a datagram to the socket of the context that it concerns. On Windows, which has no such sockets in Rust's

@@ -24,7 +24,7 @@ impl Address {
         let lower = text.to_ascii_lowercase();
         if lower.starts_with("https:") || lower.starts_with("etcds:") {
             return Err(refused(
-                "EtcdStore speaks to etcd without TLS only; use etcd://host:port, by a network or a tunnel that encrypts",
+                "EtcdStore connects without TLS only; use etcd://host:port over a network or a tunnel that encrypts",
             ));
         }
         let rest =
@@ -45,7 +45,7 @@ fn named(user: &str) -> Result<(String, String), StoreError> {
     let parts = user.split_once(':').and_then(|(name, password)| Some((decoded(name)?, decoded(password)?)));
     parts.filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
         refused(
-            "what stands before @ in the address of etcd is no user:password; encode other signs in it as %40 is for @",
+            "what stands before @ in the address of etcd is not user:password; percent-encode special characters, for example @ as %40",
         )
     })
 }
@@ -75,7 +75,7 @@ fn host(text: &str) -> Result<String, StoreError> {
     };
     let fits = |letter: char| letter.is_alphanumeric() || ".-_[]:%".contains(letter);
     if name.is_empty() || !name.chars().all(fits) || port.parse::<u16>().is_err() {
-        return Err(refused(&format!("{text:?} is no server of etcd; say host:port, such as 127.0.0.1:2379")));
+        return Err(refused(&format!("{text:?} is not an etcd server; write host:port, such as 127.0.0.1:2379")));
     }
     Ok(format!("{name}:{port}"))
 }

@@ -51,7 +51,7 @@ impl Failure {
                 })
             }
             Error::InvalidUri(_) | Error::InvalidArgs(_) | Error::InvalidMetadataValue(_) => Self::certain(refused(
-                &format!("etcd cannot be asked like that; check its address and the user ({chain})"),
+                &format!("etcd cannot answer such a request; check its address and the user ({chain})"),
             )),
             _ => Self::in_doubt(format!("etcd did not answer ({chain})")),
         }
@@ -96,7 +96,7 @@ fn of_status(said: &str, code: i32, load: Load) -> Option<Failure> {
     } else if has("permission denied") {
         because("this user may not do that; grant it readwrite on all keys with the prefix of the leases".into())
     } else if has("authentication failed") || has("user name is empty") {
-        because("etcd does not know this user, or not by this password; put user:password@ before the host".into())
+        because("etcd refused the user or the password; put user:password@ before the host".into())
     } else if has("authentication is not enabled") {
         because("this etcd knows no users; leave user:password@ out of its address".into())
     } else if has("database space exceeded") {
@@ -105,7 +105,7 @@ fn of_status(said: &str, code: i32, load: Load) -> Option<Failure> {
         let error = StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(message) };
         return Some(Failure { error, in_doubt: true });
     } else if has("invalid auth token") || has("auth store is old") || has("too many requests") {
-        StoreError::transient(format!("etcd turned the request down (etcd: {said})"))
+        StoreError::transient(format!("etcd rejected the request (etcd: {said})"))
     } else if code == UNIMPLEMENTED {
         because("what answers there is no etcd; name its port for clients, usually 2379".into())
     } else {

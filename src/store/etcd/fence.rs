@@ -13,17 +13,18 @@ use crate::store::{Fence, FenceError, FencedTransaction, Store};
 /// How long the check may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A lease was found current, and an etcd transaction with these [compares](Self::compares) writes only if nothing has changed since.
+/// The answer of a fence: the lease was current. An etcd transaction with these [compares](Self::compares) writes only if its record has
+/// not changed since.
 ///
-/// Say `Compare::mod_revision(key, CompareOp::Equal, mod_revision)` for each of them in your own transaction, on a connection to the
-/// same cluster. If it fails, then the record of the lease has changed: the lease may be lost, or somebody has merely begun or
-/// ceased to wait for it. So [fence](crate::LeaseGuard::fence) once more, and try again: a lease that is lost is refused then.
+/// Put `Compare::mod_revision(key, CompareOp::Equal, mod_revision)` for each of them into your own transaction, on a connection to the
+/// same cluster. If a compare fails, the record of the lease has changed: the lease may be lost, or another context has merely begun or
+/// ceased to wait for it. So [fence](crate::LeaseGuard::fence) again and retry: if the lease is lost, the fence then fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdFence {
     compares: Vec<EtcdCompare>,
 }
 
-/// A key of etcd, and the revision that must have written it last.
+/// An etcd key, and the revision that it must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EtcdCompare {
@@ -34,15 +35,15 @@ pub struct EtcdCompare {
 }
 
 impl EtcdFence {
-    /// What the transaction must compare. All of it counts.
+    /// What the transaction must compare. Use all of them.
     pub fn compares(&self) -> &[EtcdCompare] {
         &self.compares
     }
 }
 
-/// Finds out what an etcd transaction must compare to write only while the lease is current.
+/// Returns what an etcd transaction must compare, so that it writes only while the lease is current.
 ///
-/// Share the store with the manager by an `Arc`. [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) is refused: what your
+/// Share the store with the manager in an `Arc`. [`fence_and_renew`](crate::LeaseGuard::fence_and_renew) is refused: what your
 /// transaction compares cannot renew a lease.
 ///
 /// ```no_run
@@ -59,7 +60,7 @@ impl EtcdFence {
 ///
 /// let mut etcd = Client::connect(["10.0.0.1:2379"], None).await?;
 /// loop {
-///     // It ends with an error as soon as the lease is lost.
+///     // This fails as soon as the lease is lost.
 ///     let fence = guard.fence(&*store).await?;
 ///     let current = |compare: &leasehold::store::EtcdCompare| {
 ///         Compare::mod_revision(compare.key.clone(), CompareOp::Equal, compare.mod_revision)

@@ -1,4 +1,4 @@
-//! A store in an etcd cluster, which the processes of many machines share.
+//! A store in an etcd cluster that processes on many machines share.
 
 mod address;
 mod failure;
@@ -38,21 +38,21 @@ use signals::EtcdSignals;
 use sweep::Sweep;
 use transaction::Desk;
 
-/// Leases in an [etcd](https://etcd.io) cluster, 3.4 or newer: for processes on many machines, and for leases that must survive the loss
-/// of some of them.
+/// Leases in an [etcd](https://etcd.io) cluster, 3.4 or newer: for processes on many machines, where the leases must survive the loss of
+/// a minority of etcd's servers.
 ///
-/// * Each change is an etcd transaction that compares all rows it went by, so it is applied on the majority of the servers or not
-///   at all. Reads are linearizable.
-/// * Acquiring, and releasing, is one round trip each for whoever had the lease last, and up to three for the others.
-/// * A release wakes the next waiter by a key that it watches ([`Store::signals`]). There are no beacons: a holder that dies is
-///   replaced after a lease of silence.
-/// * A heartbeat is a transaction, too: a third of a lease apart, one for each context that holds or waits.
-/// * A transaction has a row for each key of its requests, and for each session at them. etcd takes 128 at once unless it was started
-///   with a larger `--max-txn-ops`.
-/// * It is always connected without TLS.
+/// * Each change is an etcd transaction that compares all rows that the decision rests on. It is committed by a majority of the servers
+///   or not at all. Reads are linearizable.
+/// * To acquire or to release takes one round trip for the context that had the lease last, and up to three for the others, if nobody
+///   else changes the rows meanwhile.
+/// * A release notifies the next waiter through a key that the waiter watches ([`Store::signals`]). There are no beacons: a holder that
+///   dies is replaced after a lease of silence.
+/// * Each context that holds or waits sends a heartbeat, which is a transaction, every quarter of a lease.
+/// * A transaction has a row for each key that it concerns, and for each session that holds or waits there. etcd allows 128 in one
+///   transaction, unless it was started with a larger `--max-txn-ops`.
+/// * Connections are never encrypted: there is no TLS yet.
 ///
-/// It must be connected within a tokio runtime, which must outlive it. Clone a [`LeaseManager`](crate::LeaseManager) rather than
-/// connect again.
+/// Connect it within a tokio runtime, which must outlive it. Clone the [`LeaseManager`](crate::LeaseManager) rather than connect again.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::EtcdStore};
@@ -62,7 +62,7 @@ use transaction::Desk;
 /// let store = EtcdStore::connect("etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379").await?;
 /// let leases = LeaseManager::builder(store, TokioExecutor::new()).build()?;
 /// let guard = leases.lock("nightly report").acquire().await?;
-/// // … of all processes on this cluster, this one writes the report …
+/// // … of all processes that use this cluster, only this one writes the report …
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```
@@ -81,14 +81,14 @@ const PREFIX: &str = "leasehold";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl EtcdStore {
-    /// Connects to the servers of one cluster: `etcd://host:port`, or several with commas between, and `user:password@` before the
-    /// first if etcd asks for a user. What is no letter or digit in a password is percent-encoded. The port is 2379 unless it is named.
+    /// Connects to the servers of one cluster: `etcd://host:port`, or several hosts separated by commas, with `user:password@` before
+    /// the first if etcd requires a user. Percent-encode special characters in the password. The default port is 2379.
     ///
-    /// One server that answers is enough. The others are asked when it fails.
+    /// One server that answers is enough. If it fails, the others are asked.
     ///
     /// # Errors
-    /// [`StoreError`] if no server answers within 10 s, if what answers is no etcd, or if it refuses the user; and if this is
-    /// called outside of a tokio runtime.
+    /// [`StoreError`] if no server answers within 10 s, if what answers is not etcd, if it refuses the user, or if this is called
+    /// outside of a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future closes what it opened. Nothing is written.
@@ -96,8 +96,8 @@ impl EtcdStore {
         Self::connect_with_prefix(servers, PREFIX).await
     }
 
-    /// Connects, and keeps the leases below other keys: `<prefix>/store`, `<prefix>/record/…`, `<prefix>/session/…` and
-    /// `<prefix>/message/…`. Each prefix is a store of its own.
+    /// As [`connect`](Self::connect), with a prefix of your own for the keys: `<prefix>/store`, `<prefix>/record/…`,
+    /// `<prefix>/session/…` and `<prefix>/message/…`. Each prefix is a store of its own.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect); and if the prefix is not 1 to 200 visible ASCII characters, ends with a slash, or has one of

@@ -198,7 +198,7 @@ impl Desk<'_> {
 }
 
 fn too_late() -> StoreError {
-    StoreError::transient("others wrote the same rows of etcd first, each time until the time limit")
+    StoreError::transient("other contexts kept changing the same rows of etcd until the time limit")
 }
 
 /// Random bits of the system.

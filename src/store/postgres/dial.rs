@@ -108,7 +108,7 @@ impl Dial {
         let opening = timeout(LIMIT, self.connector.connect(self.config.clone()));
         let (client, mut wire) = match opening.await {
             Ok(opened) => opened.map_err(|error| failure::of_connect(&error, user))?,
-            Err(_) => return Err(StoreError::transient("the server did not answer within 10 s to who connects")),
+            Err(_) => return Err(StoreError::transient("the server did not accept a connection within 10 s")),
         };
         self.runtime.spawn(async move {
             // It ends when the client is dropped, or the connection broke.

@@ -50,7 +50,7 @@ pub(super) fn of_statement(error: &Error, names: &Names) -> StoreError {
             said(error)
         )),
         "55P03" => StoreError::transient(format!(
-            "another transaction keeps a lease locked: {}; it may be a fenced one, which is to be short",
+            "another transaction keeps a lease locked: {}; if it is a fenced one, keep it short",
             said(error)
         )),
         "53100" => StoreError::permanent(StoreErrorKind::Quota, format!("the server's disk is full: {}", said(error))),
@@ -130,7 +130,7 @@ pub(super) fn other_schema(names: &Names, found: i32, known: i32) -> StoreError 
 /// The store's own row was deleted.
 pub(super) fn no_row(names: &Names) -> StoreError {
     let message = format!(
-        "the table {} lost its only row; call PostgresStore::migrate(), which begins a new store: end its holders before",
+        "the table {} lost its only row; stop all holders, then call PostgresStore::migrate(), which begins a new store",
         names.plain_table("store")
     );
     StoreError::permanent(StoreErrorKind::Unsupported, message)

@@ -18,16 +18,16 @@ use crate::machine::{Key, Records, StoreError, StoreId};
 
 type Verdict = Result<Fenced, FenceError>;
 
-/// A transaction of `tokio-postgres`, in the database of the leases, that may write.
+/// A read-write transaction of `tokio-postgres`, in the database that keeps the leases.
 ///
-/// The lease is read, and its record locked `FOR SHARE`, before the answer comes, and the answer keeps the transaction borrowed
-/// until then. Nobody is granted the lease before the transaction ends, so keep it short. **A transaction that was refused cannot be
-/// committed**: it is in the failed state, and so is one whose answer is dropped before it came. `commit()` of
-/// `tokio-postgres` rolls such a transaction back and reports no error, so look at the answer of the fence. Fence the outermost
-/// transaction: a savepoint takes back what was done since, the fence and its refusal too.
+/// The fence locks the lease's record `FOR SHARE` and checks it. The transaction stays borrowed until the answer is ready. Nobody is
+/// granted the lease before the transaction ends, so keep it short. **A refused transaction cannot be committed**: it is in the failed
+/// state. So is one whose answer is dropped before it is ready. `commit()` of `tokio-postgres` rolls such a transaction back and reports
+/// no error, so look at the answer of the fence. Fence the outermost transaction: rolling back to a savepoint undoes all that was done
+/// since, including the fence and a refusal.
 ///
-/// The user of the transaction needs the rights SELECT and UPDATE on `<prefix>_record` and `<prefix>_session`, SELECT on
-/// `<prefix>_store`, and to renew the lease INSERT on `<prefix>_session`.
+/// The database user of the transaction needs the rights SELECT and UPDATE on `<prefix>_record` and `<prefix>_session`, and SELECT on
+/// `<prefix>_store`. To renew the lease, it also needs INSERT on `<prefix>_session`.
 ///
 /// ```no_run
 /// # async fn example(guard: leasehold::LeaseGuard, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {

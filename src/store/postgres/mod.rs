@@ -1,4 +1,4 @@
-//! The store in PostgreSQL: three tables, one transaction a batch, and signals by way of the server.
+//! The store in PostgreSQL: three tables, one transaction per batch, and signals through the server.
 
 mod dial;
 mod failure;
@@ -38,22 +38,22 @@ use transaction::Work;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Leases in a [PostgreSQL](https://www.postgresql.org/docs/current/) database (tested with version 15), shared by all programs that
-/// connect to it. Clones are other handles of the same connections, of which there are up to four.
+/// connect to it. Clones are handles to the same pool of up to four connections.
 ///
-/// Choose it if your programs have such a database anyway: then a write in it can be
-/// [fenced](crate::LeaseGuard::fence), in your own [`tokio_postgres::Transaction`]. Make the tables once by
-/// [`migrate`](Self::migrate). What a program does to the store goes through the primary: never name a replica.
+/// Choose it if your programs use such a database anyway: then a write to it can be
+/// [fenced](crate::LeaseGuard::fence), in your own [`tokio_postgres::Transaction`]. Create the tables once with
+/// [`migrate`](Self::migrate). Connect to the primary, never to a replica: the store writes.
 ///
-/// * **Durability.** A lease is on the server's disk before it is granted, whatever `synchronous_commit` says elsewhere. If the server
-///   has synchronous replicas, say so by [`PostgresStoreBuilder::durability`]. An asynchronous replica that is
-///   promoted may lack the last transactions, and so grant a lease, or a token, a second time.
-/// * **Clock.** The server's clock is not asked: a silent holder is replaced after waiters saw it stand still for a lease and a tenth.
-/// * **Signals.** Contexts hear of each other by `LISTEN` and `NOTIFY`, on one more connection each while it holds or waits. See
+/// * **Durability.** A lease is on the server's disk before it is granted, whatever the default of `synchronous_commit` is. If the
+///   server has synchronous replicas, declare it with [`PostgresStoreBuilder::durability`]. If an asynchronous replica is promoted, it
+///   may lack the last transactions, so that a lease or a token is granted twice.
+/// * **Clock.** The server's clock is not used: a waiter replaces a holder whose heartbeat it saw stand still for a lease and a tenth.
+/// * **Signals.** Contexts notify each other by `LISTEN` and `NOTIFY`. Each uses one more connection while it holds or waits. See
 ///   [`PostgresStoreBuilder::without_signals`] for a pooler, and [`PostgresStoreBuilder::with_beacons`].
-/// * **Poolers.** It prepares no statement under a name and keeps nothing in a session, so it works behind pgbouncer in transaction
-///   mode.
+/// * **Poolers.** The store uses no named prepared statements and no session state, so it works behind pgbouncer in transaction mode,
+///   where it needs [`without_signals`](PostgresStoreBuilder::without_signals).
 ///
-/// Its connections live in the tokio runtime in which it was connected, and end with it.
+/// The connections belong to the tokio runtime in which the store was connected, and end with it.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
@@ -108,20 +108,20 @@ impl PostgresStore {
         Self::builder(url).connect().await
     }
 
-    /// Chooses how to connect.
+    /// A builder that chooses how to connect.
     pub fn builder(url: &str) -> PostgresStoreBuilder {
         PostgresStoreBuilder::new(url)
     }
 
-    /// Makes the tables `<prefix>_store`, `<prefix>_record` and `<prefix>_session` if they are missing, in the schema that the
-    /// connection finds first. Several programs may call it at once, and each time they start: it changes nothing that stands.
+    /// Creates the tables `<prefix>_store`, `<prefix>_record` and `<prefix>_session` if they are missing, in the first existing schema of
+    /// the connection's `search_path`. Several programs may call it at once, and at every start: it changes no table that exists.
     ///
     /// # Errors
     /// [`StoreError`] if the user may not create tables, tables of other programs have these names, or a newer version of
-    /// this crate made them. Nothing was changed then.
+    /// this crate created them. Then nothing was changed.
     ///
     /// # Cancel safety
-    /// Cancel safe: the tables are made all or none.
+    /// Cancel safe: either all tables are created or none.
     ///
     /// ```no_run
     /// # use leasehold::store::PostgresStore;

@@ -69,36 +69,39 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// What a lease survives: [`Durability::Quorum`] if the server waits for replicas (`synchronous_standby_names`) and only one
-    /// of those is ever promoted. It changes nothing in the database.
+    /// Declares what a lease survives: [`Durability::Quorum`] if the server waits for replicas (`synchronous_standby_names`) and only
+    /// those are ever promoted. It changes nothing in the database.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Raises beacons, so that a holder whose process dies is replaced at once and not after a lease of silence. A beacon is an
-    /// advisory lock on the connection that carries the signals. Choose it in all programs that share the store, or in none.
+    /// Raises beacons, so that a holder whose process dies is replaced within about 50 ms instead of after a lease of silence. A
+    /// beacon is an advisory lock on the connection that carries the signals. Choose beacons in all programs that share the store, or in
+    /// none.
     ///
-    /// **A connection that the server closes while its context lives counts as a death.** Somebody else may then be granted the
-    /// lease before the holder notices: within milliseconds if the holder is told of the end of its connection, within 15 s where the
-    /// network drops everything without a word. Writes that are [fenced](crate::LeaseGuard::fence), or that a token guards, stay safe;
-    /// other effects of the holder may overlap with the next one's. After the server was restarted, absent beacons prove nothing for
-    /// 10 s. A failover to a replica ends all beacons at once: do not choose them where that happens.
+    /// **A connection that the server closes while its context lives counts as a death.** Another context may then be granted the
+    /// lease before the holder notices. The holder notices within milliseconds if the end of the connection reaches it, and within 15 s
+    /// if the network silently drops packets. Writes that are [fenced](crate::LeaseGuard::fence) or guarded by a token stay safe; other
+    /// effects of the holder may overlap with the next holder's. For 10 s after a restart of the server, absent beacons prove nothing.
+    /// A failover to a replica ends all beacons at once: do not choose beacons where that happens.
     pub fn with_beacons(mut self) -> Self {
         self.signals = Some(Voice { beacons: true });
         self
     }
 
-    /// No signals between processes, for a pooler that gives each transaction another connection (pgbouncer in transaction mode),
-    /// through which `LISTEN` does not work: who waits in another process reads the store once a heartbeat.
+    /// Uses no signals between processes. A waiter then reads the store once per heartbeat to see a release by another process. Choose
+    /// this behind a pooler that gives each transaction another connection (pgbouncer in transaction mode): `LISTEN` does not work
+    /// through it.
     pub fn without_signals(mut self) -> Self {
         self.signals = None;
         self
     }
 
-    /// Encrypts all connections, for instance with `postgres_native_tls::MakeTlsConnector` or `tokio_postgres_rustls::MakeRustlsConnect`.
-    /// Whether the server's certificate is verified is up to the connector; `sslmode=require` in the URL forbids to go on without
-    /// encryption.
+    /// Encrypts all connections, for instance with `postgres_native_tls::MakeTlsConnector` or
+    /// `tokio_postgres_rustls::MakeRustlsConnect`.
+    /// Whether the server's certificate is verified is up to the connector; `sslmode=require` in the URL forbids a connection
+    /// without encryption.
     pub fn tls<T>(mut self, connector: T) -> Self
     where
         T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
@@ -110,17 +113,17 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Connects, and asks the server which database it is. The tables need not exist yet.
+    /// Connects, and identifies the database. The tables need not exist yet.
     ///
     /// # Errors
-    /// [`StoreError`] names what is wrong with the choices or the URL, or why no server answers.
+    /// [`StoreError`] says what is wrong with the options or the URL, or why no server answers.
     ///
     /// # Cancel safety
     /// Cancel safe: the connection is closed.
     pub async fn connect(self) -> Result<PostgresStore, StoreError> {
         if !is_plain(&self.prefix) {
             return Err(invalid(format!(
-                "the prefix {:?} is no plain name; choose up to 50 lower-case letters, digits and underscores, and no digit first",
+                "the prefix {:?} is not a plain name; choose up to 50 lower-case letters, digits and underscores, and no digit first",
                 self.prefix
             )));
         }
@@ -143,7 +146,7 @@ fn invalid(message: impl Into<String>) -> StoreError {
 
 const NO_TLS: &str = "the URL asks for an encrypted connection (sslmode), and the store has no TLS of its own; give a connector by \
     PostgresStoreBuilder::tls, or write sslmode=disable where the network is trusted";
-const VERIFIES: &str = "the URL asks for sslmode=verify-ca or verify-full, which tokio-postgres does not know; write \
+const VERIFIES: &str = "the URL asks for sslmode=verify-ca or verify-full, which tokio-postgres does not support; write \
     sslmode=require, and give a connector that verifies by PostgresStoreBuilder::tls";
 
 /// The password is never part of a message.

@@ -67,9 +67,9 @@ impl Work {
             Ok(result) => result,
             // The connection was dropped with the transaction in it: the server rolls back what it was not told to commit.
             Err(_) if committing.load(Ordering::Relaxed) => {
-                Err(StoreError::unknown("the server did not answer to a commit in time"))
+                Err(StoreError::unknown("the server did not answer the commit in time"))
             }
-            Err(_) => Err(StoreError::transient("the transaction did not come to its commit in time")),
+            Err(_) => Err(StoreError::transient("the transaction did not reach its commit in time")),
         }
     }
 
@@ -97,7 +97,7 @@ impl Work {
                 Fault::Unusable(error) => return Err(error),
             }
         }
-        Err(StoreError::transient(format!("the transaction was overtaken or cut {TRIES} times in a row")))
+        Err(StoreError::transient(format!("the transaction was overtaken or disconnected {TRIES} times in a row")))
     }
 }
 

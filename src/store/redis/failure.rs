@@ -44,7 +44,7 @@ impl Stage<'_> {
 /// The address cannot be used.
 pub(super) fn of_url(error: &RedisError) -> StoreError {
     unsupported(format!(
-        "Redis cannot be reached by this address: {error}; write redis://user:password@host:6379/0, or unix:///path/of.sock"
+        "the address of Redis is invalid: {error}; write redis://user:password@host:6379/0, or unix:///path/of.sock"
     ))
 }
 
@@ -79,7 +79,7 @@ pub(super) fn of_contention(tries: u32) -> StoreError {
 
 /// What was answered is not what the script gives.
 pub(super) fn of_answer(stage: Stage<'_>) -> StoreError {
-    stage.error("Redis answered something that no script of ours says; is a proxy in between?".into())
+    stage.error("Redis gave an answer that our scripts never give; check whether a proxy stands in between".into())
 }
 
 pub(super) fn is_of_a_replica(error: &RedisError) -> bool {

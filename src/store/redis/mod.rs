@@ -41,25 +41,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the names of our keys and channels begin with, if nobody chooses.
 const PREFIX: &str = "leasehold";
 
-/// Leases in a Redis server, for programs on any machine that reach it.
+/// Leases in a Redis server, for programs on any machine that can reach it.
 ///
-/// All managers of one server, database and prefix share their leases, and notify each other by Redis' own messages. Build
+/// All managers that use the same server, database and prefix share their leases, and notify each other by PUBLISH and SUBSCRIBE. Build
 /// the manager with an `Arc` of the store if you also need [`script`](Self::script), which fences a Lua script by a lease.
 ///
-/// * A transaction reads rows, decides, and has a script write only if those rows still stand as they were read. It takes
-///   one round trip if this process knows the rows, else two, and one more for each time that another context wrote them
-///   meanwhile.
-/// * The rows are the fields of one hash, `{leasehold}:rows`. They have no time to live; nothing must delete or evict them. A
-///   server that evicts any key (`maxmemory-policy allkeys-…`) is refused, and so is a read replica.
-/// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` that is a crash of
-///   the server: [`durability`](Store::durability) then says [`Durability::Local`], else [`Durability::Ephemeral`].
-/// * **A fail-over to a replica may lose the latest writes**, whatever the durability, and the grant of a lease with them.
-///   Two contexts may then believe that they hold it, until the next heartbeat of the first one. A [`script`](Self::script)
-///   that is fenced runs for the second one only.
-/// * It needs a tokio runtime, and speaks with one server: neither with Sentinel, nor with a Redis Cluster but for the one
-///   node that has the slot of the prefix.
-/// * A context that subscribes, at first or after its connection broke, misses the messages of that time. It then waits for
-///   its next heartbeat.
+/// * A transaction reads rows, decides, and runs a script that writes only if those rows are unchanged. It takes one round trip if
+///   this process knows the rows, else two, and one more for each time that another context changes them meanwhile.
+/// * The rows are the fields of one hash, `{leasehold}:rows`. They have no time to live; nothing may delete or evict them. A
+///   server that may evict any key (`maxmemory-policy allkeys-…`) is refused, and so is a read replica.
+/// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` the data survives a crash of
+///   the server, and [`durability`](Store::durability) is [`Durability::Local`]. Otherwise it is [`Durability::Ephemeral`].
+/// * **A failover to a replica may lose the latest writes**, whatever the durability, and the grant of a lease with them.
+///   Two contexts may then believe that they hold it, until the next heartbeat of the first one. Once the second one has the lease,
+///   a fenced [`script`](Self::script) runs for it only.
+/// * It needs a tokio runtime, and connects to one server. Sentinel is not supported. In a Redis Cluster, connect to the node that
+///   has the slot of the prefix.
+/// * While a context subscribes, at first or after a lost connection, it misses messages. It then reads the store at its next
+///   heartbeat.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::RedisStore};
@@ -80,19 +79,19 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Connects to the server at a URL such as `redis://user:password@host:6379/0` or `unix:///run/redis.sock`, with the
-    /// prefix `leasehold`. It waits 10,000 ms at most.
+    /// prefix `leasehold`. It waits 10 s at most.
     ///
     /// # Errors
-    /// [`StoreError`] with the remedy: the address is none; or the server cannot be reached, refuses the password, is a read
-    /// replica, evicts keys, has no memory left, or keeps something else under our name.
+    /// [`StoreError`], with a remedy, if the URL is invalid; or if the server cannot be reached, refuses the password, is a read
+    /// replica, may evict any key, has no memory left, or keeps something else under the name of our hash.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves at most the store's own row behind, which the next one uses.
+    /// Dropping the future leaves at most the store's own row behind, which the next connection uses.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::connect_with_prefix(url, PREFIX).await
     }
 
-    /// As [`connect`](Self::connect), with a client of the crate `redis` that was made elsewhere: with TLS, say.
+    /// As [`connect`](Self::connect), with a client of the crate `redis` that you made, for example with TLS.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).

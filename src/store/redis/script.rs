@@ -34,19 +34,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A Lua script that runs only while a lease is current: made by [`RedisStore::script`](super::RedisStore::script), and run
 /// by [`LeaseGuard::fence`](crate::LeaseGuard::fence).
 ///
-/// Redis runs one script at a time. Before this one, the store puts a look at the record that says who holds the lease:
-/// in one and the same run either the lease is current and the script writes, or nothing is written. No clock takes part. A
-/// holder that was stopped, or whose script was under way for an hour, writes nothing once another was granted the lease.
+/// Redis runs one script at a time. In front of your script, the store puts a check of the record that says who holds the lease. Both
+/// run as one script: either the lease is current and your script runs, or nothing is written. The check uses no clock. A holder that
+/// was stopped, or whose script took an hour to reach the server, writes nothing once another holder was granted the lease.
 ///
-/// * The script finds its own keys and arguments in `KEYS` and `ARGV`, and gives back what it likes. In a cluster its keys
-///   must bear the hash tag of the store, as `{leasehold}:visits`. It is no function library, and has no `#!` line.
-/// * The outer error of the answer says that the script did not run, unless it is
-///   [`FenceError::Store`] with [`Applied::Unknown`](crate::machine::Applied::Unknown): the connection broke meanwhile, and
-///   nobody knows. The inner one is the script's own. Redis takes nothing back of what a script wrote before it failed.
-/// * It takes one round trip, and waits 10,000 ms at most.
+/// * The script finds its own keys and arguments in `KEYS` and `ARGV`, and may return any value. In a cluster its keys must have the
+///   hash tag of the store, as in `{leasehold}:visits`. It must not begin with a `#!` line.
+/// * The outer error of the answer says that the script did not run. The exception is [`FenceError::Store`] with
+///   [`Applied::Unknown`](crate::machine::Applied::Unknown): the connection broke meanwhile, and the script may have run. The inner
+///   error is the script's own. Redis does not undo what a script wrote before it failed.
+/// * It usually takes one round trip, and waits 10 s at most.
 ///
 /// # Cancel safety
-/// If the answer is dropped, the script may have run or not. It never runs without the lease.
+/// If the answer is dropped, the script may or may not run. It never runs without the lease.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -62,7 +62,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # let _ = visits;
 /// # Ok(()) }
 /// ```
-#[must_use = "it runs when `LeaseGuard::fence` is given it"]
+#[must_use = "a script runs only when it is passed to `LeaseGuard::fence`"]
 pub struct RedisScript {
     place: Arc<Place>,
     reach: Reach,
@@ -76,13 +76,13 @@ impl RedisScript {
         Self { place, reach, script: Script::around(text), input: ScriptInput::default() }
     }
 
-    /// Names the next key that the script uses: the first is `KEYS[1]`.
+    /// Adds a key that the script uses: the first is `KEYS[1]`.
     pub fn key(mut self, key: impl ToRedisArgs) -> Self {
         self.input.keys.extend(key.to_redis_args());
         self
     }
 
-    /// Gives the next argument: the first is `ARGV[1]`.
+    /// Adds an argument: the first is `ARGV[1]`.
     pub fn arg(mut self, argument: impl ToRedisArgs) -> Self {
         self.input.arguments.extend(argument.to_redis_args());
         self

@@ -4,10 +4,10 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::machine::{StoreError, StoreErrorKind, Unreadable};
 
-const WRITES: &str = "another connection kept the write lock of the SQLite file all the time";
+const WRITES: &str = "another connection held the write lock of the SQLite file until the time limit";
 /// Why a file cannot be switched to write-ahead logging.
-pub(super) const OTHER_JOURNAL: &str = "another connection has the SQLite file open, which is not yet in the journal mode WAL; close it, or \
-    set PRAGMA journal_mode = WAL there";
+pub(super) const OTHER_JOURNAL: &str = "the SQLite file is not yet in journal mode WAL, and another connection has it open; close that \
+    connection, or set PRAGMA journal_mode = WAL on it";
 
 /// Why a transaction gave no reply.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(super) fn meaning(error: &Error) -> StoreError {
     let unsupported = |sentence: &str| StoreError::permanent(StoreErrorKind::Unsupported, because(sentence));
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => {
-            let sentence = "there is no room left on the disk of the SQLite file; make room";
+            let sentence = "there is no room left on the disk of the SQLite file; free some space";
             StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(because(sentence)) }
         }
         Some(ErrorCode::ReadOnly) => {

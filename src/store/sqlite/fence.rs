@@ -21,18 +21,19 @@ use crate::store::{Fence, FenceError, Fenced, FencedTransaction, Reach};
 
 type Verdict = Result<Fenced, FenceError>;
 
-/// A transaction on the file of the [`SqliteStore`](super::SqliteStore), opened by the user or attached to what the user opened.
+/// A transaction on a connection of yours that has opened, or attached, the file of the [`SqliteStore`](super::SqliteStore).
 ///
 /// The lease is checked at the call; in code without `async`, [`Ready::into_inner`] gives the answer. The check takes SQLite's
-/// write lock, so that nobody can be granted the lease before the transaction ends. Begin with
-/// [`TransactionBehavior::Immediate`](rusqlite::TransactionBehavior::Immediate) if you read before: otherwise somebody may write
-/// between, and the fence fails as busy.
+/// write lock, so that nobody can be granted the lease before the transaction ends. If the transaction reads before the fence, begin it
+/// with [`TransactionBehavior::Immediate`](rusqlite::TransactionBehavior::Immediate): otherwise another connection may write in between,
+/// and the fence fails as busy.
 ///
-/// A transaction that is refused cannot be committed: drop it, or roll it back. On a connection that does not
-/// [enforce foreign keys](https://sqlite.org/pragma.html#pragma_foreign_keys), where nothing would keep it from being committed, it is
-/// rolled back at once, and what is written in spite of the error commits by itself. So look at the answer before you write.
+/// A refused transaction cannot be committed: drop it, or roll it back. If the connection does not
+/// [enforce foreign keys](https://sqlite.org/pragma.html#pragma_foreign_keys), the refused transaction is rolled back at once, because
+/// nothing else would keep it from being committed. A statement that you then execute in spite of the error commits by itself. So look
+/// at the answer before you write.
 ///
-/// Fence outside of savepoints: `ROLLBACK TO` takes back what was done since, the refusal and a renewal too.
+/// Fence outside of savepoints: `ROLLBACK TO` undoes all that was done since the savepoint, including a refusal or a renewal.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};
@@ -78,7 +79,7 @@ impl FencedTransaction for &Transaction<'_> {
     }
 }
 
-/// The same, for whoever has it to change.
+/// As for a shared reference.
 impl FencedTransaction for &mut Transaction<'_> {
     type Passed = Fenced;
     type Answer = Ready<Verdict>;

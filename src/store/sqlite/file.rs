@@ -90,7 +90,7 @@ impl LeaseFile {
         if names < 2 {
             return Ok(());
         }
-        Err(unsupported(format!("the file has {names} names (hard links), and needs to have one; copy it instead")))
+        Err(unsupported(format!("the file has {names} names (hard links), and must have only one; copy it instead")))
     }
 
     #[cfg(not(unix))]
@@ -103,8 +103,7 @@ impl LeaseFile {
         self.connection.busy_timeout(Duration::ZERO)?;
         let encoding: String = self.connection.query_row("PRAGMA encoding", [], |row| row.get(0))?;
         if encoding != "UTF-8" {
-            let sentence =
-                format!("its text is {encoding}, and keys are listed in the order of UTF-8; use another file");
+            let sentence = format!("its text encoding is {encoding}, and leases need UTF-8; use another file");
             return Err(StoreError::permanent(StoreErrorKind::Unsupported, sentence).into());
         }
         // It answers with the mode that the file has then: some file systems admit no other than before.
@@ -123,7 +122,7 @@ impl LeaseFile {
         let made = fs::create_dir(&directory).and_then(|()| share(&self.path, &directory));
         match made {
             Err(error) if !directory.is_dir() => Err(unsupported(format!(
-                "its processes need the directory {}, which cannot be made: {error}",
+                "its processes need the directory {}, which cannot be created: {error}",
                 directory.display()
             ))),
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! A store in an SQLite file, which the processes of one machine share.
+//! A store in an SQLite file that the processes of one machine share.
 
 mod desk;
 mod failure;
@@ -22,24 +22,26 @@ use worker::{Job, Worker};
 
 /// Leases in an SQLite file: for the processes of one machine, without a server.
 ///
-/// The file may be one of its own, or the database of your application: then
+/// The file may be for leases only, or it may be the database of your application. In the latter case,
 /// [`guard.fence(&transaction)`](crate::LeaseGuard::fence) lets a rusqlite transaction commit only if the lease is current in it.
 /// Leasehold keeps its rows in the tables `leasehold_store`, `leasehold_record` and `leasehold_session`.
 ///
 /// * **Not for a network file system.** SQLite's locks and its shared memory work on one machine only.
-/// * The file is set to [write-ahead logging](https://sqlite.org/wal.html). Each change is synced to the disk before it counts, so
-///   that fencing tokens grow even over a power cut.
-/// * A directory beside the file, `<file>-leasehold.d`, carries wake-ups and signs of life between the processes
-///   ([`DirectorySignals`](crate::signal::DirectorySignals)). A process that is killed is replaced within a few ms; one that
-///   hangs, after a lease of silence.
-/// * Whoever is stopped (SIGSTOP, a debugger) in the middle of a transaction blocks all others: SQLite has one writer at a time.
-/// * If the file is deleted or replaced while it is open, its holders lose their leases, and are told within a second. Do so only
-///   while nobody has it open: until they are told, somebody else may hold the same keys in the new file.
+/// * The file is switched to [write-ahead logging](https://sqlite.org/wal.html). Each change is synced to the disk before it counts,
+///   so that fencing tokens keep growing even after a power failure.
+/// * A directory beside the file, `<file>-leasehold.d`, carries messages and beacons between the processes
+///   ([`DirectorySignals`](crate::signal::DirectorySignals)). A holder whose process is killed is replaced within a few ms; one
+///   that hangs, after a lease of silence.
+/// * A process that is stopped (by SIGSTOP or a debugger) in the middle of a transaction blocks all others: SQLite allows one writer
+///   at a time.
+/// * If the file is deleted or replaced while it is open, its holders lose their leases, and are notified within a second. Until then,
+///   another process may hold the same keys in the new file. So delete or replace the file only while no process has it open.
 ///
-/// Its one thread does all that blocks, so it needs no runtime. Clone a [`LeaseManager`](crate::LeaseManager) rather than open the file again.
+/// A thread of its own does all blocking work, so the store needs no runtime. Clone the [`LeaseManager`](crate::LeaseManager) rather
+/// than open the file again.
 ///
-/// The feature `store-sqlite` compiles SQLite along. `store-sqlite-unbundled` leaves that to your application or its system, in any
-/// version of rusqlite from 0.30 to 0.41.
+/// The feature `store-sqlite` bundles SQLite. With `store-sqlite-unbundled`, your application or its system provides it. Both work with
+/// any version of rusqlite from 0.30 to 0.41.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};
@@ -51,7 +53,7 @@ use worker::{Job, Worker};
 /// # let path = directory.join("leases.db");
 /// let leases = LeaseManager::builder(SqliteStore::open(&path)?, TokioExecutor::new()).build()?;
 /// let guard = leases.lock("nightly report").acquire().await?;
-/// // … of all processes on this file, this one writes the report …
+/// // … of all processes that use this file, only this one writes the report …
 /// guard.release().await?;
 /// # leases.close().await;
 /// # std::fs::remove_dir_all(&directory)?;
@@ -69,22 +71,22 @@ const FAR: Duration = Duration::from_secs(86_400);
 const PREFIX: &str = "leasehold";
 
 impl SqliteStore {
-    /// Opens the file, or makes it. Its directory must exist.
+    /// Opens the file, or creates it. Its directory must exist.
     ///
-    /// It blocks while another process writes, for 5 s at most.
+    /// This blocks while another process writes, for 5 s at most.
     ///
     /// # Errors
-    /// [`StoreError`] if the file cannot be opened and written, is no database, or holds leases of a newer format.
+    /// [`StoreError`] if the file cannot be opened or written, is not a database, or holds leases in a newer format.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with_prefix(path, PREFIX)
     }
 
-    /// Opens the file with tables of other names: `<prefix>_store`, `<prefix>_record` and `<prefix>_session`. Each prefix
+    /// Opens the file with other table names: `<prefix>_store`, `<prefix>_record` and `<prefix>_session`. Each prefix
     /// is a store of its own.
     ///
     /// # Errors
-    /// As for [`open`](Self::open); and if the prefix is not 1 to 40 lower-case letters, digits and underscores of ASCII, begins with
-    /// a digit, or is `sqlite`.
+    /// As for [`open`](Self::open); and if the prefix is not 1 to 40 lower-case ASCII letters, digits and underscores, begins with
+    /// a digit, is `sqlite`, or begins with `sqlite_`.
     pub fn open_with_prefix(path: impl AsRef<Path>, prefix: &str) -> Result<Self, StoreError> {
         let file = LeaseFile::open(path.as_ref(), prefix)?;
         let reach = file.reach();

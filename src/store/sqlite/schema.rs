@@ -46,7 +46,9 @@ impl Tables {
         if version == VERSION {
             return Ok(());
         }
-        Err(refused(format!("the leases in it have the format {version}, and this program knows {VERSION}; update it")))
+        Err(refused(format!(
+            "the leases in it have the format {version}, and this program knows {VERSION}; update the program"
+        )))
     }
 
     /// A table of this name may be another program's.
