@@ -294,6 +294,9 @@ impl LeaseManager {
 
     /// [Closes](Self::close) the manager when this future ends, for example one that waits for a signal to the process.
     ///
+    /// Await [`close`](Self::close) once more before the program ends: work and requests fail as soon as the closing begins,
+    /// and the end of the runtime would cut it short.
+    ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
     /// # #[tokio::main(flavor = "current_thread")]
@@ -316,7 +319,7 @@ impl LeaseManager {
     /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist
     /// are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`].
     ///
-    /// It ends within two store time-outs, whatever the store does. Closing a second time does nothing.
+    /// It ends within two store time-outs, whatever the store does, as long as the runtime lives. A second call waits for the first.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open.

@@ -158,6 +158,12 @@ impl<'a> Named<'a> {
 
     #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
     async fn redis(&self) -> Result<Box<dyn Store>, StoreError> {
+        // Of these, the client makes something; all others it ignores.
+        let known = ["db=", "user=", "pass=", "protocol="];
+        let is_known = |other: &&str| known.iter().any(|name| other.starts_with(name));
+        if !self.others.iter().all(is_known) {
+            return Err(refused("a URL of redis: has no parameters but prefix, db, user, pass and protocol".into()));
+        }
         let url = self.without_prefix();
         let store = match self.prefix {
             Some(prefix) => super::RedisStore::connect_with_prefix(&url, prefix).await?,
@@ -169,6 +175,9 @@ impl<'a> Named<'a> {
 
 fn nothing_for(scheme: &str) -> String {
     match SCHEMES.iter().find(|(known, _)| *known == scheme) {
+        Some(("indexeddb", _)) if cfg!(not(target_family = "wasm")) => {
+            "indexeddb: URLs are for browsers; here use sqlite: with the feature store-sqlite".into()
+        }
         Some((_, Some(feature))) => {
             format!("this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}")
         }
@@ -217,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_store_of_a_feature_that_is_off_names_the_feature() {
-        assert!(refusal("indexeddb:my-app").contains("feature web"));
+        assert!(refusal("indexeddb:my-app").contains("for browsers"));
         if cfg!(not(feature = "store-postgres")) {
             assert!(refusal("postgres://user:secret@host/app").contains("feature store-postgres"));
         }

@@ -36,10 +36,11 @@ fn what_no_other_process_could_open_is_refused() {
 #[test]
 fn a_path_that_leads_to_no_file_is_refused_by_name() {
     let scratch = Scratch::new();
-    for path in [scratch.0.clone(), scratch.0.join("missing/leases.db")] {
-        let message = refusal(&path);
+    let missing = scratch.0.join("missing/leases.db");
+    for (path, remedy) in [(&scratch.0, "name a file in it"), (&missing, "directory must exist")] {
+        let message = refusal(path);
         assert!(message.starts_with(path.to_str().unwrap()), "{message}");
-        assert!(message.contains("directory must exist"), "{message}");
+        assert!(message.contains(remedy), "{message}");
     }
 }
 

@@ -35,10 +35,18 @@ fn as_text(status: &LeaseStatus) -> String {
     let mut text = String::new();
     for holder in &status.holders {
         let (mode, token, expiry) = (holder.mode.name(), holder.token.as_u64(), expiry(holder.expires_at));
-        text += &format!("{key}: held ({mode}, token {token}, expires {expiry}) by {}\n", named(&holder.info));
+        text += &format!(
+            "{key}: held ({mode}, token {token}, expires {expiry}) by {}\n",
+            named(&holder.instance, &holder.info)
+        );
     }
     for (place, waiter) in status.queue.iter().enumerate() {
-        text += &format!("{key}: waiting as number {} ({}): {}\n", place + 1, waiter.mode.name(), named(&waiter.info));
+        text += &format!(
+            "{key}: waiting as number {} ({}): {}\n",
+            place + 1,
+            waiter.mode.name(),
+            named(&waiter.instance, &waiter.info)
+        );
     }
     text
 }

@@ -48,7 +48,14 @@ fn sentence(key: &str, before: &LeaseStatus) -> String {
     let victims: Vec<_> = before
         .holders
         .iter()
-        .map(|holder| format!("{} ({}, token {})", named(&holder.info), holder.mode.name(), holder.token.as_u64()))
+        .map(|holder| {
+            format!(
+                "{} ({}, token {})",
+                named(&holder.instance, &holder.info),
+                holder.mode.name(),
+                holder.token.as_u64()
+            )
+        })
         .collect();
     if victims.is_empty() {
         return format!("nobody held {key:?}");

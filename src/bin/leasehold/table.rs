@@ -36,7 +36,7 @@ fn lines(status: &LeaseStatus) -> Vec<[String; 6]> {
     let line = |holder: &leasehold::HolderStatus| {
         let mode = holder.mode.name().to_owned();
         let token = holder.token.as_u64().to_string();
-        [key.clone(), mode, token, expiry(holder.expires_at), waiting.clone(), named(&holder.info)]
+        [key.clone(), mode, token, expiry(holder.expires_at), waiting.clone(), named(&holder.instance, &holder.info)]
     };
     status.holders.iter().map(line).collect()
 }

@@ -67,8 +67,8 @@ async fn note(leases: &LeaseManager, key: &str) -> Infallible {
 fn in_the_way(key: &str, status: &LeaseStatus) -> String {
     let holder = match &status.holders[..] {
         [] => "nobody yet".to_owned(),
-        [holder] => named(&holder.info),
-        [first, others @ ..] => format!("{} and {} more", named(&first.info), others.len()),
+        [holder] => named(&holder.instance, &holder.info),
+        [first, others @ ..] => format!("{} and {} more", named(&first.instance, &first.info), others.len()),
     };
     let ahead = match status.position() {
         None | Some(0) => String::new(),
@@ -77,8 +77,14 @@ fn in_the_way(key: &str, status: &LeaseStatus) -> String {
     format!("waiting for {key:?}, which is held by {holder}{ahead}")
 }
 
-pub(crate) fn named(info: &str) -> String {
-    if info.is_empty() { "somebody without a name".to_owned() } else { printable(info) }
+/// Who this is: by its `info`, by its stable name, or by both.
+pub(crate) fn named(instance: &str, info: &str) -> String {
+    match (instance.is_empty(), info.is_empty()) {
+        (true, true) => "somebody without a name".to_owned(),
+        (true, false) => printable(info),
+        (false, true) => printable(instance),
+        (false, false) => format!("{}: {}", printable(instance), printable(info)),
+    }
 }
 
 /// What others see of us: host, process and command line, unless it was chosen.

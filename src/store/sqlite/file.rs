@@ -41,11 +41,15 @@ impl LeaseFile {
         };
         if !schema::is_prefix(prefix) {
             return refused(&format!(
-                "{prefix:?} cannot begin the name of a table; use 1 to 40 lower-case letters, digits and underscores"
+                "{prefix:?} cannot begin the name of a table; use 1 to 40 lower-case letters, digits and underscores, \
+                 no digit first, and not sqlite, which SQLite keeps for itself"
             ));
         }
         if matches!(path.to_str(), Some("" | ":memory:")) {
             return refused("no other process could open this database; name a file, or use a MemoryStore");
+        }
+        if path.is_dir() {
+            return refused("this is a directory; name a file in it");
         }
         // Absolute, or SQLite might read a URI in it.
         let opened = std::path::absolute(path)
