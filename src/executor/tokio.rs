@@ -60,6 +60,9 @@ impl TokioExecutor {
     /// [`LeaseManager::close_when`](crate::LeaseManager::close_when). From its first poll on, the signal no longer ends the
     /// process by itself: the program does so, when its leases are given back. It never ends where signals cannot be had.
     pub async fn shutdown_signal() {
+        if Handle::try_current().is_err() {
+            return futures::future::pending().await;
+        }
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
@@ -91,6 +94,21 @@ impl Default for TokioExecutor {
 fn has_timers(runtime: &Handle) -> bool {
     let _entered = runtime.enter();
     catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
+}
+
+/// For a manager that is closed on a plain thread, in a program that has no runtime: closing has a time limit.
+async fn sleep_without_runtime(duration: Duration) {
+    let (slept, waited) = futures::channel::oneshot::channel();
+    let thread = std::thread::Builder::new().name("leasehold sleeps".into());
+    let spawned = thread.spawn(move || {
+        std::thread::sleep(duration);
+        // Nobody may be waiting any more.
+        let _ = slept.send(());
+    });
+    if spawned.is_ok() {
+        // It is sent before the thread ends.
+        let _ = waited.await;
+    }
 }
 
 /// The moment when this process first asked for the time. All executors share it.
@@ -143,6 +161,9 @@ impl Executor for TokioExecutor {
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
         let runtime = self.runtime();
         Box::pin(async move {
+            if runtime.is_none() && Handle::try_current().is_err() {
+                return sleep_without_runtime(duration).await;
+            }
             // Made when first polled, which may be on a thread of no runtime.
             let sleep = {
                 let _entered = runtime.as_ref().map(Handle::enter);

@@ -7,7 +7,7 @@ use futures::executor::block_on;
 use leasehold::{
     AcquireError, LeaseManager, Mode,
     executor::{Executor, TokioExecutor, process_clock},
-    store::MemoryStore,
+    store::{FaultyStore, MemoryStore},
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -76,4 +76,23 @@ fn the_clock_of_the_process_is_that_of_its_executors() {
     let (before, between, after) = (executor.now(), process_clock(), executor.now());
     assert!(before.monotonic <= between.monotonic && between.monotonic <= after.monotonic);
     thread::spawn(move || assert!(process_clock().monotonic >= after.monotonic)).join().unwrap();
+}
+
+/// A store that answers later, as most do: in memory, nobody waits.
+#[test]
+fn a_manager_that_never_saw_a_runtime_can_be_closed_on_a_plain_thread() {
+    let leases = LeaseManager::builder(FaultyStore::new(MemoryStore::new()), TokioExecutor::new()).build().unwrap();
+    block_on(all_refusals(&leases));
+    let sleep = TokioExecutor::new().sleep(ms(1));
+    block_on(async {
+        sleep.await;
+        leases.close().await;
+    });
+    assert!(matches!(block_on(leases.lock("k").acquire()), Err(AcquireError::Closed | AcquireError::Unsupported(_))));
+}
+
+#[test]
+fn without_a_runtime_no_signal_is_waited_for_and_nothing_panics() {
+    let mut signal = Box::pin(TokioExecutor::shutdown_signal());
+    assert!(block_on(async { futures::poll!(signal.as_mut()) }).is_pending());
 }
