@@ -3,7 +3,7 @@
 use std::{
     env,
     io::{BufRead, BufReader, Lines, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio, id},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -44,12 +44,12 @@ const MARK: &str = "leasehold says ";
 
 impl Other {
     pub(crate) fn start(role: &str, scratch: &Scratch) -> Self {
-        Self::start_by(role, scratch, |_| ())
+        Self::start_by(&env::current_exe().expect("this test is a file"), role, scratch, |_| ())
     }
 
-    /// With something else about the process.
-    pub(crate) fn start_by(role: &str, scratch: &Scratch, change: impl FnOnce(&mut Command)) -> Self {
-        let mut command = Command::new(env::current_exe().expect("this test is a file"));
+    /// From a copy of this program, and with something else about the process.
+    pub(crate) fn start_by(program: &Path, role: &str, scratch: &Scratch, change: impl FnOnce(&mut Command)) -> Self {
+        let mut command = Command::new(program);
         change(&mut command);
         command.args(["the_other_process", "--exact", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role).env(DIRECTORY, &scratch.0);

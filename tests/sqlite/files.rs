@@ -113,10 +113,13 @@ pub(crate) fn open_as_told(directory: &Path) {
 fn a_file_that_cannot_be_written_is_refused() {
     let scratch = Scratch::new();
     drop(SqliteStore::open(file(&scratch.0)).unwrap());
+    // Another user may not be let into the folder that this program is in.
+    let program = scratch.0.join("opener");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     fs::set_permissions(file(&scratch.0), fs::Permissions::from_mode(0o444)).unwrap();
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o555)).unwrap();
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    let said = Other::start_by("opener", &scratch, |command| {
+    let said = Other::start_by(&program, "opener", &scratch, |command| {
         if is_root {
             command.uid(65_534).gid(65_534);
         }
