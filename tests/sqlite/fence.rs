@@ -257,7 +257,7 @@ fn a_transaction_that_read_too_early_is_told_the_remedy() {
 #[test]
 fn plain_sql_tells_a_current_lease_from_a_lost_one() {
     let guide = include_str!("../../docs/beyond-one-process.md");
-    let (_, rest) = guide.split_once("```sql sqlite\n").expect("the guide has it");
+    let (_, rest) = guide.split_once("```sql\n").expect("the guide has it");
     let (sql, _) = rest.split_once("```").expect("it ends");
     let scratch = Scratch::new();
     Runtime::new().unwrap().block_on(async {

@@ -12,8 +12,8 @@ use anyhow::{Context as _, bail, ensure};
 
 /// Blocks in these languages are run.
 const RUN: [&str; 4] = ["js", "jsx", "ts", "tsx"];
-/// Blocks in these are not: Rust is run as a doctest, the others are no programs.
-const LEFT: [&str; 6] = ["rust", "sh", "html", "css", "toml", "text"];
+/// Blocks in these are not: Rust is run as a doctest, SQL and the shell's by native tests, the others are no programs.
+const LEFT: [&str; 7] = ["rust", "sh", "sql", "html", "css", "toml", "text"];
 
 /// What a build says to the libraries that guides use.
 const DEFINES: [&str; 4] = [
