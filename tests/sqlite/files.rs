@@ -286,6 +286,20 @@ fn the_rows_of_programs_that_died_go_away() {
     });
 }
 
+/// What keeps its files while it lives must not make them again once it was closed.
+#[test]
+fn a_store_that_was_closed_can_be_deleted() {
+    Runtime::new().unwrap().block_on(async {
+        for _ in 0..100 {
+            let scratch = Scratch::new();
+            let leases = manager(&scratch.0).build().unwrap();
+            leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+            leases.close().await;
+            fs::remove_dir_all(&scratch.0).expect("nobody makes files in it any more");
+        }
+    });
+}
+
 /// What is full is told as such, and passes when there is room again.
 #[test]
 fn a_full_disk_is_told_and_what_is_held_stays() {

@@ -35,6 +35,8 @@ pub(super) struct Listener {
     session: SessionId,
     inbox: WeakShared<dyn Inbox>,
     over: AtomicBool,
+    /// Locked while files are made again. Once it is over none is, for the user may delete the directory then.
+    keeping: Mutex<()>,
     held: Mutex<Held>,
     ear: Ear,
 }
@@ -66,7 +68,15 @@ impl Listener {
         inbox: WeakShared<dyn Inbox>,
     ) -> Self {
         let held = Mutex::new(Held { beacon, watches: Vec::new(), broadcasts: Vec::new() });
-        Self { directory: directory.to_owned(), session, inbox, over: AtomicBool::new(false), held, ear }
+        Self {
+            directory: directory.to_owned(),
+            session,
+            inbox,
+            over: AtomicBool::new(false),
+            keeping: Mutex::new(()),
+            held,
+            ear,
+        }
     }
 
     /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
@@ -76,7 +86,9 @@ impl Listener {
 
     /// Lowers the beacon, ends the watches and the thread.
     pub(super) fn end(&self) {
+        let keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
         self.over.store(true, Ordering::SeqCst);
+        drop(keeping);
         let mut held = self.held();
         let (beacon, watches) = (held.beacon.take(), core::mem::take(&mut held.watches));
         drop(held);
@@ -169,8 +181,13 @@ impl Listener {
 
     /// Makes the own files again if somebody deleted them, and tells if the beacon cannot be raised again.
     pub(super) fn keep(&self) {
+        let keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.over.load(Ordering::SeqCst) {
+            return;
+        }
         self.ear.keep_open();
         let is_lost = self.held().beacon.as_mut().is_some_and(Beacon::gets_lost);
+        drop(keeping);
         if is_lost {
             self.notice(Notice::BeaconLost(self.session));
         }
