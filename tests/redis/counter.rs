@@ -28,7 +28,8 @@ pub(crate) async fn count(client: &Client, prefix: &str) {
     let leases = leases.lease(SHORT_LEASE).build().unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     loop {
-        let guard = leases.lock("k").acquire().await.unwrap();
+        // On a busy machine the server may not answer for as long as such a short lease: then it asks anew.
+        let Ok(guard) = leases.lock("k").acquire().await else { continue };
         let read: Option<u64> =
             redis::cmd("GET").arg(format!("{prefix}: n")).query_async(&mut connection).await.unwrap();
         let write = store.script(WRITE).key(format!("{prefix}: n")).key(format!("{prefix}: tokens"));

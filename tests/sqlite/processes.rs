@@ -143,7 +143,8 @@ pub(crate) fn count(directory: &Path) {
     let mut database = connect(directory);
     say("ready");
     loop {
-        let guard = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()).unwrap();
+        // On a busy machine others may keep the file for as long as such a short lease: then it asks anew.
+        let Ok(guard) = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()) else { continue };
         for _ in 0..3 {
             runtime.block_on(step(&guard, &mut database));
         }
