@@ -15,7 +15,8 @@ use other::{Other, Scratch, role, say, told};
 /// What the other process does. In the first one there is no role, and nothing to do.
 #[test]
 fn the_other_process() {
-    let Some((role, directory)) = role() else { return };
+    let Some((role, [directory])) = role() else { return };
+    let directory = std::path::PathBuf::from(directory);
     match role.as_str() {
         "contestant" => leases::contend(&directory),
         "holder" => leases::hold(&directory),

@@ -12,6 +12,7 @@ pub mod contract;
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod directory;
 mod local;
+mod pointers;
 
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use broadcast::BroadcastSignals;
@@ -37,6 +38,8 @@ use crate::store::Reach;
 /// * No method blocks, and none fails: what the platform lacks does not happen.
 ///
 /// The module `contract` (feature `test-util`) holds these rules as tests for any signals, over two processes too.
+///
+/// A `Box<dyn Signals>` is signals, too; and so is an `Arc` of signals, or in a browser an `Rc`.
 pub trait Signals: MaybeSendSync + Debug + 'static {
     /// Who can see the beacons that these signals raise. It MUST NOT change. A manager raises and watches none unless all
     /// contexts that share its store can see them: signals that promise more than is true let live holders be evicted.

@@ -1,6 +1,6 @@
 //! Transactions of the user's own, which write only while a lease is current.
 
-use std::{process::Command, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use leasehold::{
@@ -162,16 +162,11 @@ fn a_process_that_is_stopped_past_its_lease_cannot_write() {
     let mut writer = start("writer", &scratch, &address);
     assert_eq!(writer.hear(), "held");
     assert_eq!(writer.ask("before"), "written: true, current");
-    let id = writer.id().to_string();
-    let signal = |name: &str| {
-        let sent = Command::new("kill").args([name, &id]).status().unwrap();
-        assert!(sent.success());
-    };
-    signal("-STOP");
+    writer.stop();
     Runtime::new().unwrap().block_on(async {
         let leases = manager(&address, &name).await.lease(SHORT).build().unwrap();
         let guard = leases.lock("k").timeout(BUSY).acquire().await.unwrap();
-        signal("-CONT");
+        writer.go_on();
         let said = writer.ask("after");
         assert!(said.starts_with("written: false, lost: "), "{said}");
         let note = value(&mut client(&address).await, &format!("{name}-note")).await;

@@ -24,10 +24,7 @@ use other::{Other, Scratch, role, say, told};
 /// The other process. In the first one there is no role, and nothing to do.
 #[test]
 fn the_other_process() {
-    let Some((role, directory)) = role() else { return };
-    let address = std::fs::read_to_string(directory.join(ADDRESS)).expect("a role comes with a server");
-    // A directory is known by one test only, and so its name is.
-    let prefix = prefix(&directory);
+    let Some((role, [address, prefix])) = role() else { return };
     match role.as_str() {
         "counter" => processes::count(&address, &prefix),
         "half" => signals::obey(&address, &prefix),
@@ -36,18 +33,11 @@ fn the_other_process() {
     }
 }
 
-/// The file that names the server to the other process.
-const ADDRESS: &str = "address";
-
 fn start(role: &str, scratch: &Scratch, address: &str) -> Other {
-    let file = scratch.0.join(ADDRESS);
-    // Another process may be reading it.
-    if !file.exists() {
-        std::fs::write(file, address).expect("the directory is there");
-    }
-    Other::start(role, scratch)
+    Other::start(role, &(address, prefix(&scratch.0).as_str()))
 }
 
+/// A directory is known by one test only, and so its name is.
 fn prefix(directory: &std::path::Path) -> String {
     directory.file_name().expect("it has a name").to_string_lossy().into_owned()
 }

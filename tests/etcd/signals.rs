@@ -7,9 +7,8 @@ use std::{
 };
 
 use leasehold::{
-    machine::{Message, SessionId},
     signal::{
-        Beacons, Inbox, Signals,
+        Signals,
         contract::{self, Half},
     },
     store::Store,
@@ -25,38 +24,8 @@ const BUSY: Duration = Duration::from_secs(60);
 /// Long enough that nobody waits for its end.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// The signals that a store brings.
-#[derive(Debug)]
-struct Brought(Arc<dyn Signals>);
-
-impl Signals for Brought {
-    fn beacons(&self) -> Beacons {
-        self.0.beacons()
-    }
-
-    fn wake(&self, session: SessionId, beacon: bool, inbox: std::sync::Weak<dyn Inbox>) -> bool {
-        self.0.wake(session, beacon, inbox)
-    }
-
-    fn rest(&self) {
-        self.0.rest();
-    }
-
-    fn send(&self, message: &Message) {
-        self.0.send(message);
-    }
-
-    fn watch(&self, watch: u64, session: SessionId) {
-        self.0.watch(watch, session);
-    }
-
-    fn unwatch(&self, watch: u64) {
-        self.0.unwatch(watch);
-    }
-}
-
-async fn brought(address: &str, prefix: &str) -> Brought {
-    Brought(connect(address, prefix).await.signals().expect("it brings signals"))
+async fn brought(address: &str, prefix: &str) -> Arc<dyn Signals> {
+    connect(address, prefix).await.signals().expect("it brings signals")
 }
 
 #[test]

@@ -310,9 +310,9 @@ fn a_holder_that_was_stopped_past_its_lease_cannot_write() {
         let leases = briefly(&place).await;
         let mut other = Other::start("writer", &place);
         assert_eq!(other.hear(), "held");
-        other.signal("STOP");
+        other.stop();
         let guard = timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().unwrap();
-        other.signal("CONT");
+        other.go_on();
         let said = other.ask("fence");
         assert!(said.starts_with("Lost"), "{said}");
         assert_eq!(other.hear(), "over");

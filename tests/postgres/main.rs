@@ -9,6 +9,7 @@ mod examples;
 mod faults;
 mod fence;
 mod measure;
+#[path = "../processes/other.rs"]
 mod other;
 mod pooler;
 mod proxy;
@@ -18,13 +19,11 @@ mod server;
 mod shared;
 mod signals;
 
-use other::Role;
-
 /// What the other process does. In the first one there is no role, and nothing to do.
 #[test]
 fn the_other_process() {
-    let Some(Role { name, url, prefix }) = other::role() else { return };
-    match name.as_str() {
+    let Some((role, [url, prefix])) = other::role() else { return };
+    match role.as_str() {
         "counter" => counter::count(&url, &prefix),
         "brief" => signals::hold_once(&url, &prefix),
         "half" => signals::obey(&url, &prefix),

@@ -194,6 +194,12 @@ pub(crate) struct Place {
     pub(crate) prefix: String,
 }
 
+impl crate::other::Shared for Place {
+    fn words(&self) -> Vec<String> {
+        vec![self.url.clone(), self.prefix.clone()]
+    }
+}
+
 impl Place {
     /// `None` where no server is to be had.
     pub(crate) fn new(prefix: &str) -> Option<Self> {

@@ -1,14 +1,17 @@
 //! The contract of signals, within one process and over two.
 
-use std::{sync::Mutex, thread, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 use futures::executor::block_on;
 use leasehold::{
     LeaseManager,
-    executor::{Shared, TokioExecutor},
-    machine::{Message, SessionId},
+    executor::TokioExecutor,
     signal::{
-        Beacons, Inbox, Signals,
+        Signals,
         contract::{self, Half},
     },
     store::Store,
@@ -27,34 +30,9 @@ async fn settle() {
     thread::sleep(SETTLED);
 }
 
-/// The signals that a store brings, as a type.
-#[derive(Debug)]
-struct Brought(Shared<dyn Signals>);
-
-impl Signals for Brought {
-    fn beacons(&self) -> Beacons {
-        self.0.beacons()
-    }
-    fn wake(&self, session: SessionId, beacon: bool, inbox: std::sync::Weak<dyn Inbox>) -> bool {
-        self.0.wake(session, beacon, inbox)
-    }
-    fn rest(&self) {
-        self.0.rest();
-    }
-    fn send(&self, message: &Message) {
-        self.0.send(message);
-    }
-    fn watch(&self, watch: u64, session: SessionId) {
-        self.0.watch(watch, session);
-    }
-    fn unwatch(&self, watch: u64) {
-        self.0.unwatch(watch);
-    }
-}
-
-async fn signals(place: &Place, beacons: bool) -> Brought {
+async fn signals(place: &Place, beacons: bool) -> Arc<dyn Signals> {
     let builder = if beacons { place.builder().with_beacons() } else { place.builder() };
-    Brought(builder.connect().await.unwrap().signals().expect("it brings signals"))
+    builder.connect().await.unwrap().signals().expect("it brings signals")
 }
 
 /// The other process: does what it is told, and answers.

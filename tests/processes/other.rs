@@ -1,4 +1,5 @@
-//! Another process, which plays a role; and a directory that both share.
+//! Another process, which plays a role; and what both share. Each test program that has one uses this file.
+#![allow(dead_code, reason = "no test program needs all of it")]
 
 use std::{
     env,
@@ -10,8 +11,13 @@ use std::{
 
 /// Names what the other process is to do; without it, a test is the first process.
 const ROLE: &str = "LEASEHOLD_TEST_ROLE";
-/// The directory that both share.
-const DIRECTORY: &str = "LEASEHOLD_TEST_DIRECTORY";
+/// Names what both share: a word a line.
+const PLACE: &str = "LEASEHOLD_TEST_PLACE";
+
+/// What both processes share, in words: a directory, or a server and a prefix.
+pub(crate) trait Shared {
+    fn words(&self) -> Vec<String>;
+}
 
 /// A directory of its own for each test, gone with it.
 pub(crate) struct Scratch(pub(crate) PathBuf);
@@ -26,9 +32,22 @@ impl Scratch {
     }
 }
 
+impl Shared for Scratch {
+    fn words(&self) -> Vec<String> {
+        vec![self.0.to_str().expect("a path in UTF-8").to_owned()]
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A server and a prefix.
+impl Shared for (&str, &str) {
+    fn words(&self) -> Vec<String> {
+        vec![self.0.to_owned(), self.1.to_owned()]
     }
 }
 
@@ -43,16 +62,21 @@ pub(crate) struct Other {
 const MARK: &str = "leasehold says ";
 
 impl Other {
-    pub(crate) fn start(role: &str, scratch: &Scratch) -> Self {
-        Self::start_by(&env::current_exe().expect("this test is a file"), role, scratch, |_| ())
+    pub(crate) fn start(role: &str, shared: &impl Shared) -> Self {
+        Self::start_by(&env::current_exe().expect("this test is a file"), role, shared, |_| ())
     }
 
     /// From a copy of this program, and with something else about the process.
-    pub(crate) fn start_by(program: &Path, role: &str, scratch: &Scratch, change: impl FnOnce(&mut Command)) -> Self {
+    pub(crate) fn start_by(
+        program: &Path,
+        role: &str,
+        shared: &impl Shared,
+        change: impl FnOnce(&mut Command),
+    ) -> Self {
         let mut command = Command::new(program);
         change(&mut command);
         command.args(["the_other_process", "--exact", "--nocapture", "--test-threads=1"]);
-        command.env(ROLE, role).env(DIRECTORY, &scratch.0);
+        command.env(ROLE, role).env(PLACE, shared.words().join("\n"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let (input, output) = (child.stdin.take().expect("it is piped"), child.stdout.take().expect("it is piped"));
         Self { child, input, output: BufReader::new(output).lines() }
@@ -60,13 +84,13 @@ impl Other {
 
     /// What it says next.
     pub(crate) fn hear(&mut self) -> String {
-        for line in self.output.by_ref() {
-            let line = line.expect("it is text");
-            if let Some((_, said)) = line.split_once(MARK) {
-                return said.to_owned();
-            }
-        }
-        panic!("the other process ended without a word");
+        self.try_hear().expect("the other process ended without a word")
+    }
+
+    /// What it says next, unless it ended.
+    pub(crate) fn try_hear(&mut self) -> Option<String> {
+        let lines = self.output.by_ref().map_while(Result::ok);
+        lines.into_iter().find_map(|line| line.split_once(MARK).map(|(_, said)| said.to_owned()))
     }
 
     /// Tells it a line.
@@ -80,9 +104,21 @@ impl Other {
         self.hear()
     }
 
-    #[allow(dead_code, reason = "not every test sends signals")]
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+    /// Stops it. When this returns, nothing of it runs.
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+        let state = || Command::new("ps").args(["-o", "stat=", "-p", &self.child.id().to_string()]).output();
+        while !state().expect("there is a ps").stdout.starts_with(b"T") {}
+    }
+
+    /// Lets it go on after a stop.
+    pub(crate) fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.expect("there is a kill").success());
     }
 
     /// It dies without a word.
@@ -108,8 +144,11 @@ pub(crate) fn told() -> impl Iterator<Item = String> {
     std::io::stdin().lines().map_while(Result::ok)
 }
 
-/// The role of this process and its directory, if it is the other process. For the test `the_other_process` of each file.
-pub(crate) fn role() -> Option<(String, PathBuf)> {
+/// The role of this process, and the words of what it shares, if it is the other process. For the test `the_other_process` of each
+/// program.
+pub(crate) fn role<const WORDS: usize>() -> Option<(String, [String; WORDS])> {
     let role = env::var(ROLE).ok()?;
-    Some((role, env::var(DIRECTORY).expect("a role comes with a directory").into()))
+    let place = env::var(PLACE).expect("a role comes with a place");
+    let words: Vec<String> = place.split('\n').map(str::to_owned).collect();
+    Some((role, words.try_into().expect("the place has as many words as its program says")))
 }

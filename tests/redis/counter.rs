@@ -46,7 +46,7 @@ pub(crate) async fn count(client: &Client, prefix: &str) {
 fn processes_that_are_killed_lose_no_count_and_share_no_token() {
     let Some(server) = shared() else { return };
     let start = || {
-        let mut other = Other::start("counter", &server.url(), "counter");
+        let mut other = Other::start("counter", &(server.url().as_str(), "counter"));
         assert_eq!(other.hear(), "counted");
         other
     };

@@ -216,7 +216,7 @@ async fn a_process_that_was_stopped_past_its_lease_writes_nothing() {
     let (store, leases) = context(&server.client(), "stopped").await;
     let leases = leases.lease(SHORT_LEASE).build().unwrap();
     let mut other = spawn_blocking(|| {
-        let mut other = Other::start("writer", &server.url(), "stopped");
+        let mut other = Other::start("writer", &(server.url().as_str(), "stopped"));
         assert_eq!(other.hear(), "held");
         assert_eq!(other.ask("stopped: n"), "wrote 1");
         other.stop();

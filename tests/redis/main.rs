@@ -12,6 +12,7 @@ mod failover;
 mod faults;
 mod fence;
 mod inputs;
+#[path = "../processes/other.rs"]
 mod other;
 mod proxy;
 #[path = "../stores/scenarios.rs"]
@@ -22,7 +23,6 @@ mod shared_store;
 mod signals;
 
 use std::{
-    env,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -31,7 +31,6 @@ use leasehold::{LeaseManager, LeaseManagerBuilder, executor::TokioExecutor, stor
 use redis::Client;
 use tokio::runtime::Runtime;
 
-use other::{PREFIX, ROLE, SERVER};
 use server::Server;
 
 /// Longer than anything takes here that does not wait for the end of a lease, however busy the machine is.
@@ -62,9 +61,8 @@ async fn context(client: &Client, prefix: &str) -> (Arc<RedisStore>, LeaseManage
 /// What the other process does. In the first one there is no role, and nothing to do.
 #[test]
 fn the_other_process() {
-    let Ok(role) = env::var(ROLE) else { return };
-    let client = Client::open(env::var(SERVER).expect("a role comes with a server")).unwrap();
-    let prefix = env::var(PREFIX).expect("a role comes with a prefix");
+    let Some((role, [server, prefix])) = other::role() else { return };
+    let client = Client::open(server).unwrap();
     let runtime = Runtime::new().unwrap();
     match role.as_str() {
         "counter" => runtime.block_on(counter::count(&client, &prefix)),

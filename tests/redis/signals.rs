@@ -6,10 +6,8 @@ use std::{
 };
 
 use leasehold::{
-    executor::WeakShared,
-    machine::{Message, SessionId},
     signal::{
-        Beacons, Inbox, Signals,
+        Signals,
         contract::{self, Half},
     },
     store::Store,
@@ -27,38 +25,8 @@ use crate::{
 /// Several times what a message takes.
 const SETTLED: Duration = Duration::from_millis(60);
 
-/// What a store brings, as a type of its own.
-#[derive(Debug)]
-struct OfStore(Arc<dyn Signals>);
-
-impl Signals for OfStore {
-    fn beacons(&self) -> Beacons {
-        self.0.beacons()
-    }
-
-    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
-        self.0.wake(session, beacon, inbox)
-    }
-
-    fn rest(&self) {
-        self.0.rest();
-    }
-
-    fn send(&self, message: &Message) {
-        self.0.send(message);
-    }
-
-    fn watch(&self, watch: u64, session: SessionId) {
-        self.0.watch(watch, session);
-    }
-
-    fn unwatch(&self, watch: u64) {
-        self.0.unwatch(watch);
-    }
-}
-
-async fn signals(client: &Client, prefix: &str) -> OfStore {
-    OfStore(open(client, prefix).await.signals().expect("the store brings its own"))
+async fn signals(client: &Client, prefix: &str) -> Arc<dyn Signals> {
+    open(client, prefix).await.signals().expect("the store brings its own")
 }
 
 async fn settle() {
@@ -81,7 +49,7 @@ pub(crate) fn obey(runtime: &Runtime, client: &Client, prefix: &str) {
 async fn signals_over_two_processes_keep_the_contract() {
     let Some(server) = shared() else { return };
     let one = Half::new(signals(&server.client(), "two").await);
-    let other = Arc::new(Mutex::new(Other::start("half", &server.url(), "two")));
+    let other = Arc::new(Mutex::new(Other::start("half", &(server.url().as_str(), "two"))));
     let obey = async |line: String| {
         let other = Arc::clone(&other);
         spawn_blocking(move || other.lock().unwrap().ask(&line)).await.unwrap()

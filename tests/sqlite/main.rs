@@ -22,7 +22,8 @@ use other::{Other, Scratch, role, say, told};
 /// The other process. In the first one there is no role, and nothing to do.
 #[test]
 fn the_other_process() {
-    let Some((role, directory)) = role() else { return };
+    let Some((role, [directory])) = role() else { return };
+    let directory = PathBuf::from(directory);
     match role.as_str() {
         "contestant" => processes::contend(&directory),
         "counter" => processes::count(&directory),

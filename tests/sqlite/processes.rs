@@ -2,7 +2,6 @@
 
 use std::{
     path::Path,
-    process::Command,
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -108,11 +107,6 @@ pub(crate) fn write(directory: &Path) {
     }
 }
 
-fn signal(process: &Other, name: &str) {
-    let sent = Command::new("kill").args([name, &process.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-}
-
 /// Its beacon stands all the time, for it lives: only its silence tells.
 #[test]
 fn a_process_that_is_stopped_past_its_lease_cannot_write() {
@@ -120,11 +114,11 @@ fn a_process_that_is_stopped_past_its_lease_cannot_write() {
     let mut writer = Other::start("writer", &scratch);
     assert_eq!(writer.hear(), "held");
     assert_eq!(writer.ask("before"), "written: true");
-    signal(&writer, "-STOP");
+    writer.stop();
     let runtime = Runtime::new().unwrap();
     let leases = manager(&scratch.0).lease(SHORT_LEASE).build().unwrap();
     let guard = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()).unwrap();
-    signal(&writer, "-CONT");
+    writer.go_on();
     let said = writer.ask("after");
     assert!(said.starts_with("lost: ") && said.ends_with("committed: false"), "{said}");
     let notes: Vec<String> = {
