@@ -319,7 +319,8 @@ impl LeaseManager {
     /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist
     /// are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`].
     ///
-    /// It ends within two store time-outs, whatever the store does, as long as the runtime lives. A second call waits for the first.
+    /// It ends within two store time-outs, whatever the store does, and at once if the runtime has ended. A second call waits for the
+    /// first.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open.

@@ -87,8 +87,10 @@ impl Bell {
 impl Drop for Bell {
     fn drop(&mut self) {
         // An alarm that will never ring must not keep the next one from being set.
-        if let Some(driver) = self.driver.upgrade() {
-            driver.core().forget_alarm(self.id);
+        if let Some(driver) = self.driver.upgrade()
+            && driver.core().forget_alarm(self.id)
+        {
+            driver.runtime_ended();
         }
     }
 }

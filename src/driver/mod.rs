@@ -21,8 +21,8 @@ use futures::future::{Either, select};
 use crate::client::error::AcquireError;
 use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, ThreadMark, WeakShared};
 use crate::machine::{
-    Config, Input, Key, LostReason, Machine, Parcel, Reply, SessionId, Slot, StoreError, StoreErrorKind, StoreId,
-    Ticket, Turn, TurnId, whole_ms,
+    Config, Input, Key, LostReason, Machine, Parcel, Refusal, Reply, SessionId, Slot, StoreError, StoreErrorKind,
+    StoreId, Ticket, Turn, TurnId, whole_ms,
 };
 use crate::oneshot::{self, Receiver, Sender};
 use crate::signal::{Inbox, Notice, Signals};
@@ -31,13 +31,15 @@ use crate::store::{OpenTransaction, Reach, Store, StoreWatcher};
 use alarm::Alarm;
 use event::Event;
 use pump::Deed;
-use registry::Registry;
+use registry::{Effect, Registry};
 use transactions::OpenTransactions;
 
 pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
 pub(crate) use event::{Origin, span};
 pub use events::LeaseEvents;
 pub(crate) use registry::Response;
+
+const RUNTIME_ENDED: &str = "the runtime ended before the store answered";
 
 /// One context at work: its machine, and the world that it acts on.
 pub(crate) struct Driver {
@@ -322,6 +324,24 @@ impl Driver {
         Some(receiver)
     }
 
+    /// The runtime that would have rung the alarm is gone: who waits here would wait for ever.
+    fn runtime_ended(&self) {
+        let now = self.executor.now();
+        let mut core = self.core();
+        let (closing, asked) = (core::mem::take(&mut core.closing), core.registry.forget_all(now.monotonic));
+        for (turn, slot, question) in asked {
+            if let Some(slot) = slot {
+                self.digest(&mut core, Input::Cancel { turn, slot }, now);
+            }
+            let gone = StoreError::unknown(RUNTIME_ENDED);
+            core.plan_deed(Deed::Effect(Effect::Answer(question, Response::Failed(Refusal::Store(gone)))));
+        }
+        if !closing.is_empty() {
+            core.plan_deed(Deed::Close(closing));
+        }
+        self.pump(core);
+    }
+
     pub(crate) fn suspend(&self) {
         let abandons = (*self.store).abandons();
         let mut core = self.core();
@@ -396,7 +416,7 @@ impl Drop for Driver {
         drop(core);
         listeners.into_iter().for_each(Waker::wake);
         for fate in guards {
-            let gone = StoreError::unknown("the runtime ended before the store answered");
+            let gone = StoreError::unknown(RUNTIME_ENDED);
             fate.release(Err(gone)).into_iter().for_each(Waker::wake);
         }
     }

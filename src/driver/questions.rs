@@ -34,6 +34,10 @@ impl Questions {
         self.0.iter_mut().for_each(|(_, question)| change(question));
     }
 
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (TurnId, Question)> + use<> {
+        core::mem::take(&mut self.0).into_iter()
+    }
+
     pub(crate) fn remove(&mut self, turn: TurnId) -> Option<Question> {
         let at = self.find(turn)?;
         self.0.remove(at).map(|(_, question)| question)

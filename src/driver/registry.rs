@@ -133,6 +133,16 @@ impl Registry {
         Some(question)
     }
 
+    /// All that wait for an answer, with where a request stands; each to be answered after the lock was let go.
+    pub(crate) fn forget_all(&mut self, now: Monotonic) -> Vec<(TurnId, Option<Slot>, Question)> {
+        let questions = self.questions.take_all();
+        let forget = |(turn, question): (TurnId, Question)| {
+            self.tell_end_of_wait(&question, now);
+            (turn, question.slot.clone(), question)
+        };
+        questions.map(forget).collect()
+    }
+
     pub(crate) fn is_granted(&self, turn: TurnId) -> bool {
         self.guards.contains_key(&turn)
     }

@@ -1,9 +1,14 @@
 //! The executor for native programs on tokio.
 
-use core::time::Duration;
+use alloc::sync::Arc;
+use core::{
+    future::pending,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 use std::{
     panic::catch_unwind,
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -22,7 +27,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// A call inside a runtime starts its background work there. A call on a thread without a runtime, such as the drop of a guard,
 /// starts it in the runtime in which the first request was made. When a runtime ends, its background work ends: then nothing
 /// renews the leases and [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid)
-/// turns false by the clock.
+/// turns false by the clock. Requests that waited for this work fail as [`AcquireError::Store`](crate::AcquireError::Store).
+/// Later ones use the runtime that they are made in. Those on a thread without a runtime are refused.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -35,24 +41,66 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 #[derive(Clone, Debug)]
 pub struct TokioExecutor {
     made_in: Option<Handle>,
-    /// The runtime of the first request, which has timers.
-    used_in: OnceLock<Handle>,
+    home: Arc<Home>,
+}
+
+/// The runtime of the first request, which has timers; when it has ended, that of the next one.
+#[derive(Debug, Default)]
+struct Home {
+    /// Whether there is one that has not ended: each request asks for it.
+    lives: AtomicBool,
+    runtime: Mutex<Option<Handle>>,
+}
+
+impl Home {
+    fn runtime(&self) -> Option<Handle> {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Moves into a runtime, unless it has ended.
+    fn settle(self: &Arc<Self>, runtime: Handle) -> bool {
+        let mut home = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lives.store(true, Ordering::Release);
+        // A runtime that ends drops its tasks. One that has ended drops them at once.
+        let tenant = Tenant(Arc::clone(self));
+        runtime.spawn(async move {
+            let _tenant = tenant;
+            pending::<()>().await;
+        });
+        *home = Some(runtime);
+        self.lives.load(Ordering::Acquire)
+    }
+}
+
+/// What learns of the end of a runtime: it lives in a task there.
+struct Tenant(Arc<Home>);
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        self.0.lives.store(false, Ordering::Release);
+    }
 }
 
 const NO_RUNTIME: &str = "there is no tokio runtime here, so nothing would renew a lease; make the request inside one, or call \
                           TokioExecutor::new() inside one";
+const RUNTIME_ENDED: &str = "the tokio runtime that this manager was used in has ended, so nothing would renew a lease; make the \
+                             request inside a runtime that lives";
 const NO_TIMERS: &str = "the tokio runtime has no timers, so nothing would renew a lease; call enable_time() or enable_all() on its \
                          Builder";
 
 impl TokioExecutor {
     /// The executor of whichever runtime it is used in; where there is none, of the one that this is called in.
     pub fn new() -> Self {
-        Self { made_in: Handle::try_current().ok(), used_in: OnceLock::new() }
+        Self { made_in: Handle::try_current().ok(), home: Arc::default() }
     }
 
-    /// The runtime that this is called in; else the one that requests were made in, or the one this was made in.
+    /// The runtime that this is called in; else the one that requests were made in, unless it has ended, or the one that this
+    /// was made in.
     fn runtime(&self) -> Option<Handle> {
-        let remembered = || self.used_in.get().or(self.made_in.as_ref()).cloned();
+        let remembered = || match self.home.runtime() {
+            None => self.made_in.clone(),
+            home => home.filter(|_| self.home.lives.load(Ordering::Acquire)),
+        };
         Handle::try_current().ok().or_else(remembered)
     }
 
@@ -140,15 +188,15 @@ impl Executor for TokioExecutor {
     }
 
     fn check(&self) -> Result<(), &'static str> {
-        if self.used_in.get().is_some() {
+        if self.home.lives.load(Ordering::Acquire) {
             return Ok(());
         }
-        let runtime = self.runtime().ok_or(NO_RUNTIME)?;
+        let missing = || if self.home.runtime().is_some() { RUNTIME_ENDED } else { NO_RUNTIME };
+        let runtime = self.runtime().ok_or_else(missing)?;
         if !has_timers(&runtime) {
             return Err(NO_TIMERS);
         }
-        self.used_in.get_or_init(|| runtime);
-        Ok(())
+        if self.home.settle(runtime) { Ok(()) } else { Err(RUNTIME_ENDED) }
     }
 
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {

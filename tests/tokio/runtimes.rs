@@ -1,11 +1,11 @@
 //! Where there is no runtime, or one without timers, a request is refused with a sentence; elsewhere the executor remembers
 //! the runtime that it was used in.
 
-use std::thread;
+use std::{sync::mpsc, thread};
 
 use futures::executor::block_on;
 use leasehold::{
-    AcquireError, LeaseManager, Mode,
+    AcquireError, LeaseGuard, LeaseManager, Mode,
     executor::{Executor, TokioExecutor, process_clock},
     store::{FaultyStore, MemoryStore},
 };
@@ -95,4 +95,69 @@ fn a_manager_that_never_saw_a_runtime_can_be_closed_on_a_plain_thread() {
 fn without_a_runtime_no_signal_is_waited_for_and_nothing_panics() {
     let mut signal = Box::pin(TokioExecutor::shutdown_signal());
     assert!(block_on(async { futures::poll!(signal.as_mut()) }).is_pending());
+}
+
+/// A manager over a store that needs the runtime, with a guard, whose runtime has ended.
+fn after_its_runtime(store: &MemoryStore) -> (LeaseManager, LeaseGuard) {
+    let store = FaultyStore::new(store.clone());
+    let leases = LeaseManager::builder(store, TokioExecutor::new()).lease(ms(2_000)).build().unwrap();
+    let guard = runtime().block_on(leases.lock("held").acquire()).unwrap();
+    (leases, guard)
+}
+
+/// What the future brings on a thread of no runtime. It must end: tokio's timers cannot watch over that here.
+fn soon<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || ended.send(block_on(future)));
+    end.recv_timeout(PATIENCE).expect("it hangs")
+}
+
+fn tells_of_the_end<T>(asked: Result<T, AcquireError>) {
+    let error = asked.err().expect("granted where nothing would renew it");
+    assert!(error.to_string().contains("runtime"), "{error}");
+}
+
+#[test]
+fn a_manager_whose_runtime_ended_can_be_closed_on_a_plain_thread() {
+    let (leases, guard) = after_its_runtime(&MemoryStore::new());
+    soon(async move { leases.close().await });
+    assert!(!guard.is_valid());
+}
+
+#[test]
+fn a_request_on_a_plain_thread_learns_that_the_runtime_has_ended() {
+    let (leases, _guard) = after_its_runtime(&MemoryStore::new());
+    let again = leases.clone();
+    tells_of_the_end(soon(async move { again.lock("k").acquire().await }));
+    let again = leases.clone();
+    tells_of_the_end(soon(async move { again.lock("k").timeout(PATIENCE * 2).acquire().await }));
+    tells_of_the_end(soon(async move { leases.status("k").await }));
+}
+
+#[test]
+fn a_request_that_waits_in_another_runtime_learns_that_the_first_has_ended() {
+    let store = MemoryStore::new();
+    let (leases, first, other) = (manager(&store), runtime(), runtime());
+    let _taken = other.block_on(manager(&store).lock("k").acquire()).unwrap();
+    // Its heartbeats sleep in the first runtime.
+    let _guard = first.block_on(leases.lock("held").acquire()).unwrap();
+    let waits = leases.clone();
+    let waiting = other.spawn(async move { waits.lock("k").timeout(PATIENCE * 2).acquire().await });
+    let queued = async {
+        while leases.stats().waited == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    other.block_on(queued);
+    drop(first);
+    tells_of_the_end(soon(async move { waiting.await.unwrap() }));
+}
+
+#[test]
+fn a_manager_whose_runtime_ended_goes_on_in_another() {
+    let (leases, _guard) = after_its_runtime(&MemoryStore::new());
+    let other = runtime();
+    let guard = other.block_on(leases.lock("k").timeout(PATIENCE).acquire()).unwrap();
+    assert!(other.block_on(guard.verify()).is_ok_and(|holds| holds));
+    soon(async move { leases.close().await });
 }
