@@ -26,6 +26,9 @@ pub enum StoreErrorKind {
     Unavailable,
     /// There is no room left.
     Quota,
+    /// One transaction takes less than that. The context sends half of it, and learns how much the store takes; what cannot be
+    /// divided is refused.
+    TooLarge,
     /// The store was closed.
     Closed,
 }

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod contract;
+mod division;
 mod faults;
 mod fence;
 mod inputs;

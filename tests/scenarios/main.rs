@@ -29,6 +29,7 @@ mod luci;
 mod matrix;
 mod modes;
 mod moments;
+mod narrow;
 mod parts;
 mod processes;
 mod rare;

@@ -1,11 +1,14 @@
 //! Who held a key last: whether what a context remembers of it may be out of date.
 
-use alloc::vec::Vec;
+use alloc::{collections::VecDeque, vec::Vec};
 
 use super::{Machine, key::Key, mode::Mode, record::Granted, sorted::SortedMap, token::Token};
 
 /// So many keys are remembered. The records of the others are forgotten, here and in the store.
 const REMEMBERED: usize = 256;
+
+/// So many keys that are used are looked at for each transaction.
+const USED: usize = 16;
 
 /// The keys that this context held, and whether another one wrote since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -15,7 +18,7 @@ pub(super) struct LastWriters {
     grants: u64,
     /// A key was forgotten: of one that is not known, nobody can say that it did not change hands.
     forgot: bool,
-    forgotten: Vec<Key>,
+    forgotten: VecDeque<Key>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -46,14 +49,33 @@ impl LastWriters {
             self.forgot = true;
             // Of the records of locks, stores take care themselves.
             if !key.is_of_lock() {
-                self.forgotten.push(key);
+                self.forgotten.push_back(key);
             }
         }
     }
 
-    /// Keys whose records the store may forget, if nobody uses them.
-    pub(super) fn take_forgotten(&mut self) -> Vec<Key> {
-        core::mem::take(&mut self.forgotten)
+    /// Keys whose records the store may forget if nobody else uses them; so many at most. Those that are used here wait until
+    /// they are not. Only some of these are looked at each time, since a context may hold thousands.
+    pub(super) fn take_forgotten(&mut self, most: usize, is_used: impl Fn(&Key) -> bool) -> Vec<Key> {
+        let (mut taken, mut used) = (Vec::new(), 0);
+        while taken.len() < most && used < USED {
+            let Some(key) = self.forgotten.pop_front() else { break };
+            if self.by_key.contains_key(&key) {
+                continue;
+            }
+            if is_used(&key) {
+                used += 1;
+                self.forgotten.push_back(key);
+            } else {
+                taken.push(key);
+            }
+        }
+        taken
+    }
+
+    /// The store did not say that it has forgotten them.
+    pub(super) fn forget_later(&mut self, keys: &[Key]) {
+        self.forgotten.extend(keys.iter().cloned());
     }
 
     /// A lease was granted; one that was resumed is no change of hands.

@@ -18,6 +18,7 @@ mod pending;
 mod presence;
 mod reply;
 mod retry;
+mod room;
 mod session;
 mod store_queue;
 mod upgrade;

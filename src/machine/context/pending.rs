@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::{
     id::SessionId,
     input::{Slot, TurnId},
+    key::Key,
     record::{Action, Ending},
     time::Monotonic,
 };
@@ -54,6 +55,11 @@ impl PendingOperation {
         self.turn.is_none() && matches!(self.action, Action::Release { .. } | Action::Withdraw { .. })
     }
 
+    /// Whether it makes sense in one session only. A request goes with the next one.
+    pub(super) fn goes_with_session(&self) -> bool {
+        self.is_of_session() && !self.acquires()
+    }
+
     /// Whether it says something about a session. A look at a key does not.
     pub(super) fn is_of_session(&self) -> bool {
         !matches!(self.action, Action::Inspect)
@@ -82,9 +88,16 @@ pub(super) struct Transaction {
     pub(super) operations: Vec<PendingOperation>,
     /// No answer is waited for longer.
     pub(super) limit: Monotonic,
+    /// The keys whose records are to be forgotten.
+    pub(super) forgets: Vec<Key>,
 }
 
 impl Transaction {
+    /// How much it carries.
+    pub(super) fn load(&self) -> usize {
+        self.operations.len() + self.ends.len() + self.forgets.len()
+    }
+
     /// Whether its answer must find the session's row.
     pub(super) fn is_of_session(&self) -> bool {
         self.lease_ms.is_some() || self.operations.iter().any(PendingOperation::is_of_session)

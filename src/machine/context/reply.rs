@@ -36,6 +36,7 @@ impl Machine {
             let error = StoreError::unknown("the store did not answer each operation");
             return self.failed(transaction, &error, now);
         }
+        self.store_queue.note_taken(transaction.load());
         self.meet_store(transaction, reply.store, now);
         self.session_answered(transaction, &reply, now);
         for (operation, answer) in transaction.operations.iter().zip(&mut reply.answers) {

@@ -1,13 +1,15 @@
 //! What a transaction carried that gave no answer.
 
+use alloc::vec::Vec;
+
 use super::{
     Machine,
-    failure::{Applied, StoreError},
+    failure::{Applied, StoreError, StoreErrorKind},
     id::RequestId,
     input::Slot,
     output::{LostReason, Refusal},
     pending::{PendingOperation, Transaction},
-    record::{Action, Ending},
+    record::{Acquire, Action, Ending, Way},
     time::Monotonic,
 };
 
@@ -17,6 +19,10 @@ const ATTEMPTS: u32 = 3;
 impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.
     pub(super) fn failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
+        self.last_writers.forget_later(&transaction.forgets);
+        if error.kind == StoreErrorKind::TooLarge && self.divided(transaction, error, now) {
+            return;
+        }
         self.session_failed(transaction, error, now);
         for operation in &transaction.operations {
             match &operation.action {
@@ -35,6 +41,30 @@ impl Machine {
                 Action::Look => self.look_failed(operation, error, now),
                 Action::Fence { .. } => {}
             }
+        }
+    }
+
+    /// The store takes no transaction of this size: smaller ones go at once. Whether this one could be divided.
+    fn divided(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) -> bool {
+        let is_own = transaction.session == self.session.id();
+        let (again, gone): (Vec<_>, Vec<_>) =
+            transaction.operations.iter().cloned().partition(|operation| is_own || !operation.goes_with_session());
+        again.iter().for_each(|operation| self.robbed_nobody(operation));
+        if error.applied == Applied::Unknown || !self.store_queue.divide(transaction.load(), again) {
+            return false;
+        }
+        gone.iter().for_each(|operation| self.ended_with_session(operation, now));
+        self.session_failed(transaction, &StoreError { retry: true, ..error.clone() }, now);
+        true
+    }
+
+    /// A theft that was certainly not tried.
+    fn robbed_nobody(&mut self, operation: &PendingOperation) {
+        if let Action::Acquire(Acquire { request, way: Way::Steal, .. }) = operation.action
+            && let Some(seeking) = self.cohorts.change_seeking(&operation.slot)
+            && seeking.request == request
+        {
+            seeking.thefts = seeking.thefts.saturating_sub(1);
         }
     }
 

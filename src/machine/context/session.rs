@@ -237,14 +237,15 @@ impl OwnSession {
         self.beat_wanted || self.unanswered.is_some() || nearly_over
     }
 
-    /// Sessions that the next transaction ends: its own earlier ones, and those that stood still since this one opened.
-    pub(super) fn endings(&mut self, silent_since: impl Fn(&Peer, Monotonic) -> bool) -> Vec<Ending> {
+    /// Sessions that the next transaction ends: its own earlier ones, and those that stood still since this one opened; so many
+    /// at most.
+    pub(super) fn endings(&mut self, most: usize, silent_since: impl Fn(&Peer, Monotonic) -> bool) -> Vec<Ending> {
         let mut endings = Vec::new();
-        for session in core::mem::take(&mut self.stale) {
+        for session in self.stale.drain(..most.min(self.stale.len())) {
             endings.push(Ending { session, beat: None });
         }
         self.peers.retain(|(peer, read_at)| {
-            let silent = silent_since(peer, *read_at);
+            let silent = endings.len() < most && silent_since(peer, *read_at);
             if silent {
                 endings.push(Ending { session: peer.session, beat: Some(peer.beat) });
             }

@@ -13,6 +13,7 @@ use super::{
     output::Command,
     pending::{PendingOperation, Sent, Transaction},
     record::{Acquire, Action, Batch, Operation, SessionStep, Way},
+    room::Room,
     time::{Monotonic, earliest},
 };
 
@@ -31,6 +32,8 @@ pub(super) struct StoreQueue {
     last_id: u64,
     /// Whether the last transaction carried nothing but what had been refused.
     went_alone: bool,
+    /// What one transaction may carry, once the store has refused a larger one.
+    room: Room,
 }
 
 impl StoreQueue {
@@ -55,7 +58,8 @@ impl StoreQueue {
     /// Gives up everything.
     pub(super) fn drain(&mut self) -> Vec<PendingOperation> {
         let overdue = core::mem::take(&mut self.overdue);
-        let mut given_up = core::mem::replace(self, Self { last_id: self.last_id, overdue, ..Self::default() });
+        let next = Self { last_id: self.last_id, overdue, room: self.room, ..Self::default() };
+        let mut given_up = core::mem::replace(self, next);
         let mut operations = given_up.waiting;
         operations.append(&mut given_up.later);
         if let Some(transaction) = given_up.transaction {
@@ -172,6 +176,26 @@ impl StoreQueue {
         any(&[&self.waiting, &self.later], &|operation| operation.slot.key == *key && is_it(&operation.action))
     }
 
+    /// What one transaction did not take goes before all else with the next ones.
+    fn put_first(&mut self, mut operations: Vec<PendingOperation>) {
+        operations.append(&mut self.waiting);
+        self.waiting = operations;
+    }
+
+    /// The store refused so large a transaction. Whether smaller ones can do the same; they go at once.
+    pub(super) fn divide(&mut self, load: usize, operations: Vec<PendingOperation>) -> bool {
+        let can_be_smaller = self.room.narrow(load);
+        if can_be_smaller {
+            self.put_first(operations);
+        }
+        can_be_smaller
+    }
+
+    /// The store took so large a transaction.
+    pub(super) fn note_taken(&mut self, load: usize) {
+        self.room.widen(load);
+    }
+
     /// Takes what was not sent yet, and is like this.
     fn take_unsent(&mut self, is_it: &dyn Fn(&PendingOperation) -> bool) -> Vec<PendingOperation> {
         let mut taken = take(&mut self.waiting, is_it);
@@ -184,9 +208,9 @@ impl StoreQueue {
         self.take_unsent(&|operation| operation.slot == *slot && is_it(&operation.action))
     }
 
-    /// Takes back what was not sent yet and makes sense in one session only. Requests go with the next one.
+    /// Takes back what was not sent yet and makes sense in one session only.
     fn recall_all_of_session(&mut self) -> Vec<PendingOperation> {
-        self.take_unsent(&|operation| operation.is_of_session() && !operation.acquires())
+        self.take_unsent(&PendingOperation::goes_with_session)
     }
 
     /// A try goes once more, at this time at the latest.
@@ -253,21 +277,24 @@ impl Machine {
         self.store_queue.last_id += 1;
         let sent = Sent { at: now, transaction: self.store_queue.last_id };
         let session = self.session.id();
-        let step = if goes_alone { SessionStep::Stay } else { self.step_for(&pending, sent) };
+        let rest = self.store_queue.room.split(&mut pending);
+        let step = if goes_alone { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
+        self.store_queue.put_first(rest);
         let opens = matches!(step, SessionStep::Open { .. });
         let mut operations = Vec::with_capacity(pending.len());
         for operation in &mut pending {
             operations.push(self.stamp(operation, sent));
         }
-        let ends = self.session.endings(|peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
-        let mut batch =
-            Batch { session, step, ends: ends.clone(), operations, forgets: self.last_writers.take_forgotten() };
-        batch.forgets.retain(|key| self.cohorts.pick(Some(key), &|_, _| true).is_empty());
+        let room = self.store_queue.room.beside(operations.len());
+        let ends = self.session.endings(room, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
+        let is_used = |key: &Key| !self.cohorts.pick(Some(key), &|_, _| true).is_empty();
+        let forgets = self.last_writers.take_forgotten(room - ends.len(), is_used);
+        let batch = Batch { session, step, ends: ends.clone(), operations, forgets: forgets.clone() };
         let lease_ms = batch.beat().map(|beat| beat.lease_ms);
         let limit = now.plus(self.config.store_timeout_ms);
         let closes = batch.step == SessionStep::Close;
         self.store_queue.transaction =
-            Some(Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit });
+            Some(Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit, forgets });
         self.emit(Command::Store { id: sent.transaction, batch });
         if closes {
             // The id is dead from now on, whatever becomes of the deletion.
@@ -307,14 +334,17 @@ impl Machine {
         self.session.stale_at().filter(|_| !self.store_queue.retries() && !self.presence.is_rising())
     }
 
-    /// What the transaction does to the session's row.
-    fn step_for(&mut self, operations: &[PendingOperation], sent: Sent) -> SessionStep {
+    /// What the transaction does to the session's row. Nothing closes it but the last part of what was divided.
+    fn step_for(&mut self, operations: &[PendingOperation], is_last: bool, sent: Sent) -> SessionStep {
         let acquires = operations.iter().any(PendingOperation::acquires);
         let opens = !self.session.is_open();
-        if self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session) {
+        let closes = self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session);
+        if closes && is_last {
             return SessionStep::Close;
         }
-        self.session.stay();
+        if !closes {
+            self.session.stay();
+        }
         if (opens && !acquires) || (!opens && !self.session.needs_beat(acquires, sent.at)) {
             return SessionStep::Stay;
         }

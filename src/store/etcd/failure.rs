@@ -80,16 +80,17 @@ impl Failure {
 /// What etcd itself said, if it is something that tells more than that a call failed.
 fn of_status(said: &str, code: i32, load: Load) -> Option<Failure> {
     let because = |sentence: String| refused(&format!("{sentence} (etcd: {said})"));
+    let too_large = |sentence: String| StoreError { kind: StoreErrorKind::TooLarge, ..because(sentence) };
     let has = |words: &str| said.contains(words);
     let Load { rows, bytes } = load;
     let error = if has("too many operations") {
-        because(format!(
+        too_large(format!(
             "a transaction of {rows} rows is more than this etcd takes at once; start it with --max-txn-ops={} or more, or ask for fewer \
              keys at once",
             rows.next_power_of_two()
         ))
     } else if has("request is too large") || has("larger than max") {
-        because(format!(
+        too_large(format!(
             "a transaction of {bytes} bytes is more than this etcd takes at once; start it with a larger --max-request-bytes (it has \
              1572864 unless told), or keep the queue and the info of the leases shorter"
         ))

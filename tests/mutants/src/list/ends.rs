@@ -109,9 +109,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("sessions::s10_"),
         &[edit(
             QUEUE,
-            "if self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session) {",
-            "if self.session.wants_close() {",
+            "let closes = self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session);",
+            "let closes = self.session.wants_close();",
         )],
+    ),
+    Mutant::new(
+        "S10",
+        "the first part of what is divided closes the session",
+        Scenario("narrow::what_is_asked_for"),
+        &[edit(QUEUE, "if closes && is_last {", "if closes {")],
+    ),
+    Mutant::new(
+        "etcd",
+        "what goes along with a transaction that is divided is lost",
+        Scenario("narrow::what_goes_along"),
+        &[edit(RETRY, "        self.last_writers.forget_later(&transaction.forgets);\n", "")],
     ),
     Mutant::new(
         "browsers",
