@@ -1,6 +1,6 @@
 //! Signals that reach leasehold.
 
-use std::{io::Write, process::Stdio, time::Duration};
+use std::{io::Write, os::unix::process::ExitStatusExt, process::Stdio, time::Duration};
 
 use nix::{
     errno::Errno,
@@ -153,4 +153,29 @@ fn a_holder_that_is_killed_does_not_block_who_comes_later() {
     let start = std::time::Instant::now();
     assert_eq!(scratch.done(&["run", "-w", "10", "k", "true"]).code, 0);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+/// A shell stops its script at `^C` only if INT itself ended what it ran.
+#[test]
+fn int_ends_leasehold_by_itself_as_it_ended_the_command_or_the_wait() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut running = scratch.ready(&[], "echo ready; exec sleep 600");
+    let mut waiter = scratch.start(&["run", "-q", "k", "true"]);
+    until_queued(&scratch, 1);
+    waiter.signal(Signal::SIGINT);
+    assert_eq!(waiter.status().signal(), Some(Signal::SIGINT as i32));
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.status().signal(), Some(Signal::SIGINT as i32));
+    let status = scratch.done(&["status", "k"]);
+    assert!(status.out.contains("free; its last token"), "{status:?}");
+    // A command that takes care of INT itself has a code of its own.
+    let mut running = scratch.ready(&[], &format!("trap 'exit 130' INT; {NAPS}"));
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.status().code(), Some(130));
+    let mut running = scratch.ready(&[], "echo ready; exec sleep 600");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.status().code(), Some(143), "no shell asks for more");
 }

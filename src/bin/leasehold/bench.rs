@@ -9,12 +9,12 @@ use leasehold::{
 };
 use tokio::time::Instant;
 
-use super::codes::{Failure, STORE, print};
+use super::codes::{Exit, Failure, STORE, print};
 use super::options::Bench;
 use super::wait;
 
 /// Measures acquire with release, and the hand-off between two contexts.
-pub(crate) async fn bench(options: &Bench) -> Result<u8, Failure> {
+pub(crate) async fn bench(options: &Bench) -> Result<Exit, Failure> {
     let url = options.place.any_url()?;
     let one = opened(&url).await?;
     // A second store in memory would be another one.

@@ -1,6 +1,6 @@
 //! `leasehold elect`.
 
-use super::codes::{self, Failure, tell};
+use super::codes::{Exit, Failure, tell};
 use super::hold::Rules;
 use super::options::{self, Elect, OnLoss};
 use super::place;
@@ -9,7 +9,7 @@ use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
 
 /// Runs a command whenever this process is elected.
-pub(crate) async fn elect(mut options: Elect) -> Result<u8, Failure> {
+pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     let (key, command) = options::parted_with_command(std::mem::take(&mut options.words))?;
     let rules = Rules::new(OnLoss::Kill, options.lease, options.grace)?;
     let url = options.place.url()?;
@@ -18,14 +18,14 @@ pub(crate) async fn elect(mut options: Elect) -> Result<u8, Failure> {
     loop {
         match term(&job, &options, &mut signals).await? {
             Term::Lost => tell(&format!("the lead of {key:?} was lost; campaigning again")),
-            Term::Over(code) => return Ok(code),
+            Term::Over(exit) => return Ok(exit),
         }
     }
 }
 
 enum Term {
     Lost,
-    Over(u8),
+    Over(Exit),
 }
 
 /// One campaign, and what follows. Each opens the store anew: it may have been replaced.
@@ -37,12 +37,12 @@ async fn term(job: &Job<'_>, options: &Elect, signals: &mut Signals) -> Result<T
     let code = match wait::wait(&leases, asked, signals, notice).await {
         Ok(Waited::Granted(guard)) => match job.run_and_release(guard, signals).await {
             Ok(Ended::Lost { signalled: None }) => Ok(Term::Lost),
-            Ok(Ended::Lost { signalled: Some(signal) }) => Ok(Term::Over(codes::of_signal(signal))),
-            Ok(Ended::Itself(code)) => Ok(Term::Over(code)),
+            Ok(Ended::Lost { signalled: Some(signal) }) => Ok(Term::Over(signal.into())),
+            Ok(Ended::Itself(exit)) => Ok(Term::Over(exit)),
             Err(failure) => Err(failure),
         },
-        Ok(Waited::Signalled(code)) => Ok(Term::Over(code)),
-        Ok(Waited::Taken) => Ok(Term::Over(codes::NOT_ACQUIRED)),
+        Ok(Waited::Signalled(signal)) => Ok(Term::Over(signal.into())),
+        Ok(Waited::Taken) => Ok(Term::Over(Exit::NOT_ACQUIRED)),
         Err(failure) => Err(failure),
     };
     wait::close(&leases).await;

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use leasehold::Mode;
 
-use super::codes::{Failure, USAGE, print};
+use super::codes::{Exit, Failure, USAGE, print};
 use super::manual;
 
 /// Runs commands under leases: locks with a time limit, kept in a store that processes share.
@@ -234,7 +234,7 @@ pub(crate) fn parted_with_command(words: Vec<OsString>) -> Result<(String, Vec<O
 }
 
 /// Help goes to stdout; what is wrong is told in one sentence.
-pub(crate) fn told(error: &clap::Error) -> Result<u8, Failure> {
+pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     let text = error.to_string();
     if !error.use_stderr() {
         return print(&text);
@@ -242,7 +242,7 @@ pub(crate) fn told(error: &clap::Error) -> Result<u8, Failure> {
     let Some(wrong) = text.strip_prefix("error: ") else {
         // `leasehold` alone is told what there is. Whoever closed stderr does not want to hear it.
         let _ = std::io::stderr().write_all(text.as_bytes());
-        return Ok(USAGE);
+        return Ok(Exit::Code(USAGE));
     };
     let wrong = wrong.split("\n\nUsage:").next().unwrap_or(wrong);
     let wrong = wrong.split("\n\nFor more information").next().unwrap_or(wrong);

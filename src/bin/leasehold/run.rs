@@ -2,7 +2,7 @@
 
 use leasehold::{AcquireError, LeaseGuard, LeaseRequest};
 
-use super::codes::Failure;
+use super::codes::{Exit, Failure};
 use super::hold::Rules;
 use super::options::{self, OnLoss, Run};
 use super::place;
@@ -11,7 +11,7 @@ use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
 
 /// Runs a command under a lease.
-pub(crate) async fn run(mut options: Run) -> Result<u8, Failure> {
+pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     let (key, command) = options::parted_with_command(std::mem::take(&mut options.words))?;
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
@@ -23,9 +23,9 @@ pub(crate) async fn run(mut options: Run) -> Result<u8, Failure> {
     let job = Job { key: &key, url: &url, command: &command, rules };
     let waited = wait::wait(&leases, asked(request, &options), &mut signals, notice).await;
     let code = match waited {
-        Ok(Waited::Granted(guard)) => job.run_and_release(guard, &mut signals).await.map(|ended| ended.code()),
-        Ok(Waited::Taken) => Ok(options.conflict_exit_code),
-        Ok(Waited::Signalled(code)) => Ok(code),
+        Ok(Waited::Granted(guard)) => job.run_and_release(guard, &mut signals).await.map(|ended| ended.exit()),
+        Ok(Waited::Taken) => Ok(Exit::Code(options.conflict_exit_code)),
+        Ok(Waited::Signalled(signal)) => Ok(signal.into()),
         Err(failure) => Err(failure),
     };
     wait::close(&leases).await;

@@ -2,13 +2,13 @@
 
 use leasehold::LeaseStatus;
 
-use super::codes::{Failure, print};
+use super::codes::{Exit, Failure, print};
 use super::options::{List, Status};
 use super::table::{expiry, printable, table};
 use super::wait::{self, named};
 use super::{json, place};
 
-pub(crate) async fn list(options: &List) -> Result<u8, Failure> {
+pub(crate) async fn list(options: &List) -> Result<Exit, Failure> {
     let leases = place::open(&options.place.url()?, None).await?;
     let listed = leases.list(&options.prefix).await;
     wait::close(&leases).await;
@@ -19,7 +19,7 @@ pub(crate) async fn list(options: &List) -> Result<u8, Failure> {
     print(&table(&listed))
 }
 
-pub(crate) async fn status(options: &Status) -> Result<u8, Failure> {
+pub(crate) async fn status(options: &Status) -> Result<Exit, Failure> {
     let leases = place::open(&options.place.url()?, None).await?;
     let status = leases.status(&options.key).await;
     wait::close(&leases).await;

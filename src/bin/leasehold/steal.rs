@@ -2,7 +2,7 @@
 
 use leasehold::LeaseStatus;
 
-use super::codes::{Failure, print, tell};
+use super::codes::{Exit, Failure, print, tell};
 use super::hold::Rules;
 use super::options::{self, Steal};
 use super::place;
@@ -11,7 +11,7 @@ use super::supervise::Job;
 use super::wait::{self, Waited, named};
 
 /// Takes a key from whoever holds it.
-pub(crate) async fn steal(mut options: Steal) -> Result<u8, Failure> {
+pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let (key, command) = options::parted(std::mem::take(&mut options.words))?;
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
@@ -34,10 +34,10 @@ pub(crate) async fn steal(mut options: Steal) -> Result<u8, Failure> {
         Ok(Waited::Granted(guard)) => {
             tell(&robbed);
             let job = Job { key: &key, url: &url, command: &command, rules };
-            job.run_and_release(guard, &mut signals).await.map(|ended| ended.code())
+            job.run_and_release(guard, &mut signals).await.map(|ended| ended.exit())
         }
-        Ok(Waited::Signalled(code)) => Ok(code),
-        Ok(Waited::Taken) => Ok(super::codes::NOT_ACQUIRED),
+        Ok(Waited::Signalled(signal)) => Ok(signal.into()),
+        Ok(Waited::Taken) => Ok(Exit::NOT_ACQUIRED),
         Err(failure) => Err(failure),
     };
     wait::close(&leases).await;

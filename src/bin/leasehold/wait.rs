@@ -4,9 +4,10 @@ use std::{convert::Infallible, ffi::OsString, future::pending, pin::pin, time::D
 
 use futures::future::{Either, select};
 use leasehold::{AcquireError, LeaseGuard, LeaseManager, LeaseStatus, ReleaseOutcome};
+use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
-use super::codes::{Failure, STORE, of_signal, tell};
+use super::codes::{Failure, STORE, tell};
 use super::signals::Signals;
 use super::table::printable;
 
@@ -24,8 +25,8 @@ pub(crate) enum Waited {
     Granted(LeaseGuard),
     /// The key is taken.
     Taken,
-    /// This is the exit code: a signal came.
-    Signalled(u8),
+    /// This signal came.
+    Signalled(Signal),
 }
 
 /// Waits until the lease is granted or refused, or a signal comes.
@@ -44,7 +45,7 @@ pub(crate) async fn wait(
     let answer = match select(pin!(asked), select(pin!(signals.end()), notice)).await {
         Either::Left((answer, _)) => answer,
         // By now the request is dropped: it has left the queue.
-        Either::Right((Either::Left((signal, _)), _)) => return Ok(Waited::Signalled(of_signal(signal as i32))),
+        Either::Right((Either::Left((signal, _)), _)) => return Ok(Waited::Signalled(signal)),
         Either::Right((Either::Right((never, _)), _)) => match never {},
     };
     match answer {

@@ -5,7 +5,7 @@ use std::{io::IsTerminal, pin::pin, time::Duration};
 use futures::future::{Either, select};
 use tokio::time::sleep;
 
-use super::codes::{Failure, of_signal, print};
+use super::codes::{Exit, Failure, print};
 use super::options::Watch;
 use super::place;
 use super::signals::Signals;
@@ -18,7 +18,7 @@ const BEGIN: &str = "\x1b[?7l\x1b[2J";
 const END: &str = "\x1b[?7h";
 
 /// Shows a table that is drawn anew once a second.
-pub(crate) async fn watch(options: &Watch) -> Result<u8, Failure> {
+pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
     let url = options.place.url()?;
     let mut signals = Signals::listen()?;
     let leases = place::open(&url, None).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn watch(options: &Watch) -> Result<u8, Failure> {
         };
         match select(pin!(draw), pin!(signals.end())).await {
             Either::Left((failed, _)) => failed,
-            Either::Right((signal, _)) => Ok(of_signal(signal as i32)),
+            Either::Right((signal, _)) => Ok(signal.into()),
         }
     };
     print(END)?;
