@@ -155,6 +155,34 @@ fn a_holder_that_is_killed_does_not_block_who_comes_later() {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
+/// A server may take seconds to answer, or a file to be unlocked.
+#[test]
+fn a_signal_ends_the_wait_for_a_store_that_does_not_open() {
+    if !std::path::Path::new("/proc/self/status").exists() {
+        return println!("SKIPPED: this system does not tell which signals are handled");
+    }
+    let scratch = Scratch::new();
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
+    for arguments in [&["run", "k", "true"][..], &["elect", "k", "true"], &["steal", "k"], &["watch", "--json"]] {
+        let running = scratch.start(arguments);
+        until("its handler", || handles(running.pid(), Signal::SIGTERM));
+        let start = std::time::Instant::now();
+        running.signal(Signal::SIGTERM);
+        let (code, err) = running.end();
+        assert_eq!(code, 143, "{arguments:?}: {err}");
+        assert!(start.elapsed() < Duration::from_secs(4), "{arguments:?}: the store would be given up after 5 s");
+    }
+    drop(busy);
+}
+
+fn handles(process: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
+}
+
 /// A shell stops its script at `^C` only if INT itself ended what it ran.
 #[test]
 fn int_ends_leasehold_by_itself_as_it_ended_the_command_or_the_wait() {

@@ -66,6 +66,11 @@ impl Failure {
         Self { exit: Exit::Code(code), sentence: sentence.into() }
     }
 
+    /// A signal came before there was anything to end.
+    pub(crate) fn signalled(signal: Signal) -> Self {
+        Self { exit: signal.into(), sentence: format!("{signal} came before the store answered") }
+    }
+
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
         Self::new(USAGE, sentence)
     }
@@ -97,11 +102,15 @@ pub(crate) fn tell(sentence: &str) {
 
 /// Writes to stdout what was asked for. A reader that has gone, such as `head`, has read enough.
 pub(crate) fn print(text: &str) -> Result<Exit, Failure> {
+    print_to_reader(text).map(|_| Exit::SUCCESS)
+}
+
+/// As [`print`]; says whether somebody still reads.
+pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::system(format!("cannot write to stdout: {why}; redirect it elsewhere")))
-        }
-        _ => Ok(Exit::SUCCESS),
+        Ok(()) => Ok(true),
+        Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(why) => Err(Failure::system(format!("cannot write to stdout: {why}; redirect it elsewhere"))),
     }
 }

@@ -8,6 +8,7 @@ mod codes;
 mod elect;
 mod hold;
 mod json;
+mod life;
 mod manual;
 mod options;
 mod place;

@@ -15,9 +15,10 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let (key, command) = options::parted(std::mem::take(&mut options.words))?;
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
-    let url = options.place.url()?;
+    let url = options.place.url_to_write()?;
     let mut signals = Signals::listen()?;
-    let leases = place::open(&url, Some(rules.lease())).await?;
+    let opened = place::open_or_end(&url, Some(rules.lease()), &mut signals).await?;
+    let leases = &opened.leases;
     let request = leases.lock(&key).info(wait::info(holding.info.as_deref(), &command));
     let mut robbed = String::new();
     let asked = async {
@@ -25,8 +26,8 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
         robbed = sentence(&key, &leases.status(&key).await?);
         request.steal().await.map(Some)
     };
-    let waited = wait::wait(&leases, asked, &mut signals, None).await;
-    let code = match waited {
+    let waited = wait::wait(&opened, asked, &mut signals, None).await;
+    let exit = match waited {
         Ok(Waited::Granted(guard)) if command.is_empty() => {
             wait::release(&guard, &mut signals).await;
             print(&(robbed + "\n"))
@@ -40,8 +41,8 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
         Ok(Waited::Taken) => Ok(Exit::NOT_ACQUIRED),
         Err(failure) => Err(failure),
     };
-    wait::close(&leases).await;
-    code
+    wait::close(leases).await;
+    exit
 }
 
 fn sentence(key: &str, before: &LeaseStatus) -> String {
