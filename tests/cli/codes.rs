@@ -1,5 +1,7 @@
 //! The exit codes, and what is said with them.
 
+use std::time::{Duration, Instant};
+
 use crate::harness::{Done, Scratch};
 
 fn told(done: &Done, code: i32, parts: &[&str]) {
@@ -125,6 +127,20 @@ fn a_command_whose_name_begins_with_a_dash_stands_behind_two_dashes() {
     told(&scratch.done(&["run", "k", "--", "-n"]), 127, &["\"-n\"", "not found"]);
 }
 
+/// The limit says how long to wait for others, and not how fast the store has to be.
+#[test]
+fn a_limit_that_is_shorter_than_an_answer_of_the_store_takes_a_free_key() {
+    let scratch = Scratch::new();
+    for _ in 0..3 {
+        let done = scratch.done(&["run", "-w", "0.000001", "k", "echo", "ran"]);
+        assert_eq!((done.code, &*done.out, &*done.err), (0, "ran\n", ""));
+    }
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let done = scratch.done(&["run", "-w", "0.000001", "k", "echo", "ran"]);
+    assert_eq!((done.code, &*done.out, &*done.err), (1, "", ""));
+    drop(holder);
+}
+
 /// No such store can be, whatever the system does: the word is wrong.
 #[test]
 fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
@@ -188,8 +204,8 @@ fn a_dead_holder_is_in_the_way_of_nobody_who_only_tries() {
 #[test]
 fn a_holder_whose_lease_ran_out_is_in_the_way_of_nobody_who_only_tries() {
     let scratch = Scratch::new();
-    for options in [&["-n"][..], &["-w", "0.1"]] {
-        let holder = scratch.ready(&["--lease", "1"], "echo ready; exec sleep 600");
+    for (options, lease) in [(&["-n"][..], "4"), (&["-w", "0.1"], "1")] {
+        let holder = scratch.ready(&["--lease", lease], "echo ready; exec sleep 600");
         holder.signal(nix::sys::signal::Signal::SIGSTOP);
         crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
         let mut arguments = vec!["run", "-q"];
@@ -206,9 +222,23 @@ fn a_living_holder_beside_a_dead_one_refuses_who_only_tries() {
     let scratch = Scratch::new();
     let living = scratch.ready(&["-s"], "echo ready; exec sleep 600");
     drop(scratch.ready(&["-s"], "echo ready; exec sleep 600"));
+    let start = Instant::now();
     assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 1);
+    assert!(start.elapsed() < Duration::from_secs(5), "it would wait for so long if only the dead were in the way");
     assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 0);
     drop(living);
+}
+
+#[test]
+fn a_dead_waiter_refuses_nobody_who_can_share_the_key() {
+    let scratch = Scratch::new();
+    let reader = scratch.ready(&["-s"], "echo ready; exec sleep 600");
+    let writer = scratch.start(&["run", "-q", "k", "true"]);
+    crate::show::until_queued(&scratch, 1);
+    assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 1, "who waits goes first");
+    drop(writer);
+    assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 0);
+    drop(reader);
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Waiting {
     ) -> Result<Option<LeaseGuard>, AcquireError> {
         let first = match self.wait {
             _ if self.nonblock => request().try_acquire().await?,
-            Some(limit) => in_time(request(), limit).await?,
+            Some(limit) => in_time_or_tried(&request, limit).await?,
             None => Some(request().acquire().await?),
         };
         if first.is_some() {
@@ -61,6 +61,18 @@ impl Waiting {
     /// How to end if the key is not granted.
     pub(crate) fn refused(&self) -> Exit {
         Exit::Code(self.conflict_exit_code)
+    }
+}
+
+/// As [`in_time`], if it is known for certain who was in the way. A time limit may be shorter than the store takes to answer: then
+/// one try says whether the key is free.
+async fn in_time_or_tried(
+    request: impl Fn() -> LeaseRequest,
+    limit: Duration,
+) -> Result<Option<LeaseGuard>, AcquireError> {
+    match in_time(request(), limit).await {
+        Err(AcquireError::Timeout { .. }) if limit < NOTICE => request().try_acquire().await,
+        asked => asked,
     }
 }
 
