@@ -53,6 +53,18 @@ fn a_command_that_changes_its_folder_finds_the_same_store() {
     }
 }
 
+/// What follows a question mark is no part of the path in a URL: such a folder can only be named by a relative path.
+#[test]
+fn a_folder_with_a_question_mark_can_be_worked_in() {
+    let scratch = Scratch::new();
+    let folder = scratch.0.join("why?");
+    fs::create_dir(&folder).unwrap();
+    let mut command =
+        scratch.leasehold(&["run", "--store", "sqlite:other.db", "k", "leasehold", "run", "-n", "k", "true"]);
+    assert_eq!(done(command.current_dir(&folder)).code, 1);
+    assert!(folder.join("other.db").exists());
+}
+
 #[test]
 fn who_only_looks_makes_no_store() {
     let scratch = Scratch::new();

@@ -8,7 +8,11 @@ use std::{
     thread,
 };
 
-use nix::pty::openpty;
+use nix::{
+    pty::openpty,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use crate::harness::{Scratch, can_be_interrupted, until};
 
@@ -277,6 +281,23 @@ fn control_c_does_not_end_the_script_around_a_command_that_takes_care_of_it() {
     let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
     typist.sees("ready");
     typist.types("\x03");
+    typist.sees("went on with 130");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// Somebody asked leasehold alone to end.
+#[test]
+fn int_to_leasehold_does_not_end_the_script_around_it() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "leasehold run k -- sh -c 'echo ready; exec sleep 600'; echo went on with $?";
+    let Some(typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ready");
+    let status = scratch.done(&["status", "k"]).out;
+    let pid = status.split_once(" pid ").and_then(|(_, rest)| rest.split(':').next()?.parse().ok());
+    kill(Pid::from_raw(pid.expect("its info has it")), Signal::SIGINT).unwrap();
     typist.sees("went on with 130");
     assert_eq!(typist.ends(), 0);
 }

@@ -12,7 +12,7 @@ use leasehold::{
 use super::table::wall_ms;
 
 /// A request that waits sees a dead process within this span, even if somebody swept its beacon away.
-const DEATH: Duration = Duration::from_secs(5);
+const DEATH: Duration = Duration::from_secs(10);
 /// What the store may take, beside the silence that proves a death.
 const ANSWERS: Duration = Duration::from_secs(1);
 
