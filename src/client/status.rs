@@ -1,6 +1,7 @@
 //! What a key looks like from outside.
 
 use alloc::{string::String, vec::Vec};
+use core::time::Duration;
 
 use crate::machine::{Grant, Key, Mode, Session, SessionId, Token, Waiter, Wall};
 
@@ -35,6 +36,11 @@ pub struct HolderStatus {
     pub token: Token,
     /// When the lease runs out unless renewed, by the holder's wall clock: for display only.
     pub expires_at: Wall,
+    /// For how long the context may be silent.
+    pub lease: Duration,
+    /// Whether the context said with its last heartbeat that its [beacon](crate::signal) stands. If that is gone, the context has
+    /// ended.
+    pub beacon: bool,
     /// The `info` of the request with which the context asked the store. A request that is handed the lease by another one of its
     /// context does not change it.
     pub info: String,
@@ -54,6 +60,13 @@ pub struct WaiterStatus {
     pub mode: Mode,
     /// A larger one goes first.
     pub priority: i32,
+    /// When others may take the context for dead unless it is heard again, by its own wall clock: for display only.
+    pub expires_at: Wall,
+    /// For how long the context may be silent.
+    pub lease: Duration,
+    /// Whether the context said with its last heartbeat that its [beacon](crate::signal) stands. If that is gone, the context has
+    /// ended.
+    pub beacon: bool,
     /// The `info` of the first of the requests that wait here.
     pub info: String,
 }
@@ -80,6 +93,9 @@ impl LeaseStatus {
     ) -> Self {
         let session = |id| sessions.iter().find(|(known, _)| *known == id).map(|(_, session)| session);
         let instance = |id| session(id).map_or_else(String::new, |session| session.instance.clone());
+        let expires_at = |id| session(id).map_or_else(Wall::default, Session::expires_at);
+        let lease = |id| session(id).map_or(Duration::ZERO, |session| Duration::from_millis(session.lease_ms));
+        let beacon = |id| session(id).is_some_and(|session| session.beacon);
         let mut status = Self { key, last_token, holders: Vec::new(), queue: Vec::new() };
         for grant in grants {
             status.holders.push(HolderStatus {
@@ -88,7 +104,9 @@ impl LeaseStatus {
                 instance: instance(grant.holder),
                 mode: grant.mode,
                 token: grant.block.first,
-                expires_at: session(grant.holder).map_or_else(Wall::default, Session::expires_at),
+                expires_at: expires_at(grant.holder),
+                lease: lease(grant.holder),
+                beacon: beacon(grant.holder),
                 info: grant.info,
             });
         }
@@ -99,6 +117,9 @@ impl LeaseStatus {
                 instance: instance(waiter.holder),
                 mode: waiter.mode,
                 priority: waiter.priority,
+                expires_at: expires_at(waiter.holder),
+                lease: lease(waiter.holder),
+                beacon: beacon(waiter.holder),
                 info: waiter.info,
             });
         }

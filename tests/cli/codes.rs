@@ -1,5 +1,7 @@
 //! The exit codes, and what is said with them.
 
+use std::time::{Duration, Instant};
+
 use crate::harness::{Done, Scratch};
 
 fn told(done: &Done, code: i32, parts: &[&str]) {
@@ -104,8 +106,12 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
         (&["run", "", "true"], &["key is empty"]),
         (&["run", "--lease", "0.5", "k", "true"], &["500 ms"]),
         (&["run", "--grace", "8", "k", "true"], &["8 s", "20 s", "7 s at most"]),
-        (&["run", "--store", "memory:", "k", "true"], &["memory:", "sqlite:"]),
         (&["lend", "k"], &["lend"]),
+        (&["run", "k", "-n", "--", "true"], &["\"-n\"", "\"k\"", "before the key"]),
+        (&["run", "-n", "k", "--wait=3", "true"], &["--wait=3", "before the key"]),
+        (&["steal", "k", "--on-loss", "warn"], &["--on-loss", "before the key"]),
+        (&["elect", "k", "-q", "true"], &["\"-q\"", "before the key"]),
+        (&["elect", "-n", "-w", "1", "k", "true"], &["--nonblock", "--wait"]),
     ] {
         let done = scratch.done(arguments);
         told(&done, 64, parts);
@@ -116,19 +122,123 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
 }
 
 #[test]
+fn a_command_whose_name_begins_with_a_dash_stands_behind_two_dashes() {
+    let scratch = Scratch::new();
+    told(&scratch.done(&["run", "k", "--", "-n"]), 127, &["\"-n\"", "not found"]);
+}
+
+/// The limit says how long to wait for others, and not how fast the store has to be.
+#[test]
+fn a_limit_that_is_shorter_than_an_answer_of_the_store_takes_a_free_key() {
+    let scratch = Scratch::new();
+    for _ in 0..3 {
+        let done = scratch.done(&["run", "-w", "0.000001", "k", "echo", "ran"]);
+        assert_eq!((done.code, &*done.out, &*done.err), (0, "ran\n", ""));
+    }
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let done = scratch.done(&["run", "-w", "0.000001", "k", "echo", "ran"]);
+    assert_eq!((done.code, &*done.out, &*done.err), (1, "", ""));
+    drop(holder);
+}
+
+/// No such store can be, whatever the system does: the word is wrong.
+#[test]
+fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
+    let scratch = Scratch::new();
+    for (url, parts) in [
+        ("carrier-pigeon:here", &["carrier-pigeon", "sqlite:"][..]),
+        ("sqlite", &["\"sqlite\"", "sqlite:"]),
+        ("sqlite:", &["name a file"]),
+        ("sqlite::memory:", &["name a file"]),
+        ("sqlite:leases.db?colour=red", &["colour", "prefix"]),
+        ("memory:", &["memory:", "sqlite:"]),
+        ("indexeddb:app", &["browsers", "sqlite:"]),
+    ] {
+        for arguments in
+            [&["run", "--store", url, "k", "true"][..], &["list", "--store", url], &["watch", "--store", url]]
+        {
+            told(&scratch.done(arguments), 64, parts);
+        }
+        let mut command = scratch.leasehold(&["elect", "k", "true"]);
+        told(&crate::harness::done(command.env("LEASEHOLD_STORE", url)), 64, parts);
+    }
+    told(&scratch.done(&["bench", "--store", "sqlite"]), 64, &["\"sqlite\""]);
+}
+
+#[test]
 fn a_store_that_cannot_be_opened_gives_69_and_names_the_remedy() {
     let scratch = Scratch::new();
     std::fs::write(scratch.0.join("diary"), "dear diary\n".repeat(1_000)).unwrap();
     for (url, parts) in [
-        ("carrier-pigeon:here", &["carrier-pigeon", "sqlite:"][..]),
-        ("sqlite", &["\"sqlite\"", "sqlite:"]),
-        ("sqlite:missing/leases.db", &["missing/leases.db", "directory must exist"]),
+        ("sqlite:missing/leases.db", &["missing/leases.db", "directory must exist"][..]),
         ("sqlite:diary", &["diary", "no SQLite database"]),
-        ("sqlite:leases.db?colour=red", &["colour", "prefix"]),
+        ("sqlite:/", &["directory"]),
     ] {
         told(&scratch.done(&["run", "--store", url, "k", "true"]), 69, parts);
         told(&scratch.done(&["list", "--store", url]), 69, parts);
+        told(&scratch.done(&["watch", "--store", url]), 69, parts);
     }
+}
+
+/// A job that begins anew each night, and never waits, must not be refused for ever because one of them was killed.
+#[test]
+fn a_dead_holder_is_in_the_way_of_nobody_who_only_tries() {
+    let scratch = Scratch::new();
+    for options in [&["-n"][..], &["-w", "0"], &["-n", "-s"]] {
+        for swept in [false, true] {
+            drop(scratch.ready(&["--lease", "3600", "--grace", "1"], "echo ready; exec sleep 600"));
+            if swept {
+                // As another process does it that ends.
+                crate::show::beacons(&scratch).iter().for_each(|beacon| std::fs::remove_file(beacon).unwrap());
+            }
+            let mut arguments = vec!["run", "-q"];
+            arguments.extend(options);
+            arguments.extend(["k", "echo", "granted"]);
+            let done = scratch.done(&arguments);
+            assert_eq!((done.code, &*done.out, &*done.err), (0, "granted\n", ""), "{options:?}, swept: {swept}");
+        }
+    }
+}
+
+/// It may be dead: that is proved before the key is refused.
+#[test]
+fn a_holder_whose_lease_ran_out_is_in_the_way_of_nobody_who_only_tries() {
+    let scratch = Scratch::new();
+    for (options, lease) in [(&["-n"][..], "4"), (&["-w", "0.1"], "1")] {
+        let holder = scratch.ready(&["--lease", lease], "echo ready; exec sleep 600");
+        holder.signal(nix::sys::signal::Signal::SIGSTOP);
+        crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
+        let mut arguments = vec!["run", "-q"];
+        arguments.extend(options);
+        arguments.extend(["k", "echo", "granted"]);
+        let done = scratch.done(&arguments);
+        assert_eq!((done.code, &*done.out, &*done.err), (0, "granted\n", ""), "{options:?}");
+    }
+}
+
+/// A dead one beside a living one proves nothing about the key.
+#[test]
+fn a_living_holder_beside_a_dead_one_refuses_who_only_tries() {
+    let scratch = Scratch::new();
+    let living = scratch.ready(&["-s"], "echo ready; exec sleep 600");
+    drop(scratch.ready(&["-s"], "echo ready; exec sleep 600"));
+    let start = Instant::now();
+    assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 1);
+    assert!(start.elapsed() < Duration::from_secs(5), "it would wait for so long if only the dead were in the way");
+    assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 0);
+    drop(living);
+}
+
+#[test]
+fn a_dead_waiter_refuses_nobody_who_can_share_the_key() {
+    let scratch = Scratch::new();
+    let reader = scratch.ready(&["-s"], "echo ready; exec sleep 600");
+    let writer = scratch.start(&["run", "-q", "k", "true"]);
+    crate::show::until_queued(&scratch, 1);
+    assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 1, "who waits goes first");
+    drop(writer);
+    assert_eq!(scratch.done(&["run", "-n", "-s", "k", "true"]).code, 0);
+    drop(reader);
 }
 
 #[test]

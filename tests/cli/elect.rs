@@ -69,3 +69,49 @@ fn a_signal_during_the_grace_ends_the_election() {
     assert_eq!(candidate.line().as_deref(), Some("told"), "it is passed on as well");
     assert_eq!(candidate.end().0, 143);
 }
+
+#[test]
+fn who_is_not_elected_at_once_or_in_time_gives_1_or_the_code_that_was_chosen() {
+    let scratch = Scratch::new();
+    let leader = scratch.start(&["elect", "k", "--", "sh", "-c", TERM]);
+    leader.line().unwrap();
+    for limit in [&["-n"][..], &["-w", "0.2"], &["--wait", "0"]] {
+        for (chosen, code) in [(&[][..], 1), (&["-E", "42"][..], 42)] {
+            let mut arguments = vec!["elect"];
+            arguments.extend(limit);
+            arguments.extend(chosen);
+            arguments.extend(["k", "echo", "ran"]);
+            let done = scratch.done(&arguments);
+            assert_eq!((done.code, &*done.out, &*done.err), (code, "", ""), "{limit:?}");
+        }
+    }
+    assert_eq!(scratch.done(&["elect", "-n", "another", "true"]).code, 0);
+    drop(leader);
+    assert_eq!(scratch.done(&["elect", "-n", "k", "true"]).code, 0, "a dead leader does not count");
+}
+
+/// The thief goes on leading.
+#[test]
+fn a_campaign_after_a_loss_has_the_same_limit() {
+    let scratch = Scratch::new();
+    let candidate = scratch.start(&["elect", "-n", "-E", "7", "k", "--", "sh", "-c", TERM]);
+    candidate.line().unwrap();
+    let thief = scratch.start(&["steal", "k", "--", "sh", "-c", TERM]);
+    thief.line().unwrap();
+    let (code, err) = candidate.end();
+    assert!(code == 7 && err.contains("campaigning again"), "{code}: {err}");
+}
+
+#[test]
+fn a_leader_that_is_only_warned_goes_on_without_another_campaign() {
+    let scratch = Scratch::new();
+    let script = format!("trap 'echo bye; exit 6' USR1; {}", crate::signals::NAPS);
+    let leader = scratch.start(&["elect", "--on-loss", "warn", "k", "--", "sh", "-c", &script]);
+    assert_eq!(leader.line().as_deref(), Some("ready"));
+    assert_eq!(scratch.done(&["steal", "k"]).code, 0);
+    leader.until_err("another process stole it; the command goes on without it");
+    leader.signal(Signal::SIGUSR1);
+    assert_eq!(leader.line().as_deref(), Some("bye"));
+    let (code, err) = leader.end();
+    assert!(code == 6 && !err.contains("campaigning"), "{code}: {err}");
+}

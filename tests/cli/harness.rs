@@ -4,8 +4,9 @@ use std::{
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Read},
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -159,16 +160,22 @@ impl Running {
         until(&format!("{part:?} on stderr"), || self.err().contains(part));
     }
 
-    /// Waits for its end: its code, and what it said on stderr.
+    /// Waits for its end: its code as a shell shows it, and what it said on stderr.
     pub(crate) fn end(mut self) -> (i32, String) {
+        let status = self.status();
+        // The last words may still be under way.
+        until("the end of stderr", || Arc::strong_count(&self.err) == 1);
+        let code = status.code().or_else(|| Some(128 + status.signal()?));
+        (code.expect("it exits, or a signal ends it"), self.err())
+    }
+
+    pub(crate) fn status(&mut self) -> ExitStatus {
         let mut status = None;
         until("its end", || {
             status = self.child.try_wait().expect("it is a child");
             status.is_some()
         });
-        // The last words may still be under way.
-        until("the end of stderr", || Arc::strong_count(&self.err) == 1);
-        (status.and_then(|status| status.code()).expect("it exits by itself"), self.err())
+        status.expect("it came")
     }
 }
 

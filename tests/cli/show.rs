@@ -1,6 +1,10 @@
 //! list, status, steal and watch; and what is said to who waits.
 
-use crate::harness::{Scratch, done, until};
+use std::{fs, path::PathBuf};
+
+use nix::sys::signal::Signal;
+
+use crate::harness::{Running, Scratch, done, until};
 
 /// How many wait for `k`.
 pub(crate) fn queued(scratch: &Scratch) -> usize {
@@ -46,6 +50,70 @@ fn status_shows_who_holds_and_who_waits() {
     );
     assert!(status.contains("waiting as number 1 (exclusive): "), "{status}");
     assert!(status.contains(&format!("pid {}", waiter.pid())), "{status}");
+}
+
+/// The files of the beacons, of whoever left them.
+pub(crate) fn beacons(scratch: &Scratch) -> Vec<PathBuf> {
+    let folder = format!("{}-leasehold.d", scratch.file().display());
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|kind| kind == "beacon")).collect()
+}
+
+#[test]
+fn the_dead_are_marked() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let waiter = scratch.start(&["run", "-q", "k", "true"]);
+    until_queued(&scratch, 1);
+    let shown = |arguments: &[&str]| scratch.done(arguments).out;
+    assert!(!shown(&["list"]).contains("dead") && !shown(&["list", "--json"]).contains("dead"));
+    assert_eq!(shown(&["list", "--json"]).matches(r#""life":"alive""#).count(), 2);
+    waiter.signal(Signal::SIGKILL);
+    until("its mark", || shown(&["list", "--json"]).contains(r#""life":"dead""#));
+    assert_eq!(cells(&shown(&["list"]))[6], "0", "nobody alive waits");
+    assert!(shown(&["status", "k"]).trim_end().ends_with("(its process has ended)"));
+    holder.signal(Signal::SIGKILL);
+    until("its mark", || shown(&["list", "--json"]).matches(r#""life":"dead""#).count() == 2);
+    let list = shown(&["list"]);
+    assert_eq!(cells(&list)[3], "dead", "{list}");
+    let status = shown(&["status", "k"]);
+    assert!(status.starts_with("k: free for who asks next; its dead holder (exclusive, token "), "{status}");
+    // Who waits is told as well. Another one may have taken the beacon away: then the death is proved a moment later.
+    beacons(&scratch).iter().for_each(|beacon| fs::remove_file(beacon).unwrap());
+    let next = scratch.start(&["run", "k", "echo", "granted"]);
+    next.until_err("(its process has ended)");
+    assert_eq!(next.line().as_deref(), Some("granted"));
+}
+
+/// The words of the line below the head.
+fn cells(table: &str) -> Vec<&str> {
+    table.lines().nth(1).expect("there is a line").split_whitespace().collect()
+}
+
+#[test]
+fn names_cannot_turn_the_direction_of_a_line() {
+    let scratch = Scratch::new();
+    let done = scratch.done(&["run", "--info", "me\u{2066}", "a\u{202e}b", "leasehold", "list"]);
+    assert!(done.out.contains(r"a\u{202e}b") && done.out.contains(r"me\u{2066}"), "{done:?}");
+}
+
+/// Each line is one value, and it ends with its reader.
+#[test]
+fn watch_writes_a_line_of_json_each_second_for_as_long_as_it_is_read() {
+    let scratch = Scratch::new();
+    let script = "leasehold watch --json | (read a; read b; echo \"$a\"; echo \"$b\")";
+    let watcher = Running::start(&mut scratch.command("sh", &["-c", script]));
+    assert_eq!([watcher.line(), watcher.line(), watcher.line()], [Some("[]".into()), Some("[]".into()), None]);
+    assert_eq!(watcher.end(), (0, String::new()));
+    assert!(!scratch.file().exists(), "who looks makes no store");
+    let live = scratch.start(&["watch", "--json", "k"]);
+    assert_eq!(live.line().as_deref(), Some("[]"));
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let line = std::iter::from_fn(|| live.line()).find(|line| line != "[]").expect("it is shown");
+    assert!(line.starts_with(r#"[{"key":"k","#) && line.ends_with("}]"), "{line}");
+    assert!(line.contains(&format!("pid {}", holder.pid())), "{line}");
+    live.signal(Signal::SIGTERM);
+    assert_eq!(live.end(), (143, String::new()));
 }
 
 /// A name may hold what JSON must escape, and what would command a terminal.

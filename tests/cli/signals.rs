@@ -1,6 +1,6 @@
 //! Signals that reach leasehold.
 
-use std::{io::Write, process::Stdio, time::Duration};
+use std::{io::Write, os::unix::process::ExitStatusExt, process::Stdio, time::Duration};
 
 use nix::{
     errno::Errno,
@@ -153,4 +153,57 @@ fn a_holder_that_is_killed_does_not_block_who_comes_later() {
     let start = std::time::Instant::now();
     assert_eq!(scratch.done(&["run", "-w", "10", "k", "true"]).code, 0);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+/// A server may take seconds to answer, or a file to be unlocked.
+#[test]
+fn a_signal_ends_the_wait_for_a_store_that_does_not_open() {
+    if !std::path::Path::new("/proc/self/status").exists() {
+        return println!("SKIPPED: this system does not tell which signals are handled");
+    }
+    let scratch = Scratch::new();
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
+    for arguments in [&["run", "k", "true"][..], &["elect", "k", "true"], &["steal", "k"], &["watch", "--json"]] {
+        let running = scratch.start(arguments);
+        until("its handler", || handles(running.pid(), Signal::SIGTERM));
+        let start = std::time::Instant::now();
+        running.signal(Signal::SIGTERM);
+        let (code, err) = running.end();
+        assert_eq!(code, 143, "{arguments:?}: {err}");
+        assert!(start.elapsed() < Duration::from_secs(4), "{arguments:?}: the store would be given up after 5 s");
+    }
+    drop(busy);
+}
+
+fn handles(process: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
+}
+
+/// A shell stops its script at `^C` only if INT itself ended what it ran.
+#[test]
+fn int_ends_leasehold_by_itself_as_it_ended_the_command_or_the_wait() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut running = scratch.ready(&[], "echo ready; exec sleep 600");
+    let mut waiter = scratch.start(&["run", "-q", "k", "true"]);
+    until_queued(&scratch, 1);
+    waiter.signal(Signal::SIGINT);
+    assert_eq!(waiter.status().signal(), Some(Signal::SIGINT as i32));
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.status().signal(), Some(Signal::SIGINT as i32));
+    let status = scratch.done(&["status", "k"]);
+    assert!(status.out.contains("free; its last token"), "{status:?}");
+    // A command that takes care of INT itself has a code of its own.
+    let mut running = scratch.ready(&[], &format!("trap 'exit 130' INT; {NAPS}"));
+    running.signal(Signal::SIGINT);
+    assert_eq!(running.status().code(), Some(130));
+    let mut running = scratch.ready(&[], "echo ready; exec sleep 600");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.status().code(), Some(143), "no shell asks for more");
 }

@@ -37,6 +37,48 @@ fn a_store_that_is_named_goes_before_the_environment() {
     assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 1);
     let elsewhere =
         scratch.done(&["run", "--store", "sqlite:other.db", "-n", "k", "sh", "-c", "echo $LEASEHOLD_STORE"]);
-    assert_eq!(elsewhere.out, "sqlite:other.db\n", "{elsewhere:?}");
+    assert_eq!(elsewhere.out, format!("sqlite:{}\n", scratch.0.join("other.db").display()), "{elsewhere:?}");
     drop(holder);
+}
+
+/// Else the command would use another file than its lease is in.
+#[test]
+fn a_command_that_changes_its_folder_finds_the_same_store() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.0.join("below")).unwrap();
+    for url in ["sqlite:other.db", "sqlite:./other.db?prefix=jobs", "sqlite://other.db"] {
+        let script = "cd below; leasehold run -n k true; echo $?; ls";
+        let done = scratch.done(&["run", "--store", url, "k", "sh", "-c", script]);
+        assert_eq!((&*done.out, &*done.err), ("1\n", ""), "{url}");
+    }
+}
+
+/// What follows a question mark is no part of the path in a URL: such a folder can only be named by a relative path.
+#[test]
+fn a_folder_with_a_question_mark_can_be_worked_in() {
+    let scratch = Scratch::new();
+    let folder = scratch.0.join("why?");
+    fs::create_dir(&folder).unwrap();
+    let mut command =
+        scratch.leasehold(&["run", "--store", "sqlite:other.db", "k", "leasehold", "run", "-n", "k", "true"]);
+    assert_eq!(done(command.current_dir(&folder)).code, 1);
+    assert!(folder.join("other.db").exists());
+}
+
+#[test]
+fn who_only_looks_makes_no_store() {
+    let scratch = Scratch::new();
+    for arguments in [&["list"][..], &["list", "--json"], &["status", "k"], &["status", "--json", "k"]] {
+        let done = scratch.done(arguments);
+        assert_eq!(done.code, 0, "{done:?}");
+        assert!(done.err.contains("leases.db: there is no such file yet") && done.err.lines().count() == 1, "{done:?}");
+    }
+    assert_eq!(scratch.done(&["list", "--json"]).out, "[]\n");
+    assert_eq!(scratch.done(&["watch"]).out.lines().count(), 1, "the head alone");
+    assert_eq!(scratch.done(&["status", ""]).code, 64);
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+    let mut command = scratch.leasehold(&["list"]);
+    let own = done(command.env_remove("LEASEHOLD_STORE").env("XDG_STATE_HOME", scratch.0.join("state")));
+    assert_eq!(own.code, 0, "{own:?}");
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0, "nor a folder");
 }

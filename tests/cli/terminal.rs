@@ -8,7 +8,11 @@ use std::{
     thread,
 };
 
-use nix::pty::openpty;
+use nix::{
+    pty::openpty,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use crate::harness::{Scratch, can_be_interrupted, until};
 
@@ -50,6 +54,11 @@ impl Typist {
         let screen = || self.screen.lock().unwrap().clone();
         let seen = std::panic::catch_unwind(|| until(part, || screen().contains(part)));
         assert!(seen.is_ok(), "{part:?} is not on the screen: {:?}", screen());
+    }
+
+    /// Waits for the end of the session's first process, however it ends.
+    fn goes(&mut self) {
+        until("the end of the session", || self.leader.try_wait().expect("it is a child").is_some());
     }
 
     /// The code of the session's first process.
@@ -239,4 +248,75 @@ fn who_waits_can_be_interrupted() {
     typist.types("\x03");
     typist.sees("code 130");
     typist.ends();
+}
+
+/// The command has the terminal, so the terminal does not tell the shell.
+#[test]
+fn control_c_ends_the_script_around_a_command_that_it_ends() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for command in [
+        "leasehold run k -- sh -c 'echo ready; exec sleep 600'",
+        "leasehold elect k -- sh -c 'echo ready; exec sleep 600'",
+    ] {
+        let script = format!("{command}; echo went on; exec sleep 600");
+        let Some(mut typist) = Typist::sit_down(&scratch, &script) else { return };
+        typist.sees("ready");
+        typist.types("\x03");
+        typist.goes();
+        assert!(!typist.screen.lock().unwrap().contains("went on"));
+        assert!(scratch.done(&["status", "k"]).out.contains("free; its last token"), "the lease was released before");
+    }
+}
+
+#[test]
+fn control_c_does_not_end_the_script_around_a_command_that_takes_care_of_it() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "leasehold run k -- sh -c 'trap \"exit 130\" INT; echo ready; while :; do sleep 0.02; done'; echo went on with $?";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ready");
+    typist.types("\x03");
+    typist.sees("went on with 130");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// Somebody asked leasehold alone to end.
+#[test]
+fn int_to_leasehold_does_not_end_the_script_around_it() {
+    if !can_be_interrupted() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "leasehold run k -- sh -c 'echo ready; exec sleep 600'; echo went on with $?";
+    let Some(typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("ready");
+    let status = scratch.done(&["status", "k"]).out;
+    let pid = status.split_once(" pid ").and_then(|(_, rest)| rest.split(':').next()?.parse().ok());
+    kill(Pid::from_raw(pid.expect("its info has it")), Signal::SIGINT).unwrap();
+    typist.sees("went on with 130");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// A shell tells a job that runs nothing when it brings it to the foreground; some shells send CONT, and bash does not.
+#[test]
+fn a_command_in_the_background_that_asks_for_the_terminal_goes_on_in_the_foreground() {
+    let scratch = Scratch::new();
+    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED: bash is missing");
+    }
+    let script =
+        "exec bash -c 'set -m; leasehold run k -- sh -c \"read line; echo got \\$line\" & read go; fg; echo over'";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("fg in its shell, or SIGCONT to leasehold lets it go on");
+    typist.types("go\n");
+    typist.sees("leasehold run k");
+    typist.types("hello\n");
+    typist.sees("got hello");
+    typist.sees("over");
+    assert_eq!(typist.ends(), 0);
 }

@@ -9,13 +9,14 @@ use leasehold::{
 };
 use tokio::time::Instant;
 
-use super::codes::{Failure, STORE, print};
+use super::codes::{Exit, Failure, print};
 use super::options::Bench;
-use super::wait;
+use super::{place, wait};
 
 /// Measures acquire with release, and the hand-off between two contexts.
-pub(crate) async fn bench(options: &Bench) -> Result<u8, Failure> {
+pub(crate) async fn bench(options: &Bench) -> Result<Exit, Failure> {
     let url = options.place.any_url()?;
+    options.place.make_folder(&url)?;
     let one = opened(&url).await?;
     // A second store in memory would be another one.
     let two = if url.starts_with("memory:") { one.clone() } else { opened(&url).await? };
@@ -37,7 +38,7 @@ pub(crate) async fn bench(options: &Bench) -> Result<u8, Failure> {
 }
 
 async fn opened(url: &str) -> Result<Arc<dyn Store>, Failure> {
-    let store = store::from_url(url).await.map_err(|error| Failure::new(STORE, error.message))?;
+    let store = store::from_url(url).await.map_err(|error| place::refused(url, error))?;
     Ok(Arc::from(store))
 }
 

@@ -15,7 +15,7 @@ use nix::{
     unistd::Pid,
 };
 
-use super::codes::{Failure, SIGNAL, SYSTEM, of_signal};
+use super::codes::{Exit, Failure, SIGNAL, SYSTEM};
 use super::stage::{self, Gifts};
 
 /// A process that was started, and its group.
@@ -26,8 +26,7 @@ pub(crate) struct Child {
 
 /// What became of it.
 pub(crate) enum Change {
-    /// It ended, with this exit code.
-    Ended(u8),
+    Ended(Exit),
     /// A signal stopped it.
     Stopped(Signal),
 }
@@ -45,18 +44,18 @@ impl Child {
     /// What became of it since the last time. After it ended, this is not asked again.
     pub(crate) fn poll(&mut self) -> Option<Change> {
         match self.process.try_wait() {
-            Ok(Some(status)) => return Some(Change::Ended(code(status))),
-            Err(_) => return Some(Change::Ended(SYSTEM)),
+            Ok(Some(status)) => return Some(Change::Ended(exit(status))),
+            Err(_) => return Some(Change::Ended(Exit::Code(SYSTEM))),
             Ok(None) => {}
         }
         match waitpid(self.group, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
             Ok(WaitStatus::Stopped(_, signal)) => Some(Change::Stopped(signal)),
             // It ended in between.
-            Ok(WaitStatus::Exited(_, code)) => Some(Change::Ended(low_byte(code))),
-            Ok(WaitStatus::Signaled(_, signal, _)) => Some(Change::Ended(of_signal(signal as i32))),
+            Ok(WaitStatus::Exited(_, code)) => Some(Change::Ended(Exit::Code(low_byte(code)))),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Some(Change::Ended(signal.into())),
             // By a signal that has no name.
-            Err(Errno::EINVAL) => Some(Change::Ended(SIGNAL)),
-            Err(Errno::ECHILD) => Some(Change::Ended(SYSTEM)),
+            Err(Errno::EINVAL) => Some(Change::Ended(Exit::Code(SIGNAL))),
+            Err(Errno::ECHILD) => Some(Change::Ended(Exit::Code(SYSTEM))),
             _ => None,
         }
     }
@@ -72,11 +71,11 @@ impl Child {
     }
 }
 
-fn code(status: ExitStatus) -> u8 {
+fn exit(status: ExitStatus) -> Exit {
     match (status.code(), status.signal()) {
-        (Some(code), _) => low_byte(code),
-        (None, Some(signal)) => of_signal(signal),
-        (None, None) => SYSTEM,
+        (Some(code), _) => Exit::Code(low_byte(code)),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Code(SYSTEM),
     }
 }
 

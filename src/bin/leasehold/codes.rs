@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use leasehold::{AcquireError, StoreError};
+use nix::sys::signal::Signal;
 
 /// The lease was not granted at once, or not in time.
 pub(crate) const NOT_ACQUIRED: u8 = 1;
@@ -22,16 +23,52 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// What shells add to the number of the signal that ended a command.
 pub(crate) const SIGNAL: u8 = 128;
 
-/// Why there is nothing more to do: one sentence for stderr, and the code.
+/// How this process is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Code(u8),
+    /// This signal ended the command, or the wait for the lease.
+    Signal(i32),
+    /// `^C` ended the command, which had the terminal. So the terminal told only the command, and none of the processes that
+    /// leasehold was started with.
+    Interrupted,
+}
+
+impl Exit {
+    pub(crate) const SUCCESS: Self = Self::Code(0);
+    pub(crate) const NOT_ACQUIRED: Self = Self::Code(NOT_ACQUIRED);
+
+    /// As a shell would show it.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Interrupted => Self::from(Signal::SIGINT).code(),
+            Self::Signal(number) => u8::try_from(number).map_or(u8::MAX, |number| SIGNAL.saturating_add(number)),
+        }
+    }
+}
+
+impl From<Signal> for Exit {
+    fn from(signal: Signal) -> Self {
+        Self::Signal(signal as i32)
+    }
+}
+
+/// Why there is nothing more to do: one sentence for stderr, and how this process ends.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    pub(crate) code: u8,
+    pub(crate) exit: Exit,
     pub(crate) sentence: String,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Self {
-        Self { code, sentence: sentence.into() }
+        Self { exit: Exit::Code(code), sentence: sentence.into() }
+    }
+
+    /// A signal came before there was anything to end.
+    pub(crate) fn signalled(signal: Signal) -> Self {
+        Self { exit: signal.into(), sentence: format!("{signal} came before the store answered") }
     }
 
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
@@ -58,23 +95,22 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// What a process leaves that a signal ends.
-pub(crate) fn of_signal(number: i32) -> u8 {
-    u8::try_from(number).map_or(u8::MAX, |number| SIGNAL.saturating_add(number))
-}
-
 /// Says one sentence on stderr. Whoever closed stderr does not want to hear it.
 pub(crate) fn tell(sentence: &str) {
     let _ = writeln!(std::io::stderr(), "leasehold: {sentence}");
 }
 
 /// Writes to stdout what was asked for. A reader that has gone, such as `head`, has read enough.
-pub(crate) fn print(text: &str) -> Result<u8, Failure> {
+pub(crate) fn print(text: &str) -> Result<Exit, Failure> {
+    print_to_reader(text).map(|_| Exit::SUCCESS)
+}
+
+/// As [`print`]; says whether somebody still reads.
+pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::system(format!("cannot write to stdout: {why}; redirect it elsewhere")))
-        }
-        _ => Ok(0),
+        Ok(()) => Ok(true),
+        Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(why) => Err(Failure::system(format!("cannot write to stdout: {why}; redirect it elsewhere"))),
     }
 }

@@ -1,50 +1,55 @@
 //! `leasehold elect`.
 
-use super::codes::{self, Failure, tell};
+use leasehold::Mode;
+
+use super::codes::{Exit, Failure, tell};
 use super::hold::Rules;
-use super::options::{self, Elect, OnLoss};
+use super::options::{self, Elect};
 use super::place;
 use super::signals::Signals;
 use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
 
 /// Runs a command whenever this process is elected.
-pub(crate) async fn elect(mut options: Elect) -> Result<u8, Failure> {
+pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     let (key, command) = options::parted_with_command(std::mem::take(&mut options.words))?;
-    let rules = Rules::new(OnLoss::Kill, options.lease, options.grace)?;
+    let holding = &options.holding;
+    let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
     let url = options.place.url()?;
     let mut signals = Signals::listen()?;
     let job = Job { key: &key, url: &url, command: &command, rules };
     loop {
         match term(&job, &options, &mut signals).await? {
             Term::Lost => tell(&format!("the lead of {key:?} was lost; campaigning again")),
-            Term::Over(code) => return Ok(code),
+            Term::Over(exit) => return Ok(exit),
         }
     }
 }
 
 enum Term {
     Lost,
-    Over(u8),
+    Over(Exit),
 }
 
 /// One campaign, and what follows. Each opens the store anew: it may have been replaced.
 async fn term(job: &Job<'_>, options: &Elect, signals: &mut Signals) -> Result<Term, Failure> {
-    let leases = place::open(job.url, Some(job.rules.lease())).await?;
-    let request = leases.lock(job.key).info(wait::info(options.info.as_deref(), job.command));
-    let asked = async { request.acquire().await.map(Some) };
-    let notice = (!options.quiet).then_some(job.key);
-    let code = match wait::wait(&leases, asked, signals, notice).await {
+    options.place.make_folder(job.url)?;
+    let opened = place::open_or_end(job.url, Some(job.rules.lease()), signals).await?;
+    let info = wait::info(options.holding.info.as_deref(), job.command);
+    let request = || opened.leases.lock(job.key).info(&info);
+    let asked = options.waiting.ask(&opened, job.key, Mode::Exclusive, request);
+    let notice = (!options.waiting.quiet).then_some(job.key);
+    let term = match wait::wait(&opened, asked, signals, notice).await {
         Ok(Waited::Granted(guard)) => match job.run_and_release(guard, signals).await {
             Ok(Ended::Lost { signalled: None }) => Ok(Term::Lost),
-            Ok(Ended::Lost { signalled: Some(signal) }) => Ok(Term::Over(codes::of_signal(signal))),
-            Ok(Ended::Itself(code)) => Ok(Term::Over(code)),
+            Ok(Ended::Lost { signalled: Some(signal) }) => Ok(Term::Over(signal.into())),
+            Ok(Ended::Itself(exit)) => Ok(Term::Over(exit)),
             Err(failure) => Err(failure),
         },
-        Ok(Waited::Signalled(code)) => Ok(Term::Over(code)),
-        Ok(Waited::Taken) => Ok(Term::Over(codes::NOT_ACQUIRED)),
+        Ok(Waited::Signalled(signal)) => Ok(Term::Over(signal.into())),
+        Ok(Waited::Taken) => Ok(Term::Over(options.waiting.refused())),
         Err(failure) => Err(failure),
     };
-    wait::close(&leases).await;
-    code
+    wait::close(&opened.leases).await;
+    term
 }

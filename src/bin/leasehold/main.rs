@@ -8,6 +8,7 @@ mod codes;
 mod elect;
 mod hold;
 mod json;
+mod life;
 mod manual;
 mod options;
 mod place;
@@ -26,22 +27,24 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use codes::{Failure, tell};
+use codes::{Exit, Failure, tell};
 use options::{Cli, Order};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let outcome = match stage::wanted(&arguments) {
-        Some(wanted) => Err(wanted.enter()),
+        Some(wanted) => wanted.enter(),
         None => start(),
     };
-    ExitCode::from(outcome.unwrap_or_else(|failure| {
+    let exit = outcome.unwrap_or_else(|failure| {
         tell(&failure.sentence);
-        failure.code
-    }))
+        failure.exit
+    });
+    stage::end_by_signal(exit);
+    ExitCode::from(exit.code())
 }
 
-fn start() -> Result<u8, Failure> {
+fn start() -> Result<Exit, Failure> {
     terminal::let_us_write()?;
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -49,10 +52,13 @@ fn start() -> Result<u8, Failure> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| Failure::system(format!("the runtime cannot start: {why}")))?;
-    runtime.block_on(obey(cli.order))
+    let outcome = runtime.block_on(obey(cli.order));
+    // A name that is still being looked up must not keep this process from ending.
+    runtime.shutdown_background();
+    outcome
 }
 
-async fn obey(order: Order) -> Result<u8, Failure> {
+async fn obey(order: Order) -> Result<Exit, Failure> {
     match order {
         Order::Run(options) => run::run(options).await,
         Order::List(options) => show::list(&options).await,

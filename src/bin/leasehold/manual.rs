@@ -3,20 +3,20 @@
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::codes::{Failure, print};
+use super::codes::{Exit, Failure, print};
 use super::options::Cli;
 
 /// The exit codes, for the help and for the manual page.
 const CODES: [(&str, &str); 9] = [
     ("command's", "the command ran and ended; if the signal n ended it, 128 + n"),
     ("1", "the lease was not granted at once (-n) or in time (-w); -E chooses another code"),
-    ("64", "the command line is wrong"),
+    ("64", "the command line is wrong, or the URL can name no store"),
     ("69", "the store could not be opened, or failed"),
     ("71", "the system refused to start a process or to handle signals"),
     ("75", "the lease was lost while the command ran, with --on-loss kill"),
     ("126", "the command cannot be executed"),
     ("127", "the command was not found"),
-    ("128 + n", "the signal n ended the wait for the lease"),
+    ("128 + n", "the signal n ended the wait for the store or the lease; after INT leasehold ends by INT itself"),
 ];
 
 const VARIABLES: [(&str, &str); 4] = [
@@ -34,14 +34,14 @@ pub(crate) fn after_help() -> String {
     format!("Exit codes:\n{}\nEnvironment:\n{}", rows(&CODES), rows(&VARIABLES).trim_end())
 }
 
-pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
+pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
 /// One page, with a section for each command.
-pub(crate) fn man() -> Result<u8, Failure> {
+pub(crate) fn man() -> Result<Exit, Failure> {
     let mut program = Cli::command();
     program.build();
     let mut page = Vec::new();

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use leasehold::Mode;
 
-use super::codes::{Failure, USAGE, print};
+use super::codes::{Exit, Failure, USAGE, print};
 use super::manual;
 
 /// Runs commands under leases: locks with a time limit, kept in a store that processes share.
@@ -42,6 +42,28 @@ pub(crate) struct Place {
     /// The store, such as sqlite:PATH; by default LEASEHOLD_STORE, else a file in the user's state folder
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+}
+
+/// How long a command waits for the lease.
+#[derive(Args, Debug)]
+pub(crate) struct Waiting {
+    /// Fail at once if the key is taken
+    ///
+    /// If its holder died, or was silent for longer than its lease, so that it may have died, leasehold waits until that is proved:
+    /// over SQLite for a few ms, over a server for a lease and a quarter at most.
+    #[arg(short = 'n', long, alias = "nb", conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+    /// Fail if the key is not granted within this many seconds
+    ///
+    /// A holder that may have died is waited for as with -n.
+    #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) wait: Option<Duration>,
+    /// The exit code if the key is not granted: 0 to 255
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED)]
+    pub(crate) conflict_exit_code: u8,
+    /// Write no message while waiting
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// How the lease is held while a command runs.
@@ -94,18 +116,8 @@ pub(crate) struct Run {
     /// Hold the key alone: the default
     #[arg(short = 'x', short_alias = 'e', long)]
     exclusive: bool,
-    /// Fail at once if the key is taken
-    #[arg(short = 'n', long, alias = "nb", conflicts_with = "wait")]
-    pub(crate) nonblock: bool,
-    /// Fail if the key is not granted within this many seconds
-    #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
-    pub(crate) wait: Option<Duration>,
-    /// The exit code if the key is not granted: 0 to 255
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED)]
-    pub(crate) conflict_exit_code: u8,
-    /// Write no message while waiting
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) waiting: Waiting,
     #[command(flatten)]
     pub(crate) place: Place,
     #[command(flatten)]
@@ -122,6 +134,9 @@ impl Run {
 }
 
 /// Shows the keys that are held or waited for
+///
+/// EXPIRES says when the lease runs out unless it is renewed. A holder that is "dead" has ended, and one that expired a while ago may
+/// have: the key is free for whoever asks next, once the death is proved.
 #[derive(Args, Debug)]
 pub(crate) struct List {
     /// Only keys that begin with this
@@ -145,12 +160,15 @@ pub(crate) struct Status {
     pub(crate) place: Place,
 }
 
-/// Shows the keys that are held or waited for, every second; only once if stdout is not a terminal
+/// Shows the keys that are held or waited for, every second; a table only once if stdout is not a terminal
 #[derive(Args, Debug)]
 pub(crate) struct Watch {
     /// Only keys that begin with this
     #[arg(default_value = "")]
     pub(crate) prefix: String,
+    /// Write a line of JSON every second, as list --json does once, until nobody reads it any more
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) place: Place,
 }
@@ -172,24 +190,18 @@ pub(crate) struct Steal {
 }
 
 /// Runs a command whenever this process is elected: again after a loss, until the command ends by itself
+///
+/// -n and -w limit each campaign: one after a loss, too. With --on-loss warn the command goes on after a loss, and there is no
+/// other campaign.
 #[derive(Args, Debug)]
 #[command(override_usage = "leasehold elect [OPTIONS] KEY [--] COMMAND...")]
 pub(crate) struct Elect {
-    /// Write no message while waiting
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) waiting: Waiting,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// How long the lease lasts without renewal
-    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = seconds, allow_negative_numbers = true)]
-    pub(crate) lease: Duration,
-    /// What others see of this holder; by default host, process id and command line
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) info: Option<String>,
-    /// How long the command has to end by itself when the lease is lost; by default a quarter of the lease, at most
-    /// 5 s
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
-    pub(crate) grace: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) holding: Holding,
     /// The key, and the command with its arguments
     #[arg(value_names = ["KEY", "COMMAND"], num_args = 1.., required = true, trailing_var_arg = true)]
     pub(crate) words: Vec<OsString>,
@@ -218,8 +230,16 @@ pub(crate) fn parted(words: Vec<OsString>) -> Result<(String, Vec<OsString>), Fa
     let key =
         key.into_string().map_err(|key| Failure::usage(format!("the key {key:?} is not UTF-8; choose another")))?;
     let mut command: Vec<_> = words.collect();
-    if command.first().is_some_and(|word| word == "--") {
-        command.remove(0);
+    match command.first().and_then(|word| word.to_str()) {
+        Some("--") => drop(command.remove(0)),
+        // An option that came too late would be run as a command.
+        Some(option) if option.starts_with('-') => {
+            return Err(Failure::usage(format!(
+                "{option:?} follows the key {key:?}, where the command begins; write options before the key, or -- before a \
+                 command of this name"
+            )));
+        }
+        _ => {}
     }
     Ok((key, command))
 }
@@ -234,7 +254,7 @@ pub(crate) fn parted_with_command(words: Vec<OsString>) -> Result<(String, Vec<O
 }
 
 /// Help goes to stdout; what is wrong is told in one sentence.
-pub(crate) fn told(error: &clap::Error) -> Result<u8, Failure> {
+pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     let text = error.to_string();
     if !error.use_stderr() {
         return print(&text);
@@ -242,7 +262,7 @@ pub(crate) fn told(error: &clap::Error) -> Result<u8, Failure> {
     let Some(wrong) = text.strip_prefix("error: ") else {
         // `leasehold` alone is told what there is. Whoever closed stderr does not want to hear it.
         let _ = std::io::stderr().write_all(text.as_bytes());
-        return Ok(USAGE);
+        return Ok(Exit::Code(USAGE));
     };
     let wrong = wrong.split("\n\nUsage:").next().unwrap_or(wrong);
     let wrong = wrong.split("\n\nFor more information").next().unwrap_or(wrong);

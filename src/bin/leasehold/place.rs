@@ -3,19 +3,31 @@
 use std::{
     env, fs,
     os::unix::fs::DirBuilderExt,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
-use leasehold::{LeaseManager, executor::TokioExecutor, store};
+use futures::future::{Either, select};
+use leasehold::{LeaseManager, executor::TokioExecutor, machine::StoreError, store};
 
 use super::codes::{Failure, STORE};
+use super::life::Eyes;
 use super::options::Place;
+use super::signals::Signals;
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
+const FILE: &str = "sqlite:";
+
+/// A store that was opened.
+pub(crate) struct Opened {
+    pub(crate) leases: LeaseManager,
+    pub(crate) eyes: Eyes,
+}
 
 impl Place {
-    /// The URL of a store that other processes see.
+    /// The URL of a store that other processes see. A relative path in it is made absolute: the command gets this URL, and may
+    /// change to another folder.
     pub(crate) fn url(&self) -> Result<String, Failure> {
         let url = self.any_url()?;
         if url.starts_with("memory:") {
@@ -23,9 +35,10 @@ impl Place {
                 "nobody else could see a lease in memory:; name a store that processes share, such as sqlite:leases.db",
             ));
         }
-        Ok(url)
+        Ok(absolute(&url).unwrap_or(url))
     }
 
+    /// As named; a folder is made for nobody but those who write.
     pub(crate) fn any_url(&self) -> Result<String, Failure> {
         if let Some(url) = &self.store {
             return Ok(url.clone());
@@ -38,20 +51,64 @@ impl Place {
             _ => own_file(),
         }
     }
+
+    fn is_own(&self) -> bool {
+        self.store.is_none() && env::var_os(VARIABLE).is_none_or(|url| url.is_empty())
+    }
+
+    /// As [`url`](Self::url), for a command that writes: the folder of the user's own file is made.
+    pub(crate) fn url_to_write(&self) -> Result<String, Failure> {
+        let url = self.url()?;
+        self.make_folder(&url)?;
+        Ok(url)
+    }
+
+    /// Makes the folder of the user's own file, for this user alone.
+    pub(crate) fn make_folder(&self, url: &str) -> Result<(), Failure> {
+        let Some(folder) = file_of(url).and_then(|(file, _)| file.parent()).filter(|_| self.is_own()) else {
+            return Ok(());
+        };
+        let refused = |why| {
+            let folder = folder.display();
+            Failure::new(STORE, format!("{folder}: the folder cannot be made: {why}; name a store by --store"))
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)
+    }
+
+    /// The file of a store that nobody has made yet. Who only looks must not make it.
+    pub(crate) fn missing<'a>(&self, url: &'a str) -> Option<&'a Path> {
+        let (file, rest) = file_of(url)?;
+        // What is wrong with a URL is said by the store.
+        let is_plain = rest.is_empty() || (rest.starts_with("?prefix=") && !rest.contains('&'));
+        let can_be_made = self.is_own() || file.parent().is_some_and(Path::is_dir);
+        (is_plain && can_be_made && matches!(file.try_exists(), Ok(false))).then_some(file)
+    }
 }
 
-/// The file in the user's state folder, which is made for this user alone.
+/// The path in a URL of SQLite, and what follows it.
+fn file_of(url: &str) -> Option<(&Path, &str)> {
+    let place = url.strip_prefix(FILE)?;
+    let (path, rest) = place.split_at(place.find('?').unwrap_or(place.len()));
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let names_a_file = !path.is_empty() && path != ":memory:" && !path.split('/').next()?.contains('@');
+    names_a_file.then_some((Path::new(path), rest))
+}
+
+/// `None` if it is absolute already, or cannot be written as a URL.
+fn absolute(url: &str) -> Option<String> {
+    let (file, rest) = file_of(url).filter(|(file, _)| file.is_relative())?;
+    let file = path::absolute(file).ok()?;
+    let file = file.to_str().filter(|file| !file.contains('?'))?;
+    Some(format!("{FILE}{file}{rest}"))
+}
+
+/// The file in the user's state folder.
 fn own_file() -> Result<String, Failure> {
     let folder = state_folder().ok_or_else(|| {
         Failure::new(STORE, "neither XDG_STATE_HOME nor HOME is set to an absolute path; name a store by --store")
     })?;
-    let folder = folder.join("leasehold");
-    let refused = |why| {
-        Failure::new(STORE, format!("{}: the folder cannot be made: {why}; name a store by --store", folder.display()))
-    };
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(refused)?;
-    match folder.join("leases.db").to_str() {
-        Some(path) => Ok(format!("sqlite:{path}")),
+    match folder.join("leasehold/leases.db").to_str() {
+        Some(path) => Ok(format!("{FILE}{path}")),
         None => {
             Err(Failure::new(STORE, format!("{}: the path is not UTF-8; name a store by --store", folder.display())))
         }
@@ -64,12 +121,42 @@ fn state_folder() -> Option<PathBuf> {
 }
 
 /// Connects to a store; only who holds leases cares how long they last.
-pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<LeaseManager, Failure> {
-    let store = store::from_url(url).await.map_err(|error| Failure::new(STORE, error.message))?;
+pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, Failure> {
+    let store = store::from_url(url).await.map_err(|error| refused(url, error))?;
+    let eyes = Eyes::over(&store.reach());
     let builder = LeaseManager::builder(store, TokioExecutor::new());
     let builder = match lease {
         Some(lease) => builder.lease(lease),
         None => builder,
     };
-    builder.build().map_err(|error| Failure::usage(error.to_string()))
+    let leases = builder.build().map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(Opened { leases, eyes })
+}
+
+/// As [`open`], unless a signal ends it: a server may take seconds to answer.
+pub(crate) async fn open_or_end(url: &str, lease: Option<Duration>, signals: &mut Signals) -> Result<Opened, Failure> {
+    match select(pin!(open(url, lease)), pin!(signals.end())).await {
+        Either::Left((opened, _)) => opened,
+        Either::Right((signal, _)) => Err(Failure::signalled(signal)),
+    }
+}
+
+/// Why a store was not opened. A URL that can name none is a mistake of the command line, and no store that failed.
+pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
+    if names_a_store(url) { Failure::new(STORE, error.message) } else { Failure::usage(error.message) }
+}
+
+/// Whether there is such a scheme, and no word behind it is wrong, as far as a look at it tells.
+fn names_a_store(url: &str) -> bool {
+    let Some((scheme, place)) = url.split_once(':') else { return false };
+    let parameters = place.split_once('?').map_or("", |(_, parameters)| parameters);
+    let has_prefix_alone = parameters.split('&').all(|one| one.is_empty() || one.starts_with("prefix="));
+    match scheme {
+        "memory" => place.is_empty(),
+        "sqlite" => file_of(url).is_some() && has_prefix_alone,
+        "etcd" => has_prefix_alone,
+        // Their clients know more parameters.
+        "postgres" | "postgresql" | "redis" | "redis+unix" => true,
+        _ => false,
+    }
 }

@@ -1,8 +1,8 @@
 //! `leasehold run`.
 
-use leasehold::{AcquireError, LeaseGuard, LeaseRequest};
+use leasehold::LeaseGuard;
 
-use super::codes::Failure;
+use super::codes::{Exit, Failure};
 use super::hold::Rules;
 use super::options::{self, OnLoss, Run};
 use super::place;
@@ -11,33 +11,27 @@ use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
 
 /// Runs a command under a lease.
-pub(crate) async fn run(mut options: Run) -> Result<u8, Failure> {
+pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     let (key, command) = options::parted_with_command(std::mem::take(&mut options.words))?;
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
-    let url = options.place.url()?;
+    let url = options.place.url_to_write()?;
     let mut signals = Signals::listen()?;
-    let leases = place::open(&url, Some(rules.lease())).await?;
-    let request = leases.lock(&key).mode(options.mode()).info(wait::info(holding.info.as_deref(), &command));
-    let notice = (!options.quiet).then_some(&*key);
+    let opened = place::open_or_end(&url, Some(rules.lease()), &mut signals).await?;
+    let mode = options.mode();
+    let info = wait::info(holding.info.as_deref(), &command);
+    let request = || opened.leases.lock(&key).mode(mode).info(&info);
     let job = Job { key: &key, url: &url, command: &command, rules };
-    let waited = wait::wait(&leases, asked(request, &options), &mut signals, notice).await;
-    let code = match waited {
-        Ok(Waited::Granted(guard)) => job.run_and_release(guard, &mut signals).await.map(|ended| ended.code()),
-        Ok(Waited::Taken) => Ok(options.conflict_exit_code),
-        Ok(Waited::Signalled(code)) => Ok(code),
+    let asked = options.waiting.ask(&opened, &key, mode, request);
+    let notice = (!options.waiting.quiet).then_some(&*key);
+    let exit = match wait::wait(&opened, asked, &mut signals, notice).await {
+        Ok(Waited::Granted(guard)) => job.run_and_release(guard, &mut signals).await.map(|ended| ended.exit()),
+        Ok(Waited::Taken) => Ok(options.waiting.refused()),
+        Ok(Waited::Signalled(signal)) => Ok(signal.into()),
         Err(failure) => Err(failure),
     };
-    wait::close(&leases).await;
-    code
-}
-
-async fn asked(request: LeaseRequest, options: &Run) -> Result<Option<LeaseGuard>, AcquireError> {
-    match options.wait {
-        _ if options.nonblock => request.try_acquire().await,
-        Some(limit) => request.timeout(limit).acquire().await.map(Some),
-        None => request.acquire().await.map(Some),
-    }
+    wait::close(&opened.leases).await;
+    exit
 }
 
 impl Job<'_> {

@@ -2,61 +2,89 @@
 
 use leasehold::LeaseStatus;
 
-use super::codes::{Failure, print};
-use super::options::{List, Status};
+use super::codes::{Exit, Failure, print, tell};
+use super::json;
+use super::life::{Eyes, Life};
+use super::options::{List, Place, Status};
+use super::place::{self, Opened};
 use super::table::{expiry, printable, table};
 use super::wait::{self, named};
-use super::{json, place};
 
-pub(crate) async fn list(options: &List) -> Result<u8, Failure> {
-    let leases = place::open(&options.place.url()?, None).await?;
-    let listed = leases.list(&options.prefix).await;
-    wait::close(&leases).await;
-    let listed = listed?;
-    if options.json {
-        return print(&(json::array(listed.iter().map(as_json)) + "\n"));
+pub(crate) async fn list(options: &List) -> Result<Exit, Failure> {
+    let opened = look(&options.place).await?;
+    let listed = opened.leases.list(&options.prefix).await;
+    wait::close(&opened.leases).await;
+    print(&shown(&listed?, &opened.eyes, options.json))
+}
+
+/// Keys as one line of JSON, or as a table.
+pub(crate) fn shown(listed: &[LeaseStatus], eyes: &Eyes, as_array: bool) -> String {
+    if as_array { json::array(listed.iter().map(|status| as_json(status, eyes))) + "\n" } else { table(listed, eyes) }
+}
+
+pub(crate) async fn status(options: &Status) -> Result<Exit, Failure> {
+    let opened = look(&options.place).await?;
+    let status = opened.leases.status(&options.key).await;
+    wait::close(&opened.leases).await;
+    let (status, eyes) = (status?, &opened.eyes);
+    print(&if options.json { as_json(&status, eyes) + "\n" } else { as_text(&status, eyes) })
+}
+
+/// Opens a store to look at it. Where there is none yet, it says so, and shows an empty one.
+async fn look(place: &Place) -> Result<Opened, Failure> {
+    let url = place.url()?;
+    match place.missing(&url) {
+        Some(file) => {
+            tell(&format!("{}: there is no such file yet, so nobody holds anything in it", file.display()));
+            nothing().await
+        }
+        None => place::open(&url, None).await,
     }
-    print(&table(&listed))
 }
 
-pub(crate) async fn status(options: &Status) -> Result<u8, Failure> {
-    let leases = place::open(&options.place.url()?, None).await?;
-    let status = leases.status(&options.key).await;
-    wait::close(&leases).await;
-    let status = status?;
-    print(&if options.json { as_json(&status) + "\n" } else { as_text(&status) })
+/// A store in which nobody holds anything.
+pub(crate) async fn nothing() -> Result<Opened, Failure> {
+    place::open("memory:", None).await
 }
 
-fn as_text(status: &LeaseStatus) -> String {
+fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
     let key = printable(status.key.as_str());
     if status.is_idle() {
         return format!("{key}: free; its last token was {}\n", status.last_token.as_u64());
     }
     let mut text = String::new();
     for holder in &status.holders {
-        let (mode, token, expiry) = (holder.mode.name(), holder.token.as_u64(), expiry(holder.expires_at));
-        text += &format!(
-            "{key}: held ({mode}, token {token}, expires {expiry}) by {}\n",
-            named(&holder.instance, &holder.info)
-        );
+        let (mode, token, name) = (holder.mode.name(), holder.token.as_u64(), named(&holder.instance, &holder.info));
+        let expiry = expiry(holder.expires_at);
+        text += &match eyes.holder(holder) {
+            Life::Alive => format!("{key}: held ({mode}, token {token}, expires {expiry}) by {name}\n"),
+            Life::Silent => format!(
+                "{key}: held ({mode}, token {token}, expired {expiry}, free once others see it silent for a lease) by {name}\n"
+            ),
+            Life::Dead => {
+                format!("{key}: free for who asks next; its dead holder ({mode}, token {token}) was {name}\n")
+            }
+        };
     }
     for (place, waiter) in status.queue.iter().enumerate() {
         text += &format!(
-            "{key}: waiting as number {} ({}): {}\n",
+            "{key}: waiting as number {} ({}): {}{}\n",
             place + 1,
             waiter.mode.name(),
-            named(&waiter.instance, &waiter.info)
+            named(&waiter.instance, &waiter.info),
+            eyes.waiter(waiter).remark()
         );
     }
     text
 }
 
-fn as_json(status: &LeaseStatus) -> String {
+fn as_json(status: &LeaseStatus, eyes: &Eyes) -> String {
     let holders = status.holders.iter().map(|holder| {
         json::object(&[
             ("mode", json::string(holder.mode.name())),
             ("token", holder.token.as_u64().to_string()),
             ("expires_at_ms", holder.expires_at.as_ms().to_string()),
+            ("life", json::string(eyes.holder(holder).name())),
             ("instance", json::string(&holder.instance)),
             ("info", json::string(&holder.info)),
         ])
@@ -65,6 +93,7 @@ fn as_json(status: &LeaseStatus) -> String {
         json::object(&[
             ("mode", json::string(waiter.mode.name())),
             ("priority", waiter.priority.to_string()),
+            ("life", json::string(eyes.waiter(waiter).name())),
             ("instance", json::string(&waiter.instance)),
             ("info", json::string(&waiter.info)),
         ])

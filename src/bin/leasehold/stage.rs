@@ -9,13 +9,21 @@ use std::{
     process::Command,
 };
 
-use super::codes::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+use nix::{
+    sys::signal::{Signal, kill, raise},
+    unistd::Pid,
+};
+
+use super::codes::{Exit, Failure, NOT_EXECUTABLE, NOT_FOUND};
 use super::terminal;
 
 /// The name by which this program knows that it is to be a command.
 const NAME: &str = "leasehold-stage";
 const TAKES_TERMINAL: &str = "terminal";
 const DIES: &str = "dies";
+/// The name by which it knows that it is to end by a signal.
+const END: &str = "leasehold-end";
+const GROUP: &str = "group";
 
 /// What the command is to be given before it begins.
 #[derive(Clone, Copy, Debug)]
@@ -26,11 +34,15 @@ pub(crate) struct Gifts {
     pub(crate) dies: bool,
 }
 
-/// A process that is to become a command.
-pub(crate) struct Stage<'a> {
-    parent: u32,
-    gifts: Gifts,
-    command: &'a [OsString],
+/// What this process was started for by another leasehold.
+pub(crate) enum Stage<'a> {
+    /// To become a command.
+    Command { parent: u32, gifts: Gifts, command: &'a [OsString] },
+    /// To end by INT.
+    End {
+        /// Its process group is told, too.
+        group: bool,
+    },
 }
 
 /// The process that becomes the command.
@@ -53,40 +65,71 @@ fn own_program() -> io::Result<PathBuf> {
 
 /// What this process is to become, if it is to become anything.
 pub(crate) fn wanted(arguments: &[OsString]) -> Option<Stage<'_>> {
-    let [name, parent, terminal, dies, command @ ..] = arguments else { return None };
-    let parent = parent.to_str()?.parse().ok()?;
-    let gifts = Gifts { terminal: terminal == TAKES_TERMINAL, dies: dies == DIES };
-    (name == NAME && !command.is_empty()).then_some(Stage { parent, gifts, command })
+    let number = |word: &OsString| word.to_str()?.parse().ok();
+    match arguments {
+        [name, whom] if name == END => Some(Stage::End { group: whom == GROUP }),
+        [name, parent, terminal, dies, command @ ..] if name == NAME && !command.is_empty() => {
+            let gifts = Gifts { terminal: terminal == TAKES_TERMINAL, dies: dies == DIES };
+            Some(Stage::Command { parent: number(parent)?, gifts, command })
+        }
+        _ => None,
+    }
 }
 
 impl Stage<'_> {
-    /// Becomes the command; if that cannot be, it says why.
-    pub(crate) fn enter(&self) -> Failure {
-        if self.gifts.dies {
-            die_with_parent();
-            if parent_id() != self.parent {
-                return Failure::system("leasehold ended before its command began");
+    /// Becomes what it is to be; if that cannot be, it says why.
+    pub(crate) fn enter(&self) -> Result<Exit, Failure> {
+        match *self {
+            Self::Command { parent, gifts, command } => Err(become_command(parent, gifts, command)),
+            Self::End { group } => {
+                // Who ignores the signal lives on, and leaves the code.
+                let _ = if group { kill(Pid::from_raw(0), Signal::SIGINT) } else { raise(Signal::SIGINT) };
+                Ok(Exit::Code(Exit::from(Signal::SIGINT).code()))
             }
         }
-        if self.gifts.terminal {
-            terminal::seize();
+    }
+}
+
+/// A shell goes on with its script after a command that exits, whatever its code. It stops, as `^C` asks it to, only if
+/// INT ended the command, and reached the shell as well. The handlers of a running program cannot be taken away without unsafe
+/// code, so another run of this program takes its place, which has none.
+pub(crate) fn end_by_signal(exit: Exit) {
+    let whom = match exit {
+        Exit::Interrupted => GROUP,
+        Exit::Signal(number) if number == Signal::SIGINT as i32 => "-",
+        Exit::Signal(_) | Exit::Code(_) => return,
+    };
+    if let Ok(program) = own_program() {
+        // It returns only if it failed: then the code has to do.
+        let _ = Command::new(program).arg0(END).arg(whom).exec();
+    }
+}
+
+fn become_command(parent: u32, gifts: Gifts, command: &[OsString]) -> Failure {
+    if gifts.dies {
+        die_with_parent();
+        if parent_id() != parent {
+            return Failure::system("leasehold ended before its command began");
         }
-        terminal::let_it_stop();
-        let (program, arguments) = self.command.split_first().expect("a stage has a command: it was looked at");
-        let why = Command::new(program).args(arguments).exec();
-        match why.kind() {
-            io::ErrorKind::NotFound => {
-                Failure::new(NOT_FOUND, format!("the command {program:?} was not found; check its name, and the PATH"))
-            }
-            _ => Failure::new(NOT_EXECUTABLE, format!("the command {program:?} cannot be executed: {why}")),
+    }
+    if gifts.terminal {
+        terminal::seize();
+    }
+    terminal::let_it_stop();
+    let (program, arguments) = command.split_first().expect("a stage has a command: it was looked at");
+    let why = Command::new(program).args(arguments).exec();
+    match why.kind() {
+        io::ErrorKind::NotFound => {
+            Failure::new(NOT_FOUND, format!("the command {program:?} was not found; check its name, and the PATH"))
         }
+        _ => Failure::new(NOT_EXECUTABLE, format!("the command {program:?} cannot be executed: {why}")),
     }
 }
 
 #[cfg(target_os = "linux")]
 fn die_with_parent() {
     // It fails on kernels that nobody has any more; then the command lives on, as on other systems.
-    let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
+    let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -2,7 +2,7 @@
 
 use leasehold::LeaseStatus;
 
-use super::codes::{Failure, print, tell};
+use super::codes::{Exit, Failure, print, tell};
 use super::hold::Rules;
 use super::options::{self, Steal};
 use super::place;
@@ -11,13 +11,14 @@ use super::supervise::Job;
 use super::wait::{self, Waited, named};
 
 /// Takes a key from whoever holds it.
-pub(crate) async fn steal(mut options: Steal) -> Result<u8, Failure> {
+pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let (key, command) = options::parted(std::mem::take(&mut options.words))?;
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
-    let url = options.place.url()?;
+    let url = options.place.url_to_write()?;
     let mut signals = Signals::listen()?;
-    let leases = place::open(&url, Some(rules.lease())).await?;
+    let opened = place::open_or_end(&url, Some(rules.lease()), &mut signals).await?;
+    let leases = &opened.leases;
     let request = leases.lock(&key).info(wait::info(holding.info.as_deref(), &command));
     let mut robbed = String::new();
     let asked = async {
@@ -25,8 +26,8 @@ pub(crate) async fn steal(mut options: Steal) -> Result<u8, Failure> {
         robbed = sentence(&key, &leases.status(&key).await?);
         request.steal().await.map(Some)
     };
-    let waited = wait::wait(&leases, asked, &mut signals, None).await;
-    let code = match waited {
+    let waited = wait::wait(&opened, asked, &mut signals, None).await;
+    let exit = match waited {
         Ok(Waited::Granted(guard)) if command.is_empty() => {
             wait::release(&guard, &mut signals).await;
             print(&(robbed + "\n"))
@@ -34,14 +35,14 @@ pub(crate) async fn steal(mut options: Steal) -> Result<u8, Failure> {
         Ok(Waited::Granted(guard)) => {
             tell(&robbed);
             let job = Job { key: &key, url: &url, command: &command, rules };
-            job.run_and_release(guard, &mut signals).await.map(|ended| ended.code())
+            job.run_and_release(guard, &mut signals).await.map(|ended| ended.exit())
         }
-        Ok(Waited::Signalled(code)) => Ok(code),
-        Ok(Waited::Taken) => Ok(super::codes::NOT_ACQUIRED),
+        Ok(Waited::Signalled(signal)) => Ok(signal.into()),
+        Ok(Waited::Taken) => Ok(Exit::NOT_ACQUIRED),
         Err(failure) => Err(failure),
     };
-    wait::close(&leases).await;
-    code
+    wait::close(leases).await;
+    exit
 }
 
 fn sentence(key: &str, before: &LeaseStatus) -> String {

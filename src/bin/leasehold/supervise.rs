@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use tokio::time::{Instant, sleep_until};
 
 use super::child::{Change, Child};
-use super::codes::{Failure, LOST, tell};
+use super::codes::{Exit, Failure, LOST, SIGNAL, tell};
 use super::hold::{self, Danger, Rules};
 use super::options::OnLoss;
 use super::signals::{self, Signals};
@@ -25,6 +25,9 @@ use super::terminal::Terminal;
 
 /// How often it is looked whether the rest of a group has ended, which nobody tells.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How often it is looked whether the shell brought leasehold to the foreground.
+const FOREGROUND: Duration = Duration::from_millis(100);
 
 /// A command under a lease.
 pub(crate) struct Job<'a> {
@@ -37,11 +40,11 @@ pub(crate) struct Job<'a> {
 /// How it ended.
 pub(crate) enum Ended {
     /// By itself, or by a signal that was not ours.
-    Itself(u8),
+    Itself(Exit),
     /// The lease was lost, and so the command was ended.
     Lost {
         /// Meanwhile somebody wanted us to end, too.
-        signalled: Option<i32>,
+        signalled: Option<Signal>,
     },
 }
 
@@ -67,10 +70,12 @@ struct Supervisor<'a> {
     terminal: Option<Terminal>,
     phase: Phase,
     stopped: bool,
+    /// It was stopped because it asked for the terminal, which another job has.
+    wants_terminal: bool,
     /// The signal that came last of those that ask us to end.
-    signalled: Option<i32>,
-    /// The code of the command, once it has ended.
-    code: Option<u8>,
+    signalled: Option<Signal>,
+    /// How the command has ended.
+    exit: Option<Exit>,
 }
 
 impl Job<'_> {
@@ -88,7 +93,10 @@ impl Job<'_> {
                 Event::Signal(Signal::SIGCHLD) => {}
                 Event::Signal(signal) => supervisor.pass_on(signal),
                 Event::Danger(danger) => supervisor.end(danger),
-                Event::Time => supervisor.kill_if_due(),
+                Event::Time => {
+                    supervisor.kill_if_due();
+                    supervisor.go_on_in_foreground();
+                }
             }
         }
     }
@@ -108,7 +116,16 @@ impl<'a> Supervisor<'a> {
         if let Some(terminal) = terminal.as_mut().filter(|_| wanted) {
             terminal.was_given();
         }
-        Ok(Self { job, child, terminal, phase: Phase::Works, stopped: false, signalled: None, code: None })
+        Ok(Self {
+            job,
+            child,
+            terminal,
+            phase: Phase::Works,
+            stopped: false,
+            wants_terminal: false,
+            signalled: None,
+            exit: None,
+        })
     }
 
     /// Waits for whatever comes first.
@@ -129,33 +146,42 @@ impl<'a> Supervisor<'a> {
     fn wake_at(&self) -> Option<Instant> {
         match self.phase {
             // The rest of the group is looked at until it is gone.
-            Phase::Ends { kill_at } if self.code.is_some() => Some(kill_at.min(Instant::now() + LOOK)),
+            Phase::Ends { kill_at } if self.exit.is_some() => Some(kill_at.min(Instant::now() + LOOK)),
             Phase::Ends { kill_at } => Some(kill_at),
+            // A shell that brings a job to the foreground does not tell one that runs, as leasehold does.
+            Phase::Works if self.wants_terminal => Some(Instant::now() + FOREGROUND),
             Phase::Works | Phase::Killed => None,
         }
     }
 
     /// Looks at what became of the command. Its end is told once the terminal is ours again.
     fn look(&mut self) -> Option<Ended> {
-        while self.code.is_none() {
+        while self.exit.is_none() {
             match self.child.poll()? {
-                Change::Ended(code) => self.code = Some(code),
+                Change::Ended(exit) => self.exit = Some(exit),
                 Change::Stopped(signal) => self.note_stop(signal),
             }
         }
-        let code = self.code?;
+        let exit = self.exit?;
         let ended = match self.phase {
-            Phase::Works => Ended::Itself(code),
+            Phase::Works if self.was_interrupted(exit) => Ended::Itself(Exit::Interrupted),
+            Phase::Works => Ended::Itself(exit),
             Phase::Ends { .. } if self.child.group_is_left() => return None,
             Phase::Ends { .. } | Phase::Killed => Ended::Lost { signalled: self.signalled },
         };
         if let Some(terminal) = &mut self.terminal {
             terminal.take();
-            if code > super::codes::SIGNAL {
+            if exit.code() > SIGNAL {
                 terminal.restore();
             }
         }
         Some(ended)
+    }
+
+    /// Whether `^C` ended the command alone: INT came from the terminal, which it had, and not through leasehold.
+    fn was_interrupted(&self, exit: Exit) -> bool {
+        let had_terminal = self.terminal.as_ref().is_some_and(Terminal::is_elsewhere);
+        had_terminal && self.signalled.is_none() && exit == Signal::SIGINT.into()
     }
 
     /// The command was stopped. If it only wants the terminal, and we have it, it gets it.
@@ -166,12 +192,24 @@ impl<'a> Supervisor<'a> {
             return self.go_on();
         }
         let ours = self.terminal.as_mut().is_some_and(Terminal::take);
-        let remedy = if ours { "^Z lets it go on, ^C ends it" } else { "SIGCONT to leasehold lets it go on" };
+        self.wants_terminal = wants_terminal && self.terminal.is_some();
+        let remedy = match (ours, self.wants_terminal) {
+            (true, _) => "^Z lets it go on, ^C ends it",
+            (false, true) => "fg in its shell, or SIGCONT to leasehold lets it go on",
+            (false, false) => "SIGCONT to leasehold lets it go on",
+        };
         tell(&format!("the command is stopped, and the lease of {:?} is still renewed; {remedy}", self.job.key));
+    }
+
+    fn go_on_in_foreground(&mut self) {
+        if self.wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+            self.go_on();
+        }
     }
 
     fn go_on(&mut self) {
         self.stopped = false;
+        self.wants_terminal = false;
         if let Some(terminal) = &mut self.terminal {
             terminal.give(self.child.group);
         }
@@ -185,7 +223,7 @@ impl<'a> Supervisor<'a> {
             _ => {
                 self.child.signal(signal);
                 if signals::is_ending(signal) {
-                    self.signalled = Some(signal as i32);
+                    self.signalled = Some(signal);
                     // Who is stopped would not hear it.
                     if self.stopped {
                         self.go_on();
@@ -229,11 +267,11 @@ impl<'a> Supervisor<'a> {
 }
 
 impl Ended {
-    /// The exit code.
-    pub(crate) const fn code(&self) -> u8 {
+    /// How leasehold ends after it.
+    pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::Itself(code) => *code,
-            Self::Lost { .. } => LOST,
+            Self::Itself(exit) => *exit,
+            Self::Lost { .. } => Exit::Code(LOST),
         }
     }
 }

@@ -71,6 +71,11 @@ impl Terminal {
         tcgetpgrp(&self.tty) == Ok(self.own)
     }
 
+    /// Whether it was given, and nobody gave it back.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.given && !self.is_ours()
+    }
+
     /// The command took it by itself.
     pub(crate) fn was_given(&mut self) {
         self.given = true;

@@ -3,10 +3,16 @@
 use std::{convert::Infallible, ffi::OsString, future::pending, pin::pin, time::Duration};
 
 use futures::future::{Either, select};
-use leasehold::{AcquireError, LeaseGuard, LeaseManager, LeaseStatus, ReleaseOutcome};
+use leasehold::{
+    AcquireError, HolderStatus, LeaseGuard, LeaseManager, LeaseRequest, LeaseStatus, Mode, ReleaseOutcome,
+};
+use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
-use super::codes::{Failure, STORE, of_signal, tell};
+use super::codes::{Exit, Failure, STORE, tell};
+use super::life::Eyes;
+use super::options::Waiting;
+use super::place::Opened;
 use super::signals::Signals;
 use super::table::printable;
 
@@ -24,51 +30,103 @@ pub(crate) enum Waited {
     Granted(LeaseGuard),
     /// The key is taken.
     Taken,
-    /// This is the exit code: a signal came.
-    Signalled(u8),
+    /// This signal came.
+    Signalled(Signal),
+}
+
+impl Waiting {
+    /// Asks for as long as was chosen. If only the dead are in the way then, or those whose lease ran out, it asks on until they
+    /// are proved dead: else a key whose holder crashed would be refused for ever to processes that wait for less than a lease.
+    pub(crate) async fn ask(
+        &self,
+        opened: &Opened,
+        key: &str,
+        mode: Mode,
+        request: impl Fn() -> LeaseRequest,
+    ) -> Result<Option<LeaseGuard>, AcquireError> {
+        let first = match self.wait {
+            _ if self.nonblock => request().try_acquire().await?,
+            Some(limit) => in_time_or_tried(&request, limit).await?,
+            None => Some(request().acquire().await?),
+        };
+        if first.is_some() {
+            return Ok(first);
+        }
+        match opened.eyes.patience(&opened.leases.status(key).await?, mode) {
+            Some(limit) => in_time(request(), limit).await,
+            None => Ok(None),
+        }
+    }
+
+    /// How to end if the key is not granted.
+    pub(crate) fn refused(&self) -> Exit {
+        Exit::Code(self.conflict_exit_code)
+    }
+}
+
+/// As [`in_time`], if it is known for certain who was in the way. A time limit may be shorter than the store takes to answer: then
+/// one try says whether the key is free.
+async fn in_time_or_tried(
+    request: impl Fn() -> LeaseRequest,
+    limit: Duration,
+) -> Result<Option<LeaseGuard>, AcquireError> {
+    match in_time(request(), limit).await {
+        Err(AcquireError::Timeout { .. }) if limit < NOTICE => request().try_acquire().await,
+        asked => asked,
+    }
+}
+
+/// `None` if others held the key all the time.
+async fn in_time(request: LeaseRequest, limit: Duration) -> Result<Option<LeaseGuard>, AcquireError> {
+    match request.timeout(limit).acquire().await {
+        Err(AcquireError::Timeout { held_elsewhere: true, .. }) => Ok(None),
+        granted => granted.map(Some),
+    }
 }
 
 /// Waits until the lease is granted or refused, or a signal comes.
 pub(crate) async fn wait(
-    leases: &LeaseManager,
+    opened: &Opened,
     asked: impl Future<Output = Result<Option<LeaseGuard>, AcquireError>>,
     signals: &mut Signals,
     notice: Option<&str>,
 ) -> Result<Waited, Failure> {
     let notice = pin!(async {
         match notice {
-            Some(key) => note(leases, key).await,
+            Some(key) => note(opened, key).await,
             None => pending().await,
         }
     });
     let answer = match select(pin!(asked), select(pin!(signals.end()), notice)).await {
         Either::Left((answer, _)) => answer,
         // By now the request is dropped: it has left the queue.
-        Either::Right((Either::Left((signal, _)), _)) => return Ok(Waited::Signalled(of_signal(signal as i32))),
+        Either::Right((Either::Left((signal, _)), _)) => return Ok(Waited::Signalled(signal)),
         Either::Right((Either::Right((never, _)), _)) => match never {},
     };
     match answer {
         Ok(Some(guard)) => Ok(Waited::Granted(guard)),
-        Ok(None) | Err(AcquireError::Timeout { held_elsewhere: true, .. }) => Ok(Waited::Taken),
+        Ok(None) => Ok(Waited::Taken),
         Err(error @ AcquireError::Timeout { .. }) => Err(Failure::new(STORE, error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Says once who is in the way.
-async fn note(leases: &LeaseManager, key: &str) -> Infallible {
+async fn note(opened: &Opened, key: &str) -> Infallible {
     sleep(NOTICE).await;
-    if let Ok(status) = leases.status(key).await {
-        tell(&in_the_way(key, &status));
+    if let Ok(status) = opened.leases.status(key).await {
+        tell(&in_the_way(key, &status, &opened.eyes));
     }
     pending().await
 }
 
-fn in_the_way(key: &str, status: &LeaseStatus) -> String {
+fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
+    let name =
+        |holder: &HolderStatus| format!("{}{}", named(&holder.instance, &holder.info), eyes.holder(holder).remark());
     let holder = match &status.holders[..] {
         [] => "nobody yet".to_owned(),
-        [holder] => named(&holder.instance, &holder.info),
-        [first, others @ ..] => format!("{} and {} more", named(&first.instance, &first.info), others.len()),
+        [holder] => name(holder),
+        [first, others @ ..] => format!("{} and {} more", name(first), others.len()),
     };
     let ahead = match status.position() {
         None | Some(0) => String::new(),

@@ -5,11 +5,11 @@ use std::{io::IsTerminal, pin::pin, time::Duration};
 use futures::future::{Either, select};
 use tokio::time::sleep;
 
-use super::codes::{Failure, of_signal, print};
+use super::codes::{Exit, Failure, print, print_to_reader};
 use super::options::Watch;
-use super::place;
+use super::place::{self, Opened};
+use super::show::{nothing, shown};
 use super::signals::Signals;
-use super::table::table;
 use super::wait;
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -17,32 +17,45 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BEGIN: &str = "\x1b[?7l\x1b[2J";
 const END: &str = "\x1b[?7h";
 
-/// Shows a table that is drawn anew once a second.
-pub(crate) async fn watch(options: &Watch) -> Result<u8, Failure> {
+/// Shows a table that is drawn anew once a second, or a line of JSON.
+pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
     let url = options.place.url()?;
     let mut signals = Signals::listen()?;
-    let leases = place::open(&url, None).await?;
-    if !std::io::stdout().is_terminal() {
-        let listed = leases.list(&options.prefix).await;
-        wait::close(&leases).await;
-        return print(&table(&listed?));
+    let draws = !options.json && std::io::stdout().is_terminal();
+    if draws {
+        print(BEGIN)?;
     }
-    print(BEGIN)?;
-    let watched = {
-        let draw = async {
-            loop {
-                print(&drawn(&table(&leases.list(&options.prefix).await?)))?;
-                sleep(PAUSE).await;
-            }
-        };
-        match select(pin!(draw), pin!(signals.end())).await {
-            Either::Left((failed, _)) => failed,
-            Either::Right((signal, _)) => Ok(of_signal(signal as i32)),
-        }
+    let mut opened = None;
+    let watched = match select(pin!(show(options, &url, draws, &mut opened)), pin!(signals.end())).await {
+        Either::Left((ended, _)) => ended,
+        Either::Right((signal, _)) => Ok(signal.into()),
     };
-    print(END)?;
-    wait::close(&leases).await;
+    if draws {
+        print(END)?;
+    }
+    if let Some(opened) = opened {
+        wait::close(&opened.leases).await;
+    }
     watched
+}
+
+/// Ends with the reader, or after a table for one who reads only once.
+async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened>) -> Result<Exit, Failure> {
+    loop {
+        // A file that nobody made yet is looked for again: the watcher does not make it.
+        if store.is_none() && options.place.missing(url).is_none() {
+            *store = Some(place::open(url, None).await?);
+        }
+        let empty = if store.is_none() { Some(nothing().await?) } else { None };
+        if let Some(opened) = store.as_ref().or(empty.as_ref()) {
+            let text = shown(&opened.leases.list(&options.prefix).await?, &opened.eyes, options.json);
+            let is_read = print_to_reader(&if draws { drawn(&text) } else { text })?;
+            if !is_read || !(draws || options.json) {
+                return Ok(Exit::SUCCESS);
+            }
+        }
+        sleep(PAUSE).await;
+    }
 }
 
 /// From the upper left corner on, over what was there.

@@ -109,6 +109,14 @@ fn is_same(_one: &Metadata, _other: &Metadata) -> bool {
     true
 }
 
+/// Whether a beacon is seen standing at this one moment. A file that cannot be opened says nothing.
+pub(super) fn is_seen(directory: &Path, session: SessionId) -> bool {
+    match File::open(path(directory, session)) {
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        Ok(file) => file.try_lock_shared().is_err(),
+    }
+}
+
 /// A beacon that is looked at. It stays open, so that a look costs one call.
 #[derive(Debug)]
 pub(super) struct Sight {

@@ -91,6 +91,26 @@ impl DirectorySignals {
         Self { directory, awake: Mutex::default() }
     }
 
+    /// Whether the beacon of a session is seen standing at this moment: for display, such as of a
+    /// [holder](crate::HolderStatus) that raised one. It needs no listener, and waits for nothing.
+    ///
+    /// If it does not stand, the context has ended, or somebody deleted the file of a living one within the last second. So this
+    /// alone is no proof of death: a request that waits finds out.
+    ///
+    /// ```no_run
+    /// # use leasehold::{LeaseManager, signal::DirectorySignals};
+    /// # async fn example(leases: LeaseManager) -> Result<(), Box<dyn std::error::Error>> {
+    /// let signals = DirectorySignals::new("leases.db-leasehold.d");
+    /// for holder in leases.status("backup").await?.holders {
+    ///     let has_ended = holder.beacon && !signals.stands(holder.holder);
+    ///     println!("{}{}", holder.info, if has_ended { " (has ended)" } else { "" });
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn stands(&self, session: SessionId) -> bool {
+        beacon::is_seen(&self.directory, session)
+    }
+
     /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
     fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)

@@ -12,7 +12,7 @@ use super::{
         beacon::{self, Beacon, Sight},
         listener::Listener,
     },
-    BUSY, OWN, Scratch, inbox, now,
+    BUSY, DirectorySignals, OTHER, OWN, Scratch, inbox, now,
 };
 use crate::executor::Shared;
 use crate::signal::Notice;
@@ -39,6 +39,22 @@ fn a_file_that_nobody_has_locked_is_proof_at_once_for_all_who_look() {
     let another = File::create(&path).unwrap();
     another.lock_shared().unwrap();
     assert!(Sight::new(&path).is_gone(now()), "another one who looks is in nobody's way");
+}
+
+/// For display: one look, by whoever has no listener.
+#[test]
+fn one_look_sees_a_beacon_stand_for_as_long_as_it_is_locked() {
+    let scratch = Scratch::new();
+    let signals = DirectorySignals::new(&scratch.0);
+    assert!(!signals.stands(OWN), "nobody raised it");
+    let beacon = Beacon::raise(&scratch.0, OWN).unwrap();
+    assert!(signals.stands(OWN) && signals.stands(OWN), "a look changes nothing");
+    assert!(!signals.stands(OTHER));
+    drop(beacon);
+    assert!(!signals.stands(OWN));
+    // As a process leaves it that was killed.
+    File::create(beacon::path(&scratch.0, OWN)).unwrap();
+    assert!(!signals.stands(OWN));
 }
 
 #[test]
@@ -70,6 +86,14 @@ fn an_error_while_looking_proves_nothing() {
     fs::create_dir(&file).unwrap();
     File::create(&path).unwrap();
     assert!(sight.is_gone(began));
+}
+
+#[test]
+fn a_beacon_that_cannot_be_looked_at_may_stand() {
+    let scratch = Scratch::new();
+    let file = scratch.0.join("file");
+    fs::write(&file, "").unwrap();
+    assert!(DirectorySignals::new(&file).stands(OWN), "its folder is no folder");
 }
 
 #[test]
