@@ -31,6 +31,8 @@ pub(super) struct StoreQueue {
     last_id: u64,
     /// Whether the last transaction carried nothing but what had been refused.
     went_alone: bool,
+    /// Whether the last transaction was a heartbeat that went before all that waited.
+    beat_alone: bool,
 }
 
 impl StoreQueue {
@@ -260,8 +262,9 @@ impl Machine {
             operations.push(self.stamp(operation, sent));
         }
         let ends = self.session.endings(|peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
-        let mut batch =
-            Batch { session, step, ends: ends.clone(), operations, forgets: self.last_writers.take_forgotten() };
+        // A heartbeat that goes before everything else touches no key.
+        let forgets = if self.store_queue.beat_alone { Vec::new() } else { self.last_writers.take_forgotten() };
+        let mut batch = Batch { session, step, ends: ends.clone(), operations, forgets };
         batch.forgets.retain(|key| self.cohorts.pick(Some(key), &|_, _| true).is_empty());
         let lease_ms = batch.beat().map(|beat| beat.lease_ms);
         let limit = now.plus(self.config.store_timeout_ms);
@@ -284,6 +287,11 @@ impl Machine {
         if refused.is_empty() && pending.is_empty() && !has_to_send {
             return None;
         }
+        if self.beats_alone(&pending) {
+            self.store_queue.waiting = pending;
+            self.store_queue.waiting.append(&mut refused);
+            return Some((Vec::new(), false));
+        }
         let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;
         let goes_alone = !refused.is_empty() && !has_to_send && is_its_turn;
         if goes_alone {
@@ -294,6 +302,16 @@ impl Machine {
         self.store_queue.went_alone = goes_alone;
         self.store_queue.waiting.append(&mut refused);
         Some((pending, goes_alone))
+    }
+
+    /// Whether the heartbeat goes before everything else that waits. The store may refuse an operation for as long as somebody else
+    /// keeps its key locked, and refuses every heartbeat that goes with it. If one that went by itself failed, too, all goes together,
+    /// so that whoever waits hears of a store that refuses everything.
+    fn beats_alone(&mut self, pending: &[PendingOperation]) -> bool {
+        let is_wanted = self.session.wants_beat() && !self.session.wants_close() && !pending.is_empty();
+        let is_its_turn = self.session.has_failed() && !self.store_queue.beat_alone;
+        self.store_queue.beat_alone = is_wanted && is_its_turn;
+        self.store_queue.beat_alone
     }
 
     /// Whether something is to be sent although nobody asked for anything.
@@ -329,7 +347,11 @@ impl Machine {
     /// What went with the session need not be sent. Whoever waits for an answer hears that it was lost.
     pub(super) fn drop_operations_of_session(&mut self, now: Monotonic) {
         for operation in self.store_queue.recall_all_of_session() {
-            self.ended_with_session(&operation, now);
+            match (operation.turn, &operation.action) {
+                // The lease went with the session.
+                (Some(turn), Action::Verify { .. } | Action::Downgrade { .. }) => self.tell_verified(turn, Ok(false)),
+                _ => self.ended_with_session(&operation, now),
+            }
         }
     }
 
