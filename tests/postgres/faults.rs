@@ -340,3 +340,30 @@ fn a_process_of_the_server_that_dies_shows_nobody_dead() {
         assert!(!late_told.has(&Notice::BeaconGone { watch: 9 }));
     });
 }
+
+/// What a trigger says at the commit stands for servers and poolers that say so themselves.
+#[test]
+fn a_commit_whose_completion_the_server_does_not_know_is_unknown() {
+    on_server("faults_completion", |place| async move {
+        let store = place.store().await;
+        let trigger = "CREATE FUNCTION faults_completion() RETURNS trigger LANGUAGE plpgsql AS \
+                       $$ BEGIN RAISE EXCEPTION 'who knows' USING ERRCODE = '40003'; END $$; \
+                       CREATE CONSTRAINT TRIGGER late AFTER INSERT ON faults_completion_record \
+                       DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION faults_completion()";
+        place.client().await.batch_execute(trigger).await.unwrap();
+        let error = ask(&store, 1).await.unwrap_err();
+        assert_eq!((error.applied, error.retry), (Applied::Unknown, true), "{error}");
+    });
+}
+
+/// The name of a lock has no limit of its own.
+#[test]
+fn a_name_that_the_server_cannot_index_is_refused_for_good() {
+    on_server("faults_long", |place| async move {
+        let letters = (0..9_000_u32).map(|n| 0x4e00 + (n.wrapping_mul(2_654_435_761) >> 8) % 20_000);
+        let name: String = "\0lock:".chars().chain(letters.filter_map(char::from_u32)).collect();
+        let error = ask_for(&name, &place.store().await, 1).await.unwrap_err();
+        assert!(error.message.contains("choose a shorter name"), "{error}");
+        assert_eq!((error.applied, error.retry), (Applied::No, false), "{error}");
+    });
+}
