@@ -69,3 +69,26 @@ fn who_waits_for_a_key_inside_of_a_fence_keeps_what_it_holds() {
         }
     });
 }
+
+/// More contexts wait for locked records than the pool that they share has connections.
+#[test]
+fn contexts_that_wait_leave_a_heartbeat_of_the_same_pool_its_connection() {
+    on_server("locked_pool", |place| async move {
+        let (other, shared) = (manager(place.store().await, LONG), place.store().await);
+        let (mut user, mut fenced) = (place.client().await, Vec::new());
+        let mut transaction = user.transaction().await.unwrap();
+        for number in 0..6 {
+            let guard = other.lock(&format!("fenced {number}")).acquire().await.unwrap();
+            drop(guard.fence(&mut transaction).await.unwrap());
+            fenced.push(guard);
+        }
+        let leases = manager(shared.clone(), SHORT);
+        let guard = leases.lock("own").acquire().await.unwrap();
+        let mut waiting = JoinSet::new();
+        for number in 0..6 {
+            waiting.spawn(want(manager(shared.clone(), LONG), format!("fenced {number}")));
+        }
+        stays_valid(&place, &guard, "own").await;
+        waiting.abort_all();
+    });
+}

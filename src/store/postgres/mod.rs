@@ -29,7 +29,7 @@ use crate::signal::Signals;
 
 use names::Names;
 pub use options::PostgresStoreBuilder;
-use pool::Pool;
+use pool::{Errand, Pool};
 use rows::Runner;
 use signals::{PostgresSignals, Speaking};
 use transaction::Work;
@@ -230,12 +230,12 @@ fn fresh_id() -> Result<StoreId, StoreError> {
 }
 
 async fn list(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
-    let mut lent = place.pool.lend().await?;
+    let mut lent = place.pool.lend(Errand::Any).await?;
     // One that stood idle may have been cut meanwhile.
     if lent.used && lent.client.check_connection().await.is_err() {
         place.pool.forget_idle();
         drop(lent);
-        lent = place.pool.lend().await?;
+        lent = place.pool.lend(Errand::Any).await?;
     }
     let table = place.names.table("record");
     let statement = format!("SELECT key FROM {table} WHERE key >= $1 AND substr(key, 1, $2) = $1 ORDER BY key");

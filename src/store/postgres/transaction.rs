@@ -24,7 +24,7 @@ use tokio_postgres::Error;
 use super::{
     failure,
     names::Names,
-    pool::{Lent, Pool},
+    pool::{Errand, Lent, Pool},
     rows::{Changed, Hold, Runner, SCHEMA, Tables, load_peers, load_records, load_sessions},
 };
 use crate::machine::{Batch, Key, Records, Reply, SessionId, StoreError, StoreId, StoreNow};
@@ -75,8 +75,9 @@ impl Work {
 
     async fn try_often(&self, pool: &Pool, names: &Names, committing: &AtomicBool) -> Result<Reply, StoreError> {
         let mut hold = Hold::Not;
+        let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
-            let lent = pool.lend().await?;
+            let lent = pool.lend(errand).await?;
             let tables = Tables { names, runner: Runner::Connection(&lent.client) };
             let attempt = Attempt { work: self, tables, hold, committing };
             let fault = match attempt.run().await {
