@@ -238,13 +238,17 @@ async fn list(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
         lent = place.pool.lend(Errand::Any).await?;
     }
     let table = place.names.table("record");
-    let statement = format!("SELECT key FROM {table} WHERE key >= $1 AND substr(key, 1, $2) = $1 ORDER BY key");
-    let length = i32::try_from(prefix.len()).unwrap_or(i32::MAX);
-    let parameters: [rows::Parameter<'_>; 2] = [(&prefix.as_bytes(), Type::BYTEA), (&length, Type::INT4)];
+    let statement = format!(
+        "SELECT key FROM {table} WHERE key >= $1 AND key < $2 \
+         UNION ALL SELECT key FROM {table} WHERE key >= $3 AND substr(key, 1, length($3)) = $3"
+    );
+    let (end, long) = (names::end_of(prefix), names::long_form(prefix));
+    let parameters: [rows::Parameter<'_>; 3] =
+        [(&prefix.as_bytes(), Type::BYTEA), (&end, Type::BYTEA), (&long, Type::BYTEA)];
     let found = Runner::Connection(&lent.client).query(&statement, &parameters).await;
     let found = found.map_err(|error| failure::of_statement(&error, &place.names))?;
     lent.give_back();
-    // What is no key was put there by others.
-    let name = |row: &tokio_postgres::Row| core::str::from_utf8(row.try_get(0).ok()?).ok().map(Key::new)?.ok();
-    Ok(found.iter().filter_map(name).collect())
+    let mut keys: Vec<Key> = found.iter().filter_map(|row| names::key_of(row.try_get(0).ok()?)).collect();
+    keys.sort_unstable();
+    Ok(keys)
 }
