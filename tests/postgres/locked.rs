@@ -92,3 +92,34 @@ fn contexts_that_wait_leave_a_heartbeat_of_the_same_pool_its_connection() {
         waiting.abort_all();
     });
 }
+
+/// Two readers fence one transaction after another, and one of them is always open.
+#[test]
+fn fences_that_overlap_without_a_pause_keep_nobody_from_the_key() {
+    on_server("locked_overlap", |place| async move {
+        let (mut readers, mut users) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            readers.push(manager(place.store().await, LONG).lock("k").shared().acquire().await.unwrap());
+            users.push(place.client().await);
+        }
+        let named = Place { url: format!("{}?application_name=locked_overlap", place.url), ..place.clone() };
+        let late = manager(named.store().await, LONG);
+        let mut asking = pin!(late.lock("k").shared().acquire());
+        let [first, second] = &mut users[..] else { panic!("there are two") };
+        let mut open = first.transaction().await.unwrap();
+        drop(readers[0].fence(&mut open).await.unwrap());
+        assert!(futures::poll!(asking.as_mut()).is_pending());
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'locked_overlap'";
+        until("it waits for the record", async || {
+            place.client().await.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) > 0
+        })
+        .await;
+        let mut next = second.transaction().await.unwrap();
+        let mut fencing = Box::pin(readers[1].fence(&mut next));
+        let overlaps = tokio::time::timeout(Duration::from_millis(400), fencing.as_mut()).await;
+        assert!(overlaps.is_err(), "a fence overtook who waits for the key");
+        open.commit().await.unwrap();
+        assert!(asking.await.unwrap().is_valid());
+        drop(fencing.await.unwrap());
+    });
+}

@@ -87,6 +87,13 @@ impl Tables<'_> {
         self.runner.query(statement, &[(&numbers, Type::INT8_ARRAY)]).await.map(drop)
     }
 
+    /// Waits for these advisory locks, and shares them with other fences until the transaction ends. A row that is locked `FOR SHARE` can
+    /// be shared by ever more transactions while another one waits to change it. With this lock they queue behind that one.
+    pub(super) async fn lock_shared(&self, numbers: &[i64]) -> Result<(), Error> {
+        let statement = "SELECT pg_advisory_xact_lock_shared(number) FROM unnest($1) AS number";
+        self.runner.query(statement, &[(&numbers, Type::INT8_ARRAY)]).await.map(drop)
+    }
+
     /// The records of these keys, locked in their order.
     pub(super) async fn records(&self, keys: &[Key], hold: Hold) -> Result<Vec<Found>, Error> {
         let keys: Vec<_> = keys.iter().map(bytes_of_key).collect();

@@ -5,6 +5,7 @@
 //! 1. Advisory locks of the batch's own session and of its keys, sorted by their numbers. A record that does not exist cannot
 //!    be locked; nor can the row of a session that two transactions of one context open at once. An advisory lock needs no row, and so
 //!    leaves none behind for a key that is only looked at.
+//!    Fences share the lock of their key, so that a stream of them does not keep a transaction waiting for ever.
 //! 2. The records, sorted, `FOR UPDATE`: a [fence](super::fence) keeps others out by these rows alone.
 //! 3. The rows of the sessions, sorted, `FOR UPDATE`: in a statement of their own, which sees what was committed before the
 //!    records were locked.
