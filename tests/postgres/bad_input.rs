@@ -237,3 +237,13 @@ fn a_store_whose_runtime_ended_says_so() {
     let error = Runtime::new().unwrap().block_on(store.keys("")).unwrap_err();
     assert!(error.message.contains("has ended") && error.message.contains("connect another one"), "{error}");
 }
+
+#[test]
+fn a_server_without_a_connection_left_is_told_with_the_remedy() {
+    on_server("bad_full", |place| async move {
+        place.client().await.batch_execute("CREATE ROLE bad_full LOGIN CONNECTION LIMIT 0").await.unwrap();
+        let error = refused(PostgresStore::connect(&place.url.replace("postgres@", "bad_full:hunter2@"))).await;
+        says(&error, &["SQLSTATE 53300", "\"bad_full\"", "max_connections"]);
+        assert!(error.retry, "{error}");
+    });
+}

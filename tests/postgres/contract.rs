@@ -3,12 +3,12 @@
 use leasehold::{
     LeaseManager,
     executor::{Executor, TokioExecutor},
-    machine::{Batch, SessionId},
+    machine::{Batch, Key, SessionId},
     store::{Durability, PostgresStore, Reach, Store, contract},
 };
 use tokio::runtime::Runtime;
 
-use crate::server::{PATIENCE, Place, on_server};
+use crate::server::{PATIENCE, Place, on_server, until};
 
 #[test]
 fn the_store_keeps_the_contract() {
@@ -95,6 +95,49 @@ fn keys_are_listed_by_their_prefix() {
         assert_eq!(listed("a\0").await, ["a\0b"]);
         assert_eq!(listed("ä").await, ["ä"]);
         assert_eq!(listed("").await.len(), 7);
+    });
+}
+
+/// The longest keys take more bytes in UTF-8 than PostgreSQL indexes, and cannot be made shorter by compression.
+#[test]
+fn the_longest_keys_are_leased_and_listed() {
+    on_server("contract_long", |place| async move {
+        let letters = (0..1_024_u32).map(|n| 0x4e00 + (n.wrapping_mul(2_654_435_761) >> 8) % 20_000);
+        let long: String = letters.filter_map(char::from_u32).collect();
+        let other = long.replacen(|_| true, "\u{ffff}", 1);
+        let leases = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
+        let mut guards = Vec::new();
+        for key in [&long, &other] {
+            guards.push(leases.lock(key).acquire().await.unwrap());
+        }
+        let rival = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
+        assert!(rival.lock(&long).try_acquire().await.unwrap().is_none());
+        let store = place.store().await;
+        assert_eq!(store.keys(&long[..9]).await.unwrap(), [Key::new(&long).unwrap()]);
+        assert_eq!(store.keys("\u{ffff}").await.unwrap(), [Key::new(&other).unwrap()]);
+        assert_eq!(store.keys("").await.unwrap().len(), 2);
+    });
+}
+
+/// However many other keys there are.
+#[test]
+fn a_list_of_few_keys_reads_few_rows() {
+    on_server("contract_few", |place| async move {
+        let (store, user) = (place.store().await, place.client().await);
+        let fill = "INSERT INTO contract_few_record SELECT convert_to('b' || n, 'UTF8'), '{}' FROM generate_series(1, 10000) AS n; \
+                    INSERT INTO contract_few_record VALUES ('a', '{}'); ANALYZE contract_few_record";
+        user.batch_execute(fill).await.unwrap();
+        let read = async || -> (i64, i64) {
+            let read = "SELECT coalesce(idx_scan, 0), seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables \
+                        WHERE relname = 'contract_few_record'";
+            let row = user.query_one(read, &[]).await.unwrap();
+            (row.get(0), row.get(1))
+        };
+        let before = read().await;
+        assert_eq!(store.keys("a").await.unwrap(), [Key::new("a").unwrap()]);
+        until("the server has counted", async || read().await.0 > before.0).await;
+        let rows = read().await.1 - before.1;
+        assert!(rows < 10, "{rows} rows were read");
     });
 }
 

@@ -30,7 +30,11 @@ fn manager(store: PostgresStore) -> LeaseManager {
 
 /// Opens a session and asks for a key, by one transaction.
 async fn ask(store: &PostgresStore, session: u128) -> Result<Reply, StoreError> {
-    let acquire = Operation { key: Key::new("k").unwrap(), action: Action::Acquire(Acquire::new(RequestId(1), 1)) };
+    ask_for("k", store, session).await
+}
+
+async fn ask_for(key: &str, store: &PostgresStore, session: u128) -> Result<Reply, StoreError> {
+    let acquire = Operation { key: Key::new(key).unwrap(), action: Action::Acquire(Acquire::new(RequestId(1), 1)) };
     let mut batch = Batch::new(SessionId(session), vec![acquire]);
     let beat = Beat { beat: 1, lease_ms: 60_000, ..Beat::default() };
     batch.step = SessionStep::Open { beat, instance: String::new() };
@@ -294,5 +298,72 @@ fn a_restart_of_the_server_shows_nobody_dead() {
         late.watch(8, SessionId(81));
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!other_told.has(&Notice::BeaconGone { watch: 7 }) && !late_told.has(&Notice::BeaconGone { watch: 8 }));
+    });
+}
+
+/// The role lets no connection stand idle, and the one that carries a beacon is idle most of the time.
+#[test]
+fn a_limit_for_idle_connections_ends_no_beacon() {
+    on_server("faults_quiet", |place| async move {
+        let role =
+            "CREATE ROLE faults_quiet LOGIN SUPERUSER; ALTER ROLE faults_quiet SET idle_session_timeout = '100ms'";
+        let user = place.client().await;
+        user.batch_execute(role).await.unwrap();
+        let limited = Place { url: place.url.replace("postgres@", "faults_quiet@"), ..place.clone() };
+        let idle = connect(&limited.url).await;
+        let (_signals, told) = awake(&limited, 91).await;
+        until("the limit has ended another one", async || idle.is_closed()).await;
+        let first = connect(&limited.url).await;
+        until("it has ended one that began after the beacon", async || first.is_closed()).await;
+        assert!(!told.has(&Notice::BeaconLost(SessionId(91))));
+    });
+}
+
+/// One of the server's processes dies: it ends all others, and starts them again without a new start of its own.
+#[test]
+fn a_process_of_the_server_that_dies_shows_nobody_dead() {
+    let Some(server) = Server::start() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: server.url(), prefix: "leasehold".into() };
+        let user = connect(&place.url).await;
+        let stands = "SELECT clock_timestamp() > pg_postmaster_start_time() + interval '11 s'";
+        until("the start of the server is long ago", async || user.query_one(stands, &[]).await.unwrap().get(0)).await;
+        let (_one, one_told) = awake(&place, 94).await;
+        let process: i32 = user.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
+        let kill = std::process::Command::new("kill").args(["-9", &process.to_string()]).status();
+        assert!(kill.unwrap().success());
+        until("it is told", async || one_told.has(&Notice::BeaconLost(SessionId(94)))).await;
+        until("the server answers", async || PostgresStore::connect(&place.url).await.is_ok()).await;
+        let (late, late_told) = awake(&place, 95).await;
+        late.watch(9, SessionId(94));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!late_told.has(&Notice::BeaconGone { watch: 9 }));
+    });
+}
+
+/// What a trigger says at the commit stands for servers and poolers that say so themselves.
+#[test]
+fn a_commit_whose_completion_the_server_does_not_know_is_unknown() {
+    on_server("faults_completion", |place| async move {
+        let store = place.store().await;
+        let trigger = "CREATE FUNCTION faults_completion() RETURNS trigger LANGUAGE plpgsql AS \
+                       $$ BEGIN RAISE EXCEPTION 'who knows' USING ERRCODE = '40003'; END $$; \
+                       CREATE CONSTRAINT TRIGGER late AFTER INSERT ON faults_completion_record \
+                       DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION faults_completion()";
+        place.client().await.batch_execute(trigger).await.unwrap();
+        let error = ask(&store, 1).await.unwrap_err();
+        assert_eq!((error.applied, error.retry), (Applied::Unknown, true), "{error}");
+    });
+}
+
+/// The name of a lock has no limit of its own.
+#[test]
+fn a_name_that_the_server_cannot_index_is_refused_for_good() {
+    on_server("faults_long", |place| async move {
+        let letters = (0..9_000_u32).map(|n| 0x4e00 + (n.wrapping_mul(2_654_435_761) >> 8) % 20_000);
+        let name: String = "\0lock:".chars().chain(letters.filter_map(char::from_u32)).collect();
+        let error = ask_for(&name, &place.store().await, 1).await.unwrap_err();
+        assert!(error.message.contains("choose a shorter name"), "{error}");
+        assert_eq!((error.applied, error.retry), (Applied::No, false), "{error}");
     });
 }

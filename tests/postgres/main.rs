@@ -8,6 +8,7 @@ mod counter;
 mod examples;
 mod faults;
 mod fence;
+mod locked;
 mod measure;
 #[path = "../processes/other.rs"]
 mod other;

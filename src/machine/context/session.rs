@@ -173,6 +173,11 @@ impl OwnSession {
         self.stale_failures = 0;
     }
 
+    /// Whether the last heartbeat failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     /// Counts a heartbeat that failed; how many did before.
     pub(super) fn note_failure(&mut self) -> u32 {
         self.failures += 1;

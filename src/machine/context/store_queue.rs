@@ -32,6 +32,8 @@ pub(super) struct StoreQueue {
     last_id: u64,
     /// Whether the last transaction carried nothing but what had been refused.
     went_alone: bool,
+    /// Whether the last transaction was a heartbeat that went before all that waited.
+    beat_alone: bool,
     /// What one transaction may carry, once the store has refused a larger one.
     room: Room,
 }
@@ -287,8 +289,10 @@ impl Machine {
         }
         let room = self.store_queue.room.beside(operations.len());
         let ends = self.session.endings(room, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
+        // A heartbeat that goes before everything else touches no key.
+        let keys = if self.store_queue.beat_alone { 0 } else { room - ends.len() };
         let is_used = |key: &Key| !self.cohorts.pick(Some(key), &|_, _| true).is_empty();
-        let forgets = self.last_writers.take_forgotten(room - ends.len(), is_used);
+        let forgets = self.last_writers.take_forgotten(keys, is_used);
         let batch = Batch { session, step, ends: ends.clone(), operations, forgets: forgets.clone() };
         let lease_ms = batch.beat().map(|beat| beat.lease_ms);
         let limit = now.plus(self.config.store_timeout_ms);
@@ -311,6 +315,11 @@ impl Machine {
         if refused.is_empty() && pending.is_empty() && !has_to_send {
             return None;
         }
+        if self.beats_alone(&pending) {
+            self.store_queue.waiting = pending;
+            self.store_queue.waiting.append(&mut refused);
+            return Some((Vec::new(), false));
+        }
         let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;
         let goes_alone = !refused.is_empty() && !has_to_send && is_its_turn;
         if goes_alone {
@@ -321,6 +330,16 @@ impl Machine {
         self.store_queue.went_alone = goes_alone;
         self.store_queue.waiting.append(&mut refused);
         Some((pending, goes_alone))
+    }
+
+    /// Whether the heartbeat goes before everything else that waits. The store may refuse an operation for as long as somebody else
+    /// keeps its key locked, and refuses every heartbeat that goes with it. If one that went by itself failed, too, all goes together,
+    /// so that whoever waits hears of a store that refuses everything.
+    fn beats_alone(&mut self, pending: &[PendingOperation]) -> bool {
+        let is_wanted = self.session.wants_beat() && !self.session.wants_close() && !pending.is_empty();
+        let is_its_turn = self.session.has_failed() && !self.store_queue.beat_alone;
+        self.store_queue.beat_alone = is_wanted && is_its_turn;
+        self.store_queue.beat_alone
     }
 
     /// Whether something is to be sent although nobody asked for anything.
@@ -359,7 +378,11 @@ impl Machine {
     /// What went with the session need not be sent. Whoever waits for an answer hears that it was lost.
     pub(super) fn drop_operations_of_session(&mut self, now: Monotonic) {
         for operation in self.store_queue.recall_all_of_session() {
-            self.ended_with_session(&operation, now);
+            match (operation.turn, &operation.action) {
+                // The lease went with the session.
+                (Some(turn), Action::Verify { .. } | Action::Downgrade { .. }) => self.tell_verified(turn, Ok(false)),
+                _ => self.ended_with_session(&operation, now),
+            }
         }
     }
 

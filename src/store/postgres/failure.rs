@@ -53,6 +53,8 @@ pub(super) fn of_statement(error: &Error, names: &Names) -> StoreError {
             "another transaction keeps a lease locked: {}; if it is a fenced one, keep it short",
             said(error)
         )),
+        // A key has up to 1,024 units of UTF-16, but that of a lock has no limit.
+        "54000" => permanent(format!("a key is too long for PostgreSQL: {}; choose a shorter name", said(error))),
         "53100" => StoreError::permanent(StoreErrorKind::Quota, format!("the server's disk is full: {}", said(error))),
         code if code.starts_with("22") || code.starts_with("42") => permanent(said(error)),
         _ => StoreError::transient(said(error)),
@@ -62,7 +64,7 @@ pub(super) fn of_statement(error: &Error, names: &Names) -> StoreError {
 /// Whether the server refused this very statement, so that a commit behind it was none. What a pooler says of a server that went
 /// away may stand for a commit, too; so may the last words of a server.
 pub(super) fn is_of_statement(error: &Error) -> bool {
-    let uncertain = ["08", "57P", "58", "XX"];
+    let uncertain = ["08", "40003", "57P", "58", "XX"];
     error.as_db_error().is_some() && !uncertain.iter().any(|class| code(error).starts_with(class))
 }
 
@@ -70,6 +72,8 @@ pub(super) fn is_of_statement(error: &Error) -> bool {
 pub(super) fn of_commit(error: &Error, names: &Names) -> StoreError {
     // These two classes end the transaction before it is committed. The others may come after it was.
     match code(error) {
+        // It says itself that nobody knows whether the statement was completed.
+        "40003" => StoreError::unknown(format!("the commit was sent, and then: {}", said(error))),
         code if code.starts_with("40") || code.starts_with("23") => of_statement(error, names),
         _ => StoreError::unknown(format!("the commit was sent, and then: {}", said(error))),
     }
@@ -84,6 +88,11 @@ pub(super) fn of_connect(error: &Error, user: &str) -> StoreError {
             said(error)
         )),
         "3D000" => permanent(format!("{}; create the database, or correct its name in the URL", said(error))),
+        "53300" => StoreError::transient(format!(
+            "the server has no connection left: {}; raise max_connections or the CONNECTION LIMIT of {user:?}, or share a PostgresStore \
+             by clones",
+            said(error)
+        )),
         "" => StoreError::transient(format!(
             "no server answers: {}; check the host and the port in the URL, and that the server runs",
             said(error)

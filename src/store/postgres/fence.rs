@@ -3,7 +3,7 @@
 use core::task::{Context, Waker};
 use std::{boxed::Box, string::String, vec::Vec};
 
-use futures::future::join3;
+use futures::future::join4;
 use tokio_postgres::{Error, Transaction};
 
 use super::{
@@ -20,7 +20,7 @@ type Verdict = Result<Fenced, FenceError>;
 
 /// A read-write transaction of `tokio-postgres`, in the database that keeps the leases.
 ///
-/// The fence locks the lease's record `FOR SHARE` and checks it. The transaction stays borrowed until the answer is ready. Nobody is
+/// The fence locks the lease's record `FOR SHARE`, behind whoever waits to change it, and checks it. The transaction stays borrowed until the answer is ready. Nobody is
 /// granted the lease before the transaction ends, so keep it short. **A refused transaction cannot be committed**: it is in the failed
 /// state. So is one whose answer is dropped before it is ready. `commit()` of `tokio-postgres` rolls such a transaction back and reports
 /// no error, so look at the answer of the fence. Fence the outermost transaction: rolling back to a savepoint undoes all that was done
@@ -122,9 +122,13 @@ impl Check<'_> {
         let runner = self.tables.runner;
         let by_cluster = is_by_cluster(&self.tables.names.database);
         let place = ask_database(runner, by_cluster, MAY_WRITE, &[]);
-        let (place, found, store) =
-            join3(place, self.tables.records(&keys, Hold::Share), self.tables.store(Hold::Not)).await;
+        let mut locks: Vec<i64> = keys.iter().map(|key| self.tables.names.lock_of_key(key)).collect();
+        locks.sort_unstable();
+        let records = self.tables.records(&keys, Hold::Share);
+        let (place, locked, found, store) =
+            join4(place, self.tables.lock_shared(&locks), records, self.tables.store(Hold::Not)).await;
         self.check_place(place)?;
+        locked.map_err(|error| self.failed(&error))?;
         let mut records = Records::new();
         let found = found.map_err(|error| self.failed(&error))?;
         load_records(&mut records, &keys, &found).map_err(|error| self.failed(&error))?;

@@ -29,7 +29,7 @@ use crate::signal::Signals;
 
 use names::Names;
 pub use options::PostgresStoreBuilder;
-use pool::Pool;
+use pool::{Errand, Pool};
 use rows::Runner;
 use signals::{PostgresSignals, Speaking};
 use transaction::Work;
@@ -230,21 +230,25 @@ fn fresh_id() -> Result<StoreId, StoreError> {
 }
 
 async fn list(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
-    let mut lent = place.pool.lend().await?;
+    let mut lent = place.pool.lend(Errand::Any).await?;
     // One that stood idle may have been cut meanwhile.
     if lent.used && lent.client.check_connection().await.is_err() {
         place.pool.forget_idle();
         drop(lent);
-        lent = place.pool.lend().await?;
+        lent = place.pool.lend(Errand::Any).await?;
     }
     let table = place.names.table("record");
-    let statement = format!("SELECT key FROM {table} WHERE key >= $1 AND substr(key, 1, $2) = $1 ORDER BY key");
-    let length = i32::try_from(prefix.len()).unwrap_or(i32::MAX);
-    let parameters: [rows::Parameter<'_>; 2] = [(&prefix.as_bytes(), Type::BYTEA), (&length, Type::INT4)];
+    let statement = format!(
+        "SELECT key FROM {table} WHERE key >= $1 AND key < $2 \
+         UNION ALL SELECT key FROM {table} WHERE key >= $3 AND substr(key, 1, length($3)) = $3"
+    );
+    let (end, long) = (names::end_of(prefix), names::long_form(prefix));
+    let parameters: [rows::Parameter<'_>; 3] =
+        [(&prefix.as_bytes(), Type::BYTEA), (&end, Type::BYTEA), (&long, Type::BYTEA)];
     let found = Runner::Connection(&lent.client).query(&statement, &parameters).await;
     let found = found.map_err(|error| failure::of_statement(&error, &place.names))?;
     lent.give_back();
-    // What is no key was put there by others.
-    let name = |row: &tokio_postgres::Row| core::str::from_utf8(row.try_get(0).ok()?).ok().map(Key::new)?.ok();
-    Ok(found.iter().filter_map(name).collect())
+    let mut keys: Vec<Key> = found.iter().filter_map(|row| names::key_of(row.try_get(0).ok()?)).collect();
+    keys.sort_unstable();
+    Ok(keys)
 }

@@ -1,5 +1,7 @@
 //! What a store is called in its database: its tables, its advisory locks, its channels.
 
+use std::borrow::Cow;
+
 use crate::machine::{Key, SessionId};
 use crate::store::Reach;
 
@@ -100,6 +102,41 @@ pub(super) fn bytes_of(session: SessionId) -> [u8; 16] {
     session.0.to_be_bytes()
 }
 
+/// PostgreSQL indexes values of up to 2,704 bytes, and some are its own.
+const LONGEST_PLAIN: usize = 2_600;
+/// With it begins what is no UTF-8.
+const LONG: u8 = 0xff;
+
+/// A key as its table keeps it: as UTF-8, or, if that is too long for an index, behind a mark as UTF-16, which takes 2,048 bytes at most.
+/// Only the names of locks can be longer than that.
+pub(super) fn bytes_of_key(key: &Key) -> Cow<'_, [u8]> {
+    let plain = key.as_str().as_bytes();
+    if plain.len() <= LONGEST_PLAIN { Cow::Borrowed(plain) } else { Cow::Owned(long_form(key.as_str())) }
+}
+
+/// What the long form of each key that begins with this begins with.
+pub(super) fn long_form(prefix: &str) -> Vec<u8> {
+    let units = prefix.encode_utf16().flat_map(u16::to_be_bytes);
+    core::iter::once(LONG).chain(units).collect()
+}
+
+/// All short forms that begin with this are smaller than the answer, as no UTF-8 has such a byte; what is larger begins otherwise.
+pub(super) fn end_of(prefix: &str) -> Vec<u8> {
+    [prefix.as_bytes(), &[LONG]].concat()
+}
+
+/// The key that a table keeps so. What is none was put there by others.
+pub(super) fn key_of(bytes: &[u8]) -> Option<Key> {
+    match bytes.strip_prefix(&[LONG]) {
+        None => Key::new(core::str::from_utf8(bytes).ok()?).ok(),
+        Some(long) => {
+            let units: Vec<u16> =
+                long.chunks(2).map(|unit| unit.iter().fold(0, |all, byte| all << 8 | u16::from(*byte))).collect();
+            Key::from_utf16(&units).ok()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +162,20 @@ mod tests {
         for other in ["", "9a", "A", "a-b", "a b", "a\"", "a.b", "ä", &"a".repeat(51)] {
             assert!(!is_plain(other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_key_comes_back_from_its_bytes_and_fits_into_an_index() {
+        for name in
+            ["a", "\0", "\u{ffff}", &"\u{4e00}".repeat(1_024), &"\u{1f98a}".repeat(512), &"\u{ffff}".repeat(1_024)]
+        {
+            let key = Key::new(name).unwrap();
+            let bytes = bytes_of_key(&key);
+            assert!(bytes.len() <= LONGEST_PLAIN, "{} bytes", bytes.len());
+            assert_eq!(key_of(&bytes), Some(key));
+        }
+        assert_eq!(key_of(&[LONG]), None);
+        assert_eq!(key_of(&[b'a', LONG]), None);
     }
 
     /// Two versions of this crate must take the same locks.

@@ -16,11 +16,14 @@ use crate::machine::{StoreError, StoreErrorKind};
 
 /// As many as a context has on its way at most, but for those that it gave up.
 const SIZE: usize = 4;
+/// Of these, so many for transactions that may wait for records. One is left for the heartbeats of all contexts that share the pool.
+const MAY_WAIT: usize = SIZE - 1;
 
 pub(super) struct Pool {
     dial: Dial,
     idle: Mutex<Vec<Client>>,
     places: Semaphore,
+    may_wait: Semaphore,
     /// Handles that were not closed.
     handles: AtomicUsize,
 }
@@ -32,12 +35,28 @@ pub(super) struct Lent<'a> {
     /// It stood idle before, and may have been cut meanwhile.
     pub(super) used: bool,
     _place: SemaphorePermit<'a>,
+    _may_wait: Option<SemaphorePermit<'a>>,
+}
+
+/// What a connection is lent for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// A transaction that locks rows of sessions alone.
+    Heartbeat,
+    /// Anything else: it may wait until somebody's fence ends.
+    Any,
 }
 
 impl Pool {
     pub(super) fn new(dial: Dial, first: Client) -> Self {
         let idle = Mutex::new(Vec::from([first]));
-        Self { dial, idle, places: Semaphore::new(SIZE), handles: AtomicUsize::new(1) }
+        Self {
+            dial,
+            idle,
+            places: Semaphore::new(SIZE),
+            may_wait: Semaphore::new(MAY_WAIT),
+            handles: AtomicUsize::new(1),
+        }
     }
 
     pub(super) fn dial(&self) -> &Dial {
@@ -49,8 +68,12 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) async fn lend(&self) -> Result<Lent<'_>, StoreError> {
-        // It is never closed.
+    pub(super) async fn lend(&self, errand: Errand) -> Result<Lent<'_>, StoreError> {
+        // They are never closed.
+        let may_wait = match errand {
+            Errand::Heartbeat => None,
+            Errand::Any => Some(self.may_wait.acquire().await.map_err(|_| closed())?),
+        };
         let place = self.places.acquire().await.map_err(|_| closed())?;
         let standing = {
             let mut idle = self.idle();
@@ -62,7 +85,7 @@ impl Pool {
             Some(client) => client,
             None => self.dial.open(|_| ()).await?,
         };
-        Ok(Lent { pool: self, client, used, _place: place })
+        Ok(Lent { pool: self, client, used, _place: place, _may_wait: may_wait })
     }
 
     /// Another handle of the same connections.

@@ -9,7 +9,7 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-use super::names::{Names, bytes_of};
+use super::names::{Names, bytes_of, bytes_of_key};
 use crate::machine::{Key, Records, Row, SessionId};
 
 /// The version of the tables that this program knows.
@@ -87,9 +87,17 @@ impl Tables<'_> {
         self.runner.query(statement, &[(&numbers, Type::INT8_ARRAY)]).await.map(drop)
     }
 
+    /// Waits for these advisory locks, and shares them with other fences until the transaction ends. A row that is locked `FOR SHARE` can
+    /// be shared by ever more transactions while another one waits to change it. With this lock they queue behind that one.
+    pub(super) async fn lock_shared(&self, numbers: &[i64]) -> Result<(), Error> {
+        let statement = "SELECT pg_advisory_xact_lock_shared(number) FROM unnest($1) AS number";
+        self.runner.query(statement, &[(&numbers, Type::INT8_ARRAY)]).await.map(drop)
+    }
+
     /// The records of these keys, locked in their order.
     pub(super) async fn records(&self, keys: &[Key], hold: Hold) -> Result<Vec<Found>, Error> {
-        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_str().as_bytes()).collect();
+        let keys: Vec<_> = keys.iter().map(bytes_of_key).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         self.texts("record", "key", &keys, hold).await
     }
 
@@ -208,7 +216,7 @@ impl Changed {
         for row in records.take_changed() {
             let text = records.text(&row);
             match row {
-                Row::Record(key) => changed.records.note(key.as_str().as_bytes(), text),
+                Row::Record(key) => changed.records.note(&bytes_of_key(&key), text),
                 Row::Session(session) => changed.sessions.note(&bytes_of(session), text),
                 Row::Store => changed.store = text,
             }
@@ -224,7 +232,7 @@ impl Changed {
 /// Puts into `records` what the table of records had, or had not, under these keys.
 pub(super) fn load_records(records: &mut Records, keys: &[Key], found: &[Found]) -> Result<(), Error> {
     for key in keys {
-        records.load(key.clone(), text_of(found, key.as_str().as_bytes())?);
+        records.load(key.clone(), text_of(found, &bytes_of_key(key))?);
     }
     Ok(())
 }

@@ -6,14 +6,14 @@ use tokio_postgres::{Client, Error};
 use super::{
     failure,
     names::Names,
-    pool::Pool,
+    pool::{Errand, Pool},
     rows::{Hold, Runner, SCHEMA, Tables},
 };
 use crate::machine::StoreError;
 
 /// Makes what is missing, all or nothing.
 pub(super) async fn migrate(pool: &Pool, names: &Names) -> Result<(), StoreError> {
-    let lent = pool.lend().await?;
+    let lent = pool.lend(Errand::Any).await?;
     // Whoever may not create tables can call this, too, where they stand.
     let stands = match version(&lent.client, names).await {
         Ok(found) => found,

@@ -5,6 +5,7 @@
 //! 1. Advisory locks of the batch's own session and of its keys, sorted by their numbers. A record that does not exist cannot
 //!    be locked; nor can the row of a session that two transactions of one context open at once. An advisory lock needs no row, and so
 //!    leaves none behind for a key that is only looked at.
+//!    Fences share the lock of their key, so that a stream of them does not keep a transaction waiting for ever.
 //! 2. The records, sorted, `FOR UPDATE`: a [fence](super::fence) keeps others out by these rows alone.
 //! 3. The rows of the sessions, sorted, `FOR UPDATE`: in a statement of their own, which sees what was committed before the
 //!    records were locked.
@@ -24,7 +25,7 @@ use tokio_postgres::Error;
 use super::{
     failure,
     names::Names,
-    pool::{Lent, Pool},
+    pool::{Errand, Lent, Pool},
     rows::{Changed, Hold, Runner, SCHEMA, Tables, load_peers, load_records, load_sessions},
 };
 use crate::machine::{Batch, Key, Records, Reply, SessionId, StoreError, StoreId, StoreNow};
@@ -75,8 +76,9 @@ impl Work {
 
     async fn try_often(&self, pool: &Pool, names: &Names, committing: &AtomicBool) -> Result<Reply, StoreError> {
         let mut hold = Hold::Not;
+        let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
-            let lent = pool.lend().await?;
+            let lent = pool.lend(errand).await?;
             let tables = Tables { names, runner: Runner::Connection(&lent.client) };
             let attempt = Attempt { work: self, tables, hold, committing };
             let fault = match attempt.run().await {

@@ -6,7 +6,7 @@ use alloc::{vec, vec::Vec};
 use super::{Script, current, events, granted, is_granted, named, said, served::permanent, waiting};
 use crate::machine::{
     Action, Ending, Entry, Event, Input, LostReason, Monotonic, Outcome, Output, Peer, Refusal, Reply, RequestId,
-    SessionId, Sighting, Token, Turn, TurnId, Way,
+    SessionId, Sighting, StoreError, Token, Turn, TurnId, Way,
 };
 
 impl Script {
@@ -218,4 +218,24 @@ fn an_upgrade_that_waits_for_a_dropped_one_is_answered_although_a_clone_asks_too
         matches!(event, Event::Upgraded { query: TurnId(11), .. } | Event::Failed { turn: TurnId(11), .. })
     };
     assert!(told.iter().any(is_of_first), "a minute later: {told:?}");
+}
+
+/// Somebody else keeps a key locked for as long as this goes on, and the store refuses each transaction that touches it.
+#[test]
+fn a_key_that_cannot_be_locked_keeps_no_heartbeat_from_the_store() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    let held = script.slot();
+    script.key = named("locked");
+    script.acquire(2, true);
+    for _ in 0..6_000 {
+        script.tick(10);
+        while script.is_sent() {
+            let (id, batch) = script.sent();
+            let refused = Err(StoreError::transient("the key is locked"));
+            script.input(Input::Reply { id, result: if batch.operations.is_empty() { Ok(said([])) } else { refused } });
+        }
+        assert!(script.machine.remaining_ms(TurnId(1), &held, script.now()) > 0, "after {} ms", script.now_ms);
+    }
 }

@@ -110,7 +110,7 @@ fn s5_an_acquisition_and_an_adoption_add_no_time() {
     late.queue(9, 100);
     while late.now_ms <= 1_000 + BELIEF_MS / 2 {
         late.tick(500);
-        late.refuse();
+        while late.refuse().is_some() {}
     }
     late.key = Key::new("l").unwrap();
     late.acquire(1, true);

@@ -51,7 +51,7 @@ impl Link {
         };
         let client = Shared::new(dial.open(hear).await?);
         let (all, own, ear) = (names.channel(), names.channel_of(session), names.ear(session));
-        let listen = format!("LISTEN {all}; LISTEN {own}; SELECT pg_try_advisory_lock({ear})");
+        let listen = format!("LISTEN {all}; LISTEN {own}; SELECT pg_try_advisory_lock({ear}); {STAYS}");
         let listening = client.batch_execute(&listen).await;
         listening.map_err(|error| failure::of_statement(&error, names))?;
         Ok(Self { client, number })
@@ -87,6 +87,10 @@ impl Link {
     }
 }
 
+/// A connection that only listens is idle for long, and with beacons its end counts as a death: a limit that the role or the database
+/// sets for idle ones must not apply to it. Servers before version 14 have no such limit.
+const STAYS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
+
 /// More than a session takes to connect.
 const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 
@@ -102,10 +106,9 @@ async fn try_notify(client: &Client, letter: &Letter) -> Result<bool, Error> {
     told.first().map_or(Ok(false), |row| row.try_get(1))
 }
 
-/// A lock with a number of 64 bits shows as two halves. Those who held beacons before the server was restarted get 10 s to write down
-/// that they have them no more.
-const STANDING: &str = "SELECT CASE WHEN clock_timestamp() < pg_postmaster_start_time() + interval '10 s' THEN NULL ELSE ARRAY( \
-    SELECT wanted FROM unnest($1) AS wanted WHERE EXISTS ( \
-    SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-    AND classid = ((wanted >> 32) & 4294967295)::oid AND objid = (wanted & 4294967295)::oid)) END";
+/// A beacon stands if its lock cannot be shared; the look costs the same, however many locks others have. Those who held beacons before
+/// the server was restarted get 10 s to write down that they have them no more. A server whose process died restarts the others without
+/// a new start of its own, but begins its statistics anew.
+const STANDING: &str = "SELECT CASE WHEN clock_timestamp() < interval '10 s' + \
+    (SELECT greatest(pg_postmaster_start_time(), stats_reset) FROM pg_stat_bgwriter) THEN NULL ELSE ARRAY( \
+    SELECT wanted FROM unnest($1) AS wanted WHERE NOT pg_try_advisory_xact_lock_shared(wanted)) END";
