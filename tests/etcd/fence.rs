@@ -25,9 +25,9 @@ pub(crate) enum Written {
     No(FenceError),
 }
 
-fn compares(fence: &EtcdFence) -> Vec<Compare> {
+pub(crate) fn compares(fence: &EtcdFence) -> Vec<Compare> {
     let all = fence.compares().iter();
-    all.map(|compare| Compare::mod_revision(compare.key.clone(), CompareOp::Equal, compare.mod_revision)).collect()
+    all.map(|compare| Compare::value(compare.key.clone(), CompareOp::Equal, compare.value.clone())).collect()
 }
 
 /// As the documents tell users to do.

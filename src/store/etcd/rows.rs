@@ -14,6 +14,8 @@ use crate::machine::{Key, Row, SessionId};
 
 /// More rows than this are not remembered.
 const REMEMBERED: usize = 1_024;
+/// A record with a text of this many bytes has some 30 sessions at it. A longer one is compared by its revision.
+const LONGEST_COMPARED: usize = 4_096;
 
 /// What keys are called below a prefix.
 #[derive(Clone, Debug)]
@@ -65,12 +67,13 @@ impl Seen {
 
     /// That the row is still like this. The revision of an absent row is 0.
     ///
-    /// A cluster that was wiped counts its revisions from the beginning, and may come to the same ones. It has another id for the
-    /// store then, so that row is compared by its text.
+    /// A cluster that was wiped, or restored from a backup, counts its revisions once more from an earlier one, and may come to the same
+    /// revision with another text. So a row is compared by its text. A long text would count twice against etcd's limit for a request.
     pub(super) fn compare(&self, row: &Row, name: Vec<u8>) -> Compare {
-        match &self.text {
-            Some(text) if *row == Row::Store => Compare::value(name, CompareOp::Equal, text.as_str()),
-            _ => Compare::mod_revision(name, CompareOp::Equal, self.revision),
+        let fits = |text: &str| !text.is_empty() && (*row == Row::Store || text.len() <= LONGEST_COMPARED);
+        match self.text.as_deref().filter(|text| fits(text)) {
+            Some(text) => Compare::value(name, CompareOp::Equal, text),
+            None => Compare::mod_revision(name, CompareOp::Equal, self.revision),
         }
     }
 }
