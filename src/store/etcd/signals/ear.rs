@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::string::{String, ToString};
 
-use etcd_client::{Client, Error, Event, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
+use etcd_client::{Client, Error, Event, ResponseHeader, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::{Instant, sleep};
 
 use super::{Hearing, Post};
@@ -77,12 +77,26 @@ impl Ear {
             }
             return false;
         }
+        if response.created() && self.is_ahead_of(response) {
+            return false;
+        }
         for event in response.events() {
             if let Some(message) = self.message(event) {
                 self.hearing.tell(message);
             }
         }
         true
+    }
+
+    /// Whether the watch waits for revisions that come late or never, because the cluster lost its data, or was restored from a backup,
+    /// and counts again. It then begins again at the revision of the cluster.
+    fn is_ahead_of(&mut self, response: &WatchResponse) -> bool {
+        let newest = response.header().map_or(i64::MAX - 1, ResponseHeader::revision);
+        let is_ahead = self.keys.iter().any(|(_, next)| *next > newest + 1);
+        for (_, next) in &mut self.keys {
+            *next = (newest + 1).min(*next);
+        }
+        is_ahead
     }
 
     /// A message, unless it is one of this context's own.
