@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, TcpListener},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,8 +16,10 @@ use leasehold::{
 use tokio::runtime::Runtime;
 
 use crate::{
+    connect,
     contract::client,
     manager,
+    proxy::Proxy,
     server::{self, Server},
 };
 
@@ -182,5 +185,23 @@ fn users_are_let_in_by_their_password_and_to_their_own_keys() {
         let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
         let guard = leases.lock("k").acquire().await.unwrap();
         guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_closed_store_keeps_no_connection() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let proxy = Proxy::start(&address);
+        let store = Arc::new(connect(&proxy.address(), "closed").await);
+        let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        assert!(proxy.open() > 0);
+        leases.close().await;
+        while proxy.open() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!guard.is_valid());
+        drop(store);
     });
 }
