@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use etcd_client::{Client, GetOptions};
 use leasehold::{
-    machine::Key,
+    executor::process_clock,
+    machine::{Key, SessionId},
     store::{Store, contract},
 };
 use tokio::runtime::Runtime;
 
 use crate::{
-    connect, manager,
+    connect,
+    faults::{BUSY, ask},
+    manager,
     server::{self, Server},
 };
 
@@ -25,6 +28,19 @@ fn it_keeps_the_contract() {
     let Some(address) = server::shared() else { return };
     let open = async || connect(&address, "contract").await;
     Runtime::new().unwrap().block_on(contract::all(open));
+}
+
+#[test]
+fn new_sessions_are_told_of_others() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        // Those of another store follow them in the order of their names.
+        connect(&address, "peers/too").await.transact(ask(1), process_clock(), BUSY).await.unwrap();
+        contract::new_sessions_are_told_of_others(async || connect(&address, "peers").await).await;
+        let reply = connect(&address, "peers").await.transact(ask(91), process_clock(), BUSY).await;
+        let told: Vec<_> = reply.unwrap().peers.iter().map(|peer| peer.session).collect();
+        assert_eq!(told, [SessionId(92), SessionId(90)], "each once, from the next one on, and nobody else");
+    });
 }
 
 #[test]

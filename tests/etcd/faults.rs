@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Longer than anything takes, however busy the machine is.
-const BUSY: Duration = Duration::from_secs(60);
+pub(crate) const BUSY: Duration = Duration::from_secs(60);
 /// Long enough that nobody waits for its end.
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -75,7 +75,7 @@ fn a_commit_whose_answer_is_lost_is_found_out_by_asking_again() {
 }
 
 /// A batch that opens a session and asks for a key.
-fn ask(session: u128) -> Batch {
+pub(crate) fn ask(session: u128) -> Batch {
     let acquire = Action::Acquire(Acquire::new(RequestId(1), 1));
     let operation = Operation { key: Key::new("k").unwrap(), action: acquire };
     let mut batch = Batch::new(SessionId(session), vec![operation]);
