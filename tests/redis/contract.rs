@@ -3,7 +3,7 @@
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
-    machine::{Action, Key, Outcome, Row},
+    machine::{Action, Key, Outcome, Row, SessionId, SessionStep},
     store::{Durability, RedisStore, Store, contract},
 };
 use tokio::runtime::Runtime;
@@ -94,6 +94,35 @@ async fn a_long_queue_is_seen_whole() {
     let Outcome::Status { grants, queue, sessions, .. } = &reply.answers[0].outcome else { panic!("{reply:?}") };
     let seen = (grants.len(), queue.len(), sessions.len());
     assert_eq!(seen, (1, 199, 200), "nobody is taken for ended because this process has not seen them yet");
+}
+
+#[tokio::test]
+async fn new_sessions_are_told_of_others() {
+    let Some(server) = shared() else { return };
+    contract::new_sessions_are_told_of_others(async || open(&server.client(), "peers").await).await;
+}
+
+/// The ids of sessions stand in a set of their own, which goes with their rows.
+#[tokio::test]
+async fn the_ids_of_sessions_are_those_that_have_a_row() {
+    let Some(server) = shared() else { return };
+    let store = open(&server.client(), "ids").await;
+    let ids = || server.ask::<Vec<String>>(&["ZRANGE", "{ids}:sessions", "0", "-1"]);
+    for session in [3, 1, 2] {
+        store.transact(ask(session), now(), BUSY).await.unwrap();
+    }
+    let named = |ids: &[u128]| ids.iter().map(|id| SessionId(*id).to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(), named(&[1, 2, 3]));
+    let mut close = look(2);
+    close.step = SessionStep::Close;
+    store.transact(close, now(), BUSY).await.unwrap();
+    assert_eq!(ids(), named(&[1, 3]));
+    // Another hand deletes a row: whoever finds its id deletes that.
+    let _: i64 = server.ask(&["HDEL", "{ids}:rows", &Row::Session(SessionId(3)).to_string()]);
+    let reply = store.transact(ask(2), now(), BUSY).await.unwrap();
+    let told: Vec<_> = reply.peers.iter().map(|peer| peer.session).collect();
+    assert_eq!(told, [SessionId(1)]);
+    assert_eq!(ids(), named(&[1, 2]));
 }
 
 /// In a server of its own, so that nobody else's scripts are counted.
