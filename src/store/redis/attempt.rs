@@ -10,6 +10,7 @@ use redis::Value;
 
 use super::compare::{Comparison, Found, Memory, Script, Snapshot, Text};
 use super::link::Link;
+use super::listeners::Listeners;
 use crate::machine::{Batch, Key, Peer, Records, Row, SessionId, StoreError, StoreId, StoreNow};
 
 /// What an attempt goes by: what one run of the script found, and for all other rows what this process remembers.
@@ -133,6 +134,7 @@ pub(super) fn peers_in(told: Value, batch: &Batch, now: StoreNow) -> Vec<Peer> {
 pub(super) struct Place {
     pub(super) link: Link,
     pub(super) memory: Memory,
+    pub(super) listeners: Listeners,
     pub(super) prefix: String,
     /// The Redis key that holds all rows, as a hash.
     pub(super) rows: String,
@@ -145,7 +147,8 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new(link: Link, prefix: &str) -> Self {
         let [rows, sessions] = ["rows", "sessions"].map(|name| format!("{{{prefix}}}:{name}"));
-        Self { link, memory: Memory::default(), prefix: prefix.to_string(), rows, sessions, plain: Script::plain() }
+        let (memory, listeners, prefix) = (Memory::default(), Listeners::default(), prefix.to_string());
+        Self { link, memory, listeners, prefix, rows, sessions, plain: Script::plain() }
     }
 
     /// The Redis keys that the script works on.

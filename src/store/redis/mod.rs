@@ -4,6 +4,7 @@ mod attempt;
 mod compare;
 mod failure;
 mod link;
+mod listeners;
 mod listing;
 mod script;
 mod setup;
@@ -53,7 +54,7 @@ const PREFIX: &str = "leasehold";
 /// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` the data survives a crash of
 ///   the server, and [`durability`](Store::durability) is [`Durability::Local`]. Otherwise it is [`Durability::Ephemeral`].
 /// * **A failover to a replica may lose the latest writes**, whatever the durability, and the grant of a lease with them.
-///   Two contexts may then believe that they hold it, until the next heartbeat of the first one. Once the second one has the lease,
+///   Two contexts may then believe that they hold it, until the first one has reconnected, and its next heartbeat is answered. Once the second one has the lease,
 ///   a fenced [`script`](Self::script) runs for it only.
 /// * It needs a tokio runtime, and connects to one server. Sentinel is not supported. In a Redis Cluster, connect to the node that
 ///   has the slot of the prefix.
@@ -142,6 +143,7 @@ impl RedisStore {
         let nothing_to_lose = AtomicBool::new(false);
         let look = setup::look(&place.link, &place.rows);
         let found = place.link.within(PATIENCE, &nothing_to_lose, look).await?;
+        place.listeners.heed(place.link.opened());
         Ok(Self { place: Arc::new(place), store: found.store, durability: found.durability })
     }
 
@@ -202,7 +204,9 @@ impl Store for RedisStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         self.place.link.check()?;
         let (now, writing) = (StoreNow::new(self.clock(), now), AtomicBool::new(false));
-        self.place.link.within(limit, &writing, self.apply(&batch, now, &writing)).await
+        let reply = self.place.link.within(limit, &writing, self.apply(&batch, now, &writing)).await?;
+        self.place.listeners.heed(self.place.link.opened());
+        Ok(reply)
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {

@@ -77,6 +77,7 @@ impl Signals for RedisSignals {
         let (outbox, waiting) = channel(WAITING);
         let resting = Arc::new(AtomicBool::new(false));
         let ear = Ear { place: Arc::clone(&self.place), session, inbox, resting: Arc::clone(&resting) };
+        self.place.listeners.join(WeakShared::clone(&ear.inbox), Arc::clone(&resting));
         let place = Arc::clone(&self.place);
         runtime.spawn(async move {
             let (hear, send) = (pin!(ear.hear()), pin!(send_all(&place, waiting)));
