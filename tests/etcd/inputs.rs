@@ -11,7 +11,7 @@ use etcd_client::{Client, Permission, PermissionType};
 use leasehold::{
     AcquireError, LeaseManager, Mode, StoreError,
     executor::TokioExecutor,
-    store::{EtcdStore, from_url},
+    store::{EtcdStore, Store, from_url},
 };
 use tokio::runtime::Runtime;
 
@@ -203,5 +203,25 @@ fn a_closed_store_keeps_no_connection() {
         }
         assert!(!guard.is_valid());
         drop(store);
+    });
+}
+
+/// Each of the two would grant the same lease.
+#[test]
+fn a_server_of_another_cluster_is_refused() {
+    let Some(other) = server::shared() else { return };
+    let mut first = Server::start(&["--initial-cluster-token", "another"]);
+    let address = format!("{},{}", first.address(), other.strip_prefix("etcd://").unwrap());
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = connect(&address, "two-clusters").await;
+        first.kill();
+        let refused = loop {
+            let error = store.keys("").await.expect_err("nobody of its cluster answers");
+            if !error.retry {
+                break error;
+            }
+        };
+        assert!(refused.message.contains("another etcd cluster"), "{refused}");
     });
 }

@@ -16,7 +16,9 @@ use leasehold::{
 use tokio::runtime::Runtime;
 
 use crate::{
-    Scratch, connect, manager, prefix,
+    Scratch, connect,
+    contract::client,
+    manager, prefix,
     proxy::Proxy,
     say,
     server::{self, Server},
@@ -112,6 +114,31 @@ fn a_waiter_hears_of_the_release_in_a_cluster_that_lost_its_data() {
             guard.release().await.unwrap();
         };
         // Whoever is not told looks once in a quarter of an hour.
+        let (next, ()) = futures::join!(wait, release);
+        next.unwrap().release().await.unwrap();
+    });
+}
+
+/// What was said until then is compacted away, so that a watch cannot begin there.
+#[test]
+fn a_waiter_whose_watch_fell_behind_a_compaction_hears_of_the_release() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let proxy = Proxy::start(&address);
+        let one = manager(&address, "compacted").await.lease(LONG).build().unwrap();
+        let two = manager(&proxy.address(), "compacted").await.lease(LONG).build().unwrap();
+        let mut etcd = client(&address).await;
+        let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
+        let wait = two.lock("k").timeout(BUSY).acquire();
+        let release = async {
+            while one.status("k").await.unwrap().queue.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let newest = etcd.put("compacted-note", "milk", None).await.unwrap().header().unwrap().revision();
+            etcd.compact(newest, None).await.unwrap();
+            proxy.cut();
+            guard.release().await.unwrap();
+        };
         let (next, ()) = futures::join!(wait, release);
         next.unwrap().release().await.unwrap();
     });
