@@ -3,7 +3,7 @@
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
-    machine::{Action, Key, Outcome, Row, SessionId, SessionStep},
+    machine::{Action, Batch, Key, Now, Outcome, RequestId, Row, SessionId, SessionStep, Wall},
     store::{Durability, RedisStore, Store, contract},
 };
 use tokio::runtime::Runtime;
@@ -171,4 +171,25 @@ async fn a_store_tells_what_its_server_does_with_what_is_written() {
     assert_eq!(open(&server.client(), "durability").await.durability(), Durability::Ephemeral);
     assert_eq!(durability("yes", "everysec", "d").await, Durability::Ephemeral);
     assert_eq!(durability("yes", "always", "d").await, Durability::Local);
+}
+
+/// Whoever remembers the store from before has a clock that is behind.
+#[tokio::test]
+async fn the_tokens_of_a_forgotten_record_are_not_given_again_by_who_remembers_the_store_from_before() {
+    let Some(server) = shared() else { return };
+    let (one, other) = (open(&server.client(), "floor").await, open(&server.client(), "floor").await);
+    let behind = Now { wall: Wall::from_ms(1_000), ..now() };
+    one.transact(ask(1), behind, BUSY).await.unwrap();
+    let (key, mut elsewhere) = (Key::new("elsewhere").unwrap(), ask(2));
+    elsewhere.operations[0].key = key.clone();
+    let mut release = look(2);
+    release.operations[0].key = key.clone();
+    let reply = other.transact(elsewhere.clone(), now(), BUSY).await.unwrap();
+    let Outcome::Granted(granted) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    release.operations[0].action = Action::Release { token: granted.block.first, request: RequestId(1) };
+    other.transact(Batch { forgets: vec![key], ..release }, now(), BUSY).await.unwrap();
+    elsewhere.session = SessionId(3);
+    let reply = one.transact(elsewhere, behind, BUSY).await.unwrap();
+    let Outcome::Granted(again) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    assert!(again.block.first > granted.block.last, "{again:?} comes after {granted:?}");
 }
