@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::{
     connect,
     contract::client,
-    fence::compares,
+    fence::{compares, deaf},
     manager,
     proxy::Proxy,
     server::{self, Server},
@@ -209,8 +209,8 @@ fn a_fence_from_before_a_cluster_lost_its_data_lets_nothing_pass() {
     let mut server = Server::start(&[]);
     let (address, runtime) = (server.address(), Runtime::new().unwrap());
     let (_stale, fence) = runtime.block_on(async {
-        let store = Arc::new(connect(&address, "lost").await);
-        let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).lease(LONG).build().unwrap();
+        // Nobody tells it of the new cluster, so that it writes nothing there.
+        let (store, leases) = deaf(&address, "lost").await;
         let guard = leases.lock("k").acquire().await.unwrap();
         let fence = guard.fence(&*store).await.unwrap();
         (guard, fence)
@@ -264,5 +264,27 @@ fn a_key_that_is_held_in_a_restored_cluster_is_not_granted_by_what_was_remembere
         assert_eq!(revision(&address, row).await, idle, "it is held at the revision at which it was idle");
         let outcomes = transact(&one, ask(2)).await;
         assert!(matches!(outcomes[0], Outcome::Busy { .. }), "{outcomes:?}");
+    });
+}
+
+/// Its session is older than the backup, and so its heartbeats go on.
+#[test]
+fn a_holder_whose_grant_alone_is_not_in_the_backup_is_told() {
+    if !server::is_installed() {
+        return;
+    }
+    let (mut server, runtime) = (Server::start(&[]), Runtime::new().unwrap());
+    let address = server.address();
+    let open = async || manager(&address, "backup").await.lease(LONG);
+    let leases = runtime.block_on(async { open().await.heartbeat(Duration::from_secs(1)).build().unwrap() });
+    let earlier = runtime.block_on(leases.lock("earlier").acquire()).unwrap();
+    server.back_up();
+    server.restart();
+    let guard = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()).unwrap();
+    server.restore();
+    server.restart();
+    runtime.block_on(async {
+        tokio::time::timeout(BUSY, guard.lost()).await.expect("it is told");
+        assert!(earlier.verify().await.unwrap(), "what the backup has is kept");
     });
 }

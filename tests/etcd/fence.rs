@@ -54,7 +54,7 @@ async fn value(etcd: &mut Client, key: &str) -> Option<String> {
 }
 
 /// A store with a manager that hears no messages, so that it does not know what is taken from it.
-async fn deaf(address: &str, prefix: &str) -> (Arc<EtcdStore>, LeaseManager) {
+pub(crate) async fn deaf(address: &str, prefix: &str) -> (Arc<EtcdStore>, LeaseManager) {
     let store = Arc::new(connect(address, prefix).await);
     let signals = LocalSignals::new(&Reach::Named("nobody hears this".into()));
     let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).lease(LONG).signals(signals);

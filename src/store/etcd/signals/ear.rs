@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Hearing, Post};
 use crate::machine::{Message, SessionId};
+use crate::signal::Notice;
 use crate::store::etcd::failure::{Failure, Load};
 
 /// How long a watch may take to begin.
@@ -82,7 +83,7 @@ impl Ear {
         }
         for event in response.events() {
             if let Some(message) = self.message(event) {
-                self.hearing.tell(message);
+                self.hearing.tell(Notice::Message(message));
             }
         }
         true
@@ -92,6 +93,10 @@ impl Ear {
     /// and counts again. It then begins again at the revision of the cluster.
     fn is_ahead_of(&mut self, response: &WatchResponse) -> bool {
         let newest = response.header().map_or(i64::MAX - 1, ResponseHeader::revision);
+        if newest < self.post.servers.revision() {
+            // The cluster may have lost a grant. A server that merely lags behind costs a question.
+            self.hearing.tell(Notice::Reconnected);
+        }
         let is_ahead = self.keys.iter().any(|(_, next)| *next > newest + 1);
         for (_, next) in &mut self.keys {
             *next = (newest + 1).min(*next);
