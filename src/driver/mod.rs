@@ -380,6 +380,7 @@ impl Inbox for Driver {
             Notice::Message(message) => Input::Message(message),
             Notice::BeaconStands(session) => Input::BeaconStands(session),
             Notice::BeaconLost(session) => Input::BeaconLost(session),
+            Notice::Reconnected => Input::Recheck,
             Notice::BeaconGone { watch } => Input::BeaconGone { watch },
         });
     }

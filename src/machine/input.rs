@@ -227,6 +227,8 @@ pub enum Input {
     Hide,
     /// The platform did something to the context: nothing is believed until the store has answered.
     Doubt,
+    /// The store may have lost its latest writes: it is asked about each grant that the context holds.
+    Recheck,
     /// The context is about to be stopped, and gives up what it holds. Its requests stay.
     Suspend {
         /// Whether the store deletes a session blindly: then nothing else is sent.

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use etcd_client::{Client, GetOptions};
 use leasehold::{
-    machine::Key,
+    executor::process_clock,
+    machine::{Action, Batch, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, Wall},
     store::{Store, contract},
 };
 use tokio::runtime::Runtime;
 
 use crate::{
-    connect, manager,
+    connect,
+    faults::{BUSY, ask},
+    manager,
     server::{self, Server},
 };
 
@@ -25,6 +28,19 @@ fn it_keeps_the_contract() {
     let Some(address) = server::shared() else { return };
     let open = async || connect(&address, "contract").await;
     Runtime::new().unwrap().block_on(contract::all(open));
+}
+
+#[test]
+fn new_sessions_are_told_of_others() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        // Those of another store follow them in the order of their names.
+        connect(&address, "peers/too").await.transact(ask(1), process_clock(), BUSY).await.unwrap();
+        contract::new_sessions_are_told_of_others(async || connect(&address, "peers").await).await;
+        let reply = connect(&address, "peers").await.transact(ask(91), process_clock(), BUSY).await;
+        let told: Vec<_> = reply.unwrap().peers.iter().map(|peer| peer.session).collect();
+        assert_eq!(told, [SessionId(92), SessionId(90)], "each once, from the next one on, and nobody else");
+    });
 }
 
 #[test]
@@ -121,4 +137,32 @@ fn a_store_with_many_idle_records_is_swept() {
         assert!(guard.is_valid());
         assert!(guard.token().as_u64() > 64, "tokens go on growing: {:?}", guard.token());
     });
+}
+
+/// Whoever remembers the store from before has a clock that is behind.
+#[test]
+fn the_tokens_of_a_forgotten_record_are_not_given_again_by_who_remembers_the_store_from_before() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let (one, other) = (connect(&address, "floor").await, connect(&address, "floor").await);
+        let (early, late) = (now_at(1_000), now_at(1_000_000));
+        one.transact(ask(1), early, BUSY).await.unwrap();
+        let (key, mut elsewhere) = (Key::new("elsewhere").unwrap(), ask(2));
+        elsewhere.operations[0].key = key.clone();
+        let mut look = Batch::new(SessionId(1), vec![Operation { key: key.clone(), action: Action::Inspect }]);
+        one.transact(look.clone(), early, BUSY).await.unwrap();
+        let reply = other.transact(elsewhere.clone(), late, BUSY).await.unwrap();
+        let Outcome::Granted(granted) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+        look.operations[0].action = Action::Release { token: granted.block.first, request: RequestId(1) };
+        look.session = SessionId(2);
+        other.transact(Batch { forgets: vec![key], ..look }, late, BUSY).await.unwrap();
+        elsewhere.session = SessionId(3);
+        let reply = one.transact(elsewhere, early, BUSY).await.unwrap();
+        let Outcome::Granted(again) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+        assert!(again.block.first > granted.block.last, "{again:?} comes after {granted:?}");
+    });
+}
+
+fn now_at(wall_ms: u64) -> Now {
+    Now { monotonic: Monotonic::from_ms(1_000), wall: Wall::from_ms(wall_ms) }
 }

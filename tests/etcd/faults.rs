@@ -2,25 +2,26 @@
 
 use std::{sync::Arc, time::Duration};
 
-use etcd_client::DeleteOptions;
+use etcd_client::{DeleteOptions, Txn, TxnOp};
 use leasehold::{
     FenceError, LeaseManager,
     executor::{TokioExecutor, process_clock},
     machine::{Acquire, Action, Applied, Batch, Beat, Key, Operation, Outcome, RequestId, SessionId, SessionStep},
-    store::Store,
+    store::{EtcdStore, Store},
 };
 use tokio::runtime::Runtime;
 
 use crate::{
     connect,
     contract::client,
+    fence::{compares, deaf},
     manager,
     proxy::Proxy,
     server::{self, Server},
 };
 
 /// Longer than anything takes, however busy the machine is.
-const BUSY: Duration = Duration::from_secs(60);
+pub(crate) const BUSY: Duration = Duration::from_secs(60);
 /// Long enough that nobody waits for its end.
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -74,7 +75,7 @@ fn a_commit_whose_answer_is_lost_is_found_out_by_asking_again() {
 }
 
 /// A batch that opens a session and asks for a key.
-fn ask(session: u128) -> Batch {
+pub(crate) fn ask(session: u128) -> Batch {
     let acquire = Action::Acquire(Acquire::new(RequestId(1), 1));
     let operation = Operation { key: Key::new("k").unwrap(), action: acquire };
     let mut batch = Batch::new(SessionId(session), vec![operation]);
@@ -191,10 +192,99 @@ fn leases_of_a_store_that_was_wiped_are_lost_and_fence_nothing() {
         etcd.delete("wiped/", Some(DeleteOptions::new().with_prefix())).await.unwrap();
         let other = manager(&address, "wiped").await.lease(LONG).build().unwrap();
         let next = other.lock("k").try_acquire().await.unwrap().expect("nobody holds it in the new store");
-        let compare = &fence.compares()[0];
-        assert_ne!(revision(&address, "wiped/record/k").await, compare.mod_revision, "the old fence lets nothing pass");
+        let late = Txn::new().when(compares(&fence)).and_then([TxnOp::put("wiped-note", "milk", None)]);
+        assert!(!etcd.txn(late).await.unwrap().succeeded(), "the old fence lets nothing pass");
         let refused = guard.fence(&*store).await.expect_err("it was granted in another store");
         assert!(matches!(refused, FenceError::Lost(_)), "{refused}");
         assert!(next.verify().await.unwrap());
+    });
+}
+
+/// A cluster without data counts its revisions from the beginning, and comes to the same ones.
+#[test]
+fn a_fence_from_before_a_cluster_lost_its_data_lets_nothing_pass() {
+    if !server::is_installed() {
+        return;
+    }
+    let mut server = Server::start(&[]);
+    let (address, runtime) = (server.address(), Runtime::new().unwrap());
+    let (_stale, fence) = runtime.block_on(async {
+        // Nobody tells it of the new cluster, so that it writes nothing there.
+        let (store, leases) = deaf(&address, "lost").await;
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let fence = guard.fence(&*store).await.unwrap();
+        (guard, fence)
+    });
+    let before = runtime.block_on(revision(&address, "lost/record/k"));
+    server.wipe();
+    server.restart();
+    runtime.block_on(async {
+        let other = manager(&address, "lost").await.lease(LONG).build().unwrap();
+        let guard = other.lock("k").acquire().await.unwrap();
+        assert_eq!(revision(&address, "lost/record/k").await, before, "the new record has the revision of the old one");
+        let late = Txn::new().when(compares(&fence)).and_then([TxnOp::put("note", "milk", None)]);
+        assert!(!client(&address).await.txn(late).await.unwrap().succeeded(), "the key has another holder");
+        assert!(guard.verify().await.unwrap());
+    });
+}
+
+/// What a handle remembers of the time after the backup has the revisions that others get for what they write now.
+#[test]
+fn a_key_that_is_held_in_a_restored_cluster_is_not_granted_by_what_was_remembered() {
+    if !server::is_installed() {
+        return;
+    }
+    let mut server = Server::start(&[]);
+    let (address, runtime) = (server.address(), Runtime::new().unwrap());
+    let (row, transact) = ("restored/record/k", async |store: &EtcdStore, batch: Batch| {
+        let reply = store.transact(batch, process_clock(), BUSY).await.unwrap();
+        reply.answers.into_iter().map(|answer| answer.outcome).collect::<Vec<_>>()
+    });
+    let (one, granted) = runtime.block_on(async {
+        let one = connect(&address, "restored").await;
+        let granted = transact(&one, ask(1)).await.remove(0);
+        (one, granted)
+    });
+    let Outcome::Granted(granted) = granted else { panic!("{granted:?}") };
+    let operation = |action| Operation { key: Key::new("k").unwrap(), action };
+    let release = || operation(Action::Release { token: granted.block.first, request: RequestId(1) });
+    server.back_up();
+    server.restart();
+    let idle = runtime.block_on(async {
+        transact(&one, Batch::new(SessionId(1), vec![release()])).await;
+        revision(&address, row).await
+    });
+    server.restore();
+    server.restart();
+    runtime.block_on(async {
+        let other = connect(&address, "restored").await;
+        let again = operation(Action::Acquire(Acquire::new(RequestId(2), 2)));
+        let outcomes = transact(&other, Batch::new(SessionId(1), vec![release(), again])).await;
+        assert!(matches!(outcomes[1], Outcome::Granted(_)), "{outcomes:?}");
+        assert_eq!(revision(&address, row).await, idle, "it is held at the revision at which it was idle");
+        let outcomes = transact(&one, ask(2)).await;
+        assert!(matches!(outcomes[0], Outcome::Busy { .. }), "{outcomes:?}");
+    });
+}
+
+/// Its session is older than the backup, and so its heartbeats go on.
+#[test]
+fn a_holder_whose_grant_alone_is_not_in_the_backup_is_told() {
+    if !server::is_installed() {
+        return;
+    }
+    let (mut server, runtime) = (Server::start(&[]), Runtime::new().unwrap());
+    let address = server.address();
+    let open = async || manager(&address, "backup").await.lease(LONG);
+    let leases = runtime.block_on(async { open().await.heartbeat(Duration::from_secs(1)).build().unwrap() });
+    let earlier = runtime.block_on(leases.lock("earlier").acquire()).unwrap();
+    server.back_up();
+    server.restart();
+    let guard = runtime.block_on(leases.lock("k").timeout(BUSY).acquire()).unwrap();
+    server.restore();
+    server.restart();
+    runtime.block_on(async {
+        tokio::time::timeout(BUSY, guard.lost()).await.expect("it is told");
+        assert!(earlier.verify().await.unwrap(), "what the backup has is kept");
     });
 }

@@ -25,9 +25,9 @@ pub(crate) enum Written {
     No(FenceError),
 }
 
-fn compares(fence: &EtcdFence) -> Vec<Compare> {
+pub(crate) fn compares(fence: &EtcdFence) -> Vec<Compare> {
     let all = fence.compares().iter();
-    all.map(|compare| Compare::mod_revision(compare.key.clone(), CompareOp::Equal, compare.mod_revision)).collect()
+    all.map(|compare| Compare::value(compare.key.clone(), CompareOp::Equal, compare.value.clone())).collect()
 }
 
 /// As the documents tell users to do.
@@ -54,7 +54,7 @@ async fn value(etcd: &mut Client, key: &str) -> Option<String> {
 }
 
 /// A store with a manager that hears no messages, so that it does not know what is taken from it.
-async fn deaf(address: &str, prefix: &str) -> (Arc<EtcdStore>, LeaseManager) {
+pub(crate) async fn deaf(address: &str, prefix: &str) -> (Arc<EtcdStore>, LeaseManager) {
     let store = Arc::new(connect(address, prefix).await);
     let signals = LocalSignals::new(&Reach::Named("nobody hears this".into()));
     let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).lease(LONG).signals(signals);

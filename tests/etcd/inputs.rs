@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, TcpListener},
+    sync::Arc,
     time::Duration,
 };
 
@@ -10,13 +11,15 @@ use etcd_client::{Client, Permission, PermissionType};
 use leasehold::{
     AcquireError, LeaseManager, Mode, StoreError,
     executor::TokioExecutor,
-    store::{EtcdStore, from_url},
+    store::{EtcdStore, Store, from_url},
 };
 use tokio::runtime::Runtime;
 
 use crate::{
+    connect,
     contract::client,
     manager,
+    proxy::Proxy,
     server::{self, Server},
 };
 
@@ -182,5 +185,43 @@ fn users_are_let_in_by_their_password_and_to_their_own_keys() {
         let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
         let guard = leases.lock("k").acquire().await.unwrap();
         guard.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_closed_store_keeps_no_connection() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let proxy = Proxy::start(&address);
+        let store = Arc::new(connect(&proxy.address(), "closed").await);
+        let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        assert!(proxy.open() > 0);
+        leases.close().await;
+        while proxy.open() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!guard.is_valid());
+        drop(store);
+    });
+}
+
+/// Each of the two would grant the same lease.
+#[test]
+fn a_server_of_another_cluster_is_refused() {
+    let Some(other) = server::shared() else { return };
+    let mut first = Server::start(&["--initial-cluster-token", "another"]);
+    let address = format!("{},{}", first.address(), other.strip_prefix("etcd://").unwrap());
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = connect(&address, "two-clusters").await;
+        first.kill();
+        let refused = loop {
+            let error = store.keys("").await.expect_err("nobody of its cluster answers");
+            if !error.retry {
+                break error;
+            }
+        };
+        assert!(refused.message.contains("another etcd cluster"), "{refused}");
     });
 }

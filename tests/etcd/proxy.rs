@@ -5,7 +5,7 @@ use std::{
     net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread,
 };
@@ -14,6 +14,8 @@ use std::{
 struct State {
     /// What the server says is lost.
     mutes: AtomicBool,
+    /// How many connections both ends keep open.
+    open: AtomicUsize,
     streams: Mutex<Vec<TcpStream>>,
 }
 
@@ -38,7 +40,11 @@ impl Proxy {
                 let ends = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 thread::spawn(move || copy(ends.0, ends.1, None));
                 let state = Arc::clone(&shared);
-                thread::spawn(move || copy(server, client, Some(&state)));
+                state.open.fetch_add(1, SeqCst);
+                thread::spawn(move || {
+                    copy(server, client, Some(&state));
+                    state.open.fetch_sub(1, SeqCst);
+                });
             }
         });
         Self { state, port }
@@ -46,6 +52,11 @@ impl Proxy {
 
     pub(crate) fn address(&self) -> String {
         format!("etcd://127.0.0.1:{}", self.port)
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.state.open.load(SeqCst)
     }
 
     /// Loses all that the server says from now on.

@@ -28,6 +28,9 @@ const KEEPER: &str = r#"
             kill) kill -9 "$server"; wait "$server" 2>/dev/null; echo killed ;;
             start) start "$@" ;;
             stop) kill -STOP "$server"; echo stopped ;;
+            save) kill -9 "$server"; wait "$server" 2>/dev/null; cp -r "$folder/data" "$folder/saved"; echo saved ;;
+            restore) kill -9 "$server"; wait "$server" 2>/dev/null; rm -rf "$folder/data"; mv "$folder/saved" "$folder/data"; echo ok ;;
+            wipe) kill -9 "$server"; wait "$server" 2>/dev/null; rm -rf "$folder/data"; echo wiped ;;
         esac
     done
     kill -9 "$server" 2>/dev/null; wait
@@ -156,6 +159,21 @@ impl Server {
     /// It stays as it is, and answers nobody.
     pub(crate) fn stop(&mut self) {
         self.tell("stop");
+    }
+
+    /// It dies, and loses all that it had.
+    pub(crate) fn wipe(&mut self) {
+        self.tell("wipe");
+    }
+
+    /// It dies, and what it has is kept for [`restore`](Self::restore).
+    pub(crate) fn back_up(&mut self) {
+        self.tell("save");
+    }
+
+    /// It dies, and has what it had when it was backed up.
+    pub(crate) fn restore(&mut self) {
+        self.tell("restore");
     }
 
     /// Once more, with what it has on its disk.

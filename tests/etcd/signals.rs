@@ -15,7 +15,15 @@ use leasehold::{
 };
 use tokio::runtime::Runtime;
 
-use crate::{Scratch, connect, manager, prefix, proxy::Proxy, say, server, start, told};
+use crate::{
+    Scratch, connect,
+    contract::client,
+    manager, prefix,
+    proxy::Proxy,
+    say,
+    server::{self, Server},
+    start, told,
+};
 
 /// Several times what a message takes.
 const SETTLED: Duration = Duration::from_millis(60);
@@ -75,5 +83,68 @@ fn a_waiter_whose_connection_was_cut_hears_of_the_release() {
             let (next, ()) = futures::join!(wait, release);
             next.unwrap().release().await.unwrap();
         }
+    });
+}
+
+/// Its watches began at a revision that the cluster has not come to yet.
+#[test]
+fn a_waiter_hears_of_the_release_in_a_cluster_that_lost_its_data() {
+    if !server::is_installed() {
+        return;
+    }
+    let (mut server, runtime) = (Server::start(&[]), Runtime::new().unwrap());
+    let open = async || manager(&server.address(), "lost").await.lease(LONG).linger(Duration::ZERO).build().unwrap();
+    let (one, two) = runtime.block_on(async {
+        let (one, two) = (open().await, open().await);
+        for _ in 0..50 {
+            one.lock("k").timeout(BUSY).acquire().await.unwrap().release().await.unwrap();
+            two.lock("k").timeout(BUSY).acquire().await.unwrap().release().await.unwrap();
+        }
+        (one, two)
+    });
+    server.wipe();
+    server.restart();
+    runtime.block_on(async {
+        let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
+        let wait = two.lock("k").timeout(BUSY).acquire();
+        let release = async {
+            while one.status("k").await.unwrap().queue.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            guard.release().await.unwrap();
+        };
+        // Whoever is not told looks once in a quarter of an hour.
+        let (next, ()) = futures::join!(wait, release);
+        next.unwrap().release().await.unwrap();
+    });
+}
+
+/// What was said until then is compacted away, so that a watch cannot begin there. In a server of its own, where nobody else's
+/// messages are.
+#[test]
+fn a_waiter_whose_watch_fell_behind_a_compaction_hears_of_the_release() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    let address = server.address();
+    Runtime::new().unwrap().block_on(async {
+        let proxy = Proxy::start(&address);
+        let one = manager(&address, "compacted").await.lease(LONG).build().unwrap();
+        let two = manager(&proxy.address(), "compacted").await.lease(LONG).build().unwrap();
+        let mut etcd = client(&address).await;
+        let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
+        let wait = two.lock("k").timeout(BUSY).acquire();
+        let release = async {
+            while one.status("k").await.unwrap().queue.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let newest = etcd.put("compacted-note", "milk", None).await.unwrap().header().unwrap().revision();
+            etcd.compact(newest, None).await.unwrap();
+            proxy.cut();
+            guard.release().await.unwrap();
+        };
+        let (next, ()) = futures::join!(wait, release);
+        next.unwrap().release().await.unwrap();
     });
 }

@@ -3,7 +3,7 @@
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
-    machine::{Action, Key, Outcome, Row},
+    machine::{Action, Batch, Key, Now, Outcome, RequestId, Row, SessionId, SessionStep, Wall},
     store::{Durability, RedisStore, Store, contract},
 };
 use tokio::runtime::Runtime;
@@ -96,6 +96,35 @@ async fn a_long_queue_is_seen_whole() {
     assert_eq!(seen, (1, 199, 200), "nobody is taken for ended because this process has not seen them yet");
 }
 
+#[tokio::test]
+async fn new_sessions_are_told_of_others() {
+    let Some(server) = shared() else { return };
+    contract::new_sessions_are_told_of_others(async || open(&server.client(), "peers").await).await;
+}
+
+/// The ids of sessions stand in a set of their own, which goes with their rows.
+#[tokio::test]
+async fn the_ids_of_sessions_are_those_that_have_a_row() {
+    let Some(server) = shared() else { return };
+    let store = open(&server.client(), "ids").await;
+    let ids = || server.ask::<Vec<String>>(&["ZRANGE", "{ids}:sessions", "0", "-1"]);
+    for session in [3, 1, 2] {
+        store.transact(ask(session), now(), BUSY).await.unwrap();
+    }
+    let named = |ids: &[u128]| ids.iter().map(|id| SessionId(*id).to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(), named(&[1, 2, 3]));
+    let mut close = look(2);
+    close.step = SessionStep::Close;
+    store.transact(close, now(), BUSY).await.unwrap();
+    assert_eq!(ids(), named(&[1, 3]));
+    // Another hand deletes a row: whoever finds its id deletes that.
+    let _: i64 = server.ask(&["HDEL", "{ids}:rows", &Row::Session(SessionId(3)).to_string()]);
+    let reply = store.transact(ask(2), now(), BUSY).await.unwrap();
+    let told: Vec<_> = reply.peers.iter().map(|peer| peer.session).collect();
+    assert_eq!(told, [SessionId(1)]);
+    assert_eq!(ids(), named(&[1, 2]));
+}
+
 /// In a server of its own, so that nobody else's scripts are counted.
 #[tokio::test]
 async fn an_acquire_and_its_release_take_one_round_trip_each() {
@@ -142,4 +171,25 @@ async fn a_store_tells_what_its_server_does_with_what_is_written() {
     assert_eq!(open(&server.client(), "durability").await.durability(), Durability::Ephemeral);
     assert_eq!(durability("yes", "everysec", "d").await, Durability::Ephemeral);
     assert_eq!(durability("yes", "always", "d").await, Durability::Local);
+}
+
+/// Whoever remembers the store from before has a clock that is behind.
+#[tokio::test]
+async fn the_tokens_of_a_forgotten_record_are_not_given_again_by_who_remembers_the_store_from_before() {
+    let Some(server) = shared() else { return };
+    let (one, other) = (open(&server.client(), "floor").await, open(&server.client(), "floor").await);
+    let behind = Now { wall: Wall::from_ms(1_000), ..now() };
+    one.transact(ask(1), behind, BUSY).await.unwrap();
+    let (key, mut elsewhere) = (Key::new("elsewhere").unwrap(), ask(2));
+    elsewhere.operations[0].key = key.clone();
+    let mut release = look(2);
+    release.operations[0].key = key.clone();
+    let reply = other.transact(elsewhere.clone(), now(), BUSY).await.unwrap();
+    let Outcome::Granted(granted) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    release.operations[0].action = Action::Release { token: granted.block.first, request: RequestId(1) };
+    other.transact(Batch { forgets: vec![key], ..release }, now(), BUSY).await.unwrap();
+    elsewhere.session = SessionId(3);
+    let reply = one.transact(elsewhere, behind, BUSY).await.unwrap();
+    let Outcome::Granted(again) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    assert!(again.block.first > granted.block.last, "{again:?} comes after {granted:?}");
 }

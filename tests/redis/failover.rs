@@ -1,8 +1,34 @@
 //! What a fail-over loses that happens before a write has reached the replica.
 
+use tokio::time::timeout;
+
 use leasehold::{FenceError, store::RedisStore};
 
-use crate::{LONG_LEASE, SHORT_LEASE, context, proxy::Proxy, server::Server};
+use crate::{BUSY, LONG_LEASE, SHORT_LEASE, context, proxy::Proxy, server::Server};
+
+/// Its session is old enough to have reached the replica, and so its heartbeats go on.
+#[tokio::test]
+async fn a_holder_whose_grant_alone_is_lost_in_a_failover_is_told() {
+    let Some(mut master) = Server::start(&["--repl-diskless-sync-delay", "0"]) else { return };
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]).unwrap();
+    let proxy = Proxy::new(master.port());
+    let (_, leases) = context(&proxy.client(), "kept").await;
+    let (_, others) = context(&proxy.client(), "kept").await;
+    let leases = leases.lease(LONG_LEASE).heartbeat(SHORT_LEASE).build().unwrap();
+    let others = others.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
+    let earlier = leases.lock("earlier").acquire().await.unwrap();
+    while replica.ask::<i64>(&["HEXISTS", "{kept}:rows", "lease:earlier"]) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let _: String = replica.ask(&["REPLICAOF", "NO", "ONE"]);
+    let first = leases.lock("k").acquire().await.unwrap();
+    master.kill();
+    proxy.lead_to(replica.port());
+    let second = others.lock("k").acquire().await.unwrap();
+    timeout(BUSY, first.lost()).await.expect("it is told");
+    assert!(!first.is_valid() && second.verify().await.unwrap());
+    assert!(earlier.verify().await.unwrap(), "what the replica knows is kept");
+}
 
 /// The clients speak with whoever is the master, by one address.
 #[tokio::test]

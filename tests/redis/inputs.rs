@@ -91,6 +91,13 @@ async fn another_programs_key_under_our_name_is_left_alone() {
     let error = refusal(server.client(), "anothers", &["WRONGTYPE", "choose another prefix"]).await;
     assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
     assert_eq!(server.ask::<String>(&["GET", "{anothers}:rows"]), "mine");
+
+    let store = open(&server.client(), "anothers too").await;
+    let _: String = server.ask(&["SET", "{anothers too}:sessions", "mine"]);
+    let error = store.transact(ask(1), now(), BUSY).await.expect_err("it is not ours");
+    assert!(error.message.contains("WRONGTYPE") && error.message.contains("choose another prefix"), "{error}");
+    assert_eq!((error.applied, error.retry), (Applied::No, false));
+    assert_eq!(server.ask::<Vec<String>>(&["HKEYS", "{anothers too}:rows"]), ["store"], "nothing was written");
 }
 
 #[tokio::test]
@@ -176,7 +183,7 @@ async fn a_replica_is_refused_and_nothing_is_read_from_a_master_that_became_one(
 #[tokio::test]
 async fn a_user_with_few_rights_is_enough_and_one_with_fewer_is_told() {
     let Some(server) = Server::start(&[]) else { return };
-    let rights = "+eval +evalsha +hget +hset +hdel +hsetnx +hscan +publish +subscribe +ping";
+    let rights = "+eval +evalsha +hget +hset +hdel +hsetnx +hscan +zadd +zrem +zrangebylex +publish +subscribe +ping";
     let user = |name: &str, rights: &str| {
         let mut words = vec!["ACL", "SETUSER", name, "on", ">secret", "~{rights}:*", "&{rights}:*"];
         words.extend(rights.split(' '));
@@ -188,6 +195,15 @@ async fn a_user_with_few_rights_is_enough_and_one_with_fewer_is_told() {
     store.keys("").await.unwrap();
     let error = refusal(user("fewer", "+hget"), "rights", &["NOPERM", "grant them to the user"]).await;
     assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
+    let elsewhere = Client::open(format!("redis://enough:secret@127.0.0.1:{}/1", server.port())).unwrap();
+    let error = refusal(elsewhere, "rights", &["SELECT", "grant them to the user"]).await;
+    assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
+    let older = open(&user("older", &rights.replace("+zadd ", "")), "rights").await;
+    let rows = || server.ask::<i64>(&["HLEN", "{rights}:rows"]);
+    let before = rows();
+    let error = older.transact(ask(2), now(), BUSY).await.expect_err("it may not write the ids of sessions");
+    assert!(error.message.contains("ZADD") && error.applied == Applied::No, "{error}");
+    assert_eq!(rows(), before, "nothing was written");
     let reader = open(&user("reader", &rights.replace("+hset ", "")), "rights").await;
     let error = reader.transact(ask(2), now(), BUSY).await.expect_err("it may not write");
     assert!(error.message.contains("grant them to the user") && error.applied == Applied::No, "{error}");

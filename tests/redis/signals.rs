@@ -13,7 +13,11 @@ use leasehold::{
     store::Store,
 };
 use redis::Client;
-use tokio::{runtime::Runtime, task::spawn_blocking, time::timeout};
+use tokio::{
+    runtime::{Handle, Runtime},
+    task::spawn_blocking,
+    time::timeout,
+};
 
 use crate::{
     BUSY, LONG_LEASE, context, open,
@@ -105,4 +109,29 @@ async fn a_connection_that_was_cut_is_subscribed_again() {
     assert_eq!(server.ask::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub"]), 2, "each context listens");
     let before = other.obey("tell").matches("\"gone\"").count();
     heard(before + 1).await;
+}
+
+/// A server that hangs would otherwise be waited for once for each message.
+#[tokio::test]
+async fn a_context_that_rests_leaves_no_task_behind_that_sends_its_messages_to_a_server_that_hangs() {
+    let Some(server) = Server::start(&[]) else { return };
+    let one = Half::new(signals(&server.client(), "hangs").await);
+    let alive = || Handle::current().metrics().num_alive_tasks();
+    let before = alive();
+    one.obey("wake 1");
+    let _: String = server.ask(&["CLIENT", "PAUSE", "3600000", "ALL"]);
+    for _ in 0..100 {
+        one.obey(
+            "send {\"format\":1,\"store\":\"00000000000000000000000000000001\",\"key\":\"k\",\"kind\":\"gone\",\
+             \"holder\":\"00000000000000000000000000000001\"}",
+        );
+    }
+    assert!(alive() > before);
+    one.obey("rest");
+    let end = async {
+        while alive() > before {
+            settle().await;
+        }
+    };
+    timeout(BUSY, end).await.expect("the task ends");
 }

@@ -171,6 +171,7 @@ impl Machine {
             Input::StoreGone { abandons } => self.lose_store(abandons, now),
             Input::Hide => self.end_all_lingers(now),
             Input::Doubt => self.doubt(now),
+            Input::Recheck => self.recheck(now),
             Input::Close => self.close(now),
             Input::Acquire(_) | Input::AcquireAll(_) | Input::Resume { .. } | Input::Reply { .. } | Input::Tick => {}
         }

@@ -32,6 +32,16 @@ impl Machine {
         self.store_queue.push(slot, verify, query, now);
     }
 
+    /// A heartbeat does not read the records: a grant that the store has lost, without the session, would be believed in for ever.
+    pub(super) fn recheck(&mut self, now: Monotonic) {
+        for slot in &self.cohorts.slots() {
+            let verifies = |action: &Action| matches!(action, Action::Verify { .. });
+            if !self.store_queue.carries(slot, verifies) {
+                self.ask_whether_current(slot, None, now);
+            }
+        }
+    }
+
     /// The tokens are used up: more are reserved, and the turns wait for them.
     pub(super) fn refill(&mut self, slot: &Slot, now: Monotonic) {
         let Some(held) = self.cohorts.change_held(slot) else { return };

@@ -96,6 +96,7 @@ pub(super) fn text(notice: &Notice) -> String {
         Notice::Message(message) => format!("message {}", message.encode()),
         Notice::BeaconStands(session) => format!("stands {session}"),
         Notice::BeaconLost(session) => format!("lost {session}"),
+        Notice::Reconnected => "reconnected".into(),
         Notice::BeaconGone { watch } => format!("gone {watch}"),
     }
 }

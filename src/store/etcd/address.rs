@@ -75,7 +75,9 @@ fn host(text: &str) -> Result<String, StoreError> {
     };
     let fits = |letter: char| letter.is_alphanumeric() || ".-_[]:%".contains(letter);
     if name.is_empty() || !name.chars().all(fits) || port.parse::<u16>().is_err() {
-        return Err(refused(&format!("{text:?} is not an etcd server; write host:port, such as 127.0.0.1:2379")));
+        // What stands where a port should may be the password of a user without a host.
+        let shown = if after_name.contains(':') { format!("{name}:…") } else { text.into() };
+        return Err(refused(&format!("{shown:?} is not an etcd server; write host:port, such as 127.0.0.1:2379")));
     }
     Ok(format!("{name}:{port}"))
 }
@@ -120,7 +122,9 @@ mod tests {
         for text in ["", "etcd:", "a,,b", "a:b", "a:99999", "https://a", "a b:1", "a/b", ":1"] {
             assert!(Address::parse(text).is_err(), "{text:?}");
         }
-        for text in ["me@a", "me:secret%@a", "me:secret%ff@a", ":secret@a", "me:secret@a b"] {
+        for text in
+            ["me@a", "me:secret%@a", "me:secret%ff@a", ":secret@a", "me:secret@a b", "me:secret", "a,etcd://me:secret"]
+        {
             let error = Address::parse(text).err().unwrap().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The answer of a fence: the lease was current. An etcd transaction with these [compares](Self::compares) writes only if its record has
 /// not changed since.
 ///
-/// Put `Compare::mod_revision(key, CompareOp::Equal, mod_revision)` for each of them into your own transaction, on a connection to the
+/// Put `Compare::value(key, CompareOp::Equal, value)` for each of them into your own transaction, on a connection to the
 /// same cluster. If a compare fails, the record of the lease has changed: the lease may be lost, or another context has merely begun or
 /// ceased to wait for it. So [fence](crate::LeaseGuard::fence) again and retry: if the lease is lost, the fence then fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +24,17 @@ pub struct EtcdFence {
     compares: Vec<EtcdCompare>,
 }
 
-/// An etcd key, and the revision that it must have.
+/// An etcd key, and the value that it must have.
+///
+/// The value names the session and the request that hold the lease, by ids that are used once. A revision would not do: a cluster that was
+/// wiped, or restored from a backup, counts its revisions again, and gives the same one to the record of another holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EtcdCompare {
     /// The key.
     pub key: Vec<u8>,
-    /// Its `mod_revision`.
-    pub mod_revision: i64,
+    /// Its value.
+    pub value: Vec<u8>,
 }
 
 impl EtcdFence {
@@ -63,7 +66,7 @@ impl EtcdFence {
 ///     // This fails as soon as the lease is lost.
 ///     let fence = guard.fence(&*store).await?;
 ///     let current = |compare: &leasehold::store::EtcdCompare| {
-///         Compare::mod_revision(compare.key.clone(), CompareOp::Equal, compare.mod_revision)
+///         Compare::value(compare.key.clone(), CompareOp::Equal, compare.value.clone())
 ///     };
 ///     let compares: Vec<_> = fence.compares().iter().map(current).collect();
 ///     let txn = Txn::new().when(compares).and_then([TxnOp::put("notes", "milk", None)]);
@@ -103,8 +106,9 @@ async fn judge(store: &EtcdStore, fence: &dyn Fence) -> Result<EtcdFence, FenceE
     // It writes nothing: a fence that does not renew changes no row.
     fence.judge(known, &mut records)?;
     let compare = |row: &Row| {
-        let mod_revision = view.rows.get(row).map_or(0, |seen| seen.revision);
-        EtcdCompare { key: store.names.of(row), mod_revision }
+        // Each record is there, and is a text: the fence has found its grant in it.
+        let value = view.text(row).unwrap_or_default().into();
+        EtcdCompare { key: store.names.of(row), value }
     };
     Ok(EtcdFence { compares: rows.iter().map(compare).collect() })
 }

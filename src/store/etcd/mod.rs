@@ -177,6 +177,7 @@ impl Store for EtcdStore {
     async fn close(&self) {
         self.closed.store(true, Relaxed);
         self.memory.forget();
+        self.servers.close();
     }
 
     fn durability(&self) -> Durability {

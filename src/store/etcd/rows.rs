@@ -8,12 +8,14 @@ use std::{
     vec::Vec,
 };
 
-use etcd_client::{Compare, CompareOp, KeyValue, TxnOp, TxnOpResponse, TxnResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, TxnOp, TxnOpResponse, TxnResponse};
 
 use crate::machine::{Key, Row, SessionId};
 
 /// More rows than this are not remembered.
 const REMEMBERED: usize = 1_024;
+/// A record with a text of this many bytes has some 30 sessions at it. A longer one is compared by its revision.
+const LONGEST_COMPARED: usize = 4_096;
 
 /// What keys are called below a prefix.
 #[derive(Clone, Debug)]
@@ -27,7 +29,7 @@ impl Names {
         match row {
             Row::Store => format!("{prefix}/store"),
             Row::Record(key) => self.record(key.as_str()),
-            Row::Session(session) => format!("{prefix}/session/{session}"),
+            Row::Session(session) => self.session(&session.to_string()),
         }
         .into_bytes()
     }
@@ -35,6 +37,16 @@ impl Names {
     /// The record of a key, or of all that begin like this.
     pub(super) fn record(&self, key: &str) -> String {
         format!("{}/record/{key}", self.prefix)
+    }
+
+    /// The row of a session, or what all of them begin with.
+    fn session(&self, id: &str) -> String {
+        format!("{}/session/{id}", self.prefix)
+    }
+
+    /// What comes after the rows of all sessions: 0 is the character after the slash.
+    fn after_sessions(&self) -> String {
+        format!("{}/session0", self.prefix)
     }
 
     pub(super) fn key_of(&self, name: &[u8]) -> Option<Key> {
@@ -65,12 +77,13 @@ impl Seen {
 
     /// That the row is still like this. The revision of an absent row is 0.
     ///
-    /// A cluster that was wiped counts its revisions from the beginning, and may come to the same ones. It has another id for the
-    /// store then, so that row is compared by its text.
+    /// A cluster that was wiped, or restored from a backup, counts its revisions once more from an earlier one, and may come to the same
+    /// revision with another text. So a row is compared by its text. A long text would count twice against etcd's limit for a request.
     pub(super) fn compare(&self, row: &Row, name: Vec<u8>) -> Compare {
-        match &self.text {
-            Some(text) if *row == Row::Store => Compare::value(name, CompareOp::Equal, text.as_str()),
-            _ => Compare::mod_revision(name, CompareOp::Equal, self.revision),
+        let fits = |text: &str| !text.is_empty() && (*row == Row::Store || text.len() <= LONGEST_COMPARED);
+        match self.text.as_deref().filter(|text| fits(text)) {
+            Some(text) => Compare::value(name, CompareOp::Equal, text),
+            None => Compare::mod_revision(name, CompareOp::Equal, self.revision),
         }
     }
 }
@@ -81,6 +94,8 @@ pub(super) struct View {
     pub(super) rows: BTreeMap<Row, Seen>,
     /// From how many moments they are. Rows of one moment need no proof that they belong together.
     moments: usize,
+    /// Other sessions, which whoever opens one is told of. Nothing is decided by them, so they are never compared.
+    pub(super) peers: Vec<(SessionId, String)>,
 }
 
 impl View {
@@ -90,6 +105,11 @@ impl View {
 
     pub(super) fn is_of_one_moment(&self) -> bool {
         self.moments == 1
+    }
+
+    /// Without its rows, which have changed. That others were there at the first try is worth telling still.
+    pub(super) fn anew(self) -> Self {
+        Self { peers: self.peers, ..Self::default() }
     }
 
     /// Takes what is remembered of these rows; the others are to be read.
@@ -107,6 +127,19 @@ impl View {
         missing
     }
 
+    /// Takes the sessions that a transaction answered which asked for so many rows, and then for [others](others).
+    pub(super) fn meet(&mut self, names: &Names, asked: usize, wanted: usize, answer: &TxnResponse) {
+        for response in answer.op_responses().into_iter().skip(asked) {
+            let TxnOpResponse::Get(found) = response else { continue };
+            let sessions = found.kvs().iter().filter_map(|found| {
+                let id = core::str::from_utf8(found.key()).ok()?.strip_prefix(&names.session(""))?;
+                Some((SessionId(u128::from_str_radix(id, 16).ok()?), found.value_str().ok()?.to_string()))
+            });
+            self.peers.extend(sessions);
+        }
+        self.peers.truncate(wanted);
+    }
+
     /// Takes what a transaction answered that asked for these rows.
     pub(super) fn take(&mut self, asked: Vec<Row>, answer: &TxnResponse) {
         self.moments += 1;
@@ -115,6 +148,14 @@ impl View {
             self.rows.insert(row, found.kvs().first().map(Seen::new).unwrap_or_default());
         }
     }
+}
+
+/// Asks for so many sessions that follow this one in the order of their ids, and for the first ones of all.
+pub(super) fn others(names: &Names, own: SessionId, wanted: usize) -> [TxnOp; 2] {
+    let limit = i64::try_from(wanted).unwrap_or(i64::MAX);
+    let range = |from: String, to: String| TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit)));
+    let (first, own, end) = (names.session(""), names.session(&own.to_string()), names.after_sessions());
+    [range(format!("{own}\0"), end), range(first, own)]
 }
 
 /// Asks for each of these rows.

@@ -6,7 +6,7 @@ use std::{
     string::String,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     vec::Vec,
 };
@@ -37,6 +37,8 @@ pub(super) struct Servers {
     current: AtomicUsize,
     cluster: AtomicU64,
     revision: AtomicI64,
+    /// Whether connections are kept no longer than a call takes.
+    closed: AtomicBool,
 }
 
 impl Servers {
@@ -50,6 +52,7 @@ impl Servers {
             current: AtomicUsize::new(0),
             cluster: AtomicU64::new(0),
             revision: AtomicI64::new(0),
+            closed: AtomicBool::new(false),
         };
         let mut failure = None;
         for _ in 0..many {
@@ -81,6 +84,12 @@ impl Servers {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives up its connections. Whoever still has something to say opens one that ends with the call.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Relaxed);
+        self.clients().fill(None);
+    }
+
     /// The server whose turn it is, and a client of it.
     async fn client(&self, deadline: Instant) -> Result<(usize, Client), Failure> {
         let at = self.current.load(Relaxed) % self.many();
@@ -90,7 +99,10 @@ impl Servers {
         }
         match self.open(at, deadline).await {
             Ok(client) => {
-                self.clients()[at] = Some(client.clone());
+                // Under the lock that `close` takes, so that it leaves no client behind.
+                let mut clients = self.clients();
+                clients[at] = (!self.closed.load(Relaxed)).then(|| client.clone());
+                drop(clients);
                 Ok((at, client))
             }
             Err(failure) => {

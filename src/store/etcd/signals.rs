@@ -81,9 +81,9 @@ impl Hearing {
         self.over.load(SeqCst) || self.inbox.strong_count() == 0
     }
 
-    fn tell(&self, message: Message) {
+    fn tell(&self, notice: Notice) {
         if let Some(inbox) = self.inbox.upgrade().filter(|_| !self.over.load(SeqCst)) {
-            inbox.notice(Notice::Message(message));
+            inbox.notice(notice);
         }
     }
 }

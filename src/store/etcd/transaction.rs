@@ -8,13 +8,15 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     failure::Load,
-    rows::{Memory, Names, Seen, View, gets},
+    rows::{Memory, Names, Seen, View, gets, others},
     servers::Servers,
 };
 use crate::machine::{Applied, Batch, Records, Reply, Row, StoreError, StoreErrorKind, StoreId, StoreNow};
 
 /// After each attempt that others were faster than, it waits a random time that grows up to this.
 const LONGEST_PAUSE_US: u64 = 32_000;
+/// Whoever opens a session with more rows than this is told of no others: etcd takes a limited number of operations at once.
+const FEW_ROWS: usize = 32;
 
 /// What a handle has for its transactions.
 pub(super) struct Desk<'a> {
@@ -50,7 +52,7 @@ impl Desk<'_> {
                 return Ok(outcome.reply);
             }
             // What it went by has changed; the answer says how it is now.
-            (view, memory) = (View::default(), None);
+            (view, memory) = (view.anew(), None);
             view.take(asked, &answer);
             self.pause(attempt, deadline).await?;
         }
@@ -68,7 +70,7 @@ impl Desk<'_> {
         let keys = batch.keys();
         let mut used: Vec<_> = keys.iter().cloned().map(Row::Record).collect();
         used.extend([Row::Store, Row::Session(batch.session)]);
-        self.complete(view, &used, memory, deadline).await?;
+        self.begin(view, &used, (batch, memory), deadline).await?;
         let mut records = Records::new();
         let stored = view.text(&Row::Store);
         let fresh = if stored.is_none() { random()? } else { 0 };
@@ -83,9 +85,35 @@ impl Desk<'_> {
         for session in sessions {
             records.load_session(session, view.text(&Row::Session(session)));
         }
+        for (session, text) in view.peers.iter().filter(|(session, _)| !used.contains(&Row::Session(*session))) {
+            records.load_session(*session, Some(text));
+        }
         let reply = batch.apply(&mut records, now);
         let changed = records.take_changed();
         Ok(Outcome { reply, used, records, changed })
+    }
+
+    /// Reads the rows that are not in the view; and for whoever opens a session, some of the other sessions along with them. An
+    /// opening reads its own row in any case, since nobody knows that yet.
+    async fn begin(
+        &self,
+        view: &mut View,
+        wanted: &[Row],
+        (batch, memory): (&Batch, Option<&Memory>),
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        let missing = view.recall(wanted, memory);
+        let peers = if missing.len() <= FEW_ROWS { batch.peers() } else { 0 };
+        if missing.is_empty() || peers == 0 {
+            return self.read_into(view, missing, deadline).await;
+        }
+        let mut gets = gets(self.names, &missing);
+        gets.extend(others(self.names, batch.session, peers));
+        let load = Load { rows: gets.len(), bytes: 0 };
+        let answer = self.run(Txn::new().and_then(gets), load, false, deadline).await?;
+        view.meet(self.names, missing.len(), peers, &answer);
+        view.take(missing, &answer);
+        Ok(())
     }
 
     /// Reads the rows that are not in the view, all at one moment.
@@ -97,6 +125,10 @@ impl Desk<'_> {
         deadline: Instant,
     ) -> Result<(), StoreError> {
         let missing = view.recall(wanted, memory);
+        self.read_into(view, missing, deadline).await
+    }
+
+    async fn read_into(&self, view: &mut View, missing: Vec<Row>, deadline: Instant) -> Result<(), StoreError> {
         if !missing.is_empty() {
             let answer = self.read(&missing, deadline).await?;
             view.take(missing, &answer);

@@ -6,9 +6,12 @@ use std::{
     vec::Vec,
 };
 
+use redis::Value;
+
 use super::compare::{Comparison, Found, Memory, Script, Snapshot, Text};
 use super::link::Link;
-use crate::machine::{Key, Records, Row, SessionId, StoreError, StoreId};
+use super::listeners::Listeners;
+use crate::machine::{Batch, Key, Peer, Records, Row, SessionId, StoreError, StoreId, StoreNow};
 
 /// What an attempt goes by: what one run of the script found, and for all other rows what this process remembers.
 pub(super) struct View<'a> {
@@ -110,21 +113,46 @@ impl Attempt {
     }
 }
 
+/// The other sessions that the script told of, as whoever opened a session is told of them.
+pub(super) fn peers_in(told: Value, batch: &Batch, now: StoreNow) -> Vec<Peer> {
+    // Ids and texts by turns.
+    let told: Vec<Vec<u8>> = redis::from_redis_value(told).unwrap_or_default();
+    let mut records = Records::new();
+    records.load_session(batch.session, None);
+    for pair in told.chunks_exact(2) {
+        let [id, text] = [&pair[0], &pair[1]].map(|bytes| String::from_utf8_lossy(bytes));
+        if let Ok(id) = u128::from_str_radix(&id, 16) {
+            records.load_session(SessionId(id), Some(&text));
+        }
+    }
+    let (operations, ends, forgets) = (Vec::new(), Vec::new(), Vec::new());
+    Batch { operations, ends, forgets, session: batch.session, step: batch.step.clone() }.apply(&mut records, now).peers
+}
+
 /// The place where a store keeps its rows, shared by its handle and by the scripts of its user.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) link: Link,
     pub(super) memory: Memory,
+    pub(super) listeners: Listeners,
     pub(super) prefix: String,
-    /// The one Redis key that holds all rows, as a hash.
+    /// The Redis key that holds all rows, as a hash.
     pub(super) rows: String,
+    /// The Redis key that holds the ids of all sessions, as a sorted set.
+    sessions: String,
     /// The script that compares and writes.
     pub(super) plain: Script,
 }
 
 impl Place {
     pub(super) fn new(link: Link, prefix: &str) -> Self {
-        let rows = format!("{{{prefix}}}:rows");
-        Self { link, memory: Memory::default(), prefix: prefix.to_string(), rows, plain: Script::plain() }
+        let [rows, sessions] = ["rows", "sessions"].map(|name| format!("{{{prefix}}}:{name}"));
+        let (memory, listeners, prefix) = (Memory::default(), Listeners::default(), prefix.to_string());
+        Self { link, memory, listeners, prefix, rows, sessions, plain: Script::plain() }
+    }
+
+    /// The Redis keys that the script works on.
+    pub(super) fn keys(&self) -> [&str; 2] {
+        [&self.rows, &self.sessions]
     }
 }

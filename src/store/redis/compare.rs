@@ -14,7 +14,7 @@ use super::{
     failure::{self, Stage},
     link::Link,
 };
-use crate::machine::StoreError;
+use crate::machine::{SessionId, StoreError};
 
 /// What stands under the name of a row, and its digest, which Redis computes by `redis.sha1hex`.
 #[derive(Debug)]
@@ -52,6 +52,9 @@ pub(super) struct Script {
 /// A premise is the digest of the whole row, empty if there must be none; or, in JSON, some facts that must stand in the row:
 /// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
 ///
+/// The ids of all sessions with a row stand in a sorted set, so that a session that opens is told of those that follow it. It is written
+/// before the rows: whoever may not write it, or finds something else under its name, has written nothing yet.
+///
 /// Where no row is set, a field that nobody has is deleted: a replica refuses that, so that nothing is ever read from one.
 const COMPARE: &str = r#"
 local function has(text, premise)
@@ -70,7 +73,7 @@ local function stands(text, premise)
     local readable, is_there = pcall(has, text, premise)
     return readable and is_there
 end
-local rows, at, same, found = KEYS[1], 2, true, {}
+local rows, index, at, same, found, was = KEYS[1], KEYS[2], 2, true, {}, {}
 local function refusal()
     local probe = redis.pcall('HDEL', rows, '')
     return type(probe) == 'table' and probe.err and probe
@@ -79,6 +82,7 @@ for i = 1, tonumber(ARGV[1]) do
     found[i] = redis.pcall('HGET', rows, ARGV[at])
     if type(found[i]) == 'table' then return found[i] end
     same = same and stands(found[i], ARGV[at + 1])
+    was[ARGV[at]] = found[i]
     at = at + 2
 end
 if not same then
@@ -94,24 +98,43 @@ if not same then
     end
     return refusal() or {0, found, named}
 end
-local sets = tonumber(ARGV[at])
-at = at + 1
-for i = 1, sets do
-    redis.call('HSET', rows, ARGV[at], ARGV[at + 1])
-    at = at + 2
+local sets, deletions = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+local set, deleted = at + 2, at + 2 + 2 * sets
+for i = set, deleted - 2, 2 do
+    local session = not was[ARGV[i]] and string.match(ARGV[i], '^session:(%x+)$')
+    if session then redis.call('ZADD', index, 0, session) end
 end
-local deletions = tonumber(ARGV[at])
-at = at + 1
-for i = 1, deletions do
-    redis.call('HDEL', rows, ARGV[at])
-    at = at + 1
+for i = deleted, deleted + deletions - 1 do
+    local session = string.match(ARGV[i], '^session:(%x+)$')
+    if session then redis.call('ZREM', index, session) end
 end
+for i = set, deleted - 2, 2 do redis.call('HSET', rows, ARGV[i], ARGV[i + 1]) end
+for i = deleted, deleted + deletions - 1 do redis.call('HDEL', rows, ARGV[i]) end
+at = deleted + deletions
+local own, wanted, others = ARGV[at], tonumber(ARGV[at + 1]), {}
+at = at + 2
+local function tell(from, to)
+    local left = wanted - #others / 2
+    if left <= 0 then return end
+    local found = redis.pcall('ZRANGEBYLEX', index, from, to, 'LIMIT', 0, left)
+    for _, session in ipairs(found) do
+        local text = redis.call('HGET', rows, 'session:' .. session)
+        if text then
+            others[#others + 1] = session
+            others[#others + 1] = text
+        else
+            redis.pcall('ZREM', index, session)
+        end
+    end
+end
+tell('(' .. own, '+')
+tell('-', '(' .. own)
 "#;
 
 impl Script {
     /// Writes rows, and nothing else.
     pub(super) fn plain() -> Self {
-        Self::new(format!("{COMPARE}return sets == 0 and refusal() or {{1}}"))
+        Self::new(format!("{COMPARE}return sets == 0 and refusal() or {{1, others}}"))
     }
 
     /// Runs the user's own script if the rows stand as they were read. It finds its own keys and arguments, and its lines
@@ -120,7 +143,7 @@ impl Script {
         Self::new(format!(
             "local function script(KEYS, ARGV) {users}\nend\n{COMPARE}\
              local keys, arguments = {{}}, {{}}\n\
-             for i = 2, #KEYS do keys[i - 1] = KEYS[i] end\n\
+             for i = 3, #KEYS do keys[i - 2] = KEYS[i] end\n\
              for i = at, #ARGV do arguments[i - at + 1] = ARGV[i] end\n\
              return {{1, (script(keys, arguments))}}"
         ))
@@ -153,12 +176,15 @@ pub(super) struct Comparison {
     pub(super) facts: Vec<(String, String)>,
     /// What is to be written; `None` deletes.
     pub(super) writes: Vec<(String, Option<String>)>,
+    /// Who is to be told of so many other sessions.
+    pub(super) told: Option<(SessionId, usize)>,
 }
 
 /// What became of it.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// All stood as it was read, and is written. What the user's script gave back.
+    /// All stood as it was read, and is written. What the user's script gave back; of the plain one, the other sessions that it was to
+    /// tell of.
     Done(Value),
     /// Something differs, and nothing was written. What stands there, read at one moment.
     Stale(Snapshot),
@@ -176,14 +202,14 @@ impl Comparison {
         &self,
         link: &Link,
         script: &Script,
-        rows: &str,
+        keys: [&str; 2],
         input: &ScriptInput,
         stage: Stage<'_>,
     ) -> Result<Result<Outcome, RedisError>, StoreError> {
-        let mut answer = link.ask(&self.command("EVALSHA", &script.digest, rows, input), stage).await?;
+        let mut answer = link.ask(&self.command("EVALSHA", &script.digest, keys, input), stage).await?;
         if answer.as_ref().is_err_and(|refusal| refusal.code() == Some("NOSCRIPT")) {
             // It did not run. By its text, the server learns it.
-            answer = link.ask(&self.command("EVAL", &script.text, rows, input), stage).await?;
+            answer = link.ask(&self.command("EVAL", &script.text, keys, input), stage).await?;
         }
         match answer {
             Ok(value) => self.read_answer(value).map(Ok).ok_or_else(|| failure::of_answer(stage)),
@@ -191,24 +217,25 @@ impl Comparison {
         }
     }
 
-    fn command(&self, verb: &str, script: &str, rows: &str, input: &ScriptInput) -> Cmd {
+    fn command(&self, verb: &str, script: &str, keys: [&str; 2], input: &ScriptInput) -> Cmd {
         let mut command = redis::cmd(verb);
-        command.arg(script).arg(input.keys.len() + 1).arg(rows).arg(&input.keys).arg(self.read.len());
+        command.arg(script).arg(keys.len() + input.keys.len()).arg(&keys).arg(&input.keys).arg(self.read.len());
         for (name, found) in &self.read {
             let facts = self.facts.iter().find(|(known, _)| known == name).map(|(_, facts)| facts.as_str());
             let whole = found.as_ref().map_or("", |text| &text.digest);
             command.arg(name).arg(facts.unwrap_or(whole));
         }
         let set = self.writes.iter().filter_map(|(name, text)| Some((name, text.as_ref()?)));
-        command.arg(set.clone().count());
+        let deleted = self.writes.iter().filter(|(_, text)| text.is_none());
+        command.arg(set.clone().count()).arg(deleted.clone().count());
         set.for_each(|(name, text)| {
             command.arg(name).arg(text);
         });
-        command.arg(self.writes.iter().filter(|(_, text)| text.is_none()).count());
-        self.writes.iter().filter(|(_, text)| text.is_none()).for_each(|(name, _)| {
+        deleted.for_each(|(name, _)| {
             command.arg(name);
         });
-        command.arg(&input.arguments);
+        let (own, wanted) = self.told.map_or((String::new(), 0), |(session, wanted)| (session.to_string(), wanted));
+        command.arg(own).arg(wanted).arg(&input.arguments);
         command
     }
 

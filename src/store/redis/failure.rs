@@ -53,7 +53,7 @@ pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
     if error.kind() == ErrorKind::AuthenticationFailed || is_of_password(error) {
         return of_password(address, error);
     }
-    if error.code().is_some() {
+    if error.code().is_some() || code_of(error) == "NOPERM" {
         return of_refusal(address, error, Stage::Reading);
     }
     StoreError::transient(format!(
@@ -97,8 +97,9 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
     match code_of(error) {
         "NOAUTH" | "WRONGPASS" => of_password(address, error),
         "NOPERM" => unsupported(told(
-            "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, PING, PUBLISH and SUBSCRIBE for \
-             the keys and channels that begin with its prefix in braces: grant them to the user",
+            "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, ZADD, ZREM, ZRANGEBYLEX, PING, PUBLISH \
+             and SUBSCRIBE for the keys and channels that begin with its prefix in braces, and SELECT for another database than \
+             0: grant them to the user",
         )),
         "WRONGTYPE" => unsupported(told("another program uses our key; choose another prefix")),
         "MOVED" | "ASK" | "CROSSSLOT" => unsupported(told(
@@ -128,6 +129,8 @@ fn code_of(error: &RedisError) -> &str {
         "ERR" if detail.contains("user executing the script can't") || detail.starts_with("unknown command") => {
             "NOPERM"
         }
+        // The library tells of a refused SELECT in words of its own.
+        _ if detail.contains("has no permissions to run") => "NOPERM",
         code => code,
     }
 }

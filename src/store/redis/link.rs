@@ -3,7 +3,7 @@
 use core::{fmt, time::Duration};
 use std::{
     boxed::Box,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use futures::lock::Mutex;
@@ -21,6 +21,8 @@ pub(super) struct Link {
     /// What errors call the server. It has no password.
     address: Box<str>,
     connection: Mutex<Option<Kept>>,
+    /// How many connections were opened so far.
+    opened: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -47,7 +49,13 @@ impl Link {
         let protocol = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
         let client = Client::open(info.set_tcp_settings(settings).set_redis_settings(protocol))
             .map_err(|error| failure::of_url(&error))?;
-        Ok(Self { client, address, connection: Mutex::default(), closed: AtomicBool::new(false) })
+        Ok(Self {
+            client,
+            address,
+            connection: Mutex::default(),
+            opened: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn address(&self) -> &str {
@@ -107,8 +115,14 @@ impl Link {
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = opened.map_err(|error| failure::of_connect(&self.address, &error))?;
+        self.opened.fetch_add(1, Ordering::SeqCst);
         *kept = Some(Kept { connection: connection.clone(), asked_at: Instant::now() });
         Ok(connection)
+    }
+
+    /// How many connections were opened so far. Another one may lead to a server that knows less.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::SeqCst)
     }
 
     /// A connection of its own for messages.

@@ -4,6 +4,7 @@ mod attempt;
 mod compare;
 mod failure;
 mod link;
+mod listeners;
 mod listing;
 mod script;
 mod setup;
@@ -23,7 +24,7 @@ use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
 use crate::signal::Signals;
 
-use attempt::{Place, View};
+use attempt::{Place, View, peers_in};
 use compare::{Outcome, ScriptInput};
 use failure::Stage;
 use link::Link;
@@ -48,12 +49,12 @@ const PREFIX: &str = "leasehold";
 ///
 /// * A transaction reads rows, decides, and runs a script that writes only if those rows are unchanged. It takes one round trip if
 ///   this process knows the rows, else two, and one more for each time that another context changes them meanwhile.
-/// * The rows are the fields of one hash, `{leasehold}:rows`. They have no time to live; nothing may delete or evict them. A
-///   server that may evict any key (`maxmemory-policy allkeys-…`) is refused, and so is a read replica.
+/// * The rows are the fields of one hash, `{leasehold}:rows`, and a sorted set, `{leasehold}:sessions`, has the ids of the sessions among
+///   them. They have no time to live; nothing may delete or evict them. A server that may evict any key (`maxmemory-policy allkeys-…`) is refused, and so is a read replica.
 /// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` the data survives a crash of
 ///   the server, and [`durability`](Store::durability) is [`Durability::Local`]. Otherwise it is [`Durability::Ephemeral`].
 /// * **A failover to a replica may lose the latest writes**, whatever the durability, and the grant of a lease with them.
-///   Two contexts may then believe that they hold it, until the next heartbeat of the first one. Once the second one has the lease,
+///   Two contexts may then believe that they hold it, until the first one has reconnected, and its next heartbeat is answered. Once the second one has the lease,
 ///   a fenced [`script`](Self::script) runs for it only.
 /// * It needs a tokio runtime, and connects to one server. Sentinel is not supported. In a Redis Cluster, connect to the node that
 ///   has the slot of the prefix.
@@ -142,6 +143,7 @@ impl RedisStore {
         let nothing_to_lose = AtomicBool::new(false);
         let look = setup::look(&place.link, &place.rows);
         let found = place.link.within(PATIENCE, &nothing_to_lose, look).await?;
+        place.listeners.heed(place.link.opened());
         Ok(Self { place: Arc::new(place), store: found.store, durability: found.durability })
     }
 
@@ -153,7 +155,7 @@ impl RedisStore {
 
     /// Decides on rows as they were read or are guessed, until they still stand when the decision is written.
     async fn apply(&self, batch: &Batch, now: StoreNow, writing: &AtomicBool) -> Result<Reply, StoreError> {
-        let Place { link, memory, rows, plain, .. } = &*self.place;
+        let Place { link, memory, plain, .. } = &*self.place;
         let (keys, fresh) = (batch.keys(), setup::fresh_id());
         let mut view = View::new(memory);
         for tries in 0..TRIES {
@@ -161,16 +163,18 @@ impl RedisStore {
             let mut attempt = view.load(&keys, fresh, |records| records.sessions_of(batch))?;
             let reply = batch.apply(&mut attempt.records, now);
             let is_certain = attempt.is_certain;
-            let comparison = attempt.into_comparison();
+            let mut comparison = attempt.into_comparison();
+            comparison.told = (batch.peers() > 0).then(|| (batch.session, batch.peers()));
             let stage = if comparison.writes.is_empty() { Stage::Reading } else { Stage::Writing(writing) };
             if comparison.writes.is_empty() && is_certain {
                 // All of it was read at one moment, and that is what the answer tells.
                 return Ok(reply);
             }
-            match comparison.run(link, plain, rows, &ScriptInput::NONE, stage).await? {
-                Ok(Outcome::Done(_)) => {
+            match comparison.run(link, plain, self.place.keys(), &ScriptInput::NONE, stage).await? {
+                Ok(Outcome::Done(told)) => {
                     view.wrote(&comparison);
-                    return Ok(reply);
+                    let peers = if comparison.told.is_some() { peers_in(told, batch, now) } else { Vec::new() };
+                    return Ok(Reply { peers, ..reply });
                 }
                 Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
                 Err(refusal) => return Err(link.refused(&refusal, stage)),
@@ -200,7 +204,9 @@ impl Store for RedisStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         self.place.link.check()?;
         let (now, writing) = (StoreNow::new(self.clock(), now), AtomicBool::new(false));
-        self.place.link.within(limit, &writing, self.apply(&batch, now, &writing)).await
+        let reply = self.place.link.within(limit, &writing, self.apply(&batch, now, &writing)).await?;
+        self.place.listeners.heed(self.place.link.opened());
+        Ok(reply)
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {

@@ -134,7 +134,7 @@ impl RedisScript {
         let mut comparison = attempt.into_comparison();
         // Others may queue for the key meanwhile.
         comparison.facts = facts_of(fence.ticket(), store, &comparison);
-        match comparison.run(link, &self.script, &self.place.rows, &self.input, stage).await? {
+        match comparison.run(link, &self.script, self.place.keys(), &self.input, stage).await? {
             Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
             Ok(Outcome::Done(value)) => {
                 view.wrote(&comparison);
@@ -158,8 +158,8 @@ impl RedisScript {
 
     /// Reads the rows as they stand. If they are as they were guessed, that is known now, too.
     async fn look(&self, question: Comparison, view: &mut View<'_>) -> Result<(), StoreError> {
-        let (link, rows, stage) = (&self.place.link, &self.place.rows, Stage::Reading);
-        match question.run(link, &self.place.plain, rows, &ScriptInput::NONE, stage).await? {
+        let (link, keys, stage) = (&self.place.link, self.place.keys(), Stage::Reading);
+        match question.run(link, &self.place.plain, keys, &ScriptInput::NONE, stage).await? {
             Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
             Ok(Outcome::Done(_)) => view.found(question.read.into_iter().collect()),
             Err(refusal) => return Err(link.refused(&refusal, stage)),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use futures::{
-    StreamExt,
+    FutureExt, StreamExt,
     channel::mpsc::{Receiver, Sender, channel},
     future::select,
 };
@@ -77,6 +77,7 @@ impl Signals for RedisSignals {
         let (outbox, waiting) = channel(WAITING);
         let resting = Arc::new(AtomicBool::new(false));
         let ear = Ear { place: Arc::clone(&self.place), session, inbox, resting: Arc::clone(&resting) };
+        self.place.listeners.join(WeakShared::clone(&ear.inbox), Arc::clone(&resting));
         let place = Arc::clone(&self.place);
         runtime.spawn(async move {
             let (hear, send) = (pin!(ear.hear()), pin!(send_all(&place, waiting)));
@@ -118,8 +119,9 @@ async fn send_all(place: &Place, mut waiting: Receiver<(String, String)>) {
     while let Some((channel, text)) = waiting.next().await {
         let mut publish = cmd("PUBLISH");
         publish.arg(channel).arg(text);
-        // Who cannot be told looks into the store.
-        let _ = time::timeout(PATIENCE, place.link.send(&publish, Stage::Reading)).await;
+        let sent = time::timeout(PATIENCE, place.link.send(&publish, Stage::Reading)).await;
+        // What waits behind a message that failed would come too late. Who cannot be told looks into the store.
+        while !matches!(sent, Ok(Ok(_))) && waiting.next().now_or_never().flatten().is_some() {}
     }
 }
 

@@ -1,6 +1,6 @@
 //! What ran out, was slept through, came late or failed: believed never, told always, left behind nowhere.
 
-use super::{ME, STORE, Script, granted, heir, is_granted, is_lost, said, waiting};
+use super::{ME, STORE, Script, current, granted, heir, is_granted, is_lost, said, waiting};
 use crate::machine::{
     Action, Body, Command, Event, Input, Key, LostReason, Message, Now, Outcome, Output, Refusal, Reply, RequestId,
     StoreError, StoreErrorKind, StoreId, Token, Turn, TurnId, Unreadable,
@@ -226,4 +226,19 @@ fn a_newer_format_is_told_to_who_holds_and_who_asks() {
             .answer([Outcome::Unreadable(newer)])
             .contains(&Output::Event(Event::Failed { turn: TurnId(1), refusal }))
     );
+}
+
+#[test]
+fn a_store_that_may_have_lost_its_latest_writes_is_asked_about_each_grant_and_a_lost_one_is_told() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.input(Input::Recheck);
+    assert!(matches!(script.actions()[..], [Action::Verify { token: Token(64), .. }]), "{:?}", script.actions());
+    assert!(script.remaining_ms(1) > 0, "nothing speaks against the grant yet");
+    script.answer([current()]);
+    assert!(script.remaining_ms(1) > 0);
+    script.input(Input::Recheck);
+    let outputs = script.answer([Outcome::NotCurrent { last_token: Token(200), stolen: false }]);
+    assert!(is_lost(outputs));
 }

@@ -3,11 +3,12 @@
 use core::time::Duration;
 use std::string::{String, ToString};
 
-use etcd_client::{Client, Error, Event, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
+use etcd_client::{Client, Error, Event, ResponseHeader, WatchFilterType, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::{Instant, sleep};
 
 use super::{Hearing, Post};
 use crate::machine::{Message, SessionId};
+use crate::signal::Notice;
 use crate::store::etcd::failure::{Failure, Load};
 
 /// How long a watch may take to begin.
@@ -77,12 +78,30 @@ impl Ear {
             }
             return false;
         }
+        if response.created() && self.is_ahead_of(response) {
+            return false;
+        }
         for event in response.events() {
             if let Some(message) = self.message(event) {
-                self.hearing.tell(message);
+                self.hearing.tell(Notice::Message(message));
             }
         }
         true
+    }
+
+    /// Whether the watch waits for revisions that come late or never, because the cluster lost its data, or was restored from a backup,
+    /// and counts again. It then begins again at the revision of the cluster.
+    fn is_ahead_of(&mut self, response: &WatchResponse) -> bool {
+        let newest = response.header().map_or(i64::MAX - 1, ResponseHeader::revision);
+        if newest < self.post.servers.revision() {
+            // The cluster may have lost a grant. A server that merely lags behind costs a question.
+            self.hearing.tell(Notice::Reconnected);
+        }
+        let is_ahead = self.keys.iter().any(|(_, next)| *next > newest + 1);
+        for (_, next) in &mut self.keys {
+            *next = (newest + 1).min(*next);
+        }
+        is_ahead
     }
 
     /// A message, unless it is one of this context's own.
