@@ -198,6 +198,15 @@ impl StoreQueue {
         self.room.widen(load);
     }
 
+    /// Where the store is still to be asked whether a grant is current, in order.
+    pub(super) fn slots_to_verify(&self) -> Vec<Slot> {
+        let unsent = self.waiting.iter().chain(&self.later);
+        let verifies = unsent.filter(|operation| matches!(operation.action, Action::Verify { .. }));
+        let mut slots: Vec<_> = verifies.map(|operation| operation.slot.clone()).collect();
+        slots.sort_unstable();
+        slots
+    }
+
     /// Takes what was not sent yet, and is like this.
     fn take_unsent(&mut self, is_it: &dyn Fn(&PendingOperation) -> bool) -> Vec<PendingOperation> {
         let mut taken = take(&mut self.waiting, is_it);

@@ -34,9 +34,10 @@ impl Machine {
 
     /// A heartbeat does not read the records: a grant that the store has lost, without the session, would be believed in for ever.
     pub(super) fn recheck(&mut self, now: Monotonic) {
+        // One search for all: a context may hold thousands.
+        let asked = self.store_queue.slots_to_verify();
         for slot in &self.cohorts.slots() {
-            let verifies = |action: &Action| matches!(action, Action::Verify { .. });
-            if !self.store_queue.carries(slot, verifies) {
+            if asked.binary_search(slot).is_err() {
                 self.ask_whether_current(slot, None, now);
             }
         }
