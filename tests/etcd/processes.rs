@@ -13,6 +13,7 @@ use crate::{
     Scratch, connect,
     contract::client,
     fence::{self, Written},
+    other::killing_lasts,
     prefix, server, start, told,
 };
 
@@ -59,7 +60,6 @@ async fn step(guard: &LeaseGuard, (store, etcd): (&EtcdStore, &mut Client), pref
 fn a_fenced_counter_is_exact_though_processes_are_killed() {
     let Some(address) = server::shared() else { return };
     let scratch = Scratch::new();
-    let length = std::env::var("LEASEHOLD_KILL_SECONDS").map_or(10, |seconds| seconds.parse().unwrap());
     let start = || start("counter", &scratch, &address);
     let (runtime, last) = (Runtime::new().unwrap(), format!("{}-last", prefix(&scratch.0)));
     let mut etcd = runtime.block_on(client(&address));
@@ -68,11 +68,11 @@ fn a_fenced_counter_is_exact_though_processes_are_killed() {
         found.kvs().first().map_or(0, |found| found.value_str().unwrap().parse::<u64>().unwrap())
     };
     let (began, mut counters, mut kills) = (Instant::now(), [start(), start(), start()], 0_usize);
-    while began.elapsed() < Duration::from_secs(length) {
+    while began.elapsed() < killing_lasts() {
         // Somewhere in their work, after they got on a bit since the last death.
-        let goal = counted() + 5;
+        let (goal, since) = (counted() + 5, Instant::now());
         while counted() < goal {
-            assert!(began.elapsed() < BUSY, "they do not get on after {kills} deaths");
+            assert!(since.elapsed() < BUSY, "they do not get on after {kills} deaths");
         }
         std::thread::sleep(Duration::from_micros(kills as u64 * 7_919 % 20_000));
         let unlucky = &mut counters[kills % 3];

@@ -9,11 +9,10 @@ use leasehold::{LeaseManager, executor::TokioExecutor};
 use tokio::runtime::Runtime;
 
 use crate::{
-    other::{Other, say},
+    other::{Other, killing_lasts, say},
     server::{Place, on_server},
 };
 
-const RUNS: Duration = Duration::from_secs(9);
 const LEASE: Duration = Duration::from_secs(1);
 
 fn builder(place: &Place, beacons: bool) -> leasehold::store::PostgresStoreBuilder {
@@ -50,7 +49,7 @@ pub(crate) fn count(url: &str, prefix: &str) {
 fn kill_and_start(place: &Place) -> (usize, usize) {
     let mut others = [Other::start("counter", place), Other::start("counter", place)];
     let (since, mut killed, mut said) = (Instant::now(), 0, 0);
-    while since.elapsed() < RUNS {
+    while since.elapsed() < killing_lasts() {
         let other = &mut others[killed % 2];
         // It has counted, and is anywhere in a later turn.
         other.hear();

@@ -7,12 +7,20 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio, id},
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 /// Names what the other process is to do; without it, a test is the first process.
 const ROLE: &str = "LEASEHOLD_TEST_ROLE";
 /// Names what both share: a word a line.
 const PLACE: &str = "LEASEHOLD_TEST_PLACE";
+
+/// For how long processes are killed at random: `make test-long` says for longer.
+pub(crate) fn killing_lasts() -> Duration {
+    Duration::from_secs(
+        env::var("LEASEHOLD_KILL_SECONDS").map_or(10, |seconds| seconds.parse().expect("whole seconds")),
+    )
+}
 
 /// What both processes share, in words: a directory, or a server and a prefix.
 pub(crate) trait Shared {

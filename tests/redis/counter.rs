@@ -11,12 +11,9 @@ use redis::Client;
 
 use crate::{
     SHORT_LEASE, context,
-    other::{Other, say},
+    other::{Other, killing_lasts, say},
     shared,
 };
-
-/// How long they count.
-const LASTING: Duration = Duration::from_secs(13);
 
 /// Writes down what it is told, and by which token.
 const WRITE: &str = "redis.call('SET', KEYS[1], ARGV[1])
@@ -52,7 +49,7 @@ fn processes_that_are_killed_lose_no_count_and_share_no_token() {
     };
     let mut others: Vec<Other> = (0..3).map(|_| start()).collect();
     let (began, mut deaths) = (Instant::now(), 0);
-    while began.elapsed() < LASTING {
+    while began.elapsed() < killing_lasts() {
         let random = RandomState::new().build_hasher().finish();
         thread::sleep(Duration::from_micros(random % 300_000));
         let victim = usize::try_from(random % 3).unwrap();

@@ -10,7 +10,7 @@ use leasehold::{AcquireError, FenceError, LeaseGuard};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::{runtime::Runtime, task::spawn_blocking};
 
-use crate::{Other, Scratch, connect, manager, say, told};
+use crate::{Other, Scratch, connect, manager, other::killing_lasts, say, told};
 
 /// Longer than an eviction by a beacon takes, and much shorter than a lease.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -166,10 +166,9 @@ fn a_fenced_counter_is_exact_though_processes_are_killed() {
     database
         .execute_batch("CREATE TABLE counts (count INTEGER, token INTEGER); INSERT INTO counts VALUES (0, 0)")
         .unwrap();
-    let length = std::env::var("LEASEHOLD_KILL_SECONDS").map_or(10, |seconds| seconds.parse().unwrap());
     let start = || Other::start("counter", &scratch);
     let (began, mut counters, mut kills) = (Instant::now(), [start(), start(), start()], 0_usize);
-    while began.elapsed() < Duration::from_secs(length) {
+    while began.elapsed() < killing_lasts() {
         // Somewhere in their work, which takes less than a millisecond a step.
         std::thread::sleep(Duration::from_micros(50_000 + (kills as u64 * 7_919) % 150_000));
         let unlucky = &mut counters[kills % 3];
