@@ -41,11 +41,15 @@ const LIMIT: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Leases in a [PostgreSQL](https://www.postgresql.org/docs/current/) database (tested with version 15), shared by all programs that
-/// connect to it. Clones are handles to the same pool of up to four connections.
+/// connect to it. Clones are handles to the same connections: up to four of its own, or a pool of the application's.
 ///
 /// Choose it if your programs use such a database anyway: then a write to it can be
-/// [fenced](crate::LeaseGuard::fence), in your own [`tokio_postgres::Transaction`]. Create the tables once with
+/// [fenced](crate::LeaseGuard::fence), in your own transaction. Create the tables once with
 /// [`migrate`](Self::migrate). Connect to the primary, never to a replica: the store writes.
+///
+/// * **Driver.** With the feature `store-postgres` it opens connections of its own by tokio-postgres, see `connect`. With
+///   `store-postgres-deadpool` and `store-postgres-sqlx` it runs over the application's pool, see [`from_pool`](Self::from_pool). All of
+///   them share leases with each other. Choose the one whose transactions you fence.
 ///
 /// * **Durability.** A lease is on the server's disk before it is granted, whatever the default of `synchronous_commit` is. If the
 ///   server has synchronous replicas, declare it with [`PostgresStoreBuilder::durability`]. If an asynchronous replica is promoted, it
@@ -56,7 +60,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// * **Poolers.** The store uses no named prepared statements and no session state, so it works behind pgbouncer in transaction mode,
 ///   where it needs [`without_signals`](PostgresStoreBuilder::without_signals).
 ///
-/// The connections belong to the tokio runtime in which the store was connected, and end with it.
+/// Everything runs on the tokio runtime in which the store was connected; connections of its own end with it.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
@@ -78,6 +82,13 @@ pub struct PostgresStore {
 }
 
 /// A connection pool of the application's own, for [`PostgresStore::from_pool`].
+///
+/// It is made from a `sqlx::PgPool` (feature `store-postgres-sqlx`), or from a `deadpool_postgres::Pool`, alone or with a
+/// `tokio_postgres::Config` for signals (feature `store-postgres-deadpool`).
+///
+/// The store takes up to four connections at once, each for one transaction, and waits for a free one within the time limit of its request.
+/// A connection comes back without an open transaction, a setting or an advisory lock; one that was given up in the middle leaves the pool
+/// and is closed. Closing the store leaves the pool open.
 pub struct PostgresPool(Box<dyn Source>);
 
 impl fmt::Debug for PostgresPool {
@@ -113,11 +124,25 @@ impl PostgresStore {
     ///
     /// # Cancel safety
     /// Cancel safe: the connection is closed, or goes back to the pool.
+    ///
+    /// ```no_run
+    /// # use leasehold::store::{PostgresPool, PostgresStore};
+    /// # async fn example(pool: impl Into<PostgresPool>) -> Result<(), leasehold::StoreError> {
+    /// let store = PostgresStore::from_pool(pool).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn from_pool(pool: impl Into<PostgresPool>) -> Result<Self, StoreError> {
         Self::builder_from_pool(pool).connect().await
     }
 
     /// A builder over a connection pool of the application's own.
+    ///
+    /// ```no_run
+    /// # use leasehold::store::{PostgresPool, PostgresStore};
+    /// # async fn example(pool: impl Into<PostgresPool>) -> Result<(), leasehold::StoreError> {
+    /// let store = PostgresStore::builder_from_pool(pool).prefix("app_leases").connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn builder_from_pool(pool: impl Into<PostgresPool>) -> PostgresStoreBuilder {
         PostgresStoreBuilder::over(pool.into())
     }
