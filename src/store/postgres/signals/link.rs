@@ -53,10 +53,11 @@ impl Link {
         let mut round = Round::default();
         round.add(&format!("LISTEN {}", names.channel()));
         round.add(&format!("LISTEN {}", names.channel_of(session)));
-        round.add(&format!("SELECT pg_try_advisory_lock({})", names.ear(session)));
         round.add(STAYS);
-        let listening = line.carry(round).await;
-        listening.map_err(|error| failure::of_statement(&error, names))?;
+        // Who notifies takes the lock for a sign that the session listens, which it does only when its round is committed.
+        for round in [round, Round::one(&format!("SELECT pg_try_advisory_lock({})", names.ear(session)))] {
+            line.carry(round).await.map_err(|failure| failure::of_statement(&failure, names))?;
+        }
         Ok(Self { line, number })
     }
 
