@@ -21,7 +21,7 @@ impl Pool for Deadpool {
 
     async fn open(url: &str, most: u32) -> Self {
         let manager = Manager::new(url.parse().unwrap(), NoTls);
-        Deadpool::builder(manager).max_size(most as usize).build().unwrap()
+        Self::builder(manager).max_size(most as usize).build().unwrap()
     }
 
     async fn ask(&self, statement: &str) -> Vec<String> {

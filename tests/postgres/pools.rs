@@ -70,7 +70,6 @@ macro_rules! suites {
         type Driver = $pool;
 
         mod scenarios {
-            #[expect(clippy::unused_async, reason = "others are opened over a network")]
             async fn open(name: &str) -> Option<$crate::pools::Pooled<super::Driver>> {
                 $crate::pools::Pooled::new($driver, name)
             }
