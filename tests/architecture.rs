@@ -20,7 +20,7 @@ const BANS: [Ban; 11] = [
     },
     Ban {
         words: "feature",
-        except: "src/lib.rs src/driver/event.rs src/executor/mod.rs src/store/mod.rs src/store/url.rs src/signal/mod.rs",
+        except: "src/lib.rs src/driver/event.rs src/executor/mod.rs src/store/mod.rs src/store/postgres/drivers/mod.rs src/store/url.rs src/signal/mod.rs",
         because: "features choose modules, where modules are listed; stores, by their URL; and whether events are told",
     },
     Ban {
@@ -34,7 +34,11 @@ const BANS: [Ban; 11] = [
         because: "only its executor knows tokio, with stores and programs that run on it",
     },
     Ban { words: "rusqlite", except: "src/store/sqlite", because: "only its store knows a database" },
-    Ban { words: "tokio_postgres", except: "src/store/postgres", because: "only its store knows PostgreSQL" },
+    Ban {
+        words: "tokio_postgres deadpool_postgres sqlx",
+        except: "src/store/postgres/drivers",
+        because: "only the drivers of its store know how PostgreSQL is reached",
+    },
     Ban {
         words: "redis sha1_smol",
         except: "src/store/redis src/store/mod.rs src/store/url.rs",

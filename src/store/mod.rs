@@ -20,7 +20,10 @@ mod fenced;
 mod indexed_db;
 mod memory;
 mod pointers;
-#[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
+#[cfg(all(
+    any(feature = "store-postgres", feature = "store-postgres-sqlx"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
 mod postgres;
 #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
 mod redis;
@@ -38,8 +41,11 @@ pub use fenced::{Fence, FenceError, Fenced, FencedTransaction, OpenTransaction};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use indexed_db::IndexedDbStore;
 pub use memory::{MemoryStore, NoStore};
-#[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
-pub use postgres::{PostgresStore, PostgresStoreBuilder};
+#[cfg(all(
+    any(feature = "store-postgres", feature = "store-postgres-sqlx"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+pub use postgres::{PostgresPool, PostgresStore, PostgresStoreBuilder};
 #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
 pub use sqlite::SqliteStore;
 pub use url::from_url;

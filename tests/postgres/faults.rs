@@ -291,7 +291,7 @@ fn a_restart_of_the_server_shows_nobody_dead() {
         .await;
         server.restart();
         let listens =
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold' AND query LIKE 'LISTEN%'";
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'leasehold' AND query LIKE 'SELECT pg_try_advisory_lock(%'";
         let user = connect(&place.url).await;
         until("both listen again", async || user.query_one(listens, &[]).await.unwrap().get::<_, i64>(0) == 2).await;
         let (late, late_told) = awake(&place, 83).await;

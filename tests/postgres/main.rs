@@ -12,13 +12,21 @@ mod locked;
 mod measure;
 #[path = "../processes/other.rs"]
 mod other;
+#[cfg(feature = "store-postgres-deadpool")]
+mod over_deadpool;
+#[cfg(feature = "store-postgres-sqlx")]
+mod over_sqlx;
 mod pooler;
+#[cfg(any(feature = "store-postgres-deadpool", feature = "store-postgres-sqlx"))]
+mod pools;
 mod proxy;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod server;
 mod shared;
 mod signals;
+#[cfg(feature = "store-postgres-sqlx")]
+mod sqlx_fence;
 
 /// What the other process does. In the first one there is no role, and nothing to do.
 #[test]

@@ -8,13 +8,13 @@ use tokio::time::timeout;
 use crate::server::{PATIENCE, Place, as_server, connect, folder, free_port, keep, on_server, skip, until};
 
 /// It ends with this, as the server does.
-struct Pooler {
+pub(crate) struct Pooler {
     keeper: std::process::Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Pooler {
-    fn start(server: &Place) -> Option<Self> {
+    pub(crate) fn start(server: &Place) -> Option<Self> {
         let places = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/opt/homebrew/bin/pgbouncer"];
         let Some(program) = places.iter().map(PathBuf::from).find(|place| place.exists()) else {
             skip("pgbouncer");

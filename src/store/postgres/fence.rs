@@ -1,106 +1,31 @@
-//! A fence in a transaction of the user's: the lease's record stays locked until that transaction ends.
+//! The check of a fence in a transaction of the user's: the lease's record stays locked until that transaction ends.
 
-use core::task::{Context, Waker};
-use std::{boxed::Box, string::String, vec::Vec};
-
-use futures::future::join4;
-use tokio_postgres::{Error, Transaction};
+use std::vec::Vec;
 
 use super::{
-    super::{Fence, FenceError, Fenced, FencedTransaction},
+    super::{Fence, FenceError},
+    carrier::{Answers, Carrier, Failure, Round},
     failure,
     names::Names,
     options::{ask_database, is_by_cluster, name_of},
-    rows::{Changed, Hold, Runner, SCHEMA, StoreText, Tables, load_records, load_sessions},
+    rows::{Changed, Hold, SCHEMA, StoreText, load_records, load_sessions},
 };
-use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Key, Records, StoreError, StoreId};
 
-type Verdict = Result<Fenced, FenceError>;
-
-/// A read-write transaction of `tokio-postgres`, in the database that keeps the leases.
-///
-/// The fence locks the lease's record `FOR SHARE`, behind whoever waits to change it, and checks it. The transaction stays borrowed until the answer is ready. Nobody is
-/// granted the lease before the transaction ends, so keep it short. **A refused transaction cannot be committed**: it is in the failed
-/// state. So is one whose answer is dropped before it is ready. `commit()` of `tokio-postgres` rolls such a transaction back and reports
-/// no error, so look at the answer of the fence. Fence the outermost transaction: rolling back to a savepoint undoes all that was done
-/// since, including the fence and a refusal.
-///
-/// The database user of the transaction needs the rights SELECT and UPDATE on `<prefix>_record` and `<prefix>_session`, and SELECT on
-/// `<prefix>_store`. To renew the lease, it also needs INSERT on `<prefix>_session`.
-///
-/// ```no_run
-/// # async fn example(guard: leasehold::LeaseGuard, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// let mut transaction = client.transaction().await?;
-/// guard.fence(&mut transaction).await?;
-/// transaction.execute("UPDATE notes SET text = 'milk'", &[]).await?;
-/// transaction.commit().await?;
-/// # Ok(()) }
-/// ```
-impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b> {
-    type Passed = Fenced;
-    type Answer = MaybeSendFuture<'a, Verdict>;
-
-    fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
-        // Made here, so that it is there although nobody polls the answer.
-        let mut gate = Gate { transaction: self, open: false };
-        Box::pin(async move {
-            let verdict = gate.judge(&*fence).await;
-            match verdict {
-                Ok(()) => {
-                    gate.open();
-                    Ok(Fenced::passed(fence))
-                }
-                Err(why) => Err(gate.refuse(why).await),
-            }
-        })
-    }
-
-    fn refuse(self, why: FenceError) -> Self::Answer {
-        let mut gate = Gate { transaction: self, open: false };
-        Box::pin(async move { Err(gate.refuse(why).await) })
-    }
-}
-
 /// No statement, and so an error: from it on the transaction can only be rolled back.
-const REFUSAL: &str = "SELECT 'the fence of leasehold refused this transaction'::integer";
+pub(super) const REFUSAL: &str = "SELECT 'the fence of leasehold refused this transaction'::integer";
 
-/// Lets nobody commit until it is open.
-struct Gate<'a> {
-    transaction: &'a Transaction<'a>,
-    open: bool,
-}
-
-impl Gate<'_> {
-    const fn open(&mut self) {
-        self.open = true;
-    }
-
-    async fn refuse(&mut self, why: FenceError) -> FenceError {
-        // The answer is an error in any case, and without a connection nothing is committed.
-        let _ = self.transaction.batch_execute(REFUSAL).await;
-        self.open();
-        why
-    }
-
-    async fn judge(&self, fence: &dyn Fence) -> Result<(), FenceError> {
-        let names = Names::of(&fence.reach()).ok_or_else(|| FenceError::Misuse(ELSEWHERE.into()))?;
-        let tables = Tables { names: &names, runner: Runner::Transaction(self.transaction) };
-        let check = Check { fence, tables };
-        let (store, mut records) = check.read().await?;
-        fence.judge(store, &mut records)?;
-        check.write(&Changed::take(&mut records)).await
-    }
-}
-
-impl Drop for Gate<'_> {
-    /// Whoever drops the answer may go on to commit. The statement is sent by the first poll, before any other of theirs.
-    fn drop(&mut self) {
-        if !self.open {
-            let mut refusal = Box::pin(self.transaction.batch_execute(REFUSAL));
-            let _ = refusal.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        }
-    }
+/// Checks a lease in a transaction that stays open. What a driver says `first` goes out before all else, and what it says `last` after.
+pub(super) async fn judge(
+    fence: &dyn Fence,
+    carrier: &mut dyn Carrier,
+    [first, last]: [Option<&str>; 2],
+) -> Result<(), FenceError> {
+    let names = Names::of(&fence.reach()).ok_or_else(|| FenceError::Misuse(ELSEWHERE.into()))?;
+    let mut check = Check { fence, names: &names, carrier };
+    let (store, mut records) = check.read(first).await?;
+    fence.judge(store, &mut records)?;
+    check.write(&Changed::take(&mut records), last).await
 }
 
 const ELSEWHERE: &str = "the lease is not kept in the database of this transaction; begin the transaction in the database that the \
@@ -111,70 +36,87 @@ const MAY_WRITE: &str = "current_setting('transaction_read_only')";
 
 struct Check<'a> {
     fence: &'a dyn Fence,
-    tables: Tables<'a>,
+    names: &'a Names,
+    carrier: &'a mut dyn Carrier,
 }
 
 impl Check<'_> {
     /// Locks and reads: all but a session in one round trip.
-    async fn read(&self) -> Result<(Option<StoreId>, Records), FenceError> {
-        let ticket = self.fence.ticket();
+    async fn read(&mut self, first: Option<&str>) -> Result<(Option<StoreId>, Records), FenceError> {
+        let (ticket, names) = (self.fence.ticket(), self.names);
         let keys: Vec<Key> = ticket.batch.keys();
-        let runner = self.tables.runner;
-        let by_cluster = is_by_cluster(&self.tables.names.database);
-        let place = ask_database(runner, by_cluster, MAY_WRITE, &[]);
-        let mut locks: Vec<i64> = keys.iter().map(|key| self.tables.names.lock_of_key(key)).collect();
+        let mut round = Round::default();
+        if let Some(first) = first {
+            round.add(first);
+        }
+        let place = round.add(&ask_database(is_by_cluster(&names.database), MAY_WRITE));
+        let mut locks: Vec<i64> = keys.iter().map(|key| names.lock_of_key(key)).collect();
         locks.sort_unstable();
-        let records = self.tables.records(&keys, Hold::Share);
-        let (place, locked, found, store) =
-            join4(place, self.tables.lock_shared(&locks), records, self.tables.store(Hold::Not)).await;
-        self.check_place(place)?;
-        locked.map_err(|error| self.failed(&error))?;
+        round.add(&names.lock_shared(&locks));
+        let found = round.add(&names.read_records(&keys, Hold::Share));
+        let store = round.add(&names.read_store(Hold::Not));
+        let answers = match self.carrier.carry(&round).await {
+            Ok(answers) => answers,
+            // Elsewhere there may be no such tables.
+            Err(failure) if failure.before.count() > place => {
+                self.check_place(&failure.before, place)?;
+                return Err(failed(&failure, names));
+            }
+            Err(failure) => return Err(failed(&failure, names)),
+        };
+        self.check_place(&answers, place)?;
         let mut records = Records::new();
-        let found = found.map_err(|error| self.failed(&error))?;
-        load_records(&mut records, &keys, &found).map_err(|error| self.failed(&error))?;
-        let store = self.store_id(store.map_err(|error| self.failed(&error))?, &mut records)?;
+        load_records(&mut records, &keys, answers.rows(found));
+        let store = self.store_id(StoreText::of(&answers, store), &mut records)?;
         // Only the own row: it takes the heartbeat, and tells what became of a grant that is gone.
         if ticket.renews() || !ticket.finds_its_grant(&records) {
             let ids = [ticket.batch.session];
-            let found = self.tables.sessions(&ids, Hold::Update).await.map_err(|error| self.failed(&error))?;
-            load_sessions(&mut records, &ids, &found).map_err(|error| self.failed(&error))?;
+            let answers = self.carry(&Round::one(&names.read_sessions(&ids, Hold::Update))).await?;
+            load_sessions(&mut records, &ids, answers.rows(0));
         }
         Ok((store, records))
     }
 
-    fn check_place(&self, place: Result<Vec<tokio_postgres::Row>, Error>) -> Result<(), FenceError> {
-        let place = place.map_err(|error| self.failed(&error))?;
-        let row = place.first().ok_or_else(|| FenceError::Misuse(ELSEWHERE.into()))?;
-        let database = name_of(row).map_err(|error| self.failed(&error))?;
-        if database != self.tables.names.database {
-            return Err(FenceError::Misuse(ELSEWHERE.into()));
+    async fn carry(&mut self, round: &Round) -> Result<Answers, FenceError> {
+        self.carrier.carry(round).await.map_err(|failure| failed(&failure, self.names))
+    }
+
+    fn check_place(&self, answers: &Answers, place: usize) -> Result<(), FenceError> {
+        let elsewhere = || FenceError::Misuse(ELSEWHERE.into());
+        let row = answers.first(place).ok_or_else(elsewhere)?;
+        if name_of(row).as_ref() != Some(&self.names.database) {
+            return Err(elsewhere());
         }
-        let read_only: String = row.try_get(2).map_err(|error| self.failed(&error))?;
-        if read_only == "on" { Err(FenceError::Misuse(READ_ONLY.into())) } else { Ok(()) }
+        if row.text(2) == Some("off") { Ok(()) } else { Err(FenceError::Misuse(READ_ONLY.into())) }
     }
 
     /// Which store it is. One without a row, or whose row cannot be read, is none that a lease was granted in.
     fn store_id(&self, store: Option<StoreText>, records: &mut Records) -> Result<Option<StoreId>, FenceError> {
         let Some(StoreText { schema, text: Some(text) }) = store else { return Ok(None) };
         if schema != SCHEMA {
-            return Err(FenceError::Store(failure::other_schema(self.tables.names, schema, SCHEMA)));
+            return Err(FenceError::Store(failure::other_schema(self.names, schema, SCHEMA)));
         }
         let is_known = records.load_store(Some(&text), StoreId::default()).is_ok();
         Ok(is_known.then(|| records.store()))
     }
 
-    async fn write(&self, changed: &Changed) -> Result<(), FenceError> {
+    async fn write(&mut self, changed: &Changed, last: Option<&str>) -> Result<(), FenceError> {
         debug_assert!(changed.store.is_none(), "a fence forgets no record, so that it raises no floor");
-        self.tables.write(changed).await.map_err(|error| self.failed(&error))
-    }
-
-    fn failed(&self, error: &Error) -> FenceError {
-        match failure::code(error) {
-            "25006" => FenceError::Misuse(READ_ONLY.into()),
-            "25P02" => FenceError::Store(StoreError::transient(
-                "the transaction had failed before its fence was checked; roll it back and begin another one",
-            )),
-            _ => FenceError::Store(failure::of_statement(error, self.tables.names)),
+        let mut round = Round::default();
+        self.names.write(changed, &mut round);
+        if let Some(last) = last {
+            round.add(last);
         }
+        if round.is_empty() { Ok(()) } else { self.carry(&round).await.map(drop) }
+    }
+}
+
+fn failed(failure: &Failure, names: &Names) -> FenceError {
+    match failure.code.as_str() {
+        "25006" => FenceError::Misuse(READ_ONLY.into()),
+        "25P02" => FenceError::Store(StoreError::transient(
+            "the transaction had failed before its fence was checked; roll it back and begin another one",
+        )),
+        _ => FenceError::Store(failure::of_statement(failure, names)),
     }
 }

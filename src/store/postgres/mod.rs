@@ -1,11 +1,13 @@
 //! The store in PostgreSQL: three tables, one transaction per batch, and signals through the server.
 
-mod dial;
+mod carrier;
+mod drivers;
 mod failure;
 mod fence;
+mod lending;
+mod literal;
 mod names;
 mod options;
-mod pool;
 mod rows;
 mod schema;
 mod signals;
@@ -19,30 +21,35 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::time::timeout;
-use tokio_postgres::types::Type;
+use tokio::{runtime::Handle, time::timeout};
 
 use super::{Durability, Reach, Store};
 use crate::executor::Shared;
-use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
+use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreErrorKind, StoreId, StoreNow};
 use crate::signal::Signals;
 
+use carrier::{Exchange, Source};
+use lending::Lending;
 use names::Names;
 pub use options::PostgresStoreBuilder;
-use pool::{Errand, Pool};
-use rows::Runner;
 use signals::{PostgresSignals, Speaking};
 use transaction::Work;
 
 /// A list of keys takes no longer, nor do the statements that make the tables.
 const LIMIT: Duration = Duration::from_secs(30);
+/// What is not asked for a lease waits no longer for a connection.
+const CONNECT: Duration = Duration::from_secs(10);
 
 /// Leases in a [PostgreSQL](https://www.postgresql.org/docs/current/) database (tested with version 15), shared by all programs that
-/// connect to it. Clones are handles to the same pool of up to four connections.
+/// connect to it. Clones are handles to the same connections: up to four of its own, or a pool of the application's.
 ///
 /// Choose it if your programs use such a database anyway: then a write to it can be
-/// [fenced](crate::LeaseGuard::fence), in your own [`tokio_postgres::Transaction`]. Create the tables once with
+/// [fenced](crate::LeaseGuard::fence), in your own transaction. Create the tables once with
 /// [`migrate`](Self::migrate). Connect to the primary, never to a replica: the store writes.
+///
+/// * **Driver.** With the feature `store-postgres` it opens connections of its own by tokio-postgres, see `connect`. With
+///   `store-postgres-deadpool` and `store-postgres-sqlx` it runs over the application's pool, see [`from_pool`](Self::from_pool). All of
+///   them share leases with each other. Choose the one whose transactions you fence.
 ///
 /// * **Durability.** A lease is on the server's disk before it is granted, whatever the default of `synchronous_commit` is. If the
 ///   server has synchronous replicas, declare it with [`PostgresStoreBuilder::durability`]. If an asynchronous replica is promoted, it
@@ -53,7 +60,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// * **Poolers.** The store uses no named prepared statements and no session state, so it works behind pgbouncer in transaction mode,
 ///   where it needs [`without_signals`](PostgresStoreBuilder::without_signals).
 ///
-/// The connections belong to the tokio runtime in which the store was connected, and end with it.
+/// Everything runs on the tokio runtime in which the store was connected; connections of its own end with it.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
@@ -74,9 +81,29 @@ pub struct PostgresStore {
     speaking: Speaking,
 }
 
+/// A connection pool of the application's own, for [`PostgresStore::from_pool`].
+///
+/// It is made from a `sqlx::PgPool` (feature `store-postgres-sqlx`), or from a `deadpool_postgres::Pool`, alone or with a
+/// `tokio_postgres::Config` for signals (feature `store-postgres-deadpool`).
+///
+/// The store takes up to four connections at once, each for one transaction, and waits for a free one within the time limit of its request.
+/// A connection comes back without an open transaction, a setting or an advisory lock; one that was given up in the middle leaves the pool
+/// and is closed. Closing the store leaves the pool open.
+pub struct PostgresPool(Box<dyn Source>);
+
+impl fmt::Debug for PostgresPool {
+    /// Its options may have a password in them.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("PostgresPool").finish_non_exhaustive()
+    }
+}
+
 /// What the handles of a store share.
 struct Place {
-    pool: Pool,
+    lending: Lending,
+    exchange: Option<Shared<dyn Exchange>>,
+    /// Everything runs on it.
+    runtime: Handle,
     names: Names,
     durability: Durability,
     signals: Option<Voice>,
@@ -89,28 +116,35 @@ struct Voice {
 }
 
 impl PostgresStore {
-    /// Connects to the database that the [URL or list of options](tokio_postgres::Config) names, with tables that begin with
-    /// `leasehold`. Use a [`builder`](Self::builder) for other choices.
+    /// A store over a connection pool of the application's own, with tables that begin with `leasehold`. Use
+    /// [`builder_from_pool`](Self::builder_from_pool) for other choices, and see [`PostgresPool`] for the pools there are.
     ///
     /// # Errors
-    /// [`StoreError`] names what is wrong with the URL, or why no server answers.
+    /// [`StoreError`] says why the pool gives no connection, or what is wrong with its database.
     ///
     /// # Cancel safety
-    /// Cancel safe: the connection is closed.
+    /// Cancel safe: the connection is closed, or goes back to the pool.
     ///
     /// ```no_run
-    /// # use leasehold::store::PostgresStore;
-    /// # async fn example() -> Result<(), leasehold::StoreError> {
-    /// let store = PostgresStore::connect("host=/run/postgresql dbname=app").await?;
+    /// # use leasehold::store::{PostgresPool, PostgresStore};
+    /// # async fn example(pool: impl Into<PostgresPool>) -> Result<(), leasehold::StoreError> {
+    /// let store = PostgresStore::from_pool(pool).await?;
     /// # Ok(()) }
     /// ```
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        Self::builder(url).connect().await
+    pub async fn from_pool(pool: impl Into<PostgresPool>) -> Result<Self, StoreError> {
+        Self::builder_from_pool(pool).connect().await
     }
 
-    /// A builder that chooses how to connect.
-    pub fn builder(url: &str) -> PostgresStoreBuilder {
-        PostgresStoreBuilder::new(url)
+    /// A builder over a connection pool of the application's own.
+    ///
+    /// ```no_run
+    /// # use leasehold::store::{PostgresPool, PostgresStore};
+    /// # async fn example(pool: impl Into<PostgresPool>) -> Result<(), leasehold::StoreError> {
+    /// let store = PostgresStore::builder_from_pool(pool).prefix("app_leases").connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn builder_from_pool(pool: impl Into<PostgresPool>) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::over(pool.into())
     }
 
     /// Creates the tables `<prefix>_store`, `<prefix>_record` and `<prefix>_session` if they are missing, in the first existing schema of
@@ -130,11 +164,12 @@ impl PostgresStore {
     /// # Ok(()) }
     /// ```
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        self.on_runtime(LIMIT, |place| async move { schema::migrate(&place.pool, &place.names).await }).await
+        self.on_runtime(LIMIT, |place| async move { schema::migrate(&place.lending, &place.names, CONNECT).await })
+            .await
     }
 
     fn check(&self) -> Result<(), StoreError> {
-        if self.closed.load(Ordering::Relaxed) { Err(pool::closed()) } else { Ok(()) }
+        if self.closed.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
     }
 
     /// Runs work in a task of its own, so that it comes to an end, and its connection back, although nobody awaits it any more.
@@ -145,8 +180,7 @@ impl PostgresStore {
     {
         self.check()?;
         let work = work(self.place.clone());
-        let runtime = self.place.pool.dial().runtime();
-        let task = runtime.spawn(async move {
+        let task = self.place.runtime.spawn(async move {
             let late =
                 |_| Err(StoreError::unknown(format!("the server did not answer within {} ms", limit.as_millis())));
             timeout(limit, work).await.unwrap_or_else(late)
@@ -162,7 +196,7 @@ impl PostgresStore {
 impl Clone for PostgresStore {
     /// Another handle of the same connections, open whether or not this one was closed.
     fn clone(&self) -> Self {
-        self.place.pool.share();
+        self.place.lending.lender().share();
         Self { place: self.place.clone(), closed: AtomicBool::new(false), speaking: Speaking::nobody() }
     }
 }
@@ -170,7 +204,7 @@ impl Clone for PostgresStore {
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         if !self.closed.swap(true, Ordering::Relaxed) {
-            self.place.pool.leave();
+            self.place.lending.lender().leave();
         }
     }
 }
@@ -187,7 +221,8 @@ impl Store for PostgresStore {
         let now = StoreNow::new(self.clock(), now);
         let work = Work { batch, now, limit, fresh: fresh_id()? };
         // It keeps to its limit by itself, and knows what became of its commit.
-        self.on_runtime(limit.saturating_mul(2), |place| async move { work.run(&place.pool, &place.names).await }).await
+        self.on_runtime(limit.saturating_mul(2), |place| async move { work.run(&place.lending, &place.names).await })
+            .await
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
@@ -197,17 +232,18 @@ impl Store for PostgresStore {
 
     fn signals(&self) -> Option<Shared<dyn Signals>> {
         let voice = self.place.signals?;
-        let dial = self.place.pool.dial().watchful();
-        Some(Shared::new(PostgresSignals::new(dial, self.place.names.clone(), voice.beacons, self.speaking.clone())))
+        let exchange = self.place.exchange.clone()?;
+        let (runtime, names) = (self.place.runtime.clone(), self.place.names.clone());
+        Some(Shared::new(PostgresSignals::new(exchange, runtime, names, voice.beacons, self.speaking.clone())))
     }
 
     async fn close(&self) {
         if !self.closed.swap(true, Ordering::Relaxed) {
-            self.place.pool.leave();
+            self.place.lending.lender().leave();
         }
         // A program that ends now would take along what it said last: that somebody else was granted its lease.
         let speaking = self.speaking.clone();
-        let ended = self.place.pool.dial().runtime().spawn(async move { speaking.end().await });
+        let ended = self.place.runtime.spawn(async move { speaking.end().await });
         // Its runtime has ended, and so have they.
         let _ = ended.await;
     }
@@ -230,25 +266,11 @@ fn fresh_id() -> Result<StoreId, StoreError> {
 }
 
 async fn list(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
-    let mut lent = place.pool.lend(Errand::Any).await?;
-    // One that stood idle may have been cut meanwhile.
-    if lent.used && lent.client.check_connection().await.is_err() {
-        place.pool.forget_idle();
-        drop(lent);
-        lent = place.pool.lend(Errand::Any).await?;
-    }
-    let table = place.names.table("record");
-    let statement = format!(
-        "SELECT key FROM {table} WHERE key >= $1 AND key < $2 \
-         UNION ALL SELECT key FROM {table} WHERE key >= $3 AND substr(key, 1, length($3)) = $3"
-    );
-    let (end, long) = (names::end_of(prefix), names::long_form(prefix));
-    let parameters: [rows::Parameter<'_>; 3] =
-        [(&prefix.as_bytes(), Type::BYTEA), (&end, Type::BYTEA), (&long, Type::BYTEA)];
-    let found = Runner::Connection(&lent.client).query(&statement, &parameters).await;
-    let found = found.map_err(|error| failure::of_statement(&error, &place.names))?;
-    lent.give_back();
-    let mut keys: Vec<Key> = found.iter().filter_map(|row| names::key_of(row.try_get(0).ok()?)).collect();
-    keys.sort_unstable();
-    Ok(keys)
+    let found = options::ask(&place.lending, &place.names.read_keys(prefix)).await?;
+    let found = found.map_err(|failure| failure::of_statement(&failure, &place.names))?;
+    Ok(rows::keys_of(found.rows(0)))
+}
+
+fn closed() -> StoreError {
+    StoreError::permanent(StoreErrorKind::Closed, "this handle of the PostgreSQL store was closed; connect another one")
 }

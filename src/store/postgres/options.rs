@@ -1,31 +1,23 @@
 //! How a store is connected.
 
-use core::{fmt, time::Duration};
-use std::{string::String, vec::Vec};
+use core::fmt;
+use std::{boxed::Box, string::String};
 
 use tokio::runtime::Handle;
-use tokio_postgres::{
-    Client, Config, Socket,
-    config::SslMode,
-    tls::{MakeTlsConnect, TlsConnect},
-    types::Type,
-};
 
 use super::{
-    Place, PostgresStore, Voice,
-    dial::Dial,
+    CONNECT, Place, PostgresPool, PostgresStore, Voice,
+    carrier::{Answers, Failure, Round, Row, Source, Supply},
     failure,
+    lending::{Errand, Lending},
+    literal::text,
     names::{Names, is_plain},
-    pool::Pool,
-    rows::{Parameter, Runner},
     signals::Speaking,
+    transaction::TRIES,
 };
 use crate::executor::Shared;
 use crate::machine::{StoreError, StoreErrorKind};
 use crate::store::Durability;
-
-/// Gives a dial its encryption.
-type Encrypt = Box<dyn FnOnce(Dial) -> Dial + Send>;
 
 /// Chooses how a [`PostgresStore`] connects.
 ///
@@ -37,11 +29,11 @@ type Encrypt = Box<dyn FnOnce(Dial) -> Dial + Send>;
 /// ```
 #[must_use = "nothing happens until it is connected"]
 pub struct PostgresStoreBuilder {
-    url: String,
+    source: Box<dyn Source>,
     prefix: String,
     durability: Durability,
     signals: Option<Voice>,
-    encrypt: Option<Encrypt>,
+    misuse: Option<&'static str>,
 }
 
 impl fmt::Debug for PostgresStoreBuilder {
@@ -51,14 +43,28 @@ impl fmt::Debug for PostgresStoreBuilder {
     }
 }
 
+/// The pool of `with_beacons` has no connections that can listen.
+const DEAF: &str = "beacons need a connection for signals, which a deadpool-postgres pool cannot give; hand over the pool together with a \
+    tokio_postgres::Config, as PostgresStore::builder_from_pool((pool, config))";
+const ENCRYPTED_ALREADY: &str = "PostgresStoreBuilder::tls is for connections that the store opens itself; give this pool's own options \
+    their encryption";
+
 impl PostgresStoreBuilder {
-    pub(super) fn new(url: &str) -> Self {
-        Self {
-            url: url.into(),
-            prefix: "leasehold".into(),
-            durability: Durability::Local,
-            signals: Some(Voice { beacons: false }),
-            encrypt: None,
+    pub(super) fn new(source: Box<dyn Source>) -> Self {
+        let signals = Some(Voice { beacons: false });
+        Self { source, prefix: "leasehold".into(), durability: Durability::Local, signals, misuse: None }
+    }
+
+    /// Over a pool of the application's, see [`PostgresStore::from_pool`].
+    pub(super) fn over(pool: PostgresPool) -> Self {
+        Self::new(pool.0)
+    }
+
+    /// Hands the source a connector of its driver's.
+    #[allow(dead_code, reason = "only one of the drivers takes a connector")]
+    pub(super) fn encrypt(&mut self, connector: &dyn core::any::Any) {
+        if !self.source.encrypt(connector) {
+            self.misuse = Some(ENCRYPTED_ALREADY);
         }
     }
 
@@ -98,21 +104,6 @@ impl PostgresStoreBuilder {
         self
     }
 
-    /// Encrypts all connections, for instance with `postgres_native_tls::MakeTlsConnector` or
-    /// `tokio_postgres_rustls::MakeRustlsConnect`.
-    /// Whether the server's certificate is verified is up to the connector; `sslmode=require` in the URL forbids a connection
-    /// without encryption.
-    pub fn tls<T>(mut self, connector: T) -> Self
-    where
-        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
-        T::Stream: Send,
-        T::TlsConnect: Send,
-        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
-    {
-        self.encrypt = Some(Box::new(|dial| dial.encrypted(connector)));
-        self
-    }
-
     /// Connects, and identifies the database. The tables need not exist yet.
     ///
     /// # Errors
@@ -127,54 +118,35 @@ impl PostgresStoreBuilder {
                 self.prefix
             )));
         }
+        if let Some(misuse) = self.misuse {
+            return Err(invalid(misuse));
+        }
         let runtime = Handle::try_current().map_err(|_| {
             invalid("there is no tokio runtime here to connect in; call this inside one, with I/O and timers enabled")
         })?;
-        let config = read(&self.url, self.encrypt.is_some())?;
-        let dial = Dial::new(config, runtime);
-        let dial = if let Some(encrypt) = self.encrypt { encrypt(dial) } else { dial };
-        let first = dial.open(|_| ()).await?;
-        let names = names_in(&first, self.prefix).await?;
-        let place = Place { pool: Pool::new(dial, first), names, durability: self.durability, signals: self.signals };
+        let Supply { lender, exchange } = self.source.open(runtime.clone()).await?;
+        if exchange.is_none() && self.signals.is_some_and(|voice| voice.beacons) {
+            return Err(invalid(DEAF));
+        }
+        let lending = Lending::new(lender);
+        let names = names_in(&lending, self.prefix).await?;
+        let place = Place { lending, exchange, runtime, names, durability: self.durability, signals: self.signals };
         Ok(PostgresStore { place: Shared::new(place), closed: false.into(), speaking: Speaking::nobody() })
     }
 }
 
-fn invalid(message: impl Into<String>) -> StoreError {
+pub(super) fn invalid(message: impl Into<String>) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, message)
 }
 
-const NO_TLS: &str = "the URL asks for an encrypted connection (sslmode), and the store has no TLS of its own; give a connector by \
-    PostgresStoreBuilder::tls, or write sslmode=disable where the network is trusted";
-const VERIFIES: &str = "the URL asks for sslmode=verify-ca or verify-full, which tokio-postgres does not support; write \
-    sslmode=require, and give a connector that verifies by PostgresStoreBuilder::tls";
-
-/// The password is never part of a message.
-fn read(url: &str, encrypted: bool) -> Result<Config, StoreError> {
-    if url.contains("sslmode=verify") {
-        return Err(invalid(VERIFIES));
-    }
-    let mut config: Config = url.parse().map_err(|error| {
-        invalid(format!(
-            "the URL of the database cannot be read: {}; write it like postgres://user@host/database",
-            failure::said(&error)
-        ))
-    })?;
-    if config.get_ssl_mode() == SslMode::Require && !encrypted {
-        return Err(invalid(NO_TLS));
-    }
-    if config.get_application_name().is_none() {
-        config.application_name("leasehold");
-    }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(Duration::from_secs(5));
-    }
-    Ok(config)
-}
-
 /// Which database it is; where the store's tables are, or would be made; and how it keeps text.
-const WHERE: &str = "coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-    WHERE c.oid = to_regclass($1)), current_schema())::text, current_setting('server_encoding')";
+fn ask_where(table: &str) -> String {
+    format!(
+        "coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.oid = to_regclass({})), current_schema())::text, current_setting('server_encoding')",
+        text(table)
+    )
+}
 /// The cluster's identifier, which replicas share.
 const CLUSTER: &str = "SELECT (SELECT system_identifier FROM pg_control_system())::text";
 /// Where that may not be asked: the server's address.
@@ -183,16 +155,14 @@ const ADDRESS: &str =
 const DATABASE: &str = "(SELECT oid FROM pg_database WHERE datname = current_database())::text";
 
 /// Asks which database it is, and more beside that. A fence asks in the same way as its store did, `by_cluster` or not.
-pub(super) async fn ask_database(runner: Runner<'_>, by_cluster: bool, beside: &str, with: &[Parameter<'_>]) -> Found {
+pub(super) fn ask_database(by_cluster: bool, beside: &str) -> String {
     let server = if by_cluster { CLUSTER } else { ADDRESS };
-    runner.query(&format!("{server}, {DATABASE}, {beside}"), with).await
+    format!("{server}, {DATABASE}, {beside}")
 }
 
-pub(super) type Found = Result<Vec<tokio_postgres::Row>, tokio_postgres::Error>;
-
 /// What [`ask_database`] found, as a name without colons.
-pub(super) fn name_of(row: &tokio_postgres::Row) -> Result<String, tokio_postgres::Error> {
-    Ok(format!("{}/{}", row.try_get::<_, String>(0)?, row.try_get::<_, String>(1)?))
+pub(super) fn name_of(row: &Row) -> Option<String> {
+    Some(format!("{}/{}", row.text(0)?, row.text(1)?))
 }
 
 /// Whether a database was named by its cluster, and not by the address of its server, which has a slash of its own.
@@ -200,27 +170,43 @@ pub(super) fn is_by_cluster(database: &str) -> bool {
     database.matches('/').count() == 1
 }
 
-async fn names_in(client: &Client, prefix: String) -> Result<Names, StoreError> {
-    let names = Names { database: String::new(), prefix, schema: String::new() };
-    let table = names.plain_table("store");
-    let with: [Parameter<'_>; 1] = [(&table, Type::TEXT)];
-    let runner = Runner::Connection(client);
-    let mut found = ask_database(runner, true, WHERE, &with).await;
-    if found.as_ref().is_err_and(|error| failure::code(error) == "42501") {
-        found = ask_database(runner, false, WHERE, &with).await;
+/// Asks by a connection of the pool, or by another one if that was cut while it stood idle.
+pub(super) async fn ask(lending: &Lending, statement: &str) -> Result<Result<Answers, Failure>, StoreError> {
+    let round = Round::one(statement);
+    for _ in 0..TRIES {
+        let mut lent = lending.lend(Errand::Any, CONNECT).await?;
+        match lent.loan.carry(&round).await {
+            Err(failure) if lent.used && failure.is_cut() => lending.lender().forget_idle(),
+            // The server refused it, outside of any transaction.
+            found => {
+                if found.is_ok() || found.as_ref().is_err_and(|failure| !failure.is_cut()) {
+                    lent.give_back();
+                }
+                return Ok(found);
+            }
+        }
     }
-    let found = found.map_err(|error| failure::of_statement(&error, &names))?;
-    let read = |row: &tokio_postgres::Row| -> Result<(String, Option<String>, String), tokio_postgres::Error> {
-        Ok((name_of(row)?, row.try_get(2)?, row.try_get(3)?))
-    };
-    let row = found.first().ok_or_else(|| StoreError::transient("the server did not say which database it is"))?;
-    let (database, schema, encoding) = read(row).map_err(|error| failure::of_statement(&error, &names))?;
+    Err(StoreError::transient(format!("{TRIES} connections of {} in a row were cut", lending.lender().name())))
+}
+
+async fn names_in(lending: &Lending, prefix: String) -> Result<Names, StoreError> {
+    let names = Names { database: String::new(), prefix, schema: String::new() };
+    let beside = ask_where(&names.plain_table("store"));
+    let mut found = ask(lending, &ask_database(true, &beside)).await?;
+    if found.as_ref().is_err_and(|failure| failure.code == "42501") {
+        found = ask(lending, &ask_database(false, &beside)).await?;
+    }
+    let found = found.map_err(|failure| failure::of_statement(&failure, &names))?;
+    let silent = || StoreError::transient("the server did not say which database it is");
+    let row = found.first(0).ok_or_else(silent)?;
+    let database = name_of(row).ok_or_else(silent)?;
+    let encoding = row.text(3).unwrap_or_default();
     if encoding != "UTF8" {
         return Err(invalid(format!(
             "the database keeps text as {encoding}, and leases need UTF8; create one by CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
         )));
     }
-    let schema = schema.ok_or_else(|| {
+    let schema = row.text(2).map(String::from).ok_or_else(|| {
         invalid("no schema of the connection's search_path exists; create one, or name another by options=-csearch_path%3D… in the URL")
     })?;
     Ok(Names { database, schema, ..names })

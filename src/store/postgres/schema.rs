@@ -1,73 +1,78 @@
 //! The tables, and their version.
 
-use futures::future::join;
-use tokio_postgres::{Client, Error};
-
 use super::{
+    carrier::{Failure, Loan, Round},
     failure,
+    lending::{Errand, Lending},
     names::Names,
-    pool::{Errand, Pool},
-    rows::{Hold, Runner, SCHEMA, Tables},
+    rows::{Hold, SCHEMA, StoreText},
 };
 use crate::machine::StoreError;
 
 /// Makes what is missing, all or nothing.
-pub(super) async fn migrate(pool: &Pool, names: &Names) -> Result<(), StoreError> {
-    let lent = pool.lend(Errand::Any).await?;
+pub(super) async fn migrate(lending: &Lending, names: &Names, limit: core::time::Duration) -> Result<(), StoreError> {
+    let mut lent = lending.lend(Errand::Any, limit).await?;
     // Whoever may not create tables can call this, too, where they stand.
-    let stands = match version(&lent.client, names).await {
+    let stands = match version(&mut *lent.loan, names).await {
         Ok(found) => found,
-        Err(error) if failure::code(&error) == "42P01" => None,
-        Err(error) => return Err(failure::of_statement(&error, names)),
+        Err(failure) if failure.code == "42P01" => None,
+        Err(failure) => return Err(failure::of_statement(&failure, names)),
     };
     let found = match stands {
         Some(found) => found,
-        None => create(&lent.client, names).await?,
+        None => create(&mut *lent.loan, names).await?,
     };
     lent.give_back();
     if found == SCHEMA { Ok(()) } else { Err(failure::other_schema(names, found, SCHEMA)) }
 }
 
 /// Reads from all three tables, so that one of another program is noticed. `None` if the first has no row.
-async fn version(client: &Client, names: &Names) -> Result<Option<i32>, Error> {
-    let tables = Tables { names, runner: Runner::Connection(client) };
-    let (record, session) = (names.table("record"), names.table("session"));
-    let probe = format!(
-        "SELECT key = ''::bytea, text || '' FROM {record} LIMIT 0; SELECT id = ''::bytea, text || '' FROM {session} LIMIT 0"
-    );
-    let (found, probed) = join(tables.store(Hold::Not), tables.runner.run(&probe)).await;
-    let found = found?;
-    probed?;
-    Ok(found.map(|found| found.schema))
+async fn version(loan: &mut (dyn Loan + '_), names: &Names) -> Result<Option<i32>, Failure> {
+    let mut round = Round::default();
+    let place = round.add(&names.read_store(Hold::Not));
+    round.add(&format!("SELECT key = ''::bytea, text || '' FROM {} LIMIT 0", names.table("record")));
+    round.add(&format!("SELECT id = ''::bytea, text || '' FROM {} LIMIT 0", names.table("session")));
+    let answers = loan.carry(&round).await?;
+    Ok(StoreText::of(&answers, place).map(|found| found.schema))
 }
 
-async fn create(client: &Client, names: &Names) -> Result<i32, StoreError> {
-    let made = client.batch_execute(&statements(names)).await;
+async fn create(loan: &mut (dyn Loan + '_), names: &Names) -> Result<i32, StoreError> {
+    let made = loan.carry(&statements(names)).await;
     let found = match made {
-        Ok(()) => version(client, names).await,
-        Err(error) => Err(error),
+        Ok(_) => version(loan, names).await,
+        Err(failure) => Err(failure),
     };
     match found {
         Ok(Some(found)) => {
-            let committed = client.batch_execute("COMMIT").await;
-            committed.map_err(|error| failure::of_commit(&error, names)).map(|()| found)
+            let committed = loan.carry(&Round::one("COMMIT")).await;
+            committed.map_err(|failure| failure::of_commit(&failure, names)).map(|_| found)
         }
         // The connection is dropped, and the transaction with it.
         Ok(None) => Err(failure::no_row(names)),
-        Err(error) => Err(failure::of_create(&error, names)),
+        Err(failure) => Err(failure::of_create(&failure, names)),
     }
 }
 
 /// Half of each page is left free: what is written over and over finds room beside its last version, and needs no index.
-fn statements(names: &Names) -> String {
+fn statements(names: &Names) -> Round {
     let [store, record, session] = ["store", "record", "session"].map(|kind| names.table(kind));
     let lock = names.lock_of_schema();
-    format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
-         SELECT pg_advisory_xact_lock({lock}); \
-         CREATE TABLE IF NOT EXISTS {store} (single boolean PRIMARY KEY DEFAULT true CHECK (single), schema integer NOT NULL, text text); \
-         CREATE TABLE IF NOT EXISTS {record} (key bytea PRIMARY KEY, text text NOT NULL) WITH (fillfactor = 50); \
-         CREATE TABLE IF NOT EXISTS {session} (id bytea PRIMARY KEY, text text NOT NULL) WITH (fillfactor = 50); \
-         INSERT INTO {store} (schema) VALUES ({SCHEMA}) ON CONFLICT DO NOTHING"
-    )
+    let mut round = Round::default();
+    for statement in [
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".into(),
+        format!("SELECT pg_advisory_xact_lock({lock})"),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {store} (single boolean PRIMARY KEY DEFAULT true CHECK (single), schema integer NOT NULL, text text)"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {record} (key bytea PRIMARY KEY, text text NOT NULL) WITH (fillfactor = 50)"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {session} (id bytea PRIMARY KEY, text text NOT NULL) WITH (fillfactor = 50)"
+        ),
+        format!("INSERT INTO {store} (schema) VALUES ({SCHEMA}) ON CONFLICT DO NOTHING"),
+    ] {
+        round.add(&statement);
+    }
+    round
 }

@@ -14,40 +14,40 @@
 
 use core::time::Duration;
 use std::{
+    string::String,
     sync::atomic::{AtomicBool, Ordering},
     vec::Vec,
 };
 
-use futures::future::{join, join3, join5};
 use tokio::time::timeout;
-use tokio_postgres::Error;
 
 use super::{
+    carrier::{Answers, Failure, Loan, Round},
     failure,
+    lending::{Errand, Lending, Lent},
     names::Names,
-    pool::{Errand, Lent, Pool},
-    rows::{Changed, Hold, Runner, SCHEMA, Tables, load_peers, load_records, load_sessions},
+    rows::{Changed, Hold, SCHEMA, StoreText, load_peers, load_records, load_sessions},
 };
-use crate::machine::{Batch, Key, Records, Reply, SessionId, StoreError, StoreId, StoreNow};
+use crate::machine::{Batch, Key, Records, Reply, StoreError, StoreId, StoreNow};
 
 /// How often a transaction is begun anew: for the store's own row once, and for each connection that was cut while it was idle.
-const TRIES: usize = 8;
+pub(super) const TRIES: usize = 8;
 
 /// Why a transaction did not come to its end.
 enum Fault {
     /// It was rolled back, or will be.
-    Server(Error),
+    Server(Failure),
     /// A commit was sent.
-    Commit(Error),
+    Commit(Failure),
     /// What was read cannot be used.
     Unusable(StoreError),
     /// Somebody else wrote the store's own row.
     Overtaken,
 }
 
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self::Server(error)
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        Self::Server(failure)
     }
 }
 
@@ -62,9 +62,9 @@ pub(super) struct Work {
 
 impl Work {
     /// Runs it within its limit.
-    pub(super) async fn run(self, pool: &Pool, names: &Names) -> Result<Reply, StoreError> {
+    pub(super) async fn run(self, lending: &Lending, names: &Names) -> Result<Reply, StoreError> {
         let committing = AtomicBool::new(false);
-        match timeout(self.limit, self.try_often(pool, names, &committing)).await {
+        match timeout(self.limit, self.try_often(lending, names, &committing)).await {
             Ok(result) => result,
             // The connection was dropped with the transaction in it: the server rolls back what it was not told to commit.
             Err(_) if committing.load(Ordering::Relaxed) => {
@@ -74,28 +74,26 @@ impl Work {
         }
     }
 
-    async fn try_often(&self, pool: &Pool, names: &Names, committing: &AtomicBool) -> Result<Reply, StoreError> {
+    async fn try_often(&self, lending: &Lending, names: &Names, committing: &AtomicBool) -> Result<Reply, StoreError> {
         let mut hold = Hold::Not;
         let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
-            let lent = pool.lend(errand).await?;
-            let tables = Tables { names, runner: Runner::Connection(&lent.client) };
-            let attempt = Attempt { work: self, tables, hold, committing };
-            let fault = match attempt.run().await {
+            // A little less than the whole, so that it is this that is told.
+            let mut lent = lending.lend(errand, self.limit / 10 * 9).await?;
+            let used = lent.used;
+            let fault = match (Attempt { work: self, names, loan: &mut *lent.loan, hold, committing }).run().await {
                 Ok(reply) => {
                     lent.give_back();
                     return Ok(reply);
                 }
                 Err(fault) => fault,
             };
-            let was_cut = lent.client.is_closed();
-            let was_idle = lent.used;
             roll_back(lent).await;
             match fault {
                 Fault::Overtaken => hold = Hold::Update,
-                Fault::Server(error) if was_idle && (was_cut || error.is_closed()) => pool.forget_idle(),
-                Fault::Server(error) => return Err(failure::of_statement(&error, names)),
-                Fault::Commit(error) => return Err(failure::of_commit(&error, names)),
+                Fault::Server(failure) if used && failure.is_cut() => lending.lender().forget_idle(),
+                Fault::Server(failure) => return Err(failure::of_statement(&failure, names)),
+                Fault::Commit(failure) => return Err(failure::of_commit(&failure, names)),
                 Fault::Unusable(error) => return Err(error),
             }
         }
@@ -104,22 +102,23 @@ impl Work {
 }
 
 /// The connection goes back if it is certainly in no transaction any more.
-async fn roll_back(lent: Lent<'_>) {
-    if !lent.client.is_closed() && lent.client.batch_execute("ROLLBACK").await.is_ok() {
+async fn roll_back(mut lent: Lent<'_>) {
+    if lent.loan.carry(&Round::one("ROLLBACK")).await.is_ok() {
         lent.give_back();
     }
 }
 
 struct Attempt<'a> {
     work: &'a Work,
-    tables: Tables<'a>,
+    names: &'a Names,
+    loan: &'a mut (dyn Loan + 'a),
     /// How the store's own row is read.
     hold: Hold,
     committing: &'a AtomicBool,
 }
 
 impl Attempt<'_> {
-    async fn run(&self) -> Result<Reply, Fault> {
+    async fn run(&mut self) -> Result<Reply, Fault> {
         let (mut records, read) = self.read().await?;
         let reply = self.work.batch.apply(&mut records, self.work.now);
         self.write(&Changed::take(&mut records), read.as_deref()).await?;
@@ -127,100 +126,95 @@ impl Attempt<'_> {
     }
 
     /// Locks and reads; gives the text of the store's own row, too.
-    async fn read(&self) -> Result<(Records, Option<String>), Fault> {
-        let (batch, tables) = (&self.work.batch, &self.tables);
+    async fn read(&mut self) -> Result<(Records, Option<String>), Fault> {
+        let (batch, names) = (&self.work.batch, self.names);
         let keys: Vec<Key> = batch.keys();
-        let (begin, locks) = (begin(self.work.limit), self.locks(&keys));
         let mut records = Records::new();
-        let (store, sessions, ids, peers);
-        let others = tables.peers(batch.session, batch.peers());
-        // What is polled together goes out together, in this order.
-        if keys.is_empty() {
-            ids = records.sessions_of(batch);
-            let reads = join5(
-                tables.runner.run(&begin),
-                tables.lock(&locks),
-                self.sessions(&ids),
-                tables.store(self.hold),
-                others,
-            );
-            let (begun, locked, found, own, more) = reads.await;
-            begun.and(locked)?;
-            (sessions, store, peers) = (found?, own?, more?);
-        } else {
-            let reads =
-                join3(tables.runner.run(&begin), tables.lock(&locks), tables.records(&keys, Hold::Update)).await;
-            reads.0.and(reads.1)?;
-            load_records(&mut records, &keys, &reads.2?)?;
-            ids = records.sessions_of(batch);
-            let reads = join3(self.sessions(&ids), tables.store(self.hold), others).await;
-            (sessions, store, peers) = (reads.0?, reads.1?, reads.2?);
+        let mut round = Round::default();
+        begin(self.work.limit, &mut round);
+        round.add(&names.lock(&self.locks(&keys)));
+        if !keys.is_empty() {
+            let place = round.add(&names.read_records(&keys, Hold::Update));
+            let answers = self.loan.carry(&round).await?;
+            load_records(&mut records, &keys, answers.rows(place));
+            round = Round::default();
         }
-        let Some(own) = store else { return Err(Fault::Unusable(failure::no_row(tables.names))) };
+        let ids = records.sessions_of(batch);
+        let sessions = round.add(&names.read_sessions(&ids, Hold::Update));
+        let store = round.add(&names.read_store(self.hold));
+        let wanted = batch.peers();
+        let peers = (wanted > 0).then(|| round.add(&names.read_peers(batch.session, wanted)));
+        let answers = self.loan.carry(&round).await?;
+        let text = self.load_store(&mut records, &answers, store)?;
+        load_sessions(&mut records, &ids, answers.rows(sessions));
+        load_peers(&mut records, &ids, peers.map_or(&[], |peers| answers.rows(peers)));
+        Ok((records, text))
+    }
+
+    fn load_store(&self, records: &mut Records, answers: &Answers, place: usize) -> Result<Option<String>, Fault> {
+        let own = StoreText::of(answers, place).ok_or_else(|| Fault::Unusable(failure::no_row(self.names)))?;
         if own.schema != SCHEMA {
-            return Err(Fault::Unusable(failure::other_schema(tables.names, own.schema, SCHEMA)));
+            return Err(Fault::Unusable(failure::other_schema(self.names, own.schema, SCHEMA)));
         }
         let fresh = self.work.fresh;
         records.load_store(own.text.as_deref(), fresh).map_err(|unreadable| Fault::Unusable(unreadable.into()))?;
-        load_sessions(&mut records, &ids, &sessions)?;
-        load_peers(&mut records, &ids, &peers)?;
-        Ok((records, own.text))
-    }
-
-    async fn sessions(&self, ids: &[SessionId]) -> Result<Vec<tokio_postgres::Row>, Error> {
-        self.tables.sessions(ids, Hold::Update).await
+        Ok(own.text)
     }
 
     /// In the order of their numbers, so that nobody waits for each other.
     fn locks(&self, keys: &[Key]) -> Vec<i64> {
-        let names = self.tables.names;
-        let mut locks: Vec<i64> = keys.iter().map(|key| names.lock_of_key(key)).collect();
-        locks.push(names.lock_of_session(self.work.batch.session));
+        let mut locks: Vec<i64> = keys.iter().map(|key| self.names.lock_of_key(key)).collect();
+        locks.push(self.names.lock_of_session(self.work.batch.session));
         locks.sort_unstable();
         locks.dedup();
         locks
     }
 
-    async fn write(&self, changed: &Changed, read: Option<&str>) -> Result<(), Fault> {
+    async fn write(&mut self, changed: &Changed, read: Option<&str>) -> Result<(), Fault> {
         if changed.is_empty() {
             // Nothing is committed, so that nothing can be unknown.
-            return Ok(self.tables.runner.run("ROLLBACK").await?);
+            return Ok(self.loan.carry(&Round::one("ROLLBACK")).await.map(drop)?);
         }
+        let mut round = Round::default();
+        self.names.write(changed, &mut round);
         if let Some(text) = &changed.store {
             // The last of the locks, and the commit hangs on it.
-            let (written, own) = join(self.tables.write(changed), self.tables.write_store(read, text)).await;
-            written?;
-            if !own? {
+            let place = round.add(&self.names.write_store(read, text));
+            if self.loan.carry(&round).await?.rows(place).is_empty() {
                 return Err(Fault::Overtaken);
             }
-            return self.commit().await.map_err(Fault::Commit);
+            round = Round::default();
         }
-        let (written, committed) = join(self.tables.write(changed), self.commit()).await;
-        // A commit behind a statement that the server refused is a rollback.
-        match written {
-            Err(error) if failure::is_of_statement(&error) => Err(Fault::Server(error)),
-            Err(error) => Err(Fault::Commit(error)),
-            Ok(()) => committed.map_err(Fault::Commit),
-        }
+        self.commit(round).await
     }
 
-    /// The time limit of statements must not cut short the wait for replicas: the server would answer as if they had it.
-    async fn commit(&self) -> Result<(), Error> {
+    /// Commits at the end of a round. The time limit of statements must not cut short the wait for replicas: the server would answer as if
+    /// they had it.
+    async fn commit(&mut self, mut round: Round) -> Result<(), Fault> {
+        let writes = round.add("SET LOCAL statement_timeout = 0");
+        round.add("COMMIT");
         self.committing.store(true, Ordering::Relaxed);
-        self.tables.runner.run("SET LOCAL statement_timeout = 0; COMMIT").await
+        match self.loan.carry(&round).await {
+            Ok(_) => Ok(()),
+            // The server stopped at a write.
+            Err(failure) if failure.before.count() < writes && failure::is_of_statement(&failure) => {
+                Err(Fault::Server(failure))
+            }
+            Err(failure) => Err(Fault::Commit(failure)),
+        }
     }
 }
 
 /// Whatever the user, the database or a pooler set before holds no longer: how transactions see each other, that this one may
 /// write, and how long it may take. A context that is stopped in the middle of it holds up the others for so long at most. Its
 /// commit is on the disk when it is answered: a lease that a crash of the server undoes would be granted twice.
-fn begin(limit: Duration) -> String {
+fn begin(limit: Duration, round: &mut Round) {
     let fifths = |count: u128| i32::try_from(limit.as_millis() * count / 5).unwrap_or(i32::MAX).max(1);
     // A little less than the whole, so that the server's answer is still waited for.
     let (ms, lock_ms) = (fifths(4), fifths(3));
-    format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = {ms}; \
-         SET LOCAL lock_timeout = {lock_ms}; SET LOCAL idle_in_transaction_session_timeout = {ms}; \
-         SET LOCAL synchronous_commit = on"
-    )
+    round.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+    round.add(&format!("SET LOCAL statement_timeout = {ms}"));
+    round.add(&format!("SET LOCAL lock_timeout = {lock_ms}"));
+    round.add(&format!("SET LOCAL idle_in_transaction_session_timeout = {ms}"));
+    round.add("SET LOCAL synchronous_commit = on");
 }

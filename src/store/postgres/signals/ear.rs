@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    super::{dial::Dial, names::Names},
+    super::{carrier::Exchange, names::Names},
     link::{Event, Link},
     outbox::Outbox,
     watches::Watches,
@@ -41,7 +41,7 @@ enum Beacon {
 }
 
 pub(super) struct Ear {
-    dial: Dial,
+    exchange: Shared<dyn Exchange>,
     names: Names,
     session: SessionId,
     inbox: WeakShared<dyn Inbox>,
@@ -57,7 +57,7 @@ struct Rests;
 
 impl Ear {
     pub(super) fn new(
-        dial: Dial,
+        exchange: Shared<dyn Exchange>,
         names: Names,
         session: SessionId,
         beacon: bool,
@@ -65,7 +65,7 @@ impl Ear {
     ) -> Self {
         let beacon = if beacon { Beacon::Wanted } else { Beacon::None };
         let (over, watches) = (Shared::default(), Shared::new(Watches::new()));
-        Self { dial, names, session, inbox, over, beacon, watches, outbox: Outbox::default() }
+        Self { exchange, names, session, inbox, over, beacon, watches, outbox: Outbox::default() }
     }
 
     /// Until the session rests, and what it said last was sent.
@@ -119,8 +119,8 @@ impl Ear {
         events: &UnboundedSender<Event>,
         heard: &mut UnboundedReceiver<Event>,
     ) -> Result<Option<Link>, Rests> {
-        let (dial, names) = (self.dial.clone(), self.names.clone());
-        let mut opening = pin!(timeout(LIMIT, Link::open(&dial, &names, self.session, number, events.clone())));
+        let (exchange, names) = (self.exchange.clone(), self.names.clone());
+        let mut opening = pin!(timeout(LIMIT, Link::open(&*exchange, &names, self.session, number, events.clone())));
         match self.meanwhile(opening.as_mut(), heard).await {
             Ok(opened) => Ok(opened.ok().and_then(Result::ok)),
             Err(Rests) => {
@@ -128,7 +128,7 @@ impl Ear {
                 if self.outbox.waits()
                     && let Ok(Ok(link)) = opening.await
                 {
-                    self.outbox.flush(&link, &dial);
+                    self.outbox.flush(&link);
                 }
                 Err(Rests)
             }
@@ -137,7 +137,7 @@ impl Ear {
 
     /// Until the connection is cut.
     async fn serve(&mut self, link: &Link, heard: &mut UnboundedReceiver<Event>) -> Result<(), Rests> {
-        self.outbox.flush(link, &self.dial);
+        self.outbox.flush(link);
         if self.beacon == Beacon::Wanted {
             let raised = timeout(LIMIT, link.raise(self.names.beacon(self.session))).await;
             if !matches!(raised, Ok(Ok(true))) {
@@ -167,7 +167,7 @@ impl Ear {
         match event {
             None | Some(Event::Rest) => return Err(Rests),
             Some(Event::Heard { payload }) => self.hear(&payload),
-            Some(Event::Send(letter)) => self.outbox.send(letter, link.map(|link| (link, &self.dial))),
+            Some(Event::Send(letter)) => self.outbox.send(letter, link),
             // There is something to look at; or the end of a connection before this one.
             Some(Event::Watched | Event::Cut { .. }) => {}
         }

@@ -5,13 +5,14 @@ mod link;
 mod outbox;
 mod watches;
 
-use core::time::Duration;
+use core::{fmt, time::Duration};
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
 use tokio::{
+    runtime::Handle,
     sync::{
         mpsc::{UnboundedSender, unbounded_channel},
         watch,
@@ -19,7 +20,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{dial::Dial, names::Names};
+use super::{carrier::Exchange, names::Names};
 use crate::executor::{Shared, WeakShared};
 use crate::machine::{Message, SessionId};
 use crate::signal::{Beacons, Inbox, Signals};
@@ -36,9 +37,9 @@ const LONGEST: usize = 7_999;
 const LONGEST_END: Duration = Duration::from_secs(1);
 
 /// The signals of one context. Each session has a connection of its own, and a task that speaks on it.
-#[derive(Debug)]
 pub(super) struct PostgresSignals {
-    dial: Dial,
+    exchange: Shared<dyn Exchange>,
+    runtime: Handle,
     names: Names,
     beacons: bool,
     awake: Mutex<Option<Awake>>,
@@ -94,9 +95,21 @@ impl Drop for Awake {
     }
 }
 
+impl fmt::Debug for PostgresSignals {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("PostgresSignals").field("awake", &self.awake).finish_non_exhaustive()
+    }
+}
+
 impl PostgresSignals {
-    pub(super) fn new(dial: Dial, names: Names, beacons: bool, speaking: Speaking) -> Self {
-        Self { dial, names, beacons, awake: Mutex::default(), speaking }
+    pub(super) fn new(
+        exchange: Shared<dyn Exchange>,
+        runtime: Handle,
+        names: Names,
+        beacons: bool,
+        speaking: Speaking,
+    ) -> Self {
+        Self { exchange, runtime, names, beacons, awake: Mutex::default(), speaking }
     }
 
     /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
@@ -123,11 +136,11 @@ impl Signals for PostgresSignals {
         self.rest();
         let beacon = beacon && self.beacons;
         let (events, heard) = unbounded_channel();
-        let ear = Ear::new(self.dial.clone(), self.names.clone(), session, beacon, inbox);
+        let ear = Ear::new(self.exchange.clone(), self.names.clone(), session, beacon, inbox);
         let (over, watches) = (ear.over.clone(), ear.watches.clone());
         // Counted before it begins, so that nobody misses it.
         self.speaking.0.send_modify(|count| *count += 1);
-        self.dial.runtime().spawn(self.speaking.clone().during(ear.live(events.clone(), heard)));
+        self.runtime.spawn(self.speaking.clone().during(ear.live(events.clone(), heard)));
         *self.awake() = Some(Awake { session, events, over, watches });
         beacon
     }

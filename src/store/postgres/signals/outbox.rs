@@ -5,7 +5,7 @@ use std::{collections::VecDeque, string::String};
 
 use tokio::{task::JoinSet, time::timeout};
 
-use super::{super::dial::Dial, link::Link};
+use super::link::Link;
 
 /// More than a session says before it is connected. Of what waits longer the oldest is lost, as hints may be.
 const MOST: usize = 128;
@@ -29,11 +29,11 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// Sends by this connection; without one the letter waits.
-    pub(super) fn send(&mut self, letter: Letter, link: Option<(&Link, &Dial)>) {
+    pub(super) fn send(&mut self, letter: Letter, link: Option<&Link>) {
         match link {
-            Some((link, dial)) => {
+            Some(link) => {
                 while self.on_their_way.try_join_next().is_some() {}
-                self.on_their_way.spawn_on(link.notify(letter), dial.runtime());
+                self.on_their_way.spawn(link.notify(letter));
             }
             None => {
                 if self.waiting.len() == MOST {
@@ -45,9 +45,9 @@ impl Outbox {
     }
 
     /// Sends what waits.
-    pub(super) fn flush(&mut self, link: &Link, dial: &Dial) {
+    pub(super) fn flush(&mut self, link: &Link) {
         for letter in core::mem::take(&mut self.waiting) {
-            self.send(letter, Some((link, dial)));
+            self.send(letter, Some(link));
         }
     }
 

@@ -7,10 +7,17 @@ use core::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use tokio::{runtime::Handle, time::timeout};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, NoTls, Socket, tls::MakeTlsConnect};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket, tls::MakeTlsConnect};
 
-use super::failure;
+use super::{
+    super::super::{
+        carrier::{Answers, Exchange, Failure, Hear, Line, Round},
+        failure,
+    },
+    carry, failed,
+};
 use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::StoreError;
 
@@ -20,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The half of a connection that reads and writes, whatever it is encrypted with.
-pub(super) trait Wire: Send {
+pub(in super::super) trait Wire: Send {
     fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>>;
 }
 
@@ -34,7 +41,7 @@ type Opened = Result<(Client, Box<dyn Wire>), Error>;
 
 /// Opens connections to one database.
 #[derive(Clone)]
-pub(super) struct Dial {
+pub(in super::super) struct Dial {
     config: Config,
     connector: Shared<dyn Connector>,
     runtime: Handle,
@@ -48,11 +55,21 @@ impl fmt::Debug for Dial {
 }
 
 /// Connects, encrypted or not.
-trait Connector: Send + Sync {
+pub(in super::super) trait Connector: Send + Sync {
     fn connect(&self, config: Config) -> MaybeSendFuture<'static, Opened>;
 }
 
 struct Tls<T>(T);
+
+pub(in super::super) fn connector<T>(tls: T) -> Shared<dyn Connector>
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::Stream: Send,
+    T::TlsConnect: Send,
+    <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
+{
+    Shared::new(Tls(tls))
+}
 
 impl<T> Connector for Tls<T>
 where
@@ -72,26 +89,12 @@ where
 }
 
 impl Dial {
-    pub(super) fn new(config: Config, runtime: Handle) -> Self {
-        Self { config, connector: Shared::new(Tls(NoTls)), runtime }
-    }
-
-    pub(super) fn encrypted<T>(self, tls: T) -> Self
-    where
-        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
-        T::Stream: Send,
-        T::TlsConnect: Send,
-        <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
-    {
-        Self { connector: Shared::new(Tls(tls)), ..self }
-    }
-
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.runtime
+    pub(in super::super) fn new(config: Config, connector: Shared<dyn Connector>, runtime: Handle) -> Self {
+        Self { config, connector, runtime }
     }
 
     /// For signals: one that the server or the network dropped is noticed within seconds.
-    pub(super) fn watchful(&self) -> Self {
+    pub(in super::super) fn watchful(&self) -> Self {
         let mut watchful = self.clone();
         watchful.config.keepalives(true).keepalives_idle(QUIET).keepalives_interval(QUIET).keepalives_retries(2);
         watchful.config.tcp_user_timeout(QUIET * 3);
@@ -100,14 +103,14 @@ impl Dial {
 
     /// Opens a connection. What comes in unasked goes to `hear`, and `None` when the connection is over. It must be called on the
     /// runtime.
-    pub(super) async fn open(
+    pub(in super::super) async fn dial(
         &self,
         mut hear: impl FnMut(Option<AsyncMessage>) + Send + 'static,
     ) -> Result<Client, StoreError> {
         let user = self.config.get_user().unwrap_or("the one of this process");
         let opening = timeout(LIMIT, self.connector.connect(self.config.clone()));
         let (client, mut wire) = match opening.await {
-            Ok(opened) => opened.map_err(|error| failure::of_connect(&error, user))?,
+            Ok(opened) => opened.map_err(|error| failure::of_connect(&failed(&error), user))?,
             Err(_) => return Err(StoreError::transient("the server did not accept a connection within 10 s")),
         };
         self.runtime.spawn(async move {
@@ -118,5 +121,24 @@ impl Dial {
             hear(None);
         });
         Ok(client)
+    }
+}
+
+#[async_trait]
+impl Exchange for Dial {
+    async fn open(&self, mut hear: Hear) -> Result<Shared<dyn Line>, StoreError> {
+        let client = self.dial(move |message| match message {
+            Some(AsyncMessage::Notification(heard)) => hear(Some(heard.payload().into())),
+            Some(_) => {}
+            None => hear(None),
+        });
+        Ok(Shared::new(client.await?))
+    }
+}
+
+#[async_trait]
+impl Line for Client {
+    async fn carry(&self, round: Round) -> Result<Answers, Failure> {
+        carry(self, &round).await
     }
 }

@@ -1,0 +1,206 @@
+//! The seam between what the store says to PostgreSQL and the driver that carries it.
+//!
+//! Everything is said in rounds: a few statements that go to the server as one message of the simple query protocol. It takes one round
+//! trip, prepares nothing, and works behind a pooler. The values stand in the text, see [`literal`](super::literal).
+
+use core::any::Any;
+use std::{boxed::Box, string::String, vec::Vec};
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+
+use crate::executor::Shared;
+use crate::machine::{StoreError, StoreErrorKind};
+
+/// Statements that go out as one message. The server stops at the first one that fails.
+#[derive(Default)]
+pub(super) struct Round {
+    text: String,
+    count: usize,
+}
+
+impl Round {
+    /// Adds one statement. Its place among the answers.
+    pub(super) fn add(&mut self, statement: &str) -> usize {
+        if self.count > 0 {
+            self.text.push_str("; ");
+        }
+        self.text.push_str(statement);
+        self.count += 1;
+        self.count - 1
+    }
+
+    pub(super) fn one(statement: &str) -> Self {
+        let mut round = Self::default();
+        round.add(statement);
+        round
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// What a statement found: each column as text.
+#[derive(Debug)]
+pub(super) struct Row(pub(super) Vec<Option<String>>);
+
+impl Row {
+    /// The text in a column; `None` if it is NULL.
+    pub(super) fn text(&self, column: usize) -> Option<&str> {
+        self.0.get(column)?.as_deref()
+    }
+}
+
+/// The rows of each statement of a round.
+#[derive(Debug, Default)]
+pub(super) struct Answers(Vec<Vec<Row>>);
+
+impl Answers {
+    /// The rows of the statement in this place; none if it finds nothing by its nature.
+    pub(super) fn rows(&self, place: usize) -> &[Row] {
+        self.0.get(place).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) const fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn first(&self, place: usize) -> Option<&Row> {
+        self.rows(place).first()
+    }
+}
+
+/// Gathers answers as they come in.
+#[derive(Default)]
+pub(super) struct Gathering {
+    done: Answers,
+    current: Vec<Row>,
+}
+
+impl Gathering {
+    pub(super) fn row(&mut self, row: Row) {
+        self.current.push(row);
+    }
+
+    /// One more statement is completed.
+    pub(super) fn completed(&mut self) {
+        self.done.0.push(core::mem::take(&mut self.current));
+    }
+
+    pub(super) fn answers(self) -> Answers {
+        self.done
+    }
+
+    pub(super) fn failed(self, code: Option<String>, said: String) -> Failure {
+        Failure { code: code.unwrap_or_default(), said, before: self.done }
+    }
+}
+
+/// Why a round did not come to its end.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// The SQLSTATE of the server's answer; empty if the server did not answer.
+    pub(super) code: String,
+    /// What the server answered, or what became of the connection, for people to read.
+    pub(super) said: String,
+    /// The answers of the statements before.
+    pub(super) before: Answers,
+}
+
+impl Failure {
+    /// The connection broke, or the server or a pooler ended it.
+    pub(super) fn is_cut(&self) -> bool {
+        self.code.is_empty() || ["08", "57P"].iter().any(|class| self.code.starts_with(class))
+    }
+}
+
+/// Carries statements to the server: a connection, or a transaction of the user's.
+#[async_trait]
+pub(super) trait Carrier: Send {
+    /// Sends a round, and waits for its answers. Dropping the future leaves the round under way.
+    async fn carry(&mut self, round: &Round) -> Result<Answers, Failure>;
+}
+
+/// A connection that nobody else has. It is closed when this is dropped, and whatever it was in the middle of is rolled back.
+pub(super) trait Loan: Carrier {
+    /// Gives the connection back, which is in no transaction.
+    fn give_back(self: Box<Self>);
+}
+
+/// A pool of connections, the store's own or the application's.
+#[async_trait]
+pub(super) trait Lender: Send + Sync {
+    /// Waits until a connection is free, and says whether it stood idle before, so that it may have been cut meanwhile.
+    async fn lend(&self) -> Result<(Box<dyn Loan + '_>, bool), StoreError>;
+
+    /// Which pool this is, for people to read.
+    fn name(&self) -> &'static str;
+
+    /// What to do if none becomes free in time.
+    fn remedy(&self) -> &'static str {
+        REMEDY
+    }
+
+    /// Closes what stands idle: it is cut, or will be. A pool of the application's looks after its own.
+    fn forget_idle(&self) {}
+
+    /// Another handle of the same connections.
+    fn share(&self) {}
+
+    /// A handle is closed; with the last one the store's own connections are.
+    fn leave(&self) {}
+}
+
+/// Hears what comes in unasked: the payload of a notification, or `None` when the connection is over.
+pub(super) type Hear = Box<dyn FnMut(Option<String>) + Send>;
+
+/// Opens connections for signals, which belong to one session each.
+#[async_trait]
+pub(super) trait Exchange: Send + Sync {
+    async fn open(&self, hear: Hear) -> Result<Shared<dyn Line>, StoreError>;
+}
+
+/// A connection for signals. It is closed when this is dropped.
+#[async_trait]
+pub(super) trait Line: Send + Sync {
+    async fn carry(&self, round: Round) -> Result<Answers, Failure>;
+}
+
+/// What a store is built over.
+pub(super) struct Supply {
+    pub(super) lender: Box<dyn Lender>,
+    /// `None` if there are no connections for signals.
+    pub(super) exchange: Option<Shared<dyn Exchange>>,
+}
+
+/// Where a store's connections come from, as its user chose it.
+#[async_trait]
+pub(super) trait Source: Send {
+    async fn open(self: Box<Self>, runtime: Handle) -> Result<Supply, StoreError>;
+
+    /// Takes a connector of its driver's for the connections that the store opens itself. False if there are none, or it is another
+    /// driver's.
+    fn encrypt(&mut self, _connector: &dyn Any) -> bool {
+        false
+    }
+}
+
+/// No connection became free.
+pub(super) fn exhausted(name: &str, remedy: &str, waited: core::time::Duration) -> StoreError {
+    let ms = waited.as_millis();
+    StoreError::transient(format!("no connection of {name} became free within {ms} ms; {remedy}"))
+}
+
+/// For a pool of the application's.
+pub(super) const REMEDY: &str =
+    "let it have more connections, return them sooner, and check that the server accepts new ones";
+
+/// The application closed its pool.
+pub(super) fn pool_closed(name: &str) -> StoreError {
+    StoreError::permanent(StoreErrorKind::Closed, format!("{name} was closed; close the store before it"))
+}

@@ -1,0 +1,158 @@
+//! tokio-postgres: connections that the store opens itself, by a URL.
+
+mod dial;
+mod fence;
+mod pool;
+
+use core::{any::Any, error::Error as _, pin::pin, time::Duration};
+use std::{boxed::Box, string::String};
+
+use async_trait::async_trait;
+use futures::TryStreamExt;
+use tokio::runtime::Handle;
+use tokio_postgres::{
+    Client, Config, Error, NoTls, SimpleQueryMessage, Socket,
+    config::SslMode,
+    tls::{MakeTlsConnect, TlsConnect},
+};
+
+use super::super::{
+    PostgresStore, PostgresStoreBuilder,
+    carrier::{Answers, Exchange, Failure, Gathering, Round, Row, Source, Supply},
+    options::invalid,
+};
+use crate::executor::Shared;
+use crate::machine::StoreError;
+
+pub(super) use dial::{Connector, Dial, connector as connector_of};
+use pool::Pool;
+
+/// Sends a round by one simple query.
+pub(super) async fn carry(client: &Client, round: &Round) -> Result<Answers, Failure> {
+    let mut gathering = Gathering::default();
+    let sent = client.simple_query_raw(round.text()).await;
+    let mut messages = pin!(sent.map_err(|error| failed(&error))?);
+    loop {
+        match messages.try_next().await {
+            Ok(Some(SimpleQueryMessage::Row(row))) => {
+                gathering.row(Row((0..row.len()).map(|column| row.get(column).map(String::from)).collect()));
+            }
+            Ok(Some(SimpleQueryMessage::CommandComplete(_))) => gathering.completed(),
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(gathering.answers()),
+            Err(error) => return Err(gathering.failed(code(&error), said(&error))),
+        }
+    }
+}
+
+/// A failure before anything was completed.
+pub(super) fn failed(error: &Error) -> Failure {
+    Gathering::default().failed(code(error), said(error))
+}
+
+fn code(error: &Error) -> Option<String> {
+    error.code().map(|code| code.code().into())
+}
+
+fn said(error: &Error) -> String {
+    if let Some(answer) = error.as_db_error() {
+        return format!("{} (SQLSTATE {})", answer.message(), answer.code().code());
+    }
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// The database that a URL names.
+struct Url {
+    url: String,
+    connector: Option<Shared<dyn Connector>>,
+}
+
+#[async_trait]
+impl Source for Url {
+    async fn open(self: Box<Self>, runtime: Handle) -> Result<Supply, StoreError> {
+        let config = read(&self.url, self.connector.is_some())?;
+        let dial = Dial::new(config, self.connector.unwrap_or_else(|| connector_of(NoTls)), runtime);
+        let exchange: Shared<dyn Exchange> = Shared::new(dial.watchful());
+        let first = dial.dial(|_| ()).await?;
+        Ok(Supply { lender: Box::new(Pool::new(dial, first)), exchange: Some(exchange) })
+    }
+
+    fn encrypt(&mut self, connector: &dyn Any) -> bool {
+        self.connector = connector.downcast_ref().cloned();
+        self.connector.is_some()
+    }
+}
+
+impl PostgresStore {
+    /// Connects to the database that the [URL or list of options](tokio_postgres::Config) names, with tables that begin with
+    /// `leasehold`. Use a [`builder`](Self::builder) for other choices.
+    ///
+    /// # Errors
+    /// [`StoreError`] names what is wrong with the URL, or why no server answers.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the connection is closed.
+    ///
+    /// ```no_run
+    /// # use leasehold::store::PostgresStore;
+    /// # async fn example() -> Result<(), leasehold::StoreError> {
+    /// let store = PostgresStore::connect("host=/run/postgresql dbname=app").await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::builder(url).connect().await
+    }
+
+    /// A builder that chooses how to connect to the database that the URL names.
+    pub fn builder(url: &str) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new(Box::new(Url { url: url.into(), connector: None }))
+    }
+}
+
+impl PostgresStoreBuilder {
+    /// Encrypts all connections, for instance with `postgres_native_tls::MakeTlsConnector` or
+    /// `tokio_postgres_rustls::MakeRustlsConnect`.
+    /// Whether the server's certificate is verified is up to the connector; `sslmode=require` in the URL forbids a connection
+    /// without encryption.
+    pub fn tls<T>(mut self, connector: T) -> Self
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        self.encrypt(&connector_of(connector));
+        self
+    }
+}
+
+const NO_TLS: &str = "the URL asks for an encrypted connection (sslmode), and the store has no TLS of its own; give a connector by \
+    PostgresStoreBuilder::tls, or write sslmode=disable where the network is trusted";
+const VERIFIES: &str = "the URL asks for sslmode=verify-ca or verify-full, which tokio-postgres does not support; write \
+    sslmode=require, and give a connector that verifies by PostgresStoreBuilder::tls";
+
+/// The password is never part of a message.
+fn read(url: &str, encrypted: bool) -> Result<Config, StoreError> {
+    if url.contains("sslmode=verify") {
+        return Err(invalid(VERIFIES));
+    }
+    let mut config: Config = url.parse().map_err(|error| {
+        invalid(format!(
+            "the URL of the database cannot be read: {}; write it like postgres://user@host/database",
+            failed(&error).said
+        ))
+    })?;
+    if config.get_ssl_mode() == SslMode::Require && !encrypted {
+        return Err(invalid(NO_TLS));
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("leasehold");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(Duration::from_secs(5));
+    }
+    Ok(config)
+}

@@ -1,0 +1,98 @@
+//! A few connections that the transactions of one store take turns on.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    vec::Vec,
+};
+
+use async_trait::async_trait;
+use tokio_postgres::Client;
+
+use super::{
+    super::super::carrier::{Answers, Carrier, Failure, Lender, Loan, Round},
+    carry,
+    dial::Dial,
+};
+use crate::machine::StoreError;
+
+pub(super) struct Pool {
+    dial: Dial,
+    idle: Mutex<Vec<Client>>,
+    /// Handles that were not closed.
+    handles: AtomicUsize,
+}
+
+/// One of its connections.
+struct Taken<'a> {
+    pool: &'a Pool,
+    client: Client,
+}
+
+impl Pool {
+    pub(super) fn new(dial: Dial, first: Client) -> Self {
+        let idle = Mutex::new(Vec::from([first]));
+        Self { dial, idle, handles: AtomicUsize::new(1) }
+    }
+
+    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Lender for Pool {
+    async fn lend(&self) -> Result<(Box<dyn Loan + '_>, bool), StoreError> {
+        let standing = {
+            let mut idle = self.idle();
+            idle.retain(|client| !client.is_closed());
+            idle.pop()
+        };
+        let used = standing.is_some();
+        let client = match standing {
+            Some(client) => client,
+            None => self.dial.dial(|_| ()).await?,
+        };
+        Ok((Box::new(Taken { pool: self, client }), used))
+    }
+
+    fn name(&self) -> &'static str {
+        "the PostgresStore"
+    }
+
+    fn remedy(&self) -> &'static str {
+        "keep fenced transactions short, and check that the server accepts new connections"
+    }
+
+    fn forget_idle(&self) {
+        self.idle().clear();
+    }
+
+    fn share(&self) {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        if self.handles.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.idle().clear();
+        }
+    }
+}
+
+#[async_trait]
+impl Carrier for Taken<'_> {
+    async fn carry(&mut self, round: &Round) -> Result<Answers, Failure> {
+        carry(&self.client, round).await
+    }
+}
+
+impl Loan for Taken<'_> {
+    fn give_back(self: Box<Self>) {
+        if !self.client.is_closed() && self.pool.handles.load(Ordering::Relaxed) > 0 {
+            self.pool.idle().push(self.client);
+        }
+    }
+}

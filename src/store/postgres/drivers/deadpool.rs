@@ -1,0 +1,148 @@
+//! deadpool-postgres: the application's own pool of tokio-postgres connections.
+
+use core::any::Any;
+use std::boxed::Box;
+
+use async_trait::async_trait;
+use deadpool_postgres::{Object, Pool, PoolError, Transaction};
+use tokio::runtime::Handle;
+use tokio_postgres::{Config, NoTls};
+
+use super::{
+    super::{
+        super::{Fence, FenceError, Fenced, FencedTransaction},
+        PostgresPool,
+        carrier::{
+            Answers, Carrier, Exchange, Failure, Gathering, Lender, Loan, REMEDY, Round, Source, Supply, exhausted,
+            pool_closed,
+        },
+        failure,
+    },
+    client::{Connector, Dial, carry, connector_of, failed},
+};
+use crate::executor::{MaybeSendFuture, Shared};
+use crate::machine::StoreError;
+
+const NAME: &str = "the application's deadpool-postgres pool";
+
+struct Deadpool {
+    pool: Pool,
+    /// For signals.
+    config: Option<Config>,
+    connector: Option<Shared<dyn Connector>>,
+}
+
+#[async_trait]
+impl Source for Deadpool {
+    async fn open(self: Box<Self>, runtime: Handle) -> Result<Supply, StoreError> {
+        let connector = self.connector.unwrap_or_else(|| connector_of(NoTls));
+        let dial = |config| Shared::new(Dial::new(config, connector, runtime).watchful());
+        let exchange = self.config.map(|config| dial(config) as Shared<dyn Exchange>);
+        Ok(Supply { lender: Box::new(self.pool), exchange })
+    }
+
+    fn encrypt(&mut self, connector: &dyn Any) -> bool {
+        self.connector = connector.downcast_ref().cloned();
+        self.config.is_some() && self.connector.is_some()
+    }
+}
+
+/// A connection of the application's pool; `None` once it went back.
+struct Taken(Option<Object>);
+
+#[async_trait]
+impl Lender for Pool {
+    async fn lend(&self) -> Result<(Box<dyn Loan + '_>, bool), StoreError> {
+        let client = self.get().await.map_err(|error| match error {
+            PoolError::Timeout(_) => exhausted(NAME, REMEDY, self.timeouts().wait.unwrap_or_default()),
+            PoolError::Closed => pool_closed(NAME),
+            PoolError::Backend(error) => failure::of_connect(&failed(&error), "of that pool"),
+            other => StoreError::transient(format!("{NAME} gave no connection: {other}")),
+        })?;
+        Ok((Box::new(Taken(Some(client))), true))
+    }
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+}
+
+#[async_trait]
+impl Carrier for Taken {
+    async fn carry(&mut self, round: &Round) -> Result<Answers, Failure> {
+        match &self.0 {
+            Some(client) => carry(client, round).await,
+            None => Err(Gathering::default().failed(None, "the connection went back to its pool".into())),
+        }
+    }
+}
+
+impl Loan for Taken {
+    fn give_back(mut self: Box<Self>) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Taken {
+    /// It may be in the middle of a transaction, and the pool would keep it so: it leaves the pool, and is closed.
+    fn drop(&mut self) {
+        drop(self.0.take().map(Object::take));
+    }
+}
+
+/// Without signals: a connection of such a pool cannot listen. A waiter reads the store once per heartbeat to see a release by another
+/// process.
+///
+/// ```no_run
+/// use leasehold::store::PostgresStore;
+///
+/// # async fn example(pool: deadpool_postgres::Pool) -> Result<(), leasehold::StoreError> {
+/// let store = PostgresStore::from_pool(pool.clone()).await?;
+/// # Ok(()) }
+/// ```
+impl From<Pool> for PostgresPool {
+    fn from(pool: Pool) -> Self {
+        Self(Box::new(Deadpool { pool, config: None, connector: None }))
+    }
+}
+
+/// With signals, on connections that are opened beside the pool with these options: one for each context that holds or waits.
+/// [`PostgresStoreBuilder::tls`](crate::store::PostgresStoreBuilder::tls) encrypts them.
+///
+/// ```no_run
+/// use leasehold::store::PostgresStore;
+///
+/// # async fn example(pool: deadpool_postgres::Pool) -> Result<(), Box<dyn std::error::Error>> {
+/// let direct: tokio_postgres::Config = "postgres://app:secret@localhost/app".parse()?;
+/// let store = PostgresStore::from_pool((pool.clone(), direct)).await?;
+/// # Ok(()) }
+/// ```
+impl From<(Pool, Config)> for PostgresPool {
+    fn from((pool, config): (Pool, Config)) -> Self {
+        Self(Box::new(Deadpool { pool, config: Some(config), connector: None }))
+    }
+}
+
+/// A transaction of `deadpool-postgres`, which is fenced as that of [`tokio_postgres`] within it.
+///
+/// ```no_run
+/// # async fn example(guard: leasehold::LeaseGuard, pool: deadpool_postgres::Pool) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut client = pool.get().await?;
+/// let mut transaction = client.transaction().await?;
+/// guard.fence(&mut transaction).await?;
+/// transaction.execute("UPDATE notes SET text = 'milk'", &[]).await?;
+/// transaction.commit().await?;
+/// # Ok(()) }
+/// ```
+impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b> {
+    type Passed = Fenced;
+    type Answer = MaybeSendFuture<'a, Result<Fenced, FenceError>>;
+
+    fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
+        FencedTransaction::check(&mut **self, fence)
+    }
+
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        FencedTransaction::refuse(&mut **self, why)
+    }
+}

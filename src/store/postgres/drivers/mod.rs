@@ -1,0 +1,8 @@
+//! Who carries the store's words to the server: one module for each driver.
+
+#[cfg(feature = "store-postgres")]
+mod client;
+#[cfg(feature = "store-postgres-deadpool")]
+mod deadpool;
+#[cfg(feature = "store-postgres-sqlx")]
+mod sqlx;

@@ -1,0 +1,77 @@
+//! Connections are lent to a few transactions at once, from whatever pool.
+
+use core::time::Duration;
+use std::boxed::Box;
+
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
+
+use super::carrier::{Lender, Loan, exhausted, pool_closed};
+use crate::machine::StoreError;
+
+/// As many as a context has on its way at most, but for those that it gave up.
+pub(super) const SIZE: usize = 4;
+/// Of these, so many for transactions that may wait for records. One is left for the heartbeats of all contexts that share the store.
+const MAY_WAIT: usize = SIZE - 1;
+
+/// What a connection is lent for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// A transaction that locks rows of sessions alone.
+    Heartbeat,
+    /// Anything else: it may wait until somebody's fence ends.
+    Any,
+}
+
+pub(super) struct Lending {
+    lender: Box<dyn Lender>,
+    places: Semaphore,
+    may_wait: Semaphore,
+}
+
+/// A connection, and the place that it takes.
+pub(super) struct Lent<'a> {
+    pub(super) loan: Box<dyn Loan + 'a>,
+    /// It stood idle before, and may have been cut meanwhile.
+    pub(super) used: bool,
+    _place: SemaphorePermit<'a>,
+    _may_wait: Option<SemaphorePermit<'a>>,
+}
+
+impl Lending {
+    pub(super) fn new(lender: Box<dyn Lender>) -> Self {
+        Self { lender, places: Semaphore::new(SIZE), may_wait: Semaphore::new(MAY_WAIT) }
+    }
+
+    /// The pool.
+    pub(super) fn lender(&self) -> &dyn Lender {
+        &*self.lender
+    }
+
+    /// Waits for a connection, but not for ever.
+    pub(super) async fn lend(&self, errand: Errand, limit: Duration) -> Result<Lent<'_>, StoreError> {
+        let late = |_| Err(exhausted(self.lender.name(), self.lender.remedy(), limit));
+        timeout(limit, self.wait(errand)).await.unwrap_or_else(late)
+    }
+
+    async fn wait(&self, errand: Errand) -> Result<Lent<'_>, StoreError> {
+        // They are never closed.
+        let closed = |_| pool_closed(self.lender.name());
+        let may_wait = match errand {
+            Errand::Heartbeat => None,
+            Errand::Any => Some(self.may_wait.acquire().await.map_err(closed)?),
+        };
+        let place = self.places.acquire().await.map_err(closed)?;
+        let (loan, used) = self.lender.lend().await?;
+        Ok(Lent { loan, used, _place: place, _may_wait: may_wait })
+    }
+}
+
+impl Lent<'_> {
+    /// Gives the connection back, which is in no transaction.
+    pub(super) fn give_back(self) {
+        self.loan.give_back();
+    }
+}

@@ -1,0 +1,72 @@
+//! Values in the text of a statement.
+//!
+//! Whatever bytes a value has, its literal consists of hexadecimal digits between the same quotes, or of a number. So nothing in it can end
+//! the literal, however the server reads backslashes, and statements of one kind differ by their constants only.
+
+use core::fmt::Write;
+use std::string::String;
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A `bytea`.
+pub(super) fn bytes(bytes: &[u8]) -> String {
+    format!("decode('{}', 'hex')", hex(bytes))
+}
+
+/// A `text`.
+pub(super) fn text(text: &str) -> String {
+    format!("convert_from({}, 'UTF8')", bytes(text.as_bytes()))
+}
+
+/// A `text`, which may be NULL.
+pub(super) fn optional_text(value: Option<&str>) -> String {
+    value.map_or_else(|| "NULL::text".into(), text)
+}
+
+/// A `text[]` of hexadecimal digits. No value may be empty: PostgreSQL takes `{}` for an array without elements.
+pub(super) fn hex_list<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> String {
+    list(values.into_iter().map(hex), "text")
+}
+
+/// A `bigint[]`.
+pub(super) fn numbers(numbers: &[i64]) -> String {
+    list(numbers.iter(), "bigint")
+}
+
+fn list(values: impl Iterator<Item = impl core::fmt::Display>, kind: &str) -> String {
+    let mut literal = String::from("'{");
+    for (place, value) in values.enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        // Writing to a string cannot fail.
+        let _ = write!(literal, "{comma}{value}");
+    }
+    literal + "}'::" + kind + "[]"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_value_ends_its_literal() {
+        assert_eq!(
+            text("a'; DROP TABLE notes; --\\"),
+            "convert_from(decode('61273b2044524f50205441424c45206e6f7465733b202d2d5c', 'hex'), 'UTF8')"
+        );
+        assert_eq!(bytes(&[0, 0xff]), "decode('00ff', 'hex')");
+        assert_eq!(optional_text(None), "NULL::text");
+    }
+
+    #[test]
+    fn a_list_is_one_constant() {
+        assert_eq!(hex_list([b"k".as_slice(), &[0]]), "'{6b,00}'::text[]");
+        assert_eq!(hex_list([]), "'{}'::text[]");
+        assert_eq!(numbers(&[i64::MIN, 7]), "'{-9223372036854775808,7}'::bigint[]");
+    }
+}

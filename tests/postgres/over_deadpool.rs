@@ -1,0 +1,96 @@
+//! Over a pool of deadpool-postgres.
+
+use std::any::Any;
+
+use deadpool_postgres::{Manager, Pool as Deadpool};
+use leasehold::{
+    FenceError, LeaseManager,
+    executor::TokioExecutor,
+    machine::LostReason,
+    store::{PostgresStore, PostgresStoreBuilder, Store},
+};
+use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
+
+use crate::{
+    pools::{self, Pool},
+    server::{Place, on_server},
+};
+
+impl Pool for Deadpool {
+    const NAME: &'static str = "deadpool-postgres pool";
+
+    async fn open(url: &str, most: u32) -> Self {
+        let manager = Manager::new(url.parse().unwrap(), NoTls);
+        Self::builder(manager).max_size(most as usize).build().unwrap()
+    }
+
+    async fn ask(&self, statement: &str) -> Vec<String> {
+        let found = self.get().await.unwrap().simple_query(statement).await.unwrap();
+        let row = found.into_iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let row = row.expect("it finds a row");
+        (0..row.len()).map(|column| row.get(column).expect("it is not NULL").to_owned()).collect()
+    }
+
+    async fn take(&self) -> Box<dyn Any> {
+        Box::new(self.get().await.unwrap())
+    }
+
+    async fn end(&self) {
+        self.close();
+    }
+
+    fn builder(&self, place: &Place) -> PostgresStoreBuilder {
+        let config: Config = place.url.parse().unwrap();
+        PostgresStore::builder_from_pool((self.clone(), config))
+    }
+}
+
+crate::pools::suites!(Deadpool, "deadpool");
+
+#[test]
+fn without_a_configuration_there_are_no_signals_and_no_beacons() {
+    on_server("deadpool_deaf", |place| async move {
+        let pool = Deadpool::open(&place.url, 2).await;
+        assert!(PostgresStore::from_pool(pool.clone()).await.unwrap().signals().is_none());
+        let refused = PostgresStore::builder_from_pool(pool.clone()).with_beacons().connect().await.unwrap_err();
+        assert!(refused.message.contains("builder_from_pool((pool, config))"), "{refused}");
+        let refused = PostgresStore::builder_from_pool(pool).tls(NoTls).connect().await.unwrap_err();
+        assert!(refused.message.contains("PostgresStoreBuilder::tls is for"), "{refused}");
+    });
+}
+
+/// Passed, refused and dropped fences, in transactions of the pool that the store uses, too.
+#[test]
+fn a_transaction_of_the_pool_is_fenced() {
+    on_server("deadpool_fence", |place| async move {
+        let pool = Deadpool::open(&place.url, 4).await;
+        drop(pools::store::<Deadpool>(&place).await);
+        let manager = async || {
+            let store = pool.builder(&place).prefix(&place.prefix).connect().await.unwrap();
+            LeaseManager::builder(store, TokioExecutor::new()).build().unwrap()
+        };
+        let (leases, thief) = (manager().await, manager().await);
+        let mut client = pool.get().await.unwrap();
+        client.batch_execute("CREATE TABLE deadpool_notes (text text)").await.unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let write = "INSERT INTO deadpool_notes VALUES ('milk')";
+        let mut transaction = client.transaction().await.unwrap();
+        let fenced = guard.fence_and_renew(&mut transaction).await.unwrap();
+        transaction.batch_execute(write).await.unwrap();
+        transaction.commit().await.unwrap();
+        fenced.committed();
+        let mut transaction = client.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction));
+        assert!(transaction.batch_execute(write).await.is_err());
+        drop(transaction.commit().await);
+        let _stolen = thief.lock("k").steal().await.unwrap();
+        let mut transaction = client.transaction().await.unwrap();
+        transaction.batch_execute(write).await.unwrap();
+        assert_eq!(guard.fence(&mut transaction).await.unwrap_err(), FenceError::Lost(LostReason::Stolen));
+        drop(transaction.commit().await);
+        assert_eq!(pool.ask("SELECT count(*) FROM deadpool_notes").await, ["1"]);
+    });
+}
