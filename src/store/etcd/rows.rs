@@ -127,7 +127,7 @@ impl View {
         missing
     }
 
-    /// Takes the sessions that a transaction answered which asked for so many rows, and then for [others](others).
+    /// Takes the sessions that a transaction answered which asked for so many rows, and then for `others`.
     pub(super) fn meet(&mut self, names: &Names, asked: usize, wanted: usize, answer: &TxnResponse) {
         for response in answer.op_responses().into_iter().skip(asked) {
             let TxnOpResponse::Get(found) = response else { continue };
