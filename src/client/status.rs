@@ -36,10 +36,10 @@ pub struct HolderStatus {
     pub token: Token,
     /// When the lease runs out unless renewed, by the holder's wall clock: for display only.
     pub expires_at: Wall,
-    /// For how long the context may be silent.
+    /// How long the lease lasts without a heartbeat of the context.
     pub lease: Duration,
-    /// Whether the context said with its last heartbeat that its [beacon](crate::signal) stands. If that is gone, the context has
-    /// ended.
+    /// Whether the context reported a standing [beacon](crate::signal) with its last heartbeat. If the beacon no longer stands, the
+    /// context has most likely ended.
     pub beacon: bool,
     /// The `info` of the request with which the context asked the store. A request that is handed the lease by another one of its
     /// context does not change it.
@@ -60,12 +60,12 @@ pub struct WaiterStatus {
     pub mode: Mode,
     /// A larger one goes first.
     pub priority: i32,
-    /// When others may take the context for dead unless it is heard again, by its own wall clock: for display only.
+    /// When the context's lease runs out unless renewed, by its own wall clock: for display only.
     pub expires_at: Wall,
-    /// For how long the context may be silent.
+    /// How long the lease lasts without a heartbeat of the context.
     pub lease: Duration,
-    /// Whether the context said with its last heartbeat that its [beacon](crate::signal) stands. If that is gone, the context has
-    /// ended.
+    /// Whether the context reported a standing [beacon](crate::signal) with its last heartbeat. If the beacon no longer stands, the
+    /// context has most likely ended.
     pub beacon: bool,
     /// The `info` of the first of the requests that wait here.
     pub info: String,

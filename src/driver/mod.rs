@@ -324,7 +324,7 @@ impl Driver {
         Some(receiver)
     }
 
-    /// The runtime that would have rung the alarm is gone: who waits here would wait for ever.
+    /// The runtime that ran the timers is gone. Answers whatever waits here: it would wait for ever.
     fn runtime_ended(&self) {
         let now = self.executor.now();
         let mut core = self.core();

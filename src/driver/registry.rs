@@ -133,7 +133,7 @@ impl Registry {
         Some(question)
     }
 
-    /// All that wait for an answer, with where a request stands; each to be answered after the lock was let go.
+    /// Everything that waits for an answer, with the slot of a request. Answer each after the lock is released.
     pub(crate) fn forget_all(&mut self, now: Monotonic) -> Vec<(TurnId, Option<Slot>, Question)> {
         let questions = self.questions.take_all();
         let forget = |(turn, question): (TurnId, Question)| {

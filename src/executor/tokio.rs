@@ -28,7 +28,7 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// starts it in the runtime in which the first request was made. When a runtime ends, its background work ends: then nothing
 /// renews the leases and [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid)
 /// turns false by the clock. Requests that waited for this work fail as [`AcquireError::Store`](crate::AcquireError::Store).
-/// Later ones use the runtime that they are made in. Those on a thread without a runtime are refused.
+/// Later requests use the runtime that they are made in; on a thread without a runtime they are refused.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -44,10 +44,10 @@ pub struct TokioExecutor {
     home: Arc<Home>,
 }
 
-/// The runtime of the first request, which has timers; when it has ended, that of the next one.
+/// The runtime of the first request, which has timers. Once it has ended, the runtime of the next request takes its place.
 #[derive(Debug, Default)]
 struct Home {
-    /// Whether there is one that has not ended: each request asks for it.
+    /// Whether there is a runtime that has not ended. Each request checks this.
     lives: AtomicBool,
     runtime: Mutex<Option<Handle>>,
 }
@@ -57,7 +57,7 @@ impl Home {
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Moves into a runtime, unless it has ended.
+    /// Adopts a runtime. False if it has ended.
     fn settle(self: &Arc<Self>, runtime: Handle) -> bool {
         let mut home = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
         self.lives.store(true, Ordering::Release);
@@ -72,7 +72,7 @@ impl Home {
     }
 }
 
-/// What learns of the end of a runtime: it lives in a task there.
+/// Is dropped when its runtime ends, because a task there owns it.
 struct Tenant(Arc<Home>);
 
 impl Drop for Tenant {
@@ -84,7 +84,7 @@ impl Drop for Tenant {
 const NO_RUNTIME: &str = "there is no tokio runtime here, so nothing would renew a lease; make the request inside one, or call \
                           TokioExecutor::new() inside one";
 const RUNTIME_ENDED: &str = "the tokio runtime that this manager was used in has ended, so nothing would renew a lease; make the \
-                             request inside a runtime that lives";
+                             request inside a running one";
 const NO_TIMERS: &str = "the tokio runtime has no timers, so nothing would renew a lease; call enable_time() or enable_all() on its \
                          Builder";
 
@@ -94,8 +94,8 @@ impl TokioExecutor {
         Self { made_in: Handle::try_current().ok(), home: Arc::default() }
     }
 
-    /// The runtime that this is called in; else the one that requests were made in, unless it has ended, or the one that this
-    /// was made in.
+    /// The runtime that this is called in; else the one that requests were made in, unless it has ended; before any request, the one
+    /// that this was created in.
     fn runtime(&self) -> Option<Handle> {
         let remembered = || match self.home.runtime() {
             None => self.made_in.clone(),

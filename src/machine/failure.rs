@@ -26,8 +26,8 @@ pub enum StoreErrorKind {
     Unavailable,
     /// There is no room left.
     Quota,
-    /// One transaction takes less than that. The context sends half of it, and learns how much the store takes; what cannot be
-    /// divided is refused.
+    /// The transaction is too large for the store. The context sends half as much and so learns the limit; a request that cannot be
+    /// divided fails.
     TooLarge,
     /// The store was closed.
     Closed,

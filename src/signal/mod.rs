@@ -99,8 +99,8 @@ pub enum Notice {
     BeaconStands(SessionId),
     /// This context's own beacon stands no more, or never will, although nobody lowered it: the platform took it away.
     BeaconLost(SessionId),
-    /// The connection to the store broke, and there is another one: to a server that may have lost its latest writes, for example because a
-    /// replica took over. What this context holds is then checked.
+    /// The connection to the store was replaced by another one, to a server that may have lost its latest writes, for example because
+    /// a replica took over. The context then asks the store about each grant that it holds.
     Reconnected,
     /// The beacon of this watch is gone.
     BeaconGone {

@@ -77,7 +77,7 @@ fn the_dead_are_marked() {
     let list = shown(&["list"]);
     assert_eq!(cells(&list)[3], "dead", "{list}");
     let status = shown(&["status", "k"]);
-    assert!(status.starts_with("k: free for who asks next; its dead holder (exclusive, token "), "{status}");
+    assert!(status.starts_with("k: its holder (exclusive, token "), "{status}");
     // Who waits is told as well. Another one may have taken the beacon away: then the death is proved a moment later.
     beacons(&scratch).iter().for_each(|beacon| fs::remove_file(beacon).unwrap());
     let next = scratch.start(&["run", "k", "echo", "granted"]);

@@ -159,7 +159,7 @@ fn control_z_stops_the_command_and_control_z_lets_it_go_on_under_the_same_lease(
     let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
     typist.sees("ready");
     typist.types("\x1a");
-    typist.sees("the command is stopped, and the lease of \"k\" is still renewed; ^Z lets it go on, ^C ends it");
+    typist.sees("the command is stopped, and the lease of \"k\" is still renewed; ^Z continues it, ^C ends it");
     let rival = scratch.done(&["run", "-q", "-w", "4.5", "--lease", "2", "k", "true"]);
     assert_eq!(rival.code, 1, "twice the lease has passed: {rival:?}");
     typist.types("\x1a");
@@ -312,7 +312,7 @@ fn a_command_in_the_background_that_asks_for_the_terminal_goes_on_in_the_foregro
     let script =
         "exec bash -c 'set -m; leasehold run k -- sh -c \"read line; echo got \\$line\" & read go; fg; echo over'";
     let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
-    typist.sees("fg in its shell, or SIGCONT to leasehold lets it go on");
+    typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
     typist.types("go\n");
     typist.sees("leasehold run k");
     typist.types("hello\n");

@@ -29,8 +29,8 @@ pub(crate) enum Exit {
     Code(u8),
     /// This signal ended the command, or the wait for the lease.
     Signal(i32),
-    /// `^C` ended the command, which had the terminal. So the terminal told only the command, and none of the processes that
-    /// leasehold was started with.
+    /// `^C` ended the command, which had the terminal. The terminal sent INT to the command only, and not to the process group
+    /// of leasehold.
     Interrupted,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn print(text: &str) -> Result<Exit, Failure> {
     print_to_reader(text).map(|_| Exit::SUCCESS)
 }
 
-/// As [`print`]; says whether somebody still reads.
+/// As [`print`]; the answer is whether stdout is still read.
 pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

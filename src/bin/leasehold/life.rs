@@ -1,4 +1,4 @@
-//! Who of those in a status is alive, as far as one look can tell.
+//! Which holders and waiters of a status are alive, as far as one look can tell.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use leasehold::{
 
 use super::table::wall_ms;
 
-/// A request that waits sees a dead process within this span, even if somebody swept its beacon away.
+/// A request that waits notices a dead process within this time, even if its beacon file was deleted.
 const DEATH: Duration = Duration::from_secs(10);
-/// What the store may take, beside the silence that proves a death.
+/// How long the store may take to answer, on top of the silence that proves a death.
 const ANSWERS: Duration = Duration::from_secs(1);
 
 /// Whether a holder or waiter is alive.
@@ -21,7 +21,7 @@ const ANSWERS: Duration = Duration::from_secs(1);
 pub(crate) enum Life {
     /// Nothing speaks against it.
     Alive,
-    /// By the clocks its lease has run out. Nobody has proved yet that it is dead.
+    /// Its lease has expired by the clocks. Nobody has proved yet that it is dead.
     Silent,
     /// Its process has ended.
     Dead,
@@ -36,17 +36,17 @@ impl Life {
         }
     }
 
-    /// What is added to a name, for people.
+    /// A remark for people, behind the name.
     pub(crate) const fn remark(self) -> &'static str {
         match self {
             Self::Alive => "",
-            Self::Silent => " (not heard for longer than its lease)",
+            Self::Silent => " (silent for longer than its lease)",
             Self::Dead => " (its process has ended)",
         }
     }
 }
 
-/// Sees the beacons of a store whose processes share a machine; of other stores, none.
+/// Looks at beacons if the processes of the store share a machine. For other stores it sees none.
 pub(crate) struct Eyes(Option<DirectorySignals>);
 
 impl Eyes {
@@ -74,14 +74,14 @@ impl Eyes {
         }
     }
 
-    /// Who only tries never learns that a holder is dead: each process would be refused for ever. If nobody alive is in the
-    /// way, this is for how long a request has to wait until the store grants it the key.
+    /// For how long a request has to wait until the store grants it the key; `None` if somebody alive is in the way. A request that
+    /// only tries never learns that a holder is dead: each process would be refused for ever.
     pub(crate) fn patience(&self, status: &LeaseStatus, wanted: Mode) -> Option<Duration> {
         let shares = |holder: &HolderStatus| wanted == Mode::Shared && holder.mode == Mode::Shared;
         let holders = status.holders.iter().filter(|holder| !shares(holder));
         let holders = holders.map(|holder| (self.holder(holder), holder.lease));
         let waiters = status.queue.iter().map(|waiter| (self.waiter(waiter), waiter.lease));
-        // Nobody is left in the way: who was, has gone meanwhile.
+        // With nobody left in the way, the store only has to answer.
         let mut longest = Duration::ZERO;
         for (life, lease) in holders.chain(waiters) {
             longest = longest.max(match life {

@@ -10,7 +10,7 @@ use super::options::Cli;
 const CODES: [(&str, &str); 9] = [
     ("command's", "the command ran and ended; if the signal n ended it, 128 + n"),
     ("1", "the lease was not granted at once (-n) or in time (-w); -E chooses another code"),
-    ("64", "the command line is wrong, or the URL can name no store"),
+    ("64", "the command line or the URL of the store is invalid"),
     ("69", "the store could not be opened, or failed"),
     ("71", "the system refused to start a process or to handle signals"),
     ("75", "the lease was lost while the command ran, with --on-loss kill"),

@@ -49,13 +49,13 @@ pub(crate) struct Place {
 pub(crate) struct Waiting {
     /// Fail at once if the key is taken
     ///
-    /// If its holder died, or was silent for longer than its lease, so that it may have died, leasehold waits until that is proved:
-    /// over SQLite for a few ms, over a server for a lease and a quarter at most.
+    /// If the holder has died, or may have because it was silent for longer than its lease, leasehold waits until its death is
+    /// proved: for a few ms over SQLite if its process has ended, else for one and a quarter times its lease at most.
     #[arg(short = 'n', long, alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Fail if the key is not granted within this many seconds
     ///
-    /// A holder that may have died is waited for as with -n.
+    /// If the holder may have died, leasehold waits longer, as with -n.
     #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
     /// The exit code if the key is not granted: 0 to 255
@@ -135,8 +135,8 @@ impl Run {
 
 /// Shows the keys that are held or waited for
 ///
-/// EXPIRES says when the lease runs out unless it is renewed. A holder that is "dead" has ended, and one that expired a while ago may
-/// have: the key is free for whoever asks next, once the death is proved.
+/// EXPIRES says when the lease runs out unless it is renewed, or "dead" if the holder's process has ended. A holder whose lease
+/// expired a while ago may have ended, too. Once its death is proved, it no longer blocks anybody.
 #[derive(Args, Debug)]
 pub(crate) struct List {
     /// Only keys that begin with this
@@ -160,13 +160,13 @@ pub(crate) struct Status {
     pub(crate) place: Place,
 }
 
-/// Shows the keys that are held or waited for, every second; a table only once if stdout is not a terminal
+/// Shows the keys that are held or waited for, every second; if stdout is not a terminal, the table only once
 #[derive(Args, Debug)]
 pub(crate) struct Watch {
     /// Only keys that begin with this
     #[arg(default_value = "")]
     pub(crate) prefix: String,
-    /// Write a line of JSON every second, as list --json does once, until nobody reads it any more
+    /// Write a line of JSON every second, in the form of list --json, until stdout is closed
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -191,8 +191,8 @@ pub(crate) struct Steal {
 
 /// Runs a command whenever this process is elected: again after a loss, until the command ends by itself
 ///
-/// -n and -w limit each campaign: one after a loss, too. With --on-loss warn the command goes on after a loss, and there is no
-/// other campaign.
+/// -n and -w limit each campaign, including those after a loss. With --on-loss warn the command goes on after a loss, and there is
+/// no other campaign.
 #[derive(Args, Debug)]
 #[command(override_usage = "leasehold elect [OPTIONS] KEY [--] COMMAND...")]
 pub(crate) struct Elect {
@@ -232,7 +232,7 @@ pub(crate) fn parted(words: Vec<OsString>) -> Result<(String, Vec<OsString>), Fa
     let mut command: Vec<_> = words.collect();
     match command.first().and_then(|word| word.to_str()) {
         Some("--") => drop(command.remove(0)),
-        // An option that came too late would be run as a command.
+        // A misplaced option would be run as a command.
         Some(option) if option.starts_with('-') => {
             return Err(Failure::usage(format!(
                 "{option:?} follows the key {key:?}, where the command begins; write options before the key, or -- before a \

@@ -38,7 +38,7 @@ impl Place {
         Ok(absolute(&url).unwrap_or(url))
     }
 
-    /// As named; a folder is made for nobody but those who write.
+    /// The URL as it was named. No folder is made.
     pub(crate) fn any_url(&self) -> Result<String, Failure> {
         if let Some(url) = &self.store {
             return Ok(url.clone());
@@ -75,10 +75,10 @@ impl Place {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)
     }
 
-    /// The file of a store that nobody has made yet. Who only looks must not make it.
+    /// The file of a store, if it does not exist yet. A command that only reads must not create it.
     pub(crate) fn missing<'a>(&self, url: &'a str) -> Option<&'a Path> {
         let (file, rest) = file_of(url)?;
-        // What is wrong with a URL is said by the store.
+        // The store reports what is wrong with a URL.
         let is_plain = rest.is_empty() || (rest.starts_with("?prefix=") && !rest.contains('&'));
         let can_be_made = self.is_own() || file.parent().is_some_and(Path::is_dir);
         (is_plain && can_be_made && matches!(file.try_exists(), Ok(false))).then_some(file)
@@ -141,12 +141,12 @@ pub(crate) async fn open_or_end(url: &str, lease: Option<Duration>, signals: &mu
     }
 }
 
-/// Why a store was not opened. A URL that can name none is a mistake of the command line, and no store that failed.
+/// Why a store was not opened. An invalid URL is a mistake in the command line, not a failure of the store.
 pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
     if names_a_store(url) { Failure::new(STORE, error.message) } else { Failure::usage(error.message) }
 }
 
-/// Whether there is such a scheme, and no word behind it is wrong, as far as a look at it tells.
+/// Whether the scheme is known, and what follows it is valid as far as its text shows.
 fn names_a_store(url: &str) -> bool {
     let Some((scheme, place)) = url.split_once(':') else { return false };
     let parameters = place.split_once('?').map_or("", |(_, parameters)| parameters);

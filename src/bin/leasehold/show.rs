@@ -30,12 +30,12 @@ pub(crate) async fn status(options: &Status) -> Result<Exit, Failure> {
     print(&if options.json { as_json(&status, eyes) + "\n" } else { as_text(&status, eyes) })
 }
 
-/// Opens a store to look at it. Where there is none yet, it says so, and shows an empty one.
+/// Opens a store to read it. If there is none yet, says so and opens an empty one.
 async fn look(place: &Place) -> Result<Opened, Failure> {
     let url = place.url()?;
     match place.missing(&url) {
         Some(file) => {
-            tell(&format!("{}: there is no such file yet, so nobody holds anything in it", file.display()));
+            tell(&format!("{}: there is no such file yet, so no key is held in it", file.display()));
             nothing().await
         }
         None => place::open(&url, None).await,
@@ -59,10 +59,10 @@ fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
         text += &match eyes.holder(holder) {
             Life::Alive => format!("{key}: held ({mode}, token {token}, expires {expiry}) by {name}\n"),
             Life::Silent => format!(
-                "{key}: held ({mode}, token {token}, expired {expiry}, free once others see it silent for a lease) by {name}\n"
+                "{key}: held ({mode}, token {token}, expired {expiry}, replaceable once others have seen it silent for a lease) by {name}\n"
             ),
             Life::Dead => {
-                format!("{key}: free for who asks next; its dead holder ({mode}, token {token}) was {name}\n")
+                format!("{key}: its holder ({mode}, token {token}) is dead and no longer blocks anybody: {name}\n")
             }
         };
     }

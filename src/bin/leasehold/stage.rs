@@ -21,7 +21,7 @@ use super::terminal;
 const NAME: &str = "leasehold-stage";
 const TAKES_TERMINAL: &str = "terminal";
 const DIES: &str = "dies";
-/// The name by which it knows that it is to end by a signal.
+/// The name by which this program knows that it is to end by a signal.
 const END: &str = "leasehold-end";
 const GROUP: &str = "group";
 
@@ -77,12 +77,12 @@ pub(crate) fn wanted(arguments: &[OsString]) -> Option<Stage<'_>> {
 }
 
 impl Stage<'_> {
-    /// Becomes what it is to be; if that cannot be, it says why.
+    /// Enters the stage. It returns only if that failed, or if the signal was ignored.
     pub(crate) fn enter(&self) -> Result<Exit, Failure> {
         match *self {
             Self::Command { parent, gifts, command } => Err(become_command(parent, gifts, command)),
             Self::End { group } => {
-                // Who ignores the signal lives on, and leaves the code.
+                // A process that ignores the signal goes on, and exits with the code.
                 let _ = if group { kill(Pid::from_raw(0), Signal::SIGINT) } else { raise(Signal::SIGINT) };
                 Ok(Exit::Code(Exit::from(Signal::SIGINT).code()))
             }
@@ -100,7 +100,7 @@ pub(crate) fn end_by_signal(exit: Exit) {
         Exit::Signal(_) | Exit::Code(_) => return,
     };
     if let Ok(program) = own_program() {
-        // It returns only if it failed: then the code has to do.
+        // `exec` returns only if it failed: then the exit code has to do.
         let _ = Command::new(program).arg0(END).arg(whom).exec();
     }
 }

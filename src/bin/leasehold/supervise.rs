@@ -26,7 +26,7 @@ use super::terminal::Terminal;
 /// How often it is looked whether the rest of a group has ended, which nobody tells.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How often it is looked whether the shell brought leasehold to the foreground.
+/// How often to look whether the shell brought leasehold to the foreground.
 const FOREGROUND: Duration = Duration::from_millis(100);
 
 /// A command under a lease.
@@ -148,7 +148,7 @@ impl<'a> Supervisor<'a> {
             // The rest of the group is looked at until it is gone.
             Phase::Ends { kill_at } if self.exit.is_some() => Some(kill_at.min(Instant::now() + LOOK)),
             Phase::Ends { kill_at } => Some(kill_at),
-            // A shell that brings a job to the foreground does not tell one that runs, as leasehold does.
+            // A shell sends no signal when it brings a running job to the foreground, and leasehold is running.
             Phase::Works if self.wants_terminal => Some(Instant::now() + FOREGROUND),
             Phase::Works | Phase::Killed => None,
         }
@@ -194,9 +194,9 @@ impl<'a> Supervisor<'a> {
         let ours = self.terminal.as_mut().is_some_and(Terminal::take);
         self.wants_terminal = wants_terminal && self.terminal.is_some();
         let remedy = match (ours, self.wants_terminal) {
-            (true, _) => "^Z lets it go on, ^C ends it",
-            (false, true) => "fg in its shell, or SIGCONT to leasehold lets it go on",
-            (false, false) => "SIGCONT to leasehold lets it go on",
+            (true, _) => "^Z continues it, ^C ends it",
+            (false, true) => "fg in its shell, or SIGCONT to leasehold, continues it",
+            (false, false) => "SIGCONT to leasehold continues it",
         };
         tell(&format!("the command is stopped, and the lease of {:?} is still renewed; {remedy}", self.job.key));
     }

@@ -35,8 +35,8 @@ pub(crate) enum Waited {
 }
 
 impl Waiting {
-    /// Asks for as long as was chosen. If only the dead are in the way then, or those whose lease ran out, it asks on until they
-    /// are proved dead: else a key whose holder crashed would be refused for ever to processes that wait for less than a lease.
+    /// Waits for as long as was chosen. If then everybody in the way is dead, or silent for longer than its lease, it waits on until
+    /// their death is proved. Otherwise processes that wait for less than a lease would never get a key whose holder crashed.
     pub(crate) async fn ask(
         &self,
         opened: &Opened,
@@ -64,8 +64,8 @@ impl Waiting {
     }
 }
 
-/// As [`in_time`], if it is known for certain who was in the way. A time limit may be shorter than the store takes to answer: then
-/// one try says whether the key is free.
+/// As [`in_time`]. If the time limit is shorter than the store takes to answer, nobody knows who was in the way: then one try shows
+/// whether the key is free.
 async fn in_time_or_tried(
     request: impl Fn() -> LeaseRequest,
     limit: Duration,

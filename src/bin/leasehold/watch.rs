@@ -39,10 +39,10 @@ pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
     watched
 }
 
-/// Ends with the reader, or after a table for one who reads only once.
+/// Ends when stdout is closed, or after one table if stdout is not a terminal.
 async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened>) -> Result<Exit, Failure> {
     loop {
-        // A file that nobody made yet is looked for again: the watcher does not make it.
+        // The watcher does not create a missing file, but looks for it again.
         if store.is_none() && options.place.missing(url).is_none() {
             *store = Some(place::open(url, None).await?);
         }

@@ -7,7 +7,7 @@ use super::{Machine, key::Key, mode::Mode, record::Granted, sorted::SortedMap, t
 /// So many keys are remembered. The records of the others are forgotten, here and in the store.
 const REMEMBERED: usize = 256;
 
-/// So many keys that are used are looked at for each transaction.
+/// How many keys that are in use are examined for each transaction.
 const USED: usize = 16;
 
 /// The keys that this context held, and whether another one wrote since.
@@ -54,8 +54,8 @@ impl LastWriters {
         }
     }
 
-    /// Keys whose records the store may forget if nobody else uses them; so many at most. Those that are used here wait until
-    /// they are not. Only some of these are looked at each time, since a context may hold thousands.
+    /// At most `most` keys whose records the store may forget if nobody else uses them. Keys that are in use here wait until they
+    /// are not. Only some of these are examined each time, since a context may hold thousands.
     pub(super) fn take_forgotten(&mut self, most: usize, is_used: impl Fn(&Key) -> bool) -> Vec<Key> {
         let (mut taken, mut used) = (Vec::new(), 0);
         while taken.len() < most && used < USED {
@@ -73,7 +73,7 @@ impl LastWriters {
         taken
     }
 
-    /// The store did not say that it has forgotten them.
+    /// The store did not confirm that it forgot them.
     pub(super) fn forget_later(&mut self, keys: &[Key]) {
         self.forgotten.extend(keys.iter().cloned());
     }

@@ -55,7 +55,7 @@ impl PendingOperation {
         self.turn.is_none() && matches!(self.action, Action::Release { .. } | Action::Withdraw { .. })
     }
 
-    /// Whether it makes sense in one session only. A request goes with the next one.
+    /// Whether it makes sense in one session only. A request is carried over to the next session.
     pub(super) fn goes_with_session(&self) -> bool {
         self.is_of_session() && !self.acquires()
     }
@@ -93,7 +93,7 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// How much it carries.
+    /// How many operations it carries.
     pub(super) fn load(&self) -> usize {
         self.operations.len() + self.ends.len() + self.forgets.len()
     }

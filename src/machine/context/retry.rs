@@ -44,7 +44,7 @@ impl Machine {
         }
     }
 
-    /// The store takes no transaction of this size: smaller ones go at once. Whether this one could be divided.
+    /// The store accepts no transaction of this size: smaller ones are sent at once. Returns whether this one could be divided.
     fn divided(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) -> bool {
         let is_own = transaction.session == self.session.id();
         let (again, gone): (Vec<_>, Vec<_>) =

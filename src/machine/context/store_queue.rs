@@ -32,7 +32,7 @@ pub(super) struct StoreQueue {
     last_id: u64,
     /// Whether the last transaction carried nothing but what had been refused.
     went_alone: bool,
-    /// Whether the last transaction was a heartbeat that went before all that waited.
+    /// Whether the last transaction was a heartbeat that was sent alone, before everything that waited.
     beat_alone: bool,
     /// What one transaction may carry, once the store has refused a larger one.
     room: Room,
@@ -178,13 +178,13 @@ impl StoreQueue {
         any(&[&self.waiting, &self.later], &|operation| operation.slot.key == *key && is_it(&operation.action))
     }
 
-    /// What one transaction did not take goes before all else with the next ones.
+    /// Puts what did not fit into one transaction at the front of the queue.
     fn put_first(&mut self, mut operations: Vec<PendingOperation>) {
         operations.append(&mut self.waiting);
         self.waiting = operations;
     }
 
-    /// The store refused so large a transaction. Whether smaller ones can do the same; they go at once.
+    /// The store refused a transaction of this size. Returns whether smaller ones can do the same; they are sent at once.
     pub(super) fn divide(&mut self, load: usize, operations: Vec<PendingOperation>) -> bool {
         let can_be_smaller = self.room.narrow(load);
         if can_be_smaller {
@@ -193,12 +193,12 @@ impl StoreQueue {
         can_be_smaller
     }
 
-    /// The store took so large a transaction.
+    /// The store accepted a transaction of this size.
     pub(super) fn note_taken(&mut self, load: usize) {
         self.room.widen(load);
     }
 
-    /// Where the store is still to be asked whether a grant is current, in order.
+    /// The slots for which the store is still to be asked whether a grant is current, sorted.
     pub(super) fn slots_to_verify(&self) -> Vec<Slot> {
         let unsent = self.waiting.iter().chain(&self.later);
         let verifies = unsent.filter(|operation| matches!(operation.action, Action::Verify { .. }));
@@ -298,7 +298,7 @@ impl Machine {
         }
         let room = self.store_queue.room.beside(operations.len());
         let ends = self.session.endings(room, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
-        // A heartbeat that goes before everything else touches no key.
+        // A heartbeat that is sent alone touches no key.
         let keys = if self.store_queue.beat_alone { 0 } else { room - ends.len() };
         let is_used = |key: &Key| !self.cohorts.pick(Some(key), &|_, _| true).is_empty();
         let forgets = self.last_writers.take_forgotten(keys, is_used);
@@ -341,9 +341,9 @@ impl Machine {
         Some((pending, goes_alone))
     }
 
-    /// Whether the heartbeat goes before everything else that waits. The store may refuse an operation for as long as somebody else
-    /// keeps its key locked, and refuses every heartbeat that goes with it. If one that went by itself failed, too, all goes together,
-    /// so that whoever waits hears of a store that refuses everything.
+    /// Whether the heartbeat is sent alone, before everything else that waits. The store may refuse an operation for as long as somebody
+    /// else keeps its key locked, and with it every heartbeat in the same transaction. If a heartbeat that was sent alone fails, too,
+    /// everything is sent together, so that waiting requests learn that the store refuses everything.
     fn beats_alone(&mut self, pending: &[PendingOperation]) -> bool {
         let is_wanted = self.session.wants_beat() && !self.session.wants_close() && !pending.is_empty();
         let is_its_turn = self.session.has_failed() && !self.store_queue.beat_alone;

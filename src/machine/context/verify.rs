@@ -32,7 +32,7 @@ impl Machine {
         self.store_queue.push(slot, verify, query, now);
     }
 
-    /// A heartbeat does not read the records: a grant that the store has lost, without the session, would be believed in for ever.
+    /// A heartbeat does not read the records. If the store lost a grant but not the session, the context would believe in it for ever.
     pub(super) fn recheck(&mut self, now: Monotonic) {
         // One search for all: a context may hold thousands.
         let asked = self.store_queue.slots_to_verify();

@@ -109,7 +109,7 @@ fn is_same(_one: &Metadata, _other: &Metadata) -> bool {
     true
 }
 
-/// Whether a beacon is seen standing at this one moment. A file that cannot be opened says nothing.
+/// Whether a beacon stands at this moment. It may if its file exists and cannot be opened.
 pub(super) fn is_seen(directory: &Path, session: SessionId) -> bool {
     match File::open(path(directory, session)) {
         Err(error) => error.kind() != io::ErrorKind::NotFound,

@@ -91,11 +91,11 @@ impl DirectorySignals {
         Self { directory, awake: Mutex::default() }
     }
 
-    /// Whether the beacon of a session is seen standing at this moment: for display, such as of a
-    /// [holder](crate::HolderStatus) that raised one. It needs no listener, and waits for nothing.
+    /// Whether the beacon of a session stands at this moment. It is for display, for instance of a [holder](crate::HolderStatus) that
+    /// raised one. It needs no listener, and waits for nothing.
     ///
-    /// If it does not stand, the context has ended, or somebody deleted the file of a living one within the last second. So this
-    /// alone is no proof of death: a request that waits finds out.
+    /// If it does not stand, the context has ended, or somebody has just deleted the beacon's file. So this alone does not prove a
+    /// death: a request that waits finds out.
     ///
     /// ```no_run
     /// # use leasehold::{LeaseManager, signal::DirectorySignals};

@@ -27,7 +27,7 @@ pub struct EtcdFence {
 /// An etcd key, and the value that it must have.
 ///
 /// The value names the session and the request that hold the lease, by ids that are used once. A revision would not do: a cluster that was
-/// wiped, or restored from a backup, counts its revisions again, and gives the same one to the record of another holder.
+/// wiped or restored from a backup reuses revision numbers, and may give the same one to the record of another holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EtcdCompare {

@@ -49,8 +49,8 @@ use transaction::Desk;
 ///   dies is replaced after a lease of silence.
 /// * Each context that holds or waits sends a heartbeat, which is a transaction, every quarter of a lease.
 /// * A transaction has a row for each key that it concerns, and for each session that holds or waits there. etcd allows 128 in one
-///   transaction, unless it was started with a larger `--max-txn-ops`. What a context asks for at one moment is divided accordingly,
-///   except for one [`lock_all`](crate::LeaseManager::lock_all).
+///   transaction, unless it was started with a larger `--max-txn-ops`. Requests made at one moment are divided accordingly, except for
+///   a single [`lock_all`](crate::LeaseManager::lock_all).
 /// * Connections are never encrypted: there is no TLS yet.
 ///
 /// Connect it within a tokio runtime, which must outlive it. Clone the [`LeaseManager`](crate::LeaseManager) rather than connect again.

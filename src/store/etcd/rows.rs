@@ -14,7 +14,7 @@ use crate::machine::{Key, Row, SessionId};
 
 /// More rows than this are not remembered.
 const REMEMBERED: usize = 1_024;
-/// A record with a text of this many bytes has some 30 sessions at it. A longer one is compared by its revision.
+/// A record of this many bytes names some 30 sessions. A longer one is compared by its revision.
 const LONGEST_COMPARED: usize = 4_096;
 
 /// What keys are called below a prefix.
@@ -39,7 +39,7 @@ impl Names {
         format!("{}/record/{key}", self.prefix)
     }
 
-    /// The row of a session, or what all of them begin with.
+    /// The row of a session, or the prefix of all of them.
     fn session(&self, id: &str) -> String {
         format!("{}/session/{id}", self.prefix)
     }
@@ -77,8 +77,8 @@ impl Seen {
 
     /// That the row is still like this. The revision of an absent row is 0.
     ///
-    /// A cluster that was wiped, or restored from a backup, counts its revisions once more from an earlier one, and may come to the same
-    /// revision with another text. So a row is compared by its text. A long text would count twice against etcd's limit for a request.
+    /// A cluster that was wiped or restored from a backup reuses revision numbers, and may reach the same one with another text. So a
+    /// row is compared by its text. A long text is compared by its revision: it would count twice against etcd's limit for a request.
     pub(super) fn compare(&self, row: &Row, name: Vec<u8>) -> Compare {
         let fits = |text: &str| !text.is_empty() && (*row == Row::Store || text.len() <= LONGEST_COMPARED);
         match self.text.as_deref().filter(|text| fits(text)) {
@@ -94,7 +94,7 @@ pub(super) struct View {
     pub(super) rows: BTreeMap<Row, Seen>,
     /// From how many moments they are. Rows of one moment need no proof that they belong together.
     moments: usize,
-    /// Other sessions, which whoever opens one is told of. Nothing is decided by them, so they are never compared.
+    /// Other sessions, which a context learns of when it opens its own. No decision depends on them, so they are never compared.
     pub(super) peers: Vec<(SessionId, String)>,
 }
 
@@ -107,7 +107,7 @@ impl View {
         self.moments == 1
     }
 
-    /// Without its rows, which have changed. That others were there at the first try is worth telling still.
+    /// Drops the rows, which have changed, and keeps the other sessions that the first try found.
     pub(super) fn anew(self) -> Self {
         Self { peers: self.peers, ..Self::default() }
     }

@@ -37,7 +37,7 @@ pub(super) struct Servers {
     current: AtomicUsize,
     cluster: AtomicU64,
     revision: AtomicI64,
-    /// Whether connections are kept no longer than a call takes.
+    /// Whether each connection ends with the call that opened it.
     closed: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Servers {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives up its connections. Whoever still has something to say opens one that ends with the call.
+    /// Closes the connections. A later call opens one that ends with the call.
     pub(super) fn close(&self) {
         self.closed.store(true, Relaxed);
         self.clients().fill(None);

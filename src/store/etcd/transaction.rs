@@ -15,7 +15,7 @@ use crate::machine::{Applied, Batch, Records, Reply, Row, StoreError, StoreError
 
 /// After each attempt that others were faster than, it waits a random time that grows up to this.
 const LONGEST_PAUSE_US: u64 = 32_000;
-/// Whoever opens a session with more rows than this is told of no others: etcd takes a limited number of operations at once.
+/// A context that opens its session with more rows than this learns of no other sessions: etcd limits the operations of a transaction.
 const FEW_ROWS: usize = 32;
 
 /// What a handle has for its transactions.
@@ -93,8 +93,8 @@ impl Desk<'_> {
         Ok(Outcome { reply, used, records, changed })
     }
 
-    /// Reads the rows that are not in the view; and for whoever opens a session, some of the other sessions along with them. An
-    /// opening reads its own row in any case, since nobody knows that yet.
+    /// Reads the rows that are not in the view, and for a session that opens also some of the other sessions. An opening always reads
+    /// its own row, which nobody knows yet.
     async fn begin(
         &self,
         view: &mut View,

@@ -1,6 +1,6 @@
-//! The seam between what the store says to PostgreSQL and the driver that carries it.
+//! The interface between the store's SQL and the driver that sends it.
 //!
-//! Everything is said in rounds: a few statements that go to the server as one message of the simple query protocol. It takes one round
+//! Everything is sent in rounds: a few statements that go to the server as one message of the simple query protocol. It takes one round
 //! trip, prepares nothing, and works behind a pooler. The values stand in the text, see [`literal`](super::literal).
 
 use core::any::Any;
@@ -119,7 +119,7 @@ impl Failure {
     }
 }
 
-/// Carries statements to the server: a connection, or a transaction of the user's.
+/// Carries statements to the server: a connection, or the user's transaction.
 #[async_trait]
 pub(super) trait Carrier: Send {
     /// Sends a round, and waits for its answers. Dropping the future leaves the round under way.
@@ -135,7 +135,7 @@ pub(super) trait Loan: Carrier {
 /// A pool of connections, the store's own or the application's.
 #[async_trait]
 pub(super) trait Lender: Send + Sync {
-    /// Waits until a connection is free, and says whether it stood idle before, so that it may have been cut meanwhile.
+    /// Waits until a connection is free. The flag says that it was idle before, so it may have been cut meanwhile.
     async fn lend(&self) -> Result<(Box<dyn Loan + '_>, bool), StoreError>;
 
     /// Which pool this is, for people to read.
@@ -146,13 +146,13 @@ pub(super) trait Lender: Send + Sync {
         REMEDY
     }
 
-    /// Closes what stands idle: it is cut, or will be. A pool of the application's looks after its own.
+    /// Closes idle connections: they are cut, or will be. The application's pool looks after its own.
     fn forget_idle(&self) {}
 
     /// Another handle of the same connections.
     fn share(&self) {}
 
-    /// A handle is closed; with the last one the store's own connections are.
+    /// Closes a handle. The last one closes the store's own connections.
     fn leave(&self) {}
 }
 
@@ -183,8 +183,8 @@ pub(super) struct Supply {
 pub(super) trait Source: Send {
     async fn open(self: Box<Self>, runtime: Handle) -> Result<Supply, StoreError>;
 
-    /// Takes a connector of its driver's for the connections that the store opens itself. False if there are none, or it is another
-    /// driver's.
+    /// Takes a TLS connector for the connections that the store opens itself. False if it opens none, or if the connector is for another
+    /// driver.
     fn encrypt(&mut self, _connector: &dyn Any) -> bool {
         false
     }
@@ -196,9 +196,9 @@ pub(super) fn exhausted(name: &str, remedy: &str, waited: core::time::Duration) 
     StoreError::transient(format!("no connection of {name} became free within {ms} ms; {remedy}"))
 }
 
-/// For a pool of the application's.
+/// For the application's pool.
 pub(super) const REMEDY: &str =
-    "let it have more connections, return them sooner, and check that the server accepts new ones";
+    "allow it more connections, return them sooner, and check that the server accepts new ones";
 
 /// The application closed its pool.
 pub(super) fn pool_closed(name: &str) -> StoreError {

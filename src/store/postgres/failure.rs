@@ -63,13 +63,13 @@ pub(super) fn of_connect(failure: &Failure, user: &str) -> StoreError {
     let permanent = |message| StoreError::permanent(StoreErrorKind::Unsupported, message);
     match failure.code.as_str() {
         "28P01" | "28000" => permanent(format!(
-            "the server does not let the user {user:?} in: {}; correct the user or the password in the URL, or pg_hba.conf",
+            "the server does not let the user {user} in: {}; correct the user or the password in the URL, or pg_hba.conf",
             failure.said
         )),
         "3D000" => permanent(format!("{}; create the database, or correct its name in the URL", failure.said)),
         "53300" => StoreError::transient(format!(
-            "the server has no connection left: {}; raise max_connections or the CONNECTION LIMIT of {user:?}, or share a PostgresStore \
-             by clones",
+            "the server has no connection left: {}; raise max_connections or the CONNECTION LIMIT of the user {user}, or share a \
+             PostgresStore by clones",
             failure.said
         )),
         "" => StoreError::transient(format!(

@@ -11,9 +11,9 @@ use tokio::{
 use super::carrier::{Lender, Loan, exhausted, pool_closed};
 use crate::machine::StoreError;
 
-/// As many as a context has on its way at most, but for those that it gave up.
+/// The most transactions that a context has in flight, not counting those that it gave up.
 pub(super) const SIZE: usize = 4;
-/// Of these, so many for transactions that may wait for records. One is left for the heartbeats of all contexts that share the store.
+/// How many of these may wait for records. One is left for the heartbeats of all contexts that share the store.
 const MAY_WAIT: usize = SIZE - 1;
 
 /// What a connection is lent for.
@@ -31,7 +31,7 @@ pub(super) struct Lending {
     may_wait: Semaphore,
 }
 
-/// A connection, and the place that it takes.
+/// A connection, and the permits that it takes.
 pub(super) struct Lent<'a> {
     pub(super) loan: Box<dyn Loan + 'a>,
     /// It stood idle before, and may have been cut meanwhile.

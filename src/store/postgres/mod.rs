@@ -37,19 +37,19 @@ use transaction::Work;
 
 /// A list of keys takes no longer, nor do the statements that make the tables.
 const LIMIT: Duration = Duration::from_secs(30);
-/// What is not asked for a lease waits no longer for a connection.
+/// How long anything that is not for a lease waits for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Leases in a [PostgreSQL](https://www.postgresql.org/docs/current/) database (tested with version 15), shared by all programs that
-/// connect to it. Clones are handles to the same connections: up to four of its own, or a pool of the application's.
+/// connect to it. Clones are handles to the same connections: up to four of its own, or those of the application's pool.
 ///
 /// Choose it if your programs use such a database anyway: then a write to it can be
 /// [fenced](crate::LeaseGuard::fence), in your own transaction. Create the tables once with
 /// [`migrate`](Self::migrate). Connect to the primary, never to a replica: the store writes.
 ///
-/// * **Driver.** With the feature `store-postgres` it opens connections of its own by tokio-postgres, see `connect`. With
-///   `store-postgres-deadpool` and `store-postgres-sqlx` it runs over the application's pool, see [`from_pool`](Self::from_pool). All of
-///   them share leases with each other. Choose the one whose transactions you fence.
+/// * **Driver.** With the feature `store-postgres` it opens its own connections with tokio-postgres, see `connect`. With
+///   `store-postgres-deadpool` or `store-postgres-sqlx` it runs over the application's pool, see [`from_pool`](Self::from_pool).
+///   Programs with different drivers share leases. Choose the driver whose transactions you fence.
 ///
 /// * **Durability.** A lease is on the server's disk before it is granted, whatever the default of `synchronous_commit` is. If the
 ///   server has synchronous replicas, declare it with [`PostgresStoreBuilder::durability`]. If an asynchronous replica is promoted, it
@@ -60,7 +60,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// * **Poolers.** The store uses no named prepared statements and no session state, so it works behind pgbouncer in transaction mode,
 ///   where it needs [`without_signals`](PostgresStoreBuilder::without_signals).
 ///
-/// Everything runs on the tokio runtime in which the store was connected; connections of its own end with it.
+/// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it.
 ///
 /// ```no_run
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
@@ -81,14 +81,14 @@ pub struct PostgresStore {
     speaking: Speaking,
 }
 
-/// A connection pool of the application's own, for [`PostgresStore::from_pool`].
+/// The application's own connection pool, for [`PostgresStore::from_pool`].
 ///
 /// It is made from a `sqlx::PgPool` (feature `store-postgres-sqlx`), or from a `deadpool_postgres::Pool`, alone or with a
 /// `tokio_postgres::Config` for signals (feature `store-postgres-deadpool`).
 ///
 /// The store takes up to four connections at once, each for one transaction, and waits for a free one within the time limit of its request.
-/// A connection comes back without an open transaction, a setting or an advisory lock; one that was given up in the middle leaves the pool
-/// and is closed. Closing the store leaves the pool open.
+/// A connection returns without an open transaction, a changed setting or an advisory lock. If a transaction is abandoned half-way, its
+/// connection leaves the pool and is closed. Closing the store leaves the pool open.
 pub struct PostgresPool(Box<dyn Source>);
 
 impl fmt::Debug for PostgresPool {
@@ -116,8 +116,8 @@ struct Voice {
 }
 
 impl PostgresStore {
-    /// A store over a connection pool of the application's own, with tables that begin with `leasehold`. Use
-    /// [`builder_from_pool`](Self::builder_from_pool) for other choices, and see [`PostgresPool`] for the pools there are.
+    /// A store over the application's own connection pool, with tables whose names begin with `leasehold`. Use
+    /// [`builder_from_pool`](Self::builder_from_pool) for other choices. [`PostgresPool`] lists the supported pools.
     ///
     /// # Errors
     /// [`StoreError`] says why the pool gives no connection, or what is wrong with its database.
@@ -135,7 +135,7 @@ impl PostgresStore {
         Self::builder_from_pool(pool).connect().await
     }
 
-    /// A builder over a connection pool of the application's own.
+    /// A builder over the application's own connection pool.
     ///
     /// ```no_run
     /// # use leasehold::store::{PostgresPool, PostgresStore};

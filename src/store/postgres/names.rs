@@ -102,30 +102,30 @@ pub(super) fn bytes_of(session: SessionId) -> [u8; 16] {
     session.0.to_be_bytes()
 }
 
-/// PostgreSQL indexes values of up to 2,704 bytes, and some are its own.
+/// PostgreSQL indexes values of up to 2,704 bytes, including some bytes of overhead.
 const LONGEST_PLAIN: usize = 2_600;
-/// With it begins what is no UTF-8.
+/// The mark of a long form: no UTF-8 has this byte.
 const LONG: u8 = 0xff;
 
-/// A key as its table keeps it: as UTF-8, or, if that is too long for an index, behind a mark as UTF-16, which takes 2,048 bytes at most.
+/// A key as its table keeps it: as UTF-8; or, if that is too long for an index, as a mark and UTF-16, which takes 2,048 bytes at most.
 /// Only the names of locks can be longer than that.
 pub(super) fn bytes_of_key(key: &Key) -> Cow<'_, [u8]> {
     let plain = key.as_str().as_bytes();
     if plain.len() <= LONGEST_PLAIN { Cow::Borrowed(plain) } else { Cow::Owned(long_form(key.as_str())) }
 }
 
-/// What the long form of each key that begins with this begins with.
+/// The prefix that the long forms of all keys with this prefix share.
 pub(super) fn long_form(prefix: &str) -> Vec<u8> {
     let units = prefix.encode_utf16().flat_map(u16::to_be_bytes);
     core::iter::once(LONG).chain(units).collect()
 }
 
-/// All short forms that begin with this are smaller than the answer, as no UTF-8 has such a byte; what is larger begins otherwise.
+/// An upper bound for all short forms with this prefix, because no UTF-8 has such a byte. Larger values have another prefix.
 pub(super) fn end_of(prefix: &str) -> Vec<u8> {
     [prefix.as_bytes(), &[LONG]].concat()
 }
 
-/// The key that a table keeps so. What is none was put there by others.
+/// The key that these bytes stand for. Bytes that stand for none were put there by somebody else.
 pub(super) fn key_of(bytes: &[u8]) -> Option<Key> {
     match bytes.strip_prefix(&[LONG]) {
         None => Key::new(core::str::from_utf8(bytes).ok()?).ok(),

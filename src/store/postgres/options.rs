@@ -46,8 +46,8 @@ impl fmt::Debug for PostgresStoreBuilder {
 /// The pool of `with_beacons` has no connections that can listen.
 const DEAF: &str = "beacons need a connection for signals, which a deadpool-postgres pool cannot give; hand over the pool together with a \
     tokio_postgres::Config, as PostgresStore::builder_from_pool((pool, config))";
-const ENCRYPTED_ALREADY: &str = "PostgresStoreBuilder::tls is for connections that the store opens itself; give this pool's own options \
-    their encryption";
+const ENCRYPTED_ALREADY: &str = "PostgresStoreBuilder::tls is for connections that the store opens itself; set up encryption in \
+    the pool's own options";
 
 impl PostgresStoreBuilder {
     pub(super) fn new(source: Box<dyn Source>) -> Self {
@@ -55,12 +55,12 @@ impl PostgresStoreBuilder {
         Self { source, prefix: "leasehold".into(), durability: Durability::Local, signals, misuse: None }
     }
 
-    /// Over a pool of the application's, see [`PostgresStore::from_pool`].
+    /// Over the application's pool, see [`PostgresStore::from_pool`].
     pub(super) fn over(pool: PostgresPool) -> Self {
         Self::new(pool.0)
     }
 
-    /// Hands the source a connector of its driver's.
+    /// Gives the source a TLS connector for its driver.
     #[allow(dead_code, reason = "only one of the drivers takes a connector")]
     pub(super) fn encrypt(&mut self, connector: &dyn core::any::Any) {
         if !self.source.encrypt(connector) {
@@ -186,7 +186,7 @@ pub(super) async fn ask(lending: &Lending, statement: &str) -> Result<Result<Ans
             }
         }
     }
-    Err(StoreError::transient(format!("{TRIES} connections of {} in a row were cut", lending.lender().name())))
+    Err(StoreError::transient(format!("the last {TRIES} connections of {} were cut", lending.lender().name())))
 }
 
 async fn names_in(lending: &Lending, prefix: String) -> Result<Names, StoreError> {

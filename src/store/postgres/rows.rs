@@ -56,8 +56,8 @@ impl Names {
         format!("SELECT pg_advisory_xact_lock(number) FROM unnest({}) AS number", numbers(locks))
     }
 
-    /// Waits for these advisory locks, and shares them with other fences until the transaction ends. A row that is locked `FOR SHARE` can
-    /// be shared by ever more transactions while another one waits to change it. With this lock they queue behind that one.
+    /// Waits for these advisory locks, and shares them with other fences until the transaction ends. Ever more transactions could lock a
+    /// row `FOR SHARE` while another one waits to change it. With this lock they queue behind that one.
     pub(super) fn lock_shared(&self, locks: &[i64]) -> String {
         format!("SELECT pg_advisory_xact_lock_shared(number) FROM unnest({}) AS number", numbers(locks))
     }
@@ -92,7 +92,7 @@ impl Names {
         )
     }
 
-    /// The keys that begin so, in their short form and in their long one.
+    /// The keys with this prefix, in their short form and in their long one.
     pub(super) fn read_keys(&self, prefix: &str) -> String {
         let (table, first, end) = (self.table("record"), bytes(prefix.as_bytes()), bytes(&end_of(prefix)));
         let (long, length) = (long_form(prefix), long_form(prefix).len());
@@ -201,7 +201,7 @@ pub(super) fn load_sessions(records: &mut Records, sessions: &[SessionId], found
     }
 }
 
-/// Puts in what [`Names::read_peers`] found, but for those that are in it already.
+/// Adds the sessions that [`Names::read_peers`] found, except for those that are there already.
 pub(super) fn load_peers(records: &mut Records, known: &[SessionId], found: &[Found]) {
     for row in found {
         let id = row.text(0).filter(|id| id.len() == 32).and_then(|id| u128::from_str_radix(id, 16).ok());
@@ -212,7 +212,7 @@ pub(super) fn load_peers(records: &mut Records, known: &[SessionId], found: &[Fo
     }
 }
 
-/// The keys that [`Names::read_keys`] found, in order. What is no key was put there by others.
+/// The keys that [`Names::read_keys`] found, in order. A name that is no key was put there by somebody else.
 pub(super) fn keys_of(found: &[Found]) -> Vec<Key> {
     let key = |row: &Found| {
         let digits = row.text(0)?.as_bytes();

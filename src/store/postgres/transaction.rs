@@ -78,7 +78,7 @@ impl Work {
         let mut hold = Hold::Not;
         let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
-            // A little less than the whole, so that it is this that is told.
+            // A little less than the whole limit, so that this failure is the one reported.
             let mut lent = lending.lend(errand, self.limit / 10 * 9).await?;
             let used = lent.used;
             let fault = match (Attempt { work: self, names, loan: &mut *lent.loan, hold, committing }).run().await {
@@ -188,8 +188,8 @@ impl Attempt<'_> {
         self.commit(round).await
     }
 
-    /// Commits at the end of a round. The time limit of statements must not cut short the wait for replicas: the server would answer as if
-    /// they had it.
+    /// Commits at the end of a round. The statement timeout must not cut short the wait for replicas: the server would answer as if they
+    /// had the transaction.
     async fn commit(&mut self, mut round: Round) -> Result<(), Fault> {
         let writes = round.add("SET LOCAL statement_timeout = 0");
         round.add("COMMIT");

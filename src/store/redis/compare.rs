@@ -53,7 +53,7 @@ pub(super) struct Script {
 /// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
 ///
 /// The ids of all sessions with a row stand in a sorted set, so that a session that opens is told of those that follow it. It is written
-/// before the rows: whoever may not write it, or finds something else under its name, has written nothing yet.
+/// before the rows: a user who may not write it, or who finds another type under its name, has then written nothing.
 ///
 /// Where no row is set, a field that nobody has is deleted: a replica refuses that, so that nothing is ever read from one.
 const COMPARE: &str = r#"

@@ -129,7 +129,7 @@ fn code_of(error: &RedisError) -> &str {
         "ERR" if detail.contains("user executing the script can't") || detail.starts_with("unknown command") => {
             "NOPERM"
         }
-        // The library tells of a refused SELECT in words of its own.
+        // The library reports a refused SELECT with a message of its own.
         _ if detail.contains("has no permissions to run") => "NOPERM",
         code => code,
     }

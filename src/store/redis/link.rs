@@ -120,7 +120,7 @@ impl Link {
         Ok(connection)
     }
 
-    /// How many connections were opened so far. Another one may lead to a server that knows less.
+    /// How many connections were opened so far. A new one may lead to a server that has lost writes.
     pub(super) fn opened(&self) -> u64 {
         self.opened.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! The contexts that are told when the store has another connection.
+//! The contexts that are notified when the store has reconnected.
 
 use core::fmt;
 use std::{
@@ -12,11 +12,11 @@ use std::{
 use crate::executor::WeakShared;
 use crate::signal::{Inbox, Notice};
 
-/// A server that took over, or that was started again, may have lost a grant, and kept the session that holds it. No heartbeat would find
-/// that out: so all contexts are told, and check what they hold.
+/// A server that took over or was restarted may have lost a grant and kept the session that holds it. No heartbeat would show that, so
+/// all contexts are notified, and check their grants.
 #[derive(Default)]
 pub(super) struct Listeners {
-    /// The connection that they were told of last.
+    /// The number of the latest connection that they were notified of.
     told: AtomicU64,
     all: Mutex<Vec<Listener>>,
 }

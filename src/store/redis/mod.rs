@@ -49,13 +49,14 @@ const PREFIX: &str = "leasehold";
 ///
 /// * A transaction reads rows, decides, and runs a script that writes only if those rows are unchanged. It takes one round trip if
 ///   this process knows the rows, else two, and one more for each time that another context changes them meanwhile.
-/// * The rows are the fields of one hash, `{leasehold}:rows`, and a sorted set, `{leasehold}:sessions`, has the ids of the sessions among
-///   them. They have no time to live; nothing may delete or evict them. A server that may evict any key (`maxmemory-policy allkeys-…`) is refused, and so is a read replica.
+/// * The rows are the fields of one hash, `{leasehold}:rows`. A sorted set, `{leasehold}:sessions`, has the ids of the sessions. Neither
+///   has a time to live; nothing may delete or evict them. A server that may evict any key (`maxmemory-policy allkeys-…`) is refused,
+///   and so is a read replica.
 /// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` the data survives a crash of
 ///   the server, and [`durability`](Store::durability) is [`Durability::Local`]. Otherwise it is [`Durability::Ephemeral`].
 /// * **A failover to a replica may lose the latest writes**, whatever the durability, and the grant of a lease with them.
-///   Two contexts may then believe that they hold it, until the first one has reconnected, and its next heartbeat is answered. Once the second one has the lease,
-///   a fenced [`script`](Self::script) runs for it only.
+///   Two contexts may then believe that they hold it, until the first one has reconnected and learned of the loss, soon after its next
+///   heartbeat at the latest. Once the second one has the lease, a fenced [`script`](Self::script) runs for it only.
 /// * It needs a tokio runtime, and connects to one server. Sentinel is not supported. In a Redis Cluster, connect to the node that
 ///   has the slot of the prefix.
 /// * While a context subscribes, at first or after a lost connection, it misses messages. It then reads the store at its next

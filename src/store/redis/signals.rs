@@ -120,7 +120,7 @@ async fn send_all(place: &Place, mut waiting: Receiver<(String, String)>) {
         let mut publish = cmd("PUBLISH");
         publish.arg(channel).arg(text);
         let sent = time::timeout(PATIENCE, place.link.send(&publish, Stage::Reading)).await;
-        // What waits behind a message that failed would come too late. Who cannot be told looks into the store.
+        // What waits behind a message that failed would come too late. A context that cannot be notified reads the store.
         while !matches!(sent, Ok(Ok(_))) && waiting.next().now_or_never().flatten().is_some() {}
     }
 }

@@ -89,12 +89,12 @@ impl Ear {
         true
     }
 
-    /// Whether the watch waits for revisions that come late or never, because the cluster lost its data, or was restored from a backup,
-    /// and counts again. It then begins again at the revision of the cluster.
+    /// Whether the watch waits for revisions that come late or never, because the cluster was wiped or restored from a backup and counts
+    /// again. The watch then starts anew at the cluster's revision.
     fn is_ahead_of(&mut self, response: &WatchResponse) -> bool {
         let newest = response.header().map_or(i64::MAX - 1, ResponseHeader::revision);
         if newest < self.post.servers.revision() {
-            // The cluster may have lost a grant. A server that merely lags behind costs a question.
+            // The cluster may have lost a grant. If the server merely lags behind, this costs one query.
             self.hearing.tell(Notice::Reconnected);
         }
         let is_ahead = self.keys.iter().any(|(_, next)| *next > newest + 1);

@@ -72,7 +72,7 @@ impl Carrier for Taken {
     async fn carry(&mut self, round: &Round) -> Result<Answers, Failure> {
         match &self.0 {
             Some(client) => carry(client, round).await,
-            None => Err(Gathering::default().failed(None, "the connection went back to its pool".into())),
+            None => Err(Gathering::default().failed(None, "the connection was already returned to its pool".into())),
         }
     }
 }
@@ -90,8 +90,8 @@ impl Drop for Taken {
     }
 }
 
-/// Without signals: a connection of such a pool cannot listen. A waiter reads the store once per heartbeat to see a release by another
-/// process.
+/// Makes a store without signals, because a connection of such a pool cannot listen. A waiter reads the store once per heartbeat to see
+/// a release by another process.
 ///
 /// ```no_run
 /// use leasehold::store::PostgresStore;
@@ -106,7 +106,7 @@ impl From<Pool> for PostgresPool {
     }
 }
 
-/// With signals, on connections that are opened beside the pool with these options: one for each context that holds or waits.
+/// Makes a store with signals, on connections opened beside the pool with these options: one for each context that holds or waits.
 /// [`PostgresStoreBuilder::tls`](crate::store::PostgresStoreBuilder::tls) encrypts them.
 ///
 /// ```no_run
@@ -123,7 +123,7 @@ impl From<(Pool, Config)> for PostgresPool {
     }
 }
 
-/// A transaction of `deadpool-postgres`, which is fenced as that of [`tokio_postgres`] within it.
+/// A transaction of `deadpool-postgres`. The fence acts on the [`tokio_postgres`] transaction in it.
 ///
 /// ```no_run
 /// # async fn example(guard: leasehold::LeaseGuard, pool: deadpool_postgres::Pool) -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Who carries the store's words to the server: one module for each driver.
+//! How the store's SQL reaches the server: one module for each driver.
 
 #[cfg(feature = "store-postgres")]
 mod client;

@@ -54,7 +54,7 @@ impl Link {
         round.add(&format!("LISTEN {}", names.channel()));
         round.add(&format!("LISTEN {}", names.channel_of(session)));
         round.add(STAYS);
-        // Who notifies takes the lock for a sign that the session listens, which it does only when its round is committed.
+        // Notifiers take the lock as a sign that the session listens, which it does only once its round is committed.
         for round in [round, Round::one(&format!("SELECT pg_try_advisory_lock({})", names.ear(session)))] {
             line.carry(round).await.map_err(|failure| failure::of_statement(&failure, names))?;
         }
@@ -97,8 +97,8 @@ impl Link {
     }
 }
 
-/// A connection that only listens is idle for long, and with beacons its end counts as a death: a limit that the role or the database
-/// sets for idle ones must not apply to it. Servers before version 14 have no such limit.
+/// A connection that only listens is idle for a long time, and with beacons its end counts as a death. So the idle limit of the role or
+/// the database must not apply to it. Servers before version 14 have no such limit.
 const STAYS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
 
 /// More than a session takes to connect.

@@ -20,11 +20,12 @@ type Verdict = Result<Fenced, FenceError>;
 
 /// A read-write transaction of `tokio-postgres`, in the database that keeps the leases.
 ///
-/// The fence locks the lease's record `FOR SHARE`, behind whoever waits to change it, and checks it. The transaction stays borrowed until
-/// the answer is ready. Nobody is granted the lease before the transaction ends, so keep it short. **A refused transaction cannot be committed**: it is in the failed
-/// state. So is one whose answer is dropped before it is ready. `commit()` of `tokio-postgres` rolls such a transaction back and reports
-/// no error, so look at the answer of the fence. Fence the outermost transaction: rolling back to a savepoint undoes all that was done
-/// since, including the fence and a refusal.
+/// The fence locks the lease's record `FOR SHARE`, queued behind whoever waits to change it, and checks it. The transaction stays borrowed
+/// until the answer is ready. Nobody is granted the lease before the transaction ends, so keep it short.
+///
+/// **A refused transaction cannot be committed**: it is in the failed state. So is one whose answer is dropped before it is ready.
+/// `commit()` of `tokio-postgres` rolls such a transaction back and reports no error, so check the answer of the fence. Fence the
+/// outermost transaction: rolling back to a savepoint undoes everything since, including the fence and a refusal.
 ///
 /// The database user of the transaction needs the rights SELECT and UPDATE on `<prefix>_record` and `<prefix>_session`, and SELECT on
 /// `<prefix>_store`. To renew the lease, it also needs INSERT on `<prefix>_session`.
@@ -42,7 +43,7 @@ impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b> {
     type Answer = MaybeSendFuture<'a, Verdict>;
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
-        // Made here, so that it is there although nobody polls the answer.
+        // Created here, so that it takes effect even if the answer is never polled.
         let mut gate = Gate { transaction: self, open: false };
         Box::pin(async move {
             match judge(&*fence, &mut gate, [None; 2]).await {
@@ -88,7 +89,7 @@ impl Carrier for Gate<'_> {
 }
 
 impl Drop for Gate<'_> {
-    /// Whoever drops the answer may go on to commit. The statement is sent by the first poll, before any other of theirs.
+    /// A caller that drops the answer may go on to commit. The first poll sends the statement, before any other statement of the caller.
     fn drop(&mut self) {
         if !self.open {
             let mut refusal = Box::pin(self.transaction.batch_execute(REFUSAL));

@@ -20,12 +20,13 @@ type Verdict = Result<Fenced, FenceError>;
 
 /// A read-write transaction of `sqlx`, in the database that keeps the leases.
 ///
-/// The fence locks the lease's record `FOR SHARE`, behind whoever waits to change it, and checks it. The transaction stays borrowed until
-/// the answer is ready. Nobody is granted the lease before the transaction ends, so keep it short. **A refused transaction cannot be committed**: it is in the failed
-/// state. `commit()` of `sqlx` rolls such a transaction back and reports no error, so look at the answer of the fence. Neither can one be
-/// committed whose answer is dropped before the check has passed: its `commit()` fails. Roll a transaction back if you also dropped a
-/// statement of your own half-way: `sqlx` then sends nothing before it has read the answer to that one. Fence the outermost transaction:
-/// rolling back to a savepoint undoes all that was done since, including the fence and a refusal.
+/// The fence locks the lease's record `FOR SHARE`, queued behind whoever waits to change it, and checks it. The transaction stays borrowed
+/// until the answer is ready. Nobody is granted the lease before the transaction ends, so keep it short.
+///
+/// **A refused transaction cannot be committed**: it is in the failed state. `commit()` of `sqlx` rolls it back and reports no error, so
+/// check the answer of the fence. If you drop the answer before the check has passed, `commit()` fails. If you also dropped a statement
+/// of your own half-way, roll the transaction back: `sqlx` sends nothing before it has read the answer to that statement. Fence the
+/// outermost transaction: rolling back to a savepoint undoes everything since, including the fence and a refusal.
 ///
 /// The database user of the transaction needs the rights SELECT and UPDATE on `<prefix>_record` and `<prefix>_session`, and SELECT on
 /// `<prefix>_store`. To renew the lease, it also needs INSERT on `<prefix>_session`.
@@ -43,7 +44,7 @@ impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b, Postgres> {
     type Answer = MaybeSendFuture<'a, Verdict>;
 
     fn check(self, fence: Shared<dyn Fence>) -> Self::Answer {
-        // Made here, so that it is there although nobody polls the answer.
+        // Created here, so that it takes effect even if the answer is never polled.
         let mut gate = Gate { connection: self, open: false };
         Box::pin(async move {
             match judge(&*fence, &mut gate, [Some(BOLT), Some(UNBOLT)]).await {
@@ -62,9 +63,9 @@ impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b, Postgres> {
     }
 }
 
-/// A commit fetches the rows of such a cursor, and fails with this one: nobody can commit while the check is under way. A statement that
-/// fails at once would have to be sent when the answer is dropped, and sqlx sends nothing while another answer is awaited. `concat` is not
-/// computed when the cursor is declared, as it is no immutable function.
+/// A commit fetches the rows of a cursor `WITH HOLD`, and fails on this one, so nobody can commit while the check is in flight. A statement
+/// that fails at once would have to be sent when the answer is dropped, and sqlx sends nothing while another answer is awaited. `concat`
+/// is not immutable, so it is not computed when the cursor is declared.
 const BOLT: &str = "DECLARE leasehold_fence NO SCROLL CURSOR WITH HOLD FOR \
     SELECT pg_catalog.concat('the fence of leasehold ', 'was not awaited')::integer";
 const UNBOLT: &str = "CLOSE leasehold_fence";
@@ -96,7 +97,7 @@ impl Carrier for Gate<'_> {
 }
 
 impl Drop for Gate<'_> {
-    /// Whoever drops the answer may go on to commit. If nothing is under way the first poll sends the statement, else the bolt holds.
+    /// A caller that drops the answer may go on to commit. If nothing is in flight, the first poll sends the statement; else the bolt holds.
     fn drop(&mut self) {
         if !self.open {
             let mut refusal = self.connection.execute(REFUSAL);

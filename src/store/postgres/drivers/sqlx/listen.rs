@@ -1,4 +1,4 @@
-//! Connections for signals, beside the application's pool: it may be small, and one that listens cannot be lent.
+//! Connections for signals, beside the application's pool: the pool may be small, and cannot lend a connection that listens.
 
 use core::{pin::pin, time::Duration};
 use std::boxed::Box;
@@ -23,7 +23,7 @@ use super::{
 use crate::executor::Shared;
 use crate::machine::StoreError;
 
-/// After so long without a word the connection asks the server whether it is there: sqlx has no keep-alive.
+/// After this long without traffic, the connection checks that the server is there: sqlx has no keep-alive.
 const QUIET: Duration = Duration::from_secs(5);
 
 pub(super) struct Listening {
@@ -48,7 +48,7 @@ impl Exchange for Listening {
         let alone = PgPoolOptions::new().max_connections(1).max_lifetime(None).idle_timeout(None);
         let alone = alone.connect_lazy_with(options);
         let mut listener = PgListener::connect_with(&alone).await.map_err(|error| refused(&error, &alone))?;
-        // Advisory locks are gone with the connection, so that its end must show.
+        // Advisory locks end with the connection, so its end must be noticed.
         listener.eager_reconnect(false);
         let (requests, asked) = mpsc::unbounded_channel();
         let task = self.runtime.spawn(serve(listener, asked, hear));
@@ -59,7 +59,7 @@ impl Exchange for Listening {
 #[async_trait]
 impl Line for Connected {
     async fn carry(&self, round: Round) -> Result<Answers, Failure> {
-        let over = || Gathering::default().failed(None, "the connection for signals is over".into());
+        let over = || Gathering::default().failed(None, "the connection for signals has ended".into());
         let (answer, answered) = oneshot::channel();
         self.requests.send((round, answer)).map_err(|_| over())?;
         answered.await.unwrap_or_else(|_| Err(over()))
@@ -77,7 +77,7 @@ enum Event {
     Asked(Option<Request>),
 }
 
-/// Until the connection is over, or nobody can ask anything of it.
+/// Runs until the connection ends, or nobody can use it any more.
 async fn serve(mut listener: PgListener, mut asked: mpsc::UnboundedReceiver<Request>, mut hear: Hear) {
     loop {
         // A notification that is half read is read on later.

@@ -89,7 +89,7 @@ impl Lender for Pool {
     async fn lend(&self) -> Result<(Box<dyn Loan + '_>, bool), StoreError> {
         let connection = self.pool.acquire().await.map_err(|error| refused(&error, &self.pool))?;
         let taken = Taken { connection: Some(connection), runtime: self.runtime.clone() };
-        // Whether the pool tests what it lends, its owner chooses.
+        // The pool's owner chooses whether the pool tests the connections that it lends.
         Ok((Box::new(taken), true))
     }
 
@@ -103,7 +103,7 @@ impl Carrier for Taken {
     async fn carry(&mut self, round: &Round) -> Result<Answers, Failure> {
         match &mut self.connection {
             Some(connection) => carry(&mut **connection, round).await,
-            None => Err(Gathering::default().failed(None, "the connection went back to its pool".into())),
+            None => Err(Gathering::default().failed(None, "the connection was already returned to its pool".into())),
         }
     }
 }
@@ -131,8 +131,8 @@ impl Source for PgPool {
     }
 }
 
-/// Transactions run on connections of the pool, and signals on connections that are opened beside it, with the pool's options: one for each
-/// context that holds or waits. A pool whose options lead to a pooler in transaction mode needs
+/// Transactions run on connections of the pool. Signals use connections opened beside it with the pool's options, one for each context
+/// that holds or waits. A pool whose options lead to a pooler in transaction mode needs
 /// [`without_signals`](crate::store::PostgresStoreBuilder::without_signals).
 ///
 /// ```no_run
