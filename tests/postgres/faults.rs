@@ -6,7 +6,7 @@ use std::{
 };
 
 use leasehold::{
-    LeaseManager, StoreError,
+    LeaseManager, LostReason, StoreError,
     executor::{Executor, TokioExecutor},
     machine::{
         Acquire, Action, Applied, Batch, Beat, Body, Key, Message, Operation, Outcome, Reply, RequestId, SessionId,
@@ -365,5 +365,27 @@ fn a_name_that_the_server_cannot_index_is_refused_for_good() {
         let error = ask_for(&name, &place.store().await, 1).await.unwrap_err();
         assert!(error.message.contains("choose a shorter name"), "{error}");
         assert_eq!((error.applied, error.retry), (Applied::No, false), "{error}");
+    });
+}
+
+/// As after a fail-over to a standby that lacks the latest writes: its session is old enough to be there.
+#[test]
+fn a_holder_whose_grant_alone_is_lost_is_told_when_its_connections_are_new() {
+    on_server("faults_lost_grant", |place| async move {
+        let named = Place { url: format!("{}?application_name=faults_lost_grant", place.url), ..place.clone() };
+        let leases = LeaseManager::builder(named.store().await, TokioExecutor::new()).lease(Duration::from_secs(3_600));
+        let leases = leases.build().unwrap();
+        let kept = leases.lock("kept").acquire().await.unwrap();
+        let lost = leases.lock("lost").acquire().await.unwrap();
+        let user = place.client().await;
+        let deleted = user.execute("DELETE FROM faults_lost_grant_record WHERE key = 'lost'", &[]).await.unwrap();
+        assert!(deleted == 1 && lost.is_valid(), "nothing has told it");
+        let listens = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) \
+                       WHERE locktype = 'advisory' AND application_name = 'faults_lost_grant'";
+        until("it listens", async || user.query_one(listens, &[]).await.unwrap().get::<_, i64>(0) > 0).await;
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'faults_lost_grant'";
+        user.query_one(end, &[]).await.unwrap();
+        assert_eq!(timeout(PATIENCE, lost.lost()).await.unwrap(), LostReason::StoreCleared);
+        assert!(kept.is_valid() && kept.verify().await.unwrap());
     });
 }

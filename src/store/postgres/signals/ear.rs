@@ -85,6 +85,8 @@ impl Ear {
                 pause = FIRST_PAUSE;
                 if number > 1 {
                     self.watches.wait(GRACE);
+                    // A standby that took over may lack the latest writes, where replication is asynchronous.
+                    self.notice(Notice::Reconnected);
                 }
                 if let Err(Rests) = self.serve(&link, heard).await {
                     return;
