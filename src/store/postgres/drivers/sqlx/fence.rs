@@ -23,8 +23,9 @@ type Verdict = Result<Fenced, FenceError>;
 /// The fence locks the lease's record `FOR SHARE`, behind whoever waits to change it, and checks it. The transaction stays borrowed until
 /// the answer is ready. Nobody is granted the lease before the transaction ends, so keep it short. **A refused transaction cannot be committed**: it is in the failed
 /// state. `commit()` of `sqlx` rolls such a transaction back and reports no error, so look at the answer of the fence. Neither can one be
-/// committed whose answer is dropped before the check has passed: its `commit()` fails. Roll a transaction back if you also dropped a
-/// statement of your own half-way: `sqlx` then sends nothing before it has read the answer to that one. Fence the outermost transaction:
+/// committed whose answer is dropped before the check has passed: its `commit()` fails. If you drop the answer,
+/// roll back a transaction in which you also dropped a statement of your own half-way, or a nested transaction without awaiting its
+/// `rollback()`: `sqlx` sends nothing before it has read the answer to that one, so that the refusal may stay behind. Fence the outermost transaction:
 /// rolling back to a savepoint undoes all that was done since, including the fence and a refusal.
 ///
 /// The database user of the transaction needs the rights SELECT and UPDATE on `<prefix>_record` and `<prefix>_session`, and SELECT on
