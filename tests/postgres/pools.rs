@@ -90,6 +90,7 @@ macro_rules! suites {
             connections_that_the_server_ended_are_replaced_unnoticed
             contexts_over_pools_take_turns_behind_pgbouncer
             the_pool_outlives_its_store
+            a_heartbeat_finds_a_connection_in_a_small_pool
             a_session_that_reads_text_in_another_encoding_spoils_no_record
         }
     };
@@ -345,6 +346,35 @@ pub(crate) fn the_pool_outlives_its_store<P: Pool>(name: &str) {
         assert_eq!(ask(&store, 1, PATIENCE).await.unwrap_err().kind, StoreErrorKind::Closed);
         drop(store);
         is_clean(&pool).await;
+    });
+}
+
+/// Behind a fenced transaction, as many transactions wait as the pool has connections.
+pub(crate) fn a_heartbeat_finds_a_connection_in_a_small_pool<P: Pool>(name: &str) {
+    on(name, |place| async move {
+        drop(store::<P>(&place).await);
+        let pool = P::open(&place.url, 2).await;
+        let store = PostgresStore::builder_from_pool(pool).prefix(&place.prefix).connect().await.unwrap();
+        ask(&store, 1, PATIENCE).await.unwrap();
+        let user = place.client().await;
+        user.batch_execute(&format!("BEGIN; SELECT FROM {}_record FOR SHARE", place.prefix)).await.unwrap();
+        let waiting = futures::future::join(ask(&store, 2, PATIENCE), ask(&store, 3, PATIENCE));
+        let beat = async {
+            let waiters = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
+            let named = format!("%{}_record%", place.prefix);
+            until("one waits for the fence", async || {
+                user.query_one(waiters, &[&named]).await.unwrap().get::<_, i64>(0) > 0
+            })
+            .await;
+            let mut batch = Batch::new(SessionId(1), Vec::new());
+            batch.step = SessionStep::Beat(Beat { beat: 2, lease_ms: 60_000, ..Beat::default() });
+            let beaten = store.transact(batch, TokioExecutor::new().now(), Duration::from_secs(2)).await;
+            user.batch_execute("ROLLBACK").await.unwrap();
+            beaten
+        };
+        let ((one, two), beaten) = futures::future::join(waiting, beat).await;
+        beaten.unwrap();
+        assert!(one.is_ok() && two.is_ok(), "{one:?}, {two:?}");
     });
 }
 

@@ -65,6 +65,10 @@ impl Lender for Pool {
     fn name(&self) -> &'static str {
         NAME
     }
+
+    fn most(&self) -> usize {
+        self.status().max_size
+    }
 }
 
 #[async_trait]
