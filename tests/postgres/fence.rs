@@ -258,6 +258,25 @@ fn an_old_snapshot_shows_no_lease_that_is_gone() {
     });
 }
 
+/// The texts of the store cannot be read in the encoding that the user chose: that is an error, and nobody writes.
+#[test]
+fn a_session_that_reads_text_in_another_encoding_is_refused() {
+    on_server("fence_encoding", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        user.batch_execute("SET client_encoding = 'LATIN1'").await.unwrap();
+        for info in ["\u{e9}", "\u{1f98a}"] {
+            let guard = leases.lock("k").info(info).acquire().await.unwrap();
+            let mut transaction = user.transaction().await.unwrap();
+            note(&transaction, &place, "milk").await.unwrap();
+            let refused = guard.fence(&mut transaction).await.unwrap_err();
+            assert!(matches!(refused, FenceError::Store(_)), "{refused}");
+            drop(transaction.commit().await);
+            guard.release().await.unwrap();
+        }
+        assert_eq!(noted(&place).await, [""; 0]);
+    });
+}
+
 /// The rights that the documentation names for the user of a fenced transaction.
 #[test]
 fn few_rights_are_enough_to_fence() {

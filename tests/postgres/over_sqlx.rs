@@ -1,14 +1,28 @@
 //! Over sqlx's `PgPool`.
 
-use std::{any::Any, str::FromStr};
+use std::{
+    any::Any,
+    str::FromStr,
+    time::{Duration, Instant},
+};
 
-use leasehold::store::{PostgresStore, PostgresStoreBuilder};
+use leasehold::{
+    machine::{Body, Key, Message, SessionId, StoreId},
+    signal::contract::Half,
+    store::{PostgresStore, PostgresStoreBuilder, Store},
+};
 use sqlx::{
     AssertSqlSafe, PgPool, Row, ValueRef,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-use crate::{pools::Pool, server::Place};
+use tokio::runtime::Runtime;
+
+use crate::{
+    pools::Pool,
+    proxy::Proxy,
+    server::{Place, wait_until},
+};
 
 impl Pool for PgPool {
     const NAME: &'static str = "sqlx::PgPool";
@@ -44,3 +58,28 @@ impl Pool for PgPool {
 }
 
 crate::pools::suites!(PgPool, "sqlx");
+
+/// The network drops everything while a question is under way, and both ends of the connection stand.
+#[test]
+fn a_connection_for_signals_that_falls_silent_at_a_question_loses_its_beacon() {
+    let Some(place) = Place::new("sqlx_silent") else { return };
+    let runtime = Runtime::new().unwrap();
+    let proxy = runtime.block_on(Proxy::start(place.port()));
+    let signals = runtime.block_on(async {
+        let pool = PgPool::open(&place.behind(proxy.port).url, 1).await;
+        let store = PostgresStore::builder_from_pool(pool).prefix(&place.prefix).with_beacons().connect();
+        store.await.unwrap().signals().expect("it brings signals")
+    });
+    let half = Half::new(signals);
+    let session = SessionId(1);
+    half.obey(&format!("wake {session}"));
+    wait_until("its beacon stands", || half.obey("tell").contains(&format!("stands {session}")));
+    proxy.fall_silent();
+    let key = Key::new("k").unwrap();
+    let message =
+        Message { store: StoreId(1), key, body: Body::Wanted { holder: SessionId(2), by: SessionId(1), tries: false } };
+    half.obey(&format!("send {}", message.encode()));
+    let since = Instant::now();
+    wait_until("its loss is noticed", || half.obey("tell").contains(&format!("lost {session}")));
+    assert!(since.elapsed() < Duration::from_secs(15), "it took {:?}", since.elapsed());
+}

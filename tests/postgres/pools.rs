@@ -90,6 +90,8 @@ macro_rules! suites {
             connections_that_the_server_ended_are_replaced_unnoticed
             contexts_over_pools_take_turns_behind_pgbouncer
             the_pool_outlives_its_store
+            a_heartbeat_finds_a_connection_in_a_small_pool
+            a_session_that_reads_text_in_another_encoding_spoils_no_record
         }
     };
     ($pool:ty, $driver:literal: $($test:ident)+) => {
@@ -182,7 +184,16 @@ pub(crate) fn signals_keep_the_contract<P: Pool>(name: &str) {
 
 /// Opens a session and asks for a key, by one transaction.
 async fn ask(store: &PostgresStore, session: u128, limit: Duration) -> Result<Reply, StoreError> {
-    let acquire = Operation { key: Key::new("k").unwrap(), action: Action::Acquire(Acquire::new(RequestId(1), 1)) };
+    ask_with(store, session, Acquire::new(RequestId(1), 1), limit).await
+}
+
+async fn ask_with(
+    store: &PostgresStore,
+    session: u128,
+    acquire: Acquire,
+    limit: Duration,
+) -> Result<Reply, StoreError> {
+    let acquire = Operation { key: Key::new("k").unwrap(), action: Action::Acquire(acquire) };
     let mut batch = Batch::new(SessionId(session), vec![acquire]);
     let beat = Beat { beat: 1, lease_ms: 60_000, ..Beat::default() };
     batch.step = SessionStep::Open { beat, instance: String::new() };
@@ -335,5 +346,61 @@ pub(crate) fn the_pool_outlives_its_store<P: Pool>(name: &str) {
         assert_eq!(ask(&store, 1, PATIENCE).await.unwrap_err().kind, StoreErrorKind::Closed);
         drop(store);
         is_clean(&pool).await;
+    });
+}
+
+/// Behind a fenced transaction, as many transactions wait as the pool has connections.
+pub(crate) fn a_heartbeat_finds_a_connection_in_a_small_pool<P: Pool>(name: &str) {
+    on(name, |place| async move {
+        drop(store::<P>(&place).await);
+        let pool = P::open(&place.url, 2).await;
+        let store = PostgresStore::builder_from_pool(pool).prefix(&place.prefix).connect().await.unwrap();
+        ask(&store, 1, PATIENCE).await.unwrap();
+        let user = place.client().await;
+        user.batch_execute(&format!("BEGIN; SELECT FROM {}_record FOR SHARE", place.prefix)).await.unwrap();
+        let waiting = futures::future::join(ask(&store, 2, PATIENCE), ask(&store, 3, PATIENCE));
+        let beat = async {
+            let waiters = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
+            let named = format!("%{}_record%", place.prefix);
+            until("one waits for the fence", async || {
+                user.query_one(waiters, &[&named]).await.unwrap().get::<_, i64>(0) > 0
+            })
+            .await;
+            let mut batch = Batch::new(SessionId(1), Vec::new());
+            batch.step = SessionStep::Beat(Beat { beat: 2, lease_ms: 60_000, ..Beat::default() });
+            let beaten = store.transact(batch, TokioExecutor::new().now(), Duration::from_secs(2)).await;
+            user.batch_execute("ROLLBACK").await.unwrap();
+            beaten
+        };
+        let ((one, two), beaten) = futures::future::join(waiting, beat).await;
+        beaten.unwrap();
+        assert!(one.is_ok() && two.is_ok(), "{one:?}, {two:?}");
+    });
+}
+
+/// The application chose the encoding for a connection, and gave it back to its pool so.
+pub(crate) fn a_session_that_reads_text_in_another_encoding_spoils_no_record<P: Pool>(name: &str) {
+    on(name, |place| async move {
+        let leases = LeaseManager::builder(store::<P>(&place).await, TokioExecutor::new()).build().unwrap();
+        let pool = P::open(&place.url, 1).await;
+        let odd = PostgresStore::builder_from_pool(pool.clone()).prefix(&place.prefix).connect().await.unwrap();
+        pool.ask("SET client_encoding = 'LATIN1'; SELECT 1").await;
+        for (session, text) in (1..).zip(["\u{c3}\u{a9}", "\u{e9}", "\u{1f98a}"]) {
+            let guard = leases.lock("k").info(text).acquire().await.unwrap();
+            // It waits in the record, which is read and written.
+            let reply = ask_with(&odd, session, Acquire { wait: true, ..Acquire::new(RequestId(1), 1) }, PATIENCE)
+                .await
+                .unwrap();
+            assert!(matches!(reply.answers[0].outcome, Outcome::Waiting { .. }), "{reply:?}");
+            assert_eq!(leases.status("k").await.unwrap().holders[0].info, text);
+            let user = place.client().await;
+            user.batch_execute(&format!(
+                "DELETE FROM {}_session WHERE id = decode('{session:032x}', 'hex')",
+                place.prefix
+            ))
+            .await
+            .unwrap();
+            guard.release().await.unwrap();
+        }
     });
 }

@@ -41,6 +41,8 @@ struct Counts {
     commits: AtomicU64,
     /// How often a client went on after it heard from the server.
     trips: AtomicU64,
+    /// Nobody hears anything any more.
+    silent: AtomicBool,
 }
 
 impl Proxy {
@@ -60,6 +62,12 @@ impl Proxy {
 
     pub(crate) fn let_next_commit(&self, commit: Commit) {
         self.next.send_replace(commit);
+    }
+
+    /// From now on nobody hears anything of the other, and all connections stand.
+    #[cfg(feature = "store-postgres-sqlx")]
+    pub(crate) fn fall_silent(&self) {
+        self.counts.silent.store(true, Ordering::SeqCst);
     }
 
     /// How many commits met something else than passing.
@@ -85,10 +93,13 @@ async fn forward(client: TcpStream, server: TcpStream, next: Arc<watch::Sender<C
     let (from_server, mut to_server) = server.into_split();
     let (fate, lost) = watch::channel(Commit::Passes);
     let heard = Arc::new(AtomicBool::new(true));
-    let answers = tokio::spawn(back(from_server, to_client, lost, heard.clone()));
+    let answers = tokio::spawn(back(from_server, to_client, lost, heard.clone(), counts.clone()));
     let mut bytes = vec![0; 65_536];
     while let Ok(length @ 1..) = from_client.read(&mut bytes).await {
         let request = &bytes[..length];
+        if counts.silent.load(Ordering::SeqCst) {
+            continue;
+        }
         counts.trips.fetch_add(u64::from(heard.swap(false, Ordering::SeqCst)), Ordering::SeqCst);
         if request.windows(COMMIT.len()).any(|window| window == COMMIT) {
             let chosen = next.send_replace(Commit::Passes);
@@ -112,10 +123,19 @@ async fn forward(client: TcpStream, server: TcpStream, next: Arc<watch::Sender<C
 }
 
 /// The answer to a commit names it, too.
-async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fate: watch::Receiver<Commit>, heard: Arc<AtomicBool>) {
+async fn back(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    fate: watch::Receiver<Commit>,
+    heard: Arc<AtomicBool>,
+    counts: Arc<Counts>,
+) {
     let mut bytes = vec![0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut bytes).await {
         let answer = &bytes[..length];
+        if counts.silent.load(Ordering::SeqCst) {
+            continue;
+        }
         if *fate.borrow() == Commit::LosesAnswer {
             if answer.windows(COMMITTED.len()).any(|window| window == COMMITTED) {
                 return;

@@ -266,3 +266,24 @@ fn a_transaction_is_fenced_by_several_leases() {
         assert_eq!(noted(&place).await, ["both"]);
     });
 }
+
+/// The rollback to the savepoint is over before the fence begins.
+#[test]
+fn an_answer_that_is_dropped_after_a_savepoint_leaves_nothing_to_commit() {
+    on_server("sqlx_fence_savepoint", |place| async move {
+        let (pool, leases) = (notes(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        for polls in 0..3 {
+            let mut transaction = pool.begin().await.unwrap();
+            note(&mut transaction, &place, "dropped").await.unwrap();
+            transaction.begin().await.unwrap().rollback().await.unwrap();
+            let mut answer = Box::pin(guard.fence(&mut transaction));
+            for _ in 0..polls {
+                let _ = poll!(answer.as_mut());
+            }
+            drop(answer);
+            drop(transaction.commit().await);
+        }
+        assert_eq!(noted(&place).await, [""; 0]);
+    });
+}

@@ -141,6 +141,9 @@ pub(super) trait Lender: Send + Sync {
     /// Which pool this is, for people to read.
     fn name(&self) -> &'static str;
 
+    /// How many connections it has at most.
+    fn most(&self) -> usize;
+
     /// What to do if none becomes free in time.
     fn remedy(&self) -> &'static str {
         REMEDY

@@ -13,8 +13,12 @@ use crate::machine::StoreError;
 
 /// The most transactions that a context has in flight, not counting those that it gave up.
 pub(super) const SIZE: usize = 4;
-/// How many of these may wait for records. One is left for the heartbeats of all contexts that share the store.
-const MAY_WAIT: usize = SIZE - 1;
+
+/// Of the connections, so many are for transactions that may wait for records. One is left for the heartbeats of all contexts that share
+/// the store, unless the pool has no second one.
+fn may_wait(most: usize) -> usize {
+    (most.min(SIZE).saturating_sub(1)).max(1)
+}
 
 /// What a connection is lent for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +46,8 @@ pub(super) struct Lent<'a> {
 
 impl Lending {
     pub(super) fn new(lender: Box<dyn Lender>) -> Self {
-        Self { lender, places: Semaphore::new(SIZE), may_wait: Semaphore::new(MAY_WAIT) }
+        let may_wait = Semaphore::new(may_wait(lender.most()));
+        Self { lender, places: Semaphore::new(SIZE), may_wait }
     }
 
     /// The pool.

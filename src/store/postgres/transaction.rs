@@ -206,8 +206,9 @@ impl Attempt<'_> {
 }
 
 /// Whatever the user, the database or a pooler set before holds no longer: how transactions see each other, that this one may
-/// write, and how long it may take. A context that is stopped in the middle of it holds up the others for so long at most. Its
-/// commit is on the disk when it is answered: a lease that a crash of the server undoes would be granted twice.
+/// write, how long it may take, and how the server encodes the texts that are read, and then written again. A context that is stopped
+/// in the middle of it holds up the others for so long at most. Its commit is on the disk when it is answered: a lease that a crash of
+/// the server undoes would be granted twice.
 fn begin(limit: Duration, round: &mut Round) {
     let fifths = |count: u128| i32::try_from(limit.as_millis() * count / 5).unwrap_or(i32::MAX).max(1);
     // A little less than the whole, so that the server's answer is still waited for.
@@ -217,4 +218,5 @@ fn begin(limit: Duration, round: &mut Round) {
     round.add(&format!("SET LOCAL lock_timeout = {lock_ms}"));
     round.add(&format!("SET LOCAL idle_in_transaction_session_timeout = {ms}"));
     round.add("SET LOCAL synchronous_commit = on");
+    round.add("SET LOCAL client_encoding = 'UTF8'");
 }

@@ -4,7 +4,7 @@ use core::any::Any;
 use std::boxed::Box;
 
 use async_trait::async_trait;
-use deadpool_postgres::{Object, Pool, PoolError, Transaction};
+use deadpool_postgres::{Object, Pool, PoolError, TimeoutType, Transaction};
 use tokio::runtime::Handle;
 use tokio_postgres::{Config, NoTls};
 
@@ -54,7 +54,7 @@ struct Taken(Option<Object>);
 impl Lender for Pool {
     async fn lend(&self) -> Result<(Box<dyn Loan + '_>, bool), StoreError> {
         let client = self.get().await.map_err(|error| match error {
-            PoolError::Timeout(_) => exhausted(NAME, REMEDY, self.timeouts().wait.unwrap_or_default()),
+            PoolError::Timeout(TimeoutType::Wait) => exhausted(NAME, REMEDY, self.timeouts().wait.unwrap_or_default()),
             PoolError::Closed => pool_closed(NAME),
             PoolError::Backend(error) => failure::of_connect(&failed(&error), "of that pool"),
             other => StoreError::transient(format!("{NAME} gave no connection: {other}")),
@@ -64,6 +64,10 @@ impl Lender for Pool {
 
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn most(&self) -> usize {
+        self.status().max_size
     }
 }
 

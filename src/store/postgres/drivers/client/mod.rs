@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::TryStreamExt;
 use tokio::runtime::Handle;
 use tokio_postgres::{
-    Client, Config, Error, NoTls, SimpleQueryMessage, Socket,
+    Client, Config, Error, NoTls, SimpleQueryMessage, SimpleQueryRow, Socket,
     config::SslMode,
     tls::{MakeTlsConnect, TlsConnect},
 };
@@ -34,15 +34,22 @@ pub(super) async fn carry(client: &Client, round: &Round) -> Result<Answers, Fai
     let mut messages = pin!(sent.map_err(|error| failed(&error))?);
     loop {
         match messages.try_next().await {
-            Ok(Some(SimpleQueryMessage::Row(row))) => {
-                gathering.row(Row((0..row.len()).map(|column| row.get(column).map(String::from)).collect()));
-            }
+            Ok(Some(SimpleQueryMessage::Row(row))) => match texts(&row) {
+                Ok(row) => gathering.row(row),
+                Err(error) => return Err(gathering.failed(code(&error), said(&error))),
+            },
             Ok(Some(SimpleQueryMessage::CommandComplete(_))) => gathering.completed(),
             Ok(Some(_)) => {}
             Ok(None) => return Ok(gathering.answers()),
             Err(error) => return Err(gathering.failed(code(&error), said(&error))),
         }
     }
+}
+
+/// The user of a connection may have chosen another encoding than UTF-8 for its answers.
+fn texts(row: &SimpleQueryRow) -> Result<Row, Error> {
+    let text = |column| Ok(row.try_get(column)?.map(String::from));
+    Ok(Row((0..row.len()).map(text).collect::<Result<_, Error>>()?))
 }
 
 /// A failure before anything was completed.

@@ -63,6 +63,11 @@ impl Lender for Pool {
         "the PostgresStore"
     }
 
+    /// It opens what it is asked for.
+    fn most(&self) -> usize {
+        usize::MAX
+    }
+
     fn remedy(&self) -> &'static str {
         "keep fenced transactions short, and check that the server accepts new connections"
     }

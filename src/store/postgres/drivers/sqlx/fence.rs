@@ -25,8 +25,9 @@ type Verdict = Result<Fenced, FenceError>;
 ///
 /// **A refused transaction cannot be committed**: it is in the failed state. `commit()` of `sqlx` rolls it back and reports no error, so
 /// check the answer of the fence. If you drop the answer before the check has passed, `commit()` fails. If you also dropped a statement
-/// of your own half-way, roll the transaction back: `sqlx` sends nothing before it has read the answer to that statement. Fence the
-/// outermost transaction: rolling back to a savepoint undoes everything since, including the fence and a refusal.
+/// of your own half-way, or a nested transaction without awaiting its `rollback()`, roll the transaction back: `sqlx` sends nothing before
+/// it has read the answer to that, so the commit might pass. Fence the outermost transaction: rolling back to a savepoint undoes everything
+/// since, including the fence and a refusal.
 ///
 /// The database user of the transaction needs the rights SELECT and UPDATE on `<prefix>_record` and `<prefix>_session`, and SELECT on
 /// `<prefix>_store`. To renew the lease, it also needs INSERT on `<prefix>_session`.

@@ -23,7 +23,8 @@ use super::{
 use crate::executor::Shared;
 use crate::machine::StoreError;
 
-/// After this long without traffic, the connection checks that the server is there: sqlx has no keep-alive.
+/// After this long without traffic, the connection checks that the server is there: sqlx has no keep-alive. The connection is over if the
+/// answer to any question takes as long.
 const QUIET: Duration = Duration::from_secs(5);
 
 pub(super) struct Listening {
@@ -89,8 +90,9 @@ async fn serve(mut listener: PgListener, mut asked: mpsc::UnboundedReceiver<Requ
         match event {
             Some(Event::Heard(Ok(Some(heard)))) => hear(Some(heard.payload().into())),
             Some(Event::Asked(Some((round, answer)))) => {
+                let Ok(answers) = timeout(QUIET, super::carry(&mut listener, &round)).await else { break };
                 // Whoever asked may have gone.
-                let _ = answer.send(super::carry(&mut listener, &round).await);
+                let _ = answer.send(answers);
             }
             None if answers(&mut listener).await => {}
             _ => break,

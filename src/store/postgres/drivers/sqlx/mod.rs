@@ -96,6 +96,10 @@ impl Lender for Pool {
     fn name(&self) -> &'static str {
         NAME
     }
+
+    fn most(&self) -> usize {
+        usize::try_from(self.pool.options().get_max_connections()).unwrap_or(usize::MAX)
+    }
 }
 
 #[async_trait]
