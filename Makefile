@@ -33,7 +33,7 @@ fuzz: ## random operations and random bytes, for minutes instead of seconds
 mutants: ## break each rule of the protocol, and see it caught
 	@.ci/with cargo test -p leasehold-mutants -- --nocapture
 
-bench: $(if $(filter native,$(ONLY)),,pkg) ## measure into target/bench/; ONLY=native|browser|chromium|… a part, QUICK=1 few samples
+bench: $(if $(filter native costs sqlite postgres redis etcd,$(ONLY)),,pkg) ## measure into target/bench/; ONLY=native|browser|chromium|… a part, QUICK=1 few samples
 	@.ci/bench $(ONLY) $(if $(QUICK),quick)
 
 pkg: ## build the npm package into pkg/, within its size budget

@@ -9,7 +9,7 @@ use std::{
 
 /// What was measured so far.
 #[derive(Default)]
-pub(crate) struct Figures(Vec<(&'static str, f64)>);
+pub(crate) struct Figures(Vec<(String, f64)>);
 
 /// What a figure should be.
 #[derive(Clone, Copy)]
@@ -21,11 +21,12 @@ pub(crate) enum Target {
 
 impl Figures {
     /// Notes a figure, its unit last in its name, and prints it.
-    pub(crate) fn add(&mut self, name: &'static str, value: f64, target: Target) {
+    pub(crate) fn add(&mut self, name: impl Into<String>, value: f64, target: Target) {
         if self.0.is_empty() {
-            println!("{:<44} {:>12}   target", "native, stores in memory", "measured");
+            println!("{:<48} {:>12}   target", "native", "measured");
         }
-        println!("{name:<44} {value:>12.3}   {}", target.verdict(value));
+        let name = name.into();
+        println!("{name:<48} {value:>12.3}   {}", target.verdict(value));
         self.0.push((name, value));
     }
 

@@ -1,45 +1,58 @@
 //! What a lease costs natively, beside a bare mutex and matrix-sdk-common in the same run. Writes
 //! `target/bench/native.json`.
 //!
-//! Stores are in memory, but for those that processes share (`sqlite`). Each holder has a lock object of its own under a name of its own. A lock is *released*
-//! when another holder can take it, and a *hand-off* goes from the start of the release in one holder to the arrival in
-//! the waiting task of another. With the argument `costs` only the curves are measured, with `sqlite` only that store, and nothing is written.
+//! Stores are in memory, but for those that processes share. Each holder has a lock object of its own under a name of its own. A
+//! lock is *released* when another holder can take it, and a *hand-off* goes from the start of the release in one holder to the
+//! arrival in the waiting task of another. With the argument `costs` only the curves are measured, with `sqlite`, `postgres`,
+//! `redis` or `etcd` only those stores, and nothing is written.
 
 mod bare_mutex;
 mod contest;
 mod costs;
 mod counted;
+mod crowd;
 mod crowds;
+mod etcd;
 mod figures;
 mod idle;
 mod leases;
 mod matrix;
 mod memory;
 mod partner;
+mod postgres;
 mod queues;
+mod redis;
+mod servers;
 mod singles;
 mod sqlite;
+mod trial;
 
-use std::future::Future;
+use std::{env, future::Future};
 
 use tokio::{
     runtime::{Builder, Runtime},
     task::spawn,
 };
 
+use etcd::Etcd;
 use figures::Figures;
+use postgres::Postgres;
+use redis::Redis;
+use sqlite::Sqlite;
+use trial::Engine;
+
+/// The stores that processes share.
+const ENGINES: [&str; 4] = [Sqlite::NAME, Postgres::NAME, Redis::NAME, Etcd::NAME];
 
 fn main() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
     if let Some(role) = partner::role() {
-        let place = std::env::args().nth(1).expect("a role comes with a place");
-        return sqlite::play(&role, place.as_ref());
+        let [engine, url] = &arguments[..] else { panic!("a role comes with an engine and its URL") };
+        return on_one_thread(play(&role, engine, url));
     }
     let mut figures = Figures::default();
-    if std::env::args().any(|argument| argument == "sqlite") {
-        return on_one_thread(sqlite::measure(&mut figures));
-    }
-    if std::env::args().any(|argument| argument == "costs") {
-        return on_one_thread(costs::measure(&mut figures));
+    if !arguments.is_empty() {
+        return on_one_thread(measure_only(&mut figures, &arguments));
     }
     figures = on_two_threads(singles::measure(figures));
     figures = on_two_threads(crowds::measure(figures));
@@ -48,8 +61,32 @@ fn main() {
     on_one_thread(queues::measure_contexts(&mut figures));
     on_one_thread(memory::measure(&mut figures));
     on_one_thread(costs::measure(&mut figures));
-    on_one_thread(sqlite::measure(&mut figures));
+    on_one_thread(measure_only(&mut figures, &ENGINES.map(String::from)));
     figures.write();
+}
+
+/// Measures these parts.
+async fn measure_only(figures: &mut Figures, parts: &[String]) {
+    for part in parts {
+        match part.as_str() {
+            "costs" => costs::measure(figures).await,
+            Sqlite::NAME => trial::measure::<Sqlite>(figures).await,
+            Postgres::NAME => trial::measure::<Postgres>(figures).await,
+            Redis::NAME => trial::measure::<Redis>(figures).await,
+            Etcd::NAME => trial::measure::<Etcd>(figures).await,
+            unknown => panic!("there is no part {unknown:?}; name costs, or some of {}", ENGINES.join(", ")),
+        }
+    }
+}
+
+async fn play(role: &str, engine: &str, url: &str) {
+    match engine {
+        Sqlite::NAME => trial::play::<Sqlite>(role, url).await,
+        Postgres::NAME => trial::play::<Postgres>(role, url).await,
+        Redis::NAME => trial::play::<Redis>(role, url).await,
+        Etcd::NAME => trial::play::<Etcd>(role, url).await,
+        unknown => panic!("no engine is called {unknown:?}"),
+    }
 }
 
 /// Runs the program as a task: a thread that only blocks on it would be woken from outside the runtime at each turn.
@@ -64,5 +101,5 @@ fn on_one_thread(program: impl Future<Output = ()>) {
 }
 
 fn started(builder: &mut Builder) -> Runtime {
-    builder.enable_time().build().expect("the machine can start two threads")
+    builder.enable_all().build().expect("the machine can start two threads")
 }

@@ -2,11 +2,15 @@
 
 use std::{
     env,
-    io::{BufRead, BufReader, Lines, Write},
-    path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    thread,
     time::{SystemTime, UNIX_EPOCH},
 };
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::trial::Engine;
 
 /// Names the role of the other process. Without it, this is the first.
 const ROLE: &str = "LEASEHOLD_BENCH_ROLE";
@@ -20,29 +24,30 @@ pub(crate) fn role() -> Option<String> {
 pub(crate) struct Partner {
     child: Child,
     input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
+    output: UnboundedReceiver<String>,
 }
 
 impl Partner {
-    pub(crate) fn start(role: &str, place: &Path) -> Self {
+    /// The process is told the engine and its URL as arguments.
+    pub(crate) fn start<E: Engine>(role: &str, url: &str) -> Self {
         let mut command = Command::new(env::current_exe().expect("this program is a file"));
-        command.arg(place).env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args([E::NAME, url]).env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a process can be started");
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-        Self { child, input, output: BufReader::new(output).lines() }
+        Self { child, input, output: lines(BufReader::new(output)) }
     }
 
     pub(crate) fn tell(&mut self, line: &str) {
         writeln!(self.input, "{line}").expect("the other process listens");
     }
 
-    pub(crate) fn hear(&mut self) -> String {
-        self.output.next().expect("the other process answers").expect("in UTF-8")
+    pub(crate) async fn hear(&mut self) -> String {
+        self.output.recv().await.expect("the other process answers")
     }
 
     /// What it says is a moment: see [`moment`].
-    pub(crate) fn hear_moment(&mut self) -> f64 {
-        self.hear().parse().expect("it says a moment")
+    pub(crate) async fn hear_moment(&mut self) -> f64 {
+        self.hear().await.parse().expect("it says a moment")
     }
 
     pub(crate) fn kill(&mut self) {
@@ -76,6 +81,13 @@ pub(crate) fn say(line: impl std::fmt::Display) {
 }
 
 /// What the first process tells, until it ends.
-pub(crate) fn told() -> impl Iterator<Item = String> {
-    std::io::stdin().lines().map_while(Result::ok)
+pub(crate) fn told() -> UnboundedReceiver<String> {
+    lines(BufReader::new(std::io::stdin()))
+}
+
+/// A thread waits for the lines: meanwhile the runtime goes on with heartbeats and signals.
+fn lines(input: impl BufRead + Send + 'static) -> UnboundedReceiver<String> {
+    let (sender, receiver) = unbounded_channel();
+    thread::spawn(move || input.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    receiver
 }

@@ -1,0 +1,107 @@
+//! Many contexts that queue for one key: what waiting costs, and whether all get their turns alike.
+
+use std::{marker::PhantomData, sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use leasehold::{LeaseGuard, LeaseManager, executor::TokioExecutor};
+use tokio::time::sleep;
+
+use crate::{
+    figures::{Figures, Target, number},
+    partner::{Partner, moment, say, told},
+    trial::{Engine, eager},
+};
+
+const TURNS: usize = 5;
+
+/// What one process of the crowd does, which is told how many contexts it has.
+pub(crate) async fn play<E: Engine>(url: &str) {
+    let mut requests = told();
+    let store = Arc::new(E::store(url).await);
+    say("ready");
+    let contexts: usize = requests.recv().await.and_then(|told| told.parse().ok()).expect("it is told a number");
+    let contexts: Vec<_> = (0..contexts)
+        .map(|_| LeaseManager::builder(store.clone(), TokioExecutor::new()).build().expect("the defaults fit"))
+        .collect();
+    join_all(contexts.iter().enumerate().map(|(number, leases)| take_turns(number, leases))).await;
+    while requests.recv().await.is_some() {}
+}
+
+async fn take_turns(number: usize, leases: &LeaseManager) {
+    for _ in 0..TURNS {
+        let guard = leases.lock("crowd").acquire().await.expect("the store works");
+        say(format!("{number} {}", moment()));
+        guard.release().await.expect("the store works");
+    }
+}
+
+/// Contexts in several processes, which wait until this one releases the key.
+pub(crate) struct Crowd<'a, E> {
+    url: &'a str,
+    processes: Vec<Partner>,
+    contexts: usize,
+    leases: LeaseManager,
+    guard: LeaseGuard,
+    engine: PhantomData<E>,
+}
+
+impl<'a, E: Engine> Crowd<'a, E> {
+    /// Waits until all of them queue.
+    pub(crate) async fn queue(url: &'a str, processes: usize, contexts: usize) -> Self {
+        let leases = eager::<E>(url, Duration::from_secs(20)).await;
+        let guard = leases.lock("crowd").acquire().await.expect("the store works");
+        let mut processes: Vec<_> = (0..processes).map(|_| Partner::start::<E>("crowd", url)).collect();
+        for one in &mut processes {
+            one.hear().await;
+            one.tell(&contexts.to_string());
+        }
+        let all = processes.len() * contexts;
+        while leases.status("crowd").await.expect("the store works").queue.len() < all {
+            sleep(Duration::from_millis(50)).await;
+        }
+        sleep(Duration::from_secs(2)).await;
+        Self { url, processes, contexts, leases, guard, engine: PhantomData }
+    }
+
+    /// The processor time that its processes used so far, in ms.
+    pub(crate) fn cpu_ms(&self) -> f64 {
+        self.processes.iter().map(Partner::cpu_ms).sum()
+    }
+
+    /// Lets each context take its turns.
+    pub(crate) async fn serve(mut self, figures: &mut Figures, crowd: &str) {
+        let (engine, all) = (E::NAME, self.processes.len() * self.contexts);
+        let mut raw = E::connect(self.url).await;
+        let (before, start) = (raw.transactions().await, moment());
+        self.guard.release().await.expect("the store works");
+        let mut moments = vec![Vec::new(); all];
+        for (process, one) in self.processes.iter_mut().enumerate() {
+            for _ in 0..self.contexts * TURNS {
+                let said = one.hear().await;
+                let (context, moment) = said.split_once(' ').expect("it says who, and when");
+                let context: usize = context.parse().expect("it says a number");
+                let moment: f64 = moment.parse().expect("it says a moment");
+                moments[process * self.contexts + context].push(moment - start);
+            }
+        }
+        let transactions = raw.transactions().await - before;
+        self.leases.close().await;
+        let last = moments.iter().flatten().fold(0.0, |last, moment| f64::max(last, *moment));
+        let turns = number(all * TURNS);
+        figures.add(format!("{engine}_{crowd}_5_turns_each_us"), last / turns, Target::None);
+        if E::COUNTS_ALL {
+            figures.add(format!("{engine}_{crowd}_transactions_per_turn"), number(transactions) / turns, Target::None);
+        }
+        figures.add(format!("{engine}_{crowd}_jain"), jain(&moments), Target::AtLeast(0.99));
+    }
+}
+
+/// In a fair queue, all have had the same number of turns at the end of each round: then it is 1.
+fn jain(moments: &[Vec<f64>]) -> f64 {
+    let mut all: Vec<f64> = moments.iter().flatten().copied().collect();
+    all.sort_by(f64::total_cmp);
+    let end = all[TURNS / 2 * moments.len() - 1];
+    let had: Vec<f64> = moments.iter().map(|one| number(one.iter().filter(|moment| **moment <= end).count())).collect();
+    let (sum, squares) = (had.iter().sum::<f64>(), had.iter().map(|had| had * had).sum::<f64>());
+    sum * sum / (squares * number(moments.len()))
+}

@@ -1,0 +1,132 @@
+//! Leases in Redis, beside two scripts that compare and set, and `SET NX PX` with a script that deletes.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use leasehold::machine::SessionId;
+use redis::{
+    AsyncCommands, Client,
+    aio::{MultiplexedConnection, PubSubStream},
+};
+
+use crate::{
+    figures::Target,
+    servers,
+    trial::{Engine, Place},
+};
+
+const COMPARE_AND_SET: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+    redis.call('SET', KEYS[1], ARGV[2])
+    return 1";
+const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+    return 0";
+
+pub(crate) struct Redis {
+    client: Client,
+    connection: MultiplexedConnection,
+    /// The names that the server gave to the scripts.
+    compare_and_set: String,
+    delete: String,
+    /// What the row says.
+    state: String,
+    heard: Option<PubSubStream>,
+}
+
+impl Engine for Redis {
+    const NAME: &'static str = "redis";
+    const USUAL: &'static str = "redis_set_nx_px_delete";
+    const NEWS: &'static str = "publish";
+    const TURNS: usize = 1_000;
+    const MORTAL: Duration = Duration::from_secs(1);
+    const DEATHS: usize = 5;
+    /// The silence that the death of a holder is known by is 1.1 s here.
+    const TAKE_OVER: Target = Target::None;
+
+    async fn start() -> Option<Place> {
+        if !servers::is_installed("redis-server") {
+            return None;
+        }
+        let (folder, port) = (servers::folder::<Self>(), servers::free_port().to_string());
+        // With these settings a lease outlives the server, as in the other stores.
+        let command = [
+            "redis-server",
+            "--port",
+            &port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+        ];
+        Some(servers::run(&folder, "TERM", &command, format!("redis://127.0.0.1:{port}")).await)
+    }
+
+    async fn connect(url: &str) -> Self {
+        let client = Client::open(url).expect("it is an address");
+        let mut connection = client.get_multiplexed_async_connection().await.expect("the server runs");
+        let _: bool = connection.set_nx("raw", "").await.expect("the server runs");
+        let state = connection.get("raw").await.expect("the server runs");
+        let mut load = async |script| -> String {
+            let mut load = redis::cmd("SCRIPT");
+            load.arg("LOAD").arg(script).query_async(&mut connection).await.expect("the server runs")
+        };
+        let (compare_and_set, delete) = (load(COMPARE_AND_SET).await, load(DELETE).await);
+        Self { client, connection, compare_and_set, delete, state, heard: None }
+    }
+
+    async fn transact(&mut self, turn: usize) {
+        let next = format!("{turn:300}");
+        let mut script = redis::cmd("EVALSHA");
+        let script = script.arg(&self.compare_and_set).arg(1).arg("raw").arg(&self.state).arg(&next);
+        let is_set: bool = script.query_async(&mut self.connection).await.expect("the server runs");
+        assert!(is_set, "nobody else writes");
+        self.state = next;
+    }
+
+    async fn notify(&mut self) {
+        let _: usize = self.connection.publish("raw", "released").await.expect("the server runs");
+    }
+
+    async fn listen(&mut self) {
+        let mut heard = self.client.get_async_pubsub().await.expect("the server runs");
+        heard.subscribe("raw").await.expect("the server runs");
+        self.heard = Some(heard.into_on_message());
+    }
+
+    async fn hear(&mut self) {
+        self.heard.as_mut().expect("it listens").next().await.expect("the server runs");
+    }
+
+    async fn lock(&mut self) {
+        let mut set = redis::cmd("SET");
+        let set = set.arg("usual").arg("token").arg("NX").arg("PX").arg(20_000);
+        let answer: Option<String> = set.query_async(&mut self.connection).await.expect("the server runs");
+        assert!(answer.is_some(), "nobody else has it");
+    }
+
+    async fn unlock(&mut self) {
+        let mut script = redis::cmd("EVALSHA");
+        let script = script.arg(&self.delete).arg(1).arg("usual").arg("token");
+        let is_deleted: bool = script.query_async(&mut self.connection).await.expect("the server runs");
+        assert!(is_deleted, "it is locked");
+    }
+
+    /// All of the store's transactions are scripts.
+    async fn transactions(&mut self) -> usize {
+        let mut info = redis::cmd("INFO");
+        let stats: String = info.arg("commandstats").query_async(&mut self.connection).await.expect("the server runs");
+        let calls = |line: &str| {
+            let (_, calls) = line.strip_prefix("cmdstat_eval")?.split_once("calls=")?;
+            calls.split_once(',')?.0.parse::<usize>().ok()
+        };
+        stats.lines().filter_map(calls).sum()
+    }
+
+    async fn row(&mut self, session: SessionId) -> String {
+        let row = format!("session:{session}");
+        self.connection.hget("{leasehold}:rows", row).await.expect("there is a session")
+    }
+}
