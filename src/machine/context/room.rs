@@ -13,9 +13,9 @@ impl Room {
         self.0.unwrap_or(usize::MAX).saturating_sub(operations)
     }
 
-    /// Leaves in the list what there is room for, and takes out the rest.
-    pub(super) fn split<T>(self, list: &mut Vec<T>) -> Vec<T> {
-        list.split_off(self.beside(0).min(list.len()))
+    /// Leaves in the list what there is room for beside so much else, but one entry at least, and takes out the rest.
+    pub(super) fn split<T>(self, list: &mut Vec<T>, else_goes: usize) -> Vec<T> {
+        list.split_off(self.beside(else_goes).max(1).min(list.len()))
     }
 
     /// The store refused so large a transaction. Whether it can be smaller.
