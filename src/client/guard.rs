@@ -376,6 +376,7 @@ async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError>
     let Some(answer) = answer else { return Ok(false) };
     match answer.await {
         Some(Response::Verified(result)) => result,
+        Some(Response::Failed(Refusal::Store(error))) => Err(error),
         _ => Err(StoreError::permanent(StoreErrorKind::Closed, "the lease manager was closed")),
     }
 }

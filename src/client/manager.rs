@@ -340,6 +340,7 @@ fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus
             Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
             _ => Err(AcquireError::Closed),
         },
+        Some(Response::Failed(refusal)) => Err(refusal.into()),
         _ => Err(AcquireError::Closed),
     }
 }

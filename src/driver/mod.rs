@@ -328,14 +328,19 @@ impl Driver {
     fn runtime_ended(&self) {
         let now = self.executor.now();
         let mut core = self.core();
+        let gone = StoreError::unknown(RUNTIME_ENDED);
         let (closing, asked) = (core::mem::take(&mut core.closing), core.registry.forget_all(now.monotonic));
         for (turn, slot, question) in asked {
             if let Some(slot) = slot {
                 self.digest(&mut core, Input::Cancel { turn, slot }, now);
             }
-            let gone = StoreError::unknown(RUNTIME_ENDED);
-            core.plan_deed(Deed::Effect(Effect::Answer(question, Response::Failed(Refusal::Store(gone)))));
+            let response = Response::Failed(Refusal::Store(gone.clone()));
+            core.plan_deed(Deed::Effect(Effect::Answer(question, response)));
         }
+        for released in core.registry.end_releases(&gone, now.monotonic) {
+            core.plan_deed(Deed::Effect(released));
+        }
+        core.sort_news();
         if !closing.is_empty() {
             core.plan_deed(Deed::Close(closing));
         }

@@ -211,7 +211,7 @@ impl Core {
         deed.into_iter().for_each(|deed| self.plan_deed(deed));
     }
 
-    fn sort_news(&mut self) {
+    pub(super) fn sort_news(&mut self) {
         self.deeds.extend(self.registry.news.drain(..).map(Deed::Effect));
     }
 }

@@ -143,6 +143,14 @@ impl Registry {
         questions.map(forget).collect()
     }
 
+    /// Nobody will say what became of the releases under way.
+    pub(crate) fn end_releases(&mut self, error: &StoreError, now: Monotonic) -> Vec<Effect> {
+        let is_releasing = |fate: &Shared<Fate>| fate.state().releasing;
+        let releasing = self.guards.iter().filter(|(_, fate)| is_releasing(fate)).map(|(turn, _)| *turn);
+        let turns: Vec<_> = releasing.collect();
+        turns.into_iter().filter_map(|turn| self.released(turn, Err(error.clone()), now)).collect()
+    }
+
     pub(crate) fn is_granted(&self, turn: TurnId) -> bool {
         self.guards.contains_key(&turn)
     }

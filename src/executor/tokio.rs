@@ -1,6 +1,6 @@
 //! The executor for native programs on tokio.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::{
     future::pending,
     sync::atomic::{AtomicBool, Ordering},
@@ -13,7 +13,7 @@ use std::{
 };
 
 use boot_time::Instant;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{Executor, MaybeSendFuture};
 use crate::machine::{Monotonic, Now, Wall, whole_ms};
@@ -49,35 +49,49 @@ pub struct TokioExecutor {
 struct Home {
     /// Whether there is a runtime that has not ended. Each request checks this.
     lives: AtomicBool,
-    runtime: Mutex<Option<Handle>>,
+    /// The runtime, and the task of the tenant there.
+    runtime: Mutex<Option<(Handle, AbortHandle)>>,
 }
 
 impl Home {
     fn runtime(&self) -> Option<Handle> {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(runtime, _)| runtime.clone())
     }
 
     /// Adopts a runtime. False if it has ended.
     fn settle(self: &Arc<Self>, runtime: Handle) -> bool {
         let mut home = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        self.lives.store(true, Ordering::Release);
+        if self.lives.swap(true, Ordering::AcqRel) {
+            // Another thread did. With two tenants, the end of one would pass for the end of the other.
+            return true;
+        }
         // A runtime that ends drops its tasks. One that has ended drops them at once.
-        let tenant = Tenant(Arc::clone(self));
-        runtime.spawn(async move {
+        let tenant = Tenant(Arc::downgrade(self));
+        let task = runtime.spawn(async move {
             let _tenant = tenant;
             pending::<()>().await;
         });
-        *home = Some(runtime);
+        *home = Some((runtime, task.abort_handle()));
         self.lives.load(Ordering::Acquire)
     }
 }
 
+impl Drop for Home {
+    fn drop(&mut self) {
+        let home = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Else each manager would leave a task behind for as long as its runtime lives.
+        home.take().into_iter().for_each(|(_, tenant)| tenant.abort());
+    }
+}
+
 /// Is dropped when its runtime ends, because a task there owns it.
-struct Tenant(Arc<Home>);
+struct Tenant(Weak<Home>);
 
 impl Drop for Tenant {
     fn drop(&mut self) {
-        self.0.lives.store(false, Ordering::Release);
+        if let Some(home) = self.0.upgrade() {
+            home.lives.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -159,6 +173,17 @@ async fn sleep_without_runtime(duration: Duration) {
     }
 }
 
+/// For a thread of no runtime, which may outlive this one. Tokio's own timers panic when their runtime ends; this sleep ends, too.
+async fn sleep_in(runtime: &Handle, duration: Duration) {
+    let (mut slept, waited) = futures::channel::oneshot::channel::<()>();
+    runtime.spawn(async move {
+        let sleep = core::pin::pin!(tokio::time::sleep(duration));
+        futures::future::select(sleep, slept.cancellation()).await;
+    });
+    // Whether the time is over or the runtime: the sender is gone.
+    let _ = waited.await;
+}
+
 /// The moment when this process first asked for the time. All executors share it.
 fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
@@ -207,14 +232,18 @@ impl Executor for TokioExecutor {
     }
 
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
-        let runtime = self.runtime();
+        let here = Handle::try_current().ok();
+        let elsewhere = if here.is_none() { self.runtime() } else { None };
         Box::pin(async move {
-            if runtime.is_none() && Handle::try_current().is_err() {
+            if let Some(runtime) = elsewhere {
+                return sleep_in(&runtime, duration).await;
+            }
+            if here.is_none() && Handle::try_current().is_err() {
                 return sleep_without_runtime(duration).await;
             }
             // Made when first polled, which may be on a thread of no runtime.
             let sleep = {
-                let _entered = runtime.as_ref().map(Handle::enter);
+                let _entered = here.as_ref().map(Handle::enter);
                 tokio::time::sleep(duration)
             };
             sleep.await;

@@ -1,13 +1,23 @@
 //! Where there is no runtime, or one without timers, a request is refused with a sentence; elsewhere the executor remembers
 //! the runtime that it was used in.
 
-use std::{sync::mpsc, thread};
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
 use futures::executor::block_on;
 use leasehold::{
-    AcquireError, LeaseGuard, LeaseManager, Mode,
+    AcquireError, LeaseGuard, LeaseManager, Mode, StoreError,
     executor::{Executor, TokioExecutor, process_clock},
-    store::{FaultyStore, MemoryStore},
+    machine::{Batch, Now, Reply, StoreClock},
+    store::{FaultyStore, MemoryStore, Reach, Store},
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -160,4 +170,91 @@ fn a_manager_whose_runtime_ended_goes_on_in_another() {
     let guard = other.block_on(leases.lock("k").timeout(PATIENCE).acquire()).unwrap();
     assert!(other.block_on(guard.verify()).is_ok_and(|holds| holds));
     soon(async move { leases.close().await });
+}
+
+/// The same, over a store of which each answer needs the runtime.
+fn over_a_slow_store() -> (LeaseManager, LeaseGuard) {
+    let leases = LeaseManager::builder(Slow::default(), TokioExecutor::new()).linger(ms(0)).build().unwrap();
+    let guard = runtime().block_on(leases.lock("held").acquire()).unwrap();
+    (leases, guard)
+}
+
+#[test]
+fn a_release_on_a_plain_thread_learns_that_the_runtime_has_ended() {
+    let (_leases, guard) = over_a_slow_store();
+    let released = soon(async move { guard.release().await });
+    assert!(released.as_ref().is_err_and(|error| error.to_string().contains("runtime")), "{released:?}");
+}
+
+#[test]
+fn a_question_about_a_guard_learns_that_the_runtime_has_ended() {
+    let (_leases, guard) = over_a_slow_store();
+    let verified = soon(async move { guard.verify().await });
+    assert!(verified.as_ref().is_err_and(|error| error.to_string().contains("runtime")), "{verified:?}");
+}
+
+#[test]
+fn a_manager_that_has_gone_leaves_no_task_behind_in_its_runtime() {
+    let runtime = runtime();
+    runtime.block_on(async {
+        for _ in 0..10 {
+            let leases = manager(&MemoryStore::new());
+            leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+            leases.close().await;
+        }
+        let gone = async {
+            while runtime.metrics().num_alive_tasks() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert!(
+            tokio::time::timeout(PATIENCE, gone).await.is_ok(),
+            "{:?} live on",
+            runtime.metrics().num_alive_tasks()
+        );
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_while_a_manager_closes_on_a_plain_thread_panics_nobody() {
+    let (store, runtime) = (Slow::default(), runtime());
+    let leases = LeaseManager::builder(store.clone(), TokioExecutor::new()).build().unwrap();
+    drop(runtime.block_on(leases.lock("held").acquire()).unwrap());
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || {
+        block_on(leases.close());
+        ended.send(())
+    });
+    while !store.closes.load(Relaxed) {
+        thread::yield_now();
+    }
+    drop(runtime);
+    assert_eq!(end.recv_timeout(PATIENCE), Ok(()));
+}
+
+/// A store that is polled in tasks only, and hangs when it is closed.
+#[derive(Clone, Debug, Default)]
+struct Slow {
+    inner: MemoryStore,
+    closes: Arc<AtomicBool>,
+}
+
+#[async_trait::async_trait]
+impl Store for Slow {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.inner.transact(batch, now, limit).await
+    }
+
+    async fn close(&self) {
+        self.closes.store(true, Relaxed);
+        pending().await
+    }
+
+    fn clock(&self) -> StoreClock {
+        self.inner.clock()
+    }
+
+    fn reach(&self) -> Reach {
+        self.inner.reach()
+    }
 }

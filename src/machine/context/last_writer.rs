@@ -18,7 +18,10 @@ pub(super) struct LastWriters {
     grants: u64,
     /// A key was forgotten: of one that is not known, nobody can say that it did not change hands.
     forgot: bool,
+    /// A key that was used again may stand here twice.
     forgotten: VecDeque<Key>,
+    /// How many may stand there until somebody looks for those that do.
+    most: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,7 +53,19 @@ impl LastWriters {
             // Of the records of locks, stores take care themselves.
             if !key.is_of_lock() {
                 self.forgotten.push_back(key);
+                self.drop_doubles();
             }
+        }
+    }
+
+    /// Looked for only when there are twice as many as after the last look: else each key would cost as much as all of them.
+    fn drop_doubles(&mut self) {
+        if self.forgotten.len() > self.most {
+            let mut keys = Vec::from(core::mem::take(&mut self.forgotten));
+            keys.sort_unstable();
+            keys.dedup();
+            self.most = REMEMBERED.max(keys.len() * 2);
+            self.forgotten = keys.into();
         }
     }
 
@@ -73,9 +88,11 @@ impl LastWriters {
         taken
     }
 
-    /// The store did not confirm that it forgot them.
+    /// There was no room for them. After any other failure they stay in the store: somebody may keep one of them locked, and all that
+    /// goes along with it would fail for as long.
     pub(super) fn forget_later(&mut self, keys: &[Key]) {
         self.forgotten.extend(keys.iter().cloned());
+        self.drop_doubles();
     }
 
     /// A lease was granted; one that was resumed is no change of hands.

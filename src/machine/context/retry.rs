@@ -19,11 +19,13 @@ const ATTEMPTS: u32 = 3;
 impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.
     pub(super) fn failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
-        self.last_writers.forget_later(&transaction.forgets);
-        if error.kind == StoreErrorKind::TooLarge && self.divided(transaction, error, now) {
+        let is_too_large = error.kind == StoreErrorKind::TooLarge;
+        if is_too_large && self.divided(transaction, error, now) {
             return;
         }
-        self.session_failed(transaction, error, now);
+        // By itself the heartbeat that went along is not too large.
+        let retry = error.retry || (is_too_large && transaction.load() > 0);
+        self.session_failed(transaction, &StoreError { retry, ..error.clone() }, now);
         for operation in &transaction.operations {
             match &operation.action {
                 Action::Acquire(ask) => self.ask_failed(ask.request, operation, error, now),
@@ -46,13 +48,17 @@ impl Machine {
 
     /// The store accepts no transaction of this size: smaller ones are sent at once. Returns whether this one could be divided.
     fn divided(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) -> bool {
+        if error.applied == Applied::Unknown {
+            return false;
+        }
         let is_own = transaction.session == self.session.id();
         let (again, gone): (Vec<_>, Vec<_>) =
             transaction.operations.iter().cloned().partition(|operation| is_own || !operation.goes_with_session());
         again.iter().for_each(|operation| self.robbed_nobody(operation));
-        if error.applied == Applied::Unknown || !self.store_queue.divide(transaction.load(), again) {
+        if !self.store_queue.divide(transaction.load(), again) {
             return false;
         }
+        self.last_writers.forget_later(&transaction.forgets);
         gone.iter().for_each(|operation| self.ended_with_session(operation, now));
         self.session_failed(transaction, &StoreError { retry: true, ..error.clone() }, now);
         true
@@ -89,7 +95,9 @@ impl Machine {
             if unknown {
                 self.session.note_unanswered(transaction.sent.transaction);
             }
-            if transaction.lease_ms.is_some() {
+            if transaction.lease_ms.is_some() && error.kind == StoreErrorKind::TooLarge && error.retry {
+                self.session.beat_by_itself();
+            } else if transaction.lease_ms.is_some() {
                 self.beat_failed(error, now);
             }
         }

@@ -13,9 +13,9 @@ impl Room {
         self.0.unwrap_or(usize::MAX).saturating_sub(operations)
     }
 
-    /// Truncates the list to what fits, and returns the rest.
-    pub(super) fn split<T>(self, list: &mut Vec<T>) -> Vec<T> {
-        list.split_off(self.beside(0).min(list.len()))
+    /// Truncates the list to what fits beside so much else, but to one entry at least, and returns the rest.
+    pub(super) fn split<T>(self, list: &mut Vec<T>, else_goes: usize) -> Vec<T> {
+        list.split_off(self.beside(else_goes).max(1).min(list.len()))
     }
 
     /// The store refused a transaction of this size. Returns whether a smaller one is possible.

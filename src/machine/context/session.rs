@@ -184,6 +184,12 @@ impl OwnSession {
         self.failures - 1
     }
 
+    /// What went along with the heartbeat was too large: the heartbeat goes next, and at once.
+    pub(super) fn beat_by_itself(&mut self) {
+        self.note_failure();
+        self.want_beat();
+    }
+
     /// A transaction of this session may be applied at any time, or never.
     pub(super) fn note_unanswered(&mut self, transaction: u64) {
         self.unanswered = self.unanswered.max(Some(transaction));
@@ -257,6 +263,11 @@ impl OwnSession {
             !silent
         });
         endings
+    }
+
+    /// How many sessions of its own the next transaction should end.
+    pub(super) fn stale(&self) -> usize {
+        self.stale.len()
     }
 
     /// Those of one's own must still end: at this time, if the last attempt failed.

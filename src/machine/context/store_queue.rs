@@ -288,7 +288,8 @@ impl Machine {
         self.store_queue.last_id += 1;
         let sent = Sent { at: now, transaction: self.store_queue.last_id };
         let session = self.session.id();
-        let rest = self.store_queue.room.split(&mut pending);
+        // A request would wait behind an earlier session of its own context, which ends with this transaction or before.
+        let rest = self.store_queue.room.split(&mut pending, self.session.stale());
         let step = if goes_alone { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
         self.store_queue.put_first(rest);
         let opens = matches!(step, SessionStep::Open { .. });

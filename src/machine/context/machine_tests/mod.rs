@@ -2,6 +2,7 @@
 
 mod alarms;
 mod alone;
+mod divided;
 mod doubt;
 mod failing;
 mod fence;
