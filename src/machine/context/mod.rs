@@ -18,7 +18,6 @@ mod pending;
 mod presence;
 mod reply;
 mod retry;
-mod room;
 mod session;
 mod store_queue;
 mod upgrade;

@@ -1,21 +1,19 @@
 //! Operations on their way: one transaction in flight per context, the rest waits and goes together.
 
+mod room;
+mod sending;
+
 use alloc::vec::Vec;
 
 use super::{
-    Machine,
-    cohort::Cohort,
-    config::silence_ms,
-    failure::StoreError,
     id::RequestId,
     input::{Slot, TurnId},
     key::Key,
-    output::Command,
     pending::{PendingOperation, Sent, Transaction},
-    record::{Acquire, Action, Batch, Operation, SessionStep, Way},
-    room::Room,
+    record::Action,
     time::{Monotonic, earliest},
 };
+use room::Room;
 
 /// Late answers of so many transactions are still looked at.
 const REMEMBERED: usize = 4;
@@ -253,228 +251,6 @@ impl StoreQueue {
         self.waiting.extend(refused.next());
         self.later.extend(refused);
         !self.later.is_empty()
-    }
-}
-
-impl Machine {
-    /// Drops what changed its sense while it waited, before anybody looks whether there is anything left to send.
-    pub(super) fn drop_obsolete(&mut self, now: Monotonic) {
-        if self.store_queue.collect_due(now) {
-            let delay_ms = self.backoff_ms(u32::MAX);
-            self.store_queue.retry_at = Some(now.plus(delay_ms));
-        }
-        if self.may_send() {
-            let mut operations = core::mem::take(&mut self.store_queue.waiting);
-            take(&mut operations, &|operation| !self.is_current(operation));
-            self.store_queue.waiting = operations;
-        }
-    }
-
-    /// Sends what waits, unless a transaction is in flight.
-    pub(super) fn flush(&mut self, now: Monotonic) {
-        if self.may_send() {
-            self.send_now(now);
-        }
-    }
-
-    /// Whether a transaction may be sent. Until then, a timer for one would fire again and again.
-    pub(super) fn may_send(&self) -> bool {
-        self.store_queue.transaction.is_none() && !self.presence.is_rising() && !self.life.is_suspended()
-    }
-
-    /// Sends what waits, whatever else is under way.
-    pub(super) fn send_now(&mut self, now: Monotonic) {
-        let Some((mut pending, goes_alone)) = self.take_next(now) else { return };
-        self.store_queue.last_id += 1;
-        let sent = Sent { at: now, transaction: self.store_queue.last_id };
-        let session = self.session.id();
-        // A request would wait behind an earlier session of its own context, which ends with this transaction or before.
-        let rest = self.store_queue.room.split(&mut pending, self.session.stale());
-        let step = if goes_alone { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
-        self.store_queue.put_first(rest);
-        let opens = matches!(step, SessionStep::Open { .. });
-        let mut operations = Vec::with_capacity(pending.len());
-        for operation in &mut pending {
-            operations.push(self.stamp(operation, sent));
-        }
-        let room = self.store_queue.room.beside(operations.len());
-        let ends = self.session.endings(room, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
-        // A heartbeat that is sent alone touches no key.
-        let keys = if self.store_queue.beat_alone { 0 } else { room - ends.len() };
-        let is_used = |key: &Key| !self.cohorts.pick(Some(key), &|_, _| true).is_empty();
-        let forgets = self.last_writers.take_forgotten(keys, is_used);
-        let batch = Batch { session, step, ends: ends.clone(), operations, forgets: forgets.clone() };
-        let lease_ms = batch.beat().map(|beat| beat.lease_ms);
-        let limit = now.plus(self.config.store_timeout_ms);
-        let closes = batch.step == SessionStep::Close;
-        self.store_queue.transaction =
-            Some(Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit, forgets });
-        self.emit(Command::Store { id: sent.transaction, batch });
-        if closes {
-            // The id is dead from now on, whatever becomes of the deletion.
-            self.renew_session(now);
-        }
-    }
-
-    /// Takes what goes next, and whether it goes alone: what the store refused for good takes turns with all the rest, so that
-    /// neither waits for the other's end.
-    fn take_next(&mut self, now: Monotonic) -> Option<(Vec<PendingOperation>, bool)> {
-        let mut pending = core::mem::take(&mut self.store_queue.waiting);
-        let mut refused = take(&mut pending, &|operation| operation.is_refused);
-        let has_to_send = self.has_to_send(now);
-        if refused.is_empty() && pending.is_empty() && !has_to_send {
-            return None;
-        }
-        if self.beats_alone(&pending) {
-            self.store_queue.waiting = pending;
-            self.store_queue.waiting.append(&mut refused);
-            return Some((Vec::new(), false));
-        }
-        let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;
-        let goes_alone = !refused.is_empty() && !has_to_send && is_its_turn;
-        if goes_alone {
-            let first = refused.remove(0);
-            pending.append(&mut refused);
-            refused = core::mem::replace(&mut pending, Vec::from([first]));
-        }
-        self.store_queue.went_alone = goes_alone;
-        self.store_queue.waiting.append(&mut refused);
-        Some((pending, goes_alone))
-    }
-
-    /// Whether the heartbeat is sent alone, before everything else that waits. The store may refuse an operation for as long as somebody
-    /// else keeps its key locked, and with it every heartbeat in the same transaction. If a heartbeat that was sent alone fails, too,
-    /// everything is sent together, so that waiting requests learn that the store refuses everything.
-    fn beats_alone(&mut self, pending: &[PendingOperation]) -> bool {
-        let is_wanted = self.session.wants_beat() && !self.session.wants_close() && !pending.is_empty();
-        let is_its_turn = self.session.has_failed() && !self.store_queue.beat_alone;
-        self.store_queue.beat_alone = is_wanted && is_its_turn;
-        self.store_queue.beat_alone
-    }
-
-    /// Whether something is to be sent although nobody asked for anything.
-    fn has_to_send(&self, now: Monotonic) -> bool {
-        let ends = self.ends_stale_at().is_some_and(|at| at <= now);
-        self.session.wants_beat() || self.session.wants_close() || ends
-    }
-
-    /// When stale sessions are ended by a transaction of their own: what is tried again takes them along.
-    pub(super) fn ends_stale_at(&self) -> Option<Monotonic> {
-        self.session.stale_at().filter(|_| !self.store_queue.retries() && !self.presence.is_rising())
-    }
-
-    /// What the transaction does to the session's row. Nothing closes it but the last part of what was divided.
-    fn step_for(&mut self, operations: &[PendingOperation], is_last: bool, sent: Sent) -> SessionStep {
-        let acquires = operations.iter().any(PendingOperation::acquires);
-        let opens = !self.session.is_open();
-        let closes = self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session);
-        if closes && is_last {
-            return SessionStep::Close;
-        }
-        if !closes {
-            self.session.stay();
-        }
-        if (opens && !acquires) || (!opens && !self.session.needs_beat(acquires, sent.at)) {
-            return SessionStep::Stay;
-        }
-        self.last_heartbeat = sent.at;
-        let beat = self.session.beat(sent, self.config.lease_ms, self.presence.beacon_stands());
-        match opens {
-            true => SessionStep::Open { beat, instance: self.config.instance.clone() },
-            false => SessionStep::Beat(beat),
-        }
-    }
-
-    /// What went with the session need not be sent. Whoever waits for an answer hears that it was lost.
-    pub(super) fn drop_operations_of_session(&mut self, now: Monotonic) {
-        for operation in self.store_queue.recall_all_of_session() {
-            match (operation.turn, &operation.action) {
-                // The lease went with the session.
-                (Some(turn), Action::Verify { .. } | Action::Downgrade { .. }) => self.tell_verified(turn, Ok(false)),
-                _ => self.ended_with_session(&operation, now),
-            }
-        }
-    }
-
-    /// What changed its sense while it waited is not sent.
-    fn is_current(&self, operation: &PendingOperation) -> bool {
-        let cohort = self.cohorts.get(&operation.slot);
-        let seeks = |slot: &Slot, request| {
-            self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(|seeking| seeking.request == request)
-        };
-        match &operation.action {
-            Action::Acquire(ask) => seeks(&operation.slot, ask.request),
-            Action::AcquireAll(asks) => operation.all.iter().zip(asks).all(|(slot, (_, ask))| seeks(slot, ask.request)),
-            Action::Verify { token, .. } | Action::Downgrade { token, .. } => {
-                operation.turn.is_some() || cohort.and_then(Cohort::held).is_some_and(|held| held.grant == *token)
-            }
-            Action::End { .. } => cohort.and_then(Cohort::seeking).is_some(),
-            Action::Look => !self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()).is_empty(),
-            Action::Release { .. }
-            | Action::Withdraw { .. }
-            | Action::Detach { .. }
-            | Action::Inspect
-            | Action::Fence { .. } => true,
-        }
-    }
-
-    /// Fills in what must be true at the time of sending.
-    fn stamp(&mut self, operation: &mut PendingOperation, sent: Sent) -> Operation {
-        match &mut operation.action {
-            Action::Acquire(ask) => self.stamp_ask(&operation.slot, ask, sent),
-            Action::AcquireAll(asks) => {
-                for (slot, (_, ask)) in operation.all.iter().zip(asks) {
-                    self.stamp_ask(slot, ask, sent);
-                }
-            }
-            Action::Verify { refill, .. } => {
-                *refill = self.cohorts.held(&operation.slot).is_some_and(|held| held.refilling);
-            }
-            Action::Downgrade { .. }
-            | Action::Detach { .. }
-            | Action::Release { .. }
-            | Action::Withdraw { .. }
-            | Action::End { .. }
-            | Action::Look
-            | Action::Inspect
-            | Action::Fence { .. } => {}
-        }
-        Operation { key: operation.slot.key.clone(), action: operation.action.clone() }
-    }
-
-    fn stamp_ask(&mut self, slot: &Slot, ask: &mut Acquire, sent: Sent) {
-        ask.attempt = sent.transaction;
-        let seeking = self.cohorts.change_seeking(slot);
-        if let Some(seeking) = seeking.filter(|seeking| seeking.request == ask.request) {
-            seeking.sent = true;
-            seeking.thefts += u32::from(ask.way == Way::Steal);
-        }
-    }
-
-    /// Past its time limit, the outcome of a transaction is unknown until it is read back.
-    pub(super) fn give_up_on_silent_store(&mut self, now: Monotonic) {
-        if let Some(transaction) = self.store_queue.give_up(now) {
-            let limit_ms = self.config.store_timeout_ms;
-            let error = StoreError::unknown(alloc::format!("no answer within {limit_ms} ms"));
-            self.failed(&transaction, &error, now);
-        }
-    }
-
-    /// How long to wait before something is tried again, in ms: twice as long each time, with jitter, capped by the
-    /// heartbeat.
-    pub(super) fn backoff_ms(&mut self, attempts: u32) -> u64 {
-        let cap_ms = (self.config.heartbeat_ms / 2).max(1);
-        let delay_ms = (50_u64 << attempts.min(10)).min(cap_ms);
-        delay_ms - self.dice.below(delay_ms / 2 + 1)
-    }
-
-    /// Tries again later, with all else that failed.
-    pub(super) fn retry(&mut self, operation: &PendingOperation, now: Monotonic) {
-        let delay_ms = self.backoff_ms(operation.attempts);
-        self.store_queue.retry_at.get_or_insert_with(|| now.plus(delay_ms));
-        let mut again = operation.clone();
-        again.attempts += 1;
-        self.store_queue.later.push(again);
     }
 }
 

@@ -76,7 +76,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S11",
         "an attempt has no number",
         Rule("sessions::s11_every"),
-        &[edit("src/machine/context/store_queue.rs", "        ask.attempt = sent.transaction;\n", "")],
+        &[edit("src/machine/context/store_queue/sending.rs", "        ask.attempt = sent.transaction;\n", "")],
     ),
     Mutant::new(
         "S12",

@@ -9,7 +9,7 @@ use crate::{
 const SESSION: &str = "src/machine/context/session.rs";
 const LIFE: &str = "src/machine/context/lifecycle.rs";
 const RETRY: &str = "src/machine/context/retry.rs";
-const QUEUE: &str = "src/machine/context/store_queue.rs";
+const SENDING: &str = "src/machine/context/store_queue/sending.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -95,7 +95,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S10",
         "an id is used again although its delete was sent",
         Rule("sessions::s10_"),
-        &[edit(QUEUE, "        if closes {\n", "        if closes && sent.transaction == 0 {\n")],
+        &[edit(SENDING, "        if closes {\n", "        if closes && sent.transaction == 0 {\n")],
     ),
     Mutant::new(
         "S10",
@@ -108,7 +108,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a session is closed although a request is to be sent",
         Rule("sessions::s10_"),
         &[edit(
-            QUEUE,
+            SENDING,
             "let closes = self.session.wants_close() && operations.iter().all(PendingOperation::ends_with_session);",
             "let closes = self.session.wants_close();",
         )],
@@ -117,7 +117,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S10",
         "the first part of what is divided closes the session",
         Scenario("narrow::what_is_asked_for"),
-        &[edit(QUEUE, "if closes && is_last {", "if closes {")],
+        &[edit(SENDING, "if closes && is_last {", "if closes {")],
     ),
     Mutant::new(
         "etcd",
@@ -162,7 +162,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "what a store refused once waits until nothing else is to be sent",
         Rule("overtaken::a_release_that_was_refused"),
         &[edit(
-            QUEUE,
+            SENDING,
             "let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;",
             "let is_its_turn = pending.is_empty();",
         )],
