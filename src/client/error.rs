@@ -34,8 +34,13 @@ pub enum AcquireError {
     InvalidOptions(InvalidOptions),
     /// Another holder that shares the key is already upgrading, and waits for this guard to go: release it, and try again.
     UpgradeConflict,
-    /// The lease is lost.
-    Lost(LostReason),
+    /// The lease is lost. Acquire another one, which has a larger token.
+    Lost {
+        /// The key.
+        key: String,
+        /// How it was lost.
+        reason: LostReason,
+    },
     /// This guard was released before, so that nothing more can be done with it.
     Released,
     /// The parts hold no lease: their guard had clones, shared its lease with other requests, or was released or lost.
@@ -68,16 +73,17 @@ impl AcquireError {
     }
 }
 
-impl From<Refusal> for AcquireError {
-    fn from(refusal: Refusal) -> Self {
+impl AcquireError {
+    /// The error for a refusal by the machine. `key` is the user's name for the key.
+    pub(crate) fn refused(refusal: Refusal, key: &str) -> Self {
         let permanent = |message| Self::Store(StoreError::permanent(StoreErrorKind::Unavailable, message));
         match refusal {
-            // What a request waited for, and how long, is said where it is known.
-            Refusal::Timeout => Self::timeout(String::new(), Duration::ZERO, false, false),
+            // The caller that knows how long it waited fills that in.
+            Refusal::Timeout => Self::timeout(key.into(), Duration::ZERO, false, false),
             Refusal::Closed => Self::Closed,
             Refusal::InstanceInUse => Self::InstanceInUse,
             Refusal::UpgradeConflict => Self::UpgradeConflict,
-            Refusal::Lost(reason) => Self::Lost(reason),
+            Refusal::Lost(reason) => Self::Lost { key: key.into(), reason },
             Refusal::Exhausted => permanent("the key has used up its tokens; use another key"),
             Refusal::Unreadable(unreadable) => unreadable.into(),
             Refusal::Store(error) => error.into(),
@@ -141,7 +147,9 @@ impl fmt::Display for AcquireError {
             Self::UpgradeConflict => {
                 out.write_str("another holder of the key is already upgrading; release this lease, and try again")
             }
-            Self::Lost(reason) => write!(out, "the lease is lost: {}", reason.name()),
+            Self::Lost { key, reason } => {
+                write!(out, "the lease of the key \"{key}\" is lost: {}; acquire another one", reason.name())
+            }
             Self::Released => out.write_str("the lease was released; acquire another one"),
             Self::EmptyParts => out.write_str(
                 "the parts hold no lease: when the guard was taken apart, clones or other requests used its lease, or it was gone",

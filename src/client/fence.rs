@@ -1,8 +1,12 @@
 //! Fenced writes: a guard's lease is checked in a transaction of the user's.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    borrow::ToOwned,
+    string::String,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::client::error::AcquireError;
@@ -10,7 +14,7 @@ use crate::client::fate::Fate;
 use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
 use crate::executor::Shared;
-use crate::machine::{Input, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
+use crate::machine::{Input, LostReason, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
@@ -73,7 +77,7 @@ impl LeaseGuard {
         match self.begin_fence(renew) {
             Some(fence) => transaction.check(Shared::new(fence)),
             None => transaction.refuse(match self.loss() {
-                AcquireError::Lost(reason) => FenceError::Lost(reason),
+                AcquireError::Lost { key, reason } => FenceError::Lost { key, reason },
                 _ => FenceError::Released,
             }),
         }
@@ -86,6 +90,8 @@ pub(crate) struct GuardFence {
     fate: Shared<Fate>,
     turn: TurnId,
     ticket: Ticket,
+    /// The user's name for the key, if the store knows it by another.
+    name: Option<String>,
     now: StoreNow,
     /// What came of it, if that is to be told when the transaction is committed.
     found: Mutex<Option<Reply>>,
@@ -94,16 +100,25 @@ pub(crate) struct GuardFence {
 }
 
 impl GuardFence {
-    pub(crate) fn new(driver: Shared<Driver>, fate: Shared<Fate>, turn: TurnId, renew: bool) -> Option<Self> {
+    pub(crate) fn new(
+        (driver, fate, turn): (Shared<Driver>, Shared<Fate>, TurnId),
+        name: Option<String>,
+        renew: bool,
+    ) -> Option<Self> {
         let now = StoreNow::new(driver.store.clock(), driver.executor.now());
         let ticket = driver.ticket(turn, &fate.slot, renew)?;
         let (found, place) = (Mutex::default(), AtomicU64::new(0));
-        Some(Self { driver, fate, turn, ticket, now, found, place })
+        Some(Self { driver, fate, turn, ticket, name, now, found, place })
     }
 
     /// Nothing panics under the lock.
     fn found(&self) -> MutexGuard<'_, Option<Reply>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self, reason: LostReason) -> FenceError {
+        let key = self.name.clone().unwrap_or_else(|| self.fate.slot.key.as_str().to_owned());
+        FenceError::Lost { key, reason }
     }
 
     fn tell(&self, reply: Reply) {
@@ -128,7 +143,7 @@ impl Fence for GuardFence {
             Err(reason) => {
                 // Nothing of it is written: neither is the heartbeat.
                 self.tell(Reply { robbed: None, ..reply });
-                return Err(self.loss().unwrap_or(FenceError::Lost(reason)));
+                return Err(self.loss().unwrap_or_else(|| self.lost(reason)));
             }
         }
         Ok(())
@@ -136,7 +151,7 @@ impl Fence for GuardFence {
 
     fn loss(&self) -> Option<FenceError> {
         let state = self.fate.state();
-        state.lost.map(FenceError::Lost).or_else(|| state.releasing.then_some(FenceError::Released))
+        state.lost.map(|reason| self.lost(reason)).or_else(|| state.releasing.then_some(FenceError::Released))
     }
 
     fn open(&self, transaction: Shared<dyn OpenTransaction>) {

@@ -206,7 +206,7 @@ impl LeaseGuard {
             Some(Response::Failed(refusal)) if matches!(refusal, Refusal::Lost(_)) || self.told_loss().is_some() => {
                 Err(self.loss())
             }
-            Some(Response::Failed(refusal)) => Err(refusal.into()),
+            Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, self.key())),
             _ => Err(AcquireError::Closed),
         }
     }
@@ -308,11 +308,11 @@ impl LeaseGuard {
 
     /// What a transaction is to check for this guard; `None` if it was given back or lost.
     pub(crate) fn begin_fence(&self, renew: bool) -> Option<GuardFence> {
-        let Claim { driver, fate, turn, .. } = &*self.claim;
+        let Claim { driver, fate, turn, name, .. } = &*self.claim;
         if self.is_given_back() {
             return None;
         }
-        GuardFence::new(driver.clone(), fate.clone(), *turn, renew)
+        GuardFence::new((driver.clone(), fate.clone(), *turn), name.clone(), renew)
     }
 
     pub(crate) fn is_given_back(&self) -> bool {
@@ -328,8 +328,13 @@ impl LeaseGuard {
     pub(crate) fn loss(&self) -> AcquireError {
         match self.told_loss() {
             None if self.is_given_back() => AcquireError::Released,
-            told => AcquireError::Lost(told.unwrap_or(LostReason::Expired)),
+            told => self.lost_by(told.unwrap_or(LostReason::Expired)),
         }
+    }
+
+    /// The error that reports the loss of this guard's lease.
+    pub(crate) fn lost_by(&self, reason: LostReason) -> AcquireError {
+        AcquireError::Lost { key: self.key().into(), reason }
     }
 
     /// Why the lease was lost, if that was told.

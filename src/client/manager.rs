@@ -273,7 +273,7 @@ impl LeaseManager {
         let response = (&mut pending).await;
         match pending.guard(response, name) {
             // Of a lease that it does not have, the store cannot tell what became of it.
-            Ok(None) | Err(AcquireError::Lost(LostReason::Expired)) => Err(AcquireError::NotResumable),
+            Ok(None) | Err(AcquireError::Lost { reason: LostReason::Expired, .. }) => Err(AcquireError::NotResumable),
             Ok(Some(guard)) => Ok(guard),
             Err(error) => Err(error),
         }
@@ -295,7 +295,8 @@ impl LeaseManager {
     /// [Closes](Self::close) the manager when this future ends, for example one that waits for a signal to the process.
     ///
     /// Await [`close`](Self::close) once more before the program ends: work and requests fail as soon as the closing begins,
-    /// and the end of the runtime would cut it short.
+    /// and the end of the runtime would cut it short. Work that makes no requests meanwhile does not notice the closing: stop it by the
+    /// same signal, or when [`events`](Self::events) ends.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -340,7 +341,7 @@ fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus
             Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
             _ => Err(AcquireError::Closed),
         },
-        Some(Response::Failed(refusal)) => Err(refusal.into()),
+        Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, key.as_str())),
         _ => Err(AcquireError::Closed),
     }
 }

@@ -112,7 +112,7 @@ impl MultiRequest {
             [_] => None,
             // A suspended context tries nothing, but may wait until it goes on.
             keys => match self.all_of(keys, true, deadline).await {
-                Err(AcquireError::Lost(_)) => None,
+                Err(AcquireError::Lost { .. }) => None,
                 tried => tried?,
             },
         };
@@ -279,7 +279,7 @@ impl Holds {
             }
             for (lost, guard) in self.lost.iter_mut().zip(&self.guards) {
                 if let Poll::Ready(reason) = lost.as_mut().poll(context) {
-                    return Poll::Ready(Err(Refused::at(guard.key(), AcquireError::Lost(reason))));
+                    return Poll::Ready(Err(Refused::at(guard.key(), guard.lost_by(reason))));
                 }
             }
             Poll::Pending

@@ -356,7 +356,9 @@ impl Pending {
         match response {
             Some(Response::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
             Some(Response::Busy) => Ok(None),
-            Some(Response::Failed(refusal)) => Err(refusal.into()),
+            Some(Response::Failed(refusal)) => {
+                Err(AcquireError::refused(refusal, name.as_deref().unwrap_or(self.slot.key.as_str())))
+            }
             Some(Response::TimedOut { waited, held_here, held_elsewhere }) => {
                 let key = name.unwrap_or_else(|| self.slot.key.as_str().to_owned());
                 Err(AcquireError::timeout(key, waited, held_here, held_elsewhere))

@@ -88,7 +88,7 @@ async fn ran<T>(guard: &LeaseGuard, on_loss: OnLoss, work: impl Future<Output = 
 /// Polls the work until the lease is lost: then it is dropped.
 pub(crate) async fn unless_lost<T>(guard: &LeaseGuard, work: impl Future<Output = T>) -> Result<T, AcquireError> {
     match select(pin!(guard.lost()), pin!(work)).await {
-        Either::Left((reason, _)) => Err(AcquireError::Lost(reason)),
+        Either::Left((reason, _)) => Err(guard.lost_by(reason)),
         Either::Right((value, _)) => Ok(value),
     }
 }
@@ -137,7 +137,7 @@ impl LeaseRequest {
                     let _ = guard.release().await;
                     return Ok(value);
                 }
-                Err(AcquireError::Lost(LostReason::Closed)) => return Err(AcquireError::Closed),
+                Err(AcquireError::Lost { reason: LostReason::Closed, .. }) => return Err(AcquireError::Closed),
                 // A lost lead is won anew, never revived.
                 Err(_) => {}
             }

@@ -91,7 +91,9 @@ impl LeaseStatus {
         queue: Vec<Waiter>,
         sessions: &[(SessionId, Session)],
     ) -> Self {
-        let session = |id| sessions.iter().find(|(known, _)| *known == id).map(|(_, session)| session);
+        // The store returns the sessions sorted, and thousands may wait.
+        let at = |id| sessions.binary_search_by_key(&id, |(known, _)| *known).ok();
+        let session = |id| at(id).map(|at| &sessions[at].1);
         let instance = |id| session(id).map_or_else(String::new, |session| session.instance.clone());
         let expires_at = |id| session(id).map_or_else(Wall::default, Session::expires_at);
         let lease = |id| session(id).map_or(Duration::ZERO, |session| Duration::from_millis(session.lease_ms));

@@ -88,6 +88,7 @@ impl Drop for Bell {
     fn drop(&mut self) {
         // An alarm that will never ring must not keep the next one from being set.
         if let Some(driver) = self.driver.upgrade()
+            && !driver.executor.has_crashed()
             && driver.core().forget_alarm(self.id)
         {
             driver.runtime_ended();

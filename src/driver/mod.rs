@@ -330,6 +330,9 @@ impl Driver {
         let mut core = self.core();
         let gone = StoreError::unknown(RUNTIME_ENDED);
         let (closing, asked) = (core::mem::take(&mut core.closing), core.registry.forget_all(now.monotonic));
+        for (query, slot) in core.machine.awaited_upgrades() {
+            self.digest(&mut core, Input::CancelUpgrade { query, slot }, now);
+        }
         for (turn, slot, question) in asked {
             if let Some(slot) = slot {
                 self.digest(&mut core, Input::Cancel { turn, slot }, now);

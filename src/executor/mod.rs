@@ -72,6 +72,12 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
         Ok(())
     }
 
+    /// Tells whether this context has crashed. If so, a task of it that is dropped does nothing more: it neither fails the requests that
+    /// waited for it nor withdraws them from the store. A real crash drops no task, so only a simulation such as `SimExecutor` needs this.
+    fn has_crashed(&self) -> bool {
+        false
+    }
+
     /// Tells the watcher what the platform does to this context, until what is returned is dropped. `None` where the
     /// platform does nothing, or does not tell.
     fn watch_lifecycle(&self, _watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {

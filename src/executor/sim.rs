@@ -61,6 +61,7 @@ struct State {
     tasks: BTreeMap<u64, Task>,
     timers: BTreeMap<(Monotonic, u64), Timer>,
     frozen: BTreeSet<u64>,
+    crashed: BTreeSet<u64>,
     last_id: u64,
 }
 
@@ -117,6 +118,7 @@ impl SimExecutor {
             tasks: BTreeMap::new(),
             timers: BTreeMap::new(),
             frozen: BTreeSet::new(),
+            crashed: BTreeSet::new(),
             last_id: FIRST,
         };
         let world = World { state: Mutex::new(state), ready: Arc::default() };
@@ -144,6 +146,7 @@ impl SimExecutor {
         let context = self.context;
         let mut state = self.world.state();
         state.frozen.insert(context);
+        state.crashed.insert(context);
         let dead: Vec<_> = state.tasks.iter().filter(|(_, task)| task.context == context).map(|(id, _)| *id).collect();
         // Dropped after the lock was let go: a task may own what uses the world.
         let dropped: Vec<_> = dead.iter().filter_map(|id| state.tasks.remove(id)).collect();
@@ -268,6 +271,10 @@ impl Executor for SimExecutor {
 
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
         Box::pin(Sleep::new(self.world.clone(), self.context, duration))
+    }
+
+    fn has_crashed(&self) -> bool {
+        self.world.state().crashed.contains(&self.context)
     }
 
     fn random(&self) -> u128 {

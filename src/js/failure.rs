@@ -69,7 +69,7 @@ impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         let code = match &error {
             // The face makes the message.
-            AcquireError::Lost(reason) => return Self::new("LeaseLost", &reason.name()),
+            AcquireError::Lost { reason, .. } => return Self::new("LeaseLost", &reason.name()),
             // Without a reason, the face says that it was released. JavaScript has no parts.
             AcquireError::Released | AcquireError::EmptyParts | AcquireError::NotResumable => {
                 return Self::new("LeaseLost", &"");
@@ -99,7 +99,7 @@ impl From<FenceError> for Failure {
     fn from(error: FenceError) -> Self {
         match &error {
             // The face makes the message.
-            FenceError::Lost(reason) => Self::new("LeaseLost", &reason.name()),
+            FenceError::Lost { reason, .. } => Self::new("LeaseLost", &reason.name()),
             FenceError::Released => Self::new("LeaseLost", &""),
             FenceError::Misuse(sentence) => Self::new("InvalidOptions", sentence),
             FenceError::Store(error) => Self::new(store_code(error), error),

@@ -9,6 +9,8 @@
 mod broadcast;
 #[cfg(feature = "test-util")]
 pub mod contract;
+#[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
+mod delivery;
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod directory;
 mod local;
@@ -16,6 +18,8 @@ mod pointers;
 
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use broadcast::BroadcastSignals;
+#[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
+pub(crate) use delivery::deliver;
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 pub use directory::DirectorySignals;
 pub use local::LocalSignals;

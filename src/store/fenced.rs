@@ -100,8 +100,13 @@ pub trait OpenTransaction: MaybeSendSync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// The lease is lost.
-    Lost(LostReason),
+    /// The lease is lost. Acquire another one, which has a larger token.
+    Lost {
+        /// The key.
+        key: String,
+        /// How it was lost.
+        reason: LostReason,
+    },
     /// The guard was already released.
     Released,
     /// The transaction cannot be fenced; the message names the remedy.
@@ -113,7 +118,9 @@ pub enum FenceError {
 impl core::fmt::Display for FenceError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Lost(reason) => write!(out, "the lease is lost: {}", reason.name()),
+            Self::Lost { key, reason } => {
+                write!(out, "the lease of the key \"{key}\" is lost: {}; acquire another one", reason.name())
+            }
             Self::Released => out.write_str("the lease was released; acquire another one"),
             Self::Misuse(sentence) => out.write_str(sentence),
             Self::Store(error) => error.fmt(out),

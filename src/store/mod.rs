@@ -32,7 +32,7 @@ mod sqlite;
 mod url;
 
 #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
-pub use self::redis::{RedisScript, RedisStore};
+pub use self::redis::{RedisScript, RedisServers, RedisStore};
 #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
 pub use etcd::{EtcdCompare, EtcdFence, EtcdStore};
 #[cfg(feature = "test-util")]

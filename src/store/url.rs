@@ -6,14 +6,18 @@ use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
-const SCHEMES: [(&str, Option<&str>); 8] = [
+const SCHEMES: [(&str, Option<&str>); 12] = [
     ("memory", None),
     ("sqlite", Some("store-sqlite")),
     ("postgres", Some("store-postgres")),
     ("postgresql", Some("store-postgres")),
     ("redis", Some("store-redis")),
+    ("rediss", Some("store-redis")),
     ("redis+unix", Some("store-redis")),
+    ("redis-sentinel", Some("store-redis")),
+    ("redis-cluster", Some("store-redis")),
     ("etcd", Some("store-etcd")),
+    ("etcds", Some("store-etcd-tls")),
     ("indexeddb", Some("web")),
 ];
 
@@ -26,8 +30,11 @@ const SCHEMES: [(&str, Option<&str>); 8] = [
 /// | `memory:` | a new [`MemoryStore`], shared with no other manager | |
 /// | `sqlite:leases.db`, `sqlite:/var/lib/app/leases.db`, `sqlite:///var/lib/app/leases.db` | `SqliteStore` | `store-sqlite` |
 /// | `postgres://user:password@host/database` | `PostgresStore` | `store-postgres` |
-/// | `redis://user:password@host:6379/0`, `redis+unix:///run/redis.sock` | `RedisStore` | `store-redis` |
+/// | `redis://user:password@host:6379/0`, `redis+unix:///run/redis.sock`; `rediss://` with a TLS feature of the crate `redis` | `RedisStore` | `store-redis` |
+/// | `redis-sentinel://user:password@one:26379,two:26379/mymaster/0` | `RedisStore`, over the master that Sentinels name | `store-redis` |
+/// | `redis-cluster://user:password@one:6379,two:6379` | `RedisStore`, in one slot of a cluster | `store-redis` |
 /// | `etcd://one:2379,two:2379,three:2379` | `EtcdStore` | `store-etcd` |
+/// | `etcds://one:2379,two:2379?ca=/etc/app/ca.pem`, with more parameters of `EtcdStore::connect`; also `https://` | the same, over TLS | `store-etcd-tls` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
 /// `?prefix=jobs` chooses a prefix for the names of the tables or keys, except with `memory:` and `indexeddb:`. The path of a file is used
@@ -63,9 +70,9 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
         "postgres" | "postgresql" => named.postgres().await,
         #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
-        "redis" | "redis+unix" => named.redis().await,
+        "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster" => named.redis().await,
         #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
-        "etcd" => named.etcd().await,
+        "etcd" | "etcds" | "https" => named.etcd().await,
         _ => Err(refused(nothing_for(named.scheme))),
     }
 }
@@ -131,7 +138,7 @@ impl<'a> Named<'a> {
     }
 
     /// For a client that knows the other parameters.
-    #[cfg(any(feature = "store-postgres", feature = "store-redis"))]
+    #[cfg(any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"))]
     fn without_prefix(&self) -> String {
         let url = format!("{}:{}", self.scheme, self.place);
         if self.others.is_empty() { url } else { format!("{url}?{}", self.others.join("&")) }
@@ -148,10 +155,10 @@ impl<'a> Named<'a> {
 
     #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
     async fn etcd(&self) -> Result<Box<dyn Store>, StoreError> {
-        self.check()?;
+        let url = self.without_prefix();
         let store = match self.prefix {
-            Some(prefix) => super::EtcdStore::connect_with_prefix(self.place, prefix).await?,
-            None => super::EtcdStore::connect(self.place).await?,
+            Some(prefix) => super::EtcdStore::connect_with_prefix(&url, prefix).await?,
+            None => super::EtcdStore::connect(&url).await?,
         };
         Ok(Box::new(store))
     }
@@ -161,7 +168,9 @@ impl<'a> Named<'a> {
         // Of these, the client makes something; all others it ignores.
         let known = ["db=", "user=", "pass=", "protocol="];
         let is_known = |other: &&str| known.iter().any(|name| other.starts_with(name));
-        if !self.others.iter().all(is_known) {
+        // A URL of several servers is read by our own parser, which refuses what it does not know.
+        let is_of_several = self.scheme.contains('-');
+        if !is_of_several && !self.others.iter().all(is_known) {
             return Err(refused("a URL of redis: has no parameters but prefix, db, user, pass and protocol".into()));
         }
         let url = self.without_prefix();
@@ -181,6 +190,7 @@ fn nothing_for(scheme: &str) -> String {
         Some((_, Some(feature))) => {
             format!("this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}")
         }
+        _ if scheme == "https" => nothing_for("etcds"),
         _ => format!("there is no store for the scheme {scheme:?}; a URL begins with one of {}", schemes()),
     }
 }

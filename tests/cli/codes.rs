@@ -110,6 +110,7 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
         (&["run", "k", "-n", "--", "true"], &["\"-n\"", "\"k\"", "before the key"]),
         (&["run", "-n", "k", "--wait=3", "true"], &["--wait=3", "before the key"]),
         (&["steal", "k", "--on-loss", "warn"], &["--on-loss", "before the key"]),
+        (&["run", "k", "-c", "true"], &["\"-c\"", "sh -c LINE"]),
         (&["elect", "k", "-q", "true"], &["\"-q\"", "before the key"]),
         (&["elect", "-n", "-w", "1", "k", "true"], &["--nonblock", "--wait"]),
     ] {

@@ -6,7 +6,7 @@ use etcd_client::{Client, GetOptions};
 use leasehold::{
     executor::process_clock,
     machine::{Action, Batch, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, Wall},
-    store::{Store, contract},
+    store::{EtcdStore, Store, contract},
 };
 use tokio::runtime::Runtime;
 
@@ -160,6 +160,37 @@ fn the_tokens_of_a_forgotten_record_are_not_given_again_by_who_remembers_the_sto
         let reply = one.transact(elsewhere, early, BUSY).await.unwrap();
         let Outcome::Granted(again) = &reply.answers[0].outcome else { panic!("{reply:?}") };
         assert!(again.block.first > granted.block.last, "{again:?} comes after {granted:?}");
+    });
+}
+
+/// Forgetting raises the floor of tokens in the store's own row, which other contexts remember.
+#[test]
+fn forgetting_a_record_makes_nobody_else_begin_anew() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        let address = server.address();
+        let (one, other) = (connect(&address, "forgets").await, connect(&address, "forgets").await);
+        let acquire = async |store: &EtcdStore, session: u8, key: &Key| {
+            let mut batch = ask(session.into());
+            batch.operations[0].key = key.clone();
+            let reply = store.transact(batch, now_at(1_000), BUSY).await.unwrap();
+            let Outcome::Granted(granted) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+            let action = Action::Release { token: granted.block.first, request: RequestId(1) };
+            Batch::new(SessionId(session.into()), vec![Operation { key: key.clone(), action }])
+        };
+        let (kept, forgotten) = (Key::new("kept").unwrap(), Key::new("forgotten").unwrap());
+        let release = acquire(&one, 1, &kept).await;
+        let forgetting = Batch { forgets: vec![forgotten.clone()], ..acquire(&other, 2, &forgotten).await };
+        let mut etcd = client(&address).await;
+        let row = etcd.get("forgets/store", None).await.unwrap().kvs()[0].value().to_vec();
+        other.transact(forgetting, now_at(1_000), BUSY).await.unwrap();
+        assert_ne!(etcd.get("forgets/store", None).await.unwrap().kvs()[0].value(), row, "the floor is raised");
+        let before = server.transactions();
+        one.transact(release, now_at(1_000), BUSY).await.unwrap();
+        assert_eq!(server.transactions() - before, 1, "transactions of a release");
     });
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use etcd_client::{DeleteOptions, Txn, TxnOp};
 use leasehold::{
-    FenceError, LeaseManager,
+    FenceError, LeaseManager, LostReason,
     executor::{TokioExecutor, process_clock},
     machine::{Acquire, Action, Applied, Batch, Beat, Key, Operation, Outcome, RequestId, SessionId, SessionStep},
     store::{EtcdStore, Store},
@@ -12,12 +12,11 @@ use leasehold::{
 use tokio::runtime::Runtime;
 
 use crate::{
-    connect,
+    address_of, connect,
     contract::client,
     fence::{compares, deaf},
-    manager,
-    proxy::Proxy,
-    server::{self, Server},
+    manager, proxy_before,
+    server::{self, Member, Server},
 };
 
 /// Longer than anything takes, however busy the machine is.
@@ -35,8 +34,9 @@ async fn revision(address: &str, key: &str) -> i64 {
 fn a_commit_whose_answer_is_lost_is_found_out_by_asking_again() {
     let Some(address) = server::shared() else { return };
     Runtime::new().unwrap().block_on(async {
-        let proxy = Proxy::start(&address);
-        let leases = manager(&proxy.address(), "lost-answer").await.lease(LONG).linger(Duration::ZERO).build().unwrap();
+        let proxy = proxy_before(&address);
+        let leases =
+            manager(&address_of(&proxy), "lost-answer").await.lease(LONG).linger(Duration::ZERO).build().unwrap();
         let onlooker = manager(&address, "lost-answer").await.lease(LONG).build().unwrap();
         leases.lock("k").acquire().await.unwrap().release().await.unwrap();
         let key = "lost-answer/record/k";
@@ -88,8 +88,8 @@ pub(crate) fn ask(session: u128) -> Batch {
 fn a_write_without_an_answer_is_unknown_and_a_read_or_a_refused_connection_is_not() {
     let Some(address) = server::shared() else { return };
     Runtime::new().unwrap().block_on(async {
-        let proxy = Proxy::start(&address);
-        let store = connect(&proxy.address(), "unknown").await;
+        let proxy = proxy_before(&address);
+        let store = connect(&address_of(&proxy), "unknown").await;
         let key = || Key::new("k").unwrap();
         let look = |session| Batch::new(SessionId(session), vec![Operation { key: key(), action: Action::Inspect }]);
         // It remembers these rows, so that the next write needs no answer to be sent.
@@ -122,8 +122,8 @@ fn a_write_is_sent_once() {
     }
     let server = Server::start(&[]);
     Runtime::new().unwrap().block_on(async {
-        let proxy = Proxy::start(&server.address());
-        let store = connect(&proxy.address(), "once").await;
+        let proxy = proxy_before(&server.address());
+        let store = connect(&address_of(&proxy), "once").await;
         store.transact(ask(1), process_clock(), BUSY).await.unwrap();
         let before = server.transactions();
         let row = "once/session/00000000000000000000000000000001";
@@ -195,7 +195,7 @@ fn leases_of_a_store_that_was_wiped_are_lost_and_fence_nothing() {
         let late = Txn::new().when(compares(&fence)).and_then([TxnOp::put("wiped-note", "milk", None)]);
         assert!(!etcd.txn(late).await.unwrap().succeeded(), "the old fence lets nothing pass");
         let refused = guard.fence(&*store).await.expect_err("it was granted in another store");
-        assert!(matches!(refused, FenceError::Lost(_)), "{refused}");
+        assert!(matches!(refused, FenceError::Lost { .. }), "{refused}");
         assert!(next.verify().await.unwrap());
     });
 }
@@ -286,5 +286,49 @@ fn a_holder_whose_grant_alone_is_not_in_the_backup_is_told() {
     runtime.block_on(async {
         tokio::time::timeout(BUSY, guard.lost()).await.expect("it is told");
         assert!(earlier.verify().await.unwrap(), "what the backup has is kept");
+    });
+}
+
+/// Somebody set up a new cluster under the same addresses, with another token and so another id. Nothing is lost silently, and no process
+/// needs a restart.
+#[test]
+fn a_cluster_that_replaces_another_is_used_and_the_leases_of_the_old_one_are_lost() {
+    if !server::is_installed() {
+        return;
+    }
+    let (member, runtime) = (Member::new(), Runtime::new().unwrap());
+    let start = |token: &str| {
+        let server = Server::start_member(&member, &[&member], &["--initial-cluster-token", token]);
+        server.wait();
+        server
+    };
+    let mut old = start("old");
+    // Each of its names must lead to the new cluster.
+    let address = format!("{},localhost:{}", old.address(), member.client);
+    let leases = runtime.block_on(async {
+        manager(&address, "replaced").await.lease(LONG).heartbeat(Duration::from_secs(1)).build().unwrap()
+    });
+    let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
+    old.kill();
+    let down = runtime.block_on(leases.lock("other").timeout(Duration::from_millis(300)).acquire());
+    assert!(down.is_err(), "nobody answers");
+    drop(old);
+    let new = start("new");
+    runtime.block_on(async {
+        let reason = tokio::time::timeout(BUSY, guard.lost()).await.expect("it is told");
+        assert_eq!(reason, LostReason::StoreCleared);
+        let other = manager(&new.address(), "replaced").await.lease(LONG).build().unwrap();
+        let next = leases.lock("k").timeout(BUSY).acquire().await.unwrap();
+        assert!(next.token() > guard.token() && next.verify().await.unwrap());
+        assert!(other.lock("k").try_acquire().await.unwrap().is_none(), "both use the new cluster");
+        // A signal notifies the waiter, since nobody waits for so long a lease to end.
+        let wait = other.lock("k").timeout(BUSY).acquire();
+        let release = async {
+            while leases.status("k").await.unwrap().queue.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            next.release().await.unwrap();
+        };
+        assert!(futures::join!(wait, release).0.unwrap().is_valid());
     });
 }

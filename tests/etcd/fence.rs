@@ -81,7 +81,7 @@ fn a_current_lease_lets_the_transaction_write_and_an_overtaken_one_does_not() {
         let late = Txn::new().when(compares(&early)).and_then([TxnOp::put("overtaken-note", "bread", None)]);
         assert!(!etcd.txn(late).await.unwrap().succeeded(), "what was judged before the theft writes nothing after it");
         let refused = guard.fence(&*store).await;
-        assert!(matches!(refused, Err(FenceError::Lost(LostReason::Stolen))), "{refused:?}");
+        assert!(matches!(refused, Err(FenceError::Lost { reason: LostReason::Stolen, .. })), "{refused:?}");
         assert_eq!(value(&mut etcd, "overtaken-note").await.as_deref(), Some("milk"));
     });
 }
@@ -146,7 +146,7 @@ pub(crate) fn write(address: &str, prefix: &str) {
             let again = guard.fence(&*store).await;
             say(&match &again {
                 Ok(_) => format!("written: {succeeded}, current"),
-                Err(FenceError::Lost(reason)) => format!("written: {succeeded}, lost: {}", reason.name()),
+                Err(FenceError::Lost { reason, .. }) => format!("written: {succeeded}, lost: {}", reason.name()),
                 Err(other) => other.to_string(),
             });
             fence = again.unwrap_or(fence);

@@ -16,10 +16,9 @@ use leasehold::{
 use tokio::runtime::Runtime;
 
 use crate::{
-    connect,
+    address_of, connect,
     contract::client,
-    manager,
-    proxy::Proxy,
+    manager, proxy_before,
     server::{self, Server},
 };
 
@@ -35,7 +34,6 @@ async fn an_address_that_cannot_be_right_is_refused_with_its_remedy() {
     for (address, remedy) in [
         ("", "host:port"),
         ("etcd://a b:1", "host:port"),
-        ("https://localhost:2379", "without TLS"),
         ("etcd://me@localhost", "user:password"),
         ("etcd://no-such-host.invalid:2379", "check the address"),
     ] {
@@ -44,6 +42,16 @@ async fn an_address_that_cannot_be_right_is_refused_with_its_remedy() {
     }
     let error = EtcdStore::connect_with_prefix("localhost", "a/session/b").await.unwrap_err();
     assert!(!error.retry && error.message.contains("session"), "{error}");
+}
+
+#[cfg(not(feature = "store-etcd-tls"))]
+#[tokio::test]
+async fn without_the_feature_an_address_with_tls_is_refused_and_the_error_names_it() {
+    for address in ["https://localhost:2379", "etcds://localhost"] {
+        for error in [refusal(address).await, from_url(address).await.err().unwrap()] {
+            assert!(!error.retry && error.message.contains("store-etcd-tls"), "{address}: {error}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -67,7 +75,7 @@ async fn what_is_no_etcd_is_refused() {
         }
     });
     let error = refusal(&format!("etcd://127.0.0.1:{port}")).await;
-    assert!(!error.retry && error.message.contains("no etcd"), "{error}");
+    assert!(!error.retry && error.message.contains("is not etcd"), "{error}");
 }
 
 #[test]
@@ -192,8 +200,8 @@ fn users_are_let_in_by_their_password_and_to_their_own_keys() {
 fn a_closed_store_keeps_no_connection() {
     let Some(address) = server::shared() else { return };
     Runtime::new().unwrap().block_on(async {
-        let proxy = Proxy::start(&address);
-        let store = Arc::new(connect(&proxy.address(), "closed").await);
+        let proxy = proxy_before(&address);
+        let store = Arc::new(connect(&address_of(&proxy), "closed").await);
         let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).build().unwrap();
         let guard = leases.lock("k").acquire().await.unwrap();
         assert!(proxy.open() > 0);

@@ -2,33 +2,56 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "real time and real tasks")]
 
+mod clocks;
 mod cluster;
 mod contract;
+#[path = "../stores/delays.rs"]
+mod delays;
 mod division;
 mod faults;
 mod fence;
+#[path = "../histories/mod.rs"]
+mod histories;
 mod inputs;
+#[path = "../stores/clocks.rs"]
+mod jumps;
 #[path = "../processes/other.rs"]
 mod other;
 mod processes;
+#[path = "../processes/proxy.rs"]
 mod proxy;
+mod real;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod server;
 mod shared;
 mod signals;
+mod slow;
+#[cfg(feature = "store-etcd-tls")]
+mod tls;
+#[path = "../processes/wall_clock.rs"]
+mod wall_clock;
+#[path = "../stores/ways.rs"]
+mod ways;
 
 use leasehold::{LeaseManager, LeaseManagerBuilder, executor::TokioExecutor, store::EtcdStore};
 
+use jumps::LEASE;
 use other::{Other, Scratch, role, say, told};
+use proxy::{Proxy, Wire};
 
 /// The other process. In the first one there is no role, and nothing to do.
 #[test]
 fn the_other_process() {
     let Some((role, [address, prefix])) = role() else { return };
+    if real::take_part(&role, &address) {
+        return;
+    }
     match role.as_str() {
         "counter" => processes::count(&address, &prefix),
         "half" => signals::obey(&address, &prefix),
+        "holder" => jumps::hold(LEASE, async || manager(&address, &prefix).await),
+        "waiter" => jumps::wait(LEASE, async || manager(&address, &prefix).await),
         "writer" => fence::write(&address, &prefix),
         unknown => panic!("no role is called {unknown:?}"),
     }
@@ -41,6 +64,16 @@ fn start(role: &str, scratch: &Scratch, address: &str) -> Other {
 /// A directory is known by one test only, and so its name is.
 fn prefix(directory: &std::path::Path) -> String {
     directory.file_name().expect("it has a name").to_string_lossy().into_owned()
+}
+
+/// A proxy before the server at this address. On the wire, its commits look like everything else.
+fn proxy_before(address: &str) -> Proxy {
+    let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("it has a port");
+    Proxy::start(port, Wire::default())
+}
+
+fn address_of(proxy: &Proxy) -> String {
+    format!("etcd://127.0.0.1:{}", proxy.port)
 }
 
 /// A connection of its own. Each test has a prefix of its own.

@@ -51,7 +51,7 @@ async fn step(guard: &LeaseGuard, (store, etcd): (&EtcdStore, &mut Client), pref
     let counted = TxnOp::put(format!("{prefix}-counts/{count:08}"), guard.token().as_u64().to_string(), None);
     let writes = [counted, TxnOp::put(last, (count + 1).to_string(), None)];
     if let Written::No(why) = fence::put(guard, store, etcd, writes).await {
-        assert!(matches!(why, FenceError::Lost(_)), "{why}");
+        assert!(matches!(why, FenceError::Lost { .. }), "{why}");
     }
 }
 

@@ -133,13 +133,17 @@ impl Server {
 
     /// How many transactions it was asked for so far, by its own count.
     pub(crate) fn transactions(&self) -> u64 {
+        self.calls("Txn")
+    }
+
+    /// How many calls of this method the server has answered, by its own count.
+    pub(crate) fn calls(&self, method: &str) -> u64 {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it answers");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it listens");
         let mut told = String::new();
         stream.read_to_string(&mut told).expect("it answers");
-        let count = told
-            .lines()
-            .find(|line| line.starts_with("grpc_server_handled_total{grpc_code=\"OK\",grpc_method=\"Txn\""));
+        let name = format!("grpc_server_handled_total{{grpc_code=\"OK\",grpc_method=\"{method}\"");
+        let count = told.lines().find(|line| line.starts_with(&name));
         count.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("it counts")
     }
 
@@ -178,8 +182,13 @@ impl Server {
 
     /// Once more, with what it has on its disk.
     pub(crate) fn restart(&mut self) {
-        self.tell("start");
+        self.start_again();
         self.wait();
+    }
+
+    /// As [`restart`](Self::restart), for a caller that waits for the server in another way.
+    pub(crate) fn start_again(&mut self) {
+        self.tell("start");
     }
 }
 

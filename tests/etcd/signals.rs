@@ -7,8 +7,10 @@ use std::{
 };
 
 use leasehold::{
+    executor::process_clock,
+    machine::{Action, Batch, Body, Key, Message, Operation, Outcome, RequestId, SessionId},
     signal::{
-        Signals,
+        Inbox, Notice, Signals,
         contract::{self, Half},
     },
     store::Store,
@@ -16,11 +18,10 @@ use leasehold::{
 use tokio::runtime::Runtime;
 
 use crate::{
-    Scratch, connect,
+    Scratch, address_of, connect,
     contract::client,
-    manager, prefix,
-    proxy::Proxy,
-    say,
+    faults::ask,
+    manager, prefix, proxy_before, say,
     server::{self, Server},
     start, told,
 };
@@ -67,9 +68,9 @@ fn its_signals_over_two_processes_keep_the_contract() {
 fn a_waiter_whose_connection_was_cut_hears_of_the_release() {
     let Some(address) = server::shared() else { return };
     Runtime::new().unwrap().block_on(async {
-        let proxy = Proxy::start(&address);
+        let proxy = proxy_before(&address);
         let one = manager(&address, "cut").await.lease(LONG).build().unwrap();
-        let two = manager(&proxy.address(), "cut").await.lease(LONG).build().unwrap();
+        let two = manager(&address_of(&proxy), "cut").await.lease(LONG).build().unwrap();
         for _ in 0..3 {
             let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
             let wait = two.lock("k").timeout(BUSY).acquire();
@@ -84,6 +85,110 @@ fn a_waiter_whose_connection_was_cut_hears_of_the_release() {
             next.unwrap().release().await.unwrap();
         }
     });
+}
+
+/// The transaction that hands the key on also notifies the next holder, once the giver has an etcd lease for messages. The giver has looked
+/// at the queue: otherwise it would first read the queue, and then the session of the next holder.
+#[test]
+fn a_hand_off_costs_one_transaction_and_no_other_write() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        let open = async || manager(&server.address(), "one").await.lease(LONG).linger(Duration::ZERO).build().unwrap();
+        let (giver, heir) = (open().await, open().await);
+        for number in 0..3 {
+            let guard = giver.lock("k").acquire().await.unwrap();
+            let heir = heir.clone();
+            let waiting = tokio::spawn(async move { heir.lock("k").acquire().await.unwrap() });
+            // Waits until it is in the queue, and all messages about that are sent.
+            let mut said = u64::MAX;
+            while said != server.calls("Put") || giver.status("k").await.unwrap().queue.is_empty() {
+                said = server.calls("Put");
+                for _ in 0..10 {
+                    giver.status("k").await.unwrap();
+                }
+            }
+            let before = (server.transactions(), server.calls("Put"));
+            guard.release().await.unwrap();
+            let inherited = waiting.await.unwrap();
+            let calls = (server.transactions() - before.0, server.calls("Put") - before.1);
+            assert!(number == 0 || calls == (1, 0), "transactions and other writes: {calls:?}");
+            inherited.release().await.unwrap();
+        }
+    });
+}
+
+/// The server loses the etcd lease of a store's messages. Grants must not fail because of that.
+#[test]
+fn a_lease_is_handed_on_although_no_message_can_go_with_it() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        let open = async || manager(&server.address(), "bin").await.lease(LONG).linger(Duration::ZERO).build().unwrap();
+        let (giver, heir, mut etcd) = (open().await, open().await, client(&server.address()).await);
+        for number in 0..3 {
+            let guard = giver.lock("k").acquire().await.unwrap();
+            let heir = heir.clone();
+            let waiting = tokio::spawn(async move { heir.lock("k").acquire().await.unwrap() });
+            while giver.status("k").await.unwrap().queue.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let leases = etcd.leases().await.unwrap();
+            assert!(number == 0 || !leases.leases().is_empty(), "its messages go away");
+            for lease in leases.leases() {
+                etcd.lease_revoke(lease.id()).await.unwrap();
+            }
+            guard.release().await.unwrap();
+            waiting.await.unwrap().release().await.unwrap();
+        }
+    });
+}
+
+/// Nor may what became of it be unknown: its giver would have to find out, and meanwhile nobody would be granted the key.
+#[test]
+fn a_release_is_certain_although_no_message_can_go_with_it() {
+    if !server::is_installed() {
+        return;
+    }
+    let server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        let (store, mut etcd) = (connect(&server.address(), "sure").await, client(&server.address()).await);
+        let granted = store.transact(ask(1), process_clock(), BUSY).await.unwrap();
+        let Outcome::Granted(granted) = granted.answers[0].outcome.clone() else { panic!("{granted:?}") };
+        let mut waiter = ask(2);
+        let Action::Acquire(acquire) = &mut waiter.operations[0].action else { panic!("it asks") };
+        acquire.wait = true;
+        let reply = store.transact(waiter, process_clock(), BUSY).await.unwrap();
+        let signals = store.signals().unwrap();
+        let inbox: Arc<dyn Inbox> = Arc::new(Deaf);
+        signals.wake(SessionId(1), false, Arc::downgrade(&inbox));
+        let key = Key::new("k").unwrap();
+        let body = Body::Gone { holder: SessionId(1) };
+        signals.send(&Message { store: reply.store, key: key.clone(), body });
+        while etcd.leases().await.unwrap().leases().is_empty() || server.calls("Put") == 0 {
+            tokio::task::yield_now().await;
+        }
+        for lease in etcd.leases().await.unwrap().leases() {
+            etcd.lease_revoke(lease.id()).await.unwrap();
+        }
+        let action = Action::Release { token: granted.block.first, request: RequestId(1) };
+        let batch = Batch::new(SessionId(1), vec![Operation { key, action }]);
+        let reply = store.transact(batch, process_clock(), BUSY).await.unwrap();
+        assert_eq!(reply.answers[0].outcome, Outcome::Released);
+        let promoted: Vec<_> = reply.answers[0].promoted.iter().map(|heir| (heir.holder, heir.told)).collect();
+        assert_eq!(promoted, [(SessionId(2), false)], "it is granted, and to be told");
+    });
+}
+
+/// What hears nothing.
+struct Deaf;
+
+impl Inbox for Deaf {
+    fn notice(&self, _notice: Notice) {}
 }
 
 /// Its watches began at a revision that the cluster has not come to yet.
@@ -129,9 +234,9 @@ fn a_waiter_whose_watch_fell_behind_a_compaction_hears_of_the_release() {
     let server = Server::start(&[]);
     let address = server.address();
     Runtime::new().unwrap().block_on(async {
-        let proxy = Proxy::start(&address);
+        let proxy = proxy_before(&address);
         let one = manager(&address, "compacted").await.lease(LONG).build().unwrap();
-        let two = manager(&proxy.address(), "compacted").await.lease(LONG).build().unwrap();
+        let two = manager(&address_of(&proxy), "compacted").await.lease(LONG).build().unwrap();
         let mut etcd = client(&address).await;
         let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
         let wait = two.lock("k").timeout(BUSY).acquire();

@@ -6,11 +6,11 @@ use leasehold::{
     LeaseManager, StoreError,
     executor::TokioExecutor,
     machine::{Applied, StoreErrorKind},
-    store::{PostgresStore, Store},
+    store::{PostgresStore, Store, from_url},
 };
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::timeout};
 
-use crate::server::{Place, Server, on_server};
+use crate::server::{PATIENCE, Place, Server, on_server};
 
 /// The error has all of these in its sentence, and says that nothing was written.
 fn says(error: &StoreError, words: &[&str]) {
@@ -44,6 +44,27 @@ fn a_url_that_cannot_be_used_is_told_before_anything_is_opened() {
             says(&error, &words);
             assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false), "{error}");
         }
+        let error = from_url("postgres://u:hunter2@h/d?sslmode=require&prefix=jobs")
+            .await
+            .map(drop)
+            .expect_err("it cannot encrypt");
+        says(
+            &error,
+            &["encrypted connection", "PostgresStoreBuilder::tls", "PostgresStore::from_pool", "sslmode=disable"],
+        );
+    });
+}
+
+#[test]
+fn a_server_that_asks_for_encryption_is_reported_as_such() {
+    let Some(server) = Server::start() else { return };
+    server.ask_for_encryption();
+    server.crash();
+    server.restart();
+    Runtime::new().unwrap().block_on(async {
+        let error = refused(PostgresStore::connect(&server.url())).await;
+        says(&error, &["without encryption", "PostgresStoreBuilder::tls"]);
+        assert!(!error.retry, "{error}");
     });
 }
 
@@ -234,8 +255,16 @@ fn a_store_whose_runtime_ended_says_so() {
     let ended = Runtime::new().unwrap();
     let store = ended.block_on(place.store());
     ended.shutdown_timeout(Duration::from_secs(10));
-    let error = Runtime::new().unwrap().block_on(store.keys("")).unwrap_err();
+    let living = Runtime::new().unwrap();
+    let error = living.block_on(store.keys("")).unwrap_err();
     assert!(error.message.contains("has ended") && error.message.contains("connect another one"), "{error}");
+    assert_eq!((error.applied, error.retry), (Applied::No, false));
+    let leases = living.block_on(async { LeaseManager::builder(store, TokioExecutor::new()).build().unwrap() });
+    // It does not wait for a store that never answers again.
+    let asking = async { timeout(PATIENCE, leases.lock("k").timeout(10 * PATIENCE).acquire()).await };
+    let asked = living.block_on(asking);
+    let error = asked.expect("it is refused before its time limit").unwrap_err().to_string();
+    assert!(error.contains("connect another one"), "{error}");
 }
 
 #[test]

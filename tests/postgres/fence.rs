@@ -66,13 +66,16 @@ fn a_stolen_lease_lets_nobody_write() {
         let mut transaction = user.transaction().await.unwrap();
         note(&transaction, &place, "before").await.unwrap();
         let refused = guard.fence(&mut transaction).await.unwrap_err();
-        assert_eq!(refused, FenceError::Lost(LostReason::Stolen));
+        assert_eq!(refused, FenceError::Lost { key: "k".into(), reason: LostReason::Stolen });
         assert!(note(&transaction, &place, "after").await.is_err());
         drop(transaction.commit().await);
         // By now the loss is known, and the store is not asked.
         let mut transaction = user.transaction().await.unwrap();
         note(&transaction, &place, "again").await.unwrap();
-        assert_eq!(guard.fence(&mut transaction).await.unwrap_err(), FenceError::Lost(LostReason::Stolen));
+        assert_eq!(
+            guard.fence(&mut transaction).await.unwrap_err(),
+            FenceError::Lost { key: "k".into(), reason: LostReason::Stolen }
+        );
         drop(transaction.commit().await);
         assert_eq!(noted(&place).await, [""; 0]);
         assert!(stolen.is_valid());
@@ -84,8 +87,10 @@ fn a_stolen_lease_lets_nobody_write() {
 fn an_answer_that_is_dropped_leaves_nothing_to_commit() {
     on_server("fence_dropped", |place| async move {
         let (mut user, leases) = (notes(&place).await, manager(&place).await);
-        let guard = acquire(&leases).await;
+        let (guard, other) = (acquire(&leases).await, place.client().await);
         for polls in 0..3 {
+            // While another one has the record locked, the check cannot pass.
+            other.batch_execute("BEGIN; SELECT FROM fence_dropped_record FOR UPDATE").await.unwrap();
             let mut transaction = user.transaction().await.unwrap();
             note(&transaction, &place, "dropped").await.unwrap();
             let mut answer = Box::pin(guard.fence(&mut transaction));
@@ -93,6 +98,7 @@ fn an_answer_that_is_dropped_leaves_nothing_to_commit() {
                 assert!(futures::poll!(answer.as_mut()).is_pending());
             }
             drop(answer);
+            other.batch_execute("ROLLBACK").await.unwrap();
             assert!(note(&transaction, &place, "after").await.is_err());
             drop(transaction.commit().await);
         }

@@ -6,10 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold::{LeaseGuard, LeaseManager, executor::TokioExecutor, store::PostgresStore};
+use leasehold::{
+    LeaseGuard, LeaseManager, StoreError,
+    executor::{Executor, TokioExecutor},
+    machine::{Acquire, Action, Batch, Beat, Key, Operation, Outcome, Reply, RequestId, SessionId, SessionStep, Way},
+    store::{PostgresStore, Store},
+};
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::server::{Place, on_server, until};
+use crate::{
+    proxy::Way as Direction,
+    server::{Place, on_server, until},
+};
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(1_500);
@@ -121,5 +129,122 @@ fn fences_that_overlap_without_a_pause_keep_nobody_from_the_key() {
         open.commit().await.unwrap();
         assert!(asking.await.unwrap().is_valid());
         drop(fencing.await.unwrap());
+    });
+}
+
+/// The holder's connections are silent for longer than its lease. Its heartbeat arrives when another context is about to end its session.
+#[test]
+fn a_heartbeat_that_comes_just_before_its_session_is_ended_saves_it() {
+    on_server("locked_late_beat", |place| async move {
+        let (watch, mut user) = (place.client().await, place.client().await);
+        let proxy = place.proxy();
+        let slow = manager(place.behind(proxy.port).store().await, SHORT);
+        let guard = slow.lock("k").acquire().await.unwrap();
+        proxy.fall_silent();
+        let late = user.transaction().await.unwrap();
+        let beats =
+            format!("UPDATE {}_session SET text = regexp_replace(text, 'beat\":\\d+', 'beat\":99')", place.prefix);
+        assert_eq!(late.execute(&beats, &[]).await.unwrap(), 1, "there is one session");
+        let named = Place { url: format!("{}?application_name=locked_late_beat", place.url), ..place.clone() };
+        let rival = manager(named.store().await, LONG);
+        let waiting = wanting(want(rival.clone(), "k".into()));
+        let count = async |state: &str| {
+            let sql = format!(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'locked_late_beat' AND {state}"
+            );
+            watch.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0)
+        };
+        until("the session is being ended", async || count("wait_event_type = 'Lock'").await > 0).await;
+        late.commit().await.unwrap();
+        until("the other context is done", async || count("state <> 'idle'").await == 0).await;
+        let sql = format!("SELECT count(*) FROM {}_session WHERE text LIKE '%beat\":99%'", place.prefix);
+        assert_eq!(watch.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0), 1, "the session is still there");
+        assert_eq!(rival.status("k").await.unwrap().holders.len(), 1, "and holds the key");
+        drop((waiting, guard));
+    });
+}
+
+/// One transaction of a session that is about this key.
+async fn ask(
+    store: &PostgresStore,
+    session: u128,
+    step: SessionStep,
+    key: &str,
+    action: Action,
+) -> Result<Reply, StoreError> {
+    let operations = vec![Operation { key: Key::new(key).unwrap(), action }];
+    let batch = Batch { step, ..Batch::new(SessionId(session), operations) };
+    store.transact(batch, TokioExecutor::new().now(), Duration::from_secs(10)).await
+}
+
+/// A new session takes a key.
+async fn open(store: &PostgresStore, session: u128, key: &str) {
+    let beat = Beat { beat: 1, lease_ms: 60_000, ..Beat::default() };
+    let step = SessionStep::Open { beat, instance: String::new() };
+    let reply = ask(store, session, step, key, Action::Acquire(Acquire::new(RequestId(1), 1))).await.unwrap();
+    assert!(matches!(reply.answers[0].outcome, Outcome::Granted(_)), "{reply:?}");
+}
+
+async fn steal(store: &PostgresStore, session: u128, key: &str) -> Reply {
+    let theft = Acquire { way: Way::Steal, ..Acquire::new(RequestId(2), 2) };
+    ask(store, session, SessionStep::Stay, key, Action::Acquire(theft)).await.expect("nobody is in its way for long")
+}
+
+async fn end(store: &PostgresStore, session: u128, key: &str, target: u128) -> Reply {
+    let end = Action::End { target: SessionId(target), beat: 1 };
+    ask(store, session, SessionStep::Stay, key, end).await.expect("nobody is in its way for long")
+}
+
+/// Each has its own row locked when it comes to the other's.
+#[test]
+fn two_sessions_that_write_each_others_rows_do_not_wait_in_a_circle() {
+    on_server("locked_circle", |place| async move {
+        let (one, two) = (place.store().await, place.store().await);
+        for pair in 0..40 {
+            let (a, b) = (2 * pair + 1, 2 * pair + 2);
+            let [first, second] = [a, b].map(|number| format!("k{number}"));
+            futures::join!(open(&one, a, &first), open(&two, b, &second));
+            let replies = futures::join!(steal(&one, a, &second), steal(&two, b, &first));
+            for reply in [replies.0, replies.1] {
+                assert!(matches!(reply.answers[0].outcome, Outcome::Granted(_)), "{reply:?}");
+            }
+            futures::join!(end(&one, a, &first, b), end(&two, b, &second, a));
+        }
+        let client = place.client().await;
+        let left = format!("SELECT count(*) FROM {}_session", place.prefix);
+        assert_eq!(client.query_one(&left, &[]).await.unwrap().get::<_, i64>(0), 0, "each ended the other");
+    });
+}
+
+/// Its row changes more often than a transaction takes.
+#[test]
+fn a_session_that_is_never_quiet_can_be_stolen_from() {
+    on_server("locked_busy", |place| async move {
+        let (store, client) = (place.store().await, place.client().await);
+        open(&store, 1, "k0").await;
+        open(&store, 2, "own").await;
+        for number in 1..10 {
+            let more = Acquire::new(RequestId(number), number);
+            ask(&store, 1, SessionStep::Stay, &format!("k{number}"), Action::Acquire(more)).await.unwrap();
+        }
+        let beats = format!(
+            "UPDATE {}_session SET text = regexp_replace(text, 'beat\":\\d+', 'beat\":' || nextval('locked_busy_beats')) \
+             WHERE id = decode('00000000000000000000000000000001', 'hex')",
+            place.prefix
+        );
+        client
+            .batch_execute("SET synchronous_commit = off; CREATE SEQUENCE locked_busy_beats START 100")
+            .await
+            .unwrap();
+        let beating = tokio::spawn(async move { while client.execute(&beats, &[]).await.unwrap() == 1 {} });
+        let proxy = place.proxy();
+        let store = place.behind(proxy.port).builder().connect().await.unwrap();
+        proxy.delay(Direction::ToServer, Duration::from_millis(5));
+        for number in 0..10 {
+            let reply = steal(&store, 2, &format!("k{number}")).await;
+            assert!(matches!(reply.answers[0].outcome, Outcome::Granted(_)), "{reply:?}");
+        }
+        assert!(!beating.is_finished(), "it was never quiet");
+        beating.abort();
     });
 }

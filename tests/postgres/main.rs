@@ -3,11 +3,18 @@
 #![expect(clippy::disallowed_methods, reason = "real time, and tasks of the tests' own")]
 
 mod bad_input;
+mod clocks;
 mod contract;
 mod counter;
+#[path = "../stores/delays.rs"]
+mod delays;
 mod examples;
 mod faults;
 mod fence;
+#[path = "../histories/mod.rs"]
+mod histories;
+#[path = "../stores/clocks.rs"]
+mod jumps;
 mod locked;
 mod measure;
 #[path = "../processes/other.rs"]
@@ -19,23 +26,34 @@ mod over_sqlx;
 mod pooler;
 #[cfg(any(feature = "store-postgres-deadpool", feature = "store-postgres-sqlx"))]
 mod pools;
+#[path = "../processes/proxy.rs"]
 mod proxy;
+mod real;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod server;
 mod shared;
 mod signals;
+mod slow;
 #[cfg(feature = "store-postgres-sqlx")]
 mod sqlx_fence;
+#[path = "../processes/wall_clock.rs"]
+mod wall_clock;
+#[path = "../stores/ways.rs"]
+mod ways;
 
 /// What the other process does. In the first one there is no role, and nothing to do.
 #[test]
 fn the_other_process() {
     let Some((role, [url, prefix])) = other::role() else { return };
+    if real::take_part(&role, &url, &prefix) {
+        return;
+    }
     match role.as_str() {
         "counter" => counter::count(&url, &prefix),
         "brief" => signals::hold_once(&url, &prefix),
         "half" => signals::obey(&url, &prefix),
+        "holder" | "waiter" => clocks::take_part(&role, &url, &prefix),
         "writer" => fence::write(&url, &prefix),
         "player" => measure::play(&url, &prefix),
         unknown => panic!("no role is called {unknown:?}"),

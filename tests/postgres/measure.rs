@@ -1,14 +1,13 @@
 //! What a turn costs: in round trips to the server, and in time between two processes.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold::{LeaseManager, executor::TokioExecutor};
 use tokio::{runtime::Runtime, task::block_in_place};
 
 use crate::{
     other::{Other, say, told},
-    proxy::Proxy,
-    server::{Place, on_server},
+    server::{Place, Server, on_server, until},
 };
 
 /// Of each process.
@@ -16,12 +15,12 @@ const TURNS: usize = 150;
 
 /// With one thread, what is asked for together goes out together.
 #[test]
-fn a_lease_costs_two_transactions_of_three_round_trips() {
+fn a_lease_costs_two_transactions_of_two_round_trips() {
     let Some(place) = Place::new("measure_trips") else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         drop(place.store().await);
-        let proxy = Proxy::start(place.port()).await;
+        let proxy = place.proxy();
         let store = place.behind(proxy.port).builder().without_signals().connect().await.unwrap();
         let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
         // The first one opens the session, and makes the store's own row.
@@ -31,7 +30,98 @@ fn a_lease_costs_two_transactions_of_three_round_trips() {
             leases.lock("k").acquire().await.unwrap().release().await.unwrap();
         }
         let (trips, commits) = (proxy.trips() - before.0, proxy.commits() - before.1);
-        assert_eq!((trips, commits), (10 * 6, 10 * 2), "round trips and transactions of ten leases");
+        assert_eq!((trips, commits), (10 * 4, 10 * 2), "round trips and transactions of ten leases");
+    });
+}
+
+async fn manager(place: &Place) -> LeaseManager {
+    let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
+    builder.lease(Duration::from_secs(60)).linger(Duration::ZERO).build().unwrap()
+}
+
+/// The same transaction notifies the waiter.
+#[test]
+fn a_hand_off_costs_one_transaction_of_three_round_trips() {
+    on_server("measure_hand_off", |place| async move {
+        let (proxy, client) = (place.proxy(), place.client().await);
+        let named = Place { url: format!("{}?application_name=measure_heir", place.url), ..place.clone() };
+        let (giver, watch) = (manager(&place.behind(proxy.port)).await, manager(&place).await);
+        let heir = manager(&named).await;
+        let guard = giver.lock("k").acquire().await.unwrap();
+        let waiting = tokio::spawn(async move { heir.lock("k").acquire().await.unwrap() });
+        // From then on the waiter holds the advisory lock that shows that it listens.
+        let listens = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) \
+            WHERE application_name = 'measure_heir' AND state = 'idle' AND locktype = 'advisory'";
+        until("it listens", async || client.query_one(listens, &[]).await.unwrap().get::<_, i64>(0) == 1).await;
+        until("it waits, and the giver has nothing more to do with it", async || {
+            let before = proxy.trips();
+            for _ in 0..10 {
+                watch.status("other").await.unwrap();
+            }
+            before == proxy.trips() && !watch.status("k").await.unwrap().queue.is_empty()
+        })
+        .await;
+        let before = (proxy.trips(), proxy.commits());
+        guard.release().await.unwrap();
+        assert!(waiting.await.unwrap().is_valid());
+        let (trips, commits) = (proxy.trips() - before.0, proxy.commits() - before.1);
+        assert_eq!((trips, commits), (3, 1), "round trips and transactions of the giver");
+    });
+}
+
+/// A session that listens and stays inside a transaction fills the server's queue, which has room for millions of notifications.
+#[test]
+fn a_lease_is_handed_on_although_the_server_takes_no_notification() {
+    on_server("measure_no_room", |place| async move {
+        let (giver, heir) = (manager(&place).await, manager(&place).await);
+        let guard = giver.lock("k").acquire().await.unwrap();
+        let waiting = tokio::spawn({
+            let heir = heir.clone();
+            async move { heir.lock("k").acquire().await.unwrap() }
+        });
+        until("it waits", async || !giver.status("k").await.unwrap().queue.is_empty()).await;
+        let refuse_once = format!(
+            "CREATE SEQUENCE measure_no_room_commits;
+            CREATE FUNCTION measure_no_room_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF nextval('measure_no_room_commits') = 1 THEN
+                    RAISE 'too many notifications in the NOTIFY queue' USING ERRCODE = 'program_limit_exceeded';
+                END IF;
+                RETURN NULL;
+            END $$;
+            CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON {}_record DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION measure_no_room_refuse()",
+            place.prefix
+        );
+        let client = place.client().await;
+        client.batch_execute(&refuse_once).await.unwrap();
+        guard.release().await.unwrap();
+        assert!(waiting.await.unwrap().is_valid());
+        let commits = "SELECT last_value FROM measure_no_room_commits";
+        assert!(client.query_one(commits, &[]).await.unwrap().get::<_, i64>(0) > 1, "one commit was refused");
+    });
+}
+
+/// Some who run servers let nobody notify others. Whoever waits then finds out by a heartbeat.
+#[test]
+fn a_lease_is_handed_on_although_its_user_may_not_notify() {
+    let Some(server) = Server::start() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: server.url(), prefix: "leasehold".into() };
+        drop(place.store().await);
+        let refuse = "CREATE ROLE mute LOGIN; REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC; \
+            GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO mute";
+        place.client().await.batch_execute(refuse).await.unwrap();
+        let mute = Place { url: place.url.replace("postgres@", "mute@"), ..place.clone() };
+        let open = async || {
+            let store = mute.builder().connect().await.unwrap();
+            LeaseManager::builder(store, TokioExecutor::new()).lease(Duration::from_secs(3)).build().unwrap()
+        };
+        let (giver, heir) = (open().await, open().await);
+        let guard = giver.lock("k").acquire().await.unwrap();
+        let waiting = tokio::spawn(async move { heir.lock("k").acquire().await });
+        until("it waits", async || !giver.status("k").await.unwrap().queue.is_empty()).await;
+        guard.release().await.unwrap();
+        assert!(waiting.await.unwrap().unwrap().is_valid());
     });
 }
 

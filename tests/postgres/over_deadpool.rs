@@ -89,7 +89,10 @@ fn a_transaction_of_the_pool_is_fenced() {
         let _stolen = thief.lock("k").steal().await.unwrap();
         let mut transaction = client.transaction().await.unwrap();
         transaction.batch_execute(write).await.unwrap();
-        assert_eq!(guard.fence(&mut transaction).await.unwrap_err(), FenceError::Lost(LostReason::Stolen));
+        assert_eq!(
+            guard.fence(&mut transaction).await.unwrap_err(),
+            FenceError::Lost { key: "k".into(), reason: LostReason::Stolen }
+        );
         drop(transaction.commit().await);
         assert_eq!(pool.ask("SELECT count(*) FROM deadpool_notes").await, ["1"]);
     });

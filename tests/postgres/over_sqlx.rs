@@ -20,7 +20,6 @@ use tokio::runtime::Runtime;
 
 use crate::{
     pools::Pool,
-    proxy::Proxy,
     server::{Place, wait_until},
 };
 
@@ -64,7 +63,7 @@ crate::pools::suites!(PgPool, "sqlx");
 fn a_connection_for_signals_that_falls_silent_at_a_question_loses_its_beacon() {
     let Some(place) = Place::new("sqlx_silent") else { return };
     let runtime = Runtime::new().unwrap();
-    let proxy = runtime.block_on(Proxy::start(place.port()));
+    let proxy = place.proxy();
     let signals = runtime.block_on(async {
         let pool = PgPool::open(&place.behind(proxy.port).url, 1).await;
         let store = PostgresStore::builder_from_pool(pool).prefix(&place.prefix).with_beacons().connect();

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     pooler::Pooler,
-    proxy::{Commit, Proxy},
+    proxy::Commit,
     server::{PATIENCE, Place, on_server, until},
 };
 
@@ -233,7 +233,7 @@ pub(crate) fn calls_that_run_out_of_time_leave_connections_clean<P: Pool>(name: 
 pub(crate) fn a_call_whose_commit_stalls_leaves_no_transaction_in_the_pool<P: Pool>(name: &str) {
     on(name, |place| async move {
         drop(store::<P>(&place).await);
-        let proxy = Proxy::start(place.port()).await;
+        let proxy = place.proxy();
         let pool = P::open(&place.behind(proxy.port).url, 1).await;
         let store = PostgresStore::builder_from_pool(pool.clone()).prefix(&place.prefix).connect().await.unwrap();
         proxy.let_next_commit(Commit::Stalls);

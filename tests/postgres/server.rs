@@ -18,6 +18,11 @@ use leasehold::store::{PostgresStore, PostgresStoreBuilder};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
+use crate::{
+    proxy::{Proxy, Wire},
+    wall_clock::WallClock,
+};
+
 /// More than anything takes here, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -102,12 +107,22 @@ pub(crate) struct Server {
     keeper: Child,
     folder: PathBuf,
     programs: PathBuf,
+    environment: Vec<(&'static str, PathBuf)>,
     pub(crate) port: u16,
 }
 
 impl Server {
     /// A server of its own, or `None` if there is none to be had.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_in(Vec::new())
+    }
+
+    /// Starts a server that runs by this wall clock.
+    pub(crate) fn start_by(clock: &WallClock) -> Option<Self> {
+        Self::start_in(clock.environment().into())
+    }
+
+    fn start_in(environment: Vec<(&'static str, PathBuf)>) -> Option<Self> {
         let Some(programs) = programs() else {
             skip("PostgreSQL");
             return None;
@@ -118,8 +133,10 @@ impl Server {
         init.args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "-D"]).arg(&data);
         let made = init.current_dir(&folder).output().expect("initdb runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let command = format!("'{}' {}", programs.join("postgres").display(), options(&folder, port));
-        let server = Self { keeper: keep(&folder, &command, "QUIT"), folder, programs, port };
+        let variables = environment.iter().map(|(name, path)| format!("{name}='{}' ", path.display()));
+        let variables: String = variables.collect();
+        let command = format!("{variables}'{}' {}", programs.join("postgres").display(), options(&folder, port));
+        let server = Self { keeper: keep(&folder, &command, "QUIT"), folder, programs, environment, port };
         server.await_start();
         Some(server)
     }
@@ -143,6 +160,15 @@ impl Server {
         fs::write(self.folder.join("pid"), "").expect("the keeper reads it");
     }
 
+    /// From its next start on, the server refuses connections that are not encrypted.
+    pub(crate) fn ask_for_encryption(&self) {
+        let rules = self.folder.join("data/pg_hba.conf");
+        let write = "printf 'hostssl all all all trust\\n' > \"$1\"";
+        let mut shell = as_server("sh");
+        let written = shell.args(["-c", write, "sh"]).arg(&rules).current_dir(&self.folder).status();
+        assert!(written.expect("there is a shell").success());
+    }
+
     /// From its next start on it only follows another server, and cannot be written to.
     pub(crate) fn make_standby(&self) {
         let signal = self.folder.join("data/standby.signal");
@@ -153,7 +179,7 @@ impl Server {
     pub(crate) fn restart(&self) {
         let mut start = as_server(self.programs.join("pg_ctl"));
         start.args(["start", "-w", "-l"]).arg(self.folder.join("log")).arg("-D").arg(self.folder.join("data"));
-        start.arg("-o").arg(options(&self.folder, self.port)).current_dir(&self.folder);
+        start.arg("-o").arg(options(&self.folder, self.port)).current_dir(&self.folder).envs(self.environment.clone());
         // Its children keep what this process would otherwise wait for.
         let started = start.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().expect("it runs");
         assert!(started.success(), "the server starts again");
@@ -209,6 +235,11 @@ impl Place {
     pub(crate) fn port(&self) -> u16 {
         let address = self.url.rsplit(':').next().and_then(|rest| rest.split('/').next());
         address.and_then(|port| port.parse().ok()).expect("it has a port")
+    }
+
+    /// A proxy before the server. It tells a commit from the name of the isolation level.
+    pub(crate) fn proxy(&self) -> Proxy {
+        Proxy::start(self.port(), Wire { commit: b"; COMMIT\0", committed: b"COMMIT\0" })
     }
 
     /// The same by way of another port.

@@ -78,13 +78,19 @@ fn a_stolen_lease_lets_nobody_write() {
         let stolen = thief.lock("k").steal().await.unwrap();
         let mut transaction = pool.begin().await.unwrap();
         note(&mut transaction, &place, "before").await.unwrap();
-        assert_eq!(guard.fence(&mut transaction).await.unwrap_err(), FenceError::Lost(LostReason::Stolen));
+        assert_eq!(
+            guard.fence(&mut transaction).await.unwrap_err(),
+            FenceError::Lost { key: "k".into(), reason: LostReason::Stolen }
+        );
         assert!(note(&mut transaction, &place, "after").await.is_err());
         drop(transaction.commit().await);
         // By now the loss is known, and the store is not asked.
         let mut transaction = pool.begin().await.unwrap();
         note(&mut transaction, &place, "again").await.unwrap();
-        assert_eq!(guard.fence(&mut transaction).await.unwrap_err(), FenceError::Lost(LostReason::Stolen));
+        assert_eq!(
+            guard.fence(&mut transaction).await.unwrap_err(),
+            FenceError::Lost { key: "k".into(), reason: LostReason::Stolen }
+        );
         drop(transaction.commit().await);
         assert_eq!(noted(&place).await, [""; 0]);
         assert!(stolen.is_valid());
@@ -272,16 +278,19 @@ fn a_transaction_is_fenced_by_several_leases() {
 fn an_answer_that_is_dropped_after_a_savepoint_leaves_nothing_to_commit() {
     on_server("sqlx_fence_savepoint", |place| async move {
         let (pool, leases) = (notes(&place).await, manager(&place).await);
-        let guard = acquire(&leases).await;
+        let (guard, other) = (acquire(&leases).await, place.client().await);
         for polls in 0..3 {
+            // While another one has the record locked, the check cannot pass.
+            other.batch_execute("BEGIN; SELECT FROM sqlx_fence_savepoint_record FOR UPDATE").await.unwrap();
             let mut transaction = pool.begin().await.unwrap();
             note(&mut transaction, &place, "dropped").await.unwrap();
             transaction.begin().await.unwrap().rollback().await.unwrap();
             let mut answer = Box::pin(guard.fence(&mut transaction));
             for _ in 0..polls {
-                let _ = poll!(answer.as_mut());
+                assert!(poll!(answer.as_mut()).is_pending());
             }
             drop(answer);
+            other.batch_execute("ROLLBACK").await.unwrap();
             drop(transaction.commit().await);
         }
         assert_eq!(noted(&place).await, [""; 0]);

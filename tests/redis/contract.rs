@@ -173,6 +173,33 @@ async fn a_store_tells_what_its_server_does_with_what_is_written() {
     assert_eq!(durability("yes", "always", "d").await, Durability::Local);
 }
 
+/// Forgetting raises the floor of tokens in the store's own row, which other contexts remember.
+#[tokio::test]
+async fn forgetting_a_record_makes_nobody_else_begin_anew() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (one, other) = (open(&server.client(), "forgets").await, open(&server.client(), "forgets").await);
+    let reply = one.transact(ask(1), now(), BUSY).await.unwrap();
+    let Outcome::Granted(granted) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    let release = |session, key: &Key, first| {
+        let mut release = look(session);
+        release.operations[0].key = key.clone();
+        release.operations[0].action = Action::Release { token: first, request: RequestId(1) };
+        release
+    };
+    let (key, mut elsewhere) = (Key::new("elsewhere").unwrap(), ask(2));
+    elsewhere.operations[0].key = key.clone();
+    let reply = other.transact(elsewhere, now(), BUSY).await.unwrap();
+    let Outcome::Granted(forgotten) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    let row = || server.ask::<String>(&["HGET", "{forgets}:rows", "store"]);
+    let before = row();
+    let forgetting = Batch { forgets: vec![key.clone()], ..release(2, &key, forgotten.block.first) };
+    other.transact(forgetting, now(), BUSY).await.unwrap();
+    assert_ne!(row(), before, "the floor is raised");
+    let before = server.scripts();
+    one.transact(release(1, &Key::new("k").unwrap(), granted.block.first), now(), BUSY).await.unwrap();
+    assert_eq!(server.scripts() - before, 1, "scripts of a release");
+}
+
 /// Whoever remembers the store from before has a clock that is behind.
 #[tokio::test]
 async fn the_tokens_of_a_forgotten_record_are_not_given_again_by_who_remembers_the_store_from_before() {

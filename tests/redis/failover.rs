@@ -1,19 +1,19 @@
-//! What a fail-over loses that happens before a write has reached the replica.
+//! What a failover loses before a write has reached the replica.
 
 use tokio::time::timeout;
 
 use leasehold::{FenceError, store::RedisStore};
 
-use crate::{BUSY, LONG_LEASE, SHORT_LEASE, context, proxy::Proxy, server::Server};
+use crate::{BUSY, LONG_LEASE, SHORT_LEASE, client_of, context, proxy_before, server::Server};
 
 /// Its session is old enough to have reached the replica, and so its heartbeats go on.
 #[tokio::test]
 async fn a_holder_whose_grant_alone_is_lost_in_a_failover_is_told() {
     let Some(mut master) = Server::start(&["--repl-diskless-sync-delay", "0"]) else { return };
     let replica = Server::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]).unwrap();
-    let proxy = Proxy::new(master.port());
-    let (_, leases) = context(&proxy.client(), "kept").await;
-    let (_, others) = context(&proxy.client(), "kept").await;
+    let proxy = proxy_before(master.port());
+    let (_, leases) = context(&client_of(&proxy), "kept").await;
+    let (_, others) = context(&client_of(&proxy), "kept").await;
     let leases = leases.lease(LONG_LEASE).heartbeat(SHORT_LEASE).build().unwrap();
     let others = others.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
     let earlier = leases.lock("earlier").acquire().await.unwrap();
@@ -35,9 +35,9 @@ async fn a_holder_whose_grant_alone_is_lost_in_a_failover_is_told() {
 async fn a_failover_that_loses_the_grant_makes_two_holders_and_the_first_one_writes_nothing() {
     let Some(mut master) = Server::start(&["--repl-diskless-sync-delay", "0"]) else { return };
     let replica = Server::start(&["--replicaof", "127.0.0.1", &master.port().to_string()]).unwrap();
-    let proxy = Proxy::new(master.port());
-    let (store, leases) = context(&proxy.client(), "failover").await;
-    let (others_store, others) = context(&proxy.client(), "failover").await;
+    let proxy = proxy_before(master.port());
+    let (store, leases) = context(&client_of(&proxy), "failover").await;
+    let (others_store, others) = context(&client_of(&proxy), "failover").await;
     let leases = leases.lease(LONG_LEASE).build().unwrap();
     let others = others.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
     let count = |store: &RedisStore| store.script("return redis.call('INCR', KEYS[1])").key("failover: n");
@@ -66,7 +66,7 @@ async fn a_failover_that_loses_the_grant_makes_two_holders_and_the_first_one_wri
             other => break other,
         }
     };
-    assert!(matches!(refused, Err(FenceError::Lost(_))), "{refused:?}");
+    assert!(matches!(refused, Err(FenceError::Lost { .. })), "{refused:?}");
     assert_eq!(replica.ask::<i64>(&["GET", "failover: n"]), 1, "only the second holder wrote to the new master");
     first.lost().await;
     assert!(second.verify().await.unwrap());

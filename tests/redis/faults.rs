@@ -13,10 +13,11 @@ use leasehold::{
 use tokio::time::timeout;
 
 use crate::{
-    BUSY, LONG_LEASE, SHORT_LEASE, context,
+    BUSY, LONG_LEASE, SHORT_LEASE, client_of, context,
     inputs::{ask, look, now},
     open,
-    proxy::{Plan, Proxy},
+    proxy::{Commit, Proxy},
+    proxy_before,
     server::Server,
     shared,
 };
@@ -25,8 +26,8 @@ use crate::{
 const LIMIT: Duration = Duration::from_millis(200);
 
 async fn through_a_proxy(server: &Server, prefix: &str) -> (Proxy, RedisStore) {
-    let proxy = Proxy::new(server.port());
-    let store = open(&proxy.client(), prefix).await;
+    let proxy = proxy_before(server.port());
+    let store = open(&client_of(&proxy), prefix).await;
     // The server knows the script, and this process the rows.
     store.transact(ask(1), now(), BUSY).await.unwrap();
     (proxy, store)
@@ -38,13 +39,13 @@ async fn a_write_whose_answer_is_lost_has_an_unknown_outcome_and_is_sent_once() 
     let (proxy, store) = through_a_proxy(server, "lost answers").await;
     let rows = || server.ask::<i64>(&["HLEN", "{lost answers}:rows"]);
     let before = rows();
-    proxy.plan(Plan::LoseAnswer);
+    proxy.let_next_commit(Commit::LosesAnswer);
     let error = store.transact(ask(2), now(), BUSY).await.expect_err("its answer was lost");
-    assert_eq!((error.applied, error.retry, proxy.struck()), (Applied::Unknown, true, 1), "{error}");
+    assert_eq!((error.applied, error.retry, proxy.hits()), (Applied::Unknown, true, 1), "{error}");
     assert_eq!(rows(), before + 1, "the session was written");
-    proxy.plan(Plan::LoseQuestion);
+    proxy.let_next_commit(Commit::IsLost);
     let error = store.transact(ask(3), now(), BUSY).await.expect_err("it never arrived");
-    assert_eq!((error.applied, error.retry, proxy.struck()), (Applied::Unknown, true, 2), "{error}");
+    assert_eq!((error.applied, error.retry, proxy.hits()), (Applied::Unknown, true, 2), "{error}");
     assert_eq!(rows(), before + 1, "nobody sent it again");
     store.transact(ask(3), now(), BUSY).await.expect("the connection is opened anew");
 }
@@ -53,12 +54,12 @@ async fn a_write_whose_answer_is_lost_has_an_unknown_outcome_and_is_sent_once() 
 async fn a_look_whose_answer_is_lost_wrote_nothing() {
     let Some(server) = shared() else { return };
     let (proxy, store) = through_a_proxy(server, "lost looks").await;
-    for plan in [Plan::LoseAnswer, Plan::LoseQuestion] {
-        proxy.plan(plan);
+    for plan in [Commit::LosesAnswer, Commit::IsLost] {
+        proxy.let_next_commit(plan);
         let error = store.transact(look(2), now(), BUSY).await.expect_err("the connection broke");
         assert_eq!((error.applied, error.retry), (Applied::No, true), "{error}");
     }
-    assert_eq!(proxy.struck(), 2);
+    assert_eq!(proxy.hits(), 2);
 }
 
 #[tokio::test]
@@ -66,13 +67,13 @@ async fn a_server_that_does_not_answer_is_given_up_in_time() {
     let Some(server) = shared() else { return };
     let (proxy, store) = through_a_proxy(server, "silent").await;
     for (batch, applied) in [(look(2), Applied::No), (ask(2), Applied::Unknown)] {
-        proxy.plan(Plan::Keep);
+        proxy.let_next_commit(Commit::IsKept);
         let began = Instant::now();
         let error = store.transact(batch, now(), LIMIT).await.expect_err("nothing is answered");
         assert!(began.elapsed() >= LIMIT, "{:?}", began.elapsed());
         assert!(error.message.contains("within 200 ms"), "{error}");
         assert_eq!((error.applied, error.retry), (applied, true), "{error}");
-        proxy.plan(Plan::Pass);
+        proxy.let_next_commit(Commit::Passes);
     }
     store.transact(look(2), now(), BUSY).await.expect("the connection is opened anew");
 }
@@ -81,10 +82,10 @@ async fn a_server_that_does_not_answer_is_given_up_in_time() {
 async fn a_transaction_that_is_dropped_leaves_the_connection_to_the_next_one() {
     let Some(server) = shared() else { return };
     let (proxy, store) = through_a_proxy(server, "dropped").await;
-    proxy.plan(Plan::Keep);
+    proxy.let_next_commit(Commit::IsKept);
     let dropped = timeout(LIMIT, store.transact(ask(2), now(), BUSY)).await;
     assert!(dropped.is_err(), "{dropped:?}");
-    proxy.plan(Plan::Pass);
+    proxy.let_next_commit(Commit::Passes);
     let reply = store.transact(look(3), now(), BUSY).await.unwrap();
     assert!(matches!(reply.answers[0].outcome, Outcome::Status { .. }), "it is answered what it asked: {reply:?}");
 }
@@ -92,14 +93,14 @@ async fn a_transaction_that_is_dropped_leaves_the_connection_to_the_next_one() {
 #[tokio::test]
 async fn a_script_whose_answer_is_lost_has_an_unknown_outcome_and_runs_once() {
     let Some(server) = shared() else { return };
-    let proxy = Proxy::new(server.port());
-    let (store, leases) = context(&proxy.client(), "once").await;
+    let proxy = proxy_before(server.port());
+    let (store, leases) = context(&client_of(&proxy), "once").await;
     let leases = leases.lease(LONG_LEASE).build().unwrap();
     let guard = leases.lock("k").acquire().await.unwrap();
     let count = || store.script("return redis.call('INCR', KEYS[1])").key("once: n");
     guard.fence(count()).await.unwrap().unwrap();
-    for (plan, counted) in [(Plan::LoseAnswer, 2), (Plan::LoseQuestion, 2)] {
-        proxy.plan(plan);
+    for (plan, counted) in [(Commit::LosesAnswer, 2), (Commit::IsLost, 2)] {
+        proxy.let_next_commit(plan);
         let error = match guard.fence(count()).await {
             Err(FenceError::Store(error)) => error,
             other => panic!("{plan:?}: {other:?}"),
@@ -126,19 +127,19 @@ async fn a_connection_that_was_cut_while_nobody_used_it_is_opened_anew() {
 #[tokio::test]
 async fn an_acquire_and_a_release_survive_lost_questions_and_lost_answers() {
     let Some(server) = shared() else { return };
-    let proxy = Proxy::new(server.port());
-    let (_, leases) = context(&proxy.client(), "resolved").await;
+    let proxy = proxy_before(server.port());
+    let (_, leases) = context(&client_of(&proxy), "resolved").await;
     let leases = leases.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
-    for (times, plan) in [(1, Plan::LoseAnswer), (2, Plan::LoseQuestion)].into_iter().cycle().take(6) {
-        let struck = proxy.struck();
-        proxy.plan(plan);
+    for (times, plan) in [(1, Commit::LosesAnswer), (2, Commit::IsLost)].into_iter().cycle().take(6) {
+        let hits = proxy.hits();
+        proxy.let_next_commit(plan);
         let guard = timeout(BUSY, leases.lock("k").acquire()).await.unwrap().unwrap();
         assert!(guard.is_valid());
         let status = leases.status("k").await.unwrap();
         assert_eq!((status.holders.len(), status.queue.len()), (1, 0), "{plan:?} {times}");
-        proxy.plan(plan);
+        proxy.let_next_commit(plan);
         timeout(BUSY, guard.release()).await.unwrap().unwrap();
-        assert_eq!(proxy.struck(), struck + 2);
+        assert_eq!(proxy.hits(), hits + 2);
         let (_, others) = context(&server.client(), "resolved").await;
         let other = others.build().unwrap().lock("k").try_acquire().await.unwrap();
         assert!(other.expect("nothing is left behind").token() > guard.token());
@@ -149,27 +150,27 @@ async fn an_acquire_and_a_release_survive_lost_questions_and_lost_answers() {
 #[tokio::test]
 async fn a_script_that_was_under_way_for_long_writes_nothing() {
     let Some(server) = shared() else { return };
-    let proxy = Proxy::new(server.port());
-    let (store, leases) = context(&proxy.client(), "late").await;
+    let proxy = proxy_before(server.port());
+    let (store, leases) = context(&client_of(&proxy), "late").await;
     let leases = leases.lease(LONG_LEASE).build().unwrap();
     let guard = Arc::new(leases.lock("k").acquire().await.unwrap());
     let count = |store: &RedisStore| store.script("return redis.call('INCR', KEYS[1])").key("late: n");
     guard.fence(count(&store)).await.unwrap().unwrap();
 
-    proxy.plan(Plan::Keep);
+    proxy.let_next_commit(Commit::IsKept);
     let late = tokio::spawn({
         let (guard, count) = (Arc::clone(&guard), count(&store));
         async move { guard.fence(count).await }
     });
-    while proxy.struck() == 0 {
+    while proxy.hits() == 0 {
         tokio::task::yield_now().await;
     }
     let (others_store, others) = context(&server.client(), "late").await;
     let stolen = others.build().unwrap().lock("k").steal().await.unwrap();
     stolen.fence(count(&others_store)).await.unwrap().unwrap();
-    proxy.plan(Plan::Pass);
+    proxy.let_next_commit(Commit::Passes);
     let refused = late.await.unwrap();
-    assert!(matches!(refused, Err(FenceError::Lost(LostReason::Stolen))), "{refused:?}");
+    assert!(matches!(refused, Err(FenceError::Lost { reason: LostReason::Stolen, .. })), "{refused:?}");
     assert_eq!(server.ask::<i64>(&["GET", "late: n"]), 2, "the late script wrote nothing");
 }
 

@@ -54,10 +54,16 @@ async fn a_lease_that_another_took_writes_nothing() {
     let guard = leases.lock("k").acquire().await.unwrap();
     assert_eq!(number(&guard, add(&store, "taken: n", 1)).await, Ok(1));
     let stolen = others.lock("k").steal().await.unwrap();
-    assert_eq!(number(&guard, add(&store, "taken: n", 10)).await, Err(FenceError::Lost(LostReason::Stolen)));
+    assert_eq!(
+        number(&guard, add(&store, "taken: n", 10)).await,
+        Err(FenceError::Lost { key: "k".into(), reason: LostReason::Stolen })
+    );
     assert_eq!(number(&stolen, add(&others_store, "taken: n", 2)).await, Ok(3), "nothing else was written");
     guard.lost().await;
-    assert_eq!(number(&guard, add(&store, "taken: n", 10)).await, Err(FenceError::Lost(LostReason::Stolen)));
+    assert_eq!(
+        number(&guard, add(&store, "taken: n", 10)).await,
+        Err(FenceError::Lost { key: "k".into(), reason: LostReason::Stolen })
+    );
 
     let released = others.lock("free").acquire().await.unwrap();
     drop(released.release().await);
@@ -73,7 +79,7 @@ async fn nothing_from_before_a_wipe_passes() {
     let guard = leases.lock("k").acquire().await.unwrap();
     let _: i64 = server.ask(&["DEL", "{wiped}:rows"]);
     let refused = number(&guard, add(&store, "wiped: n", 1)).await;
-    assert_eq!(refused, Err(FenceError::Lost(LostReason::StoreCleared)));
+    assert_eq!(refused, Err(FenceError::Lost { key: "k".into(), reason: LostReason::StoreCleared }));
 
     let _: i64 = server.ask(&["DEL", "{wiped}:rows"]);
     let (others_store, others) = context(&server.client(), "wiped").await;
@@ -233,6 +239,6 @@ async fn a_process_that_was_stopped_past_its_lease_writes_nothing() {
         other.hear()
     });
     let said = said.await.unwrap();
-    assert!(said.starts_with("the lease is lost"), "{said}");
+    assert!(said.starts_with("the lease of the key \"k\" is lost: "), "{said}");
     assert_eq!(number(&guard, add(&store, "stopped: n", 1)).await, Ok(3), "the stopped process wrote nothing");
 }

@@ -8,7 +8,7 @@ use leasehold::{
         Acquire, Action, Applied, Batch, Beat, Key, Monotonic, Now, Operation, RequestId, SessionId, SessionStep,
     },
     machine::{StoreError, StoreErrorKind, Wall},
-    store::{RedisStore, Store},
+    store::{RedisStore, Store, from_url},
 };
 use redis::Client;
 
@@ -57,6 +57,20 @@ async fn an_address_that_leads_nowhere_is_told() {
     assert_eq!((unknown.kind, unknown.retry), (StoreErrorKind::Unavailable, true));
     refused("redis://127.0.0.1:1/", &["127.0.0.1:1", "that the server runs"]).await;
     refused("unix:///no/such/socket", &["/no/such/socket"]).await;
+}
+
+/// The tests' own client is built without TLS.
+#[tokio::test]
+async fn an_address_that_asks_for_tls_names_the_feature_and_the_other_way() {
+    let url = "rediss://:guess@127.0.0.1:6379/";
+    let told = [RedisStore::connect(url).await.map(drop), from_url(url).await.map(drop)];
+    for error in told.map(|opened| opened.expect_err("it cannot encrypt")) {
+        assert_eq!((error.kind, error.retry, error.applied), (StoreErrorKind::Unsupported, false, Applied::No));
+        for word in ["tokio-rustls-comp", "RedisStore::from_client"] {
+            assert!(error.message.contains(word), "{word:?} is not in: {error}");
+        }
+        assert!(!error.message.contains("guess"), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -177,6 +191,13 @@ async fn a_replica_is_refused_and_nothing_is_read_from_a_master_that_became_one(
     }
     let _: String = server.ask(&["REPLICAOF", "NO", "ONE"]);
     store.transact(look(2), now(), BUSY).await.unwrap();
+}
+
+#[test]
+fn there_must_be_a_runtime() {
+    let client = Client::open("redis://127.0.0.1:1/").unwrap();
+    let error = futures::executor::block_on(RedisStore::from_client(client)).unwrap_err();
+    assert!(error.message.contains("call this inside one"), "{error}");
 }
 
 /// A user who may do what a store needs, and neither read the settings nor the role.

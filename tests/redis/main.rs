@@ -5,32 +5,56 @@
     reason = "servers and processes live in real time, and these tests have no executor"
 )]
 
+mod clocks;
+mod cluster;
 mod contract;
 mod counter;
+#[path = "../stores/delays.rs"]
+mod delays;
 mod examples;
 mod failover;
 mod faults;
 mod fence;
+mod groups;
+#[path = "../histories/mod.rs"]
+mod histories;
 mod inputs;
+#[path = "../stores/clocks.rs"]
+mod jumps;
 #[path = "../processes/other.rs"]
 mod other;
+#[path = "../processes/proxy.rs"]
 mod proxy;
+mod real;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
+mod sentinel;
 mod server;
 #[path = "shared.rs"]
 mod shared_store;
 mod signals;
+mod slow;
+mod takeovers;
+#[path = "../processes/wall_clock.rs"]
+mod wall_clock;
+#[path = "../stores/ways.rs"]
+mod ways;
 
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use leasehold::{LeaseManager, LeaseManagerBuilder, executor::TokioExecutor, store::RedisStore};
+use leasehold::{
+    LeaseManager, LeaseManagerBuilder,
+    executor::TokioExecutor,
+    store::{RedisServers, RedisStore},
+};
 use redis::Client;
 use tokio::runtime::Runtime;
 
+use jumps::LEASE;
+use proxy::{Proxy, Wire};
 use server::Server;
 
 /// Longer than anything takes here that does not wait for the end of a lease, however busy the machine is.
@@ -46,14 +70,23 @@ fn shared() -> Option<&'static Server> {
     SHARED.get_or_init(|| Server::start(&[])).as_ref()
 }
 
+/// A proxy before the server at this port. Every script counts as a commit.
+fn proxy_before(port: u16) -> Proxy {
+    Proxy::start(port, Wire { commit: b"EVAL", committed: b"" })
+}
+
+fn client_of(proxy: &Proxy) -> Client {
+    Client::open(format!("redis://127.0.0.1:{}/", proxy.port)).unwrap()
+}
+
 /// One more connection.
-async fn open(client: &Client, prefix: &str) -> RedisStore {
-    RedisStore::with_prefix(client.clone(), prefix).await.unwrap()
+async fn open(servers: &(impl Into<RedisServers> + Clone), prefix: &str) -> RedisStore {
+    RedisStore::with_prefix(servers.clone(), prefix).await.unwrap()
 }
 
 /// One more context, and its store.
-async fn context(client: &Client, prefix: &str) -> (Arc<RedisStore>, LeaseManagerBuilder) {
-    let store = Arc::new(open(client, prefix).await);
+async fn context(servers: &(impl Into<RedisServers> + Clone), prefix: &str) -> (Arc<RedisStore>, LeaseManagerBuilder) {
+    let store = Arc::new(open(servers, prefix).await);
     let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new());
     (store, leases)
 }
@@ -63,10 +96,15 @@ async fn context(client: &Client, prefix: &str) -> (Arc<RedisStore>, LeaseManage
 fn the_other_process() {
     let Some((role, [server, prefix])) = other::role() else { return };
     let client = Client::open(server).unwrap();
+    if real::take_part(&role, &client) {
+        return;
+    }
     let runtime = Runtime::new().unwrap();
     match role.as_str() {
         "counter" => runtime.block_on(counter::count(&client, &prefix)),
         "half" => signals::obey(&runtime, &client, &prefix),
+        "holder" => jumps::hold(LEASE, async || context(&client, &prefix).await.1),
+        "waiter" => jumps::wait(LEASE, async || context(&client, &prefix).await.1),
         "writer" => fence::write_when_told(&runtime, &client, &prefix),
         unknown => panic!("no role is called {unknown:?}"),
     }

@@ -1,24 +1,62 @@
 //! The scenarios that need a shared store, over Redis.
 
-use leasehold::LeaseManagerBuilder;
-use redis::Client;
+use std::time::Duration;
 
-use crate::{context, scenarios, shared};
+use leasehold::LeaseManagerBuilder;
+use leasehold::store::RedisServers;
+
+use crate::{cluster, context, scenarios, sentinel, shared};
 
 struct Shared {
-    client: Client,
+    servers: RedisServers,
     prefix: String,
+    has_successors: bool,
 }
 
+/// A context misses what is sent while it still subscribes. On a busy machine that takes longer over a port than over a single server's
+/// socket, so the contexts look this often.
+const LOOK: Duration = Duration::from_millis(300);
+
 impl Shared {
+    fn new(servers: impl Into<RedisServers>, prefix: &str, has_successors: bool) -> Self {
+        Self { servers: servers.into(), prefix: prefix.to_owned(), has_successors }
+    }
+
     async fn context(&self) -> LeaseManagerBuilder {
-        context(&self.client, &self.prefix).await.1
+        let (_, leases) = context(&self.servers, &self.prefix).await;
+        if self.has_successors { leases.heartbeat(LOOK) } else { leases }
     }
 }
 
-#[expect(clippy::unused_async, reason = "others are opened over a network")]
-async fn open(name: &str) -> Option<Shared> {
-    Some(Shared { client: shared()?.client(), prefix: name.to_owned() })
+mod by_one_server {
+    use super::*;
+
+    #[expect(clippy::unused_async, reason = "others are opened over a network")]
+    async fn open(name: &str) -> Option<Shared> {
+        Some(Shared::new(shared()?.client(), name, false))
+    }
+
+    scenarios::tests!(open);
 }
 
-scenarios::tests!(open);
+mod by_sentinels {
+    use super::*;
+
+    #[expect(clippy::unused_async, reason = "others are opened over a network")]
+    async fn open(name: &str) -> Option<Shared> {
+        Some(Shared::new(sentinel::shared()?.servers(), name, true))
+    }
+
+    scenarios::tests!(open);
+}
+
+mod by_a_cluster {
+    use super::*;
+
+    #[expect(clippy::unused_async, reason = "others are opened over a network")]
+    async fn open(name: &str) -> Option<Shared> {
+        Some(Shared::new(cluster::shared()?.servers(), name, true))
+    }
+
+    scenarios::tests!(open);
+}

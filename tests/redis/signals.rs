@@ -10,7 +10,7 @@ use leasehold::{
         Signals,
         contract::{self, Half},
     },
-    store::Store,
+    store::{RedisServers, Store},
 };
 use redis::Client;
 use tokio::{
@@ -29,11 +29,11 @@ use crate::{
 /// Several times what a message takes.
 const SETTLED: Duration = Duration::from_millis(60);
 
-async fn signals(client: &Client, prefix: &str) -> Arc<dyn Signals> {
-    open(client, prefix).await.signals().expect("the store brings its own")
+pub(crate) async fn signals(servers: &(impl Into<RedisServers> + Clone), prefix: &str) -> Arc<dyn Signals> {
+    open(servers, prefix).await.signals().expect("the store brings its own")
 }
 
-async fn settle() {
+pub(crate) async fn settle() {
     tokio::time::sleep(SETTLED).await;
 }
 
@@ -84,6 +84,60 @@ async fn a_waiter_of_another_context_is_notified_at_once() {
         granted.unwrap().release().await.unwrap();
     }
     drop(awake);
+}
+
+/// A context stands in the queue before it is subscribed.
+#[tokio::test]
+async fn what_is_said_to_a_context_before_it_is_subscribed_is_said_again() {
+    let Some(server) = shared() else { return };
+    let (one, other) = (signals(&server.client(), "early").await, signals(&server.client(), "early").await);
+    let (one, other) = (Half::new(one), Half::new(other));
+    one.obey("wake 1");
+    one.obey(
+        "send {\"format\":1,\"store\":\"00000000000000000000000000000001\",\"key\":\"k\",\"kind\":\"ended\",\
+         \"holder\":\"00000000000000000000000000000002\"}",
+    );
+    // It went out, and nobody heard it.
+    settle().await;
+    other.obey("wake 2");
+    let heard = async {
+        while !other.obey("tell").contains("\"ended\"") {
+            settle().await;
+        }
+    };
+    timeout(BUSY, heard).await.expect("it is said again");
+}
+
+/// The script that hands the key on also notifies the next holder.
+#[tokio::test]
+async fn a_hand_off_costs_one_script_and_one_message() {
+    let Some(server) = Server::start(&[]) else { return };
+    let (_, giver) = context(&server.client(), "one").await;
+    let (_, heir) = context(&server.client(), "one").await;
+    let (giver, heir) = (giver.lease(LONG_LEASE).build().unwrap(), heir.lease(LONG_LEASE).build().unwrap());
+    let guard = giver.lock("k").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let heir = heir.clone();
+        async move { heir.lock("k").acquire().await.unwrap() }
+    });
+    let channel = format!("{{one}}:0:{}", heir.session());
+    let queues = async || !giver.status("k").await.unwrap().queue.is_empty();
+    while server.ask::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).1 < 1 || !queues().await {
+        tokio::task::yield_now().await;
+    }
+    // Waits until all messages about the waiter are sent.
+    let mut said = u64::MAX;
+    while said != server.calls("publish") {
+        said = server.calls("publish");
+        for _ in 0..10 {
+            heir.status("k").await.unwrap();
+        }
+    }
+    let before = (server.scripts(), server.calls("publish"));
+    guard.release().await.unwrap();
+    let inherited = waiting.await.unwrap();
+    assert_eq!((server.scripts() - before.0, server.calls("publish") - before.1), (1, 1), "scripts and messages");
+    inherited.release().await.unwrap();
 }
 
 /// In a server of its own, of which all such connections are cut.

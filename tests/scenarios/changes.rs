@@ -162,7 +162,7 @@ fn an_upgrade_of_a_lost_guard_says_why() {
             two.leases.lock("k").steal().await.unwrap()
         };
         let (upgraded, thief) = join!(guard.upgrade(), theft);
-        let stolen = Err(AcquireError::Lost(LostReason::Stolen));
+        let stolen = Err(AcquireError::Lost { key: "k".into(), reason: LostReason::Stolen });
         assert_eq!(upgraded, stolen, "while it waits");
         assert_eq!(guard.upgrade().await, stolen, "and afterwards");
         assert_eq!(guard.downgrade().await, stolen);
@@ -238,7 +238,7 @@ fn a_suspension_ends_an_upgrade_and_keeps_nobody_else_from_one() {
         assert!(world.within(ms(1), &mut upgrade).await.is_none());
         one.leases.suspend();
         let told = (&mut upgrade).now_or_never().expect("at once");
-        assert_eq!(told, Err(AcquireError::Lost(LostReason::Suspended)));
+        assert_eq!(told, Err(AcquireError::Lost { key: "k".into(), reason: LostReason::Suspended }));
         one.leases.wake();
         world.sim.pass(LEASE).await;
         assert!(other.is_valid());

@@ -167,14 +167,17 @@ fn l15_a_lease_that_is_over_gone_or_anothers_is_not_extended() {
         let (one, two) = (world.tab(), world.tab());
         let expired = one.leases.lock("k").auto_renew(false).acquire().await.unwrap();
         world.sim.pass(LEASE).await;
-        assert_eq!(expired.extend(LEASE).await.unwrap_err(), AcquireError::Lost(LostReason::Expired));
+        assert_eq!(
+            expired.extend(LEASE).await.unwrap_err(),
+            AcquireError::Lost { key: "k".into(), reason: LostReason::Expired }
+        );
         assert!(two.leases.status("k").await.unwrap().is_idle(), "it is not won back by the way");
         let released = one.leases.lock("k").acquire().await.unwrap();
         released.release().await.unwrap();
         assert_eq!(released.extend(LEASE).await, Err(AcquireError::Released), "missing");
         let robbed = one.leases.lock("k").acquire().await.unwrap();
         let thief = two.leases.lock("k").steal().await.unwrap();
-        assert!(matches!(robbed.extend(LEASE).await, Err(AcquireError::Lost(_))), "not current");
+        assert!(matches!(robbed.extend(LEASE).await, Err(AcquireError::Lost { .. })), "not current");
         assert!(thief.is_valid() && thief.remaining() <= LEASE, "the other's lease is what it was");
     });
 }

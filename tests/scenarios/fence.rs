@@ -166,12 +166,12 @@ fn a_frozen_holder_wakes_in_the_middle_of_its_work_and_writes_nothing() {
         // Not even its clock was read since.
         let late = desk.begin();
         late.write("late");
-        assert!(matches!(guard.fence(&late).await, Err(FenceError::Lost(_))));
+        assert!(matches!(guard.fence(&late).await, Err(FenceError::Lost { .. })));
         assert!(!late.commit());
         slow.thaw();
         let reason = guard.lost().await;
         let late = desk.begin();
-        assert_eq!(guard.fence(&late).await, Err(FenceError::Lost(reason)));
+        assert_eq!(guard.fence(&late).await, Err(FenceError::Lost { key: "k".into(), reason }));
         assert!(!late.commit());
         assert_eq!(desk.notes(), ["new"]);
     });
@@ -240,7 +240,7 @@ fn a_suspension_ends_the_transactions_that_are_open() {
         assert_eq!(guard.lost().now_or_never(), Some(LostReason::Suspended));
         assert!(!open.commit());
         assert!(!loose.commit(), "whether or not its guard lives");
-        assert_eq!(guard.fence(&plain).await, Err(FenceError::Lost(LostReason::Suspended)));
+        assert_eq!(guard.fence(&plain).await, Err(FenceError::Lost { key: "k".into(), reason: LostReason::Suspended }));
         assert!(!plain.commit());
     });
 }

@@ -74,7 +74,10 @@ fn a_loss_drops_work_that_must_not_go_on() {
             two.leases.lock("k").steal().await.unwrap()
         };
         let (told, thief) = join!(world.within(ms(1_001), work), theft);
-        assert_eq!(told.expect("at once").unwrap_err(), AcquireError::Lost(LostReason::Stolen));
+        assert_eq!(
+            told.expect("at once").unwrap_err(),
+            AcquireError::Lost { key: "k".into(), reason: LostReason::Stolen }
+        );
         assert!(dropped.get() && thief.is_valid());
     });
 }
@@ -121,7 +124,7 @@ fn work_that_tries_is_not_begun_if_the_key_is_taken() {
             let _thief = one.leases.lock("k").steal().await.unwrap();
             pending::<()>().await;
         });
-        assert_eq!(aborted.await, Err(AcquireError::Lost(LostReason::Stolen)));
+        assert_eq!(aborted.await, Err(AcquireError::Lost { key: "k".into(), reason: LostReason::Stolen }));
     });
 }
 

@@ -95,7 +95,10 @@ fn g5_a_lease_that_is_removed_from_the_store_is_told_and_nothing_blows_up() {
         let guard = one.leases.lock("k").acquire().await.unwrap();
         let kept = one.leases.lock("other").acquire().await.unwrap();
         remove_grant(world, "k").await;
-        assert_eq!(guard.extend(secs(60)).await.unwrap_err(), AcquireError::Lost(LostReason::Evicted));
+        assert_eq!(
+            guard.extend(secs(60)).await.unwrap_err(),
+            AcquireError::Lost { key: "k".into(), reason: LostReason::Evicted }
+        );
         assert_eq!(guard.lost().await, LostReason::Evicted);
         assert!(!guard.is_valid() && kept.is_valid());
         let next = two.leases.lock("k").try_acquire().await.unwrap().expect("it is free");
@@ -189,7 +192,7 @@ fn g8_work_is_cancelled_with_the_cause_when_the_lease_is_lost() {
             finished.set(true);
         });
         let told = world.within(HEARTBEAT + ms(1), work).await.expect("at the next renewal");
-        assert_eq!(told.unwrap_err(), AcquireError::Lost(LostReason::StoreFailed));
+        assert_eq!(told.unwrap_err(), AcquireError::Lost { key: "k".into(), reason: LostReason::StoreFailed });
         assert!(!finished.get());
     });
 }

@@ -110,7 +110,10 @@ fn what_is_lost_or_absurd_is_not_extended() {
         one.store.inject(Fault::Refuse);
         assert!(matches!(guard.extend(secs(60)).await, Err(AcquireError::Store(_))));
         let thief = two.leases.lock("k").steal().await.unwrap();
-        assert_eq!(guard.extend(secs(60)).await, Err(AcquireError::Lost(LostReason::Stolen)));
+        assert_eq!(
+            guard.extend(secs(60)).await,
+            Err(AcquireError::Lost { key: "k".into(), reason: LostReason::Stolen })
+        );
         thief.release().await.unwrap();
         assert_eq!(thief.extend(secs(60)).await, Err(AcquireError::Released));
     });

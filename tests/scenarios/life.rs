@@ -110,12 +110,12 @@ fn a_suspended_context_tells_what_it_cannot_do() {
         let guard = tab.leases.lock("held").acquire().await.unwrap();
         let parts = tab.leases.lock("k").acquire().await.unwrap().into_parts();
         tab.leases.suspend();
-        let suspended = AcquireError::Lost(LostReason::Suspended);
+        let suspended = |key: &str| AcquireError::Lost { key: key.into(), reason: LostReason::Suspended };
         let several = tab.leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Shared)]);
-        assert_eq!(several.try_acquire().await.unwrap_err(), suspended);
-        assert_eq!(tab.leases.resume(parts).await.unwrap_err(), suspended);
-        assert_eq!(guard.extend(secs(60)).await.unwrap_err(), suspended);
-        assert_eq!(guard.upgrade().await.unwrap_err(), suspended);
+        assert_eq!(several.try_acquire().await.unwrap_err(), suspended("a"));
+        assert_eq!(tab.leases.resume(parts).await.unwrap_err(), suspended("k"));
+        assert_eq!(guard.extend(secs(60)).await.unwrap_err(), suspended("held"));
+        assert_eq!(guard.upgrade().await.unwrap_err(), suspended("held"));
         world.within(secs(1), tab.leases.close()).await.expect("it closes all the same");
         assert_eq!(tab.leases.lock("k").acquire().await.unwrap_err(), AcquireError::Closed);
     });

@@ -106,7 +106,7 @@ fn l5_work_whose_lease_was_evicted_is_aborted() {
             evict(world, &tab).await;
         };
         let (error, after_ms) = aborted(world, &tab.leases, event).await;
-        assert_eq!(error, AcquireError::Lost(LostReason::Evicted));
+        assert_eq!(error, AcquireError::Lost { key: "k".into(), reason: LostReason::Evicted });
         assert!(u128::from(after_ms) <= HEARTBEAT.as_millis(), "at the next renewal: {after_ms} ms");
     });
 }
@@ -123,7 +123,7 @@ fn l5_work_whose_store_was_cleared_is_aborted() {
             store.forget();
         };
         let (error, after_ms) = aborted(world, &leases, event).await;
-        assert_eq!(error, AcquireError::Lost(LostReason::StoreCleared));
+        assert_eq!(error, AcquireError::Lost { key: "k".into(), reason: LostReason::StoreCleared });
         assert!(u128::from(after_ms) <= HEARTBEAT.as_millis(), "at the next renewal: {after_ms} ms");
     });
 }
@@ -138,7 +138,7 @@ fn l6_work_whose_store_failed_is_aborted_when_nothing_is_left_to_hope_for() {
             tab.store.fail_always(Some(Fault::Fail));
         };
         let (error, after_ms) = aborted(world, &tab.leases, event).await;
-        assert_eq!(error, AcquireError::Lost(LostReason::StoreFailed));
+        assert_eq!(error, AcquireError::Lost { key: "k".into(), reason: LostReason::StoreFailed });
         assert!(u128::from(after_ms) <= HEARTBEAT.as_millis(), "at the next renewal: {after_ms} ms");
     });
 }
@@ -157,7 +157,7 @@ fn l6_work_in_doubt_goes_on_until_another_has_the_lease() {
             one.store.heal();
         };
         let (error, after_ms) = aborted(world, &one.leases, event).await;
-        assert_eq!(error, AcquireError::Lost(LostReason::Expired));
+        assert_eq!(error, AcquireError::Lost { key: "k".into(), reason: LostReason::Expired });
         assert!(u128::from(after_ms) > LEASE.as_millis() * 19 / 10, "a store that may come back is no loss");
     });
     everywhere(async |world| {
@@ -186,7 +186,7 @@ fn l7_work_whose_lease_was_stolen_is_aborted_or_told() {
             drop(two.leases.lock("k").steal().await.unwrap());
         };
         let (error, after_ms) = aborted(world, &one.leases, theft).await;
-        assert_eq!(error, AcquireError::Lost(LostReason::Stolen));
+        assert_eq!(error, AcquireError::Lost { key: "k".into(), reason: LostReason::Stolen });
         assert!(after_ms <= 101, "at once: {after_ms} ms");
         let work = async |lease: &LeaseGuard| {
             let thief = two.leases.lock("k").steal().await.unwrap();

@@ -146,7 +146,11 @@ fn what_a_suspended_or_closed_context_is_asked_ends() {
         assert!(within(&sim, secs(1), release).await.is_some());
         assert!(within(&sim, secs(1), guard.release()).await.is_some());
         let tried = one.lock("k").try_acquire().await;
-        assert_eq!(tried.unwrap_err(), AcquireError::Lost(LostReason::Suspended), "a try does not wait for the wake");
+        assert_eq!(
+            tried.unwrap_err(),
+            AcquireError::Lost { key: "k".into(), reason: LostReason::Suspended },
+            "a try does not wait for the wake"
+        );
         one.wake();
         let guard = one.lock("k").acquire().await.unwrap();
         let mut extend = Box::pin(guard.extend(secs(5)));

@@ -123,6 +123,23 @@ fn what_goes_along_is_divided_too() {
     });
 }
 
+/// A context that always has more to send than fits must not let the records of its earlier keys pile up in the store.
+#[test]
+fn records_are_forgotten_although_every_transaction_is_full() {
+    everywhere(async |world| {
+        let store = narrow(world, 12);
+        let leases = &LeaseManager::builder(store.clone(), world.sim.context()).linger(ms(0)).build().unwrap();
+        let worker = |number: usize| async move {
+            for round in 0..20 {
+                leases.lock(&format!("{number} {round}")).acquire().await.unwrap().release().await.unwrap();
+            }
+        };
+        join_all((0..100).map(worker)).await;
+        let forgotten = store.forgotten.load(Relaxed);
+        assert!(forgotten >= 1_500, "{forgotten} of 2,000 keys, of which a context remembers 256");
+    });
+}
+
 #[test]
 fn what_cannot_be_divided_is_refused_and_costs_nobody_else_a_lease() {
     everywhere(async |world| {

@@ -84,7 +84,10 @@ fn r5_an_expired_lease_is_not_extended() {
         let tab = world.tab();
         let guard = tab.leases.lock("k").auto_renew(false).acquire().await.unwrap();
         world.sim.pass(LEASE).await;
-        assert_eq!(guard.extend(LEASE).await.unwrap_err(), AcquireError::Lost(LostReason::Expired));
+        assert_eq!(
+            guard.extend(LEASE).await.unwrap_err(),
+            AcquireError::Lost { key: "k".into(), reason: LostReason::Expired }
+        );
         assert!(!guard.is_valid());
     });
 }
@@ -113,7 +116,10 @@ fn r7_an_overdue_lease_that_was_taken_is_not_extended() {
         let guard = one.leases.lock("k").acquire().await.unwrap();
         one.executor.freeze();
         let next = two.leases.lock("k").acquire().await.unwrap();
-        assert_eq!(guard.extend(secs(60)).await.unwrap_err(), AcquireError::Lost(LostReason::Expired));
+        assert_eq!(
+            guard.extend(secs(60)).await.unwrap_err(),
+            AcquireError::Lost { key: "k".into(), reason: LostReason::Expired }
+        );
         one.executor.thaw();
         world.sim.pass(LEASE * 2).await;
         assert!(next.is_valid() && !guard.is_valid());

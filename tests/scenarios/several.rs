@@ -139,7 +139,7 @@ fn what_is_lost_while_waiting_ends_the_wait() {
         wait_for_b(world, &one, &mut waiting).await;
         let thief = two.leases.lock("a").steal().await.unwrap();
         let told = world.within(ms(1), waiting).await.expect("at once");
-        assert_eq!(told.unwrap_err(), AcquireError::Lost(LostReason::Stolen));
+        assert_eq!(told.unwrap_err(), AcquireError::Lost { key: "a".into(), reason: LostReason::Stolen });
         drop((held, thief));
         world.sim.pass(secs(1)).await;
         assert!(is_idle(&two, &["a", "b"]).await, "nothing is left behind");

@@ -134,7 +134,7 @@ fn p_waiting_requests_of_several_keys_queue_again_inside_their_deadlines() {
 fn p_a_suspension_ends_whatever_is_under_way() {
     everywhere(async |world| {
         let [one, two] = [(); 2].map(|()| world.dark_tab());
-        let suspended = AcquireError::Lost(LostReason::Suspended);
+        let suspended = AcquireError::Lost { key: "up".into(), reason: LostReason::Suspended };
         // An upgrade that waits for another reader.
         let shared = one.leases.lock("up").shared().acquire().await.unwrap();
         let reader = two.leases.lock("up").shared().acquire().await.unwrap();

@@ -113,6 +113,29 @@ fn a_waiter_that_vanishes_does_not_block_the_queue() {
     });
 }
 
+/// Otherwise no simulation would have a dead waiter: each would have left the queue properly.
+#[test]
+fn a_waiter_that_crashed_stands_in_the_queue_until_its_silence_ends_it() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.dark_tab(), world.dark_tab(), world.dark_tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        let mut dead = Box::pin(two.leases.lock("k").acquire());
+        assert!(futures::poll!(dead.as_mut()).is_pending());
+        world.sim.pass(ms(10)).await;
+        two.executor.kill();
+        world.sim.pass(ms(10)).await;
+        assert!(futures::poll!(dead.as_mut()).is_pending(), "nobody is there to hear of an end");
+        assert_eq!(three.leases.status("k").await.unwrap().queue.len(), 1, "it told nobody");
+        two.store.fail_always(Some(Fault::Fail));
+        drop(dead);
+        let next = three.leases.lock("k").acquire();
+        guard.release().await.unwrap();
+        let asked = world.now();
+        assert!(next.await.is_ok());
+        assert!(ms(world.ms_since(asked)) >= LEASE, "the dead one was granted first");
+    });
+}
+
 /// A slow holder is not mistaken for a dead one, whatever the wall clocks say.
 #[test]
 fn wall_clock_jumps_neither_lose_nor_grant_a_lease() {

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use futures::executor::block_on;
 use leasehold::{
-    machine::Key,
-    store::{SqliteStore, contract},
+    machine::{
+        Acquire, Action, Batch, Beat, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, SessionStep, Wall,
+    },
+    signal::{DirectorySignals, contract::Half},
+    store::{Reach, SqliteStore, Store, contract},
 };
 use rusqlite::OptionalExtension;
 use tokio::runtime::Runtime;
@@ -39,14 +43,51 @@ fn what_it_cannot_read_stays() {
 fn new_sessions_are_told_of_others() {
     let scratch = Scratch::new();
     let open = async || SqliteStore::open(file(&scratch.0)).unwrap();
-    futures::executor::block_on(contract::new_sessions_are_told_of_others(open));
+    block_on(contract::new_sessions_are_told_of_others(open));
+}
+
+/// The waiter need not wait until the releasing context runs again.
+#[test]
+fn the_store_s_thread_notifies_the_waiter_that_it_grants() {
+    let scratch = Scratch::new();
+    let store = SqliteStore::open(file(&scratch.0)).unwrap();
+    let Reach::Machine(directory) = store.reach() else { panic!("it is a file") };
+    let listener = Half::new(DirectorySignals::new(directory));
+    let key = Key::new("k").unwrap();
+    let transact = |session, action| {
+        let batch = Batch::new(SessionId(session), vec![Operation { key: key.clone(), action }]);
+        let step =
+            SessionStep::Open { beat: Beat { beat: 1, lease_ms: 60_000, ..Beat::default() }, instance: String::new() };
+        let now = Now { monotonic: Monotonic::from_ms(1_000), wall: Wall::from_ms(1_000) };
+        block_on(store.transact(Batch { step, ..batch }, now, Duration::from_secs(30))).unwrap().answers.remove(0)
+    };
+    for (round, listens) in [(1, false), (2, true)] {
+        let (one, two) = (10 * round, 10 * round + 1);
+        if listens {
+            listener.obey(&format!("wake {two:x}"));
+        }
+        let acquire = || Action::Acquire(Acquire { wait: true, ..Acquire::new(RequestId(1), 1) });
+        let Outcome::Granted(granted) = transact(one, acquire()).outcome else { panic!("it is free") };
+        transact(two, acquire());
+        let released = transact(one, Action::Release { token: granted.block.first, request: RequestId(1) });
+        let told: Vec<_> = released.promoted.iter().map(|promotion| (promotion.holder, promotion.told)).collect();
+        assert_eq!(told, [(SessionId(two), listens)]);
+        let Outcome::Granted(granted) = transact(two, acquire()).outcome else { panic!("it inherited") };
+        transact(two, Action::Release { token: granted.block.first, request: RequestId(1) });
+    }
+    let heard = || listener.obey("tell").contains("granted");
+    let since = std::time::Instant::now();
+    while !heard() {
+        assert!(since.elapsed() < Duration::from_secs(30), "nothing was heard");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
 fn threads_take_turns() {
     let scratch = Scratch::new();
     let open = async || SqliteStore::open(file(&scratch.0)).unwrap();
-    contract::in_threads(open, |work| futures::executor::block_on(work));
+    contract::in_threads(open, |work| block_on(work));
 }
 
 /// A key with a NUL, and one that begins where another ends.
@@ -60,7 +101,7 @@ fn keys_are_listed_by_their_prefix_in_order() {
     for name in names {
         other.execute("INSERT INTO leasehold_record VALUES (?1, '{}')", [name]).unwrap();
     }
-    let listed = futures::executor::block_on(store.keys("a")).unwrap();
+    let listed = block_on(store.keys("a")).unwrap();
     let listed: Vec<_> = listed.iter().map(Key::as_str).collect();
     assert_eq!(listed, ["a", "a\u{0}", "ab", "aé", "a\u{1f98a}"]);
 }
@@ -69,7 +110,7 @@ fn keys_are_listed_by_their_prefix_in_order() {
 fn it_needs_no_runtime() {
     let scratch = Scratch::new();
     let open = async || SqliteStore::open(file(&scratch.0)).unwrap();
-    futures::executor::block_on(contract::all(open));
+    block_on(contract::all(open));
 }
 
 /// Each context forgets what it no longer uses, but for the last few hundred keys. So it takes many contexts to leave many.

@@ -65,14 +65,14 @@ fn what_an_overtaken_holder_writes_cannot_be_committed() {
             let transaction = database.transaction().unwrap();
             write(&transaction);
             let refused = old.fence(&transaction).await.expect_err("another holds the key");
-            assert!(matches!(refused, FenceError::Lost(LostReason::Stolen)), "{refused:?}");
+            assert!(matches!(refused, FenceError::Lost { reason: LostReason::Stolen, .. }), "{refused:?}");
             transaction.commit().expect_err("what was refused is not committed");
             assert_eq!(count(&database), 0);
             assert!(!old.is_valid(), "and now it knows");
 
             let transaction = database.transaction().unwrap();
             let refused = old.fence(&transaction).await.expect_err("it is lost");
-            assert!(matches!(refused, FenceError::Lost(LostReason::Stolen)), "{refused:?}");
+            assert!(matches!(refused, FenceError::Lost { reason: LostReason::Stolen, .. }), "{refused:?}");
             if foreign_keys {
                 write(&transaction);
             }

@@ -2,21 +2,31 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "real time and real tasks")]
 
+mod clocks;
 mod contract;
+mod examples;
 mod fence;
 mod files;
+#[path = "../histories/mod.rs"]
+mod histories;
+#[path = "../stores/clocks.rs"]
+mod jumps;
 #[path = "../processes/other.rs"]
 mod other;
 mod processes;
+mod real;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod shared;
+#[path = "../processes/wall_clock.rs"]
+mod wall_clock;
 
 use std::path::{Path, PathBuf};
 
 use leasehold::{LeaseManager, LeaseManagerBuilder, executor::TokioExecutor, store::SqliteStore};
 use rusqlite::Connection;
 
+use jumps::LEASE;
 use other::{Other, Scratch, role, say, told};
 
 /// The other process. In the first one there is no role, and nothing to do.
@@ -24,10 +34,15 @@ use other::{Other, Scratch, role, say, told};
 fn the_other_process() {
     let Some((role, [directory])) = role() else { return };
     let directory = PathBuf::from(directory);
+    if real::take_part(&role, &directory) {
+        return;
+    }
     match role.as_str() {
         "contestant" => processes::contend(&directory),
         "counter" => processes::count(&directory),
         "holder" => processes::hold(&directory),
+        "jumping holder" => jumps::hold(LEASE, async || manager(&directory)),
+        "jumping waiter" => jumps::wait(LEASE, async || manager(&directory)),
         "opener" => files::open_as_told(&directory),
         "waiter" => processes::wait(&directory),
         "writer" => processes::write(&directory),

@@ -101,7 +101,9 @@ pub(crate) fn write(directory: &Path) {
         let committed = transaction.commit();
         say(&match fenced {
             Ok(_) => format!("written: {}", inserted.is_ok() && committed.is_ok()),
-            Err(FenceError::Lost(reason)) => format!("lost: {}, committed: {}", reason.name(), committed.is_ok()),
+            Err(FenceError::Lost { reason, .. }) => {
+                format!("lost: {}, committed: {}", reason.name(), committed.is_ok())
+            }
             Err(other) => other.to_string(),
         });
     }

@@ -283,7 +283,7 @@ pub(crate) async fn w6_what_was_taken_is_lost_once_and_for_good(open: impl Async
     let thief = two.lock("k").steal().await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Stolen);
     assert!(!guard.is_valid());
-    assert_eq!(guard.extend(BUSY).await, Err(AcquireError::Lost(LostReason::Stolen)));
+    assert_eq!(guard.extend(BUSY).await, Err(AcquireError::Lost { key: "k".into(), reason: LostReason::Stolen }));
     assert!(thief.verify().await.unwrap());
 }
 

@@ -148,7 +148,8 @@ fn a_request_on_a_plain_thread_learns_that_the_runtime_has_ended() {
 fn a_request_that_waits_in_another_runtime_learns_that_the_first_has_ended() {
     let store = MemoryStore::new();
     let (leases, first, other) = (manager(&store), runtime(), runtime());
-    let _taken = other.block_on(manager(&store).lock("k").acquire()).unwrap();
+    let second = manager(&store);
+    let _taken = other.block_on(second.lock("k").acquire()).unwrap();
     // Its heartbeats sleep in the first runtime.
     let _guard = first.block_on(leases.lock("held").acquire()).unwrap();
     let waits = leases.clone();
@@ -161,6 +162,29 @@ fn a_request_that_waits_in_another_runtime_learns_that_the_first_has_ended() {
     other.block_on(queued);
     drop(first);
     tells_of_the_end(soon(async move { waiting.await.unwrap() }));
+    assert!(other.block_on(second.status("k")).unwrap().queue.is_empty(), "its place goes with it");
+}
+
+#[test]
+fn an_upgrade_that_waited_when_its_runtime_ended_is_given_up() {
+    let store = MemoryStore::new();
+    let (leases, first, other) = (manager(&store), runtime(), runtime());
+    let guard = Arc::new(first.block_on(leases.lock("k").shared().acquire()).unwrap());
+    let second = manager(&store);
+    let sharer = other.block_on(second.lock("k").shared().acquire()).unwrap();
+    let upgraded = guard.clone();
+    let waiting = other.spawn(async move { upgraded.upgrade().await });
+    let queued = async {
+        while second.status("k").await.unwrap().queue.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    other.block_on(queued);
+    drop(first);
+    tells_of_the_end(soon(async move { waiting.await.unwrap() }));
+    other.block_on(sharer.release()).unwrap();
+    let reader = other.block_on(manager(&store).lock("k").shared().try_acquire()).unwrap();
+    assert!(guard.mode() == Mode::Shared && reader.is_some(), "nobody waits for the upgrade any more");
 }
 
 #[test]

@@ -56,7 +56,7 @@ async fn a_fence_reads_the_record_and_only_if_it_must_the_sessions_row() {
     end(&transaction).await;
     let _thief = soon(fast.leases.lock("k").steal()).await.unwrap();
     asked.methods();
-    assert_eq!(guard.fence(&slow.begin()).await, Err(FenceError::Lost(LostReason::Stolen)));
+    assert_eq!(guard.fence(&slow.begin()).await, Err(FenceError::Lost { key: "k".into(), reason: LostReason::Stolen }));
     assert_eq!(asked.methods()[..2], ["get", "get"], "the session's row tells that it was stolen");
 }
 
@@ -73,14 +73,14 @@ async fn an_overtaken_guard_writes_nothing() {
             let ended = end(&transaction);
             let fenced = guard.fence(&transaction);
             if waits {
-                assert_eq!(fenced.await, Err(FenceError::Lost(LostReason::Stolen)));
+                assert_eq!(fenced.await, Err(FenceError::Lost { key: "k".into(), reason: LostReason::Stolen }));
                 assert!(transaction.object_store("notes").is_err(), "it is over by now");
             } else {
                 write(&transaction, "late");
                 if commits {
                     commit(&transaction);
                 }
-                assert_eq!(soon(fenced).await, Err(FenceError::Lost(LostReason::Stolen)));
+                assert_eq!(soon(fenced).await, Err(FenceError::Lost { key: "k".into(), reason: LostReason::Stolen }));
             }
             assert_eq!(ended.await, "abort");
             assert_eq!(slow.note().await, None);
@@ -248,7 +248,7 @@ async fn a_wiped_database_takes_nothing_from_before() {
     let transaction = desk.begin();
     let (ended, fenced) = (end(&transaction), guard.fence(&transaction));
     write(&transaction, "late");
-    assert_eq!(soon(fenced).await, Err(FenceError::Lost(LostReason::StoreCleared)));
+    assert_eq!(soon(fenced).await, Err(FenceError::Lost { key: "k".into(), reason: LostReason::StoreCleared }));
     assert_eq!(ended.await, "abort");
     assert_eq!(soon(guard.lost()).await, LostReason::StoreCleared, "the guard learns of it");
 }

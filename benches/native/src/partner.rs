@@ -1,7 +1,7 @@
 //! The other process: this program, started once more in a role.
 
 use std::{
-    env,
+    env, fs,
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, Command, Stdio},
     thread,
@@ -55,12 +55,14 @@ impl Partner {
         self.child.wait().expect("it ends");
     }
 
-    /// The processor time that it used so far, in ms. Linux tells it, in hundredths of a second.
+    /// The CPU time that its threads have used so far, in ms. Linux reports it in ns.
     pub(crate) fn cpu_ms(&self) -> f64 {
-        let told = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        let fields: Vec<&str> = told.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
-        (ticks(11) + ticks(12)) * 10.0
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
+        let used = threads.filter_map(|thread| {
+            let told = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            told.split_whitespace().next()?.parse::<f64>().ok()
+        });
+        used.sum::<f64>() / 1e6
     }
 }
 

@@ -218,6 +218,8 @@ async fn raw_hand_offs<E: Engine>(url: &str) -> Vec<f64> {
     partner.hear().await;
     let mut samples = Vec::with_capacity(HAND_OFFS);
     for turn in 0..HAND_OFFS {
+        // Pauses as long as our own hand-offs do: an idle machine answers more slowly.
+        sleep(SETTLING).await;
         let start = moment();
         raw.transact(turn).await;
         raw.notify().await;

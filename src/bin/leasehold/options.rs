@@ -98,9 +98,10 @@ pub(crate) enum OnLoss {
 
 /// Waits for the lease of KEY, runs a command under it, and releases it
 ///
-/// Options end at KEY: what follows is the command and its arguments, which is run without a shell. It has the standard
-/// input and output of leasehold, and runs in a process group of its own, to which HUP, INT, QUIT, TERM, USR1 and USR2
-/// are passed on.
+/// KEY is a name in the store, not a file as with flock. Options end at KEY: the command and its arguments follow, and run without a shell;
+/// for a line of shell, write sh -c LINE. The command shares leasehold's standard input and output, and runs in a process group of its own,
+/// to which leasehold passes on HUP, INT, QUIT, TERM, USR1 and USR2. The lease is released when the command ends, even if processes that it
+/// started go on.
 ///
 /// If leasehold itself is killed, the lease is free within about 50 ms over SQLite, and after a lease of silence over
 /// a server. On Linux the command is killed with it, unless --on-loss is warn; the processes that the command has
@@ -122,7 +123,7 @@ pub(crate) struct Run {
     pub(crate) place: Place,
     #[command(flatten)]
     pub(crate) holding: Holding,
-    /// The key, and the command with its arguments; -- between them may be left out
+    /// The key, a name and not a file, and the command with its arguments; -- between them may be left out
     #[arg(value_names = ["KEY", "COMMAND"], num_args = 1.., required = true, trailing_var_arg = true)]
     pub(crate) words: Vec<OsString>,
 }
@@ -184,7 +185,7 @@ pub(crate) struct Steal {
     pub(crate) place: Place,
     #[command(flatten)]
     pub(crate) holding: Holding,
-    /// The key, and the command with its arguments
+    /// The key, a name and not a file, and the command with its arguments
     #[arg(value_names = ["KEY", "COMMAND"], num_args = 1.., required = true, trailing_var_arg = true)]
     pub(crate) words: Vec<OsString>,
 }
@@ -202,7 +203,7 @@ pub(crate) struct Elect {
     pub(crate) place: Place,
     #[command(flatten)]
     pub(crate) holding: Holding,
-    /// The key, and the command with its arguments
+    /// The key, a name and not a file, and the command with its arguments
     #[arg(value_names = ["KEY", "COMMAND"], num_args = 1.., required = true, trailing_var_arg = true)]
     pub(crate) words: Vec<OsString>,
 }
@@ -232,6 +233,13 @@ pub(crate) fn parted(words: Vec<OsString>) -> Result<(String, Vec<OsString>), Fa
     let mut command: Vec<_> = words.collect();
     match command.first().and_then(|word| word.to_str()) {
         Some("--") => drop(command.remove(0)),
+        // flock takes a line of shell this way.
+        Some(option @ ("-c" | "--command")) => {
+            return Err(Failure::usage(format!(
+                "{option:?} follows the key {key:?}, where a command must begin, and no shell runs it; for a line of shell, write \
+                 sh -c LINE"
+            )));
+        }
         // A misplaced option would be run as a command.
         Some(option) if option.starts_with('-') => {
             return Err(Failure::usage(format!(

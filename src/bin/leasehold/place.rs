@@ -156,7 +156,8 @@ fn names_a_store(url: &str) -> bool {
         "sqlite" => file_of(url).is_some() && has_prefix_alone,
         "etcd" => has_prefix_alone,
         // Their clients know more parameters.
-        "postgres" | "postgresql" | "redis" | "redis+unix" => true,
+        "postgres" | "postgresql" | "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster"
+        | "etcds" | "https" => true,
         _ => false,
     }
 }

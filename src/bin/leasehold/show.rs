@@ -50,7 +50,7 @@ pub(crate) async fn nothing() -> Result<Opened, Failure> {
 fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
     let key = printable(status.key.as_str());
     if status.is_idle() {
-        return format!("{key}: free; its last token was {}\n", status.last_token.as_u64());
+        return format!("{key}: free; no token so far is above {}\n", status.last_token.as_u64());
     }
     let mut text = String::new();
     for holder in &status.holders {

@@ -13,9 +13,7 @@ use super::signals::Signals;
 use super::wait;
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// Long lines are cut off, not wrapped.
-const BEGIN: &str = "\x1b[?7l\x1b[2J";
-const END: &str = "\x1b[?7h";
+const CLEAR: &str = "\x1b[2J";
 
 /// Shows a table that is drawn anew once a second, or a line of JSON.
 pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
@@ -23,16 +21,13 @@ pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
     let mut signals = Signals::listen()?;
     let draws = !options.json && std::io::stdout().is_terminal();
     if draws {
-        print(BEGIN)?;
+        print(CLEAR)?;
     }
     let mut opened = None;
     let watched = match select(pin!(show(options, &url, draws, &mut opened)), pin!(signals.end())).await {
         Either::Left((ended, _)) => ended,
         Either::Right((signal, _)) => Ok(signal.into()),
     };
-    if draws {
-        print(END)?;
-    }
     if let Some(opened) = opened {
         wait::close(&opened.leases).await;
     }
@@ -58,7 +53,8 @@ async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened
     }
 }
 
-/// From the upper left corner on, over what was there.
+/// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is on again after each table,
+/// because somebody may stop or kill the watcher between two.
 fn drawn(table: &str) -> String {
-    format!("\x1b[H{}\x1b[J", table.replace('\n', "\x1b[K\n"))
+    format!("\x1b[?7l\x1b[H{}\x1b[J\x1b[?7h", table.replace('\n', "\x1b[K\n"))
 }

@@ -92,6 +92,8 @@ pub(super) struct Held {
     /// The last token that is reserved.
     pub(super) last_token: Token,
     pub(super) refilling: bool,
+    /// The context may still have to ask the store whether the grant is current.
+    pub(super) is_asked_about: bool,
     /// Who uses the lease now.
     pub(super) users: Vec<User>,
     /// One of them wants to be the only one.
@@ -241,6 +243,7 @@ impl Held {
             next_token: first,
             last_token: last,
             refilling: false,
+            is_asked_about: false,
             users: Vec::new(),
             upgrade: None,
             contended: granted.contended,

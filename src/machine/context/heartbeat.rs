@@ -4,7 +4,6 @@ use super::{
     Machine,
     failure::StoreError,
     output::LostReason,
-    record::Action,
     time::{Monotonic, earliest},
 };
 
@@ -34,17 +33,10 @@ impl Machine {
         }
         self.heartbeat_at = None;
         self.session.want_beat();
-        for slot in &self.cohorts.looking() {
-            self.look_at(&slot.key, now);
-        }
+        self.look_at_all(now);
         // Of leases that go from task to task here, nobody else would say that others wait.
-        for slot in &self.cohorts.take_passed_on() {
-            let Some(held) = self.cohorts.held(slot) else { continue };
-            let verify = Action::Verify { token: held.grant, request: held.request, refill: false };
-            if !self.store_queue.carries(slot, |action| *action == verify) {
-                self.store_queue.push(slot, verify, None, now);
-            }
-        }
+        let passed_on = self.cohorts.take_passed_on();
+        self.ask_about(&passed_on, now);
     }
 
     /// The store did not take a heartbeat: it goes again soon. Whoever waits for a lease in doubt hears of the failure.

@@ -109,7 +109,7 @@ impl Machine {
         turn: Option<TurnId>,
         now: Monotonic,
     ) -> &mut PendingOperation {
-        self.drop_questions(slot);
+        self.drop_questions(slot, held);
         self.withdraw_former(slot, held, now);
         let release = Action::Release { token: held.grant, request: held.request };
         let believed_until = now.plus(self.session.belief_left(now));
@@ -126,8 +126,12 @@ impl Machine {
     }
 
     /// Questions about a lease that goes need not be put.
-    fn drop_questions(&mut self, slot: &Slot) {
+    fn drop_questions(&mut self, slot: &Slot, held: &Held) {
         self.session.end_extension(slot);
+        // Usually there are none. With a search each time, releasing thousands of leases would take quadratic time.
+        if !held.is_asked_about {
+            return;
+        }
         for operation in self.store_queue.recall(slot, |action| matches!(action, Action::Verify { .. })) {
             if let Some(query) = operation.turn {
                 self.tell_verified(query, Ok(false));
@@ -209,7 +213,7 @@ impl Machine {
     pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Box<Held>> {
         let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some())?;
         let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return None };
-        self.drop_questions(slot);
+        self.drop_questions(slot, &held);
         for user in &held.users {
             self.emit(Event::Lost { turn: user.turn, reason });
         }
@@ -242,7 +246,7 @@ impl Machine {
         };
         let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return };
         let (token, request) = (held.grant, held.request);
-        self.drop_questions(slot);
+        self.drop_questions(slot, &held);
         self.detached.push((slot.key.clone(), token));
         if self.detached.len() > DETACHED_LIMIT {
             self.detached.remove(0);

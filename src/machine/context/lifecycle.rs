@@ -66,13 +66,22 @@ impl Machine {
             let Some(cohort) = self.cohorts.change(slot) else { continue };
             let turns = cohort.turns.take_all();
             turns.iter().for_each(|turn| self.refuse(turn.id, Refusal::Closed));
-            self.give_up(slot, LostReason::Closed, now);
+            self.give_up(slot, now);
         }
     }
 
-    /// What stands in the record for a slot is given up, and its users are told. Turns stay.
-    fn give_up(&mut self, slot: &Slot, reason: LostReason, now: Monotonic) {
-        if let Some(held) = self.drop_hold(slot, reason) {
+    /// Voids what the record holds for a slot, and notifies its users. Local requests stay. Nothing is sent, because the session ends.
+    fn void(&mut self, slot: &Slot, reason: LostReason) {
+        if self.drop_hold(slot, reason).is_none()
+            && let Some(cohort) = self.cohorts.change(slot)
+        {
+            cohort.stage = Stage::Idle;
+        }
+    }
+
+    /// Releases what the record holds for a slot, and notifies its users.
+    fn give_up(&mut self, slot: &Slot, now: Monotonic) {
+        if let Some(held) = self.drop_hold(slot, LostReason::Closed) {
             self.give_back(slot, &held, None, now);
             return self.withdraw_upgrade(slot, held.upgrade, now);
         }
@@ -107,7 +116,7 @@ impl Machine {
         let first = self.cohorts.slots().first().map(|slot| slot.key.clone());
         let first = first.or_else(|| self.store_queue.any_key().cloned());
         for slot in &self.cohorts.slots() {
-            self.give_up(slot, reason, now);
+            self.void(slot, reason);
             if slot.own.is_some() {
                 self.fail_turns(slot, &Refusal::Lost(reason));
             }

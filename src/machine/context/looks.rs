@@ -16,10 +16,24 @@ use super::{
 impl Machine {
     /// Looks at a key at which this context waits.
     pub(super) fn look_at(&mut self, key: &Key, now: Monotonic) {
-        let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
         if !self.store_queue.will_send_for(key, |action| *action == Action::Look) {
-            self.store_queue.push(&slot, Action::Look, None, now);
+            self.push_look(key, now);
         }
+    }
+
+    /// Looks at each key at which this context waits.
+    pub(super) fn look_at_all(&mut self, now: Monotonic) {
+        let asked = self.store_queue.unsent(|action| *action == Action::Look);
+        for slot in &self.cohorts.looking() {
+            if asked.binary_search_by(|asked| asked.key.cmp(&slot.key)).is_err() {
+                self.push_look(&slot.key, now);
+            }
+        }
+    }
+
+    fn push_look(&mut self, key: &Key, now: Monotonic) {
+        let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
+        self.store_queue.push(&slot, Action::Look, None, now);
     }
 
     /// What stands there for the requests of this context. Those that were granted were told before.

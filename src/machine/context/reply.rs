@@ -11,10 +11,14 @@ use super::{
     mode::Mode,
     output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
     pending::{PendingOperation, Sent, Transaction},
-    record::{Action, Answer, Granted, Outcome, Promotion, Reply, Sighting, Way},
+    record::{Action, Answer, Entry, Granted, Outcome, Promotion, Reply, Sighting, Way},
     time::Monotonic,
     token::Token,
 };
+
+/// How many of a queue tell the holder that they wait. Messages may be lost, but rarely all of them, and one from every waiter would make
+/// each hand-off in a crowd costlier.
+const TELLERS: usize = 3;
 
 impl Machine {
     pub(super) fn reply(&mut self, id: u64, result: Result<Reply, StoreError>, now: Monotonic) {
@@ -61,10 +65,10 @@ impl Machine {
     /// Tells who was granted by this transaction; an own grant is taken at once.
     fn promoted(&mut self, answer: &Answer, sent: Sent, now: Monotonic) {
         for promotion in &answer.promoted {
-            let Promotion { ref key, holder, request, block, previous, contended } = *promotion;
+            let Promotion { ref key, holder, request, block, previous, contended, told } = *promotion;
             if holder == self.session.id() {
                 self.heir(key, request, &Granted { block, previous, contended }, sent, now);
-            } else {
+            } else if !told {
                 self.send(key, Body::Granted { holder, request, block, previous, contended });
             }
         }
@@ -299,7 +303,10 @@ impl Machine {
         self.stop_if_unwanted(slot, now);
         if first_answer {
             turns.iter().for_each(|turn| self.emit(Event::Waiting { turn: *turn, ahead: position }));
-            self.tell_wanted(&slot.key, ahead, false);
+            let is_waiter = |seen: &&Sighting| matches!(seen.entry, Entry::Waiter(_));
+            if ahead.iter().filter(is_waiter).count() < TELLERS {
+                self.tell_wanted(&slot.key, ahead, false);
+            }
             self.wanted_here(slot, now);
         }
     }

@@ -88,10 +88,6 @@ impl Machine {
             // It was not opened, so nothing of it is to be withdrawn.
             self.drop_operations_of_session(now);
         } else if is_own {
-            if transaction.opens {
-                // There is no session: nothing is left to withdraw from it.
-                self.drop_operations_of_session(now);
-            }
             if unknown {
                 self.session.note_unanswered(transaction.sent.transaction);
             }

@@ -317,7 +317,8 @@ impl Machine {
             return;
         }
         let Some(robbed) = &reply.robbed else {
-            if transaction.is_of_session() {
+            // When a batch is divided, a part without a request may go before the one that opens the session.
+            if transaction.is_of_session() && (transaction.opens || self.session.is_open) {
                 let reason = if self.session.was_valid(now) { LostReason::Evicted } else { LostReason::Expired };
                 self.lose_session(reason, now);
             }

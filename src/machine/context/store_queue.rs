@@ -168,12 +168,12 @@ impl StoreQueue {
 
     pub(super) fn carries(&self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> bool {
         let lists: [&[PendingOperation]; 3] = [&self.waiting, &self.later, self.in_flight_operations()];
-        any(&lists, &|operation| operation.concerns(slot) && is_it(&operation.action))
+        any(&lists, &|operation| is_it(&operation.action) && operation.concerns(slot))
     }
 
     /// Whether something for the key is still to be sent, whatever its slot.
     pub(super) fn will_send_for(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
-        any(&[&self.waiting, &self.later], &|operation| operation.slot.key == *key && is_it(&operation.action))
+        any(&[&self.waiting, &self.later], &|operation| is_it(&operation.action) && operation.slot.key == *key)
     }
 
     /// Puts what did not fit into one transaction at the front of the queue.
@@ -196,11 +196,10 @@ impl StoreQueue {
         self.room.widen(load);
     }
 
-    /// The slots for which the store is still to be asked whether a grant is current, sorted.
-    pub(super) fn slots_to_verify(&self) -> Vec<Slot> {
-        let unsent = self.waiting.iter().chain(&self.later);
-        let verifies = unsent.filter(|operation| matches!(operation.action, Action::Verify { .. }));
-        let mut slots: Vec<_> = verifies.map(|operation| operation.slot.clone()).collect();
+    /// The slots for which such an operation is still to be sent, sorted, so that a caller with thousands of slots searches once.
+    pub(super) fn unsent(&self, is_it: impl Fn(&Action) -> bool) -> Vec<Slot> {
+        let unsent = self.waiting.iter().chain(&self.later).filter(|operation| is_it(&operation.action));
+        let mut slots: Vec<_> = unsent.map(|operation| operation.slot.clone()).collect();
         slots.sort_unstable();
         slots
     }
@@ -214,7 +213,7 @@ impl StoreQueue {
 
     /// Takes back what was not sent yet.
     pub(super) fn recall(&mut self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> Vec<PendingOperation> {
-        self.take_unsent(&|operation| operation.slot == *slot && is_it(&operation.action))
+        self.take_unsent(&|operation| is_it(&operation.action) && operation.slot == *slot)
     }
 
     /// Takes back what was not sent yet and makes sense in one session only.

@@ -1,6 +1,6 @@
 //! Changing the mode of a lease that is held.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     Machine, RequestId,
@@ -65,6 +65,12 @@ impl Machine {
         upgrade.cancelled = true;
         seeking.wait = false;
         self.ask(slot, now);
+    }
+
+    /// The upgrades that somebody waits for: each with its query, and the slot of its guard.
+    pub(crate) fn awaited_upgrades(&self) -> Vec<(TurnId, Slot)> {
+        let awaited = |slot: &Slot| self.cohorts.held(slot)?.upgrade.as_ref()?.awaited();
+        self.cohorts.slots().into_iter().filter_map(|slot| Some((awaited(&slot)?, slot))).collect()
     }
 
     /// The guard that wanted to upgrade goes. Whether the store was asked: then nobody knows what became of the lease.

@@ -2,6 +2,7 @@
 
 use super::{
     Machine,
+    cohort::Cohort,
     config::belief_ms,
     input::{Slot, TurnId},
     output::{LostReason, Refusal},
@@ -27,16 +28,23 @@ impl Machine {
 
     /// Asks about the grant itself. More tokens come along, if they are needed.
     pub(super) fn ask_whether_current(&mut self, slot: &Slot, query: Option<TurnId>, now: Monotonic) {
-        let Some(held) = self.cohorts.held(slot) else { return };
+        let Some(held) = self.cohorts.change_untracked(slot).and_then(Cohort::held_mut) else { return };
+        held.is_asked_about = true;
         let verify = Action::Verify { token: held.grant, request: held.request, refill: held.refilling };
         self.store_queue.push(slot, verify, query, now);
     }
 
     /// A heartbeat does not read the records. If the store lost a grant but not the session, the context would believe in it for ever.
     pub(super) fn recheck(&mut self, now: Monotonic) {
+        let slots = self.cohorts.slots();
+        self.ask_about(&slots, now);
+    }
+
+    /// Asks whether each of these grants is current, unless that query is still to be sent.
+    pub(super) fn ask_about(&mut self, slots: &[Slot], now: Monotonic) {
         // One search for all: a context may hold thousands.
-        let asked = self.store_queue.slots_to_verify();
-        for slot in &self.cohorts.slots() {
+        let asked = self.store_queue.unsent(|action| matches!(action, Action::Verify { .. }));
+        for slot in slots {
             if asked.binary_search(slot).is_err() {
                 self.ask_whether_current(slot, None, now);
             }
@@ -61,6 +69,9 @@ impl Machine {
         now: Monotonic,
     ) {
         let slot = &operation.slot;
+        if let Some(held) = self.cohorts.change_untracked(slot).and_then(Cohort::held_mut) {
+            held.is_asked_about = false;
+        }
         let former = self.cohorts.held(slot).is_some_and(|held| {
             held.formerly.is_some_and(|(shared, _)| shared == token) || (held.grant == token && held.asks_for_upgrade())
         });

@@ -3,7 +3,7 @@
 use alloc::{string::String, vec::Vec};
 
 use super::{
-    Grant, Sighting, Waiter,
+    Body, Grant, Message, Sighting, Waiter,
     codec::Unreadable,
     id::{RequestId, SessionId, StoreId},
     key::Key,
@@ -257,6 +257,13 @@ pub struct Reply {
     pub answers: Vec<Answer>,
 }
 
+impl Reply {
+    /// Everybody who was granted by the transaction. A store may tell them, and then [says so](Promotion::told).
+    pub fn promotions_mut(&mut self) -> impl Iterator<Item = &mut Promotion> {
+        self.answers.iter_mut().flat_map(|answer| &mut answer.promoted)
+    }
+}
+
 /// Another session, as one that opened saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
@@ -360,7 +367,7 @@ pub enum Outcome {
         grants: Vec<Grant>,
         /// Who waits.
         queue: Vec<Waiter>,
-        /// The sessions of both, each once.
+        /// The sessions of the holders and the waiters, each once, sorted by id.
         sessions: Vec<(SessionId, Session)>,
     },
     /// The record cannot be read, and was left as it is.
@@ -378,7 +385,7 @@ pub struct Granted {
     pub contended: bool,
 }
 
-/// A waiter that was granted: its holder is told by signal.
+/// A waiter that was granted. The store, or the context that granted it, sends its holder a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Promotion {
     /// The key.
@@ -393,6 +400,16 @@ pub struct Promotion {
     pub previous: Token,
     /// Whether others queue behind it.
     pub contended: bool,
+    /// The store sent the [message](Self::message) with the transaction, and its holder listens. Applying a batch leaves this false.
+    pub told: bool,
+}
+
+impl Promotion {
+    /// The message that tells its holder of the grant.
+    pub fn message(&self, store: StoreId) -> Message {
+        let Self { ref key, holder, request, block, previous, contended, .. } = *self;
+        Message { store, key: key.clone(), body: Body::Granted { holder, request, block, previous, contended } }
+    }
 }
 
 /// What a store's clock is worth.

@@ -476,7 +476,7 @@ fn has_ended(sessions: &mut Sessions, session: SessionId, asker: SessionId, now:
 impl Promotion {
     pub(super) fn of(key: &Key, grant: &Grant) -> Self {
         let Grant { holder, request, block, previous, .. } = *grant;
-        Self { key: key.clone(), holder, request, block, previous, contended: false }
+        Self { key: key.clone(), holder, request, block, previous, contended: false, told: false }
     }
 }
 

@@ -177,20 +177,21 @@ mod socket {
     }
 
     /// Sends without waiting for anybody: a context that does not listen must not hold this one up.
-    fn send(directory: &Path, name: &str, text: &str) {
+    fn send(directory: &Path, name: &str, text: &str) -> bool {
         let sent = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;
             reach(directory, name, |path| socket.send_to(text.as_bytes(), path))
         });
         // Nobody answers at the socket of a process that died.
-        if sent.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        if sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             let _ = fs::remove_file(directory.join(name));
         }
+        sent.is_ok()
     }
 
-    /// Tells a session. Messages are hints: what cannot be delivered is lost.
-    pub(in super::super) fn tell(directory: &Path, session: SessionId, text: &str) {
-        send(directory, &name_of(session, KIND), text);
+    /// Sends a text to a session, and says whether its socket took it. Messages are hints: one that cannot be delivered is lost.
+    pub(in super::super) fn tell(directory: &Path, session: SessionId, text: &str) -> bool {
+        send(directory, &name_of(session, KIND), text)
     }
 
     /// Tells all sessions that have a socket among these names, but the own one.
@@ -201,7 +202,8 @@ mod socket {
         text: &str,
     ) {
         for session in names.filter_map(|name| session_in(&name, KIND)).filter(|session| *session != own) {
-            tell(directory, session, text);
+            // A session that is gone needs no message.
+            let _ = tell(directory, session, text);
         }
     }
 
@@ -222,7 +224,9 @@ mod socket {
 
 /// No sockets, no messages.
 #[cfg(not(unix))]
-pub(super) fn tell(_directory: &Path, _session: SessionId, _text: &str) {}
+pub(super) fn tell(_directory: &Path, _session: SessionId, _text: &str) -> bool {
+    false
+}
 
 /// Nobody can be told.
 #[cfg(not(unix))]

@@ -167,11 +167,13 @@ impl Signals for DirectorySignals {
 
     fn send(&self, message: &Message) {
         let Some(own) = self.awake().as_ref().map(|awake| awake.session) else { return };
-        let text = message.encode();
         match message.body.recipient() {
             Some(recipient) if recipient == own => {}
-            Some(recipient) => ear::tell(&self.directory, recipient, &text),
-            None => self.tell_all(own, text),
+            Some(recipient) => {
+                // A recipient that misses this finds it in the store at its next look.
+                let _ = tell(&self.directory, recipient, message);
+            }
+            None => self.tell_all(own, message.encode()),
         }
     }
 
@@ -188,6 +190,11 @@ impl Drop for DirectorySignals {
     fn drop(&mut self) {
         self.rest();
     }
+}
+
+/// Tells a session, and says whether its socket took the message.
+pub(super) fn tell(directory: &Path, session: SessionId, message: &Message) -> bool {
+    ear::tell(directory, session, &message.encode())
 }
 
 /// The name of a session's file: what stands before the dot is its id.

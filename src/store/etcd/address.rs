@@ -2,6 +2,7 @@
 
 use std::{format, string::String, vec::Vec};
 
+use super::tls::Tls;
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// etcd's port for clients.
@@ -16,28 +17,50 @@ pub(super) struct Address {
     /// Each is `host:port`.
     pub(super) hosts: Vec<String>,
     pub(super) user: Option<(String, String)>,
+    /// How connections are encrypted, if they are.
+    pub(super) tls: Option<Tls>,
 }
 
+/// The schemes that an address, or a server in it, may begin with, and whether each asks for TLS.
+const SCHEMES: [(&str, bool); 4] = [("etcd:", false), ("http:", false), ("etcds:", true), ("https:", true)];
+
 impl Address {
-    /// Reads `etcd://user:password@host:port,host:port`. The scheme, the user and the ports may be left out.
+    /// Reads `etcds://user:password@host:port,host:port?ca=file`. The scheme, the user, the ports and the parameters may be left out.
     pub(super) fn parse(text: &str) -> Result<Self, StoreError> {
-        let lower = text.to_ascii_lowercase();
-        if lower.starts_with("https:") || lower.starts_with("etcds:") {
-            return Err(refused(
-                "EtcdStore connects without TLS only; use etcd://host:port over a network or a tunnel that encrypts",
-            ));
-        }
-        let rest =
-            ["etcd:", "http:"].iter().find_map(|scheme| lower.starts_with(scheme).then(|| &text[scheme.len()..]));
-        let rest = rest.unwrap_or(text);
-        let rest = rest.strip_prefix("//").unwrap_or(rest).trim_end_matches('/');
-        let (user, hosts) = match rest.rsplit_once('@') {
-            Some((user, hosts)) => (Some(named(user)?), hosts),
+        let (encrypts, rest) = scheme(text);
+        let (user, rest) = match rest.rsplit_once('@') {
+            Some((user, rest)) => (Some(named(user)?), rest),
             None => (None, rest),
         };
-        let hosts: Vec<_> = hosts.split(',').map(host).collect::<Result<_, _>>()?;
-        Ok(Self { hosts, user })
+        let (hosts, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let hosts: Vec<_> = hosts.split(',').map(|text| host(text, encrypts)).collect::<Result<_, _>>()?;
+        let tls = Tls::parse(query)?;
+        if encrypts == Some(true) {
+            Tls::check()?;
+            return Ok(Self { hosts, user, tls: Some(tls) });
+        }
+        if tls != Tls::default() {
+            return Err(refused("ca, cert, key and server_name are for TLS; begin the address of etcd with etcds://"));
+        }
+        Ok(Self { hosts, user, tls: None })
     }
+}
+
+/// Whether the scheme, if there is one, asks for TLS; and the text after it.
+fn scheme(text: &str) -> (Option<bool>, &str) {
+    let lower = text.to_ascii_lowercase();
+    for (name, encrypts) in SCHEMES {
+        let Some(rest) = lower.strip_prefix(name).map(|_| &text[name.len()..]) else { continue };
+        // A host may be named like a scheme; then a port follows the colon.
+        if rest
+            .split(',')
+            .next()
+            .is_none_or(|port| port.is_empty() || !port.bytes().all(|digit| digit.is_ascii_digit()))
+        {
+            return (Some(encrypts), rest.strip_prefix("//").unwrap_or(rest));
+        }
+    }
+    (None, text.strip_prefix("//").unwrap_or(text))
 }
 
 /// A user with a password, both percent-encoded.
@@ -50,7 +73,7 @@ fn named(user: &str) -> Result<(String, String), StoreError> {
     })
 }
 
-fn decoded(text: &str) -> Option<String> {
+pub(super) fn decoded(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, after @ ..] = rest {
         rest = after;
@@ -65,8 +88,15 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn host(text: &str) -> Result<String, StoreError> {
-    let text = text.trim();
+/// One server. It may repeat the scheme of the address.
+fn host(text: &str, encrypts: Option<bool>) -> Result<String, StoreError> {
+    let (own, text) = scheme(text.trim());
+    if own.is_some() && own != encrypts {
+        return Err(refused(
+            "the servers of etcd must all use TLS, or none of them; write one scheme, before the first server",
+        ));
+    }
+    let text = text.trim_end_matches('/');
     // An IPv6 address has colons of its own, between brackets.
     let after_name = text.rsplit_once(']').map_or(text, |(_, after)| after);
     let (name, port) = match after_name.rsplit_once(':') {
@@ -115,11 +145,36 @@ mod tests {
         assert_eq!(Address::parse("//127.0.0.1:1").unwrap().hosts, ["127.0.0.1:1"]);
         assert_eq!(Address::parse("h").unwrap().hosts, ["h:2379"]);
         assert_eq!(Address::parse("http://h:1/").unwrap().hosts, ["h:1"]);
+        assert_eq!(Address::parse("etcd:2379,etcd2:7").unwrap().hosts, ["etcd:2379", "etcd2:7"], "a host named etcd");
+        assert_eq!(Address::parse("http://a:1,http://b:2").unwrap().hosts, ["a:1", "b:2"]);
+    }
+
+    #[test]
+    fn an_address_asks_for_tls_by_its_scheme() {
+        for text in ["etcds://u:p@a:1,b:2?ca=c", "https://u:p@a:1,https://b:2/?ca=c", "ETCDS:u:p@a:1,b:2?ca=c"] {
+            let parsed = Address::parse(text);
+            if !super::super::tls::ENCRYPTS {
+                assert!(parsed.err().unwrap().message.contains("store-etcd-tls"));
+                continue;
+            }
+            let address = parsed.unwrap();
+            assert_eq!(
+                (&address.hosts[..], address.tls.is_some()),
+                (&["a:1".into(), "b:2".into()][..], true),
+                "{text}"
+            );
+        }
+        for (text, remedy) in
+            [("etcd://a?ca=c", "etcds://"), ("a,https://b", "one scheme"), ("etcd://a?x=1", "no parameter")]
+        {
+            let error = Address::parse(text).err().unwrap().message;
+            assert!(error.contains(remedy), "{text}: {error}");
+        }
     }
 
     #[test]
     fn what_is_no_address_is_refused_and_no_password_is_told() {
-        for text in ["", "etcd:", "a,,b", "a:b", "a:99999", "https://a", "a b:1", "a/b", ":1"] {
+        for text in ["", "etcd:", "a,,b", "a:b", "a:99999", "a b:1", "a/b", ":1"] {
             assert!(Address::parse(text).is_err(), "{text:?}");
         }
         for text in

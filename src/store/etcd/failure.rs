@@ -8,7 +8,7 @@ use std::{
 
 use etcd_client::Error;
 
-use super::address::refused;
+use super::{address::refused, tls};
 use crate::machine::{Applied, StoreError, StoreErrorKind};
 
 /// A call gave no answer.
@@ -64,14 +64,23 @@ impl Failure {
     }
 
     /// What it means for whoever just connects: that there is no such host, or no etcd, will hardly change.
-    pub(super) fn of_connecting(self) -> StoreError {
+    pub(super) fn of_connecting(self, encrypts: bool) -> StoreError {
         let text = self.error.message.clone();
-        let sentence = if text.contains("dns error") {
+        let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+        if let Some(sentence) = tls::sentence_for(&text) {
+            return refused(&format!("{sentence} ({text})"));
+        }
+        if has(&[tls::NAMED]) {
+            return refused(&text);
+        }
+        let sentence = if has(&["dns error"]) {
             "there is no such host; check the address of etcd"
-        } else if text.contains("http2 error") || text.contains("protocol error") || text.contains("invalid HTTP") {
-            "what answers there is no etcd, or it wants TLS; name the port for clients, usually 2379"
+        } else if has(&["http2 error", "protocol error", "invalid HTTP"]) {
+            "the server there is not etcd, or it wants TLS; name the port for clients, usually 2379, or begin the address with etcds://"
         } else {
-            return self.error;
+            // A server that is shutting down hangs up as well, so trying again may help.
+            let hint = tls::hint_for(&text, encrypts).map(|hint| format!("{hint} ({text})"));
+            return StoreError { message: hint.unwrap_or(text), ..self.error };
         };
         refused(&format!("{sentence} ({text})"))
     }
@@ -107,6 +116,9 @@ fn of_status(said: &str, code: i32, load: Load) -> Option<Failure> {
         return Some(Failure { error, in_doubt: true });
     } else if has("invalid auth token") || has("auth store is old") || has("too many requests") {
         StoreError::transient(format!("etcd rejected the request (etcd: {said})"))
+    } else if has("requested lease not found") {
+        // All servers find that out before they write anything. Who sends a message then does without its lease, or gets another one.
+        because("the etcd lease that messages go away with has ended; try again".into())
     } else if code == UNIMPLEMENTED {
         because("what answers there is no etcd; name its port for clients, usually 2379".into())
     } else {

@@ -4,10 +4,12 @@ mod address;
 mod failure;
 mod fence;
 mod listing;
+mod look;
 mod rows;
 mod servers;
 mod signals;
 mod sweep;
+mod tls;
 mod transaction;
 
 use core::{fmt, time::Duration};
@@ -34,7 +36,7 @@ pub use fence::{EtcdCompare, EtcdFence};
 use listing::page;
 use rows::{Memory, Names};
 use servers::Servers;
-use signals::EtcdSignals;
+use signals::{Bin, EtcdSignals};
 use sweep::Sweep;
 use transaction::Desk;
 
@@ -50,8 +52,10 @@ use transaction::Desk;
 /// * Each context that holds or waits sends a heartbeat, which is a transaction, every quarter of a lease.
 /// * A transaction has a row for each key that it concerns, and for each session that holds or waits there. etcd allows 128 in one
 ///   transaction, unless it was started with a larger `--max-txn-ops`. Requests made at one moment are divided accordingly, except for
-///   a single [`lock_all`](crate::LeaseManager::lock_all).
-/// * Connections are never encrypted: there is no TLS yet.
+///   a single [`lock_all`](crate::LeaseManager::lock_all). `status` of a longer queue reads it in several transactions, all at one
+///   revision.
+/// * Connections are encrypted if the address begins with `etcds://` or `https://` and the feature `store-etcd-tls` is on: see
+///   [`connect`](Self::connect).
 ///
 /// Connect it within a tokio runtime, which must outlive it. Clone the [`LeaseManager`](crate::LeaseManager) rather than connect again.
 ///
@@ -71,6 +75,7 @@ pub struct EtcdStore {
     servers: Arc<Servers>,
     names: Names,
     memory: Memory,
+    bin: Bin,
     runtime: Handle,
     closed: Arc<AtomicBool>,
     has_swept: AtomicBool,
@@ -85,11 +90,25 @@ impl EtcdStore {
     /// Connects to the servers of one cluster: `etcd://host:port`, or several hosts separated by commas, with `user:password@` before
     /// the first if etcd requires a user. Percent-encode special characters in the password. The default port is 2379.
     ///
-    /// One server that answers is enough. If it fails, the others are asked.
+    /// One server that answers is enough. If it fails, the others are asked. If all of them belong to a new cluster, the store uses it, and
+    /// reports the leases of the old one as lost.
+    ///
+    /// With `etcds://` or `https://`, connections are encrypted, which needs the feature `store-etcd-tls`. The server's certificate must be
+    /// signed by an authority that the system trusts, or by the CA in a file that the address names, and must name the host as the address
+    /// does. The files are PEM. They are read again after a connection failed, so you may replace them while the program runs.
+    /// Percent-encode special characters.
+    ///
+    /// | parameter | names |
+    /// | --- | --- |
+    /// | `ca` | the file with the certificates of one or more CAs; no other is trusted then |
+    /// | `cert`, `key` | the files with this program's own certificate and its key, for an etcd with `--client-cert-auth` |
+    /// | `server_name` | the name in the servers' certificates, if it is not the host's |
+    ///
+    /// `etcds://one:2379,two:2379?ca=/etc/app/ca.pem&cert=/etc/app/app.pem&key=/etc/app/app.key`
     ///
     /// # Errors
-    /// [`StoreError`] if no server answers within 10 s, if what answers is not etcd, if it refuses the user, or if this is called
-    /// outside of a tokio runtime.
+    /// [`StoreError`] if no server answers within 10 s, if what answers is not etcd, if it refuses the user or the certificate, if its own
+    /// certificate is not trusted, if a file cannot be read, or if this is called outside of a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future closes what it opened. Nothing is written.
@@ -117,7 +136,15 @@ impl EtcdStore {
         let names = Names { prefix: prefix.into() };
         let servers = Servers::connect(address, names.of(&Row::Store), Instant::now() + PATIENCE).await?;
         let (closed, has_swept) = (Arc::default(), AtomicBool::new(false));
-        Ok(Self { servers: Arc::new(servers), names, memory: Memory::default(), runtime, closed, has_swept })
+        Ok(Self {
+            servers: Arc::new(servers),
+            names,
+            memory: Memory::default(),
+            bin: Bin::default(),
+            runtime,
+            closed,
+            has_swept,
+        })
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -128,7 +155,7 @@ impl EtcdStore {
     }
 
     fn desk(&self) -> Desk<'_> {
-        Desk { servers: &self.servers, names: &self.names, memory: &self.memory }
+        Desk { servers: &self.servers, names: &self.names, memory: &self.memory, bin: Some(&self.bin) }
     }
 
     /// After the first transaction, it looks once whether there are too many idle records.
@@ -171,7 +198,8 @@ impl Store for EtcdStore {
     }
 
     fn signals(&self) -> Option<Shared<dyn Signals>> {
-        Some(Shared::new(EtcdSignals::new(Arc::clone(&self.servers), self.names.clone(), self.runtime.clone())))
+        let (servers, names, bin) = (Arc::clone(&self.servers), self.names.clone(), self.bin.clone());
+        Some(Shared::new(EtcdSignals::new(servers, names, bin, self.runtime.clone())))
     }
 
     async fn close(&self) {

@@ -8,7 +8,7 @@ use std::{
     vec::Vec,
 };
 
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, TxnOp, TxnOpResponse, TxnResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, ResponseHeader, TxnOp, TxnOpResponse, TxnResponse};
 
 use crate::machine::{Key, Row, SessionId};
 
@@ -80,12 +80,15 @@ impl Seen {
     /// A cluster that was wiped or restored from a backup reuses revision numbers, and may reach the same one with another text. So a
     /// row is compared by its text. A long text is compared by its revision: it would count twice against etcd's limit for a request.
     pub(super) fn compare(&self, row: &Row, name: Vec<u8>) -> Compare {
-        let fits = |text: &str| !text.is_empty() && (*row == Row::Store || text.len() <= LONGEST_COMPARED);
-        match self.text.as_deref().filter(|text| fits(text)) {
+        match self.text.as_deref().filter(|text| is_compared(row, text)) {
             Some(text) => Compare::value(name, CompareOp::Equal, text),
             None => Compare::mod_revision(name, CompareOp::Equal, self.revision),
         }
     }
+}
+
+fn is_compared(row: &Row, text: &str) -> bool {
+    !text.is_empty() && (*row == Row::Store || text.len() <= LONGEST_COMPARED)
 }
 
 /// The rows that a transaction goes by.
@@ -94,6 +97,8 @@ pub(super) struct View {
     pub(super) rows: BTreeMap<Row, Seen>,
     /// From how many moments they are. Rows of one moment need no proof that they belong together.
     moments: usize,
+    /// The revision of the latest answer that rows were taken from.
+    pub(super) revision: i64,
     /// Other sessions, which a context learns of when it opens its own. No decision depends on them, so they are never compared.
     pub(super) peers: Vec<(SessionId, String)>,
 }
@@ -101,6 +106,14 @@ pub(super) struct View {
 impl View {
     pub(super) fn text(&self, row: &Row) -> Option<&str> {
         self.rows.get(row)?.text.as_deref()
+    }
+
+    /// Whether the texts of these rows prove that they are still in the store that was read, so that the store's own row need not be
+    /// compared. An absent record takes its tokens from the store's floor.
+    pub(super) fn proves_store(&self, rows: &[Row]) -> bool {
+        let proves = |row: &Row| self.text(row).is_some_and(|text| is_compared(row, text));
+        let mut records = rows.iter().filter(|row| matches!(row, Row::Record(_))).peekable();
+        records.peek().is_some() && records.all(proves)
     }
 
     pub(super) fn is_of_one_moment(&self) -> bool {
@@ -143,6 +156,12 @@ impl View {
     /// Takes what a transaction answered that asked for these rows.
     pub(super) fn take(&mut self, asked: Vec<Row>, answer: &TxnResponse) {
         self.moments += 1;
+        self.revision = answer.header().map_or(0, ResponseHeader::revision);
+        self.take_of_same_moment(asked, answer);
+    }
+
+    /// Takes the answer of a transaction that asked for these rows at the view's revision.
+    pub(super) fn take_of_same_moment(&mut self, asked: Vec<Row>, answer: &TxnResponse) {
         for (row, found) in asked.into_iter().zip(answer.op_responses()) {
             let TxnOpResponse::Get(found) = found else { continue };
             self.rows.insert(row, found.kvs().first().map(Seen::new).unwrap_or_default());
@@ -156,6 +175,12 @@ pub(super) fn others(names: &Names, own: SessionId, wanted: usize) -> [TxnOp; 2]
     let range = |from: String, to: String| TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(limit)));
     let (first, own, end) = (names.session(""), names.session(&own.to_string()), names.after_sessions());
     [range(format!("{own}\0"), end), range(first, own)]
+}
+
+/// Asks for each of these rows at a revision.
+pub(super) fn gets_at(names: &Names, rows: &[Row], revision: i64) -> Vec<TxnOp> {
+    let then = GetOptions::new().with_revision(revision);
+    rows.iter().map(|row| TxnOp::get(names.of(row), Some(then.clone()))).collect()
 }
 
 /// Asks for each of these rows.

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     address::{Address, refused},
     failure::{Failure, Load},
+    tls,
 };
 use crate::machine::StoreError;
 
@@ -62,7 +63,9 @@ impl Servers {
                 Err(next) => failure = failure.filter(|known: &Failure| !known.error.retry).or(Some(next)),
             }
         }
-        Err(failure.map_or_else(|| refused("no server of etcd is named"), Failure::of_connecting))
+        let encrypts = servers.address.tls.is_some();
+        let told = failure.map(|failure| failure.of_connecting(encrypts));
+        Err(told.unwrap_or_else(|| refused("no server of etcd is named")))
     }
 
     /// The id of the cluster.
@@ -114,41 +117,61 @@ impl Servers {
     }
 
     async fn open(&self, at: usize, deadline: Instant) -> Result<Client, Failure> {
-        let host = &self.address.hosts[at];
-        let deadline = deadline.min(Instant::now() + CONNECTING);
-        let opened = timeout_at(deadline, async {
-            let mut client = Client::connect([host], Some(self.options())).await?;
-            let options = GetOptions::new().with_count_only();
-            let found = client.get(self.probe.clone(), Some(options)).await?;
-            Ok((client, found))
-        });
-        let opened = opened.await.map_err(|_| Failure::in_doubt(format!("{host} did not answer in time")))?;
-        let (client, found) = opened.map_err(|error| named(host, Failure::of(&error, Load::default())))?;
-        self.check_cluster(host, found.header())?;
+        let (client, header) = self.dial(at, deadline).await?;
+        let found = header.as_ref().map_or(0, ResponseHeader::cluster_id);
+        let known = self.cluster.compare_exchange(0, found, Relaxed, Relaxed).map_or_else(|known| known, |_| found);
+        if known != found {
+            self.follow(at, found, deadline).await?;
+        }
+        self.note(header.as_ref());
         Ok(client)
     }
 
-    fn options(&self) -> ConnectOptions {
+    /// Connects to a server, and asks it which cluster it belongs to.
+    async fn dial(&self, at: usize, deadline: Instant) -> Result<(Client, Option<ResponseHeader>), Failure> {
+        let host = &self.address.hosts[at];
+        let deadline = deadline.min(Instant::now() + CONNECTING);
+        let options = self.options()?;
+        let dialled = timeout_at(deadline, async {
+            let mut client = Client::connect([host], Some(options)).await?;
+            let options = GetOptions::new().with_count_only();
+            let mut found = client.get(self.probe.clone(), Some(options)).await?;
+            Ok((client, found.take_header()))
+        });
+        let dialled = dialled.await.map_err(|_| Failure::in_doubt(format!("{host} did not answer in time")))?;
+        dialled.map_err(|error| named(host, Failure::of(&error, Load::default())))
+    }
+
+    /// Changes to another cluster if all servers belong to it: then it has replaced the known one, and the leases of that one are lost. If
+    /// only some servers do, two clusters may be in use, and each would grant the same lease.
+    async fn follow(&self, at: usize, found: u64, deadline: Instant) -> Result<(), Failure> {
+        for other in (0..self.many()).filter(|other| *other != at) {
+            let its = self.dial(other, deadline).await.ok().and_then(|(_, header)| header);
+            if its.is_none_or(|header| header.cluster_id() != found) {
+                let host = &self.address.hosts[at];
+                return Err(Failure::certain(refused(&format!(
+                    "{host} belongs to another etcd cluster than the servers before it; name servers of one cluster. A cluster that \
+                     replaces another is used once all named servers answer and belong to it"
+                ))));
+            }
+        }
+        self.clients().fill(None);
+        self.cluster.store(found, Relaxed);
+        Ok(())
+    }
+
+    fn options(&self) -> Result<ConnectOptions, Failure> {
         // A server without a leader cannot know whether what it says is still true.
         let options = ConnectOptions::new().with_connect_timeout(CONNECTING).with_require_leader(true);
         let options = options.with_keep_alive(PING, PONG).with_keep_alive_while_idle(true);
-        match &self.address.user {
+        let options = match &self.address.tls {
+            Some(tls) => tls::encrypt(options, tls)?,
+            None => options,
+        };
+        Ok(match &self.address.user {
             Some((name, password)) => options.with_user(name, password),
             None => options,
-        }
-    }
-
-    /// Two clusters would each grant the same lease.
-    fn check_cluster(&self, host: &str, header: Option<&ResponseHeader>) -> Result<(), Failure> {
-        let found = header.map_or(0, ResponseHeader::cluster_id);
-        let known = self.cluster.compare_exchange(0, found, Relaxed, Relaxed).map_or_else(|known| known, |_| found);
-        self.note(header);
-        if known == found {
-            return Ok(());
-        }
-        let sentence =
-            format!("{host} belongs to another etcd cluster than the servers before it; name servers of one cluster");
-        Err(Failure::certain(refused(&sentence)))
+        })
     }
 
     fn note(&self, header: Option<&ResponseHeader>) {

@@ -6,6 +6,8 @@
 mod ear;
 mod mouth;
 
+pub(super) use mouth::Bin;
+
 use std::{
     string::String,
     sync::{
@@ -38,6 +40,7 @@ pub(super) struct EtcdSignals {
 struct Post {
     servers: Arc<Servers>,
     names: Names,
+    bin: Bin,
 }
 
 impl core::fmt::Debug for Post {
@@ -96,8 +99,8 @@ impl Drop for Awake {
 }
 
 impl EtcdSignals {
-    pub(super) fn new(servers: Arc<Servers>, names: Names, runtime: Handle) -> Self {
-        Self { post: Post { servers, names }, runtime, awake: Mutex::default() }
+    pub(super) fn new(servers: Arc<Servers>, names: Names, bin: Bin, runtime: Handle) -> Self {
+        Self { post: Post { servers, names, bin }, runtime, awake: Mutex::default() }
     }
 
     /// Nothing outside is called under the lock, so a poisoned one guards a sound value.

@@ -79,7 +79,7 @@ impl Sweep {
 
     async fn forget(&self, keys: &[Key]) -> Result<(), StoreError> {
         let memory = Memory::default();
-        let desk = Desk { servers: &self.servers, names: &self.names, memory: &memory };
+        let desk = Desk { servers: &self.servers, names: &self.names, memory: &memory, bin: None };
         let mut batch = Batch::new(self.session, Vec::new());
         batch.forgets = keys.to_vec();
         desk.transact(&batch, self.now, Instant::now() + PATIENCE).await.map(drop)

@@ -3,19 +3,24 @@
 use core::time::Duration;
 use std::{format, vec::Vec};
 
-use etcd_client::{Txn, TxnOp, TxnResponse};
+use etcd_client::{PutOptions, Txn, TxnOp, TxnResponse};
 use tokio::time::{Instant, sleep};
 
 use super::{
     failure::Load,
+    look,
     rows::{Memory, Names, Seen, View, gets, others},
     servers::Servers,
+    signals::Bin,
 };
-use crate::machine::{Applied, Batch, Records, Reply, Row, StoreError, StoreErrorKind, StoreId, StoreNow};
+use crate::machine::{
+    Applied, Batch, Promotion, Records, Reply, Row, SessionId, StoreError, StoreErrorKind, StoreId, StoreNow,
+};
 
 /// After each attempt that others were faster than, it waits a random time that grows up to this.
 const LONGEST_PAUSE_US: u64 = 32_000;
-/// A context that opens its session with more rows than this learns of no other sessions: etcd limits the operations of a transaction.
+/// A context that opens its session with more rows than this asks for other sessions in a transaction of their own: etcd limits the
+/// operations of a transaction.
 const FEW_ROWS: usize = 32;
 
 /// What a handle has for its transactions.
@@ -23,15 +28,19 @@ pub(super) struct Desk<'a> {
     pub(super) servers: &'a Servers,
     pub(super) names: &'a Names,
     pub(super) memory: &'a Memory,
+    /// The etcd lease of the messages that are sent with a transaction.
+    pub(super) bin: Option<&'a Bin>,
 }
 
 /// What a batch made of the rows.
 struct Outcome {
     reply: Reply,
-    /// The rows that it went by.
+    /// The rows that decided something, without those that it only showed to an onlooker.
     used: Vec<Row>,
     records: Records,
     changed: Vec<Row>,
+    /// Whether it showed an onlooker so many rows that they are read in several transactions.
+    is_wide: bool,
 }
 
 impl Desk<'_> {
@@ -40,20 +49,22 @@ impl Desk<'_> {
         let mut view = View::default();
         let mut memory = Some(self.memory);
         for attempt in 0_u32.. {
-            let outcome = self.apply(batch, now, (&mut view, memory), deadline).await?;
+            let mut outcome = self.apply(batch, now, (&mut view, memory), deadline).await?;
             if outcome.changed.is_empty() && view.is_of_one_moment() {
                 self.memory.keep(view.rows);
                 return Ok(outcome.reply);
             }
             let asked = outcome.used.clone();
-            let answer = self.commit(&outcome, &view, deadline).await?;
+            let answer = self.commit(batch.session, &mut outcome, &view, deadline).await?;
             if answer.succeeded() {
                 self.remember(&outcome, view, &answer);
                 return Ok(outcome.reply);
             }
             // What it went by has changed; the answer says how it is now.
             (view, memory) = (view.anew(), None);
-            view.take(asked, &answer);
+            if !outcome.is_wide {
+                view.take(asked, &answer);
+            }
             self.pause(attempt, deadline).await?;
         }
         Err(too_late())
@@ -67,35 +78,32 @@ impl Desk<'_> {
         (view, memory): (&mut View, Option<&Memory>),
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
-        let keys = batch.keys();
-        let mut used: Vec<_> = keys.iter().cloned().map(Row::Record).collect();
+        let mut used: Vec<_> = batch.keys().into_iter().map(Row::Record).collect();
         used.extend([Row::Store, Row::Session(batch.session)]);
         self.begin(view, &used, (batch, memory), deadline).await?;
-        let mut records = Records::new();
-        let stored = view.text(&Row::Store);
-        let fresh = if stored.is_none() { random()? } else { 0 };
-        records.load_store(stored, StoreId(fresh))?;
-        for key in keys {
-            let row = Row::Record(key.clone());
-            records.load(key, view.text(&row));
+        let mut records = load(batch, view)?;
+        let is_wide = look::is_wide(batch, used.len() + records.sessions_of(batch).len());
+        if is_wide {
+            records = self.look(view, &used, batch, deadline).await?;
         }
         let sessions = records.sessions_of(batch);
-        used.extend(sessions.iter().filter(|session| **session != batch.session).map(|session| Row::Session(*session)));
+        let decides = if is_wide { records.sessions_of(&look::without_looks(batch)) } else { sessions.clone() };
+        used.extend(decides.into_iter().filter(|session| *session != batch.session).map(Row::Session));
         self.complete(view, &used, memory, deadline).await?;
-        for session in sessions {
-            records.load_session(session, view.text(&Row::Session(session)));
+        for session in &sessions {
+            records.load_session(*session, view.text(&Row::Session(*session)));
         }
-        for (session, text) in view.peers.iter().filter(|(session, _)| !used.contains(&Row::Session(*session))) {
+        for (session, text) in view.peers.iter().filter(|(session, _)| !sessions.contains(session)) {
             records.load_session(*session, Some(text));
         }
         let reply = batch.apply(&mut records, now);
         let changed = records.take_changed();
-        Ok(Outcome { reply, used, records, changed })
+        Ok(Outcome { reply, used, records, changed, is_wide })
     }
 
     /// Reads the rows that are not in the view, and for a session that opens also some of the other sessions. An opening always reads
     /// its own row, which nobody knows yet.
-    async fn begin(
+    pub(super) async fn begin(
         &self,
         view: &mut View,
         wanted: &[Row],
@@ -103,12 +111,20 @@ impl Desk<'_> {
         deadline: Instant,
     ) -> Result<(), StoreError> {
         let missing = view.recall(wanted, memory);
-        let peers = if missing.len() <= FEW_ROWS { batch.peers() } else { 0 };
+        let peers = if view.peers.is_empty() { batch.peers() } else { 0 };
         if missing.is_empty() || peers == 0 {
             return self.read_into(view, missing, deadline).await;
         }
+        let others = others(self.names, batch.session, peers);
+        if missing.len() > FEW_ROWS {
+            // These may be read at another moment, because nothing depends on them.
+            let load = Load { rows: others.len(), bytes: 0 };
+            let answer = self.run(Txn::new().and_then(others), load, false, deadline).await?;
+            view.meet(self.names, 0, peers, &answer);
+            return self.read_into(view, missing, deadline).await;
+        }
         let mut gets = gets(self.names, &missing);
-        gets.extend(others(self.names, batch.session, peers));
+        gets.extend(others);
         let load = Load { rows: gets.len(), bytes: 0 };
         let answer = self.run(Txn::new().and_then(gets), load, false, deadline).await?;
         view.meet(self.names, missing.len(), peers, &answer);
@@ -142,10 +158,56 @@ impl Desk<'_> {
         self.run(txn, Load { rows: rows.len(), bytes: 0 }, false, deadline).await
     }
 
-    /// Writes what changed if all rows are still as they were seen; else reads them again.
-    async fn commit(&self, outcome: &Outcome, view: &View, deadline: Instant) -> Result<TxnResponse, StoreError> {
+    /// Writes what changed if all rows are still as they were read; otherwise reads them again. Messages to those who were granted go
+    /// along, which saves them one request.
+    async fn commit(
+        &self,
+        session: SessionId,
+        outcome: &mut Outcome,
+        view: &View,
+        deadline: Instant,
+    ) -> Result<TxnResponse, StoreError> {
+        let letters = self.letters(session, outcome);
+        if letters.is_empty() {
+            return self.write(outcome, view, letters, deadline).await;
+        }
+        match self.write(outcome, view, letters, deadline).await {
+            // A message is a hint, so nothing may fail because of it.
+            Err(error) if error.applied == Applied::No => {
+                self.bin.into_iter().for_each(Bin::forget);
+                outcome.reply.promotions_mut().for_each(|promotion| promotion.told = false);
+                self.write(outcome, view, Vec::new(), deadline).await
+            }
+            answer => answer,
+        }
+    }
+
+    /// One message to each session that was granted, because etcd writes a key only once in a transaction.
+    fn letters(&self, session: SessionId, outcome: &mut Outcome) -> Vec<TxnOp> {
+        let Some(lease) = self.bin.and_then(Bin::lease) else { return Vec::new() };
+        let (store, mut told) = (outcome.reply.store, Vec::new());
+        let letter = |promotion: &mut Promotion| {
+            let holder = promotion.holder;
+            promotion.told = holder != session && !told.contains(&holder);
+            told.push(holder);
+            let text = || format!("{session} {}", promotion.message(store).encode());
+            let options = Some(PutOptions::new().with_lease(lease));
+            promotion.told.then(|| TxnOp::put(self.names.message(Some(holder)), text(), options))
+        };
+        outcome.reply.promotions_mut().filter_map(letter).collect()
+    }
+
+    async fn write(
+        &self,
+        outcome: &Outcome,
+        view: &View,
+        letters: Vec<TxnOp>,
+        deadline: Instant,
+    ) -> Result<TxnResponse, StoreError> {
         let (mut compares, mut writes, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for row in &outcome.used {
+        // Forgetting a record writes the store's row. That should not make other contexts begin anew.
+        let needs_store = outcome.changed.contains(&Row::Store) || !view.proves_store(&outcome.used);
+        for row in outcome.used.iter().filter(|row| needs_store || **row != Row::Store) {
             let seen = view.rows.get(row).cloned().unwrap_or_default();
             compares.push(seen.compare(row, self.names.of(row)));
         }
@@ -158,8 +220,9 @@ impl Desk<'_> {
                 None => TxnOp::delete(name, None),
             });
         }
-        let load = Load { rows: outcome.used.len().max(writes.len()), bytes };
         let is_write = !writes.is_empty();
+        writes.extend(letters);
+        let load = Load { rows: outcome.used.len().max(writes.len()), bytes };
         // The reads are there without writes, too: etcd would compare without asking the other servers if there were none.
         let txn = Txn::new().when(compares).and_then(writes).or_else(gets(self.names, &outcome.used));
         match self.run(txn, load, is_write, deadline).await {
@@ -181,7 +244,13 @@ impl Desk<'_> {
     }
 
     /// Runs a transaction. Where certainly nothing was written, another server is asked.
-    async fn run(&self, txn: Txn, load: Load, is_write: bool, deadline: Instant) -> Result<TxnResponse, StoreError> {
+    pub(super) async fn run(
+        &self,
+        txn: Txn,
+        load: Load,
+        is_write: bool,
+        deadline: Instant,
+    ) -> Result<TxnResponse, StoreError> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -227,6 +296,19 @@ impl Desk<'_> {
         }
         if Instant::now() < deadline { Ok(()) } else { Err(too_late()) }
     }
+}
+
+/// The store's row and the records of a batch.
+pub(super) fn load(batch: &Batch, view: &View) -> Result<Records, StoreError> {
+    let mut records = Records::new();
+    let stored = view.text(&Row::Store);
+    let fresh = if stored.is_none() { random()? } else { 0 };
+    records.load_store(stored, StoreId(fresh))?;
+    for key in batch.keys() {
+        let row = Row::Record(key.clone());
+        records.load(key, view.text(&row));
+    }
+    Ok(records)
 }
 
 fn too_late() -> StoreError {

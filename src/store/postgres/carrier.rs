@@ -40,6 +40,11 @@ impl Round {
         self.count == 0
     }
 
+    /// How many statements it has.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
     pub(super) fn text(&self) -> &str {
         &self.text
     }

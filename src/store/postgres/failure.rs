@@ -62,6 +62,12 @@ pub(super) fn of_commit(failure: &Failure, names: &Names) -> StoreError {
 pub(super) fn of_connect(failure: &Failure, user: &str) -> StoreError {
     let permanent = |message| StoreError::permanent(StoreErrorKind::Unsupported, message);
     match failure.code.as_str() {
+        // The server says this wherever it refuses an unencrypted connection, even if it would refuse an encrypted one too.
+        "28000" if failure.said.contains("no encryption") => permanent(format!(
+            "the server does not let the user {user} in without encryption: {}; give a TLS connector by PostgresStoreBuilder::tls, or \
+             correct pg_hba.conf",
+            failure.said
+        )),
         "28P01" | "28000" => permanent(format!(
             "the server does not let the user {user} in: {}; correct the user or the password in the URL, or pg_hba.conf",
             failure.said

@@ -8,7 +8,7 @@ use super::{
     failure,
     names::Names,
     options::{ask_database, is_by_cluster, name_of},
-    rows::{Changed, Hold, SCHEMA, StoreText, load_records, load_sessions},
+    rows::{Changed, Hold, SCHEMA, StoreText, load_records, text_of_session},
 };
 use crate::machine::{Key, Records, StoreError, StoreId};
 
@@ -70,9 +70,9 @@ impl Check<'_> {
         let store = self.store_id(StoreText::of(&answers, store), &mut records)?;
         // Only the own row: it takes the heartbeat, and tells what became of a grant that is gone.
         if ticket.renews() || !ticket.finds_its_grant(&records) {
-            let ids = [ticket.batch.session];
-            let answers = self.carry(&Round::one(&names.read_sessions(&ids, Hold::Update))).await?;
-            load_sessions(&mut records, &ids, answers.rows(0));
+            let own = ticket.batch.session;
+            let answers = self.carry(&Round::one(&names.read_sessions(&[own], Hold::Update))).await?;
+            records.load_session(own, text_of_session(answers.rows(0), own));
         }
         Ok((store, records))
     }

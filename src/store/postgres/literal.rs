@@ -1,10 +1,13 @@
 //! Values in the text of a statement.
 //!
-//! Whatever bytes a value has, its literal consists of hexadecimal digits between the same quotes, or of a number. So nothing in it can end
+//! Whatever bytes a value has, its literal consists of hexadecimal digits between the same marks, or of a number. So nothing in it can end
 //! the literal, however the server reads backslashes, and statements of one kind differ by their constants only.
 
 use core::fmt::Write;
-use std::string::String;
+use std::{
+    string::{String, ToString},
+    vec::Vec,
+};
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
@@ -29,24 +32,16 @@ pub(super) fn optional_text(value: Option<&str>) -> String {
     value.map_or_else(|| "NULL::text".into(), text)
 }
 
-/// A `text[]` of hexadecimal digits. No value may be empty: PostgreSQL takes `{}` for an array without elements.
-pub(super) fn hex_list<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> String {
-    list(values.into_iter().map(hex), "text")
+/// A `bytea[]`. The server reads one constant, and so plans the statement faster than one with a list of expressions.
+pub(super) fn bytes_list<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let values = values.into_iter().map(|value| format!(r#""\\\\x{}""#, hex(value)));
+    format!("E'{{{}}}'::bytea[]", values.collect::<Vec<_>>().join(","))
 }
 
 /// A `bigint[]`.
 pub(super) fn numbers(numbers: &[i64]) -> String {
-    list(numbers.iter(), "bigint")
-}
-
-fn list(values: impl Iterator<Item = impl core::fmt::Display>, kind: &str) -> String {
-    let mut literal = String::from("'{");
-    for (place, value) in values.enumerate() {
-        let comma = if place == 0 { "" } else { "," };
-        // Writing to a string cannot fail.
-        let _ = write!(literal, "{comma}{value}");
-    }
-    literal + "}'::" + kind + "[]"
+    let numbers: Vec<_> = numbers.iter().map(i64::to_string).collect();
+    format!("'{{{}}}'::bigint[]", numbers.join(","))
 }
 
 #[cfg(test)]
@@ -65,8 +60,8 @@ mod tests {
 
     #[test]
     fn a_list_is_one_constant() {
-        assert_eq!(hex_list([b"k".as_slice(), &[0]]), "'{6b,00}'::text[]");
-        assert_eq!(hex_list([]), "'{}'::text[]");
+        assert_eq!(bytes_list([b"k".as_slice(), &[], &[0]]), r#"E'{"\\\\x6b","\\\\x","\\\\x00"}'::bytea[]"#);
+        assert_eq!(bytes_list([]), "E'{}'::bytea[]");
         assert_eq!(numbers(&[i64::MIN, 7]), "'{-9223372036854775808,7}'::bigint[]");
     }
 }

@@ -180,15 +180,20 @@ impl PostgresStore {
     {
         self.check()?;
         let work = work(self.place.clone());
+        let began = Shared::new(AtomicBool::new(false));
+        let begins = began.clone();
         let task = self.place.runtime.spawn(async move {
+            begins.store(true, Ordering::Relaxed);
             let late =
                 |_| Err(StoreError::unknown(format!("the server did not answer within {} ms", limit.as_millis())));
             timeout(limit, work).await.unwrap_or_else(late)
         });
         task.await.unwrap_or_else(|ended| {
-            Err(StoreError::unknown(format!(
-                "the tokio runtime in which the store was connected has ended ({ended}); connect another one"
-            )))
+            let message =
+                format!("the tokio runtime in which the store was connected has ended ({ended}); connect another one");
+            let has_begun = began.load(Ordering::Relaxed);
+            // What never began wrote nothing, and nothing will ever begin there.
+            Err(if has_begun { StoreError::unknown(message) } else { options::invalid(message) })
         })
     }
 }
@@ -219,7 +224,8 @@ impl fmt::Debug for PostgresStore {
 impl Store for PostgresStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         let now = StoreNow::new(self.clock(), now);
-        let work = Work { batch, now, limit, fresh: fresh_id()? };
+        let tells = self.place.signals.is_some();
+        let work = Work { batch, now, limit, fresh: fresh_id()?, tells };
         // It keeps to its limit by itself, and knows what became of its commit.
         self.on_runtime(limit.saturating_mul(2), |place| async move { work.run(&place.lending, &place.names).await })
             .await

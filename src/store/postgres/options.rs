@@ -89,7 +89,11 @@ impl PostgresStoreBuilder {
     /// **A connection that the server closes while its context lives counts as a death.** Another context may then be granted the
     /// lease before the holder notices. The holder notices within milliseconds if the end of the connection reaches it, and within 15 s
     /// if the network silently drops packets. Writes that are [fenced](crate::LeaseGuard::fence) or guarded by a token stay safe; other
-    /// effects of the holder may overlap with the next holder's. For 10 s after a restart of the server, absent beacons prove nothing.
+    /// effects of the holder may overlap with the next holder's.
+    ///
+    /// A restart of the server ends all beacons, although their contexts live. So a context that connected less than 10 s ago counts
+    /// an absent beacon as a death only if it saw that beacon before. A holder that died before a waiter connected may therefore be
+    /// replaced 10 s later than by a waiter that was connected already.
     /// A failover to a replica ends all beacons at once: do not choose beacons where that happens.
     pub fn with_beacons(mut self) -> Self {
         self.signals = Some(Voice { beacons: true });

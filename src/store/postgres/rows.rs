@@ -4,7 +4,7 @@ use std::{string::String, vec::Vec};
 
 use super::{
     carrier::{Answers, Round, Row as Found},
-    literal::{bytes, hex, hex_list, numbers, optional_text, text},
+    literal::{bytes, bytes_list, hex, numbers, optional_text, text},
     names::{Names, bytes_of, bytes_of_key, end_of, key_of, long_form},
 };
 use crate::machine::{Key, Records, Row, SessionId};
@@ -21,6 +21,8 @@ pub(super) enum Hold {
     Share,
     /// Nobody else may even lock it.
     Update,
+    /// The same, but it is not waited for: the statement fails if somebody else has locked a row.
+    UpdateAtOnce,
 }
 
 impl Hold {
@@ -29,6 +31,7 @@ impl Hold {
             Self::Not => "",
             Self::Share => " FOR SHARE",
             Self::Update => " FOR UPDATE",
+            Self::UpdateAtOnce => " FOR UPDATE NOWAIT",
         }
     }
 }
@@ -65,20 +68,19 @@ impl Names {
     /// The records of these keys, locked in their order.
     pub(super) fn read_records(&self, keys: &[Key], hold: Hold) -> String {
         let keys: Vec<_> = keys.iter().map(bytes_of_key).collect();
-        self.read("record", "key", &hex_list(keys.iter().map(AsRef::as_ref)), hold)
+        self.read("record", "key", &bytes_list(keys.iter().map(AsRef::as_ref)), hold)
     }
 
     /// The rows of these sessions, locked in their order.
     pub(super) fn read_sessions(&self, sessions: &[SessionId], hold: Hold) -> String {
         let ids: Vec<_> = sessions.iter().copied().map(bytes_of).collect();
-        self.read("session", "id", &hex_list(ids.iter().map(<[u8; 16]>::as_slice)), hold)
+        self.read("session", "id", &bytes_list(ids.iter().map(<[u8; 16]>::as_slice)), hold)
     }
 
     fn read(&self, table: &str, column: &str, wanted: &str, hold: Hold) -> String {
         let (table, clause) = (self.table(table), hold.clause());
         format!(
-            "SELECT encode({column}, 'hex'), text FROM {table} WHERE {column} = ANY(ARRAY( \
-             SELECT decode(name, 'hex') FROM unnest({wanted}) AS name)) ORDER BY {column}{clause}"
+            "SELECT encode({column}, 'hex'), text FROM {table} WHERE {column} = ANY({wanted}) ORDER BY {column}{clause}"
         )
     }
 
@@ -123,19 +125,17 @@ impl Names {
     fn write_rows(&self, table: &str, column: &str, rows: &Rows, round: &mut Round) {
         let table = self.table(table);
         if !rows.written.is_empty() {
-            let names = hex_list(rows.written.iter().map(|(name, _)| name.as_slice()));
-            let texts = hex_list(rows.written.iter().map(|(_, text)| text.as_bytes()));
+            let row = |(name, written): &(Vec<u8>, String)| format!("({}, {})", bytes(name), text(written));
+            let values: Vec<_> = rows.written.iter().map(row).collect();
             round.add(&format!(
-                "INSERT INTO {table} ({column}, text) \
-                 SELECT decode(name, 'hex'), convert_from(decode(text, 'hex'), 'UTF8') FROM unnest({names}, {texts}) AS row(name, text) \
-                 ON CONFLICT ({column}) DO UPDATE SET text = excluded.text"
+                "INSERT INTO {table} ({column}, text) VALUES {} \
+                 ON CONFLICT ({column}) DO UPDATE SET text = excluded.text",
+                values.join(", ")
             ));
         }
         if !rows.deleted.is_empty() {
-            let names = hex_list(rows.deleted.iter().map(Vec::as_slice));
-            round.add(&format!(
-                "DELETE FROM {table} WHERE {column} = ANY(ARRAY(SELECT decode(name, 'hex') FROM unnest({names}) AS name))"
-            ));
+            let names = bytes_list(rows.deleted.iter().map(Vec::as_slice));
+            round.add(&format!("DELETE FROM {table} WHERE {column} = ANY({names})"));
         }
     }
 }
@@ -165,6 +165,8 @@ impl Rows {
 pub(super) struct Changed {
     records: Rows,
     sessions: Rows,
+    /// The sessions whose rows `sessions` has.
+    pub(super) owners: Vec<SessionId>,
     pub(super) store: Option<String>,
 }
 
@@ -175,7 +177,10 @@ impl Changed {
             let text = records.text(&row);
             match row {
                 Row::Record(key) => changed.records.note(&bytes_of_key(&key), text),
-                Row::Session(session) => changed.sessions.note(&bytes_of(session), text),
+                Row::Session(session) => {
+                    changed.owners.push(session);
+                    changed.sessions.note(&bytes_of(session), text);
+                }
                 Row::Store => changed.store = text,
             }
         }
@@ -194,22 +199,15 @@ pub(super) fn load_records(records: &mut Records, keys: &[Key], found: &[Found])
     }
 }
 
-/// Puts into `records` what the table of sessions had, or had not, under these ids.
-pub(super) fn load_sessions(records: &mut Records, sessions: &[SessionId], found: &[Found]) {
-    for session in sessions {
-        records.load_session(*session, text_of(found, &bytes_of(*session)));
-    }
+/// The row that the table of sessions has under this id.
+pub(super) fn text_of_session(found: &[Found], session: SessionId) -> Option<&str> {
+    text_of(found, &bytes_of(session))
 }
 
-/// Adds the sessions that [`Names::read_peers`] found, except for those that are there already.
-pub(super) fn load_peers(records: &mut Records, known: &[SessionId], found: &[Found]) {
-    for row in found {
-        let id = row.text(0).filter(|id| id.len() == 32).and_then(|id| u128::from_str_radix(id, 16).ok());
-        let Some(session) = id.map(SessionId) else { continue };
-        if !known.contains(&session) {
-            records.load_session(session, row.text(1));
-        }
-    }
+/// The session in a row that [`Names::read_peers`] found. A row whose name is no id was put there by somebody else.
+pub(super) fn session_of(row: &Found) -> Option<SessionId> {
+    let id = row.text(0).filter(|id| id.len() == 32)?;
+    u128::from_str_radix(id, 16).ok().map(SessionId)
 }
 
 /// The keys that [`Names::read_keys`] found, in order. A name that is no key was put there by somebody else.

@@ -1,4 +1,5 @@
-//! One transaction: lock, read, apply, write, commit, in three round trips.
+//! One transaction: lock, read, apply, write, commit. It takes two round trips if no other session matters to it, otherwise three, and one
+//! more if it ends another session.
 //!
 //! # Locks, in the order in which they are taken
 //!
@@ -7,10 +8,16 @@
 //!    leaves none behind for a key that is only looked at.
 //!    Fences share the lock of their key, so that a stream of them does not keep a transaction waiting for ever.
 //! 2. The records, sorted, `FOR UPDATE`: a [fence](super::fence) keeps others out by these rows alone.
-//! 3. The rows of the sessions, sorted, `FOR UPDATE`: in a statement of their own, which sees what was committed before the
-//!    records were locked.
-//! 4. The store's own row, at its write. It is read without a lock, so that it does not serialise everything, and written only
-//!    if it still has the text that was read. Else the transaction is rolled back and repeated with that row locked.
+//! 3. The row of the own session, `FOR UPDATE`, so that nobody ends it meanwhile. A separate statement sees what was committed before
+//!    the records were locked. The rows of others are read without a lock. A contender needs them only to tell the living from the
+//!    dead, and would keep their heartbeats waiting.
+//! 4. The rows of others that are to be written, `FOR UPDATE`, unless somebody else has locked them: two sessions that write each other's
+//!    rows would wait in a circle.
+//! 5. The store's own row, at its write.
+//!
+//! If a row of 4 is locked, or one of 4 or 5 is no longer what was read, the transaction is rolled back and repeated. It then locks
+//! these rows when it reads them: those of sessions along with its own, sorted, and last the store's. Locking that always would serialise
+//! all transactions.
 
 use core::time::Duration;
 use std::{
@@ -22,32 +29,62 @@ use std::{
 use tokio::time::timeout;
 
 use super::{
-    carrier::{Answers, Failure, Loan, Round},
+    carrier::{Answers, Failure, Loan, Round, Row},
     failure,
     lending::{Errand, Lending, Lent},
     names::Names,
-    rows::{Changed, Hold, SCHEMA, StoreText, load_peers, load_records, load_sessions},
+    rows::{Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_session},
+    signals::Letter,
 };
-use crate::machine::{Batch, Key, Records, Reply, StoreError, StoreId, StoreNow};
+use crate::machine::{Batch, Key, Promotion, Records, Reply, SessionId, StoreError, StoreId, StoreNow};
 
 /// How often a transaction is begun anew: for the store's own row once, and for each connection that was cut while it was idle.
 pub(super) const TRIES: usize = 8;
+
+/// The SQLSTATE of a commit whose notifications do not fit in the server's queue. Nothing is committed.
+const NO_ROOM: &str = "54000";
+
+/// The SQLSTATE of a statement that would have to wait for a lock, or has waited for too long.
+const LOCKED: &str = "55P03";
 
 /// Why a transaction did not come to its end.
 enum Fault {
     /// It was rolled back, or will be.
     Server(Failure),
+    /// The server let nobody be told, and stopped there.
+    Letter,
     /// A commit was sent.
     Commit(Failure),
     /// What was read cannot be used.
     Unusable(StoreError),
-    /// Somebody else wrote the store's own row.
-    Overtaken,
+    /// Somebody else wrote, or has locked, a row that was read without a lock.
+    Overtaken(Contested),
 }
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
         Self::Server(failure)
+    }
+}
+
+/// Rows that a transaction did not lock when it read them, and that others wrote or locked meanwhile.
+#[derive(Default)]
+struct Contested {
+    sessions: Vec<SessionId>,
+    store: bool,
+}
+
+impl Contested {
+    fn add(&mut self, other: Self) {
+        self.store |= other.store;
+        self.sessions.extend(other.sessions);
+        self.sessions.sort_unstable();
+        self.sessions.dedup();
+    }
+
+    /// How the store's own row is read.
+    const fn hold(&self) -> Hold {
+        if self.store { Hold::Update } else { Hold::Not }
     }
 }
 
@@ -58,6 +95,8 @@ pub(super) struct Work {
     pub(super) limit: Duration,
     /// The id of the store, should it be a new one.
     pub(super) fresh: StoreId,
+    /// Whether the transaction notifies those whom it grants a lease.
+    pub(super) tells: bool,
 }
 
 impl Work {
@@ -75,24 +114,32 @@ impl Work {
     }
 
     async fn try_often(&self, lending: &Lending, names: &Names, committing: &AtomicBool) -> Result<Reply, StoreError> {
-        let mut hold = Hold::Not;
+        let (mut contested, mut tells) = (Contested::default(), self.tells);
         let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
             // A little less than the whole limit, so that this failure is the one reported.
             let mut lent = lending.lend(errand, self.limit / 10 * 9).await?;
             let used = lent.used;
-            let fault = match (Attempt { work: self, names, loan: &mut *lent.loan, hold, committing }).run().await {
-                Ok(reply) => {
-                    lent.give_back();
-                    return Ok(reply);
-                }
-                Err(fault) => fault,
-            };
+            let fault =
+                match (Attempt { work: self, names, loan: &mut *lent.loan, contested: &contested, tells, committing })
+                    .run()
+                    .await
+                {
+                    Ok(reply) => {
+                        lent.give_back();
+                        return Ok(reply);
+                    }
+                    Err(fault) => fault,
+                };
             roll_back(lent).await;
             match fault {
-                Fault::Overtaken => hold = Hold::Update,
+                Fault::Overtaken(rows) => contested.add(rows),
                 Fault::Server(failure) if used && failure.is_cut() => lending.lender().forget_idle(),
                 Fault::Server(failure) => return Err(failure::of_statement(&failure, names)),
+                // The user may not be allowed to notify. Leases do not depend on it: whoever is granted one looks into the store.
+                Fault::Letter => tells = false,
+                // A listener that does not read fills the server's queue.
+                Fault::Commit(failure) if tells && failure.code == NO_ROOM => tells = false,
                 Fault::Commit(failure) => return Err(failure::of_commit(&failure, names)),
                 Fault::Unusable(error) => return Err(error),
             }
@@ -112,43 +159,66 @@ struct Attempt<'a> {
     work: &'a Work,
     names: &'a Names,
     loan: &'a mut (dyn Loan + 'a),
-    /// How the store's own row is read.
-    hold: Hold,
+    /// The rows that it locks when it reads them, because earlier tries were overtaken there.
+    contested: &'a Contested,
+    /// Whether the transaction notifies those whom it grants a lease.
+    tells: bool,
     committing: &'a AtomicBool,
 }
 
 impl Attempt<'_> {
     async fn run(&mut self) -> Result<Reply, Fault> {
-        let (mut records, read) = self.read().await?;
-        let reply = self.work.batch.apply(&mut records, self.work.now);
-        self.write(&Changed::take(&mut records), read.as_deref()).await?;
+        let mut read = self.read().await?;
+        let mut reply = self.work.batch.apply(&mut read.records, self.work.now);
+        self.write(read, &mut reply).await?;
         Ok(reply)
     }
 
-    /// Locks and reads; gives the text of the store's own row, too.
-    async fn read(&mut self) -> Result<(Records, Option<String>), Fault> {
+    async fn read(&mut self) -> Result<Read, Fault> {
         let (batch, names) = (&self.work.batch, self.names);
         let keys: Vec<Key> = batch.keys();
         let mut records = Records::new();
         let mut round = Round::default();
         begin(self.work.limit, &mut round);
         round.add(&names.lock(&self.locks(&keys)));
-        if !keys.is_empty() {
-            let place = round.add(&names.read_records(&keys, Hold::Update));
-            let answers = self.loan.carry(&round).await?;
-            load_records(&mut records, &keys, answers.rows(place));
-            round = Round::default();
-        }
-        let ids = records.sessions_of(batch);
-        let sessions = round.add(&names.read_sessions(&ids, Hold::Update));
-        let store = round.add(&names.read_store(self.hold));
+        let found = (!keys.is_empty()).then(|| round.add(&names.read_records(&keys, Hold::Update)));
+        let locked = [&[batch.session], &self.contested.sessions[..]].concat();
+        let own = round.add(&names.read_sessions(&locked, Hold::Update));
+        let store = round.add(&names.read_store(self.contested.hold()));
         let wanted = batch.peers();
         let peers = (wanted > 0).then(|| round.add(&names.read_peers(batch.session, wanted)));
         let answers = self.loan.carry(&round).await?;
-        let text = self.load_store(&mut records, &answers, store)?;
-        load_sessions(&mut records, &ids, answers.rows(sessions));
-        load_peers(&mut records, &ids, peers.map_or(&[], |peers| answers.rows(peers)));
-        Ok((records, text))
+        load_records(&mut records, &keys, found.map_or(&[], |found| answers.rows(found)));
+        records.load_session(batch.session, text_of_session(answers.rows(own), batch.session));
+        let store = self.load_store(&mut records, &answers, store)?;
+        let mut others = self.read_others(&records, answers.rows(own)).await?;
+        for row in peers.map_or(&[][..], |peers| answers.rows(peers)) {
+            let Some(peer) = session_of(row) else { continue };
+            if !others.iter().any(|(known, _)| *known == peer) {
+                others.push((peer, row.text(1).map(String::from)));
+            }
+        }
+        others.iter().for_each(|(session, text)| records.load_session(*session, text.as_deref()));
+        Ok(Read { records, store, others })
+    }
+
+    /// The rows of the other sessions that matter. Some of them were locked, and read, before.
+    async fn read_others(
+        &mut self,
+        records: &Records,
+        locked: &[Row],
+    ) -> Result<Vec<(SessionId, Option<String>)>, Fault> {
+        let batch = &self.work.batch;
+        let mut ids = records.sessions_of(batch);
+        ids.retain(|id| *id != batch.session);
+        let text = |found: &[Row], id: SessionId| (id, text_of_session(found, id).map(String::from));
+        let (known, ids): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| self.contested.sessions.contains(id));
+        let mut others: Vec<_> = known.into_iter().map(|id| text(locked, id)).collect();
+        if !ids.is_empty() {
+            let answers = self.loan.carry(&Round::one(&self.names.read_sessions(&ids, Hold::Not))).await?;
+            others.extend(ids.into_iter().map(|id| text(answers.rows(0), id)));
+        }
+        Ok(others)
     }
 
     fn load_store(&self, records: &mut Records, answers: &Answers, place: usize) -> Result<Option<String>, Fault> {
@@ -170,38 +240,93 @@ impl Attempt<'_> {
         locks
     }
 
-    async fn write(&mut self, changed: &Changed, read: Option<&str>) -> Result<(), Fault> {
+    async fn write(&mut self, mut read: Read, reply: &mut Reply) -> Result<(), Fault> {
+        let changed = Changed::take(&mut read.records);
         if changed.is_empty() {
             // Nothing is committed, so that nothing can be unknown.
             return Ok(self.loan.carry(&Round::one("ROLLBACK")).await.map(drop)?);
         }
+        let others = self.others_of(&changed);
         let mut round = Round::default();
-        self.names.write(changed, &mut round);
-        if let Some(text) = &changed.store {
-            // The last of the locks, and the commit hangs on it.
-            let place = round.add(&self.names.write_store(read, text));
-            if self.loan.carry(&round).await?.rows(place).is_empty() {
-                return Err(Fault::Overtaken);
+        // This takes the last of the locks, and its rows decide whether to commit.
+        let again = (!others.is_empty()).then(|| round.add(&self.names.read_sessions(&others, Hold::UpdateAtOnce)));
+        self.names.write(&changed, &mut round);
+        let store = changed.store.as_ref().map(|text| round.add(&self.names.write_store(read.store.as_deref(), text)));
+        if again.is_some() || store.is_some() {
+            let answers = match self.loan.carry(&round).await {
+                Ok(answers) => answers,
+                Err(failure) if failure.code == LOCKED && again == Some(failure.before.count()) => {
+                    return Err(Fault::Overtaken(Contested { sessions: others, store: false }));
+                }
+                Err(failure) => return Err(failure.into()),
+            };
+            let store = store.is_some_and(|store| answers.rows(store).is_empty());
+            let sessions = again.map_or_else(Vec::new, |again| read.overtaken(&others, answers.rows(again)));
+            if store || !sessions.is_empty() {
+                return Err(Fault::Overtaken(Contested { sessions, store }));
             }
             round = Round::default();
         }
-        self.commit(round).await
+        let first_letter = round.count();
+        let letters = self.letters(reply, &mut round);
+        let answers = self.commit(round, first_letter).await?;
+        for (promotion, place) in letters {
+            promotion.told = Letter::is_heard(answers.rows(place));
+        }
+        Ok(())
+    }
+
+    /// Notifies those who are granted. A separate notification would cost them one more round trip.
+    fn letters<'r>(&self, reply: &'r mut Reply, round: &mut Round) -> Vec<(&'r mut Promotion, usize)> {
+        let (batch, store) = (&self.work.batch, reply.store);
+        let granted = reply.promotions_mut().filter(|_| self.tells);
+        let letter = |promotion: &'r mut Promotion| {
+            let letter = Letter::of(&promotion.message(store), batch.session, self.names)?;
+            Some((promotion, round.add(&letter.statement())))
+        };
+        granted.filter_map(letter).collect()
+    }
+
+    /// The other sessions whose rows were changed.
+    fn others_of(&self, changed: &Changed) -> Vec<SessionId> {
+        changed.owners.iter().copied().filter(|owner| *owner != self.work.batch.session).collect()
     }
 
     /// Commits at the end of a round. The statement timeout must not cut short the wait for replicas: the server would answer as if they
     /// had the transaction.
-    async fn commit(&mut self, mut round: Round) -> Result<(), Fault> {
+    async fn commit(&mut self, mut round: Round, first_letter: usize) -> Result<Answers, Fault> {
         let writes = round.add("SET LOCAL statement_timeout = 0");
         round.add("COMMIT");
         self.committing.store(true, Ordering::Relaxed);
         match self.loan.carry(&round).await {
-            Ok(_) => Ok(()),
-            // The server stopped at a write.
+            Ok(answers) => Ok(answers),
+            // The server stopped at a letter, or at a write before.
             Err(failure) if failure.before.count() < writes && failure::is_of_statement(&failure) => {
-                Err(Fault::Server(failure))
+                Err(if failure.before.count() < first_letter { Fault::Server(failure) } else { Fault::Letter })
             }
             Err(failure) => Err(Fault::Commit(failure)),
         }
+    }
+}
+
+/// What a transaction found.
+struct Read {
+    records: Records,
+    /// The text of the store's own row.
+    store: Option<String>,
+    /// The rows of other sessions, which are not locked.
+    others: Vec<(SessionId, Option<String>)>,
+}
+
+impl Read {
+    /// Which of these sessions no longer have the rows that were read.
+    fn overtaken(&self, sessions: &[SessionId], found: &[Row]) -> Vec<SessionId> {
+        let is_same = |session: SessionId| {
+            let read = self.others.iter().find(|(id, _)| *id == session);
+            debug_assert!(read.is_some(), "a batch changes no session that was not read");
+            read.is_some_and(|(id, text)| text.as_deref() == text_of_session(found, *id))
+        };
+        sessions.iter().copied().filter(|session| !is_same(*session)).collect()
     }
 }
 

@@ -11,7 +11,7 @@ use redis::Value;
 use super::compare::{Comparison, Found, Memory, Script, Snapshot, Text};
 use super::link::Link;
 use super::listeners::Listeners;
-use crate::machine::{Batch, Key, Peer, Records, Row, SessionId, StoreError, StoreId, StoreNow};
+use crate::machine::{Batch, FORMAT, Key, Peer, Records, Row, SessionId, StoreError, StoreId, StoreNow};
 
 /// What an attempt goes by: what one run of the script found, and for all other rows what this process remembers.
 pub(super) struct View<'a> {
@@ -27,6 +27,8 @@ pub(super) struct Attempt {
     /// What the store's own row says, if it is there.
     pub(super) store: Option<StoreId>,
     comparison: Comparison,
+    /// Whether a record is made anew, and so starts from the store's floor of tokens.
+    needs_floor: bool,
 }
 
 impl<'a> View<'a> {
@@ -60,8 +62,13 @@ impl<'a> View<'a> {
         fresh: StoreId,
         sessions: impl FnOnce(&Records) -> Vec<SessionId>,
     ) -> Result<Attempt, StoreError> {
-        let mut attempt =
-            Attempt { records: Records::new(), is_certain: true, store: None, comparison: Comparison::default() };
+        let mut attempt = Attempt {
+            records: Records::new(),
+            is_certain: true,
+            store: None,
+            comparison: Comparison::default(),
+            needs_floor: false,
+        };
         let text = self.read(&Row::Store, &mut attempt);
         if let Err(unreadable) = attempt.records.load_store(text.as_deref(), fresh) {
             // What this process remembers may be out of date: the next transaction reads anew.
@@ -71,6 +78,7 @@ impl<'a> View<'a> {
         attempt.store = text.map(|_| attempt.records.store());
         for key in keys {
             let text = self.read(&Row::Record(key.clone()), &mut attempt);
+            attempt.needs_floor |= text.is_none();
             attempt.records.load(key.clone(), text.as_deref());
         }
         for session in sessions(&attempt.records) {
@@ -93,11 +101,17 @@ impl<'a> View<'a> {
 }
 
 impl Attempt {
-    /// What the script is to compare, and then to write.
+    /// What the script compares and then writes. Forgetting a record changes the store's own row, which would make everybody else begin
+    /// anew, so most scripts compare only the id of the store.
     pub(super) fn into_comparison(mut self) -> Comparison {
+        let mut writes_store = false;
         for row in self.records.take_changed() {
             let text = self.records.text(&row);
+            writes_store |= row == Row::Store;
             self.comparison.writes.push((row.to_string(), text));
+        }
+        if !writes_store && !self.needs_floor {
+            self.comparison.facts.extend(self.store.map(fact_of_store));
         }
         self.comparison
     }
@@ -111,6 +125,11 @@ impl Attempt {
     pub(super) fn into_question(self) -> Comparison {
         self.comparison
     }
+}
+
+/// The fact that the store's own row must show: the id of the store.
+pub(super) fn fact_of_store(store: StoreId) -> (String, String) {
+    (Row::Store.to_string(), format!("{{\"format\":{FORMAT},\"store\":\"{store}\"}}"))
 }
 
 /// The other sessions that the script told of, as whoever opened a session is told of them.

@@ -52,6 +52,8 @@ pub(super) struct Script {
 /// A premise is the digest of the whole row, empty if there must be none; or, in JSON, some facts that must stand in the row:
 /// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
 ///
+/// Messages are published with the writes, and the answer counts the listeners of each. One that the user may not send counts as unheard.
+///
 /// The ids of all sessions with a row stand in a sorted set, so that a session that opens is told of those that follow it. It is written
 /// before the rows: a user who may not write it, or who finds another type under its name, has then written nothing.
 ///
@@ -129,12 +131,19 @@ local function tell(from, to)
 end
 tell('(' .. own, '+')
 tell('-', '(' .. own)
+local heard = {}
+for i = 1, tonumber(ARGV[at]) do
+    local listeners = redis.pcall('PUBLISH', ARGV[at + 1], ARGV[at + 2])
+    heard[i] = type(listeners) == 'number' and listeners or 0
+    at = at + 2
+end
+at = at + 1
 "#;
 
 impl Script {
     /// Writes rows, and nothing else.
     pub(super) fn plain() -> Self {
-        Self::new(format!("{COMPARE}return sets == 0 and refusal() or {{1, others}}"))
+        Self::new(format!("{COMPARE}return sets == 0 and refusal() or {{1, others, heard}}"))
     }
 
     /// Runs the user's own script if the rows stand as they were read. It finds its own keys and arguments, and its lines
@@ -178,14 +187,20 @@ pub(super) struct Comparison {
     pub(super) writes: Vec<(String, Option<String>)>,
     /// Who is to be told of so many other sessions.
     pub(super) told: Option<(SessionId, usize)>,
+    /// What is to be published, each with its channel.
+    pub(super) letters: Vec<(String, String)>,
 }
 
 /// What became of it.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// All stood as it was read, and is written. What the user's script gave back; of the plain one, the other sessions that it was to
-    /// tell of.
-    Done(Value),
+    /// All rows were as read, and the writes are done.
+    Done {
+        /// What the user's script returned; without one, the other sessions that were asked for.
+        said: Value,
+        /// How many listeners heard each message; empty for a user's script.
+        heard: Value,
+    },
     /// Something differs, and nothing was written. What stands there, read at one moment.
     Stale(Snapshot),
 }
@@ -235,7 +250,11 @@ impl Comparison {
             command.arg(name);
         });
         let (own, wanted) = self.told.map_or((String::new(), 0), |(session, wanted)| (session.to_string(), wanted));
-        command.arg(own).arg(wanted).arg(&input.arguments);
+        command.arg(own).arg(wanted).arg(self.letters.len());
+        for (channel, text) in &self.letters {
+            command.arg(channel).arg(text);
+        }
+        command.arg(&input.arguments);
         command
     }
 
@@ -243,7 +262,10 @@ impl Comparison {
         let Value::Array(parts) = answer else { return None };
         let mut parts = parts.into_iter();
         match parts.next()? {
-            Value::Int(1) => Some(Outcome::Done(parts.next().unwrap_or(Value::Nil))),
+            Value::Int(1) => {
+                let mut part = || parts.next().unwrap_or(Value::Nil);
+                Some(Outcome::Done { said: part(), heard: part() })
+            }
             Value::Int(0) => {
                 let (Value::Array(found), Value::Array(named)) = (parts.next()?, parts.next()?) else { return None };
                 let mut snapshot = Snapshot::new();

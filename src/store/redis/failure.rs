@@ -43,8 +43,16 @@ impl Stage<'_> {
 
 /// The address cannot be used.
 pub(super) fn of_url(error: &RedisError) -> StoreError {
+    // The client encrypts only if it was built with a TLS library, which the application chooses.
+    if error.to_string().contains("TLS") {
+        return unsupported(format!(
+            "the address of Redis asks for TLS, which the crate redis was built without: {error}; enable its feature \
+             tokio-rustls-comp or tokio-native-tls-comp in your Cargo.toml, or give your own client to RedisStore::from_client"
+        ));
+    }
     unsupported(format!(
-        "the address of Redis is invalid: {error}; write redis://user:password@host:6379/0, or unix:///path/of.sock"
+        "the address of Redis is invalid: {error}; write redis://user:password@host:6379/0, unix:///path/of.sock, \
+         redis-sentinel://one:26379,two:26379/mymaster/0 or redis-cluster://one:6379,two:6379"
     ))
 }
 
@@ -98,12 +106,16 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
         "NOAUTH" | "WRONGPASS" => of_password(address, error),
         "NOPERM" => unsupported(told(
             "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, ZADD, ZREM, ZRANGEBYLEX, PING, PUBLISH \
-             and SUBSCRIBE for the keys and channels that begin with its prefix in braces, and SELECT for another database than \
-             0: grant them to the user",
+             and SUBSCRIBE for the keys and channels that begin with its prefix in braces; SELECT for another database than 0; and \
+             CLUSTER SLOTS in a cluster: grant them to the user",
         )),
         "WRONGTYPE" => unsupported(told("another program uses our key; choose another prefix")),
-        "MOVED" | "ASK" | "CROSSSLOT" => unsupported(told(
-            "this store speaks with one server; connect to the node of the cluster that has the slot of the prefix",
+        "MOVED" | "ASK" => unsupported(told(
+            "the server is a node of a cluster, and another node has the slot of the prefix; connect by \
+             redis-cluster://host:port",
+        )),
+        "CROSSSLOT" => unsupported(told(
+            "in a cluster, the keys of a script must have the prefix of the store in braces, as in {leasehold}:visits",
         )),
         "OOM" => StoreError {
             kind: StoreErrorKind::Quota,
@@ -120,6 +132,14 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
         "NOSCRIPT" => StoreError::transient(told("the server forgot the script")),
         _ => stage.error(format!("Redis at {address} failed: {error}")),
     }
+}
+
+/// The nodes of a cluster sent a command on to each other, and none of them ran it.
+pub(super) fn of_redirects(address: &str, error: &RedisError, stage: Stage<'_>) -> StoreError {
+    // A script can raise an error that looks like this, after it wrote something.
+    let is_of_the_script = error.detail().is_some_and(|detail| detail.contains("script"));
+    let stage = if is_of_the_script { stage } else { Stage::Reading };
+    stage.error(format!("Redis at {address} refused: {}; wait until the slot of the store has been moved", Told(error)))
 }
 
 /// The code of a refusal. Without rights, or without the command, a server answers with the code of all that went wrong.

@@ -1,33 +1,42 @@
-//! One connection to the server, opened when it is needed and again after it broke.
+//! One connection to the server that keeps the rows, opened when it is needed and again after it broke.
 
 use core::{fmt, time::Duration};
 use std::{
-    boxed::Box,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    string::String,
+    sync::{
+        Arc, Mutex as Lock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use futures::lock::Mutex;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ProtocolVersion, RedisError, Value, aio::MultiplexedConnection, aio::PubSub,
-};
+use redis::{Cmd, RedisError, RedisResult, Value, aio::PubSub};
 use tokio::time::{Instant, timeout};
 
-use super::failure::{self, Stage};
+use super::{
+    cluster::Redirect,
+    failure::{self, Stage},
+    node::{Node, address_of},
+    route::Route,
+    servers::Servers,
+};
 use crate::machine::{StoreError, StoreErrorKind};
 
-/// The way to one server. Commands of several tasks share the connection, and none of them is ever sent twice.
+/// The connection to one server, which several tasks share. A command that a server may have run is never sent again.
 pub(super) struct Link {
-    client: Client,
+    route: Route,
     /// What errors call the server. It has no password.
-    address: Box<str>,
+    address: Lock<Arc<str>>,
     connection: Mutex<Option<Kept>>,
+    /// The connection to the cluster's node that the slot is being migrated to.
+    importing: Mutex<Option<Kept>>,
     /// How many connections were opened so far.
     opened: AtomicU64,
     closed: AtomicBool,
 }
 
 struct Kept {
-    connection: MultiplexedConnection,
+    node: Node,
     asked_at: Instant,
 }
 
@@ -36,34 +45,37 @@ struct Kept {
 const IDLE: Duration = Duration::from_secs(2);
 /// One that then says nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How often the nodes of a cluster may redirect a command.
+const HOPS: usize = 5;
 
 impl Link {
     /// # Errors
-    /// [`StoreError`] if the client's address is none.
-    pub(super) fn new(client: &Client) -> Result<Self, StoreError> {
-        let info = client.get_connection_info().clone();
-        let address = info.addr().to_string().into();
-        // A transaction is one small packet: it must not wait for the acknowledgement of the one before.
-        let settings = info.tcp_settings().clone().set_nodelay(true);
-        // Answers are read as this version of the protocol gives them, whatever the address asks for.
-        let protocol = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
-        let client = Client::open(info.set_tcp_settings(settings).set_redis_settings(protocol))
-            .map_err(|error| failure::of_url(&error))?;
+    /// [`StoreError`] if the servers cannot be used together, or their addresses are none.
+    pub(super) fn new(servers: &Servers, prefix: &str) -> Result<Self, StoreError> {
+        let route = Route::new(servers, prefix)?;
         Ok(Self {
-            client,
-            address,
+            address: Lock::new(route.address().into()),
+            route,
             connection: Mutex::default(),
+            importing: Mutex::default(),
             opened: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
     }
 
-    pub(super) fn address(&self) -> &str {
-        &self.address
+    /// The server that was connected to last.
+    pub(super) fn address(&self) -> Arc<str> {
+        // Nothing outside is called under the lock, so a poisoned one guards a sound text.
+        Arc::clone(&self.address.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn database(&self) -> i64 {
-        self.client.get_connection_info().redis_settings().db()
+        self.route.database()
+    }
+
+    /// Whether another server can take the place of this one.
+    pub(super) fn has_successors(&self) -> bool {
+        self.route.has_successors()
     }
 
     /// Sends one command, and gives back what the server answered; its refusal is an error.
@@ -77,47 +89,88 @@ impl Link {
         }
     }
 
-    /// Sends one command. The inner error is the server's refusal: it was answered.
+    /// Sends one command, and follows the redirects of a cluster's nodes. The inner error is the server's refusal, which is an answer.
     ///
     /// # Errors
     /// [`StoreError`] if there was no answer.
     pub(super) async fn ask(&self, command: &Cmd, stage: Stage<'_>) -> Result<Result<Value, RedisError>, StoreError> {
-        let mut connection = self.connection().await?;
+        let mut node = self.node(&self.connection, None).await?;
+        let mut answer = self.exchange(&mut node, command, false, stage).await?;
+        for _ in 0..HOPS {
+            let Err(refusal) = &answer else { break };
+            let (kept, address, is_asking) = match self.route.redirect(refusal, &node.address) {
+                Some(Redirect::Moved(address)) => {
+                    // The migration is over.
+                    forget_in(&self.importing);
+                    (&self.connection, address, false)
+                }
+                Some(Redirect::Ask(address)) => (&self.importing, address, true),
+                None => break,
+            };
+            node = self.node(kept, Some(&address)).await?;
+            answer = self.exchange(&mut node, command, is_asking, stage).await?;
+        }
+        Ok(answer)
+    }
+
+    async fn exchange(
+        &self,
+        node: &mut Node,
+        command: &Cmd,
+        is_asking: bool,
+        stage: Stage<'_>,
+    ) -> Result<Result<Value, RedisError>, StoreError> {
         stage.begins();
-        let answer = connection.send_packed_command(command).await;
+        let answer = if is_asking {
+            ask_importing(node, command).await
+        } else {
+            node.connection.send_packed_command(command).await
+        };
         stage.answered(answer.is_ok());
         match answer {
             Ok(Value::ServerError(refusal)) => Ok(Err(refusal.into())),
             Ok(value) => Ok(Ok(value)),
             Err(error) => {
                 self.forget();
-                Err(failure::of_silence(&self.address, &error, stage))
+                Err(failure::of_silence(&node.address, &error, stage))
             }
         }
     }
 
-    /// The meaning of a refusal. Whoever is a replica now may have a successor under the same name: the next command asks
-    /// for it by a new connection.
+    /// The error for a refusal. A server that is now a replica, or a node that lost its cluster, may have a successor: the next command
+    /// finds it by a new connection.
     pub(super) fn refused(&self, refusal: &RedisError, stage: Stage<'_>) -> StoreError {
-        if failure::is_of_a_replica(refusal) {
+        let is_cut_off = refusal.code() == Some("CLUSTERDOWN");
+        if is_cut_off {
+            self.route.ask_another();
+        }
+        if is_cut_off || failure::is_of_a_replica(refusal) {
             self.forget();
         }
-        failure::of_refusal(&self.address, refusal, stage)
+        if self.route.is_cluster() && matches!(refusal.code(), Some("MOVED" | "ASK")) {
+            return failure::of_redirects(&self.address(), refusal, stage);
+        }
+        failure::of_refusal(&self.address(), refusal, stage)
     }
 
-    async fn connection(&self) -> Result<MultiplexedConnection, StoreError> {
-        let mut kept = self.connection.lock().await;
+    /// The server of the connection that is kept here; or the one at `wanted`, if a cluster's node has named it.
+    async fn node(&self, place: &Mutex<Option<Kept>>, wanted: Option<&str>) -> Result<Node, StoreError> {
+        let mut kept = place.lock().await;
         self.check()?;
-        if let Some(connection) = standing(&mut kept).await {
-            return Ok(connection);
+        if let Some(node) = standing(&mut kept).await
+            && wanted.is_none_or(|address| *node.address == *address)
+        {
+            return Ok(node);
         }
-        // The callers have a time limit of their own, and the library's would be half a second.
-        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = opened.map_err(|error| failure::of_connect(&self.address, &error))?;
+        *kept = None;
+        let node = match wanted {
+            Some(address) => self.route.open_at(address).await?,
+            None => self.route.open().await?,
+        };
         self.opened.fetch_add(1, Ordering::SeqCst);
-        *kept = Some(Kept { connection: connection.clone(), asked_at: Instant::now() });
-        Ok(connection)
+        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&node.address);
+        *kept = Some(Kept { node: node.clone(), asked_at: Instant::now() });
+        Ok(node)
     }
 
     /// How many connections were opened so far. A new one may lead to a server that has lost writes.
@@ -125,23 +178,29 @@ impl Link {
         self.opened.load(Ordering::SeqCst)
     }
 
-    /// A connection of its own for messages.
-    pub(super) async fn listen(&self) -> Option<PubSub> {
+    /// A separate connection for messages, and the address of its server. `again` says that an earlier one broke, so that another server
+    /// may have taken over.
+    pub(super) async fn listen(&self, again: bool) -> Option<(PubSub, String)> {
         self.check().ok()?;
-        self.client.get_async_pubsub().await.ok()
+        // A context misses what is sent before it subscribes, so it does not first ask where the server is.
+        let known = self.connection.lock().await.as_ref().map(|kept| kept.node.client.clone());
+        let client = match known.filter(|_| !again) {
+            Some(client) => client,
+            None => self.route.client().await?,
+        };
+        Some((client.get_async_pubsub().await.ok()?, address_of(&client)))
     }
 
     /// Lets the next command open a connection anew: this one is broken, or nothing comes back on it.
     pub(super) fn forget(&self) {
-        // Who holds the lock opens a new one already.
-        if let Some(mut kept) = self.connection.try_lock() {
-            *kept = None;
-        }
+        forget_in(&self.connection);
+        forget_in(&self.importing);
     }
 
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         *self.connection.lock().await = None;
+        *self.importing.lock().await = None;
     }
 
     pub(super) fn check(&self) -> Result<(), StoreError> {
@@ -168,28 +227,44 @@ impl Link {
             Ok(done) => done,
             Err(_) => {
                 self.forget();
-                Err(failure::of_time(&self.address, limit, writing.load(Ordering::Relaxed)))
+                Err(failure::of_time(&self.address(), limit, writing.load(Ordering::Relaxed)))
             }
         }
     }
 }
 
-/// The connection that is kept, if it stands.
-async fn standing(kept: &mut Option<Kept>) -> Option<MultiplexedConnection> {
-    let Kept { connection, asked_at } = kept.as_mut()?;
+fn forget_in(place: &Mutex<Option<Kept>>) {
+    // Whoever holds the lock is already opening a new one.
+    if let Some(mut kept) = place.try_lock() {
+        *kept = None;
+    }
+}
+
+/// A node serves a slot that is being migrated to it only for the command after `ASKING`. Both are sent as one, because other tasks share
+/// the connection.
+async fn ask_importing(node: &mut Node, command: &Cmd) -> RedisResult<Value> {
+    let mut both = redis::pipe();
+    both.cmd("ASKING").add_command(command.clone());
+    let answers = node.connection.send_packed_commands(&both, 1, 1).await?;
+    answers.into_iter().next().ok_or_else(|| (redis::ErrorKind::Client, "no answer came after ASKING").into())
+}
+
+/// The server of the kept connection, if that still stands.
+async fn standing(kept: &mut Option<Kept>) -> Option<Node> {
+    let Kept { node, asked_at } = kept.as_mut()?;
     if asked_at.elapsed() > IDLE {
-        let answer = timeout(PATIENCE, connection.send_packed_command(&redis::cmd("PING"))).await;
+        let answer = timeout(PATIENCE, node.connection.send_packed_command(&redis::cmd("PING"))).await;
         if !matches!(answer, Ok(Ok(_))) {
             *kept = None;
             return None;
         }
     }
     *asked_at = Instant::now();
-    Some(connection.clone())
+    Some(node.clone())
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Link({})", self.address)
+        write!(out, "Link({})", self.address())
     }
 }

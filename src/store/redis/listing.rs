@@ -19,6 +19,7 @@ const BEFORE: &str = "lease:";
 pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
     let pattern = format!("{BEFORE}{}*", literally(prefix));
     let (mut cursor, mut keys) = (String::from("0"), Vec::new());
+    let mut connection = place.link.opened();
     loop {
         let mut scan = cmd("HSCAN");
         scan.arg(&place.rows).arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(AT_ONCE);
@@ -28,6 +29,13 @@ pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreE
             redis::from_redis_value(page).map_err(|_| failure::of_answer(Stage::Reading))?;
         let names = rows.into_iter().step_by(2).filter_map(|name| String::from_utf8(name).ok());
         keys.extend(names.filter_map(|name| Key::new(name.strip_prefix(BEFORE)?).ok()));
+        if place.link.opened() != connection {
+            // A cursor means nothing to another server.
+            connection = place.link.opened();
+            cursor = String::from("0");
+            keys.clear();
+            continue;
+        }
         if next == "0" {
             break;
         }

@@ -1,12 +1,18 @@
-//! Leases in a Redis server.
+//! Leases in Redis or Valkey: on a single server, under Sentinel, or in a cluster.
 
 mod attempt;
+mod cluster;
 mod compare;
 mod failure;
 mod link;
 mod listeners;
 mod listing;
+mod node;
+mod outbox;
+mod route;
 mod script;
+mod sentinel;
+mod servers;
 mod setup;
 mod signals;
 
@@ -17,7 +23,7 @@ use std::{
     vec::Vec,
 };
 
-use redis::Client;
+use tokio::runtime::Handle;
 
 use super::{Durability, Reach, Store};
 use crate::executor::Shared;
@@ -31,9 +37,10 @@ use link::Link;
 use signals::RedisSignals;
 
 pub use script::RedisScript;
+pub use servers::RedisServers;
 
 /// How often a transaction begins anew in place because others wrote the same rows.
-const TRIES: u32 = 32;
+const TRIES: u32 = 128;
 /// So many times at once. Later ones come after a pause, or those who write the same rows in the same order would always
 /// leave the same one behind.
 const AT_ONCE: u32 = 4;
@@ -42,9 +49,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the names of our keys and channels begin with, if nobody chooses.
 const PREFIX: &str = "leasehold";
 
-/// Leases in a Redis server, for programs on any machine that can reach it.
+/// Leases in Redis or Valkey, for programs on any machine that can reach it.
 ///
-/// All managers that use the same server, database and prefix share their leases, and notify each other by PUBLISH and SUBSCRIBE. Build
+/// The server is a single one, the master of a Sentinel group, or a node of a cluster: see [`RedisServers`]. All managers that use the same
+/// servers, database and prefix share their leases, and notify each other by PUBLISH and SUBSCRIBE. Build
 /// the manager with an `Arc` of the store if you also need [`script`](Self::script), which fences a Lua script by a lease.
 ///
 /// * A transaction reads rows, decides, and runs a script that writes only if those rows are unchanged. It takes one round trip if
@@ -54,11 +62,15 @@ const PREFIX: &str = "leasehold";
 ///   and so is a read replica.
 /// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` the data survives a crash of
 ///   the server, and [`durability`](Store::durability) is [`Durability::Local`]. Otherwise it is [`Durability::Ephemeral`].
-/// * **A failover to a replica may lose the latest writes**, whatever the durability, and the grant of a lease with them.
-///   Two contexts may then believe that they hold it, until the first one has reconnected and learned of the loss, soon after its next
-///   heartbeat at the latest. Once the second one has the lease, a fenced [`script`](Self::script) runs for it only.
-/// * It needs a tokio runtime, and connects to one server. Sentinel is not supported. In a Redis Cluster, connect to the node that
-///   has the slot of the prefix.
+/// * The whole store is in one slot of a cluster, because all its names have the prefix in braces, which is their hash tag. A prefix has no
+///   braces of its own. If the slot is migrated, requests fail as [`StoreErrorKind::Unavailable`](crate::machine::StoreErrorKind), with
+///   nothing written, while one of the keys has moved and another has not.
+/// * **A failover to a replica may lose the latest writes**, whatever the durability and whoever starts it, and the grant of
+///   a lease with them. Two contexts may then believe that they hold it, until the first one has reconnected and
+///   learned of the loss, soon after its next heartbeat at the latest. Once the second one has the lease, a fenced
+///   [`script`](Self::script) runs for it only.
+/// * It needs a tokio runtime. Each store has one connection for commands, and each context that holds or waits has another one for
+///   messages.
 /// * While a context subscribes, at first or after a lost connection, it misses messages. It then reads the store at its next
 ///   heartbeat.
 ///
@@ -81,11 +93,16 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Connects to the server at a URL such as `redis://user:password@host:6379/0` or `unix:///run/redis.sock`, with the
-    /// prefix `leasehold`. It waits 10 s at most.
+    /// prefix `leasehold`. It waits 10,000 ms at most. [`RedisServers`] has the URLs of Sentinel groups and clusters.
+    ///
+    /// `rediss://` encrypts the connections, if your program enables one of the TLS features of the crate `redis`, such as
+    /// `tokio-rustls-comp`. With certificates of your own, make a client by `redis::Client::build_with_tls`, and use
+    /// [`from_client`](Self::from_client).
     ///
     /// # Errors
     /// [`StoreError`], with a remedy, if the URL is invalid; or if the server cannot be reached, refuses the password, is a read
-    /// replica, may evict any key, has no memory left, or keeps something else under the name of our hash.
+    /// replica, may evict any key, has no memory left, or keeps something else under the name of our hash; if no Sentinel knows the master,
+    /// or if no node of the cluster has the slot.
     ///
     /// # Cancel safety
     /// Dropping the future leaves at most the store's own row behind, which the next connection uses.
@@ -93,15 +110,16 @@ impl RedisStore {
         Self::connect_with_prefix(url, PREFIX).await
     }
 
-    /// As [`connect`](Self::connect), with a client of the crate `redis` that you made, for example with TLS.
+    /// As [`connect`](Self::connect), with a client of the crate `redis` that you made, for example with TLS; or with several of them, as
+    /// [`RedisServers`].
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
     ///
     /// # Cancel safety
     /// As for [`connect`](Self::connect).
-    pub async fn from_client(client: Client) -> Result<Self, StoreError> {
-        Self::with_prefix(client, PREFIX).await
+    pub async fn from_client(servers: impl Into<RedisServers>) -> Result<Self, StoreError> {
+        Self::with_prefix(servers, PREFIX).await
     }
 
     /// As [`connect`](Self::connect), with a prefix of your own: programs with different prefixes share no leases.
@@ -112,8 +130,7 @@ impl RedisStore {
     /// # Cancel safety
     /// As for [`connect`](Self::connect).
     pub async fn connect_with_prefix(url: &str, prefix: &str) -> Result<Self, StoreError> {
-        let client = Client::open(url).map_err(|error| failure::of_url(&error))?;
-        Self::with_prefix(client, prefix).await
+        Self::with_prefix(url.parse::<RedisServers>()?, prefix).await
     }
 
     /// As [`from_client`](Self::from_client), with a prefix of your own: programs with different prefixes share no leases.
@@ -125,22 +142,32 @@ impl RedisStore {
     /// As for [`connect`](Self::connect).
     ///
     /// ```no_run
-    /// # use leasehold::store::RedisStore;
+    /// use leasehold::store::{RedisServers, RedisStore};
+    ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let client = redis::Client::open("redis://127.0.0.1/")?;
     /// let store = RedisStore::with_prefix(client, "billing").await?;
     /// # drop(store);
+    /// let nodes = [redis::Client::open("redis://10.0.0.1/")?, redis::Client::open("redis://10.0.0.2/")?];
+    /// let store = RedisStore::with_prefix(RedisServers::cluster(nodes), "billing").await?;
+    /// # drop(store);
     /// # Ok(()) }
     /// ```
-    pub async fn with_prefix(client: Client, prefix: &str) -> Result<Self, StoreError> {
+    pub async fn with_prefix(servers: impl Into<RedisServers>, prefix: &str) -> Result<Self, StoreError> {
         if prefix.is_empty() || prefix.contains(['{', '}']) {
             return Err(failure::unsupported(format!(
-                "{prefix:?} cannot be the prefix of a RedisStore, which stands in braces before all names; choose one that is \
-                 not empty and has no brace"
+                "{prefix:?} cannot be the prefix of a RedisStore, because all names begin with it in braces, as the hash tag of \
+                 a cluster; choose one that is not empty and has no brace"
             )));
         }
-        let place = Place::new(Link::new(&client)?, prefix);
+        if Handle::try_current().is_err() {
+            return Err(failure::unsupported(
+                "there is no tokio runtime here to connect to Redis in; call this inside one, with I/O and timers enabled",
+            ));
+        }
+        let RedisServers(servers) = servers.into();
+        let place = Place::new(Link::new(&servers, prefix)?, prefix);
         let nothing_to_lose = AtomicBool::new(false);
         let look = setup::look(&place.link, &place.rows);
         let found = place.link.within(PATIENCE, &nothing_to_lose, look).await?;
@@ -162,9 +189,10 @@ impl RedisStore {
         for tries in 0..TRIES {
             pause_after(tries).await;
             let mut attempt = view.load(&keys, fresh, |records| records.sessions_of(batch))?;
-            let reply = batch.apply(&mut attempt.records, now);
+            let mut reply = batch.apply(&mut attempt.records, now);
             let is_certain = attempt.is_certain;
             let mut comparison = attempt.into_comparison();
+            comparison.letters = signals::letters(&self.place, batch.session, &reply);
             comparison.told = (batch.peers() > 0).then(|| (batch.session, batch.peers()));
             let stage = if comparison.writes.is_empty() { Stage::Reading } else { Stage::Writing(writing) };
             if comparison.writes.is_empty() && is_certain {
@@ -172,9 +200,10 @@ impl RedisStore {
                 return Ok(reply);
             }
             match comparison.run(link, plain, self.place.keys(), &ScriptInput::NONE, stage).await? {
-                Ok(Outcome::Done(told)) => {
+                Ok(Outcome::Done { said, heard }) => {
                     view.wrote(&comparison);
-                    let peers = if comparison.told.is_some() { peers_in(told, batch, now) } else { Vec::new() };
+                    signals::note_heard(&mut reply, heard);
+                    let peers = if comparison.told.is_some() { peers_in(said, batch, now) } else { Vec::new() };
                     return Ok(Reply { peers, ..reply });
                 }
                 Ok(Outcome::Stale(snapshot)) => view.found(snapshot),

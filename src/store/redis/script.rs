@@ -13,7 +13,7 @@ use redis::{RedisError, RedisResult, ToRedisArgs, Value};
 
 use super::{
     TRIES,
-    attempt::{Attempt, Place, View},
+    attempt::{Attempt, Place, View, fact_of_store},
     compare::{Comparison, Outcome, Script, ScriptInput},
     failure::{self, Stage},
     pause_after, reach_of,
@@ -39,7 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// was stopped, or whose script took an hour to reach the server, writes nothing once another holder was granted the lease.
 ///
 /// * The script finds its own keys and arguments in `KEYS` and `ARGV`, and may return any value. In a cluster its keys must have the
-///   hash tag of the store, as in `{leasehold}:visits`. It must not begin with a `#!` line.
+///   hash tag of the store, as in `{leasehold}:visits`. While their slot is being migrated, a script with a key that does not exist
+///   fails as [`FenceError::Store`], without having run. It must not begin with a `#!` line.
 /// * The outer error of the answer says that the script did not run. The exception is [`FenceError::Store`] with
 ///   [`Applied::Unknown`](crate::machine::Applied::Unknown): the connection broke meanwhile, and the script may have run. The inner
 ///   error is the script's own. Redis does not undo what a script wrote before it failed.
@@ -136,7 +137,7 @@ impl RedisScript {
         comparison.facts = facts_of(fence.ticket(), store, &comparison);
         match comparison.run(link, &self.script, self.place.keys(), &self.input, stage).await? {
             Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
-            Ok(Outcome::Done(value)) => {
+            Ok(Outcome::Done { said: value, .. }) => {
                 view.wrote(&comparison);
                 fence.committed();
                 return Ok(Some(Ok(value.extract_error())));
@@ -161,7 +162,7 @@ impl RedisScript {
         let (link, keys, stage) = (&self.place.link, self.place.keys(), Stage::Reading);
         match question.run(link, &self.place.plain, keys, &ScriptInput::NONE, stage).await? {
             Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
-            Ok(Outcome::Done(_)) => view.found(question.read.into_iter().collect()),
+            Ok(Outcome::Done { .. }) => view.found(question.read.into_iter().collect()),
             Err(refusal) => return Err(link.refused(&refusal, stage)),
         }
         Ok(())
@@ -171,10 +172,7 @@ impl RedisScript {
 /// What must stand in the rows that a fence reads: whose store it is, and the grant. The records are not written, since a
 /// fence changes none.
 fn facts_of(ticket: &Ticket, store: Option<StoreId>, comparison: &Comparison) -> Vec<(String, String)> {
-    let mut facts = Vec::new();
-    if let Some(store) = store {
-        facts.push((Row::Store.to_string(), format!("{{\"format\":{FORMAT},\"store\":\"{store}\"}}")));
-    }
+    let mut facts: Vec<_> = store.map(fact_of_store).into_iter().collect();
     for operation in &ticket.batch.operations {
         if let Action::Fence { token, request: RequestId(request @ ..EXACT) } = operation.action {
             let holder = ticket.batch.session;

@@ -29,16 +29,20 @@ pub(super) async fn look(link: &Link, rows: &str) -> Result<Found, StoreError> {
 async fn check_role(link: &Link) -> Result<(), StoreError> {
     let asked = link.ask(cmd("INFO").arg("replication"), Stage::Reading).await?;
     match asked {
-        Ok(Value::BulkString(text)) if String::from_utf8_lossy(&text).contains("role:slave") => {
-            Err(failure::unsupported(format!(
-                "Redis at {} is a read replica, which may not know the latest leases; connect to its master",
-                link.address()
-            )))
-        }
+        Ok(Value::BulkString(text)) if String::from_utf8_lossy(&text).contains("role:slave") => Err(of_role(link)),
         Ok(_) => Ok(()),
         Err(refusal) if is_withheld(&refusal) => Ok(()),
         Err(refusal) => Err(link.refused(&refusal, Stage::Reading)),
     }
+}
+
+fn of_role(link: &Link) -> StoreError {
+    let told = format!("Redis at {} is a read replica, which may not know the latest leases", link.address());
+    if link.has_successors() {
+        link.forget();
+        return StoreError::transient(format!("{told}; wait until its group has agreed on a new master"));
+    }
+    failure::unsupported(format!("{told}; connect to its master"))
 }
 
 async fn check_eviction(link: &Link) -> Result<(), StoreError> {

@@ -11,16 +11,20 @@ use std::{
 };
 
 use futures::{
-    FutureExt, StreamExt,
-    channel::mpsc::{Receiver, Sender, channel},
+    StreamExt,
+    channel::mpsc::{Sender, channel},
     future::select,
 };
-use redis::{aio::PubSub, cmd};
+use redis::{Value, aio::PubSub, cmd};
 use tokio::{runtime::Handle, time};
 
-use super::{attempt::Place, failure::Stage};
+use super::{
+    attempt::Place,
+    failure::Stage,
+    outbox::{Letter, send_all},
+};
 use crate::executor::WeakShared;
-use crate::machine::{Message, SessionId};
+use crate::machine::{Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
 
 /// So many messages wait for a server that is slow. What comes then is dropped: messages are hints.
@@ -45,7 +49,7 @@ pub(super) struct RedisSignals {
 struct Awake {
     session: SessionId,
     /// When it goes, the task sends what waits, and ends.
-    outbox: Sender<(String, String)>,
+    outbox: Sender<Letter>,
     resting: Arc<AtomicBool>,
 }
 
@@ -99,7 +103,8 @@ impl Signals for RedisSignals {
         let recipient = message.body.recipient();
         if recipient != Some(*session) {
             // Who cannot be told now looks into the store.
-            let _ = outbox.try_send((channel_of(&self.place, recipient), format!("{session} {}", message.encode())));
+            let text = format!("{session} {}", message.encode());
+            let _ = outbox.try_send(Letter::new(channel_of(&self.place, recipient), text, recipient.is_some()));
         }
     }
 
@@ -108,21 +113,26 @@ impl Signals for RedisSignals {
     fn unwatch(&self, _watch: u64) {}
 }
 
+/// The messages that go out with the transaction that grants. Sent separately, they would cost one more round trip.
+pub(super) fn letters(place: &Place, session: SessionId, reply: &Reply) -> Vec<(String, String)> {
+    let letter = |promotion: &Promotion| {
+        let message = promotion.message(reply.store);
+        (channel_of(place, Some(promotion.holder)), format!("{session} {}", message.encode()))
+    };
+    reply.answers.iter().flat_map(|answer| &answer.promoted).map(letter).collect()
+}
+
+/// Notes which of these [`letters`] had a listener.
+pub(super) fn note_heard(reply: &mut Reply, heard: Value) {
+    let heard: Vec<u64> = redis::from_redis_value(heard).unwrap_or_default();
+    reply.promotions_mut().zip(heard).for_each(|(promotion, listeners)| promotion.told = listeners > 0);
+}
+
 /// The channel of one context, or that of all. Redis' channels do not belong to a database, so they name it.
 fn channel_of(place: &Place, recipient: Option<SessionId>) -> String {
     let (prefix, database) = (&place.prefix, place.link.database());
     recipient
         .map_or_else(|| format!("{{{prefix}}}:{database}:all"), |session| format!("{{{prefix}}}:{database}:{session}"))
-}
-
-async fn send_all(place: &Place, mut waiting: Receiver<(String, String)>) {
-    while let Some((channel, text)) = waiting.next().await {
-        let mut publish = cmd("PUBLISH");
-        publish.arg(channel).arg(text);
-        let sent = time::timeout(PATIENCE, place.link.send(&publish, Stage::Reading)).await;
-        // What waits behind a message that failed would come too late. A context that cannot be notified reads the store.
-        while !matches!(sent, Ok(Ok(_))) && waiting.next().now_or_never().flatten().is_some() {}
-    }
 }
 
 /// What a context hears by.
@@ -136,12 +146,13 @@ struct Ear {
 impl Ear {
     /// Hears until nobody is left to tell, and subscribes again whenever the connection broke. What was said meanwhile is lost.
     async fn hear(&self) {
-        let mut pause = SHORTEST_PAUSE;
+        let (mut pause, mut again) = (SHORTEST_PAUSE, false);
         while self.inbox.strong_count() > 0 && self.place.link.check().is_ok() {
-            if let Some(connection) = self.subscribe().await {
+            if let Some((connection, address)) = self.subscribe(again).await {
                 pause = SHORTEST_PAUSE;
-                self.hear_by(connection).await;
+                self.hear_by(connection, &address).await;
             }
+            again = true;
             time::sleep(pause).await;
             pause = LONGEST_PAUSE.min(pause * 2);
         }
@@ -149,30 +160,45 @@ impl Ear {
         futures::future::pending::<()>().await;
     }
 
-    async fn subscribe(&self) -> Option<PubSub> {
+    async fn subscribe(&self, again: bool) -> Option<(PubSub, String)> {
         let subscribe = async {
-            let mut connection = self.place.link.listen().await?;
+            let (mut connection, address) = self.place.link.listen(again).await?;
             let channels = [channel_of(&self.place, None), channel_of(&self.place, Some(self.session))];
             connection.subscribe(&channels).await.ok()?;
-            Some(connection)
+            Some((connection, address))
         };
         time::timeout(PATIENCE, subscribe).await.ok().flatten()
     }
 
-    async fn hear_by(&self, connection: PubSub) {
+    async fn hear_by(&self, connection: PubSub, address: &str) {
         let (mut sink, mut messages) = connection.split();
         loop {
             match time::timeout(QUIET, messages.next()).await {
                 Ok(Some(message)) => self.take(&String::from_utf8_lossy(message.get_payload_bytes())),
                 Ok(None) => return,
                 Err(_) => {
-                    let answer = time::timeout(PATIENCE, sink.ping::<redis::Value>()).await;
+                    if self.is_replaced(address).await {
+                        return;
+                    }
+                    let answer = time::timeout(PATIENCE, sink.ping::<Value>()).await;
                     if !matches!(answer, Ok(Ok(_))) {
                         return;
                     }
                 }
             }
         }
+    }
+
+    /// Whether another server keeps the rows now. The one at this address may still answer, yet get no more messages.
+    async fn is_replaced(&self, address: &str) -> bool {
+        let link = &self.place.link;
+        if !link.has_successors() {
+            return false;
+        }
+        let mut look = cmd("HGET");
+        look.arg(&self.place.rows).arg(format!("{}", Row::Store));
+        let _ = time::timeout(PATIENCE, link.send(&look, Stage::Reading)).await;
+        *link.address() != *address
     }
 
     fn take(&self, said: &str) {

@@ -1,6 +1,7 @@
 //! What the thread of a store does: one job after the other, and what can wait when nobody asks.
 
 use std::{
+    path::PathBuf,
     sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     time::{Duration, Instant},
 };
@@ -12,7 +13,8 @@ use super::{
     sweep::Sweep,
     worker::{Answer, Job, clock, patiently},
 };
-use crate::machine::{Batch, Key, Reply, StoreError, StoreNow};
+use crate::machine::{Batch, Key, Reply, SessionId, StoreError, StoreNow};
+use crate::signal::deliver;
 
 /// Between two looks whether the file is still there, while nobody asks.
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,7 +29,7 @@ pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()
             return None;
         }
     };
-    let mut desk = Desk { file, tell_gone, rows, sweep: Sweep::default(), is_gone: false };
+    let mut desk = Desk { file, tell_gone, rows, sweep: Sweep::default(), is_gone: false, directory: file.directory() };
     while let Some(job) = desk.next(asked) {
         match job {
             Job::Transact { batch, now, deadline, answer } => answer.send(desk.transact(&batch, now, deadline)),
@@ -55,6 +57,8 @@ struct Desk<'a> {
     rows: Rows<'a>,
     sweep: Sweep,
     is_gone: bool,
+    /// The directory of the signals.
+    directory: PathBuf,
 }
 
 impl Desk<'_> {
@@ -96,10 +100,18 @@ impl Desk<'_> {
             self.look()?;
             self.rows.transact(batch, now)
         });
-        if reply.is_ok() {
-            self.sweep.begin(&mut self.rows, batch.session, now);
+        let mut reply = reply.map_err(Trouble::into_error)?;
+        self.tell_granted(batch.session, &mut reply);
+        self.sweep.begin(&mut self.rows, batch.session, now);
+        Ok(reply)
+    }
+
+    /// Notifies those who wait elsewhere from this thread, before the one that asked even wakes up.
+    fn tell_granted(&self, session: SessionId, reply: &mut Reply) {
+        let store = reply.store;
+        for promotion in reply.promotions_mut() {
+            promotion.told = promotion.holder != session && deliver(&self.directory, &promotion.message(store));
         }
-        reply.map_err(Trouble::into_error)
     }
 
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, StoreError> {

@@ -71,9 +71,10 @@ pub(super) fn meaning(error: &Error) -> StoreError {
             let sentence = "there is no room left on the disk of the SQLite file; free some space";
             StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(because(sentence)) }
         }
-        Some(ErrorCode::ReadOnly) => {
-            unsupported("the SQLite file cannot be written; let this user write the file and its directory")
-        }
+        Some(ErrorCode::ReadOnly) => unsupported(
+            "the SQLite file cannot be written, and even reading its leases needs that; let this user write the file and its \
+                 directory, or run this as a user who may",
+        ),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => unsupported(
             "the SQLite file cannot be opened; its directory must exist, this user must be allowed to write both, and the process \
              must not have too many files open",

@@ -133,7 +133,8 @@ impl LeaseFile {
         }
     }
 
-    fn directory(&self) -> PathBuf {
+    /// The directory of the signals.
+    pub(super) fn directory(&self) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push("-");
         name.push(&self.prefix);

@@ -277,4 +277,8 @@ impl Executor for PausingExecutor {
     fn random(&self) -> u128 {
         self.sim.random()
     }
+
+    fn has_crashed(&self) -> bool {
+        self.sim.has_crashed()
+    }
 }

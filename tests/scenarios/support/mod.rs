@@ -3,6 +3,8 @@
 pub(crate) mod chaos;
 pub(crate) mod doubles;
 pub(crate) mod ghost;
+#[path = "../../histories/judge.rs"]
+pub(crate) mod judge;
 pub(crate) mod line;
 pub(crate) mod oracle;
 pub(crate) mod shelf;

@@ -96,7 +96,7 @@ impl Worker {
             AcquireError::Timeout { .. } => self.count("a wait timed out", ()),
             AcquireError::Store(_) => self.count("a request was told that the store failed", ()),
             AcquireError::InstanceInUse => self.count("a twin was in the way", ()),
-            AcquireError::Lost(_) | AcquireError::NotResumable | AcquireError::EmptyParts => {
+            AcquireError::Lost { .. } | AcquireError::NotResumable | AcquireError::EmptyParts => {
                 self.count("a request lost its lease", ())
             }
             other => self.oracle.accuse(format!("a request failed: {other:?}")),

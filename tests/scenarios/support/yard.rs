@@ -106,6 +106,10 @@ impl Executor for CountingExecutor {
     fn random(&self) -> u128 {
         self.sim.random()
     }
+
+    fn has_crashed(&self) -> bool {
+        self.sim.has_crashed()
+    }
 }
 
 pub(crate) fn with_a_twin(scenario: impl AsyncFnOnce(&Yard, LeaseManager, SimExecutor, FaultyStore<MemoryStore>)) {

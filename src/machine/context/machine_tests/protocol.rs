@@ -6,8 +6,8 @@ use super::{
     BELIEF_MS, LEASE_MS, ME, OTHER, Script, block, current, granted, heir, is_granted, looked, named, said, seen, taken,
 };
 use crate::machine::{
-    Action, Body, Command, Event, Input, Key, LostReason, Operation, Outcome, Output, Promotion, Reply, RequestId,
-    SessionId, SessionStep, Sighting, Token, Turn, TurnId,
+    Action, Body, Command, Entry, Event, Input, Key, LostReason, Message, Operation, Outcome, Output, Promotion, Reply,
+    RequestId, SessionId, SessionStep, Sighting, Token, Turn, TurnId,
 };
 
 #[test]
@@ -55,6 +55,7 @@ fn s6_a_signal_and_a_look_add_no_time_and_an_heir_sends_nothing() {
         block: block(101),
         previous: Token(0),
         contended: false,
+        told: false,
     });
     assert!(is_granted(script.input(Input::Reply { id, result: Ok(found) })));
     assert_eq!(script.remaining_ms(1), BELIEF_MS - 1_000);
@@ -277,6 +278,23 @@ fn who_said_that_it_waits_is_not_forgotten_over_an_older_answer() {
         script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
         assert_eq!(is_granted(&script.outputs), !says, "past its tenure it hands on locally if nobody else waits");
     }
+}
+
+/// Else each turn in a crowd costs one message more, of which its holder learns nothing new.
+#[test]
+fn only_the_first_few_of_a_queue_tell_the_holder_that_they_wait() {
+    let tells = |waiters: usize| {
+        let mut script = Script::new();
+        script.acquire(1, true);
+        let waiter = |request| Sighting { entry: Entry::Waiter(RequestId(request)), ..seen(1, false) };
+        let ahead = [seen(1, false)].into_iter().chain((0..waiters as u64).map(waiter)).collect();
+        script.answer([Outcome::Waiting { last_token: Token(100), position: 1 + waiters, ahead }]);
+        let is_told = |output: &Output| {
+            matches!(output, Output::Command(Command::Send(Message { body: Body::Wanted { holder: OTHER, .. }, .. })))
+        };
+        script.outputs.iter().filter(|output| is_told(output)).count()
+    };
+    assert_eq!([0, 1, 2, 3, 8].map(tells), [1, 1, 1, 0, 0]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::{
-    BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, heir, is_granted, is_lost, said, waiting,
+    BELIEF_MS, LEASE_MS, ME, OTHER, STORE, Script, current, granted, heir, is_granted, is_lost, named, said, waiting,
 };
 use crate::machine::{
     Action, Body, Ending, Event, Input, Key, LostReason, Outcome, Output, Peer, Reply, RequestId, SessionId,
@@ -336,4 +336,19 @@ fn each_context_has_ids_of_its_own() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), drawn);
+}
+
+#[test]
+fn a_request_that_waited_to_be_sent_when_its_session_was_lost_is_sent_once() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    script.ask_for(Turn::new(TurnId(2), named("a")));
+    let (id, _) = script.sent();
+    script.ask_for(Turn::new(TurnId(3), named("b")));
+    script.result(id, Ok(Reply { robbed: None, ..said([Outcome::NoSession]) }));
+    assert!(script.opens());
+    let (_, batch) = script.sent();
+    let asked: Vec<_> = batch.operations.iter().filter(|operation| operation.key == named("b")).collect();
+    assert_eq!(asked.len(), 1, "{asked:?}");
 }

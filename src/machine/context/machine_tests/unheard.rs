@@ -41,6 +41,7 @@ fn looked_at_own(first: RequestId, waits: RequestId) -> Answer {
         block: block(64),
         previous: Token(0),
         contended: true,
+        told: false,
     };
     let ahead = vec![taken(ME, 64, first)];
     let looked = Outcome::Looked { requests: vec![waits], last_token: Token(127), ahead };

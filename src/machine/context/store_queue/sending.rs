@@ -25,7 +25,14 @@ impl Machine {
         }
         if self.may_send() {
             let mut operations = core::mem::take(&mut self.store_queue.waiting);
-            take(&mut operations, &|operation| !self.is_current(operation));
+            // Operations beyond the next transaction are examined before a later one: otherwise each transaction would cost as much as the
+            // whole queue. Refused operations are sent apart, and take no room here.
+            let mut most = self.store_queue.room.beside(0);
+            operations.retain(|operation| {
+                let stays = most == 0 || self.is_current(operation);
+                most = most.saturating_sub(usize::from(stays && !operation.is_refused));
+                stays
+            });
             self.store_queue.waiting = operations;
         }
     }
@@ -48,8 +55,10 @@ impl Machine {
         self.store_queue.last_id += 1;
         let sent = Sent { at: now, transaction: self.store_queue.last_id };
         let session = self.session.id();
+        let room = self.store_queue.room;
+        let forgets = self.forgets_beside(pending.len(), goes_alone);
         // A request would wait behind an earlier session of its own context, which ends with this transaction or before.
-        let rest = self.store_queue.room.split(&mut pending, self.session.stale());
+        let rest = room.split(&mut pending, self.session.stale() + forgets.len());
         let step = if goes_alone { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
         self.store_queue.put_first(rest);
         let opens = matches!(step, SessionStep::Open { .. });
@@ -57,12 +66,8 @@ impl Machine {
         for operation in &mut pending {
             operations.push(self.stamp(operation, sent));
         }
-        let room = self.store_queue.room.beside(operations.len());
-        let ends = self.session.endings(room, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
-        // A heartbeat that is sent alone touches no key.
-        let keys = if self.store_queue.beat_alone { 0 } else { room - ends.len() };
-        let is_used = |key: &Key| !self.cohorts.pick(Some(key), &|_, _| true).is_empty();
-        let forgets = self.last_writers.take_forgotten(keys, is_used);
+        let most = if goes_alone { 0 } else { room.beside(operations.len() + forgets.len()) };
+        let ends = self.session.endings(most, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
         let batch = Batch { session, step, ends: ends.clone(), operations, forgets: forgets.clone() };
         let lease_ms = batch.beat().map(|beat| beat.lease_ms);
         let limit = now.plus(self.config.store_timeout_ms);
@@ -74,6 +79,18 @@ impl Machine {
             // The id is dead from now on, whatever becomes of the deletion.
             self.renew_session(now);
         }
+    }
+
+    /// The keys whose records are forgotten along with so many operations: as many as fit beside them, or a third of the room, so that a
+    /// context that fills every transaction forgets as many keys as it acquires and releases. Refused operations take none along, since
+    /// those would fail with them. A heartbeat that is sent alone touches no key.
+    fn forgets_beside(&mut self, operations: usize, goes_alone: bool) -> Vec<Key> {
+        let room = self.store_queue.room;
+        let most = match goes_alone || self.store_queue.beat_alone {
+            true => 0,
+            false => room.beside(operations + self.session.stale()).max(room.beside(0) / 3),
+        };
+        self.last_writers.take_forgotten(most, |key| !self.cohorts.pick(Some(key), &|_, _| true).is_empty())
     }
 
     /// Takes what goes next, and whether it goes alone: what the store refused for good takes turns with all the rest, so that

@@ -1,7 +1,10 @@
 //! The task that sends messages: each is a put, and goes away with an etcd lease.
 
 use core::time::Duration;
-use std::format;
+use std::{
+    format,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use etcd_client::{Client, Error, PutOptions};
 use futures::{FutureExt, StreamExt, channel::mpsc::Receiver};
@@ -18,39 +21,59 @@ const USED: Duration = Duration::from_secs(15);
 /// A message that takes longer has come too late.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The etcd lease that messages go away with.
-#[derive(Clone, Copy)]
-struct Bin {
-    lease: i64,
-    since: Instant,
+/// The etcd lease that removes all messages of a store when it ends.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Bin(Arc<Mutex<Option<(i64, Instant)>>>);
+
+impl Bin {
+    /// The lease, unless it is too old for new messages.
+    pub(in super::super) fn lease(&self) -> Option<i64> {
+        self.lock().filter(|(_, since)| *since + USED > Instant::now()).map(|(lease, _)| lease)
+    }
+
+    /// Forgets the lease, because the server no longer has it or does not answer.
+    pub(in super::super) fn forget(&self) {
+        *self.lock() = None;
+    }
+
+    fn keep(&self, lease: i64, since: Instant) {
+        *self.lock() = Some((lease, since));
+    }
+
+    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    fn lock(&self) -> MutexGuard<'_, Option<(i64, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Sends until nobody can send any more. What cannot be sent is lost, with all that waits behind it: messages are hints, and old
 /// ones are of no use.
 pub(super) async fn send(post: Post, session: SessionId, mut letters: Receiver<Letter>) {
-    let mut bin = None;
     while let Some(letter) = letters.next().await {
-        let mut sent = put(&post, session, &letter, bin).await;
+        let mut sent = put(&post, session, &letter).await;
         if sent.is_err() {
             // Once more: by another server, and with another etcd lease.
-            sent = put(&post, session, &letter, None).await;
+            post.bin.forget();
+            sent = put(&post, session, &letter).await;
         }
-        bin = sent.ok();
-        while bin.is_none() && letters.next().now_or_never().flatten().is_some() {}
+        while sent.is_err() && letters.next().now_or_never().flatten().is_some() {}
     }
 }
 
-async fn put(post: &Post, session: SessionId, letter: &Letter, bin: Option<Bin>) -> Result<Bin, Failure> {
+async fn put(post: &Post, session: SessionId, letter: &Letter) -> Result<(), Failure> {
     let now = Instant::now();
-    let name = post.names.message(letter.to);
-    let text = format!("{session} {}", letter.text);
+    let (name, text) = (post.names.message(letter.to), format!("{session} {}", letter.text));
     let put = |client: Client| async move {
-        let bin = match bin.filter(|bin| bin.since + USED > now) {
-            Some(bin) => bin,
-            None => Bin { lease: granted(client.clone()).await?, since: now },
+        let lease = match post.bin.lease() {
+            Some(lease) => lease,
+            None => {
+                let lease = granted(client.clone()).await?;
+                post.bin.keep(lease, now);
+                lease
+            }
         };
-        client.kv_client().put(name, text, Some(PutOptions::new().with_lease(bin.lease))).await?;
-        Ok(bin)
+        client.kv_client().put(name, text, Some(PutOptions::new().with_lease(lease))).await?;
+        Ok(())
     };
     post.servers.ask(Load::default(), now + LIMIT, put).await
 }

@@ -27,8 +27,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A question on a connection that takes longer shows that it is cut.
 const LIMIT: Duration = Duration::from_secs(5);
-/// After a cut, others may be about to write down that they lost their beacons.
-const GRACE: Duration = Duration::from_secs(10);
 
 /// Of the own session.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,8 +81,8 @@ impl Ear {
             };
             if let Some(link) = connected {
                 pause = FIRST_PAUSE;
+                self.watches.connected();
                 if number > 1 {
-                    self.watches.wait(GRACE);
                     // A standby that took over may lack the latest writes, where replication is asynchronous.
                     self.notice(Notice::Reconnected);
                 }
@@ -191,7 +189,7 @@ impl Ear {
         let looked_at = self.watches.looked_at();
         let locks: Vec<i64> = looked_at.iter().map(|(_, lock)| *lock).collect();
         let Ok(Ok(standing)) = timeout(LIMIT, link.standing(&locks)).await else { return false };
-        for watch in self.watches.gone(&looked_at, standing.as_deref()) {
+        for watch in self.watches.gone(&looked_at, &standing) {
             self.notice(Notice::BeaconGone { watch });
         }
         true

@@ -8,7 +8,7 @@ use tokio::{sync::mpsc::UnboundedSender, time::sleep};
 use super::super::{
     carrier::{Exchange, Failure, Line, Round, Row},
     failure,
-    literal::{numbers, text},
+    literal::numbers,
     names::Names,
 };
 use super::outbox::Letter;
@@ -67,17 +67,11 @@ impl Link {
         Ok(taken.first(0).is_some_and(|row| row.text(0) == Some("t")))
     }
 
-    /// Which of these advisory locks somebody has; `None` if the server started a moment ago, so that their absence proves nothing.
-    pub(super) async fn standing(&self, locks: &[i64]) -> Result<Option<Vec<i64>>, Failure> {
-        let mut round = Round::default();
-        let early = round.add(EARLY);
-        let standing = round.add(&standing(locks));
-        let answers = self.line.carry(round).await?;
-        if answers.first(early).is_none_or(|row| row.text(0) != Some("f")) {
-            return Ok(None);
-        }
+    /// Which of these advisory locks are held.
+    pub(super) async fn standing(&self, locks: &[i64]) -> Result<Vec<i64>, Failure> {
+        let answers = self.line.carry(Round::one(&standing(locks))).await?;
         let lock = |row: &Row| row.text(0)?.parse().ok();
-        Ok(Some(answers.rows(standing).iter().filter_map(lock).collect()))
+        Ok(answers.rows(0).iter().filter_map(lock).collect())
     }
 
     /// Sends a letter. One that fails is lost, as hints may be.
@@ -88,9 +82,9 @@ impl Link {
         let line = self.line.clone();
         async move {
             for pause in PAUSES_MS {
-                match try_notify(&*line, &letter).await {
-                    Ok(true) | Err(_) => return,
-                    Ok(false) => sleep(Duration::from_millis(pause)).await,
+                match line.carry(Round::one(&letter.statement())).await {
+                    Ok(answers) if !Letter::is_heard(answers.rows(0)) => sleep(Duration::from_millis(pause)).await,
+                    _ => return,
                 }
             }
         }
@@ -104,24 +98,10 @@ const STAYS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE 
 /// More than a session takes to connect.
 const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 
-/// Whether the session that it is for listens. The shared lock is free if nobody has the other one, and held for a moment only.
-async fn try_notify(line: &dyn Line, letter: &Letter) -> Result<bool, Failure> {
-    let notify = format!("SELECT pg_notify({}, {})", text(&letter.channel), text(&letter.payload));
-    let Some(ear) = letter.ear else { return line.carry(Round::one(&notify)).await.map(|_| true) };
-    let told = line.carry(Round::one(&format!("{notify}, NOT pg_try_advisory_xact_lock_shared({ear})"))).await?;
-    Ok(told.first(0).is_some_and(|row| row.text(1) == Some("t")))
-}
-
-/// Those who held beacons before the server was restarted get 10 s to write down that they have them no more. A server whose process died
-/// restarts the others without a new start of its own, but begins its statistics anew.
-const EARLY: &str = "SELECT clock_timestamp() < interval '10 s' + \
-    (SELECT greatest(pg_postmaster_start_time(), stats_reset) FROM pg_stat_bgwriter)";
-
 /// A beacon stands if its lock cannot be shared; the look costs the same, however many locks others have.
 fn standing(locks: &[i64]) -> String {
     format!(
-        "SELECT wanted FROM unnest({}) AS wanted \
-         WHERE CASE WHEN ({EARLY}) THEN false ELSE NOT pg_try_advisory_xact_lock_shared(wanted) END",
+        "SELECT wanted FROM unnest({}) AS wanted WHERE NOT pg_try_advisory_xact_lock_shared(wanted)",
         numbers(locks)
     )
 }

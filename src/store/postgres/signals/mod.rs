@@ -27,11 +27,8 @@ use crate::signal::{Beacons, Inbox, Signals};
 
 use ear::Ear;
 use link::Event;
-use outbox::Letter;
+pub(super) use outbox::Letter;
 use watches::Watches;
-
-/// The server refuses a notification of 8,000 bytes.
-const LONGEST: usize = 7_999;
 
 /// For so long a store that is closed waits for what was said last.
 const LONGEST_END: Duration = Duration::from_secs(1);
@@ -151,15 +148,7 @@ impl Signals for PostgresSignals {
     }
 
     fn send(&self, message: &Message) {
-        let text = message.encode();
-        self.tell(|awake| {
-            let recipient = message.body.recipient();
-            let payload = format!("{} {text}", awake.session);
-            let is_sent = recipient != Some(awake.session) && payload.len() <= LONGEST;
-            let channel = recipient.map_or_else(|| self.names.channel(), |session| self.names.channel_of(session));
-            let ear = recipient.map(|session| self.names.ear(session));
-            is_sent.then_some(Event::Send(Letter { channel, payload, ear }))
-        });
+        self.tell(|awake| Letter::of(message, awake.session, &self.names).map(Event::Send));
     }
 
     fn watch(&self, watch: u64, session: SessionId) {

@@ -5,7 +5,14 @@ use std::{collections::VecDeque, string::String};
 
 use tokio::{task::JoinSet, time::timeout};
 
-use super::link::Link;
+use super::{
+    super::{carrier::Row, literal::text, names::Names},
+    link::Link,
+};
+use crate::machine::{Message, SessionId};
+
+/// The server refuses a notification of 8,000 bytes.
+const LONGEST: usize = 7_999;
 
 /// More than a session says before it is connected. Of what waits longer the oldest is lost, as hints may be.
 const MOST: usize = 128;
@@ -14,11 +21,37 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 /// A notification.
 #[derive(Debug)]
-pub(super) struct Letter {
-    pub(super) channel: String,
-    pub(super) payload: String,
+pub(in super::super) struct Letter {
+    channel: String,
+    payload: String,
     /// If it is for one session, the advisory lock that this one has while it listens.
-    pub(super) ear: Option<i64>,
+    ear: Option<i64>,
+}
+
+impl Letter {
+    /// `None` if there is nobody else to read it, or if it is too long.
+    pub(in super::super) fn of(message: &Message, from: SessionId, names: &Names) -> Option<Self> {
+        let recipient = message.body.recipient();
+        let payload = format!("{from} {}", message.encode());
+        let is_sent = recipient != Some(from) && payload.len() <= LONGEST;
+        let channel = recipient.map_or_else(|| names.channel(), |session| names.channel_of(session));
+        is_sent.then(|| Self { channel, payload, ear: recipient.map(|session| names.ear(session)) })
+    }
+
+    /// Sends the notification. The second column says whether its recipient listens: the shared lock is free if that session does not hold
+    /// the exclusive one. It is released at once, since the session may be about to take its own.
+    pub(in super::super) fn statement(&self) -> String {
+        let listens = self.ear.map_or_else(
+            || "true".into(),
+            |ear| format!("CASE WHEN pg_try_advisory_lock_shared({ear}) THEN NOT pg_advisory_unlock_shared({ear}) ELSE true END"),
+        );
+        format!("SELECT pg_notify({}, {}), {listens}", text(&self.channel), text(&self.payload))
+    }
+
+    /// Whether the statement found a listener.
+    pub(in super::super) fn is_heard(rows: &[Row]) -> bool {
+        rows.first().is_some_and(|row| row.text(1) == Some("t"))
+    }
 }
 
 #[derive(Debug, Default)]

@@ -10,20 +10,36 @@ use tokio::time::Instant;
 
 /// Between two looks. Each is a query.
 const LOOK: Duration = Duration::from_millis(50);
+/// A restart of the server, or a cut, ends the beacons of living contexts. They get this long to write down the loss.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Watches by number, with the advisory lock of each beacon, and when to look at them next.
+///
+/// No connection outlives a restart of its server. So a beacon that a connection has seen was not lost in a restart. One that it never saw
+/// may have been, unless the connection is older than `GRACE`. The server's clock proves nothing: it may jump.
 #[derive(Debug)]
 pub(super) struct Watches(Mutex<Watched>);
 
 #[derive(Debug)]
 struct Watched {
-    locks: Vec<(u64, i64)>,
+    locks: Vec<Watch>,
     next: Instant,
+    /// From this time on, an absent beacon proves that its context ended, even if this connection never saw it.
+    proves_from: Instant,
+}
+
+#[derive(Debug)]
+struct Watch {
+    number: u64,
+    lock: i64,
+    /// Whether this connection has seen the beacon.
+    seen: bool,
 }
 
 impl Watches {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Watched { locks: Vec::new(), next: Instant::now() }))
+        let now = Instant::now();
+        Self(Mutex::new(Watched { locks: Vec::new(), next: now, proves_from: now + GRACE }))
     }
 
     /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
@@ -32,12 +48,12 @@ impl Watches {
     }
 
     pub(super) fn add(&self, watch: u64, lock: i64) {
-        self.watched().locks.push((watch, lock));
+        self.watched().locks.push(Watch { number: watch, lock, seen: false });
     }
 
     /// What is under way reports nothing any more.
     pub(super) fn remove(&self, watch: u64) {
-        self.watched().locks.retain(|(known, _)| *known != watch);
+        self.watched().locks.retain(|known| known.number != watch);
     }
 
     /// When to look, if there is anything to look at.
@@ -46,22 +62,28 @@ impl Watches {
         (!watched.locks.is_empty()).then_some(watched.next)
     }
 
-    /// For so long an absent beacon proves nothing.
-    pub(super) fn wait(&self, duration: Duration) {
-        self.watched().next = Instant::now() + duration;
+    /// Notes a new connection, which has seen no beacon yet.
+    pub(super) fn connected(&self) {
+        let (mut watched, now) = (self.watched(), Instant::now());
+        (watched.next, watched.proves_from) = (now, now + GRACE);
+        watched.locks.iter_mut().for_each(|watch| watch.seen = false);
     }
 
-    /// What to look at.
+    /// What to look at: watches by number, each with its lock.
     pub(super) fn looked_at(&self) -> Vec<(u64, i64)> {
-        self.watched().locks.clone()
+        self.watched().locks.iter().map(|watch| (watch.number, watch.lock)).collect()
     }
 
-    /// Of these watches, those of beacons that stand no more. They end.
-    pub(super) fn gone(&self, looked_at: &[(u64, i64)], standing: Option<&[i64]>) -> Vec<u64> {
-        self.wait(LOOK);
-        let Some(standing) = standing else { return Vec::new() };
-        let mut watched = self.watched();
-        let is_gone = |watch: &mut (u64, i64)| looked_at.contains(watch) && !standing.contains(&watch.1);
-        watched.locks.extract_if(.., is_gone).map(|(watch, _)| watch).collect()
+    /// Ends and returns those of these watches whose contexts have ended, because their beacons are gone.
+    pub(super) fn gone(&self, looked_at: &[(u64, i64)], standing: &[i64]) -> Vec<u64> {
+        let (mut watched, now) = (self.watched(), Instant::now());
+        watched.next = now + LOOK;
+        let proves = now >= watched.proves_from;
+        let is_gone = |watch: &mut Watch| {
+            let stands = standing.contains(&watch.lock);
+            watch.seen |= stands;
+            !stands && (watch.seen || proves) && looked_at.contains(&(watch.number, watch.lock))
+        };
+        watched.locks.extract_if(.., is_gone).map(|watch| watch.number).collect()
     }
 }

@@ -124,7 +124,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S16",
         "a heartbeat that finds no row is a heartbeat",
         Rule("sessions::s16_"),
-        &[edit(SESSION, "            if transaction.is_of_session() {", "            if transaction.opens {")],
+        &[edit(SESSION, "            if transaction.is_of_session() &&", "            if transaction.opens &&")],
     ),
     Mutant::new(
         "rule k",

@@ -52,7 +52,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S9",
         "guards outlive a suspension",
         Scenario("life::a_suspension_ends"),
-        &[edit(LIFE, "            self.give_up(slot, reason, now);\n            if slot", "            if slot")],
+        &[edit(LIFE, "            self.void(slot, reason);\n            if slot", "            if slot")],
     ),
     Mutant::new(
         "S9",
@@ -60,10 +60,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("suspension::s9_guards_are_void"),
         &[edit(
             LIFE,
-            "        for slot in &self.cohorts.slots() {\n            self.give_up(slot, reason, now);\n            if slot",
+            "        for slot in &self.cohorts.slots() {\n            self.void(slot, reason);\n            if slot",
             "        self.emit(Command::Abandon(self.session.id()));
         for slot in &self.cohorts.slots() {
-            self.give_up(slot, reason, now);
+            self.void(slot, reason);
             if slot",
         )],
     ),
@@ -124,6 +124,86 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "what goes along with a transaction that is divided is lost",
         Scenario("narrow::what_goes_along"),
         &[edit(RETRY, "        self.last_writers.forget_later(&transaction.forgets);\n", "")],
+    ),
+    Mutant::new(
+        "etcd",
+        "keys are forgotten only where nothing else needs the room",
+        Scenario("narrow::records_are_forgotten"),
+        &[edit(SENDING, ".max(room.beside(0) / 3)", "")],
+    ),
+    Mutant::new(
+        "etcd",
+        "what a store refused for good takes keys along that are to be forgotten",
+        Rule("divided::what_a_store_refused"),
+        &[edit(SENDING, "match goes_alone || self.store_queue.beat_alone {", "match self.store_queue.beat_alone {")],
+    ),
+    Mutant::new(
+        "etcd",
+        "a session that was never opened is lost",
+        Rule("divided::sessions_that_end"),
+        &[edit(SESSION, " && (transaction.opens || self.session.is_open) {", " {")],
+    ),
+    Mutant::new(
+        "etcd",
+        "a heartbeat that is sent alone takes keys along that are to be forgotten",
+        Rule("divided::a_heartbeat_that_is_sent_alone"),
+        &[edit(SENDING, "match goes_alone || self.store_queue.beat_alone {", "match goes_alone {")],
+    ),
+    Mutant::new(
+        "etcd",
+        "a theft that was too large counts as tried",
+        Rule("divided::a_theft_that_was_too_large"),
+        &[edit(RETRY, "        again.iter().for_each(|operation| self.robbed_nobody(operation));\n", "")],
+    ),
+    Mutant::new(
+        "rule o",
+        "what a closing session gave back is given back once more",
+        Rule("divided::what_a_closing_session"),
+        &[edit(RETRY, "partition(|operation| is_own || !operation.goes_with_session());", "partition(|_| true);")],
+    ),
+    Mutant::new(
+        "etcd",
+        "what a store takes at once never grows again",
+        Rule("divided::what_a_store_takes"),
+        &[edit("src/machine/context/store_queue/room.rs", "            *most += 1;\n", "            *most += 0;\n")],
+    ),
+    Mutant::new(
+        "etcd",
+        "a suspension forgets what a store takes at once",
+        Rule("divided::a_suspension"),
+        &[edit("src/machine/context/store_queue.rs", "overdue, room: self.room, ..Self", "overdue, ..Self")],
+    ),
+    Mutant::new(
+        "etcd",
+        "what may have been applied is divided",
+        Rule("divided::what_may_have_been"),
+        &[edit(
+            RETRY,
+            "if error.applied == Applied::Unknown {\n            return false;",
+            "if false {\n            return false;",
+        )],
+    ),
+    Mutant::new(
+        "rule o",
+        "a request of an earlier session is sent beside the one that took its place",
+        Rule("sessions::a_request_that_waited"),
+        &[edit(SENDING, "let stays = most == 0 || self.is_current(operation);", "let stays = most > 0;")],
+    ),
+    Mutant::new(
+        "P6",
+        "a heartbeat goes again with what was too large",
+        Rule("divided::a_heartbeat_that_went_along"),
+        &[edit(SESSION, "        self.note_failure();\n        self.want_beat();\n", "        self.want_beat();\n")],
+    ),
+    Mutant::new(
+        "P2",
+        "a key that is remembered again is forgotten",
+        Rule("divided::a_key_that_is_remembered"),
+        &[edit(
+            "src/machine/context/last_writer.rs",
+            "if self.by_key.contains_key(&key) {\n                continue;",
+            "if false {\n                continue;",
+        )],
     ),
     Mutant::new(
         "browsers",

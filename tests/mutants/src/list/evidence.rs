@@ -124,4 +124,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "            Body::Gone { .. } => {}\n",
         )],
     ),
+    Mutant::new(
+        "liveness",
+        "a context that crashed in a simulation leaves its queues in good order",
+        Scenario("takeover::a_waiter_that_crashed"),
+        &[edit("src/driver/alarm.rs", "            && !driver.executor.has_crashed()\n", "")],
+    ),
 ];

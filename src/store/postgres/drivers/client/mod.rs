@@ -136,8 +136,9 @@ impl PostgresStoreBuilder {
     }
 }
 
-const NO_TLS: &str = "the URL asks for an encrypted connection (sslmode), and the store has no TLS of its own; give a connector by \
-    PostgresStoreBuilder::tls, or write sslmode=disable where the network is trusted";
+const NO_TLS: &str = "the URL asks for an encrypted connection (sslmode), and the store has no TLS connector; give one by \
+    PostgresStoreBuilder::tls, or a pool that encrypts to PostgresStore::from_pool, or write sslmode=disable where the network is \
+    trusted";
 const VERIFIES: &str = "the URL asks for sslmode=verify-ca or verify-full, which tokio-postgres does not support; write \
     sslmode=require, and give a connector that verifies by PostgresStoreBuilder::tls";
 

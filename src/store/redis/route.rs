@@ -1,0 +1,103 @@
+//! The way to the server that keeps the rows.
+
+use std::string::String;
+
+use redis::{Client, RedisError};
+
+use super::{
+    cluster::{Cluster, Redirect, redirect_in},
+    node::{Node, address_of, prepared},
+    sentinel::Group,
+    servers::Servers,
+};
+use crate::machine::StoreError;
+
+pub(super) enum Route {
+    /// The only server.
+    Single(Client),
+    /// The master that Sentinels name.
+    Sentinel(Group),
+    /// The node that has the slot of the rows.
+    Cluster(Cluster),
+}
+
+impl Route {
+    /// # Errors
+    /// [`StoreError`] if the servers cannot be used together, or their addresses are none.
+    pub(super) fn new(servers: &Servers, prefix: &str) -> Result<Self, StoreError> {
+        Ok(match servers {
+            Servers::Single(client) => Self::Single(prepared(client.get_connection_info().clone())?),
+            Servers::Sentinel { name, sentinels, login } => Self::Sentinel(Group::new(name, sentinels, login)?),
+            Servers::Cluster(nodes) => Self::Cluster(Cluster::new(prefix, nodes)?),
+        })
+    }
+
+    /// The name in errors until a server was found.
+    pub(super) fn address(&self) -> String {
+        match self {
+            Self::Single(client) => address_of(client),
+            Self::Sentinel(group) => group.address(),
+            Self::Cluster(cluster) => cluster.address(),
+        }
+    }
+
+    pub(super) fn database(&self) -> i64 {
+        match self {
+            Self::Single(client) => client.get_connection_info().redis_settings().db(),
+            Self::Sentinel(group) => group.database(),
+            Self::Cluster(_) => 0,
+        }
+    }
+
+    /// Whether another server can take the place of the current one.
+    pub(super) fn has_successors(&self) -> bool {
+        !matches!(self, Self::Single(_))
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    /// Finds the server, and connects to it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be found or reached.
+    pub(super) async fn open(&self) -> Result<Node, StoreError> {
+        match self {
+            Self::Single(client) => Node::open(client.clone()).await,
+            Self::Sentinel(group) => group.open().await,
+            Self::Cluster(cluster) => cluster.open().await,
+        }
+    }
+
+    /// Connects to the node that another one named.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it cannot be reached.
+    pub(super) async fn open_at(&self, address: &str) -> Result<Node, StoreError> {
+        match self {
+            Self::Cluster(cluster) => cluster.open_at(address).await,
+            Self::Single(_) | Self::Sentinel(_) => self.open().await,
+        }
+    }
+
+    /// A client of the server; `None` if it cannot be found.
+    pub(super) async fn client(&self) -> Option<Client> {
+        match self {
+            Self::Single(client) => Some(client.clone()),
+            Self::Sentinel(_) | Self::Cluster(_) => Some(self.open().await.ok()?.client),
+        }
+    }
+
+    /// Where a cluster's node at `asked` sends a command that it did not run.
+    pub(super) fn redirect(&self, refusal: &RedisError, asked: &str) -> Option<Redirect> {
+        if self.is_cluster() { redirect_in(refusal, asked) } else { None }
+    }
+
+    /// Notes that the server that was found last does not serve, so that another is asked next.
+    pub(super) fn ask_another(&self) {
+        if let Self::Cluster(cluster) = self {
+            cluster.ask_another();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The master of a group that Sentinels watch.
+
+use std::{
+    format,
+    string::{String, ToString},
+    sync::{Mutex, PoisonError},
+    vec::Vec,
+};
+
+use redis::{Client, ConnectionInfo, RedisConnectionInfo, RedisError, Value, cmd};
+
+use super::{
+    failure::{self, Stage},
+    node::{Node, address_of, client_at, first_of, one_of, prepared},
+};
+use crate::machine::StoreError;
+
+/// Sentinels, and the name by which they know a master and its replicas.
+pub(super) struct Group {
+    name: String,
+    /// The one that answered last comes first.
+    sentinels: Mutex<Vec<Client>>,
+    /// How to connect to a master. The address in it is that of a Sentinel.
+    master: ConnectionInfo,
+}
+
+impl Group {
+    /// # Errors
+    /// [`StoreError`] if there is no Sentinel or no name.
+    pub(super) fn new(name: &str, sentinels: &[Client], login: &RedisConnectionInfo) -> Result<Self, StoreError> {
+        let Some(first) = sentinels.first() else {
+            return Err(failure::unsupported("no Sentinel is named; name at least one"));
+        };
+        if name.is_empty() {
+            return Err(failure::unsupported(
+                "the name of the master is missing; name it as the Sentinels do, as in redis-sentinel://host:26379/mymaster",
+            ));
+        }
+        let master = first.get_connection_info().clone().set_redis_settings(login.clone());
+        let sentinels =
+            sentinels.iter().map(|one| prepared(one.get_connection_info().clone())).collect::<Result<_, _>>()?;
+        Ok(Self { name: name.to_string(), sentinels: Mutex::new(sentinels), master })
+    }
+
+    pub(super) fn database(&self) -> i64 {
+        self.master.redis_settings().db()
+    }
+
+    /// The name of the group in errors.
+    pub(super) fn address(&self) -> String {
+        let sentinels: Vec<_> = self.sentinels().iter().map(address_of).collect();
+        format!("{} of the Sentinels {}", self.name, sentinels.join(", "))
+    }
+
+    /// Nothing outside is called under the lock, so a poisoned one guards a sound list.
+    fn sentinels(&self) -> Vec<Client> {
+        self.sentinels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the Sentinels for the master, and connects to it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if no Sentinel leads to a master. It stays if none of them knows the group.
+    pub(super) async fn open(&self) -> Result<Node, StoreError> {
+        let sentinels = self.sentinels();
+        let attempts = sentinels.iter().map(|sentinel| self.master_by(sentinel)).collect();
+        let (master, sentinel) = first_of(attempts).await.map_err(one_of)?;
+        let mut known = self.sentinels.lock().unwrap_or_else(PoisonError::into_inner);
+        known.sort_by_key(|one| address_of(one) != sentinel);
+        Ok(master)
+    }
+
+    /// The master that one Sentinel names, and the address of that Sentinel.
+    async fn master_by(&self, sentinel: &Client) -> Result<(Node, String), StoreError> {
+        let mut asked = Node::open_soon(sentinel.clone()).await?;
+        let by = asked.address.to_string();
+        let question = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name).take();
+        let named = asked.ask(&question).await?.map_err(|refusal| of_sentinel(&by, &refusal))?;
+        // The host and the port.
+        let named: Option<(String, u16)> = redis::from_redis_value(named).unwrap_or_default();
+        let Some((host, port)) = named else {
+            return Err(failure::unsupported(format!(
+                "the Sentinel at {by} watches no master called {:?}; name one of those that `SENTINEL MASTERS` lists",
+                self.name
+            )));
+        };
+        let mut master = Node::open_soon(client_at(&format!("{host}:{port}"), &self.master)?).await?;
+        self.check_role(&mut master, &by).await?;
+        Ok((master, by))
+    }
+
+    /// A Sentinel that missed the latest failover names the former master. So does every Sentinel until they have agreed on a new one.
+    async fn check_role(&self, master: &mut Node, by: &str) -> Result<(), StoreError> {
+        let Ok(Value::Array(role)) = master.ask(&cmd("ROLE")).await? else {
+            // A user may lack the right to ask. A replica still refuses the scripts.
+            return Ok(());
+        };
+        match role.first() {
+            Some(Value::BulkString(role)) if role != b"master" => Err(StoreError::transient(format!(
+                "the Sentinel at {by} names Redis at {} as the master {:?}, which is a replica now; wait until the Sentinels \
+                 have agreed on a new master",
+                master.address, self.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The error of a Sentinel that refused to name the master.
+fn of_sentinel(address: &str, refusal: &RedisError) -> StoreError {
+    let detail = refusal.detail().unwrap_or_default();
+    match refusal.code() {
+        Some("ERR") if detail.starts_with("unknown command") => failure::unsupported(format!(
+            "the server at {address} is no Sentinel; connect to a single server by redis://{address}/, or name the port of a \
+             Sentinel"
+        )),
+        Some("NOAUTH" | "NOPERM") => failure::unsupported(format!(
+            "the Sentinel at {address} refused to name the master: {detail}; give the Sentinels' own password by \
+             ?sentinel_password=, or by the clients that you pass"
+        )),
+        _ => failure::of_refusal(address, refusal, Stage::Reading),
+    }
+}

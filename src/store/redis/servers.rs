@@ -1,0 +1,242 @@
+//! Which servers keep the leases, as the user names them.
+
+use core::{fmt, str::FromStr};
+use std::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use redis::{Client, RedisConnectionInfo};
+
+use super::{failure, node::address_of};
+use crate::machine::StoreError;
+
+/// The servers that a [`RedisStore`](super::RedisStore) uses: a single one, the master of a Sentinel group, or a cluster.
+///
+/// At any time the whole store is on one server. The store finds that server, and its successor, in one of these ways:
+///
+/// | servers | URL | which one keeps the leases |
+/// | --- | --- | --- |
+/// | a single server | `redis://user:password@host:6379/0`, `unix:///run/redis.sock` | this one |
+/// | [Sentinel](Self::sentinel) | `redis-sentinel://user:password@one:26379,two:26379/mymaster/0` | the master that the Sentinels name |
+/// | [cluster](Self::cluster) | `redis-cluster://user:password@one:6379,two:6379` | the node that has the slot of the prefix |
+///
+/// To connect to a group, one reachable server in the URL is enough; name several. User and password are those of the servers that keep
+/// data; `?sentinel_user=` and `?sentinel_password=` are those of the Sentinels. With `rediss-sentinel:` and `rediss-cluster:` all
+/// connections use TLS, if your program enables TLS in the crate `redis`.
+///
+/// Which to choose: Sentinel and a cluster both replace a server that died, and both may then lose its latest writes. A cluster does not
+/// make leases faster, since one store is on one node; choose it if you have one already. Stores with different prefixes are usually on
+/// different nodes.
+///
+/// ```no_run
+/// use leasehold::store::{RedisServers, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let sentinels = [redis::Client::open("redis://10.0.0.1:26379")?, redis::Client::open("redis://10.0.0.2:26379")?];
+/// let login = redis::RedisConnectionInfo::default().set_password("secret");
+/// let store = RedisStore::from_client(RedisServers::sentinel("mymaster", sentinels, login)).await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct RedisServers(pub(super) Servers);
+
+#[derive(Clone)]
+pub(super) enum Servers {
+    Single(Client),
+    Sentinel { name: String, sentinels: Vec<Client>, login: RedisConnectionInfo },
+    Cluster(Vec<Client>),
+}
+
+impl RedisServers {
+    /// The master that Sentinels know as `name`. `login` is the user, the password and the database of the master and of the replicas that
+    /// may succeed it. Their connections use TLS if those to the first Sentinel do.
+    ///
+    /// The store asks the Sentinels whenever it connects, and follows them to the new master after a failover.
+    pub fn sentinel(name: &str, sentinels: impl IntoIterator<Item = Client>, login: RedisConnectionInfo) -> Self {
+        Self(Servers::Sentinel { name: name.to_string(), sentinels: sentinels.into_iter().collect(), login })
+    }
+
+    /// A cluster, given by some of its nodes. The user, password and TLS of the first one are used for all nodes that the cluster reports.
+    ///
+    /// All names of a store have its prefix in braces, as in `{leasehold}:rows`: the prefix is their hash tag, so they are in one slot. The
+    /// store connects to the node that has this slot, and follows the slot when it is migrated or when a replica is promoted.
+    pub fn cluster(nodes: impl IntoIterator<Item = Client>) -> Self {
+        Self(Servers::Cluster(nodes.into_iter().collect()))
+    }
+}
+
+impl From<Client> for RedisServers {
+    /// A single server.
+    fn from(client: Client) -> Self {
+        Self(Servers::Single(client))
+    }
+}
+
+impl FromStr for RedisServers {
+    type Err = StoreError;
+
+    /// # Errors
+    /// [`StoreError`] of kind `Unsupported`, with a remedy, if the URL is invalid. No error shows the URL: it may hold a password.
+    fn from_str(url: &str) -> Result<Self, StoreError> {
+        let Some((scheme, kind)) = url.split_once("://").and_then(|(scheme, _)| scheme.split_once('-')) else {
+            return open(url).map(Self::from);
+        };
+        let parts = Parts::of(url, scheme);
+        match kind {
+            "sentinel" => parts.sentinel(),
+            "cluster" => parts.cluster(),
+            // The library says what is wrong with it.
+            _ => open(url).map(Self::from),
+        }
+    }
+}
+
+fn open(url: &str) -> Result<Client, StoreError> {
+    Client::open(url).map_err(|error| failure::of_url(&error))
+}
+
+/// The parts of a URL that names several servers.
+struct Parts<'a> {
+    /// The scheme for a single server, with TLS or without it.
+    scheme: &'a str,
+    /// User and password, with the `@` that follows.
+    login: &'a str,
+    hosts: &'a str,
+    path: Vec<&'a str>,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(url: &'a str, scheme: &'a str) -> Self {
+        let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (servers, path) = place.split_once('/').unwrap_or((place, ""));
+        let (login, hosts) = servers.split_at(servers.rfind('@').map_or(0, |at| at + 1));
+        let parameters = query.split('&').filter(|one| !one.is_empty());
+        Self {
+            scheme,
+            login,
+            hosts,
+            path: path.strip_suffix('/').unwrap_or(path).split('/').collect(),
+            parameters: parameters.map(|one| one.split_once('=').unwrap_or((one, ""))).collect(),
+        }
+    }
+
+    /// A client of each server; one without a port listens at `port`.
+    fn clients(&self, login: &str, port: u16) -> Result<Vec<Client>, StoreError> {
+        let hosts = self.hosts.split(',').filter(|host| !host.is_empty());
+        let clients = hosts.map(|host| {
+            // The colons in brackets are those of an IPv6 address.
+            let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
+            let port = if has_port { String::new() } else { format!(":{port}") };
+            open(&format!("{}://{login}{host}{port}", self.scheme))
+        });
+        clients.collect()
+    }
+
+    fn sentinel(&self) -> Result<RedisServers, StoreError> {
+        let (mut user, mut password) = ("", "");
+        for (name, value) in &self.parameters {
+            match *name {
+                "sentinel_user" => user = value,
+                "sentinel_password" => password = value,
+                _ => return Err(unknown_parameter("redis-sentinel:", "sentinel_user, sentinel_password and prefix")),
+            }
+        }
+        let (name, database) = match self.path.as_slice() {
+            [name] if !name.is_empty() => (*name, "0"),
+            [name, database] if !name.is_empty() => (*name, *database),
+            _ => {
+                return Err(failure::unsupported(
+                    "a URL of redis-sentinel: names the Sentinels, the master and its database; write \
+                     redis-sentinel://user:password@one:26379,two:26379/mymaster/0",
+                ));
+            }
+        };
+        let own = if user.is_empty() && password.is_empty() { String::new() } else { format!("{user}:{password}@") };
+        // The library decodes the password and the number, as it does in the URL of a single server.
+        let master = open(&format!("{}://{}master/{database}", self.scheme, self.login))?;
+        let login = master.get_connection_info().redis_settings().clone();
+        Ok(RedisServers::sentinel(name, self.clients(&own, 26_379)?, login))
+    }
+
+    fn cluster(&self) -> Result<RedisServers, StoreError> {
+        if !self.parameters.is_empty() {
+            return Err(unknown_parameter("redis-cluster:", "prefix"));
+        }
+        if !matches!(self.path.as_slice(), ["" | "0"]) {
+            return Err(failure::unsupported(
+                "a cluster has database 0 only; write redis-cluster://user:password@one:6379,two:6379, and choose a prefix",
+            ));
+        }
+        Ok(RedisServers::cluster(self.clients(self.login, 6_379)?))
+    }
+}
+
+fn unknown_parameter(scheme: &str, known: &str) -> StoreError {
+    failure::unsupported(format!("a URL of {scheme} has no parameters but {known}"))
+}
+
+impl fmt::Debug for RedisServers {
+    /// Without any password.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses = |clients: &[Client]| clients.iter().map(address_of).collect::<Vec<_>>();
+        match &self.0 {
+            Servers::Single(client) => out.debug_tuple("Single").field(&address_of(client)).finish(),
+            Servers::Sentinel { name, sentinels, .. } => {
+                out.debug_tuple("Sentinel").field(name).field(&addresses(sentinels)).finish()
+            }
+            Servers::Cluster(nodes) => out.debug_tuple("Cluster").field(&addresses(nodes)).finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str) -> RedisServers {
+        url.parse().expect("it is the URL of servers")
+    }
+
+    #[test]
+    fn a_url_names_one_server_or_several() {
+        let shown = |url| format!("{:?}", parsed(url));
+        assert_eq!(shown("redis://host"), "Single(\"host:6379\")");
+        assert_eq!(shown("redis-sentinel://a,b:1/m"), "Sentinel(\"m\", [\"a:26379\", \"b:1\"])");
+        assert_eq!(shown("redis-cluster://u:p@a:7000,[::1]/0"), "Cluster([\"a:7000\", \"::1:6379\"])");
+    }
+
+    #[test]
+    fn masters_and_sentinels_have_passwords_of_their_own() {
+        let url = "redis-sentinel://me:p%40ss@a,b/m/3?sentinel_user=s&sentinel_password=own%2F";
+        let RedisServers(Servers::Sentinel { sentinels, login, .. }) = parsed(url) else {
+            panic!("it names Sentinels")
+        };
+        assert_eq!((login.username(), login.password(), login.db()), (Some("me"), Some("p@ss"), 3));
+        let own = sentinels[1].get_connection_info().redis_settings();
+        assert_eq!((own.username(), own.password(), own.db()), (Some("s"), Some("own/"), 0));
+    }
+
+    #[test]
+    fn a_url_that_does_not_name_servers_is_refused_and_not_shown() {
+        for (url, remedy) in [
+            ("redis-sentinel://:secret@a:1", "/mymaster/0"),
+            ("redis-sentinel://:secret@a:1//m/0", "/mymaster/0"),
+            ("redis-sentinel://:secret@a:1/m/0/more", "/mymaster/0"),
+            ("redis-sentinel://:secret@a:1/m?secret=1", "sentinel_password"),
+            ("redis-sentinel://:secret@a:1/m/secret", "redis://user:password@host:6379/0"),
+            ("redis-cluster://:secret@a:1/1", "choose a prefix"),
+            ("redis-cluster://:secret@a:1/?secret=1", "prefix"),
+            ("redis-secret://a:1", "redis-cluster://"),
+        ] {
+            let error = url.parse::<RedisServers>().expect_err(url);
+            assert!(error.message.contains(remedy) && !error.retry, "{error}");
+            assert!(!error.message.contains("secret"), "{error}");
+        }
+    }
+}

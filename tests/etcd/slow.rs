@@ -1,0 +1,16 @@
+//! Slow connections.
+
+use tokio::runtime::Runtime;
+
+use crate::{address_of, delays::Pair, manager, proxy_before, server};
+
+fn pair(runtime: &Runtime, name: &str) -> Option<Pair> {
+    let address = server::shared()?;
+    let proxy = proxy_before(&address);
+    runtime.block_on(async {
+        let (far, near) = (manager(&address_of(&proxy), name).await, manager(&address, name).await);
+        Some(Pair { proxy, far, near })
+    })
+}
+
+crate::delays::tests!(pair);

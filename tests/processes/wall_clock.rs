@@ -1,0 +1,61 @@
+//! A wall clock that a test moves, while servers and other processes run by it.
+
+use std::{
+    env,
+    fs::{self, OpenOptions},
+    os::unix::fs::FileExt,
+    path::PathBuf,
+    process::Command,
+    sync::OnceLock,
+};
+
+use crate::other::Scratch;
+
+/// The wall clock of the processes that get its [`environment`](Self::environment). Their monotonic clocks stay as they are.
+pub(crate) struct WallClock {
+    scratch: Scratch,
+    library: PathBuf,
+}
+
+const AN_HOUR: i64 = 3_600;
+/// Forward, to the time that it is, backward: each time by an hour or two.
+pub(crate) const JUMPS: [i64; 4] = [AN_HOUR, 0, -AN_HOUR, AN_HOUR];
+/// The last jump sets the clock behind all times that it has shown before.
+pub(crate) const BACK: i64 = -AN_HOUR;
+
+impl WallClock {
+    /// A clock that is right until it jumps; `None` where none can be made, which in CI is a failure.
+    pub(crate) fn new() -> Option<Self> {
+        static SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/processes/wall_clock.c");
+        static COMPILES: OnceLock<bool> = OnceLock::new();
+        let scratch = Scratch::new();
+        let library = scratch.0.join("wall_clock.so");
+        let compiled = cfg!(target_os = "linux")
+            && Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(SOURCE).status().is_ok();
+        if !*COMPILES.get_or_init(|| compiled) {
+            assert!(env::var_os("CI").is_none(), "a clock is moved on Linux, with a C compiler");
+            println!("SKIPPED: a clock is moved on Linux, with a C compiler");
+            return None;
+        }
+        assert!(library.exists(), "the compiler refuses {SOURCE}");
+        let clock = Self { scratch, library };
+        fs::write(clock.file(), 0_i64.to_ne_bytes()).expect("the folder is ours");
+        Some(clock)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.scratch.0.join("seconds")
+    }
+
+    /// What a process needs from its start on.
+    pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 2] {
+        [("LD_PRELOAD", self.library.clone()), ("LEASEHOLD_TEST_CLOCK", self.file())]
+    }
+
+    /// Sets the clock this many seconds off the right time.
+    pub(crate) fn jump(&self, seconds: i64) {
+        let file = OpenOptions::new().write(true).open(self.file()).expect("it was written");
+        // All processes have mapped the file, so it must not be truncated, even for a moment.
+        file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the disk is not full");
+    }
+}

@@ -1,0 +1,164 @@
+//! What a store does while one server of a group replaces another, whether Sentinels or the nodes of a cluster decide that.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{
+    FenceError,
+    machine::Applied,
+    store::{RedisServers, RedisStore, Store},
+};
+use tokio::time::timeout;
+
+use crate::{
+    BUSY, LONG_LEASE, SHORT_LEASE, context,
+    inputs::{look, now},
+    open,
+    server::Server,
+};
+
+/// A server that keeps the leases of a prefix, and the one that will succeed it.
+pub(crate) struct Pair<'a> {
+    pub(crate) servers: RedisServers,
+    pub(crate) master: &'a mut Server,
+    pub(crate) replica: &'a Server,
+    pub(crate) prefix: &'a str,
+}
+
+impl Pair<'_> {
+    /// Waits until the replica has all that was written.
+    fn catch_up(&self) {
+        let offset = |info: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
+            line.expect("a server tells its offset").parse::<u64>().expect("it is a number")
+        };
+        let written = offset(&self.master.ask::<String>(&["INFO", "replication"]));
+        self.replica.wait_for::<String>(&["INFO", "replication"], |info| offset(info) >= written);
+    }
+
+    /// Stops the replica from getting its master's writes.
+    fn cut_off(&self) {
+        for setting in ["masteruser", "masterauth"] {
+            let _: String = self.replica.ask(&["CONFIG", "SET", setting, "nobody"]);
+        }
+        let _: i64 = self.master.ask(&["CLIENT", "KILL", "TYPE", "replica"]);
+        self.replica.wait_for::<String>(&["INFO", "replication"], |info| info.contains("master_link_status:down"));
+    }
+
+    fn visits(&self) -> String {
+        format!("{{{}}}:visits", self.prefix)
+    }
+
+    fn count(&self, store: &RedisStore) -> leasehold::store::RedisScript {
+        store.script("return redis.call('INCR', KEYS[1])").key(self.visits())
+    }
+
+    /// The master dies. Until the replica is promoted, errors say that trying again may help, and that a look wrote nothing.
+    async fn fail_over(&mut self) -> Duration {
+        let onlooker = open(&self.servers, self.prefix).await;
+        onlooker.transact(look(9), now(), BUSY).await.unwrap();
+        self.master.kill();
+        let began = Instant::now();
+        while let Err(error) = onlooker.transact(look(9), now(), SHORT_LEASE).await {
+            assert!(error.retry && error.applied == Applied::No, "{error}");
+            assert!(began.elapsed() < BUSY, "nobody was promoted: {error}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        began.elapsed()
+    }
+}
+
+/// Waits until this many contexts subscribe through this server: they miss messages that are sent before.
+pub(crate) async fn are_heard_by(server: &Server, prefix: &str, contexts: u64) {
+    let (all, began) = (format!("{{{prefix}}}:0:all"), Instant::now());
+    while server.ask::<(String, u64)>(&["PUBSUB", "NUMSUB", &all]).1 < contexts {
+        assert!(began.elapsed() < BUSY, "the contexts do not subscribe anew");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The replica has all that was written before the master dies: nothing is lost.
+pub(crate) async fn holder_and_waiter_are_kept(mut pair: Pair<'_>) {
+    let (store, leases) = context(&pair.servers, pair.prefix).await;
+    let (_, others) = context(&pair.servers, pair.prefix).await;
+    let leases = leases.lease(LONG_LEASE).heartbeat(SHORT_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
+    // Without a message, a waiter would look once in a third of an hour.
+    let others = others.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
+    let guard = leases.lock("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(others.lock("k").acquire());
+    while leases.status("k").await.unwrap().queue.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    guard.fence(pair.count(&store)).await.unwrap().unwrap();
+    pair.catch_up();
+
+    let took = pair.fail_over().await;
+    println!("{}: the store was away for {} ms", pair.prefix, took.as_millis());
+    assert!(guard.is_valid() && !waiting.is_finished());
+    while !matches!(guard.verify().await, Ok(true)) {
+        assert!(guard.is_valid(), "the new master knows the lease");
+    }
+    guard.fence(pair.count(&store)).await.unwrap().unwrap();
+    assert_eq!(pair.replica.ask::<i64>(&["GET", &pair.visits()]), 2, "the new master has both writes");
+    are_heard_by(pair.replica, pair.prefix, 2).await;
+    guard.release().await.unwrap();
+    let next = timeout(BUSY, waiting).await.expect("it is told").unwrap().unwrap();
+    assert!(next.token() > guard.token());
+}
+
+/// The replica does not have the latest grant when the master dies.
+pub(crate) async fn a_grant_that_is_lost_makes_two_holders_of_which_one_writes(mut pair: Pair<'_>) {
+    let (store, leases) = context(&pair.servers, pair.prefix).await;
+    let (others_store, others) = context(&pair.servers, pair.prefix).await;
+    let leases = leases.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
+    let others = others.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
+    leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+    pair.catch_up();
+    pair.cut_off();
+    let first = leases.lock("k").acquire().await.unwrap();
+    first.fence(pair.count(&store)).await.unwrap().unwrap();
+    pair.fail_over().await;
+
+    let second = others.lock("k").acquire().await.unwrap();
+    assert!(first.is_valid() && second.is_valid(), "two contexts believe that they hold the lease");
+    assert!(second.token() > first.token(), "a server that compares tokens refuses the first one");
+    second.fence(pair.count(&others_store)).await.unwrap().unwrap();
+    let refused = loop {
+        match first.fence(pair.count(&store)).await {
+            Err(FenceError::Store(_)) => {}
+            other => break other,
+        }
+    };
+    assert!(matches!(refused, Err(FenceError::Lost { .. })), "{refused:?}");
+    assert_eq!(pair.replica.ask::<i64>(&["GET", &pair.visits()]), 1, "only the second holder wrote to the new master");
+    timeout(BUSY, first.lost()).await.expect("it is told");
+    assert!(second.verify().await.unwrap());
+}
+
+/// The replica lacks the latest releases when the master dies. The former holder holds another lease, so its session goes on, and the new
+/// master still lists it as the holder.
+pub(crate) async fn a_release_that_is_lost_counts_once_the_former_holder_asks_again_or_is_idle(mut pair: Pair<'_>) {
+    let (_, leases) = context(&pair.servers, pair.prefix).await;
+    let (_, others) = context(&pair.servers, pair.prefix).await;
+    let leases = leases.lease(LONG_LEASE).heartbeat(SHORT_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
+    let others = others.lease(LONG_LEASE).heartbeat(SHORT_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
+    let kept = leases.lock("kept").acquire().await.unwrap();
+    let guards = [leases.lock("a").acquire().await.unwrap(), leases.lock("b").acquire().await.unwrap()];
+    pair.catch_up();
+    pair.cut_off();
+    for guard in &guards {
+        guard.release().await.unwrap();
+    }
+    pair.fail_over().await;
+
+    for key in ["a", "b"] {
+        assert!(others.lock(key).try_acquire().await.unwrap().is_none(), "the release of {key} was lost");
+    }
+    assert!(kept.verify().await.unwrap(), "what the replica knows is kept");
+    leases.lock("a").acquire().await.unwrap().release().await.unwrap();
+    let next = others.lock("a").try_acquire().await.unwrap().expect("its former holder has released it again");
+    assert!(next.token() > guards[0].token());
+    // It holds nothing more, and ends its session.
+    kept.release().await.unwrap();
+    let next = others.lock("b").timeout(BUSY).acquire().await.unwrap();
+    assert!(next.token() > guards[1].token());
+}
