@@ -30,6 +30,9 @@ impl Driver {
     /// Sets the alarm anew, from here. Chromium lets a hidden page's timers ring once a minute if each was set by the one
     /// before; this one is set by the store's answer, and rings within a second of its time.
     pub(super) fn reset_alarm(&self) {
+        if !self.executor.delays_chained_timers() {
+            return;
+        }
         let mut core = self.core();
         let by_whoever = |alarm: &&Alarm| alarm.sleep.is_some() && !alarm.by_answer;
         if let Some(at) = core.alarm.as_ref().filter(by_whoever).map(|alarm| alarm.at) {

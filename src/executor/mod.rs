@@ -78,6 +78,12 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
         false
     }
 
+    /// Tells whether a timer may ring much later if another timer sets it than if anything else does, as in a hidden page. The driver then
+    /// sets its timer anew whenever the store answers, at the cost of a task.
+    fn delays_chained_timers(&self) -> bool {
+        false
+    }
+
     /// Tells the watcher what the platform does to this context, until what is returned is dropped. `None` where the
     /// platform does nothing, or does not tell.
     fn watch_lifecycle(&self, _watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {

@@ -277,6 +277,11 @@ impl Executor for SimExecutor {
         self.world.state().crashed.contains(&self.context)
     }
 
+    /// Whatever the driver does about such timers is simulated too.
+    fn delays_chained_timers(&self) -> bool {
+        true
+    }
+
     fn random(&self) -> u128 {
         let mut state = self.world.state();
         u128::from(state.roll()) << 64 | u128::from(state.roll())

@@ -69,6 +69,42 @@ fn contexts_take_turns_behind_pgbouncer() {
     });
 }
 
+/// Somebody forgot `without_signals`. What one connection has prepared is then called on another, or prepared there again.
+#[test]
+fn a_pooler_that_nobody_mentioned_costs_time_only() {
+    on_server("pooler_unmentioned", |place| async move {
+        let Some(pooler) = Pooler::start(&place) else { return };
+        let far = place.behind(pooler.port);
+        until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+        drop(place.store().await);
+        let contexts = futures::future::join_all((0..3).map(async |_| {
+            let store = far.builder().connect().await.unwrap();
+            LeaseManager::builder(store, TokioExecutor::new()).build().unwrap()
+        }));
+        let (contexts, user) = (contexts.await, place.client().await);
+        for turn in 0..10 {
+            if turn == 5 {
+                // The pooler opens others in their place, where nothing is prepared.
+                let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                    WHERE application_name = 'leasehold' AND pid <> pg_backend_pid()";
+                assert!(user.query_one(ended, &[]).await.unwrap().get::<_, i64>(0) > 0);
+            }
+            let turns = contexts.iter().enumerate().map(async |(context, leases)| {
+                let guard = timeout(PATIENCE, leases.lock(&format!("k {context}")).acquire()).await.unwrap();
+                guard.unwrap_or_else(|error| panic!("turn {turn}: {error}")).release().await.unwrap();
+            });
+            futures::future::join_all(turns).await;
+        }
+        let settings =
+            "SELECT current_setting('enable_seqscan'), current_setting('jit'), current_setting('plan_cache_mode')";
+        let [left, usual] = [connect(&far.url).await, user].map(async |user| {
+            let row = &user.query_typed(settings, &[]).await.unwrap()[0];
+            [0, 1, 2].map(|column| row.get::<_, String>(column))
+        });
+        assert_eq!(left.await, usual.await, "other users of the connection find it as it was");
+    });
+}
+
 const TURNS: i32 = 20;
 
 async fn take_turns(leases: LeaseManager, url: &str) {

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     pooler::Pooler,
-    proxy::Commit,
+    proxy::{Commit, Way},
     server::{PATIENCE, Place, on_server, until},
 };
 
@@ -211,8 +211,11 @@ async fn is_clean<P: Pool>(pool: &P) {
 pub(crate) fn calls_that_run_out_of_time_leave_connections_clean<P: Pool>(name: &str) {
     on(name, |place| async move {
         drop(store::<P>(&place).await);
-        let pool = P::open(&place.url, 1).await;
+        let proxy = place.proxy();
+        let pool = P::open(&place.behind(proxy.port).url, 1).await;
         let store = PostgresStore::builder_from_pool(pool.clone()).prefix(&place.prefix).connect().await.unwrap();
+        // A round trip takes 2 ms, so that the limits end at each step of a transaction.
+        proxy.delay(Way::ToServer, Duration::from_millis(2));
         let (mut late, mut unknown) = (0, 0);
         for session in 0..40 {
             let limit = Duration::from_micros(u64::try_from(session).unwrap() * 200);

@@ -27,11 +27,12 @@ struct Noting {
     sim: SimExecutor,
     set: Arc<Mutex<Vec<Monotonic>>>,
     loses: Arc<AtomicBool>,
+    delays_chained_timers: bool,
 }
 
 impl Noting {
     fn new(sim: SimExecutor) -> Self {
-        Self { sim, set: Arc::default(), loses: Arc::default() }
+        Self { sim, set: Arc::default(), loses: Arc::default(), delays_chained_timers: true }
     }
 
     fn leases(&self, store: impl Store) -> LeaseManager {
@@ -63,6 +64,10 @@ impl Executor for Noting {
 
     fn random(&self) -> u128 {
         self.sim.random()
+    }
+
+    fn delays_chained_timers(&self) -> bool {
+        self.delays_chained_timers
     }
 }
 
@@ -105,6 +110,26 @@ fn the_alarm_is_set_by_the_answer_of_the_store() {
             assert!(world.ms_since(noting.last_set().unwrap()) <= 1);
             assert!(guard.is_valid());
         }
+    });
+}
+
+#[test]
+fn where_timers_ring_in_time_answers_set_fewer() {
+    everywhere(async |world| {
+        let mut timers = Vec::new();
+        for delays_chained_timers in [true, false] {
+            let noting = Noting { delays_chained_timers, ..Noting::new(world.sim.context()) };
+            let leases = noting.leases(SlowStore::new(world.shared.clone(), world.sim.clone(), 100..=100));
+            for _ in 0..3 {
+                leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+            }
+            let guard = leases.lock("k").acquire().await.unwrap();
+            world.sim.pass(LEASE * 3).await;
+            assert!(guard.is_valid(), "it was renewed all the time");
+            timers.push(noting.set.lock().unwrap().len());
+            guard.release().await.unwrap();
+        }
+        assert!(timers[1] < timers[0], "{timers:?}");
     });
 }
 

@@ -72,6 +72,11 @@ impl Executor for WebExecutor {
         u128::from_ne_bytes(bytes)
     }
 
+    /// [Chromium does](https://developer.chrome.com/blog/timer-throttling-in-chrome-88), in pages that were hidden for minutes.
+    fn delays_chained_timers(&self) -> bool {
+        true
+    }
+
     /// Listens to [the page's life cycle](https://developer.chrome.com/docs/web-platform/page-lifecycle-api). Workers have
     /// none.
     fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {

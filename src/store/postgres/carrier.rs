@@ -1,7 +1,8 @@
 //! The interface between the store's SQL and the driver that sends it.
 //!
 //! Everything is sent in rounds: a few statements that go to the server as one message of the simple query protocol. It takes one round
-//! trip, prepares nothing, and works behind a pooler. The values stand in the text, see [`literal`](super::literal).
+//! trip, and works behind a pooler. The values stand in the text, see [`literal`](super::literal). Some statements may be
+//! [prepared](super::often).
 
 use core::any::Any;
 use std::{boxed::Box, string::String, vec::Vec};
@@ -9,6 +10,7 @@ use std::{boxed::Box, string::String, vec::Vec};
 use async_trait::async_trait;
 use tokio::runtime::Handle;
 
+use super::often::Prepared;
 use crate::executor::Shared;
 use crate::machine::{StoreError, StoreErrorKind};
 
@@ -17,6 +19,7 @@ use crate::machine::{StoreError, StoreErrorKind};
 pub(super) struct Round {
     text: String,
     count: usize,
+    by_name: bool,
 }
 
 impl Round {
@@ -30,6 +33,11 @@ impl Round {
         self.count - 1
     }
 
+    /// For a connection that has [the usual statements](super::often) prepared, or not.
+    pub(super) fn new(by_name: bool) -> Self {
+        Self { by_name, ..Self::default() }
+    }
+
     pub(super) fn one(statement: &str) -> Self {
         let mut round = Self::default();
         round.add(statement);
@@ -38,6 +46,11 @@ impl Round {
 
     pub(super) const fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Whether the connection has the usual statements prepared.
+    pub(super) const fn by_name(&self) -> bool {
+        self.by_name
     }
 
     /// How many statements it has.
@@ -133,6 +146,12 @@ pub(super) trait Carrier: Send {
 
 /// A connection that nobody else has. It is closed when this is dropped, and whatever it was in the middle of is rolled back.
 pub(super) trait Loan: Carrier {
+    /// What is prepared on this connection; `None` if others use it too, who may have prepared statements of their own, or a pooler may
+    /// stand between.
+    fn prepared(&mut self) -> Option<&mut Prepared> {
+        None
+    }
+
     /// Gives the connection back, which is in no transaction.
     fn give_back(self: Box<Self>);
 }

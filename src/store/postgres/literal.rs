@@ -17,9 +17,9 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A `bytea`.
+/// A `bytea`. The backslash is doubled, and so means the same however the server reads backslashes.
 pub(super) fn bytes(bytes: &[u8]) -> String {
-    format!("decode('{}', 'hex')", hex(bytes))
+    format!(r"E'\\x{}'::bytea", hex(bytes))
 }
 
 /// A `text`.
@@ -52,9 +52,9 @@ mod tests {
     fn nothing_in_a_value_ends_its_literal() {
         assert_eq!(
             text("a'; DROP TABLE notes; --\\"),
-            "convert_from(decode('61273b2044524f50205441424c45206e6f7465733b202d2d5c', 'hex'), 'UTF8')"
+            r"convert_from(E'\\x61273b2044524f50205441424c45206e6f7465733b202d2d5c'::bytea, 'UTF8')"
         );
-        assert_eq!(bytes(&[0, 0xff]), "decode('00ff', 'hex')");
+        assert_eq!(bytes(&[0, 0xff]), r"E'\\x00ff'::bytea");
         assert_eq!(optional_text(None), "NULL::text");
     }
 

@@ -4,9 +4,12 @@ mod carrier;
 mod drivers;
 mod failure;
 mod fence;
+mod finishing;
 mod lending;
 mod literal;
 mod names;
+mod neighbours;
+mod often;
 mod options;
 mod rows;
 mod schema;
@@ -29,8 +32,10 @@ use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreErrorKind, StoreId
 use crate::signal::Signals;
 
 use carrier::{Exchange, Source};
+use finishing::Finishing;
 use lending::Lending;
 use names::Names;
+use neighbours::Neighbours;
 pub use options::PostgresStoreBuilder;
 use signals::{PostgresSignals, Speaking};
 use transaction::Work;
@@ -57,8 +62,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// * **Clock.** The server's clock is not used: a waiter replaces a holder whose heartbeat it saw stand still for a lease and a tenth.
 /// * **Signals.** Contexts notify each other by `LISTEN` and `NOTIFY`. Each uses one more connection while it holds or waits. See
 ///   [`PostgresStoreBuilder::without_signals`] for a pooler, and [`PostgresStoreBuilder::with_beacons`].
-/// * **Poolers.** The store uses no named prepared statements and no session state, so it works behind pgbouncer in transaction mode,
-///   where it needs [`without_signals`](PostgresStoreBuilder::without_signals).
+/// * **Poolers.** Behind pgbouncer in transaction mode choose [`without_signals`](PostgresStoreBuilder::without_signals). The store then
+///   uses no named prepared statements and no session state. Otherwise it prepares the six statements that nearly every transaction
+///   runs, on connections that it opened itself.
 ///
 /// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it.
 ///
@@ -105,6 +111,7 @@ struct Place {
     /// Everything runs on it.
     runtime: Handle,
     names: Names,
+    neighbours: Neighbours,
     durability: Durability,
     signals: Option<Voice>,
 }
@@ -227,8 +234,13 @@ impl Store for PostgresStore {
         let tells = self.place.signals.is_some();
         let work = Work { batch, now, limit, fresh: fresh_id()?, tells };
         // It keeps to its limit by itself, and knows what became of its commit.
-        self.on_runtime(limit.saturating_mul(2), |place| async move { work.run(&place.lending, &place.names).await })
-            .await
+        let runs = |place: Shared<Place>| async move { work.run(&place).await };
+        if Handle::try_current().is_ok_and(|here| here.id() == self.place.runtime.id()) {
+            self.check()?;
+            // In a task of its own it would be woken twice for each transaction.
+            return Finishing::new(runs(self.place.clone()), self.place.runtime.clone()).await;
+        }
+        self.on_runtime(limit.saturating_mul(2), runs).await
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
@@ -239,8 +251,8 @@ impl Store for PostgresStore {
     fn signals(&self) -> Option<Shared<dyn Signals>> {
         let voice = self.place.signals?;
         let exchange = self.place.exchange.clone()?;
-        let (runtime, names) = (self.place.runtime.clone(), self.place.names.clone());
-        Some(Shared::new(PostgresSignals::new(exchange, runtime, names, voice.beacons, self.speaking.clone())))
+        let place = self.place.clone();
+        Some(Shared::new(PostgresSignals::new(exchange, place, voice.beacons, self.speaking.clone())))
     }
 
     async fn close(&self) {

@@ -84,6 +84,11 @@ impl Names {
         format!("{}_{session}", self.channel())
     }
 
+    /// The name of a prepared statement. No two stores of a database share one: a pooler may give a connection to both in turn.
+    pub(super) fn prepared(&self, end: &str) -> String {
+        format!("leasehold_{:016x}_{end}", self.number("prepared", b""))
+    }
+
     /// 64 bits of FNV-1a: every version must draw the same number. Advisory locks are the database's, so it need not be named.
     fn number(&self, kind: &str, name: &[u8]) -> i64 {
         let parts = [b"leasehold", self.schema.as_bytes(), self.prefix.as_bytes(), kind.as_bytes(), name];

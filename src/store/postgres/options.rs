@@ -12,6 +12,7 @@ use super::{
     lending::{Errand, Lending},
     literal::text,
     names::{Names, is_plain},
+    neighbours::Neighbours,
     signals::Speaking,
     transaction::TRIES,
 };
@@ -134,7 +135,8 @@ impl PostgresStoreBuilder {
         }
         let lending = Lending::new(lender);
         let names = names_in(&lending, self.prefix).await?;
-        let place = Place { lending, exchange, runtime, names, durability: self.durability, signals: self.signals };
+        let (neighbours, durability, signals) = (Neighbours::default(), self.durability, self.signals);
+        let place = Place { lending, exchange, runtime, names, neighbours, durability, signals };
         Ok(PostgresStore { place: Shared::new(place), closed: false.into(), speaking: Speaking::nobody() })
     }
 }

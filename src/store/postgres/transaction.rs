@@ -1,5 +1,5 @@
-//! One transaction: lock, read, apply, write, commit. It takes two round trips if no other session matters to it, otherwise three, and one
-//! more if it ends another session.
+//! One transaction: lock, read, apply, write, commit. It takes two round trips if no other session matters to it, or only such as it
+//! [guessed](Neighbours), otherwise three, and one more if it ends another session.
 //!
 //! # Locks, in the order in which they are taken
 //!
@@ -29,10 +29,14 @@ use std::{
 use tokio::time::timeout;
 
 use super::{
+    Place,
     carrier::{Answers, Failure, Loan, Round, Row},
     failure,
-    lending::{Errand, Lending, Lent},
+    lending::{Errand, Lent},
+    literal::numbers,
     names::Names,
+    neighbours::Neighbours,
+    often::{Often, Prepared, prepare},
     rows::{Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_session},
     signals::Letter,
 };
@@ -43,6 +47,9 @@ pub(super) const TRIES: usize = 8;
 
 /// The SQLSTATE of a commit whose notifications do not fit in the server's queue. Nothing is committed.
 const NO_ROOM: &str = "54000";
+
+/// The SQLSTATE of a call of a statement that is not prepared, whoever deallocated it.
+const UNPREPARED: &str = "26000";
 
 /// The SQLSTATE of a statement that would have to wait for a lock, or has waited for too long.
 const LOCKED: &str = "55P03";
@@ -81,11 +88,6 @@ impl Contested {
         self.sessions.sort_unstable();
         self.sessions.dedup();
     }
-
-    /// How the store's own row is read.
-    const fn hold(&self) -> Hold {
-        if self.store { Hold::Update } else { Hold::Not }
-    }
 }
 
 /// A transaction to be run.
@@ -101,9 +103,9 @@ pub(super) struct Work {
 
 impl Work {
     /// Runs it within its limit.
-    pub(super) async fn run(self, lending: &Lending, names: &Names) -> Result<Reply, StoreError> {
+    pub(super) async fn run(self, place: &Place) -> Result<Reply, StoreError> {
         let committing = AtomicBool::new(false);
-        match timeout(self.limit, self.try_often(lending, names, &committing)).await {
+        match timeout(self.limit, self.try_often(place, &committing)).await {
             Ok(result) => result,
             // The connection was dropped with the transaction in it: the server rolls back what it was not told to commit.
             Err(_) if committing.load(Ordering::Relaxed) => {
@@ -113,27 +115,45 @@ impl Work {
         }
     }
 
-    async fn try_often(&self, lending: &Lending, names: &Names, committing: &AtomicBool) -> Result<Reply, StoreError> {
+    async fn try_often(&self, place: &Place, committing: &AtomicBool) -> Result<Reply, StoreError> {
+        let Place { lending, names, neighbours, .. } = place;
         let (mut contested, mut tells) = (Contested::default(), self.tells);
         let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
             // A little less than the whole limit, so that this failure is the one reported.
             let mut lent = lending.lend(errand, self.limit / 10 * 9).await?;
             let used = lent.used;
-            let fault =
-                match (Attempt { work: self, names, loan: &mut *lent.loan, contested: &contested, tells, committing })
-                    .run()
-                    .await
-                {
-                    Ok(reply) => {
-                        lent.give_back();
-                        return Ok(reply);
-                    }
-                    Err(fault) => fault,
-                };
+            // Without signals there may be a pooler in between, which gives each transaction another connection.
+            let by_name = place.signals.is_some() && has_prepared(&mut *lent.loan, names).await;
+            let fault = match (Attempt {
+                work: self,
+                names,
+                neighbours,
+                loan: &mut *lent.loan,
+                contested: &contested,
+                tells,
+                by_name,
+                committing,
+            })
+            .run()
+            .await
+            {
+                Ok(reply) => {
+                    lent.give_back();
+                    return Ok(reply);
+                }
+                Err(fault) => fault,
+            };
+            if let Fault::Server(failure) = &fault
+                && failure.code == UNPREPARED
+                && let Some(prepared) = lent.loan.prepared()
+            {
+                *prepared = Prepared::Never;
+            }
             roll_back(lent).await;
             match fault {
                 Fault::Overtaken(rows) => contested.add(rows),
+                Fault::Server(ref failure) if by_name && failure.code == UNPREPARED => {}
                 Fault::Server(failure) if used && failure.is_cut() => lending.lender().forget_idle(),
                 Fault::Server(failure) => return Err(failure::of_statement(&failure, names)),
                 // The user may not be allowed to notify. Leases do not depend on it: whoever is granted one looks into the store.
@@ -148,6 +168,18 @@ impl Work {
     }
 }
 
+/// Whether the usual statements are prepared on the connection. They are, once that is worth it.
+async fn has_prepared(loan: &mut dyn Loan, names: &Names) -> bool {
+    if loan.prepared().is_some_and(Prepared::is_due) {
+        // The tables may not be there yet. Whatever is wrong, the transaction itself says so.
+        let result = loan.carry(&prepare(names)).await;
+        if let Some(prepared) = loan.prepared() {
+            *prepared = if result.is_ok() { Prepared::All } else { Prepared::Never };
+        }
+    }
+    loan.prepared().is_some_and(|prepared| *prepared == Prepared::All)
+}
+
 /// The connection goes back if it is certainly in no transaction any more.
 async fn roll_back(mut lent: Lent<'_>) {
     if lent.loan.carry(&Round::one("ROLLBACK")).await.is_ok() {
@@ -158,11 +190,14 @@ async fn roll_back(mut lent: Lent<'_>) {
 struct Attempt<'a> {
     work: &'a Work,
     names: &'a Names,
+    neighbours: &'a Neighbours,
     loan: &'a mut (dyn Loan + 'a),
     /// The rows that it locks when it reads them, because earlier tries were overtaken there.
     contested: &'a Contested,
     /// Whether the transaction notifies those whom it grants a lease.
     tells: bool,
+    /// The connection has the usual statements prepared.
+    by_name: bool,
     committing: &'a AtomicBool,
 }
 
@@ -170,6 +205,7 @@ impl Attempt<'_> {
     async fn run(&mut self) -> Result<Reply, Fault> {
         let mut read = self.read().await?;
         let mut reply = self.work.batch.apply(&mut read.records, self.work.now);
+        self.note_neighbours(&read.records);
         self.write(read, &mut reply).await?;
         Ok(reply)
     }
@@ -178,20 +214,31 @@ impl Attempt<'_> {
         let (batch, names) = (&self.work.batch, self.names);
         let keys: Vec<Key> = batch.keys();
         let mut records = Records::new();
-        let mut round = Round::default();
+        let mut round = Round::new(self.by_name);
         begin(self.work.limit, &mut round);
-        round.add(&names.lock(&self.locks(&keys)));
-        let found = (!keys.is_empty()).then(|| round.add(&names.read_records(&keys, Hold::Update)));
+        round.run(Often::Lock, names, &[&numbers(&self.locks(&keys))]);
+        let found = (!keys.is_empty()).then(|| names.lock_records(&keys, &mut round));
         let locked = [&[batch.session], &self.contested.sessions[..]].concat();
-        let own = round.add(&names.read_sessions(&locked, Hold::Update));
-        let store = round.add(&names.read_store(self.contested.hold()));
+        let own = names.lock_sessions(&locked, &mut round);
+        let mut guessed = self.neighbours.at(&keys, batch.session);
+        guessed.retain(|session| !locked.contains(session));
+        let near = (!guessed.is_empty()).then(|| round.add(&names.read_sessions(&guessed, Hold::Not)));
+        let store = if self.contested.store {
+            round.add(&names.read_store(Hold::Update))
+        } else {
+            round.run(Often::Store, names, &[])
+        };
         let wanted = batch.peers();
         let peers = (wanted > 0).then(|| round.add(&names.read_peers(batch.session, wanted)));
         let answers = self.loan.carry(&round).await?;
         load_records(&mut records, &keys, found.map_or(&[], |found| answers.rows(found)));
         records.load_session(batch.session, text_of_session(answers.rows(own), batch.session));
         let store = self.load_store(&mut records, &answers, store)?;
-        let mut others = self.read_others(&records, answers.rows(own)).await?;
+        let known = [
+            Known { ids: &locked, rows: answers.rows(own) },
+            Known { ids: &guessed, rows: near.map_or(&[], |near| answers.rows(near)) },
+        ];
+        let mut others = self.read_others(&records, &known).await?;
         for row in peers.map_or(&[][..], |peers| answers.rows(peers)) {
             let Some(peer) = session_of(row) else { continue };
             if !others.iter().any(|(known, _)| *known == peer) {
@@ -202,23 +249,35 @@ impl Attempt<'_> {
         Ok(Read { records, store, others })
     }
 
-    /// The rows of the other sessions that matter. Some of them were locked, and read, before.
+    /// The rows of the other sessions that matter. Some of them were read before.
     async fn read_others(
         &mut self,
         records: &Records,
-        locked: &[Row],
+        known: &[Known<'_>],
     ) -> Result<Vec<(SessionId, Option<String>)>, Fault> {
         let batch = &self.work.batch;
-        let mut ids = records.sessions_of(batch);
-        ids.retain(|id| *id != batch.session);
-        let text = |found: &[Row], id: SessionId| (id, text_of_session(found, id).map(String::from));
-        let (known, ids): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| self.contested.sessions.contains(id));
-        let mut others: Vec<_> = known.into_iter().map(|id| text(locked, id)).collect();
-        if !ids.is_empty() {
-            let answers = self.loan.carry(&Round::one(&self.names.read_sessions(&ids, Hold::Not))).await?;
-            others.extend(ids.into_iter().map(|id| text(answers.rows(0), id)));
+        let (mut others, mut unknown) = (Vec::new(), Vec::new());
+        for id in records.sessions_of(batch).into_iter().filter(|id| *id != batch.session) {
+            match known.iter().find(|known| known.ids.contains(&id)) {
+                Some(known) => others.push((id, text_of_session(known.rows, id).map(String::from))),
+                None => unknown.push(id),
+            }
+        }
+        if !unknown.is_empty() {
+            let answers = self.loan.carry(&Round::one(&self.names.read_sessions(&unknown, Hold::Not))).await?;
+            others.extend(unknown.into_iter().map(|id| (id, text_of_session(answers.rows(0), id).map(String::from))));
         }
         Ok(others)
+    }
+
+    fn note_neighbours(&self, records: &Records) {
+        for key in self.work.batch.keys() {
+            let record = records.peek(&key);
+            let grants = record.into_iter().flat_map(|record| &record.grants).map(|grant| grant.holder);
+            let queue = record.into_iter().flat_map(|record| &record.queue).map(|waiter| waiter.holder);
+            let own = self.work.batch.session;
+            self.neighbours.met(&key, grants.chain(queue).filter(|session| *session != own));
+        }
     }
 
     fn load_store(&self, records: &mut Records, answers: &Answers, place: usize) -> Result<Option<String>, Fault> {
@@ -247,7 +306,7 @@ impl Attempt<'_> {
             return Ok(self.loan.carry(&Round::one("ROLLBACK")).await.map(drop)?);
         }
         let others = self.others_of(&changed);
-        let mut round = Round::default();
+        let mut round = Round::new(self.by_name);
         // This takes the last of the locks, and its rows decide whether to commit.
         let again = (!others.is_empty()).then(|| round.add(&self.names.read_sessions(&others, Hold::UpdateAtOnce)));
         self.names.write(&changed, &mut round);
@@ -307,6 +366,12 @@ impl Attempt<'_> {
             Err(failure) => Err(Fault::Commit(failure)),
         }
     }
+}
+
+/// Sessions that were asked for, and the rows that were found.
+struct Known<'a> {
+    ids: &'a [SessionId],
+    rows: &'a [Row],
 }
 
 /// What a transaction found.

@@ -17,7 +17,7 @@ use crate::machine::{Batch, Key, Reply, SessionId, StoreError, StoreNow};
 use crate::signal::deliver;
 
 /// Between two looks whether the file is still there, while nobody asks.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(3);
 
 /// Works until it is told to close, and by whom; or until nobody can ask any more. `tell_gone` is called if the file is gone
 /// for good.

@@ -34,7 +34,7 @@ use worker::{Job, Worker};
 ///   that hangs, after a lease of silence.
 /// * A process that is stopped (by SIGSTOP or a debugger) in the middle of a transaction blocks all others: SQLite allows one writer
 ///   at a time.
-/// * If the file is deleted or replaced while it is open, its holders lose their leases, and are notified within a second. Until then,
+/// * If the file is deleted or replaced while it is open, its holders lose their leases, and are notified within three seconds. Until then,
 ///   another process may hold the same keys in the new file. So delete or replace the file only while no process has it open.
 ///
 /// A thread of its own does all blocking work, so the store needs no runtime. Clone the [`LeaseManager`](crate::LeaseManager) rather

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    super::{carrier::Exchange, names::Names},
+    super::{Place, carrier::Exchange},
     link::{Event, Link},
     outbox::Outbox,
     watches::Watches,
@@ -40,7 +40,7 @@ enum Beacon {
 
 pub(super) struct Ear {
     exchange: Shared<dyn Exchange>,
-    names: Names,
+    place: Shared<Place>,
     session: SessionId,
     inbox: WeakShared<dyn Inbox>,
     /// The session rests, and hears nothing from then on.
@@ -56,14 +56,14 @@ struct Rests;
 impl Ear {
     pub(super) fn new(
         exchange: Shared<dyn Exchange>,
-        names: Names,
+        place: Shared<Place>,
         session: SessionId,
         beacon: bool,
         inbox: WeakShared<dyn Inbox>,
     ) -> Self {
         let beacon = if beacon { Beacon::Wanted } else { Beacon::None };
         let (over, watches) = (Shared::default(), Shared::new(Watches::new()));
-        Self { exchange, names, session, inbox, over, beacon, watches, outbox: Outbox::default() }
+        Self { exchange, place, session, inbox, over, beacon, watches, outbox: Outbox::default() }
     }
 
     /// Until the session rests, and what it said last was sent.
@@ -119,8 +119,9 @@ impl Ear {
         events: &UnboundedSender<Event>,
         heard: &mut UnboundedReceiver<Event>,
     ) -> Result<Option<Link>, Rests> {
-        let (exchange, names) = (self.exchange.clone(), self.names.clone());
-        let mut opening = pin!(timeout(LIMIT, Link::open(&*exchange, &names, self.session, number, events.clone())));
+        let (exchange, place) = (self.exchange.clone(), self.place.clone());
+        let mut opening =
+            pin!(timeout(LIMIT, Link::open(&*exchange, &place.names, self.session, number, events.clone())));
         match self.meanwhile(opening.as_mut(), heard).await {
             Ok(opened) => Ok(opened.ok().and_then(Result::ok)),
             Err(Rests) => {
@@ -139,7 +140,7 @@ impl Ear {
     async fn serve(&mut self, link: &Link, heard: &mut UnboundedReceiver<Event>) -> Result<(), Rests> {
         self.outbox.flush(link);
         if self.beacon == Beacon::Wanted {
-            let raised = timeout(LIMIT, link.raise(self.names.beacon(self.session))).await;
+            let raised = timeout(LIMIT, link.raise(self.place.names.beacon(self.session))).await;
             if !matches!(raised, Ok(Ok(true))) {
                 return Ok(());
             }
@@ -180,6 +181,7 @@ impl Ear {
         if sender != self.session.to_string()
             && let Some(message) = Message::decode(text)
         {
+            self.place.neighbours.heard(&message);
             self.notice(Notice::Message(message));
         }
     }

@@ -12,7 +12,6 @@ use std::sync::{
 };
 
 use tokio::{
-    runtime::Handle,
     sync::{
         mpsc::{UnboundedSender, unbounded_channel},
         watch,
@@ -20,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{carrier::Exchange, names::Names};
+use super::{Place, carrier::Exchange};
 use crate::executor::{Shared, WeakShared};
 use crate::machine::{Message, SessionId};
 use crate::signal::{Beacons, Inbox, Signals};
@@ -36,8 +35,7 @@ const LONGEST_END: Duration = Duration::from_secs(1);
 /// The signals of one context. Each session has a connection of its own, and a task that speaks on it.
 pub(super) struct PostgresSignals {
     exchange: Shared<dyn Exchange>,
-    runtime: Handle,
-    names: Names,
+    place: Shared<Place>,
     beacons: bool,
     awake: Mutex<Option<Awake>>,
     speaking: Speaking,
@@ -99,14 +97,8 @@ impl fmt::Debug for PostgresSignals {
 }
 
 impl PostgresSignals {
-    pub(super) fn new(
-        exchange: Shared<dyn Exchange>,
-        runtime: Handle,
-        names: Names,
-        beacons: bool,
-        speaking: Speaking,
-    ) -> Self {
-        Self { exchange, runtime, names, beacons, awake: Mutex::default(), speaking }
+    pub(super) fn new(exchange: Shared<dyn Exchange>, place: Shared<Place>, beacons: bool, speaking: Speaking) -> Self {
+        Self { exchange, place, beacons, awake: Mutex::default(), speaking }
     }
 
     /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
@@ -133,11 +125,11 @@ impl Signals for PostgresSignals {
         self.rest();
         let beacon = beacon && self.beacons;
         let (events, heard) = unbounded_channel();
-        let ear = Ear::new(self.exchange.clone(), self.names.clone(), session, beacon, inbox);
+        let ear = Ear::new(self.exchange.clone(), self.place.clone(), session, beacon, inbox);
         let (over, watches) = (ear.over.clone(), ear.watches.clone());
         // Counted before it begins, so that nobody misses it.
         self.speaking.0.send_modify(|count| *count += 1);
-        self.runtime.spawn(self.speaking.clone().during(ear.live(events.clone(), heard)));
+        self.place.runtime.spawn(self.speaking.clone().during(ear.live(events.clone(), heard)));
         *self.awake() = Some(Awake { session, events, over, watches });
         beacon
     }
@@ -148,14 +140,14 @@ impl Signals for PostgresSignals {
     }
 
     fn send(&self, message: &Message) {
-        self.tell(|awake| Letter::of(message, awake.session, &self.names).map(Event::Send));
+        self.tell(|awake| Letter::of(message, awake.session, &self.place.names).map(Event::Send));
     }
 
     fn watch(&self, watch: u64, session: SessionId) {
         // Without beacons an absent one proves nothing.
         if self.beacons {
             self.tell(|awake| {
-                awake.watches.add(watch, self.names.beacon(session));
+                awake.watches.add(watch, self.place.names.beacon(session));
                 Some(Event::Watched)
             });
         }

@@ -12,7 +12,10 @@ use async_trait::async_trait;
 use tokio_postgres::Client;
 
 use super::{
-    super::super::carrier::{Answers, Carrier, Failure, Lender, Loan, Round},
+    super::super::{
+        carrier::{Answers, Carrier, Failure, Lender, Loan, Round},
+        often::Prepared,
+    },
     carry,
     dial::Dial,
 };
@@ -20,25 +23,30 @@ use crate::machine::StoreError;
 
 pub(super) struct Pool {
     dial: Dial,
-    idle: Mutex<Vec<Client>>,
+    idle: Mutex<Vec<Connection>>,
     /// Handles that were not closed.
     handles: AtomicUsize,
+}
+
+struct Connection {
+    client: Client,
+    prepared: Prepared,
 }
 
 /// One of its connections.
 struct Taken<'a> {
     pool: &'a Pool,
-    client: Client,
+    connection: Connection,
 }
 
 impl Pool {
     pub(super) fn new(dial: Dial, first: Client) -> Self {
-        let idle = Mutex::new(Vec::from([first]));
+        let idle = Mutex::new(Vec::from([Connection { client: first, prepared: Prepared::default() }]));
         Self { dial, idle, handles: AtomicUsize::new(1) }
     }
 
     /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
-    fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -48,15 +56,15 @@ impl Lender for Pool {
     async fn lend(&self) -> Result<(Box<dyn Loan + '_>, bool), StoreError> {
         let standing = {
             let mut idle = self.idle();
-            idle.retain(|client| !client.is_closed());
+            idle.retain(|connection| !connection.client.is_closed());
             idle.pop()
         };
         let used = standing.is_some();
-        let client = match standing {
-            Some(client) => client,
-            None => self.dial.dial(|_| ()).await?,
+        let connection = match standing {
+            Some(connection) => connection,
+            None => Connection { client: self.dial.dial(|_| ()).await?, prepared: Prepared::default() },
         };
-        Ok((Box::new(Taken { pool: self, client }), used))
+        Ok((Box::new(Taken { pool: self, connection }), used))
     }
 
     fn name(&self) -> &'static str {
@@ -90,14 +98,18 @@ impl Lender for Pool {
 #[async_trait]
 impl Carrier for Taken<'_> {
     async fn carry(&mut self, round: &Round) -> Result<Answers, Failure> {
-        carry(&self.client, round).await
+        carry(&self.connection.client, round).await
     }
 }
 
 impl Loan for Taken<'_> {
+    fn prepared(&mut self) -> Option<&mut Prepared> {
+        Some(&mut self.connection.prepared)
+    }
+
     fn give_back(self: Box<Self>) {
-        if !self.client.is_closed() && self.pool.handles.load(Ordering::Relaxed) > 0 {
-            self.pool.idle().push(self.client);
+        if !self.connection.client.is_closed() && self.pool.handles.load(Ordering::Relaxed) > 0 {
+            self.pool.idle().push(self.connection);
         }
     }
 }
