@@ -13,15 +13,23 @@ use crate::{
 };
 
 const TURNS: usize = 5;
+/// For so long the processor time of those who wait is measured.
+const WAITING: Duration = Duration::from_secs(20);
+/// The default.
+pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(20);
 
-/// What one process of the crowd does, which is told how many contexts it has.
+/// What one process of the crowd does, which is told how many contexts it has, and their lease in ms.
 pub(crate) async fn play<E: Engine>(url: &str) {
     let mut requests = told();
     let store = Arc::new(E::store(url).await);
     say("ready");
-    let contexts: usize = requests.recv().await.and_then(|told| told.parse().ok()).expect("it is told a number");
-    let contexts: Vec<_> = (0..contexts)
-        .map(|_| LeaseManager::builder(store.clone(), TokioExecutor::new()).build().expect("the defaults fit"))
+    let told = requests.recv().await.expect("it is told two numbers");
+    let (contexts, lease_ms) = told.split_once(' ').expect("it is told two numbers");
+    let lease = Duration::from_millis(lease_ms.parse().expect("it is a number"));
+    let contexts: Vec<_> = (0..contexts.parse().expect("it is a number"))
+        .map(|_| {
+            LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(lease).build().expect("the lease fits")
+        })
         .collect();
     join_all(contexts.iter().enumerate().map(|(number, leases)| take_turns(number, leases))).await;
     while requests.recv().await.is_some() {}
@@ -46,14 +54,14 @@ pub(crate) struct Crowd<'a, E> {
 }
 
 impl<'a, E: Engine> Crowd<'a, E> {
-    /// Waits until all of them queue.
-    pub(crate) async fn queue(url: &'a str, processes: usize, contexts: usize) -> Self {
+    /// Waits until all of them queue, with leases as long as this.
+    pub(crate) async fn queue(url: &'a str, processes: usize, contexts: usize, lease: Duration) -> Self {
         let leases = eager::<E>(url, Duration::from_secs(20)).await;
         let guard = leases.lock("crowd").acquire().await.expect("the store works");
         let mut processes: Vec<_> = (0..processes).map(|_| Partner::start::<E>("crowd", url)).collect();
         for one in &mut processes {
             one.hear().await;
-            one.tell(&contexts.to_string());
+            one.tell(&format!("{contexts} {}", lease.as_millis()));
         }
         let all = processes.len() * contexts;
         while leases.status("crowd").await.expect("the store works").queue.len() < all {
@@ -63,9 +71,12 @@ impl<'a, E: Engine> Crowd<'a, E> {
         Self { url, processes, contexts, leases, guard, engine: PhantomData }
     }
 
-    /// The processor time that its processes used so far, in ms.
-    pub(crate) fn cpu_ms(&self) -> f64 {
-        self.processes.iter().map(Partner::cpu_ms).sum()
+    /// How much of a core its processes use while they wait, in percent.
+    pub(crate) async fn cpu_percent(&self) -> f64 {
+        let cpu_ms = || self.processes.iter().map(Partner::cpu_ms).sum::<f64>();
+        let (before, start) = (cpu_ms(), moment());
+        sleep(WAITING).await;
+        (cpu_ms() - before) / (moment() - start) * 1e5
     }
 
     /// Lets each context take its turns.

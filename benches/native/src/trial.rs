@@ -93,7 +93,7 @@ pub(crate) trait Engine: Sized {
 
     /// What one queue of a hundred contexts costs.
     async fn crowd(figures: &mut Figures, url: &str) {
-        let crowd = Crowd::<Self>::queue(url, 4, 25).await;
+        let crowd = Crowd::<Self>::queue(url, 4, 25, crowd::USUAL_LEASE).await;
         crowd.serve(figures, "100_contexts").await;
     }
 }
