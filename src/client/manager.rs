@@ -320,13 +320,27 @@ impl LeaseManager {
     /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist
     /// are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`].
     ///
-    /// It ends within two store time-outs, whatever the store does, and at once if the runtime has ended. A second call waits for the
-    /// first.
+    /// It ends within two store time-outs, whatever the store does, and at once if the runtime has ended. A second call waits too.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open.
     pub async fn close(&self) {
         close(self.driver()).await;
+    }
+
+    /// Whether a [`close`](Self::close) began, in any clone, or by [`close_when`](Self::close_when). Since then all requests are refused as
+    /// [`AcquireError::Closed`]. Leases may still be on their way back to the store: `close` waits for that.
+    ///
+    /// ```
+    /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build()?;
+    /// leases.close().await;
+    /// assert!(leases.is_closed());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.driver().is_closed()
     }
 }
 

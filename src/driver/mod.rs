@@ -304,6 +304,10 @@ impl Driver {
         core.registry.audience().join(closed)
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.core().machine.is_closed()
+    }
+
     /// Tells of the guards that live on although their manager goes.
     pub(crate) fn tell_leaks(&self) {
         let core = self.core();

@@ -195,8 +195,12 @@ fn nothing_for(scheme: &str) -> String {
     }
 }
 
+/// Those that may work on this platform.
 fn schemes() -> String {
-    SCHEMES.map(|(scheme, _)| format!("{scheme}:")).join(", ")
+    let is_here = |scheme: &str| scheme == "memory" || (scheme == "indexeddb") == cfg!(target_family = "wasm");
+    let here: Vec<_> =
+        SCHEMES.iter().filter(|(scheme, _)| is_here(scheme)).map(|(scheme, _)| format!("{scheme}:")).collect();
+    here.join(", ")
 }
 
 fn refused(sentence: String) -> StoreError {

@@ -164,6 +164,8 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
         told(&crate::harness::done(command.env("LEASEHOLD_STORE", url)), 64, parts);
     }
     told(&scratch.done(&["bench", "--store", "sqlite"]), 64, &["\"sqlite\""]);
+    let unknown = scratch.done(&["list", "--store", "carrier-pigeon:here"]);
+    assert!(!unknown.err.contains("indexeddb"), "that is for browsers: {}", unknown.err);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
+use futures::FutureExt;
 use leasehold::machine::{Batch, Key, Now, Reply};
 use leasehold::store::{Fault, FaultyStore, MemoryStore, Reach, Store};
 use leasehold::{AcquireError, LeaseManager, LostReason, ReleaseOutcome, StoreError};
@@ -20,10 +21,12 @@ fn s6_closing_releases_everything_and_refuses_what_comes() {
         let waiting = one.leases.lock("c").acquire();
         let close = async {
             world.sim.pass(ms(10)).await;
+            assert!(!one.leases.is_closed());
             one.leases.close().await;
             one.leases.close().await;
         };
         let (refused, ()) = futures::join!(waiting, close);
+        assert!(one.leases.is_closed() && !two.leases.is_closed());
         assert_eq!(refused.unwrap_err(), AcquireError::Closed);
         assert_eq!((first.lost().await, second.lost().await), (LostReason::Closed, LostReason::Closed));
         assert!(!first.is_valid() && elsewhere.is_valid());
@@ -48,7 +51,9 @@ fn closing_ends_though_the_store_never_answers() {
         let verify = guard.verify();
         let close = async {
             world.sim.pass(ms(1)).await;
-            world.within(secs(11), tab.leases.close()).await
+            let mut closing = Box::pin(tab.leases.close());
+            assert!((&mut closing).now_or_never().is_none() && tab.leases.is_closed(), "no more requests meanwhile");
+            world.within(secs(11), closing).await
         };
         let (verified, closed) = futures::join!(verify, close);
         assert!(closed.is_some(), "within two store time-outs");

@@ -56,6 +56,11 @@ impl Life {
 }
 
 impl Machine {
+    /// Whether it refuses all requests, as it does from the moment on when it began to close.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.life.is_over()
+    }
+
     pub(super) fn close(&mut self, now: Monotonic) {
         if self.life.is_over() {
             return;
