@@ -1,5 +1,5 @@
-//! matrix-rust-sdk's `TryLock`, over leases: its `CrossProcessLock` takes any store that implements this one method, and processes that
-//! share an account then take turns through SQLite, PostgreSQL, Redis or etcd.
+//! matrix-rust-sdk's `TryLock`, over leases. Its `CrossProcessLock` takes any type that implements this trait, which has one method. Then
+//! processes that share an account take turns through SQLite, PostgreSQL, Redis or etcd.
 //!
 //! `LEASES=sqlite:leases.db cargo run --example matrix_try_lock --features tokio,store-sqlite`
 
@@ -13,8 +13,8 @@ use std::{
 use leasehold::{AcquireError, LeaseGuard, LeaseManager, executor::TokioExecutor, store};
 use tokio::{sync::Mutex as AsyncMutex, time::sleep};
 
-/// The native form of `matrix_sdk_common::cross_process_lock::TryLock`, version 0.19. In your program, import it instead: that crate needs
-/// a newer Rust than leasehold does.
+/// The native form of `matrix_sdk_common::cross_process_lock::TryLock`, version 0.19. In your program, import the original. It is copied
+/// here because that crate needs a newer Rust than leasehold does.
 pub(crate) trait TryLock {
     type LockError: Error + Send + Sync;
 
@@ -45,7 +45,7 @@ struct Held {
 
 impl LeaseLocks {
     /// Connects to the store at `url`. If a process with this holder's name died, the new one takes over its locks; while it lives, a
-    /// second process with the name is refused.
+    /// second process with that name is refused.
     pub(crate) async fn open(url: &str, holder: &str) -> Result<Self, AcquireError> {
         let store = store::from_url(url).await?;
         let leases = LeaseManager::builder(store, TokioExecutor::new()).instance(holder).build()?;
@@ -77,7 +77,7 @@ impl TryLock for LeaseLocks {
                 guard.release().await.map_err(AcquireError::from)?;
                 return Ok(Some(held.generation));
             }
-            // A loss is reported once, so that the task that keeps the lock ends. The next call acquires anew.
+            // A loss is reported once, by `None`, so that the task that keeps the lock ends. The next call acquires anew.
             let is_valid = guard.is_valid();
             held.guard = Some(guard).filter(|_| is_valid);
             return Ok(is_valid.then_some(held.generation));

@@ -78,7 +78,7 @@ impl AcquireError {
     pub(crate) fn refused(refusal: Refusal, key: &str) -> Self {
         let permanent = |message| Self::Store(StoreError::permanent(StoreErrorKind::Unavailable, message));
         match refusal {
-            // The caller that knows how long it waited fills that in.
+            // The caller fills this in, since it knows how long it waited.
             Refusal::Timeout => Self::timeout(key.into(), Duration::ZERO, false, false),
             Refusal::Closed => Self::Closed,
             Refusal::InstanceInUse => Self::InstanceInUse,

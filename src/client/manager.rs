@@ -295,8 +295,8 @@ impl LeaseManager {
     /// [Closes](Self::close) the manager when this future ends, for example one that waits for a signal to the process.
     ///
     /// Await [`close`](Self::close) once more before the program ends: work and requests fail as soon as the closing begins,
-    /// and the end of the runtime would cut it short. Work that makes no requests meanwhile does not notice the closing: stop it by the
-    /// same signal, or when [`events`](Self::events) ends.
+    /// and the end of the runtime would cut the closing short. Work that makes no requests meanwhile does not notice the closing: stop it
+    /// by the same signal, or when [`events`](Self::events) ends.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};

@@ -72,13 +72,14 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
         Ok(())
     }
 
-    /// Tells whether this context has crashed. If so, a task of it that is dropped does nothing more: it neither fails the requests that
-    /// waited for it nor withdraws them from the store. A real crash drops no task, so only a simulation such as `SimExecutor` needs this.
+    /// Tells whether this context has crashed. If it has, its tasks do nothing more when they are dropped: they neither fail the requests
+    /// that wait for them nor withdraw those from the store. A real crash drops no task, so only a simulation such as `SimExecutor` needs
+    /// this.
     fn has_crashed(&self) -> bool {
         false
     }
 
-    /// Tells whether a timer may ring much later if another timer sets it than if anything else does, as in a hidden page. The driver then
+    /// Tells whether a timer that another timer's task sets may ring much later than other timers, as in a hidden page. If so, the driver
     /// sets its timer anew whenever the store answers, at the cost of a task.
     fn delays_chained_timers(&self) -> bool {
         false

@@ -277,7 +277,7 @@ impl Executor for SimExecutor {
         self.world.state().crashed.contains(&self.context)
     }
 
-    /// Whatever the driver does about such timers is simulated too.
+    /// Always true, so that simulations also run what the driver does about such timers.
     fn delays_chained_timers(&self) -> bool {
         true
     }

@@ -235,7 +235,7 @@ fn watch_draws_anew_until_control_c() {
     typist.ends();
 }
 
-/// Nothing can be told to a terminal between the stop and the shell's next line.
+/// A stopped `watch` can send nothing to the terminal before the shell prints its next line.
 #[test]
 fn a_watcher_that_is_stopped_leaves_the_terminal_as_it_was() {
     if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {

@@ -1,5 +1,5 @@
-//! Wall clocks that jump. Nothing moves the clock of an etcd alone: it is written in Go, and asks the kernel itself. Its leases count on a
-//! monotonic clock.
+//! Wall clocks that jump, in processes. The clock of etcd alone cannot be moved: etcd is written in Go, and asks the kernel directly. Its
+//! own leases run by a monotonic clock.
 
 use crate::{
     Scratch,

@@ -99,7 +99,7 @@ fn a_queue_of_more_rows_than_a_transaction_takes_is_seen_whole_and_at_one_moment
                 assert_eq!((status.holders.len(), status.queue.len() as u64), (1, WAITERS));
                 for waiter in status.queue {
                     let lease = Duration::from_millis(1_000_000 + waiter.info.parse::<u64>().unwrap());
-                    assert_eq!(waiter.lease, lease, "its place and its session are of different moments");
+                    assert_eq!(waiter.lease, lease, "its place and its session were read at different moments");
                 }
             }
             is_over.store(true, SeqCst);

@@ -321,7 +321,7 @@ fn a_cluster_that_replaces_another_is_used_and_the_leases_of_the_old_one_are_los
         let next = leases.lock("k").timeout(BUSY).acquire().await.unwrap();
         assert!(next.token() > guard.token() && next.verify().await.unwrap());
         assert!(other.lock("k").try_acquire().await.unwrap().is_none(), "both use the new cluster");
-        // A signal notifies the waiter, since nobody waits for so long a lease to end.
+        // The lease is too long to wait for its end, so a signal notifies the waiter.
         let wait = other.lock("k").timeout(BUSY).acquire();
         let release = async {
             while leases.status("k").await.unwrap().queue.is_empty() {

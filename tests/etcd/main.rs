@@ -66,7 +66,7 @@ fn prefix(directory: &std::path::Path) -> String {
     directory.file_name().expect("it has a name").to_string_lossy().into_owned()
 }
 
-/// A proxy before the server at this address. On the wire, its commits look like everything else.
+/// A proxy in front of the server at this address. On the wire, commits look like everything else.
 fn proxy_before(address: &str) -> Proxy {
     let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("it has a port");
     Proxy::start(port, Wire::default())

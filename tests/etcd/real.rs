@@ -47,11 +47,11 @@ impl Desk for Rows {
     }
 }
 
-/// The other process, if it has a part in a history.
+/// Runs this process's part in a history, if it has one.
 pub(crate) fn take_part(role: &str, address: &str) -> bool {
     play(role, async || {
         loop {
-            // The server may be away.
+            // The server may be down.
             if let Ok(store) = EtcdStore::connect_with_prefix(address, PREFIX).await {
                 let (store, host) = (Arc::new(store), address.replace("etcd://", ""));
                 let rows = Rows { store: Arc::clone(&store), host, written: AtomicU64::new(0) };

@@ -87,8 +87,8 @@ fn a_waiter_whose_connection_was_cut_hears_of_the_release() {
     });
 }
 
-/// The transaction that hands the key on also notifies the next holder, once the giver has an etcd lease for messages. The giver has looked
-/// at the queue: otherwise it would first read the queue, and then the session of the next holder.
+/// The transaction that releases the lease also notifies the next holder, once the releasing context has an etcd lease for messages. That
+/// context has read the queue already: otherwise it would first read the queue, and then the session of the next holder.
 #[test]
 fn a_hand_off_costs_one_transaction_and_no_other_write() {
     if !server::is_installed() {
@@ -102,7 +102,7 @@ fn a_hand_off_costs_one_transaction_and_no_other_write() {
             let guard = giver.lock("k").acquire().await.unwrap();
             let heir = heir.clone();
             let waiting = tokio::spawn(async move { heir.lock("k").acquire().await.unwrap() });
-            // Waits until it is in the queue, and all messages about that are sent.
+            // Waits until the waiter is in the queue, and all messages about it are sent.
             let mut said = u64::MAX;
             while said != server.calls("Put") || giver.status("k").await.unwrap().queue.is_empty() {
                 said = server.calls("Put");
@@ -148,7 +148,7 @@ fn a_lease_is_handed_on_although_no_message_can_go_with_it() {
     });
 }
 
-/// Nor may what became of it be unknown: its giver would have to find out, and meanwhile nobody would be granted the key.
+/// Nor may the outcome of the release be unknown: the holder would have to find out, and meanwhile nobody would be granted the key.
 #[test]
 fn a_release_is_certain_although_no_message_can_go_with_it() {
     if !server::is_installed() {
@@ -160,7 +160,7 @@ fn a_release_is_certain_although_no_message_can_go_with_it() {
         let granted = store.transact(ask(1), process_clock(), BUSY).await.unwrap();
         let Outcome::Granted(granted) = granted.answers[0].outcome.clone() else { panic!("{granted:?}") };
         let mut waiter = ask(2);
-        let Action::Acquire(acquire) = &mut waiter.operations[0].action else { panic!("it asks") };
+        let Action::Acquire(acquire) = &mut waiter.operations[0].action else { panic!("it acquires") };
         acquire.wait = true;
         let reply = store.transact(waiter, process_clock(), BUSY).await.unwrap();
         let signals = store.signals().unwrap();
@@ -180,7 +180,7 @@ fn a_release_is_certain_although_no_message_can_go_with_it() {
         let reply = store.transact(batch, process_clock(), BUSY).await.unwrap();
         assert_eq!(reply.answers[0].outcome, Outcome::Released);
         let promoted: Vec<_> = reply.answers[0].promoted.iter().map(|heir| (heir.holder, heir.told)).collect();
-        assert_eq!(promoted, [(SessionId(2), false)], "it is granted, and to be told");
+        assert_eq!(promoted, [(SessionId(2), false)], "it is granted the key, and the manager must notify it");
     });
 }
 

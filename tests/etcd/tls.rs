@@ -26,7 +26,7 @@ const STARTING: Duration = Duration::from_secs(60);
 fn is_installed() -> bool {
     let found = Command::new("openssl").arg("version").output().is_ok_and(|told| told.status.success());
     if !found {
-        let why = "SKIPPED: there is no openssl here to make certificates";
+        let why = "SKIPPED: openssl, which makes the certificates, is missing";
         assert!(env::var_os("CI").is_none(), "{why}");
         println!("{why}");
     }
@@ -120,7 +120,7 @@ fn leases_are_acquired_handed_over_and_signalled_over_tls() {
     }
     let encrypted = Encrypted::start(false);
     Runtime::new().unwrap().block_on(async {
-        // So long that only a signal brings the grant in time.
+        // The lease is so long that only a signal brings the grant in time.
         let hour = Duration::from_secs(3_600);
         let open = async |host, parameters| encrypted.open(host, parameters).await.lease(hour).build().unwrap();
         let (one, two) =
@@ -204,7 +204,7 @@ fn a_server_without_tls_is_reported_as_such() {
     });
 }
 
-/// As when a certificate is renewed, another file replaces the first one while the store is in use.
+/// Another file replaces the first one while the store is in use, as when a certificate is renewed.
 #[test]
 fn files_are_read_again_after_a_connection_failed() {
     if !is_installed() {

@@ -1,7 +1,7 @@
 //! Judges what processes wrote down.
 //!
-//! A guard holds its lease from the first moment when it said that it was valid to the last: a grant that ended does not come back. The
-//! first moment is taken as late, and the last as early, as the notes allow, so that no clock causes an accusation.
+//! A guard holds its lease from the first moment at which it said that it was valid until the last: a grant that ended does not come back.
+//! The judge takes the first moment as late and the last as early as the notes allow, so that no clock causes an accusation.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{
     judge::{Judge, Tally, Watched, Witness},
 };
 
-/// For this many µs a theft without an answer may still take effect: no request to a store is under way for longer.
+/// A theft without an answer may still take effect for this many µs: no request to a store is under way for longer.
 const THEFT_MAY_COME: u64 = 5_000_000;
 
 /// What the notes say of a guard at one moment.
@@ -61,7 +61,7 @@ struct Life {
 /// By context and number.
 type Name = (u64, u64);
 
-/// One wrong shows at every later moment too; the first ones say what happened.
+/// At most this many violations are reported. Each shows again at every later moment; the first ones say what happened.
 const MOST_TOLD: usize = 8;
 
 /// In the order in which moments of the same time are judged.
@@ -133,7 +133,8 @@ fn lives(notes: &[Note]) -> Result<BTreeMap<Name, Life>, String> {
     Ok(lives)
 }
 
-/// When each guard may have been stolen: its holder believes in it until it is notified. A thief that got no answer may have stolen later.
+/// From when on each grant may have been stolen: its holder believes in it until it is notified. A thief that got no answer may have stolen
+/// later.
 fn thefts(lives: &BTreeMap<Name, Life>) -> Vec<(u64, Moment, Name)> {
     let mut found = Vec::new();
     for (thief, theft) in lives.iter().filter(|(_, life)| life.steals) {
@@ -227,7 +228,7 @@ impl Session<'_> {
             What::Released => {
                 if let Some(newer) = self.left.get(&name) {
                     self.judge
-                        .accuse(format!("the store took {name:?} back as its own, after it granted k{key} as {newer}"));
+                        .accuse(format!("the release of {name:?} was accepted after k{key} was granted as {newer}"));
                 }
             }
             What::Untold => self.judge.accuse(format!("{name:?} was never told what became of its lease of k{key}")),

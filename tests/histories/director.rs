@@ -31,10 +31,10 @@ const EXPECTED: [&str; 7] = [
 
 /// A store that processes share, and the faults that it can have.
 pub(crate) trait Site {
-    /// The faults of its server, and of the ways to it.
+    /// The faults of its server, and of the connections to it.
     const SPOILS: &'static [&'static str];
 
-    /// Starts a process in this role. Each slot has a way to the server of its own.
+    /// Starts a process in this role. Each slot reaches the server in its own way.
     fn start(&self, slot: usize, role: &str) -> Other;
 
     /// Injects this fault into a slot's way to the server, or into the server itself.
@@ -60,7 +60,7 @@ pub(crate) fn histories<S: Site>(mut site: S) {
     let (histories, guards, notes) = judged;
     println!("{histories} histories, {guards} guards, {notes} notes in {:?}\n{}", began.elapsed(), tally.table());
     let missing = tally.missing(EXPECTED.into_iter().chain(S::SPOILS.iter().copied()));
-    assert!(missing.is_empty(), "the histories are too kind, nowhere happened: {missing:?}");
+    assert!(missing.is_empty(), "the histories are too kind; this never happened: {missing:?}");
 }
 
 fn history<S: Site>(site: &mut S, seed: u64, tally: &Tally) -> (usize, usize) {
@@ -91,8 +91,8 @@ fn history<S: Site>(site: &mut S, seed: u64, tally: &Tally) -> (usize, usize) {
     let ended: Vec<_> = others.iter_mut().map(Other::hear).collect();
     let (notes, writes) = (Notebook::read_all(&scratch.0), site.writes().split_off(earlier));
     count(&notes, writes.len(), tally);
-    let replay = format!("HISTORY_SEED={seed} throws the same dice again");
-    assert!(ended.iter().all(|said| said == "done"), "{ended:?}: somebody waits for ever; {replay}");
+    let replay = format!("HISTORY_SEED={seed} makes the same random choices again");
+    assert!(ended.iter().all(|said| said == "done"), "{ended:?}: a process waits for ever; {replay}");
     match court::judge(&notes, &writes, tally) {
         Ok(guards) => (guards, notes.len()),
         Err(wrong) => panic!("{wrong}\n{replay}; the notes are in {}", keep(scratch).display()),
@@ -109,7 +109,7 @@ fn faults<S: Site>(dice: &mut Dice) -> Vec<&'static str> {
     faults
 }
 
-/// Keeps the notes for whoever reads why a history was refused.
+/// Keeps the notes, so that somebody can read why a history was refused.
 fn keep(scratch: Scratch) -> std::path::PathBuf {
     let folder = scratch.0.clone();
     std::mem::forget(scratch);

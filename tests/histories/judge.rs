@@ -55,7 +55,7 @@ pub(crate) struct Watched<W> {
     /// The first token of its grant: later grants have larger ones.
     pub(crate) grant: u64,
     pub(crate) shares_in_process: bool,
-    /// It asked to share: from then on it must not count on being alone.
+    /// It asked to downgrade: from then on it must not count on being alone.
     pub(crate) downgrades: bool,
     doubted: bool,
     /// Its loss was reported, and the judge has checked it.
@@ -79,17 +79,17 @@ pub(crate) struct Judge<W> {
     pub(crate) tally: Tally,
     /// The tokens of all guards so far, by key.
     tokens: HashSet<(usize, u64)>,
-    /// The newest grants from which a guard was handed out, by key: of all, and of the exclusive ones.
+    /// By key, the newest grant of all that a guard was handed out for, and the newest exclusive one.
     handed: BTreeMap<usize, (u64, u64)>,
     /// The token of the last fenced write, by key.
     written: BTreeMap<usize, u64>,
     /// The holders of these grants believe in them until they are notified.
     robbed: HashSet<(usize, u64)>,
-    /// The holders of these grants may be told that they were stolen.
+    /// These grants were stolen, and their holders may be notified of that.
     stolen: HashSet<(usize, u64)>,
     /// These grants were upgraded. Their holders may learn what became of the new grant before they know that they have it.
     upgraded: HashSet<(usize, u64)>,
-    /// Somebody ended the sessions that held these.
+    /// Another context ended the sessions that held these grants.
     evicted: HashSet<(usize, u64)>,
     /// The other reasons for which a context may lose a lease.
     losses: Vec<(u64, LostReason)>,
@@ -134,12 +134,12 @@ impl<W: Witness> Judge<W> {
         self.handed.clear();
     }
 
-    /// The newest grants of a key that a guard was handed out of: of all, and of the exclusive ones.
+    /// The newest grant of a key that a guard was handed out for, and the newest exclusive one.
     pub(crate) fn newest(&self, key: usize) -> (u64, u64) {
         self.handed.get(&key).copied().unwrap_or_default()
     }
 
-    /// A guard was handed out, perhaps late: only if it is valid must it be the newest.
+    /// A guard was handed out, perhaps late. It must be the newest only if it is valid.
     pub(crate) fn hand_out(&mut self, watched: Watched<W>, now: Monotonic) {
         if !self.tokens.insert((watched.key, watched.token)) {
             self.wrong.push(format!("{} of k{} was handed out twice", watched.token, watched.key));
@@ -184,14 +184,14 @@ impl<W: Witness> Judge<W> {
         self.robbed.insert((key, grant));
     }
 
-    /// A grant was stolen. Until its holder is notified, it believes in the old grant.
+    /// A grant was stolen. Until its holder is notified, it believes in that grant.
     pub(crate) fn was_stolen(&mut self, key: usize, grant: u64) {
         self.stolen.insert((key, grant));
         self.tally.count("a grant was stolen", self.robbed.insert((key, grant)));
     }
 
-    /// Somebody ended the session that held this grant: it must have stopped believing before. A grant that was stolen from it before
-    /// does not count.
+    /// Another context ended the session that held this grant: the holder must have stopped believing before. A grant that was stolen
+    /// before does not count.
     pub(crate) fn was_evicted(&mut self, key: usize, grant: u64, now: Monotonic) {
         self.tally.count("a grant was evicted", ());
         self.evicted.insert((key, grant));
@@ -203,7 +203,7 @@ impl<W: Witness> Judge<W> {
     /// The holder of this grant ended its session itself: it must have stopped believing before.
     pub(crate) fn was_given_up(&mut self, key: usize, grant: u64) {
         if self.is_believed(key, grant) {
-            self.wrong.push(format!("{grant} of k{key} is believed in although its session has ended itself"));
+            self.wrong.push(format!("{grant} of k{key} is believed in although its holder has ended the session"));
         }
     }
 
@@ -243,13 +243,13 @@ impl<W: Witness> Judge<W> {
                 _ => false,
             };
             if !possible && !*shaken && !upgraded.contains(&of_it) {
-                wrong.push(format!("{} of k{} was lost, it says, because {reason:?}", watched.token, watched.key));
+                wrong.push(format!("{} of k{} was lost for a wrong reason: {reason:?}", watched.token, watched.key));
             }
         }
     }
 
-    /// Never do two contexts believe, not even for a moment, unless both share; nor does anybody once a later grant that
-    /// conflicts was handed out, nor once told of the loss.
+    /// Two contexts never believe at once, not even for a moment, unless both share. Nobody believes once a guard of a later grant that
+    /// conflicts was handed out, or once it was notified of the loss.
     pub(crate) fn look(&mut self, now: Monotonic) {
         self.look_at_losses();
         let Self { guards, handed, robbed, wrong, shaken_until, tally, .. } = self;

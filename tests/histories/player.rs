@@ -26,7 +26,7 @@ const CONTEXTS: u64 = 2;
 const WORKERS: u64 = 3;
 /// Longer than any fault and its consequences last, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
-/// A write that takes longer is given up.
+/// The worker gives up on a write that takes longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The outcome of a fenced write.
@@ -37,7 +37,7 @@ pub(crate) enum Written {
     No,
 }
 
-/// Writes tokens, each as a new row, in an order that the store can tell afterwards.
+/// Writes tokens, each as a new row, so that the store can report their order afterwards.
 pub(crate) trait Desk {
     async fn write(&self, guard: &LeaseGuard, key: usize) -> Written;
 }
@@ -61,7 +61,7 @@ impl Part {
     }
 }
 
-/// Plays the part in a history, if the role is one, until the first process says that it is over.
+/// If the role is a part in a history, plays it until the first process says that the history is over. Returns whether it was one.
 pub(crate) fn play<D: Desk>(role: &str, open: impl AsyncFn() -> (LeaseManagerBuilder, D)) -> bool {
     let Some(part) = Part::read(role) else { return false };
     let over = Arc::new(AtomicBool::new(false));
@@ -162,7 +162,7 @@ impl<D: Desk> Played<'_, D> {
         Some(Held { guard, number, key, shared })
     }
 
-    /// Holds until its time is over and it is certain, or until its loss is reported.
+    /// Holds the lease until the time is over and the guard is certain, or until its loss is reported.
     async fn hold(&self, held: Held, dice: &mut Dice) {
         // Some hold for longer than a fault lasts.
         let span = if dice.one_in(6) { 500 + dice.below(2_500) } else { dice.below(60) };

@@ -70,8 +70,8 @@ fn a_waiter_s_clock_moves_no_lease() {
     a_jump_moves_no_lease(&clock, Other::start("holder", &place), || start_by(&clock, "waiter", &place));
 }
 
-/// A restart ends the beacons of living contexts, and one that is still cut off cannot write that down. Meanwhile the clock is set right,
-/// as on a machine that booted with a wrong one.
+/// A restart ends the beacons of living contexts, and a context that is still cut off cannot record that in the store. Meanwhile the clock
+/// is set right, as on a machine that booted with a wrong one.
 #[test]
 fn a_holder_that_is_cut_off_by_a_restart_is_not_dead_because_the_clock_jumps() {
     let Some(clock) = WallClock::new() else { return };
@@ -92,8 +92,8 @@ fn a_holder_that_is_cut_off_by_a_restart_is_not_dead_because_the_clock_jumps() {
         let early = waiters.lock("k").timeout(Duration::from_secs(4)).acquire().await;
         assert!(matches!(early, Err(AcquireError::Timeout { .. })), "{early:?}");
         proxy.lead_to(place.port());
-        // While its beacon is lost, and the store unreachable, it is in doubt.
+        // While its beacon is lost and it cannot reach the store, the holder is in doubt.
         until("it believes again", async || guard.is_valid()).await;
-        assert!(guard.verify().await.unwrap(), "nobody took it for dead");
+        assert!(guard.verify().await.unwrap(), "nobody took the holder for dead");
     });
 }

@@ -371,7 +371,7 @@ fn a_name_that_the_server_cannot_index_is_refused_for_good() {
     });
 }
 
-/// As after a failover to a standby that lacks the latest writes: its session is old enough to be there.
+/// As after a failover to a standby that lacks the latest writes. The session is old enough to be there.
 #[test]
 fn a_holder_whose_grant_alone_is_lost_is_told_when_its_connections_are_new() {
     on_server("faults_lost_grant", |place| async move {

@@ -89,7 +89,7 @@ fn an_answer_that_is_dropped_leaves_nothing_to_commit() {
         let (mut user, leases) = (notes(&place).await, manager(&place).await);
         let (guard, other) = (acquire(&leases).await, place.client().await);
         for polls in 0..3 {
-            // While another one has the record locked, the check cannot pass.
+            // While another transaction has the record locked, the check cannot pass.
             other.batch_execute("BEGIN; SELECT FROM fence_dropped_record FOR UPDATE").await.unwrap();
             let mut transaction = user.transaction().await.unwrap();
             note(&transaction, &place, "dropped").await.unwrap();

@@ -164,7 +164,7 @@ fn a_heartbeat_that_comes_just_before_its_session_is_ended_saves_it() {
     });
 }
 
-/// One transaction of a session that is about this key.
+/// Runs one transaction of a session, about this key.
 async fn ask(
     store: &PostgresStore,
     session: u128,
@@ -195,7 +195,7 @@ async fn end(store: &PostgresStore, session: u128, key: &str, target: u128) -> R
     ask(store, session, SessionStep::Stay, key, end).await.expect("nobody is in its way for long")
 }
 
-/// Each has its own row locked when it comes to the other's.
+/// Each has locked its own row when it comes to write the other's.
 #[test]
 fn two_sessions_that_write_each_others_rows_do_not_wait_in_a_circle() {
     on_server("locked_circle", |place| async move {
@@ -216,7 +216,7 @@ fn two_sessions_that_write_each_others_rows_do_not_wait_in_a_circle() {
     });
 }
 
-/// Its row changes more often than a transaction takes.
+/// The session's row changes again within the time that a transaction takes.
 #[test]
 fn a_session_that_is_never_quiet_can_be_stolen_from() {
     on_server("locked_busy", |place| async move {

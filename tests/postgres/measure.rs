@@ -39,7 +39,8 @@ async fn manager(place: &Place) -> LeaseManager {
     builder.lease(Duration::from_secs(60)).linger(Duration::ZERO).build().unwrap()
 }
 
-/// The same transaction notifies the waiter. It reads the waiter's row along with the record: the waiter had said that it waits.
+/// The transaction that releases also notifies the waiter. It reads the waiter's row along with the record, since the waiter had said that
+/// it waits.
 #[test]
 fn a_hand_off_costs_one_transaction_of_two_round_trips() {
     on_server("measure_hand_off", |place| async move {
@@ -47,7 +48,7 @@ fn a_hand_off_costs_one_transaction_of_two_round_trips() {
         let named = Place { url: format!("{}?application_name=measure_heir", place.url), ..place.clone() };
         let (giver, watch) = (manager(&place.behind(proxy.port)).await, manager(&place).await);
         let heir = manager(&named).await;
-        // The statements are prepared, which takes a round trip once.
+        // By now the statements are prepared, which took one round trip.
         for _ in 0..3 {
             giver.lock("k").acquire().await.unwrap().release().await.unwrap();
         }
@@ -57,7 +58,7 @@ fn a_hand_off_costs_one_transaction_of_two_round_trips() {
         let listens = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) \
             WHERE application_name = 'measure_heir' AND state = 'idle' AND locktype = 'advisory'";
         until("it listens", async || client.query_one(listens, &[]).await.unwrap().get::<_, i64>(0) == 1).await;
-        until("it waits, and the giver has nothing more to do with it", async || {
+        until("it waits, and the holder has nothing more to do about it", async || {
             let before = proxy.trips();
             for _ in 0..10 {
                 watch.status("other").await.unwrap();
@@ -69,7 +70,7 @@ fn a_hand_off_costs_one_transaction_of_two_round_trips() {
         guard.release().await.unwrap();
         assert!(waiting.await.unwrap().is_valid());
         let (trips, commits) = (proxy.trips() - before.0, proxy.commits() - before.1);
-        assert_eq!((trips, commits), (2, 1), "round trips and transactions of the giver");
+        assert_eq!((trips, commits), (2, 1), "round trips and transactions of the release");
     });
 }
 
@@ -81,7 +82,7 @@ fn what_runs_at_each_turn_is_prepared_and_planned_once() {
         for _ in 0..10 {
             leases.lock("k").acquire().await.unwrap().release().await.unwrap();
         }
-        // What each connection ran last.
+        // The last statement of each connection.
         let last = "SELECT query FROM pg_stat_activity WHERE application_name = 'measure_prepared'";
         let ran: Vec<String> =
             place.client().await.query(last, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
@@ -121,7 +122,7 @@ fn a_lease_is_handed_on_although_the_server_takes_no_notification() {
     });
 }
 
-/// Some who run servers let nobody notify others. Whoever waits then finds out by a heartbeat.
+/// Some servers let no user notify others. A waiter then learns of its grant by a heartbeat.
 #[test]
 fn a_lease_is_handed_on_although_its_user_may_not_notify() {
     let Some(server) = Server::start() else { return };

@@ -69,7 +69,7 @@ fn contexts_take_turns_behind_pgbouncer() {
     });
 }
 
-/// Somebody forgot `without_signals`. What one connection has prepared is then called on another, or prepared there again.
+/// The user forgot `without_signals`. Statements that were prepared on one connection are then called, or prepared again, on another.
 #[test]
 fn a_pooler_that_nobody_mentioned_costs_time_only() {
     on_server("pooler_unmentioned", |place| async move {

@@ -33,12 +33,12 @@ impl Desk for Rows {
     }
 }
 
-/// The other process, if it has a part in a history.
+/// Runs this process's part in a history, if it has one.
 pub(crate) fn take_part(role: &str, url: &str, prefix: &str) -> bool {
     let place = Place { url: url.into(), prefix: prefix.into() };
     play(role, async || {
         loop {
-            // The server may be away.
+            // The server may be down.
             if let Ok(store) = place.builder().connect().await {
                 return (LeaseManager::builder(store, TokioExecutor::new()), Rows(place.clone()));
             }

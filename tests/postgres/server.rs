@@ -237,7 +237,7 @@ impl Place {
         address.and_then(|port| port.parse().ok()).expect("it has a port")
     }
 
-    /// A proxy before the server. It tells a commit from the name of the isolation level.
+    /// A proxy in front of the server. It can tell a commit from the name of the isolation level.
     pub(crate) fn proxy(&self) -> Proxy {
         Proxy::start(self.port(), Wire { commit: b"; COMMIT\0", committed: b"COMMIT\0" })
     }

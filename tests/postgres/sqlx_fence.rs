@@ -106,7 +106,7 @@ fn an_answer_that_is_dropped_leaves_nothing_to_commit() {
         let (guard, other) = (acquire(&leases).await, place.client().await);
         for polls in 0..3 {
             for writes_after in [false, true] {
-                // While another one has the record locked, the check cannot pass.
+                // While another transaction has the record locked, the check cannot pass.
                 other.batch_execute("BEGIN; SELECT FROM sqlx_fence_dropped_record FOR UPDATE").await.unwrap();
                 let mut transaction = pool.begin().await.unwrap();
                 note(&mut transaction, &place, "dropped").await.unwrap();
@@ -280,7 +280,7 @@ fn an_answer_that_is_dropped_after_a_savepoint_leaves_nothing_to_commit() {
         let (pool, leases) = (notes(&place).await, manager(&place).await);
         let (guard, other) = (acquire(&leases).await, place.client().await);
         for polls in 0..3 {
-            // While another one has the record locked, the check cannot pass.
+            // While another transaction has the record locked, the check cannot pass.
             other.batch_execute("BEGIN; SELECT FROM sqlx_fence_savepoint_record FOR UPDATE").await.unwrap();
             let mut transaction = pool.begin().await.unwrap();
             note(&mut transaction, &place, "dropped").await.unwrap();

@@ -23,10 +23,10 @@ pub(crate) enum Commit {
     IsLost,
     /// The server executes it, and the connection is cut before its answer arrives.
     LosesAnswer,
-    /// The server does not get it, nor what follows on this connection, until something else is chosen. The same holds for all commits
+    /// The server gets neither it nor what follows on this connection, until something else is chosen. The same holds for all commits
     /// until then.
     IsKept,
-    /// The server never gets it, nor what follows on this connection, and both connections stay open.
+    /// The server never gets it, nor what follows on this connection. The connections of both ends stay open.
     Stalls,
 }
 
@@ -75,7 +75,7 @@ struct State {
 }
 
 impl Proxy {
-    /// A proxy before the server at this port.
+    /// A proxy in front of the server at this port.
     pub(crate) fn start(server: u16, wire: Wire) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
         let port = listener.local_addr().expect("it is bound").port();
@@ -105,7 +105,7 @@ impl Proxy {
         self.shared.state().delays[way as usize] = delay;
     }
 
-    /// Loses what the server says from now on.
+    /// From now on, loses what the server says.
     pub(crate) fn mute(&self) {
         self.shared.state().swallows[Way::ToClient as usize] = true;
     }

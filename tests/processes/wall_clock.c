@@ -1,4 +1,4 @@
-/* Moves the wall clock of a process that loads this first, by as many seconds as a file says at that moment. No other clock moves.
+/* Moves the wall clock of a process that preloads this, by as many seconds as a file says at that moment. No other clock moves.
    libfaketime cannot be loaded into every server: with jemalloc, which Redis uses, it calls itself without end. */
 #define _GNU_SOURCE
 #include <fcntl.h>

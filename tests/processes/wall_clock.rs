@@ -18,7 +18,7 @@ pub(crate) struct WallClock {
 }
 
 const AN_HOUR: i64 = 3_600;
-/// Forward, to the time that it is, backward: each time by an hour or two.
+/// Forward, back to the right time, and behind it: each time by an hour or two.
 pub(crate) const JUMPS: [i64; 4] = [AN_HOUR, 0, -AN_HOUR, AN_HOUR];
 /// The last jump sets the clock behind all times that it has shown before.
 pub(crate) const BACK: i64 = -AN_HOUR;
@@ -33,8 +33,8 @@ impl WallClock {
         let compiled = cfg!(target_os = "linux")
             && Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(SOURCE).status().is_ok();
         if !*COMPILES.get_or_init(|| compiled) {
-            assert!(env::var_os("CI").is_none(), "a clock is moved on Linux, with a C compiler");
-            println!("SKIPPED: a clock is moved on Linux, with a C compiler");
+            assert!(env::var_os("CI").is_none(), "moving a clock needs Linux and a C compiler");
+            println!("SKIPPED: moving a clock needs Linux and a C compiler");
             return None;
         }
         assert!(library.exists(), "the compiler refuses {SOURCE}");
@@ -47,7 +47,7 @@ impl WallClock {
         self.scratch.0.join("seconds")
     }
 
-    /// What a process needs from its start on.
+    /// The environment variables that a process must be started with.
     pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 2] {
         [("LD_PRELOAD", self.library.clone()), ("LEASEHOLD_TEST_CLOCK", self.file())]
     }

@@ -26,9 +26,9 @@ pub(crate) struct Cluster {
     nodes: Vec<Server>,
 }
 
-/// How long in ms a node must be silent to be taken for dead. On a busy machine, a node that must not be replaced may be silent for long.
+/// How many ms a node must be silent to be taken for dead. On a busy machine, even a living node may be silent for long.
 const PATIENT: &str = "60000";
-/// For nodes that are to die.
+/// The same, for nodes that are to die.
 pub(crate) const SOON: &str = "1500";
 
 const NODE: [&str; 6] =
@@ -66,7 +66,7 @@ impl Cluster {
         }
     }
 
-    /// Adds a replica of the node that has the slot of this prefix, and takes both out.
+    /// Adds a replica to the node that has the slot of this prefix, and takes both out of the list.
     pub(crate) fn pair<'a>(&'a mut self, prefix: &'a str) -> Pair<'a> {
         let owner = self.owner(prefix);
         // The client gets only the node that is to die, and learns of the others from it.
@@ -147,7 +147,7 @@ async fn a_grant_that_a_failover_in_a_cluster_loses_makes_two_holders_of_which_o
     groups::a_grant_that_is_lost_makes_two_holders_of_which_one_writes(cluster.pair("cluster")).await;
 }
 
-/// Its keys move one by one.
+/// The keys of the slot move one by one.
 #[tokio::test]
 async fn a_slot_is_moved_while_one_holds_and_another_waits() {
     let Some(cluster) = shared() else { return };
@@ -200,7 +200,7 @@ async fn a_slot_is_moved_while_one_holds_and_another_waits() {
     fresh.transact(look(3), now(), BUSY).await.unwrap();
 }
 
-/// Its cursors mean nothing to the node that has the rest.
+/// The cursors of the node that had the slot mean nothing to the node that has the rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_listed_whole_while_their_slot_is_moved() {
     const KEYS: usize = 50_000;

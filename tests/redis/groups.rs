@@ -52,7 +52,8 @@ impl Pair<'_> {
         store.script("return redis.call('INCR', KEYS[1])").key(self.visits())
     }
 
-    /// The master dies. Until the replica is promoted, errors say that trying again may help, and that a look wrote nothing.
+    /// The master dies. Until the replica is promoted, the errors of a reading request say that trying again may help, and that nothing was
+    /// written.
     async fn fail_over(&mut self) -> Duration {
         let onlooker = open(&self.servers, self.prefix).await;
         onlooker.transact(look(9), now(), BUSY).await.unwrap();
@@ -67,7 +68,7 @@ impl Pair<'_> {
     }
 }
 
-/// Waits until this many contexts subscribe through this server: they miss messages that are sent before.
+/// Waits until this many contexts are subscribed at this server: they miss messages that are sent before.
 pub(crate) async fn are_heard_by(server: &Server, prefix: &str, contexts: u64) {
     let (all, began) = (format!("{{{prefix}}}:0:all"), Instant::now());
     while server.ask::<(String, u64)>(&["PUBSUB", "NUMSUB", &all]).1 < contexts {
@@ -81,7 +82,7 @@ pub(crate) async fn holder_and_waiter_are_kept(mut pair: Pair<'_>) {
     let (store, leases) = context(&pair.servers, pair.prefix).await;
     let (_, others) = context(&pair.servers, pair.prefix).await;
     let leases = leases.lease(LONG_LEASE).heartbeat(SHORT_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
-    // Without a message, a waiter would look once in a third of an hour.
+    // Without a message, the waiter would read the store only every third of an hour.
     let others = others.lease(LONG_LEASE).store_timeout(SHORT_LEASE).build().unwrap();
     let guard = leases.lock("k").acquire().await.unwrap();
     let waiting = tokio::spawn(others.lock("k").acquire());
@@ -92,7 +93,7 @@ pub(crate) async fn holder_and_waiter_are_kept(mut pair: Pair<'_>) {
     pair.catch_up();
 
     let took = pair.fail_over().await;
-    println!("{}: the store was away for {} ms", pair.prefix, took.as_millis());
+    println!("{}: the store was unavailable for {} ms", pair.prefix, took.as_millis());
     assert!(guard.is_valid() && !waiting.is_finished());
     while !matches!(guard.verify().await, Ok(true)) {
         assert!(guard.is_valid(), "the new master knows the lease");

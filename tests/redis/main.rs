@@ -70,7 +70,7 @@ fn shared() -> Option<&'static Server> {
     SHARED.get_or_init(|| Server::start(&[])).as_ref()
 }
 
-/// A proxy before the server at this port. Every script counts as a commit.
+/// A proxy in front of the server at this port. Every script counts as a commit.
 fn proxy_before(port: u16) -> Proxy {
     Proxy::start(port, Wire { commit: b"EVAL", committed: b"" })
 }

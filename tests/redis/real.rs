@@ -27,11 +27,11 @@ impl Desk for Arc<RedisStore> {
     }
 }
 
-/// The other process, if it has a part in a history.
+/// Runs this process's part in a history, if it has one.
 pub(crate) fn take_part(role: &str, client: &Client) -> bool {
     play(role, async || {
         loop {
-            // The server may be away.
+            // The server may be down.
             if let Ok(store) = RedisStore::with_prefix(client.clone(), PREFIX).await {
                 let store = Arc::new(store);
                 return (LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()), store);

@@ -1,4 +1,4 @@
-//! A store that follows the master of Sentinels.
+//! A store that follows the master that Sentinels name.
 
 use std::sync::OnceLock;
 
@@ -29,7 +29,7 @@ pub(crate) struct Group {
     pub(crate) sentinels: Vec<Server>,
 }
 
-/// The settings with which Sentinels watch the server at this port. After this long a silence they take it for dead.
+/// The settings with which Sentinels watch the server at this port. After a silence of this length they take it for dead.
 fn watching(name: &str, port: u16, quorum: usize, silence_ms: u64) -> String {
     format!(
         "sentinel monitor {name} 127.0.0.1 {port} {quorum}\nsentinel down-after-milliseconds {name} {silence_ms}\n\
@@ -37,9 +37,9 @@ fn watching(name: &str, port: u16, quorum: usize, silence_ms: u64) -> String {
     )
 }
 
-/// On a busy machine a server may be silent for long, and this one must not be replaced.
+/// For a server that must not be replaced, although it may be silent for long on a busy machine.
 const PATIENT_MS: u64 = 60_000;
-/// A server that is to die.
+/// For a server that is to die.
 const SOON_MS: u64 = 500;
 
 impl Group {
@@ -103,7 +103,7 @@ async fn a_release_that_a_failover_of_sentinels_loses_counts_once_the_former_hol
     groups::a_release_that_is_lost_counts_once_the_former_holder_asks_again_or_is_idle(group.pair("released")).await;
 }
 
-/// Its connections stand, and nothing comes back on them.
+/// The connections of the stopped master stay open, and nothing comes back on them.
 #[tokio::test]
 async fn a_master_that_hangs_is_replaced_and_is_not_heard_when_it_goes_on() {
     let Some(group) = Group::start(SOON_MS) else { return };
@@ -225,7 +225,7 @@ async fn sentinels_and_their_master_have_passwords_of_their_own() {
     assert!(!format!("{store:?} {:?}", url.parse::<RedisServers>().unwrap()).contains("secret"));
 }
 
-/// A proxy stands between, by the address that the Sentinel names.
+/// The Sentinel names the address of a proxy, which stands between.
 #[tokio::test]
 async fn a_write_to_the_master_of_sentinels_whose_answer_is_lost_has_an_unknown_outcome_and_is_sent_once() {
     let Some(master) = Server::start(&[]) else { return };

@@ -21,7 +21,8 @@ use crate::wall_clock::WallClock;
 /// Longer than a server takes to start or to stop on a busy machine.
 const BUSY: Duration = Duration::from_secs(30);
 
-/// Names the server program, on a machine that has several. Without it, Redis is used if present, else Valkey.
+/// The environment variable that names the server program, for a machine that has several. Without it, Redis is used if present, else
+/// Valkey.
 const PROGRAM: &str = "LEASEHOLD_REDIS_SERVER";
 
 /// It ends when it is told so, or when the pipe to this process breaks; then it takes its folder with it.
@@ -169,7 +170,7 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// By its port, as other machines reach it.
+    /// A client that connects by the server's port, as other machines do.
     pub(crate) fn remote_client(&self) -> Client {
         Client::open(format!("redis://{}/", self.address())).expect("it is an address")
     }

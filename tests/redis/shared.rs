@@ -13,8 +13,8 @@ struct Shared {
     has_successors: bool,
 }
 
-/// A context misses what is sent while it still subscribes. On a busy machine that takes longer over a port than over a single server's
-/// socket, so the contexts look this often.
+/// How often the contexts read the store. A context misses what is sent while it still subscribes, and on a busy machine that takes longer
+/// over a port than over a single server's socket.
 const LOOK: Duration = Duration::from_millis(300);
 
 impl Shared {

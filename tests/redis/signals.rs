@@ -86,7 +86,7 @@ async fn a_waiter_of_another_context_is_notified_at_once() {
     drop(awake);
 }
 
-/// A context stands in the queue before it is subscribed.
+/// A context may be in the queue before it is subscribed.
 #[tokio::test]
 async fn what_is_said_to_a_context_before_it_is_subscribed_is_said_again() {
     let Some(server) = shared() else { return };
@@ -105,10 +105,10 @@ async fn what_is_said_to_a_context_before_it_is_subscribed_is_said_again() {
             settle().await;
         }
     };
-    timeout(BUSY, heard).await.expect("it is said again");
+    timeout(BUSY, heard).await.expect("it is sent again");
 }
 
-/// The script that hands the key on also notifies the next holder.
+/// The script that releases the lease also notifies the next holder.
 #[tokio::test]
 async fn a_hand_off_costs_one_script_and_one_message() {
     let Some(server) = Server::start(&[]) else { return };

@@ -1,4 +1,4 @@
-//! A replica takes over again and again, even if its master has newer writes, while contexts count.
+//! While contexts count, a replica takes over again and again, even if its master has newer writes.
 
 use std::{
     sync::{
@@ -77,7 +77,7 @@ async fn contexts_count_exactly_while_a_replica_takes_over_again_and_again() {
     assert!(is_master(from) && !is_master(to));
     let number: usize = from.ask(&["GET", &format!("{{{prefix}}}:n")]);
     let tokens: Vec<u64> = from.ask(&["LRANGE", &format!("{{{prefix}}}:tokens"), "0", "-1"]);
-    println!("{number} of {} counts outlived {TAKEOVERS} take-overs", counted.load(SeqCst));
+    println!("{number} of {} counts survived {TAKEOVERS} take-overs", counted.load(SeqCst));
     assert_eq!(number, tokens.len(), "each count was written upon the one before it");
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "tokens grow strictly");
 }

@@ -46,7 +46,7 @@ fn new_sessions_are_told_of_others() {
     block_on(contract::new_sessions_are_told_of_others(open));
 }
 
-/// The waiter need not wait until the releasing context runs again.
+/// The waiter is granted the key without waiting until the releasing context runs again.
 #[test]
 fn the_store_s_thread_notifies_the_waiter_that_it_grants() {
     let scratch = Scratch::new();

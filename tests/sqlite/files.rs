@@ -339,7 +339,7 @@ fn a_full_disk_is_told_and_what_is_held_stays() {
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// If this user may mount nothing, another process runs the test as root of its own namespace, and this one has nothing left to do.
+    /// If this user may mount nothing, another process runs the test as root of its own namespace, and this returns `None`.
     fn mount(test: &str) -> Option<Self> {
         let path = std::env::temp_dir().join(format!("leasehold-disk-{}", std::process::id()));
         fs::create_dir_all(&path).ok()?;
@@ -364,7 +364,7 @@ impl SmallDisk {
             );
             return None;
         }
-        let why = "SKIPPED: this user can mount no small file system, and unshare gives it no namespace where it could";
+        let why = "SKIPPED: this user may not mount a small file system, not even in a namespace made by unshare";
         assert!(std::env::var_os("CI").is_none(), "{why}");
         println!("{why}");
         None

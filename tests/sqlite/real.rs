@@ -33,7 +33,7 @@ impl Desk for Rows {
     }
 }
 
-/// The other process, if it has a part in a history.
+/// Runs this process's part in a history, if it has one.
 pub(crate) fn take_part(role: &str, directory: &Path) -> bool {
     play(role, async || (manager(directory), Rows(directory.into())))
 }
@@ -47,7 +47,7 @@ impl Site for File {
         Other::start(role, &self.0)
     }
 
-    /// Another program writes for up to longer than a lease: meanwhile nobody can renew, and nobody can take over.
+    /// Another program locks the file, sometimes for longer than a lease. Meanwhile nobody can renew or take over.
     fn spoil(&mut self, _slot: usize, _what: &'static str, dice: &mut Dice) {
         let mut database = connect(&self.0.0);
         let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();

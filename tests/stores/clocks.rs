@@ -15,8 +15,8 @@ pub(crate) const LEASE: Duration = Duration::from_secs(5);
 /// Longer than a take-over takes, however busy the machine is, and much less than a clock jumps.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// The other process: holds the key, and says on request whether it does, by its own belief and by the store's. On a busy machine it may be
-/// in doubt.
+/// The other process: holds the key, and says on request whether it still does, by its own belief and by the store. On a busy machine it
+/// may be in doubt.
 pub(crate) fn hold(lease: Duration, open: impl AsyncFnOnce() -> LeaseManagerBuilder) {
     let runtime = Runtime::new().unwrap();
     let leases = runtime.block_on(open()).lease(lease).build().unwrap();
@@ -61,7 +61,7 @@ pub(crate) fn a_jump_moves_no_lease(clock: &WallClock, mut holder: Other, waiter
         while since.elapsed() < LEASE * 6 / 5 || said == "in doubt" {
             said = holder.ask("still?");
             assert_ne!(said, "lost", "after a jump to {seconds} s");
-            assert!(since.elapsed() < BOUND, "its holder is in doubt after a jump to {seconds} s");
+            assert!(since.elapsed() < BOUND, "the holder is in doubt after a jump to {seconds} s");
         }
     }
     clock.jump(BACK);

@@ -1,4 +1,4 @@
-//! Slow connections: a holder speaks with its server through a proxy that delays one direction, and another context waits nearby.
+//! Slow connections: a holder reaches its server through a proxy that delays one direction, and another context waits without delay.
 //!
 //! A store's own test program says `delays::tests!(pair)`. The function `pair` makes the two contexts for the named test, or returns `None`
 //! if the server is missing.

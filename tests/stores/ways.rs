@@ -1,4 +1,4 @@
-//! The connections of several processes to one server: each leads through a proxy of its own, and can be disturbed alone.
+//! The connections of several processes to one server. Each process has its own proxy, so that a test can disturb it alone.
 
 use std::{thread, time::Duration};
 

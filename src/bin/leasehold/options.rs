@@ -98,10 +98,10 @@ pub(crate) enum OnLoss {
 
 /// Waits for the lease of KEY, runs a command under it, and releases it
 ///
-/// KEY is a name in the store, not a file as with flock. Options end at KEY: the command and its arguments follow, and run without a shell;
-/// for a line of shell, write sh -c LINE. The command shares leasehold's standard input and output, and runs in a process group of its own,
-/// to which leasehold passes on HUP, INT, QUIT, TERM, USR1 and USR2. The lease is released when the command ends, even if processes that it
-/// started go on.
+/// KEY is a name in the store, not a file as with flock. All options must come before KEY. After it come the command and its arguments,
+/// which run without a shell; for a line of shell, write sh -c LINE. The command shares leasehold's standard input and output, and runs in
+/// a process group of its own, to which leasehold passes on HUP, INT, QUIT, TERM, USR1 and USR2. The lease is released when the command
+/// ends, even if processes that it started go on.
 ///
 /// If leasehold itself is killed, the lease is free within about 50 ms over SQLite, and after a lease of silence over
 /// a server. On Linux the command is killed with it, unless --on-loss is warn; the processes that the command has

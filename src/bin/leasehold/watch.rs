@@ -53,8 +53,8 @@ async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened
     }
 }
 
-/// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is on again after each table,
-/// because somebody may stop or kill the watcher between two.
+/// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is turned on again after each
+/// table, because somebody may stop or kill `watch` before the next one.
 fn drawn(table: &str) -> String {
     format!("\x1b[?7l\x1b[H{}\x1b[J\x1b[?7h", table.replace('\n', "\x1b[K\n"))
 }

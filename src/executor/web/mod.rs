@@ -72,7 +72,7 @@ impl Executor for WebExecutor {
         u128::from_ne_bytes(bytes)
     }
 
-    /// [Chromium does](https://developer.chrome.com/blog/timer-throttling-in-chrome-88), in pages that were hidden for minutes.
+    /// [Chromium delays them](https://developer.chrome.com/blog/timer-throttling-in-chrome-88) in pages that have been hidden for minutes.
     fn delays_chained_timers(&self) -> bool {
         true
     }

@@ -16,8 +16,8 @@ use super::{
     token::Token,
 };
 
-/// How many of a queue tell the holder that they wait. Messages may be lost, but rarely all of them, and one from every waiter would make
-/// each hand-off in a crowd costlier.
+/// How many waiters of a queue tell the holder that they wait. Messages may be lost, but rarely all of them, and one from every waiter
+/// would make each hand-off in a crowd costlier.
 const TELLERS: usize = 3;
 
 impl Machine {

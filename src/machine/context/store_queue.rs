@@ -196,7 +196,8 @@ impl StoreQueue {
         self.room.widen(load);
     }
 
-    /// The slots for which such an operation is still to be sent, sorted, so that a caller with thousands of slots searches once.
+    /// The slots for which such an operation is still to be sent. They are sorted, so that a caller with thousands of slots finds each
+    /// quickly.
     pub(super) fn unsent(&self, is_it: impl Fn(&Action) -> bool) -> Vec<Slot> {
         let unsent = self.waiting.iter().chain(&self.later).filter(|operation| is_it(&operation.action));
         let mut slots: Vec<_> = unsent.map(|operation| operation.slot.clone()).collect();

@@ -258,7 +258,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Everybody who was granted by the transaction. A store may tell them, and then [says so](Promotion::told).
+    /// The waiters to whom the transaction granted a lease. A store may notify them, and then [says so](Promotion::told).
     pub fn promotions_mut(&mut self) -> impl Iterator<Item = &mut Promotion> {
         self.answers.iter_mut().flat_map(|answer| &mut answer.promoted)
     }
@@ -385,7 +385,7 @@ pub struct Granted {
     pub contended: bool,
 }
 
-/// A waiter that was granted. The store, or the context that granted it, sends its holder a message.
+/// A waiter that was granted the lease. The store, or the context that granted it, sends a message to the waiter's session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Promotion {
     /// The key.
@@ -400,12 +400,12 @@ pub struct Promotion {
     pub previous: Token,
     /// Whether others queue behind it.
     pub contended: bool,
-    /// The store sent the [message](Self::message) with the transaction, and its holder listens. Applying a batch leaves this false.
+    /// The store sent the [message](Self::message) with the transaction, and the recipient listens. Applying a batch leaves this false.
     pub told: bool,
 }
 
 impl Promotion {
-    /// The message that tells its holder of the grant.
+    /// The message that tells the new holder of the grant.
     pub fn message(&self, store: StoreId) -> Message {
         let Self { ref key, holder, request, block, previous, contended, .. } = *self;
         Message { store, key: key.clone(), body: Body::Granted { holder, request, block, previous, contended } }

@@ -79,7 +79,7 @@ impl Listener {
         }
     }
 
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -111,7 +111,7 @@ impl DirectorySignals {
         beacon::is_seen(&self.directory, session)
     }
 
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,7 +192,7 @@ impl Drop for DirectorySignals {
     }
 }
 
-/// Tells a session, and says whether its socket took the message.
+/// Sends a message to a session, and says whether its socket took it.
 pub(super) fn tell(directory: &Path, session: SessionId, message: &Message) -> bool {
     ear::tell(directory, session, &message.encode())
 }

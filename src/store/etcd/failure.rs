@@ -117,8 +117,9 @@ fn of_status(said: &str, code: i32, load: Load) -> Option<Failure> {
     } else if has("invalid auth token") || has("auth store is old") || has("too many requests") {
         StoreError::transient(format!("etcd rejected the request (etcd: {said})"))
     } else if has("requested lease not found") {
-        // All servers find that out before they write anything. Who sends a message then does without its lease, or gets another one.
-        because("the etcd lease that messages go away with has ended; try again".into())
+        // Every server notices this before it writes anything. A transaction is then sent without its messages; a message that is sent
+        // separately gets another etcd lease.
+        because("the etcd lease that removes old messages has ended; try again".into())
     } else if code == UNIMPLEMENTED {
         because("what answers there is no etcd; name its port for clients, usually 2379".into())
     } else {

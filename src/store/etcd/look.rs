@@ -1,4 +1,4 @@
-//! A status of a long queue reads the session of every waiter. That may be more rows than etcd takes in one transaction.
+//! `status` of a long queue reads the session of every waiter. Those may be more rows than etcd takes in one transaction.
 
 use etcd_client::Txn;
 use tokio::time::Instant;
@@ -13,12 +13,12 @@ use crate::machine::{Action, Batch, Records, Row, StoreError};
 /// How many rows are read at once. etcd takes 128 operations in a transaction by default.
 const AT_ONCE: usize = 100;
 
-/// Whether a batch with so many rows is read in several transactions. Rows that decide something are all compared in one.
+/// Whether a batch with this many rows is read in several transactions. Rows that decide something are all compared in one.
 pub(super) fn is_wide(batch: &Batch, rows: usize) -> bool {
     rows > AT_ONCE && batch.operations.iter().any(|operation| matches!(operation.action, Action::Inspect))
 }
 
-/// The batch without its operations that only show keys to an onlooker.
+/// The batch without the operations of `status`, which only report keys.
 pub(super) fn without_looks(batch: &Batch) -> Batch {
     let mut batch = batch.clone();
     batch.operations.retain(|operation| !matches!(operation.action, Action::Inspect));

@@ -108,7 +108,7 @@ impl View {
         self.rows.get(row)?.text.as_deref()
     }
 
-    /// Whether the texts of these rows prove that they are still in the store that was read, so that the store's own row need not be
+    /// Whether comparing the texts of these rows proves that the store is still the one that was read, so that its own row need not be
     /// compared. An absent record takes its tokens from the store's floor.
     pub(super) fn proves_store(&self, rows: &[Row]) -> bool {
         let proves = |row: &Row| self.text(row).is_some_and(|text| is_compared(row, text));

@@ -142,8 +142,8 @@ impl Servers {
         dialled.map_err(|error| named(host, Failure::of(&error, Load::default())))
     }
 
-    /// Changes to another cluster if all servers belong to it: then it has replaced the known one, and the leases of that one are lost. If
-    /// only some servers do, two clusters may be in use, and each would grant the same lease.
+    /// Changes to another cluster if all servers belong to it: then it has replaced the known one, whose leases are lost. If only some
+    /// servers do, two clusters may be in use, and each would grant the same lease.
     async fn follow(&self, at: usize, found: u64, deadline: Instant) -> Result<(), Failure> {
         for other in (0..self.many()).filter(|other| *other != at) {
             let its = self.dial(other, deadline).await.ok().and_then(|(_, header)| header);

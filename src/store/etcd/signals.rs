@@ -103,7 +103,7 @@ impl EtcdSignals {
         Self { post: Post { servers, names, bin }, runtime, awake: Mutex::default() }
     }
 
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -19,7 +19,7 @@ use crate::machine::{
 
 /// After each attempt that others were faster than, it waits a random time that grows up to this.
 const LONGEST_PAUSE_US: u64 = 32_000;
-/// A context that opens its session with more rows than this asks for other sessions in a transaction of their own: etcd limits the
+/// A context that opens its session with more rows than this reads the other sessions in a separate transaction: etcd limits the
 /// operations of a transaction.
 const FEW_ROWS: usize = 32;
 
@@ -35,11 +35,11 @@ pub(super) struct Desk<'a> {
 /// What a batch made of the rows.
 struct Outcome {
     reply: Reply,
-    /// The rows that decided something, without those that it only showed to an onlooker.
+    /// The rows that decided something, without those that were only read for `status`.
     used: Vec<Row>,
     records: Records,
     changed: Vec<Row>,
-    /// Whether it showed an onlooker so many rows that they are read in several transactions.
+    /// Whether `status` needs so many rows that they are read in several transactions.
     is_wide: bool,
 }
 
@@ -158,8 +158,8 @@ impl Desk<'_> {
         self.run(txn, Load { rows: rows.len(), bytes: 0 }, false, deadline).await
     }
 
-    /// Writes what changed if all rows are still as they were read; otherwise reads them again. Messages to those who were granted go
-    /// along, which saves them one request.
+    /// Writes what changed if all rows are still as they were read; otherwise reads them again. Messages to the waiters that
+    /// were granted a lease go along, which saves a request.
     async fn commit(
         &self,
         session: SessionId,
@@ -182,7 +182,7 @@ impl Desk<'_> {
         }
     }
 
-    /// One message to each session that was granted, because etcd writes a key only once in a transaction.
+    /// One message to each session that was granted a lease, because etcd writes a key only once in a transaction.
     fn letters(&self, session: SessionId, outcome: &mut Outcome) -> Vec<TxnOp> {
         let Some(lease) = self.bin.and_then(Bin::lease) else { return Vec::new() };
         let (store, mut told) = (outcome.reply.store, Vec::new());

@@ -33,7 +33,7 @@ impl Round {
         self.count - 1
     }
 
-    /// For a connection that has [the usual statements](super::often) prepared, or not.
+    /// A round for a connection. `by_name` says whether [the usual statements](super::often) are prepared there.
     pub(super) fn new(by_name: bool) -> Self {
         Self { by_name, ..Self::default() }
     }
@@ -146,8 +146,8 @@ pub(super) trait Carrier: Send {
 
 /// A connection that nobody else has. It is closed when this is dropped, and whatever it was in the middle of is rolled back.
 pub(super) trait Loan: Carrier {
-    /// What is prepared on this connection; `None` if others use it too, who may have prepared statements of their own, or a pooler may
-    /// stand between.
+    /// What is prepared on this connection. `None` if others use it too, who may have prepared statements of their own, or if a pooler
+    /// may stand between.
     fn prepared(&mut self) -> Option<&mut Prepared> {
         None
     }

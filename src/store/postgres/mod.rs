@@ -63,8 +63,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// * **Signals.** Contexts notify each other by `LISTEN` and `NOTIFY`. Each uses one more connection while it holds or waits. See
 ///   [`PostgresStoreBuilder::without_signals`] for a pooler, and [`PostgresStoreBuilder::with_beacons`].
 /// * **Poolers.** Behind pgbouncer in transaction mode choose [`without_signals`](PostgresStoreBuilder::without_signals). The store then
-///   uses no named prepared statements and no session state. Otherwise it prepares the six statements that nearly every transaction
-///   runs, on connections that it opened itself.
+///   uses no named prepared statements and no session state. With signals, the store prepares the six statements that nearly every
+///   transaction runs, on connections that it opened itself.
 ///
 /// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it.
 ///
@@ -199,7 +199,7 @@ impl PostgresStore {
             let message =
                 format!("the tokio runtime in which the store was connected has ended ({ended}); connect another one");
             let has_begun = began.load(Ordering::Relaxed);
-            // What never began wrote nothing, and nothing will ever begin there.
+            // Work that never began wrote nothing, and none will ever begin in that runtime.
             Err(if has_begun { StoreError::unknown(message) } else { options::invalid(message) })
         })
     }
@@ -237,7 +237,7 @@ impl Store for PostgresStore {
         let runs = |place: Shared<Place>| async move { work.run(&place).await };
         if Handle::try_current().is_ok_and(|here| here.id() == self.place.runtime.id()) {
             self.check()?;
-            // In a task of its own it would be woken twice for each transaction.
+            // In a task of its own, the work would be woken twice for each transaction.
             return Finishing::new(runs(self.place.clone()), self.place.runtime.clone()).await;
         }
         self.on_runtime(limit.saturating_mul(2), runs).await

@@ -1,7 +1,7 @@
-//! Whom a transaction probably meets at a key. It reads their rows along with the record, instead of asking for them in one more round
-//! trip once it knows the record.
+//! The sessions that a transaction probably meets at a key. The transaction reads their rows along with the record, instead of asking
+//! for them in one more round trip once it knows the record.
 //!
-//! These are guesses. A transaction asks for whoever is missing among them, and does not look at anybody too many.
+//! These are guesses. A transaction asks for the sessions that were not guessed, and ignores those that were guessed wrongly.
 
 use std::{
     collections::HashMap,
@@ -11,23 +11,23 @@ use std::{
 
 use crate::machine::{Body, Key, Message, SessionId};
 
-/// A transaction looks at a few more at most, however many wait.
+/// A transaction reads at most this many guessed sessions for a key, however many wait.
 const MOST_AT_A_KEY: usize = 16;
-/// A transaction for more keys takes long anyway.
+/// A transaction for more keys than this does not guess: it takes long anyway.
 const MOST_KEYS: usize = 8;
-/// Of so many keys the neighbours are remembered. It is a matter of memory: 400 bytes each at most.
+/// The sessions at this many keys are remembered. The limit saves memory: each key takes 400 bytes at most.
 const MOST_REMEMBERED: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Neighbours(Mutex<HashMap<Key, Vec<SessionId>>>);
 
 impl Neighbours {
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn known(&self) -> MutexGuard<'_, HashMap<Key, Vec<SessionId>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those at these keys, each once, without the one that asks.
+    /// The sessions at these keys, each once, without the one that asks.
     pub(super) fn at(&self, keys: &[Key], asker: SessionId) -> Vec<SessionId> {
         if keys.len() > MOST_KEYS {
             return Vec::new();
@@ -41,7 +41,7 @@ impl Neighbours {
         near
     }
 
-    /// A transaction met these at the key. As long as there is anybody, those of before will come again.
+    /// A transaction met these sessions at the key. As long as there are any, those that it met before will probably come again.
     pub(super) fn met(&self, key: &Key, sessions: impl IntoIterator<Item = SessionId>) {
         let mut met: Vec<_> = sessions.into_iter().take(MOST_AT_A_KEY).collect();
         let mut known = self.known();
@@ -57,7 +57,7 @@ impl Neighbours {
         *near = met;
     }
 
-    /// Somebody says that it waits for a key.
+    /// A session says that it waits for a key.
     pub(super) fn heard(&self, message: &Message) {
         let Body::Wanted { by, .. } = message.body else { return };
         let mut known = self.known();
@@ -69,7 +69,7 @@ impl Neighbours {
     }
 }
 
-/// Whoever uses so many keys that others want meets them again soon.
+/// Forgets everything when too much is known. A context that shares so many keys with others soon meets them again.
 fn make_room(known: &mut HashMap<Key, Vec<SessionId>>, key: &Key) {
     if known.len() >= MOST_REMEMBERED && !known.contains_key(key) {
         known.clear();

@@ -1,11 +1,11 @@
-//! The statements that nearly every transaction runs. Most of their time the server spends on parsing and planning them, so a connection
-//! that only this store uses has them prepared, by SQL's `PREPARE`, and then runs them by their names.
+//! The statements that nearly every transaction runs. Most of their time goes into parsing and planning. So they are prepared, by SQL's
+//! `PREPARE`, on each connection that only this store uses, and are then run by their names.
 
 use std::{string::String, vec};
 
 use super::{carrier::Round, names::Names};
 
-/// A connection that is lent so often has them prepared. A program that takes one lease and ends never gains from it.
+/// How often a connection must be lent before it is worth preparing them. A program that takes one lease and ends would not gain from it.
 const WORTH: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Often {
         }
     }
 
-    /// What runs it where it is prepared.
+    /// The statement that runs it on a connection where it is prepared.
     fn call(self, names: &Names, values: &[&str]) -> String {
         let name = names.prepared(self.signature().0);
         if values.is_empty() { format!("EXECUTE {name}") } else { format!("EXECUTE {name}({})", values.join(", ")) }
@@ -80,8 +80,9 @@ impl Round {
     }
 }
 
-/// Prepares and plans all of them. The plans must suit a table that grows, and are made while it may still be small: so they use its index.
-/// The server takes a plan for expensive if it was told to avoid it, and would compile it to machine code at each run.
+/// Prepares and plans all of them. The tables may still be small, and will grow: so the plans are made to use their indexes. While
+/// sequential scans are turned off, the server takes some plans for expensive, and would compile them to machine code at each run: so that
+/// is turned off too.
 pub(super) fn prepare(names: &Names) -> Round {
     let mut round = Round::default();
     round.add("BEGIN READ ONLY");
@@ -93,10 +94,10 @@ pub(super) fn prepare(names: &Names) -> Round {
         let (name, text) = (names.prepared(end), often.text(names, &["$1", "$2"]));
         round.add(&format!("PREPARE {name}{types} AS {text}"));
         let no_values = vec!["NULL"; types.matches([',', '(']).count()];
-        // It plans, and keeps the plan, without running anything.
+        // This plans the statement, and keeps the plan, without running anything.
         round.add(&format!("EXPLAIN {}", often.call(names, &no_values)));
     }
-    // Nothing of a prepared statement is rolled back.
+    // A rollback undoes the settings, but not the prepared statements.
     round.add("ROLLBACK");
     round
 }
@@ -104,7 +105,7 @@ pub(super) fn prepare(names: &Names) -> Round {
 /// What a connection has prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prepared {
-    /// Nothing; it was lent so often.
+    /// Nothing yet. It was lent this often.
     Not {
         lent: u32,
     },

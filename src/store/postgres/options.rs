@@ -93,8 +93,8 @@ impl PostgresStoreBuilder {
     /// effects of the holder may overlap with the next holder's.
     ///
     /// A restart of the server ends all beacons, although their contexts live. So a context that connected less than 10 s ago counts
-    /// an absent beacon as a death only if it saw that beacon before. A holder that died before a waiter connected may therefore be
-    /// replaced 10 s later than by a waiter that was connected already.
+    /// an absent beacon as a death only if it has seen that beacon over this connection. If a holder died before the waiter connected, the
+    /// waiter may therefore replace it only 10 s after it connected.
     /// A failover to a replica ends all beacons at once: do not choose beacons where that happens.
     pub fn with_beacons(mut self) -> Self {
         self.signals = Some(Voice { beacons: true });

@@ -22,7 +22,7 @@ pub(super) enum Hold {
     Share,
     /// Nobody else may even lock it.
     Update,
-    /// The same, but it is not waited for: the statement fails if somebody else has locked a row.
+    /// The same, but without waiting: the statement fails if somebody else has locked a row.
     UpdateAtOnce,
 }
 
@@ -188,7 +188,7 @@ impl Rows {
 pub(super) struct Changed {
     records: Rows,
     sessions: Rows,
-    /// The sessions whose rows `sessions` has.
+    /// The sessions to which the rows in `sessions` belong.
     pub(super) owners: Vec<SessionId>,
     pub(super) store: Option<String>,
 }

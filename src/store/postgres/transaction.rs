@@ -1,5 +1,5 @@
-//! One transaction: lock, read, apply, write, commit. It takes two round trips if no other session matters to it, or only such as it
-//! [guessed](Neighbours), otherwise three, and one more if it ends another session.
+//! One transaction: lock, read, apply, write, commit. It takes two round trips if the only other sessions that matter to it are those that
+//! it [guessed](Neighbours), otherwise three. If it ends another session, it takes one more.
 //!
 //! # Locks, in the order in which they are taken
 //!
@@ -8,16 +8,16 @@
 //!    leaves none behind for a key that is only looked at.
 //!    Fences share the lock of their key, so that a stream of them does not keep a transaction waiting for ever.
 //! 2. The records, sorted, `FOR UPDATE`: a [fence](super::fence) keeps others out by these rows alone.
-//! 3. The row of the own session, `FOR UPDATE`, so that nobody ends it meanwhile. A separate statement sees what was committed before
-//!    the records were locked. The rows of others are read without a lock. A contender needs them only to tell the living from the
-//!    dead, and would keep their heartbeats waiting.
+//! 3. The row of the context's own session, `FOR UPDATE`, so that nobody ends it meanwhile. A separate statement sees what was committed
+//!    before the records were locked. The rows of others are read without a lock. A contender needs them only to tell the living from the
+//!    dead, and its locks would keep their heartbeats waiting.
 //! 4. The rows of others that are to be written, `FOR UPDATE`, unless somebody else has locked them: two sessions that write each other's
 //!    rows would wait in a circle.
 //! 5. The store's own row, at its write.
 //!
-//! If a row of 4 is locked, or one of 4 or 5 is no longer what was read, the transaction is rolled back and repeated. It then locks
-//! these rows when it reads them: those of sessions along with its own, sorted, and last the store's. Locking that always would serialise
-//! all transactions.
+//! If a row of 4 is locked, or a row of 4 or 5 has changed since it was read, the transaction is rolled back and repeated. It then locks
+//! these rows when it reads them: the sessions' rows along with its own, sorted, and last the store's. Always locking the store's row would
+//! serialise all transactions.
 
 use core::time::Duration;
 use std::{
@@ -48,7 +48,7 @@ pub(super) const TRIES: usize = 8;
 /// The SQLSTATE of a commit whose notifications do not fit in the server's queue. Nothing is committed.
 const NO_ROOM: &str = "54000";
 
-/// The SQLSTATE of a call of a statement that is not prepared, whoever deallocated it.
+/// The SQLSTATE of a call of a statement that is not prepared, or that somebody has deallocated.
 const UNPREPARED: &str = "26000";
 
 /// The SQLSTATE of a statement that would have to wait for a lock, or has waited for too long.
@@ -58,7 +58,7 @@ const LOCKED: &str = "55P03";
 enum Fault {
     /// It was rolled back, or will be.
     Server(Failure),
-    /// The server let nobody be told, and stopped there.
+    /// The server refused a notification, and stopped there.
     Letter,
     /// A commit was sent.
     Commit(Failure),
@@ -97,7 +97,7 @@ pub(super) struct Work {
     pub(super) limit: Duration,
     /// The id of the store, should it be a new one.
     pub(super) fresh: StoreId,
-    /// Whether the transaction notifies those whom it grants a lease.
+    /// Whether the transaction notifies the waiters to whom it grants a lease.
     pub(super) tells: bool,
 }
 
@@ -156,7 +156,7 @@ impl Work {
                 Fault::Server(ref failure) if by_name && failure.code == UNPREPARED => {}
                 Fault::Server(failure) if used && failure.is_cut() => lending.lender().forget_idle(),
                 Fault::Server(failure) => return Err(failure::of_statement(&failure, names)),
-                // The user may not be allowed to notify. Leases do not depend on it: whoever is granted one looks into the store.
+                // The user may lack the right to notify. Leases do not depend on it: a waiter that is granted one finds that in the store.
                 Fault::Letter => tells = false,
                 // A listener that does not read fills the server's queue.
                 Fault::Commit(failure) if tells && failure.code == NO_ROOM => tells = false,
@@ -168,10 +168,10 @@ impl Work {
     }
 }
 
-/// Whether the usual statements are prepared on the connection. They are, once that is worth it.
+/// Prepares the usual statements on the connection once that is worth it, and returns whether they are prepared.
 async fn has_prepared(loan: &mut dyn Loan, names: &Names) -> bool {
     if loan.prepared().is_some_and(Prepared::is_due) {
-        // The tables may not be there yet. Whatever is wrong, the transaction itself says so.
+        // The tables may not be there yet. Whatever is wrong, the transaction itself reports it.
         let result = loan.carry(&prepare(names)).await;
         if let Some(prepared) = loan.prepared() {
             *prepared = if result.is_ok() { Prepared::All } else { Prepared::Never };
@@ -194,7 +194,7 @@ struct Attempt<'a> {
     loan: &'a mut (dyn Loan + 'a),
     /// The rows that it locks when it reads them, because earlier tries were overtaken there.
     contested: &'a Contested,
-    /// Whether the transaction notifies those whom it grants a lease.
+    /// Whether the transaction notifies the waiters to whom it grants a lease.
     tells: bool,
     /// The connection has the usual statements prepared.
     by_name: bool,
@@ -249,7 +249,7 @@ impl Attempt<'_> {
         Ok(Read { records, store, others })
     }
 
-    /// The rows of the other sessions that matter. Some of them were read before.
+    /// The rows of the other sessions that matter. Some of them were already read.
     async fn read_others(
         &mut self,
         records: &Records,
@@ -335,7 +335,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Notifies those who are granted. A separate notification would cost them one more round trip.
+    /// Notifies the waiters that are granted a lease. A separate notification would cost one more round trip.
     fn letters<'r>(&self, reply: &'r mut Reply, round: &mut Round) -> Vec<(&'r mut Promotion, usize)> {
         let (batch, store) = (&self.work.batch, reply.store);
         let granted = reply.promotions_mut().filter(|_| self.tells);
@@ -359,7 +359,7 @@ impl Attempt<'_> {
         self.committing.store(true, Ordering::Relaxed);
         match self.loan.carry(&round).await {
             Ok(answers) => Ok(answers),
-            // The server stopped at a letter, or at a write before.
+            // The server stopped at a notification, or at a write before it.
             Err(failure) if failure.before.count() < writes && failure::is_of_statement(&failure) => {
                 Err(if failure.before.count() < first_letter { Fault::Server(failure) } else { Fault::Letter })
             }

@@ -27,7 +27,7 @@ pub(super) struct Attempt {
     /// What the store's own row says, if it is there.
     pub(super) store: Option<StoreId>,
     comparison: Comparison,
-    /// Whether a record is made anew, and so starts from the store's floor of tokens.
+    /// Whether a new record is made, which starts from the store's floor of tokens.
     needs_floor: bool,
 }
 
@@ -127,7 +127,7 @@ impl Attempt {
     }
 }
 
-/// The fact that the store's own row must show: the id of the store.
+/// What the store's own row must contain: the id of the store.
 pub(super) fn fact_of_store(store: StoreId) -> (String, String) {
     (Row::Store.to_string(), format!("{{\"format\":{FORMAT},\"store\":\"{store}\"}}"))
 }

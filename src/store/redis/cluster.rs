@@ -29,7 +29,7 @@ pub(super) struct Cluster {
     like: ConnectionInfo,
 }
 
-/// Where a node sends a command that it does not serve, and so has not run.
+/// Where a node redirects a command that it does not serve, and so has not run.
 pub(super) enum Redirect {
     /// The slot belongs to the node at this address.
     Moved(String),
@@ -39,7 +39,7 @@ pub(super) enum Redirect {
 
 impl Cluster {
     /// # Errors
-    /// [`StoreError`] if there is no node, or a database that no cluster has.
+    /// [`StoreError`] if there is no node, or if a node is given with another database than 0.
     pub(super) fn new(prefix: &str, nodes: &[Client]) -> Result<Self, StoreError> {
         let seeds =
             nodes.iter().map(|one| prepared(one.get_connection_info().clone())).collect::<Result<Vec<_>, _>>()?;
@@ -66,7 +66,7 @@ impl Cluster {
     /// Asks the nodes who has the slot, and connects to that node.
     ///
     /// # Errors
-    /// [`StoreError`] if no node leads to it. It stays if the nodes are in no cluster.
+    /// [`StoreError`] if no node leads to it. Trying again does not help if the nodes are in no cluster.
     pub(super) async fn open(&self) -> Result<Node, StoreError> {
         let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let attempts = known.iter().map(|node| self.owner_by(node)).collect();
@@ -158,7 +158,7 @@ fn address_told(address: &str, asked: &str) -> String {
     }
 }
 
-/// Where this refusal of the node at `asked` sends the command, if anywhere. An error that a script raised names the script, and is not
+/// Where this refusal by the node at `asked` redirects the command, if anywhere. An error that a script raised names the script, and is not
 /// followed: the script may have written.
 pub(super) fn redirect_in(refusal: &RedisError, asked: &str) -> Option<Redirect> {
     let mut words = refusal.detail()?.split(' ');

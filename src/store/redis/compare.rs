@@ -196,7 +196,7 @@ pub(super) struct Comparison {
 pub(super) enum Outcome {
     /// All rows were as read, and the writes are done.
     Done {
-        /// What the user's script returned; without one, the other sessions that were asked for.
+        /// What the user's script returned, or without one the other sessions that were asked for.
         said: Value,
         /// How many listeners heard each message; empty for a user's script.
         heard: Value,
@@ -299,7 +299,7 @@ const REMEMBERED: usize = 4_096;
 pub(super) struct Memory(Mutex<HashMap<String, Arc<Text>>>);
 
 impl Memory {
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound map.
+    /// No other code runs under the lock, so the map is sound even if the lock is poisoned.
     fn texts(&self) -> MutexGuard<'_, HashMap<String, Arc<Text>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -134,7 +134,7 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
     }
 }
 
-/// The nodes of a cluster sent a command on to each other, and none of them ran it.
+/// The nodes of a cluster redirected a command to each other, and none of them ran it.
 pub(super) fn of_redirects(address: &str, error: &RedisError, stage: Stage<'_>) -> StoreError {
     // A script can raise an error that looks like this, after it wrote something.
     let is_of_the_script = error.detail().is_some_and(|detail| detail.contains("script"));

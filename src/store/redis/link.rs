@@ -50,7 +50,7 @@ const HOPS: usize = 5;
 
 impl Link {
     /// # Errors
-    /// [`StoreError`] if the servers cannot be used together, or their addresses are none.
+    /// [`StoreError`] if the servers cannot be used together, or an address is invalid.
     pub(super) fn new(servers: &Servers, prefix: &str) -> Result<Self, StoreError> {
         let route = Route::new(servers, prefix)?;
         Ok(Self {
@@ -65,7 +65,7 @@ impl Link {
 
     /// The server that was connected to last.
     pub(super) fn address(&self) -> Arc<str> {
-        // Nothing outside is called under the lock, so a poisoned one guards a sound text.
+        // No other code runs under the lock, so the text is sound even if the lock is poisoned.
         Arc::clone(&self.address.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -89,7 +89,7 @@ impl Link {
         }
     }
 
-    /// Sends one command, and follows the redirects of a cluster's nodes. The inner error is the server's refusal, which is an answer.
+    /// Sends one command, and follows the redirects of a cluster's nodes. The inner error is a refusal, which is an answer too.
     ///
     /// # Errors
     /// [`StoreError`] if there was no answer.
@@ -137,8 +137,8 @@ impl Link {
         }
     }
 
-    /// The error for a refusal. A server that is now a replica, or a node that lost its cluster, may have a successor: the next command
-    /// finds it by a new connection.
+    /// The error for a refusal. A server that is now a replica, or a node that lost its cluster, may have a successor. The next command
+    /// opens a new connection, and so finds it.
     pub(super) fn refused(&self, refusal: &RedisError, stage: Stage<'_>) -> StoreError {
         let is_cut_off = refusal.code() == Some("CLUSTERDOWN");
         if is_cut_off {
@@ -153,7 +153,7 @@ impl Link {
         failure::of_refusal(&self.address(), refusal, stage)
     }
 
-    /// The server of the connection that is kept here; or the one at `wanted`, if a cluster's node has named it.
+    /// The server of the connection that is kept here, or the one at `wanted` if a node of the cluster has named it.
     async fn node(&self, place: &Mutex<Option<Kept>>, wanted: Option<&str>) -> Result<Node, StoreError> {
         let mut kept = place.lock().await;
         self.check()?;
@@ -182,7 +182,7 @@ impl Link {
     /// may have taken over.
     pub(super) async fn listen(&self, again: bool) -> Option<(PubSub, String)> {
         self.check().ok()?;
-        // A context misses what is sent before it subscribes, so it does not first ask where the server is.
+        // A context misses what is sent before it subscribes, so it loses no time by asking where the server is.
         let known = self.connection.lock().await.as_ref().map(|kept| kept.node.client.clone());
         let client = match known.filter(|_| !again) {
             Some(client) => client,
@@ -240,8 +240,8 @@ fn forget_in(place: &Mutex<Option<Kept>>) {
     }
 }
 
-/// A node serves a slot that is being migrated to it only for the command after `ASKING`. Both are sent as one, because other tasks share
-/// the connection.
+/// While a slot is being migrated to a node, the node serves only commands that directly follow `ASKING`. Both are sent as one, because
+/// other tasks share the connection.
 async fn ask_importing(node: &mut Node, command: &Cmd) -> RedisResult<Value> {
     let mut both = redis::pipe();
     both.cmd("ASKING").add_command(command.clone());
@@ -249,7 +249,7 @@ async fn ask_importing(node: &mut Node, command: &Cmd) -> RedisResult<Value> {
     answers.into_iter().next().ok_or_else(|| (redis::ErrorKind::Client, "no answer came after ASKING").into())
 }
 
-/// The server of the kept connection, if that still stands.
+/// The server of the kept connection, if the connection still stands.
 async fn standing(kept: &mut Option<Kept>) -> Option<Node> {
     let Kept { node, asked_at } = kept.as_mut()?;
     if asked_at.elapsed() > IDLE {

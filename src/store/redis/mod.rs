@@ -51,9 +51,9 @@ const PREFIX: &str = "leasehold";
 
 /// Leases in Redis or Valkey, for programs on any machine that can reach it.
 ///
-/// The server is a single one, the master of a Sentinel group, or a node of a cluster: see [`RedisServers`]. All managers that use the same
-/// servers, database and prefix share their leases, and notify each other by PUBLISH and SUBSCRIBE. Build
-/// the manager with an `Arc` of the store if you also need [`script`](Self::script), which fences a Lua script by a lease.
+/// The leases are on a single server, on the master of a Sentinel group, or on a node of a cluster: see [`RedisServers`]. All managers that
+/// use the same servers, database and prefix share their leases, and notify each other by PUBLISH and SUBSCRIBE. Build the manager with an
+/// `Arc` of the store if you also need [`script`](Self::script), which fences a Lua script by a lease.
 ///
 /// * A transaction reads rows, decides, and runs a script that writes only if those rows are unchanged. It takes one round trip if
 ///   this process knows the rows, else two, and one more for each time that another context changes them meanwhile.
@@ -62,9 +62,10 @@ const PREFIX: &str = "leasehold";
 ///   and so is a read replica.
 /// * **A lease survives what the server's data survives.** With `appendonly yes` and `appendfsync always` the data survives a crash of
 ///   the server, and [`durability`](Store::durability) is [`Durability::Local`]. Otherwise it is [`Durability::Ephemeral`].
-/// * The whole store is in one slot of a cluster, because all its names have the prefix in braces, which is their hash tag. A prefix has no
-///   braces of its own. If the slot is migrated, requests fail as [`StoreErrorKind::Unavailable`](crate::machine::StoreErrorKind), with
-///   nothing written, while one of the keys has moved and another has not.
+/// * In a cluster the whole store is in one slot, because all its names have the prefix in braces, which is their hash tag. The prefix
+///   itself must not contain braces. While the slot is migrated, requests fail as
+///   [`StoreErrorKind::Unavailable`](crate::machine::StoreErrorKind), with nothing written, if one of the keys has moved and another has
+///   not.
 /// * **A failover to a replica may lose the latest writes**, whatever the durability and whoever starts it, and the grant of
 ///   a lease with them. Two contexts may then believe that they hold it, until the first one has reconnected and
 ///   learned of the loss, soon after its next heartbeat at the latest. Once the second one has the lease, a fenced
@@ -93,7 +94,7 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Connects to the server at a URL such as `redis://user:password@host:6379/0` or `unix:///run/redis.sock`, with the
-    /// prefix `leasehold`. It waits 10,000 ms at most. [`RedisServers`] has the URLs of Sentinel groups and clusters.
+    /// prefix `leasehold`. It waits 10,000 ms at most. [`RedisServers`] lists the URLs of Sentinel groups and clusters.
     ///
     /// `rediss://` encrypts the connections, if your program enables one of the TLS features of the crate `redis`, such as
     /// `tokio-rustls-comp`. With certificates of your own, make a client by `redis::Client::build_with_tls`, and use

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::failure::{self, Stage};
 use crate::machine::StoreError;
 
-/// A server that takes longer to connect, or to name the master, is given up.
+/// The store gives up on a server that takes longer to connect, or to name the master.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// After this long without an answer, the next server is asked too.
 const HEAD_START: Duration = Duration::from_millis(100);
@@ -34,7 +34,7 @@ pub(super) struct Node {
 
 impl Node {
     /// # Errors
-    /// [`StoreError`]: nothing was sent but the password and the number of the database.
+    /// [`StoreError`] if it cannot be reached. Then nothing was sent but the password and the number of the database.
     pub(super) async fn open(client: Client) -> Result<Self, StoreError> {
         let address: Arc<str> = address_of(&client).into();
         // The callers have their own time limits; the library's would be half a second.
@@ -75,11 +75,11 @@ pub(super) fn address_of(client: &Client) -> String {
 /// A client as the store uses it.
 ///
 /// # Errors
-/// [`StoreError`] if its address is none.
+/// [`StoreError`] if its address is invalid.
 pub(super) fn prepared(info: ConnectionInfo) -> Result<Client, StoreError> {
     // A transaction is one small packet: it must not wait for the acknowledgement of the one before.
     let settings = info.tcp_settings().clone().set_nodelay(true);
-    // Answers are read as this version of the protocol gives them, whatever the address asks for.
+    // The store reads the answers of this version of the protocol, whatever version the address asks for.
     let protocol = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
     Client::open(info.set_tcp_settings(settings).set_redis_settings(protocol)).map_err(|error| failure::of_url(&error))
 }
@@ -87,7 +87,7 @@ pub(super) fn prepared(info: ConnectionInfo) -> Result<Client, StoreError> {
 /// A client for the server at `address`, which is a host and a port, with the password and the TLS of another server.
 ///
 /// # Errors
-/// [`StoreError`] if the address is none.
+/// [`StoreError`] if the address is invalid.
 pub(super) fn client_at(address: &str, like: &ConnectionInfo) -> Result<Client, StoreError> {
     let named = address.rsplit_once(':').and_then(|(host, port)| Some((host.to_string(), port.parse().ok()?)));
     let Some((host, port)) = named else {
@@ -102,7 +102,7 @@ pub(super) fn client_at(address: &str, like: &ConnectionInfo) -> Result<Client, 
     prepared(like.clone().set_addr(addr))
 }
 
-/// The first success. Each attempt begins when the one before it has failed, or has taken [`HEAD_START`].
+/// The first success. An attempt begins when one before it has failed, or has taken [`HEAD_START`].
 ///
 /// # Errors
 /// Those of all attempts.
@@ -125,7 +125,7 @@ pub(super) async fn first_of<T>(
     }
 }
 
-/// The error of a whole group: transient if that of any server is.
+/// The error of a whole group. It is transient if the error of any server is.
 pub(super) fn one_of(errors: Vec<StoreError>) -> StoreError {
     let may_pass = errors.iter().any(|error| error.retry);
     // A server's answer says more than the silence of another.

@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 
 use super::{attempt::Place, failure::Stage};
 
-/// A message that takes longer is given up.
+/// The store gives up on a message that takes longer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Before a message for one session is sent again that nobody heard. Together it is more than a session takes to subscribe.
+/// The pauses before a message for one session is sent again because nobody heard it. Their sum exceeds the time to subscribe.
 const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 
 /// A message, and the channel for it.
@@ -28,8 +28,8 @@ pub(super) struct Letter {
 }
 
 impl Letter {
-    /// Who has just begun to wait may stand in the queue before it is subscribed, and would hear nothing until its next heartbeat: so
-    /// a letter for one session is sent again until somebody hears it.
+    /// A session that has just begun to wait may be in the queue before it is subscribed, and would hear nothing until its next heartbeat.
+    /// So a message for one session is sent again until somebody hears it.
     pub(super) fn new(channel: String, text: String, is_for_one: bool) -> Self {
         Self { channel, text, left: if is_for_one { PAUSES_MS.len() } else { 0 } }
     }
@@ -42,7 +42,7 @@ impl Letter {
         redis::from_redis_value(answer).ok()
     }
 
-    /// Itself, after the next pause.
+    /// Returns this message after the next pause.
     async fn later(mut self) -> Self {
         let pause = PAUSES_MS[PAUSES_MS.len() - self.left];
         self.left -= 1;
@@ -51,7 +51,7 @@ impl Letter {
     }
 }
 
-/// Sends until nothing comes any more, and all was heard.
+/// Sends until no more messages come, and all were heard or given up.
 pub(super) async fn send_all(place: &Place, mut waiting: Receiver<Letter>) {
     let (mut unheard, mut is_over) = (FuturesUnordered::new(), false);
     loop {
@@ -70,7 +70,7 @@ pub(super) async fn send_all(place: &Place, mut waiting: Receiver<Letter>) {
         match letter.publish(place).await {
             Some(0) if letter.left > 0 => unheard.push(letter.later()),
             Some(_) => {}
-            // What waits behind a message that failed would come too late. A context that cannot be notified reads the store.
+            // The messages behind one that failed would come too late. A context that cannot be notified reads the store.
             None => {
                 unheard.clear();
                 while waiting.next().now_or_never().flatten().is_some() {}

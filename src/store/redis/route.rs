@@ -23,7 +23,7 @@ pub(super) enum Route {
 
 impl Route {
     /// # Errors
-    /// [`StoreError`] if the servers cannot be used together, or their addresses are none.
+    /// [`StoreError`] if the servers cannot be used together, or an address is invalid.
     pub(super) fn new(servers: &Servers, prefix: &str) -> Result<Self, StoreError> {
         Ok(match servers {
             Servers::Single(client) => Self::Single(prepared(client.get_connection_info().clone())?),
@@ -32,7 +32,7 @@ impl Route {
         })
     }
 
-    /// The name in errors until a server was found.
+    /// The name in errors until a server has been found.
     pub(super) fn address(&self) -> String {
         match self {
             Self::Single(client) => address_of(client),
@@ -89,12 +89,12 @@ impl Route {
         }
     }
 
-    /// Where a cluster's node at `asked` sends a command that it did not run.
+    /// Where the cluster's node at `asked` redirects a command that it did not run.
     pub(super) fn redirect(&self, refusal: &RedisError, asked: &str) -> Option<Redirect> {
         if self.is_cluster() { redirect_in(refusal, asked) } else { None }
     }
 
-    /// Notes that the server that was found last does not serve, so that another is asked next.
+    /// Notes that the server found last does not serve, so that another one is asked next.
     pub(super) fn ask_another(&self) {
         if let Self::Cluster(cluster) = self {
             cluster.ask_another();

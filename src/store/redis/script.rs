@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// was stopped, or whose script took an hour to reach the server, writes nothing once another holder was granted the lease.
 ///
 /// * The script finds its own keys and arguments in `KEYS` and `ARGV`, and may return any value. In a cluster its keys must have the
-///   hash tag of the store, as in `{leasehold}:visits`. While their slot is being migrated, a script with a key that does not exist
+///   hash tag of the store, as in `{leasehold}:visits`. While their slot is migrated, a script with a key that does not exist
 ///   fails as [`FenceError::Store`], without having run. It must not begin with a `#!` line.
 /// * The outer error of the answer says that the script did not run. The exception is [`FenceError::Store`] with
 ///   [`Applied::Unknown`](crate::machine::Applied::Unknown): the connection broke meanwhile, and the script may have run. The inner

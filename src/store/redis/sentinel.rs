@@ -52,7 +52,7 @@ impl Group {
         format!("{} of the Sentinels {}", self.name, sentinels.join(", "))
     }
 
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound list.
+    /// No other code runs under the lock, so the list is sound even if the lock is poisoned.
     fn sentinels(&self) -> Vec<Client> {
         self.sentinels.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -60,7 +60,7 @@ impl Group {
     /// Asks the Sentinels for the master, and connects to it.
     ///
     /// # Errors
-    /// [`StoreError`] if no Sentinel leads to a master. It stays if none of them knows the group.
+    /// [`StoreError`] if no Sentinel leads to a master. Trying again does not help if none of them knows the group.
     pub(super) async fn open(&self) -> Result<Node, StoreError> {
         let sentinels = self.sentinels();
         let attempts = sentinels.iter().map(|sentinel| self.master_by(sentinel)).collect();
@@ -89,10 +89,11 @@ impl Group {
         Ok((master, by))
     }
 
-    /// A Sentinel that missed the latest failover names the former master. So does every Sentinel until they have agreed on a new one.
+    /// Checks that the server is a master. A Sentinel that missed the latest failover names the former master, and so does every Sentinel
+    /// until they have agreed on a new one.
     async fn check_role(&self, master: &mut Node, by: &str) -> Result<(), StoreError> {
         let Ok(Value::Array(role)) = master.ask(&cmd("ROLE")).await? else {
-            // A user may lack the right to ask. A replica still refuses the scripts.
+            // The user may lack the right to ask. If the server is a replica, it still refuses the scripts.
             return Ok(());
         };
         match role.first() {

@@ -22,11 +22,11 @@ use crate::machine::StoreError;
 /// | [Sentinel](Self::sentinel) | `redis-sentinel://user:password@one:26379,two:26379/mymaster/0` | the master that the Sentinels name |
 /// | [cluster](Self::cluster) | `redis-cluster://user:password@one:6379,two:6379` | the node that has the slot of the prefix |
 ///
-/// To connect to a group, one reachable server in the URL is enough; name several. User and password are those of the servers that keep
-/// data; `?sentinel_user=` and `?sentinel_password=` are those of the Sentinels. With `rediss-sentinel:` and `rediss-cluster:` all
-/// connections use TLS, if your program enables TLS in the crate `redis`.
+/// To connect to a group, one reachable server in the URL is enough, but name several in case one is down. The user and the password are
+/// for the servers that keep data; `?sentinel_user=` and `?sentinel_password=` are for the Sentinels. With `rediss-sentinel:` and
+/// `rediss-cluster:` all connections use TLS, if your program enables TLS in the crate `redis`.
 ///
-/// Which to choose: Sentinel and a cluster both replace a server that died, and both may then lose its latest writes. A cluster does not
+/// Which to choose: Sentinel and a cluster both replace a server that died, and its latest writes may then be lost. A cluster does not
 /// make leases faster, since one store is on one node; choose it if you have one already. Stores with different prefixes are usually on
 /// different nodes.
 ///

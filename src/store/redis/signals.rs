@@ -64,7 +64,7 @@ impl RedisSignals {
         Self { place, made_in: Handle::try_current().ok(), awake: Mutex::default() }
     }
 
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +113,7 @@ impl Signals for RedisSignals {
     fn unwatch(&self, _watch: u64) {}
 }
 
-/// The messages that go out with the transaction that grants. Sent separately, they would cost one more round trip.
+/// The messages that go out with the transaction that grants the leases. Sent separately, they would cost one more round trip.
 pub(super) fn letters(place: &Place, session: SessionId, reply: &Reply) -> Vec<(String, String)> {
     let letter = |promotion: &Promotion| {
         let message = promotion.message(reply.store);
@@ -189,7 +189,7 @@ impl Ear {
         }
     }
 
-    /// Whether another server keeps the rows now. The one at this address may still answer, yet get no more messages.
+    /// Whether another server keeps the rows now. The one at this address may still answer, but gets no more messages.
     async fn is_replaced(&self, address: &str) -> bool {
         let link = &self.place.link;
         if !link.has_successors() {

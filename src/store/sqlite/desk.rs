@@ -106,7 +106,7 @@ impl Desk<'_> {
         Ok(reply)
     }
 
-    /// Notifies those who wait elsewhere from this thread, before the one that asked even wakes up.
+    /// Notifies waiters in other contexts from this thread, before the task that asked even wakes up.
     fn tell_granted(&self, session: SessionId, reply: &mut Reply) {
         let store = reply.store;
         for promotion in reply.promotions_mut() {

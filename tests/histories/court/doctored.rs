@@ -94,5 +94,5 @@ fn writes_against_the_order_of_tokens_are_refused() {
 
 #[test]
 fn a_release_that_the_store_took_for_its_own_after_the_next_grant_is_refused() {
-    is_refused("took", verdict(|notes| (notes[4].at, notes[5].at) = (82_000, 83_000)));
+    is_refused("was accepted", verdict(|notes| (notes[4].at, notes[5].at) = (82_000, 83_000)));
 }

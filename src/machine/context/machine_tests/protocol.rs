@@ -280,7 +280,7 @@ fn who_said_that_it_waits_is_not_forgotten_over_an_older_answer() {
     }
 }
 
-/// Else each turn in a crowd costs one message more, of which its holder learns nothing new.
+/// Otherwise each turn in a crowd would cost one more message, which tells its holder nothing new.
 #[test]
 fn only_the_first_few_of_a_queue_tell_the_holder_that_they_wait() {
     let tells = |waiters: usize| {

@@ -25,8 +25,8 @@ impl Machine {
         }
         if self.may_send() {
             let mut operations = core::mem::take(&mut self.store_queue.waiting);
-            // Operations beyond the next transaction are examined before a later one: otherwise each transaction would cost as much as the
-            // whole queue. Refused operations are sent apart, and take no room here.
+            // Operations that do not fit in the next transaction are examined later: otherwise each transaction would cost as much as the
+            // whole queue. Refused operations are sent separately, and take no room here.
             let mut most = self.store_queue.room.beside(0);
             operations.retain(|operation| {
                 let stays = most == 0 || self.is_current(operation);
@@ -81,9 +81,9 @@ impl Machine {
         }
     }
 
-    /// The keys whose records are forgotten along with so many operations: as many as fit beside them, or a third of the room, so that a
-    /// context that fills every transaction forgets as many keys as it acquires and releases. Refused operations take none along, since
-    /// those would fail with them. A heartbeat that is sent alone touches no key.
+    /// The keys whose records are forgotten together with this many operations: as many as fit beside them, but at least a third of the
+    /// room, so that a context that fills every transaction forgets as many keys as it acquires and releases. None go with a refused
+    /// operation, since they would fail with it. A heartbeat that is sent alone touches no key.
     fn forgets_beside(&mut self, operations: usize, goes_alone: bool) -> Vec<Key> {
         let room = self.store_queue.room;
         let most = match goes_alone || self.store_queue.beat_alone {

@@ -40,7 +40,7 @@ impl Bin {
         *self.lock() = Some((lease, since));
     }
 
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn lock(&self) -> MutexGuard<'_, Option<(i64, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -87,7 +87,7 @@ pub(super) fn sentence_for(said: &str) -> Option<&'static str> {
     } else if has("certificate expired") || has("Expired") {
         Some("the certificate of the server has expired; renew it, or set the clock of this machine")
     } else if has("KeyMismatch") {
-        Some("the file of key= belongs to another certificate than that of cert=; name a matching pair")
+        Some("the key in the file of key= belongs to another certificate than the one of cert=; name a matching pair")
     } else if has("CertificateRequired") {
         Some("this etcd asks for a client certificate; name one by cert= and key=")
     } else if has("BadCertificate") || has("UnknownCA") || has("CertificateUnknown") || has("DecryptError") {

@@ -101,7 +101,7 @@ impl PostgresSignals {
         Self { exchange, place, beacons, awake: Mutex::default(), speaking }
     }
 
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn awake(&self) -> MutexGuard<'_, Option<Awake>> {
         self.awake.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -29,7 +29,7 @@ pub(in super::super) struct Letter {
 }
 
 impl Letter {
-    /// `None` if there is nobody else to read it, or if it is too long.
+    /// `None` if only the sender itself would get it, or if it is too long.
     pub(in super::super) fn of(message: &Message, from: SessionId, names: &Names) -> Option<Self> {
         let recipient = message.body.recipient();
         let payload = format!("{from} {}", message.encode());

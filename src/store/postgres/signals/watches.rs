@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// Between two looks. Each is a query.
 const LOOK: Duration = Duration::from_millis(50);
-/// A restart of the server, or a cut, ends the beacons of living contexts. They get this long to write down the loss.
+/// A restart of the server, or a cut, ends the beacons of living contexts. These get this long to record the loss in the store.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Watches by number, with the advisory lock of each beacon, and when to look at them next.
@@ -42,7 +42,7 @@ impl Watches {
         Self(Mutex::new(Watched { locks: Vec::new(), next: now, proves_from: now + GRACE }))
     }
 
-    /// Nothing outside is called under the lock, so a poisoned one guards a sound value.
+    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
     fn watched(&self) -> MutexGuard<'_, Watched> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -133,7 +133,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "etcd",
-        "what a store refused for good takes keys along that are to be forgotten",
+        "an operation that a store refused for good is sent with keys to be forgotten",
         Rule("divided::what_a_store_refused"),
         &[edit(SENDING, "match goes_alone || self.store_queue.beat_alone {", "match self.store_queue.beat_alone {")],
     ),
@@ -145,7 +145,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "etcd",
-        "a heartbeat that is sent alone takes keys along that are to be forgotten",
+        "a heartbeat that is sent alone goes with keys to be forgotten",
         Rule("divided::a_heartbeat_that_is_sent_alone"),
         &[edit(SENDING, "match goes_alone || self.store_queue.beat_alone {", "match goes_alone {")],
     ),
@@ -157,25 +157,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "rule o",
-        "what a closing session gave back is given back once more",
+        "what a closing session released is released once more",
         Rule("divided::what_a_closing_session"),
         &[edit(RETRY, "partition(|operation| is_own || !operation.goes_with_session());", "partition(|_| true);")],
     ),
     Mutant::new(
         "etcd",
-        "what a store takes at once never grows again",
+        "the largest transaction that a store takes never grows again",
         Rule("divided::what_a_store_takes"),
         &[edit("src/machine/context/store_queue/room.rs", "            *most += 1;\n", "            *most += 0;\n")],
     ),
     Mutant::new(
         "etcd",
-        "a suspension forgets what a store takes at once",
+        "a suspension forgets the largest transaction that a store takes",
         Rule("divided::a_suspension"),
         &[edit("src/machine/context/store_queue.rs", "overdue, room: self.room, ..Self", "overdue, ..Self")],
     ),
     Mutant::new(
         "etcd",
-        "what may have been applied is divided",
+        "a transaction that may have been applied is divided",
         Rule("divided::what_may_have_been"),
         &[edit(
             RETRY,
@@ -191,7 +191,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "P6",
-        "a heartbeat goes again with what was too large",
+        "a heartbeat is sent again with what was too large",
         Rule("divided::a_heartbeat_that_went_along"),
         &[edit(SESSION, "        self.note_failure();\n        self.want_beat();\n", "        self.want_beat();\n")],
     ),
