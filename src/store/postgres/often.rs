@@ -1,12 +1,12 @@
 //! The statements that nearly every transaction runs. Most of their time the server spends on parsing and planning them, so a connection
 //! that only this store uses has them prepared, by SQL's `PREPARE`, and then runs them by their names.
 
-use std::{string::String, vec};
+use std::string::String;
 
 use super::{carrier::Round, names::Names};
 
-/// A connection that is lent so often has them prepared. A program that takes one lease and ends never gains from it.
-const WORTH: u32 = 3;
+/// A connection that carried so many transactions has them prepared. A program that takes one lease and ends never gains from it.
+const WORTH: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Often {
@@ -80,50 +80,55 @@ impl Round {
     }
 }
 
-/// Prepares and plans all of them. The plans must suit a table that grows, and are made while it may still be small: so they use its index.
-/// The server takes a plan for expensive if it was told to avoid it, and would compile it to machine code at each run.
-pub(super) fn prepare(names: &Names) -> Round {
-    let mut round = Round::default();
-    round.add("BEGIN READ ONLY");
+/// Adds what makes the server plan them at their first run only, for a table that grows, although it may still be small: so they use its
+/// index. Left alone, it plans most of them at each run as long as the table is small; and it plans all of them anew, by the settings of
+/// that moment, whenever it vacuumed the table. It takes a plan for expensive if it was told to avoid it, and would compile it to machine
+/// code at each run.
+pub(super) fn keep_plans(round: &mut Round) {
     for setting in ["enable_seqscan = off", "jit = off", "plan_cache_mode = force_generic_plan"] {
         round.add(&format!("SET LOCAL {setting}"));
     }
-    for often in Often::ALL {
-        let (end, types) = often.signature();
-        let (name, text) = (names.prepared(end), often.text(names, &["$1", "$2"]));
-        round.add(&format!("PREPARE {name}{types} AS {text}"));
-        let no_values = vec!["NULL"; types.matches([',', '(']).count()];
-        // It plans, and keeps the plan, without running anything.
-        round.add(&format!("EXPLAIN {}", often.call(names, &no_values)));
+}
+
+impl Names {
+    /// Adds the statements that prepare all of them. Nothing of it is rolled back with the transaction.
+    pub(super) fn prepare(&self, round: &mut Round) {
+        for often in Often::ALL {
+            let (end, types) = often.signature();
+            let (name, text) = (self.prepared(end), often.text(self, &["$1", "$2"]));
+            round.add(&format!("PREPARE {name}{types} AS {text}"));
+        }
     }
-    // Nothing of a prepared statement is rolled back.
-    round.add("ROLLBACK");
-    round
 }
 
 /// What a connection has prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prepared {
-    /// Nothing; it was lent so often.
+    /// Nothing; it carried so many transactions to their ends.
     Not {
-        lent: u32,
+        carried: u32,
     },
     All,
-    /// Nothing, for good: the server refused it.
+    /// Nothing, or not all, for good: the server refused it.
     Never,
 }
 
 impl Default for Prepared {
     fn default() -> Self {
-        Self::Not { lent: 0 }
+        Self::Not { carried: 0 }
     }
 }
 
 impl Prepared {
-    /// Counts a loan, and says whether it is time to prepare.
+    /// Counts a transaction that came to its end. One that fails shows rather that there is nothing to prepare: no tables yet.
+    pub(super) const fn count(&mut self) {
+        if let Self::Not { carried } = self {
+            *carried += 1;
+        }
+    }
+
+    /// Whether it is time to prepare.
     pub(super) const fn is_due(&mut self) -> bool {
-        let Self::Not { lent } = self else { return false };
-        *lent += 1;
-        *lent >= WORTH
+        matches!(self, Self::Not { carried } if *carried >= WORTH)
     }
 }
