@@ -26,6 +26,7 @@ mod over_sqlx;
 mod pooler;
 #[cfg(any(feature = "store-postgres-deadpool", feature = "store-postgres-sqlx"))]
 mod pools;
+mod prepared;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;

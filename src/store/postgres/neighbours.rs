@@ -15,7 +15,7 @@ use crate::machine::{Body, Key, Message, SessionId};
 const MOST_AT_A_KEY: usize = 16;
 /// A transaction for more keys than this does not guess: it takes long anyway.
 const MOST_KEYS: usize = 8;
-/// The sessions at this many keys are remembered. The limit saves memory: each key takes 400 bytes at most.
+/// The sessions at this many keys are remembered. The limit saves memory: each key takes its name and 400 bytes at most.
 const MOST_REMEMBERED: usize = 1_000;
 
 #[derive(Debug, Default)]
@@ -52,8 +52,8 @@ impl Neighbours {
         make_room(&mut known, key);
         let near = known.entry(key.clone()).or_default();
         near.retain(|session| !met.contains(session));
+        near.truncate(MOST_AT_A_KEY - met.len());
         met.append(near);
-        met.truncate(MOST_AT_A_KEY);
         *near = met;
     }
 
@@ -73,5 +73,20 @@ impl Neighbours {
 fn make_room(known: &mut HashMap<Key, Vec<SessionId>>, key: &Key) {
     if known.len() >= MOST_REMEMBERED && !known.contains_key(key) {
         known.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_takes_no_more_room_than_its_neighbours_need() {
+        let (neighbours, key) = (Neighbours::default(), Key::new("k").unwrap());
+        for first in 0..20 {
+            neighbours.met(&key, (first..first + 20).map(SessionId));
+        }
+        assert_eq!(neighbours.at(core::slice::from_ref(&key), SessionId(99)).len(), MOST_AT_A_KEY);
+        assert_eq!(neighbours.known()[&key].capacity(), MOST_AT_A_KEY);
     }
 }

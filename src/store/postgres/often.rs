@@ -1,12 +1,13 @@
 //! The statements that nearly every transaction runs. Most of their time goes into parsing and planning. So they are prepared, by SQL's
 //! `PREPARE`, on each connection that only this store uses, and are then run by their names.
 
-use std::{string::String, vec};
+use std::string::String;
 
 use super::{carrier::Round, names::Names};
 
-/// How often a connection must be lent before it is worth preparing them. A program that takes one lease and ends would not gain from it.
-const WORTH: u32 = 3;
+/// How many transactions a connection must have carried before it is worth preparing them. A program that takes one lease and ends would
+/// not gain from it.
+const WORTH: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Often {
@@ -80,51 +81,54 @@ impl Round {
     }
 }
 
-/// Prepares and plans all of them. The tables may still be small, and will grow: so the plans are made to use their indexes. While
-/// sequential scans are turned off, the server takes some plans for expensive, and would compile them to machine code at each run: so that
-/// is turned off too.
-pub(super) fn prepare(names: &Names) -> Round {
-    let mut round = Round::default();
-    round.add("BEGIN READ ONLY");
+/// Adds the settings by which the server plans a statement once, at its first run, and uses the index of the table. Without them, it plans
+/// most statements at each run while their table is small, and it may keep a plan that reads the whole table although the table has grown.
+/// It takes a plan that it was told to avoid for expensive, and would compile it to machine code at each run: so that is turned off too.
+pub(super) fn keep_plans(round: &mut Round) {
     for setting in ["enable_seqscan = off", "jit = off", "plan_cache_mode = force_generic_plan"] {
         round.add(&format!("SET LOCAL {setting}"));
     }
-    for often in Often::ALL {
-        let (end, types) = often.signature();
-        let (name, text) = (names.prepared(end), often.text(names, &["$1", "$2"]));
-        round.add(&format!("PREPARE {name}{types} AS {text}"));
-        let no_values = vec!["NULL"; types.matches([',', '(']).count()];
-        // This plans the statement, and keeps the plan, without running anything.
-        round.add(&format!("EXPLAIN {}", often.call(names, &no_values)));
+}
+
+impl Names {
+    /// Adds the statements that prepare all of them. A rollback does not undo that.
+    pub(super) fn prepare(&self, round: &mut Round) {
+        for often in Often::ALL {
+            let (end, types) = often.signature();
+            let (name, text) = (self.prepared(end), often.text(self, &["$1", "$2"]));
+            round.add(&format!("PREPARE {name}{types} AS {text}"));
+        }
     }
-    // A rollback undoes the settings, but not the prepared statements.
-    round.add("ROLLBACK");
-    round
 }
 
 /// What a connection has prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prepared {
-    /// Nothing yet. It was lent this often.
+    /// Nothing yet. It carried this many transactions to their ends.
     Not {
-        lent: u32,
+        carried: u32,
     },
     All,
-    /// Nothing, for good: the server refused it.
+    /// Nothing, or not all, for good: the server refused it.
     Never,
 }
 
 impl Default for Prepared {
     fn default() -> Self {
-        Self::Not { lent: 0 }
+        Self::Not { carried: 0 }
     }
 }
 
 impl Prepared {
-    /// Counts a loan, and says whether it is time to prepare.
+    /// Counts a transaction that came to its end. One that fails shows rather that there is nothing to prepare: no tables yet.
+    pub(super) const fn count(&mut self) {
+        if let Self::Not { carried } = self {
+            *carried += 1;
+        }
+    }
+
+    /// Whether it is time to prepare.
     pub(super) const fn is_due(&mut self) -> bool {
-        let Self::Not { lent } = self else { return false };
-        *lent += 1;
-        *lent >= WORTH
+        matches!(self, Self::Not { carried } if *carried >= WORTH)
     }
 }

@@ -36,7 +36,7 @@ use super::{
     literal::numbers,
     names::Names,
     neighbours::Neighbours,
-    often::{Often, Prepared, prepare},
+    often::{Often, Prepared, keep_plans},
     rows::{Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_session},
     signals::Letter,
 };
@@ -48,8 +48,9 @@ pub(super) const TRIES: usize = 8;
 /// The SQLSTATE of a commit whose notifications do not fit in the server's queue. Nothing is committed.
 const NO_ROOM: &str = "54000";
 
-/// The SQLSTATE of a call of a statement that is not prepared, or that somebody has deallocated.
-const UNPREPARED: &str = "26000";
+/// The SQLSTATEs of a statement that cannot be run by its name. It is not prepared, or somebody has deallocated it; or its table was
+/// altered, so that it would find other types than it was prepared for.
+const UNPREPARED: [&str; 2] = ["26000", "0A000"];
 
 /// The SQLSTATE of a statement that would have to wait for a lock, or has waited for too long.
 const LOCKED: &str = "55P03";
@@ -124,7 +125,7 @@ impl Work {
             let mut lent = lending.lend(errand, self.limit / 10 * 9).await?;
             let used = lent.used;
             // Without signals there may be a pooler in between, which gives each transaction another connection.
-            let by_name = place.signals.is_some() && has_prepared(&mut *lent.loan, names).await;
+            let by_name = place.signals.is_some() && has_prepared(&mut *lent.loan, names, self.limit).await;
             let fault = match (Attempt {
                 work: self,
                 names,
@@ -139,21 +140,21 @@ impl Work {
             .await
             {
                 Ok(reply) => {
+                    lent.loan.prepared().map(Prepared::count);
                     lent.give_back();
                     return Ok(reply);
                 }
                 Err(fault) => fault,
             };
-            if let Fault::Server(failure) = &fault
-                && failure.code == UNPREPARED
-                && let Some(prepared) = lent.loan.prepared()
-            {
+            let unprepared =
+                matches!(&fault, Fault::Server(failure) if by_name && UNPREPARED.contains(&&*failure.code));
+            if unprepared && let Some(prepared) = lent.loan.prepared() {
                 *prepared = Prepared::Never;
             }
             roll_back(lent).await;
             match fault {
                 Fault::Overtaken(rows) => contested.add(rows),
-                Fault::Server(ref failure) if by_name && failure.code == UNPREPARED => {}
+                Fault::Server(_) if unprepared => {}
                 Fault::Server(failure) if used && failure.is_cut() => lending.lender().forget_idle(),
                 Fault::Server(failure) => return Err(failure::of_statement(&failure, names)),
                 // The user may lack the right to notify. Leases do not depend on it: a waiter that is granted one finds that in the store.
@@ -169,12 +170,20 @@ impl Work {
 }
 
 /// Prepares the usual statements on the connection once that is worth it, and returns whether they are prepared.
-async fn has_prepared(loan: &mut dyn Loan, names: &Names) -> bool {
-    if loan.prepared().is_some_and(Prepared::is_due) {
-        // The tables may not be there yet. Whatever is wrong, the transaction itself reports it.
-        let result = loan.carry(&prepare(names)).await;
+async fn has_prepared(loan: &mut dyn Loan, names: &Names, limit: Duration) -> bool {
+    if loan.prepared().is_some_and(|prepared| prepared.is_due()) {
+        let mut round = Round::default();
+        // It waits for a table that somebody has locked. Most of the time is left to the transaction itself, if only to report that.
+        begin(limit / 4, &mut round);
+        names.prepare(&mut round);
+        round.add("ROLLBACK");
+        let is_done = loan.carry(&round).await.is_ok();
+        if !is_done {
+            // The server stopped inside the transaction. Whatever is wrong, the next one on this connection reports it.
+            let _ = loan.carry(&Round::one("ROLLBACK")).await;
+        }
         if let Some(prepared) = loan.prepared() {
-            *prepared = if result.is_ok() { Prepared::All } else { Prepared::Never };
+            *prepared = if is_done { Prepared::All } else { Prepared::Never };
         }
     }
     loan.prepared().is_some_and(|prepared| *prepared == Prepared::All)
@@ -216,6 +225,9 @@ impl Attempt<'_> {
         let mut records = Records::new();
         let mut round = Round::new(self.by_name);
         begin(self.work.limit, &mut round);
+        if self.by_name {
+            keep_plans(&mut round);
+        }
         round.run(Often::Lock, names, &[&numbers(&self.locks(&keys))]);
         let found = (!keys.is_empty()).then(|| names.lock_records(&keys, &mut round));
         let locked = [&[batch.session], &self.contested.sessions[..]].concat();
