@@ -39,13 +39,13 @@ pub struct Run {
 }
 
 impl Workshop {
-    /// Copies the crate to `target/mutants/tree`.
+    /// Copies the crate to a folder of this name below `target/mutants`.
     ///
     /// # Errors
     /// When it cannot be copied.
-    pub fn new() -> anyhow::Result<Self> {
+    pub fn new(name: &str) -> anyhow::Result<Self> {
         let crate_root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-        let place = crate_root.join("target/mutants");
+        let place = crate_root.join("target/mutants").join(name);
         let tree = Tree::new(crate_root, place.join("tree"))?;
         Ok(Self { tree, build: place.join("build"), log: place.join("run.log") })
     }

@@ -30,6 +30,14 @@ impl Suite {
         }
     }
 
+    /// The workshop in which it is built. Mutants of two workshops are tested side by side: neither rebuilds what the other changed.
+    pub const fn workshop(self) -> &'static str {
+        match self {
+            Self::Rule(_) | Self::Store(_) => "core",
+            Self::Properties | Self::Histories(_) | Self::Scenario(_) => "scenarios",
+        }
+    }
+
     /// Which of the tests in there run.
     pub(crate) fn filter(self) -> String {
         match self {
