@@ -17,7 +17,7 @@ demo: pkg ## build and serve the page; CHECK=1 drives two headless tabs through 
 test: ## run every test: native, wasm in two browsers, the package, with bundlers, real tabs in three
 	@.ci/test
 
-test-long: ## tabs that are hidden for minutes, and twenty that count; take-over times over many ends; half an hour
+test-long: ## tabs that are hidden for minutes, and twenty that count; take-over times over many ends; processes killed at random on each store; an hour
 	@.ci/test-long
 
 sim: ## a million random histories in simulated time; HISTORIES=n runs n of each kind
