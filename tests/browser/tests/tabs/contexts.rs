@@ -5,7 +5,7 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{LASTING_MS, SOON, World, granted, hold, lasting, now_ms, wait_in_queue};
+use crate::world::{LASTING_MS, SOON, World, given_back, granted, hold, lasting, now_ms, wait_in_queue};
 
 const WAIT: &str = "my.lease = await my.leases.acquire('notes', { timeoutMs: 200_000 });
     return { token: my.lease.token, at: Date.now() }";
@@ -40,7 +40,7 @@ impl<'a> Beside<'a> {
     }
 
     async fn release(&self) -> anyhow::Result<()> {
-        let told = self.run("return [my.lease.valid, await my.lease.verify(), await my.lease.release()]").await?;
+        let told = self.run(&given_back("my.lease")).await?;
         ensure!(told == json!([true, true, "released"]), "the lease is not whole: {told}");
         Ok(())
     }

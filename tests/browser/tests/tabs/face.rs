@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, hold, lasting, now_ms};
+use crate::world::{SOON, World, given_back, hold, lasting, now_ms};
 
 async fn two(world: &World) -> anyhow::Result<[Tab; 2]> {
     Ok([world.tab(lasting()).await?, world.tab(lasting()).await?])
@@ -85,9 +85,9 @@ pub async fn several_keys_are_had_by_one_tab_at_a_time(world: &World) -> anyhow:
     // All of them go with their tab.
     second.close().await?;
     let taken =
-        "const group = await leases.acquireAll([{ key: 'a' }, { key: 'b' }, { key: 'c' }], { timeoutMs: 60_000 });
-        return [group.valid, await group.verify(), await group.release()]";
-    let taken = first.run(taken, Value::Null).await?;
+        "window.group = await leases.acquireAll([{ key: 'a' }, { key: 'b' }, { key: 'c' }], { timeoutMs: 60_000 })";
+    first.run(taken, Value::Null).await?;
+    let taken = first.run(&given_back("group"), Value::Null).await?;
     ensure!(taken == json!([true, true, "released"]), "the next one has {taken}");
     Ok(())
 }
@@ -123,7 +123,7 @@ pub async fn a_reader_becomes_the_writer_when_the_other_readers_have_gone(world:
         .await?;
     // The other one learns that somebody is ahead of it; and of two upgrades one is refused.
     let conflict = "const failed = await attempt(() => lease.upgrade({ signal: AbortSignal.timeout(100) }));
-        return failed.code === 'UpgradeConflict' && [lease.mode, lease.valid]";
+        return failed.code === 'UpgradeConflict' && [lease.mode, await lease.verify()]";
     let conflict = second.until(conflict, Value::Null, SOON).await?;
     ensure!(conflict == json!(["shared", true]), "after the conflict: {conflict}");
     second.run("await lease.release()", Value::Null).await?;

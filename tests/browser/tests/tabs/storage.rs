@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{LASTING_MS, SOON, World, hold, now_ms};
+use crate::world::{LASTING_MS, SOON, World, given_back, hold, now_ms};
 
 /// A beat often enough that a loss is noticed soon, by a lease that does not run out meanwhile.
 fn quick() -> Value {
@@ -48,7 +48,7 @@ pub async fn a_closed_connection_is_opened_again_unseen(world: &World) -> anyhow
     other.goto(&world.server.url("/tests/cleared.html")).await?;
     let second = tab.run("window.lease = await leases.tryAcquire('notes'); return lease.token", Value::Null).await?;
     ensure!(second.as_u64() > Some(first), "the token {second} is not larger than {first}");
-    let kept = tab.run("return [lease.valid, await lease.verify(), await lease.release()]", Value::Null).await?;
+    let kept = tab.run(&given_back("lease"), Value::Null).await?;
     ensure!(kept == json!([true, true, "released"]), "the lease of the new connection: {kept}");
     Ok(())
 }

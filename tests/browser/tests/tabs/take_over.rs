@@ -5,7 +5,9 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, brief, granted, hold, lasting, now_ms, taken_over, wait_in_queue, while_it_hangs};
+use crate::world::{
+    SOON, World, brief, given_back, granted, hold, lasting, now_ms, taken_over, wait_in_queue, while_it_hangs,
+};
 
 pub async fn a_closed_holder_is_replaced(world: &World) -> anyhow::Result<()> {
     replaced(world, "take-over from a closed tab", async |holder| holder.close().await).await
@@ -35,7 +37,7 @@ async fn replaced(world: &World, what: &str, end: impl AsyncFnOnce(Tab) -> anyho
 
 /// The lease that a tab holds is a real one: valid, verified, and given back.
 async fn still_good(tab: &Tab) -> anyhow::Result<()> {
-    let checks = tab.run("return [lease.valid, await lease.verify(), await lease.release()]", Value::Null).await?;
+    let checks = tab.run(&given_back("lease"), Value::Null).await?;
     ensure!(checks == json!([true, true, "released"]), "the lease is not whole: {checks}");
     Ok(())
 }

@@ -102,6 +102,8 @@ fn play(
         tokio::time::timeout(limit, scenario(&world)).await.context("the scenario hangs")?
     });
     if let Err(error) = outcome {
+        // The test runner prints this at its very end, which the log of a long run may not show any more.
+        let _ = writeln!(std::io::stderr(), "{}: FAILED: {error:#}", engine.name());
         panic!("{error:#}");
     }
 }
@@ -166,6 +168,16 @@ pub async fn opened(tab: Tab, options: Value) -> anyhow::Result<Tab> {
 pub async fn hold(tab: &Tab, key: &str) -> anyhow::Result<u64> {
     let token = tab.run("window.lease = await leases.acquire(arg); return lease.token", json!(key)).await?;
     token.as_u64().context("a whole token")
+}
+
+/// A script that tells whether a lease is valid, whether the store confirms it, and how its release ends. A page that the
+/// driver has just come to look at was hidden: its leases are in doubt, and not valid, until its store has answered.
+pub fn given_back(lease: &str) -> String {
+    format!(
+        "let confirmed;
+        do confirmed = await {lease}.verify(); while (confirmed && !{lease}.valid);
+        return [{lease}.valid, confirmed, await {lease}.release()]"
+    )
 }
 
 /// Starts waiting for the lease in a tab, and comes back when the tab stands in the queue.
