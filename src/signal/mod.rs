@@ -104,7 +104,7 @@ pub enum Notice {
     /// This context's own beacon stands no more, or never will, although nobody lowered it: the platform took it away.
     BeaconLost(SessionId),
     /// The connection to the store was replaced by another one, to a server that may have lost its latest writes, for example because
-    /// a replica took over. The context then asks the store about each grant that it holds.
+    /// a replica took over. The context then asks the store about each grant that it holds, and repeats its latest releases.
     Reconnected,
     /// The beacon of this watch is gone.
     BeaconGone {

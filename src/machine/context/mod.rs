@@ -7,6 +7,7 @@ mod clocks;
 mod cohort;
 mod cohorts;
 mod detector;
+mod ended;
 mod fence;
 mod heartbeat;
 mod hold;
@@ -39,6 +40,7 @@ use clocks::{Clocks, Dice};
 use cohorts::Cohorts;
 use config::Config;
 use detector::{Observations, Watches};
+use ended::Ended;
 use failure::StoreError;
 use id::{RequestId, SessionId, StoreId};
 use input::{Input, TurnId};
@@ -91,6 +93,7 @@ pub struct Machine {
     last_writers: LastWriters,
     /// Leases on their way to another guard.
     detached: Vec<(Key, Token)>,
+    ended: Ended,
     last_request: RequestId,
     heartbeat_at: Option<Monotonic>,
     last_heartbeat: Monotonic,
@@ -116,6 +119,7 @@ impl Machine {
             dice: Dice::new(first),
             last_writers: LastWriters::default(),
             detached: Vec::new(),
+            ended: Ended::default(),
             last_request: RequestId::default(),
             heartbeat_at: None,
             last_heartbeat: Monotonic::default(),

@@ -157,7 +157,11 @@ impl Machine {
             Action::AcquireAll(_) => self.sought_all(operation, outcome, sent, now),
             Action::Verify { token, .. } => self.verified(operation, token, outcome, sent, now),
             Action::Downgrade { .. } => self.downgraded(operation, outcome, now),
-            Action::Release { .. } => self.returned(operation, outcome),
+            Action::Release { request, .. } => {
+                self.note_end(&slot.key, request);
+                self.returned(operation, outcome);
+            }
+            Action::Withdraw { request } => self.note_end(&slot.key, request),
             Action::Look => self.looked(&slot.key, outcome, now),
             Action::End { target, .. } => {
                 self.session_ended(target);
@@ -166,7 +170,7 @@ impl Machine {
                 }
             }
             Action::Detach { token, .. } => self.moved_away(&slot.key, token),
-            Action::Inspect | Action::Withdraw { .. } | Action::Fence { .. } => {}
+            Action::Inspect | Action::Fence { .. } => {}
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::{ME, STORE, Script, current, granted, heir, is_granted, is_lost, said, waiting};
 use crate::machine::{
-    Action, Body, Command, Event, Input, Key, LostReason, Message, Now, Outcome, Output, Refusal, Reply, RequestId,
-    StoreError, StoreErrorKind, StoreId, Token, Turn, TurnId, Unreadable,
+    Action, Body, Command, Config, Event, Input, Key, LostReason, Machine, Message, Now, Options, Outcome, Output,
+    Refusal, Reply, RequestId, Slot, StoreError, StoreErrorKind, StoreId, Token, Turn, TurnId, Unreadable,
 };
 
 #[test]
@@ -241,4 +241,29 @@ fn a_store_that_may_have_lost_its_latest_writes_is_asked_about_each_grant_and_a_
     script.input(Input::Recheck);
     let outputs = script.answer([Outcome::NotCurrent { last_token: Token(200), stolen: false }]);
     assert!(is_lost(outputs));
+}
+
+#[test]
+fn a_store_that_may_have_lost_its_latest_writes_is_told_again_which_requests_ended() {
+    let mut script = Script::new();
+    let config = Config::parse(&Options { beacon: false, ..Options::default() }).unwrap();
+    script.machine = Machine::new(config.without_linger().for_failovers(), ME);
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    let other = Slot { key: Key::new("other").unwrap(), ..script.slot() };
+    script.input(Input::Acquire(Turn { wait: true, ..Turn::new(TurnId(2), other.key.clone()) }));
+    script.answer([granted(64)]);
+    script.input(Input::Release { turn: TurnId(2), slot: other.clone() });
+    let [Action::Release { request, .. }] = script.actions()[..] else { panic!("{:?}", script.actions()) };
+    script.answer([Outcome::Released]);
+    // Twice: the next server may lack what this one was told.
+    for _ in 0..2 {
+        script.input(Input::Recheck);
+        let batch = script.sent().1;
+        let ended = batch.operations.iter().find(|operation| operation.key == other.key).expect("it is told");
+        assert_eq!(ended.action, Action::Withdraw { request });
+        assert_eq!(batch.operations.len(), 2, "and asked about the grant that stands: {batch:?}");
+        script.answer([Outcome::Withdrawn, current()]);
+    }
+    assert!(script.remaining_ms(1) > 0);
 }
