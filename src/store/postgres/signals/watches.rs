@@ -26,20 +26,36 @@ struct Watched {
     next: Instant,
     /// From this time on, an absent beacon proves that its context ended, even if this connection never saw it.
     proves_from: Instant,
+    /// The beacons that this connection has seen, the latest one last. They stand here longer than their watches: a context whose proof
+    /// came too late, because the dead one had just sent a heartbeat, watches the same beacon again.
+    seen: Vec<i64>,
 }
+
+/// So many beacons are remembered.
+const REMEMBERED: usize = 256;
 
 #[derive(Debug)]
 struct Watch {
     number: u64,
     lock: i64,
-    /// Whether this connection has seen the beacon.
-    seen: bool,
+}
+
+impl Watched {
+    fn note_seen(&mut self, lock: i64) {
+        if self.seen.contains(&lock) {
+            return;
+        }
+        if self.seen.len() >= REMEMBERED {
+            self.seen.remove(0);
+        }
+        self.seen.push(lock);
+    }
 }
 
 impl Watches {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self(Mutex::new(Watched { locks: Vec::new(), next: now, proves_from: now + GRACE }))
+        Self(Mutex::new(Watched { locks: Vec::new(), next: now, proves_from: now + GRACE, seen: Vec::new() }))
     }
 
     /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
@@ -48,7 +64,7 @@ impl Watches {
     }
 
     pub(super) fn add(&self, watch: u64, lock: i64) {
-        self.watched().locks.push(Watch { number: watch, lock, seen: false });
+        self.watched().locks.push(Watch { number: watch, lock });
     }
 
     /// What is under way reports nothing any more.
@@ -66,7 +82,7 @@ impl Watches {
     pub(super) fn connected(&self) {
         let (mut watched, now) = (self.watched(), Instant::now());
         (watched.next, watched.proves_from) = (now, now + GRACE);
-        watched.locks.iter_mut().for_each(|watch| watch.seen = false);
+        watched.seen.clear();
     }
 
     /// What to look at: watches by number, each with its lock.
@@ -79,11 +95,38 @@ impl Watches {
         let (mut watched, now) = (self.watched(), Instant::now());
         watched.next = now + LOOK;
         let proves = now >= watched.proves_from;
+        standing.iter().for_each(|lock| watched.note_seen(*lock));
+        let Watched { locks, seen, .. } = &mut *watched;
         let is_gone = |watch: &mut Watch| {
-            let stands = standing.contains(&watch.lock);
-            watch.seen |= stands;
-            !stands && (watch.seen || proves) && looked_at.contains(&(watch.number, watch.lock))
+            let proven = proves || seen.contains(&watch.lock);
+            proven && !standing.contains(&watch.lock) && looked_at.contains(&(watch.number, watch.lock))
         };
-        watched.locks.extract_if(.., is_gone).map(|watch| watch.number).collect()
+        locks.extract_if(.., is_gone).map(|watch| watch.number).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEACON: i64 = 7;
+
+    #[test]
+    fn a_beacon_that_was_seen_is_known_to_a_later_watch_of_the_same_connection() {
+        let watches = Watches::new();
+        watches.add(1, BEACON);
+        assert!(watches.gone(&[(1, BEACON)], &[BEACON]).is_empty(), "it stands");
+        watches.remove(1);
+        watches.add(2, BEACON);
+        assert_eq!(watches.gone(&[(2, BEACON)], &[]), [2]);
+    }
+
+    #[test]
+    fn a_beacon_that_only_an_earlier_connection_saw_may_have_been_lost_in_a_restart() {
+        let watches = Watches::new();
+        watches.add(1, BEACON);
+        assert!(watches.gone(&[(1, BEACON)], &[BEACON]).is_empty(), "it stands");
+        watches.connected();
+        assert!(watches.gone(&[(1, BEACON)], &[]).is_empty());
     }
 }
