@@ -30,6 +30,10 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// turns false by the clock. Requests that waited for this work fail as [`AcquireError::Store`](crate::AcquireError::Store).
 /// Later requests use the runtime that they are made in; on a thread without a runtime they are refused.
 ///
+/// A program with several runtimes should release its guards, by [`release`](crate::LeaseGuard::release), before the runtime that they are in
+/// ends. A guard that is dropped just before leaves a transaction that ends with the runtime: the manager waits for its answer until the
+/// store's time limit, 5 s by default, and its other requests wait as well.
+///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
 /// # #[tokio::main(flavor = "current_thread")]

@@ -103,7 +103,7 @@ pub(crate) enum OnLoss {
 /// a process group of its own, to which leasehold passes on HUP, INT, QUIT, TERM, USR1 and USR2. The lease is released when the command
 /// ends, even if processes that it started go on.
 ///
-/// If leasehold itself is killed, the lease is free within about 50 ms over SQLite, and after a lease of silence over
+/// If leasehold itself is killed, the lease is free within a few ms over SQLite, and after a lease of silence over
 /// a server. On Linux the command is killed with it, unless --on-loss is warn; the processes that the command has
 /// started, and set-user-ID programs, are not. On other systems nothing ends the command. While leasehold is stopped,
 /// it cannot end the command. A command that must never act after its lease has ended should pass LEASEHOLD_TOKEN to

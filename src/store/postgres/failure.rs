@@ -78,6 +78,15 @@ pub(super) fn of_connect(failure: &Failure, user: &str) -> StoreError {
              PostgresStore by clones",
             failure.said
         )),
+        "" if failure.said.contains("certificate") => permanent(format!(
+            "the server has a certificate that this program does not trust: {}; give PostgresStoreBuilder::tls a connector that trusts its \
+             authority",
+            failure.said
+        )),
+        "" if failure.said.starts_with("invalid configuration") => permanent(format!(
+            "the URL of the database lacks something: {}; write it like postgres://user:password@host/database",
+            failure.said
+        )),
         "" => StoreError::transient(format!(
             "no server answers: {}; check the host and the port in the URL, and that the server runs",
             failure.said

@@ -51,7 +51,7 @@ pub(super) fn of_url(error: &RedisError) -> StoreError {
         ));
     }
     unsupported(format!(
-        "the address of Redis is invalid: {error}; write redis://user:password@host:6379/0, unix:///path/of.sock, \
+        "the address of Redis is invalid: {error}; write redis://user:password@host:6379/0, redis+unix:///path/of.sock, \
          redis-sentinel://one:26379,two:26379/mymaster/0 or redis-cluster://one:6379,two:6379"
     ))
 }
@@ -64,8 +64,17 @@ pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
     if error.code().is_some() || code_of(error) == "NOPERM" {
         return of_refusal(address, error, Stage::Reading);
     }
+    if error.to_string().contains("certificate") {
+        return unsupported(format!(
+            "Redis at {address} has a certificate that this program does not trust: {error}; let the system trust its authority, or give \
+             RedisStore::from_client a client made by redis::Client::build_with_tls"
+        ));
+    }
+    // A server that expects TLS closes a connection without it.
+    let encryption = if error.is_connection_dropped() { "; write rediss:// if it expects TLS" } else { "" };
+    let place = if address.starts_with('/') { "the path of the socket" } else { "the host and the port" };
     StoreError::transient(format!(
-        "Redis at {address} cannot be reached: {error}; check the host and the port, and that the server runs"
+        "Redis at {address} cannot be reached: {error}; check {place}, and that the server runs{encryption}"
     ))
 }
 

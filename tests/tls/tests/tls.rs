@@ -1,0 +1,122 @@
+//! Leases over encrypted connections, as the documentation says how: transactions, and the signals beside them.
+
+use std::{
+    env,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use leasehold::{
+    LeaseManager, LeaseManagerBuilder, StoreError,
+    executor::TokioExecutor,
+    store::{PostgresStore, RedisStore, Store},
+};
+use leasehold_tls_tests::Server;
+use redis::{Client, TlsCertificates};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// More than anything takes here, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// So long that only a signal brings a grant in time.
+const LEASE: Duration = Duration::from_secs(3_600);
+
+/// One context is granted what the other one releases, at once.
+async fn are_handed_over(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two) = (open().await.lease(LEASE).build().unwrap(), open().await.lease(LEASE).build().unwrap());
+    let guard = one.lock("k").acquire().await.unwrap();
+    let release = async {
+        while one.status("k").await.unwrap().queue.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        guard.release().await.unwrap();
+    };
+    let (heir, ()) = tokio::join!(two.lock("k").timeout(PATIENCE).acquire(), release);
+    assert!(heir.unwrap().verify().await.unwrap());
+}
+
+/// A server that is starting refuses connections.
+async fn started<S>(server: &Server, open: impl AsyncFn() -> Result<S, StoreError>) -> S {
+    let began = Instant::now();
+    loop {
+        match open().await {
+            Ok(store) => return store,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}: {}", server.log()),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn manager(store: impl Store + 'static) -> LeaseManagerBuilder {
+    LeaseManager::builder(store, TokioExecutor::new())
+}
+
+mod postgres {
+    use super::*;
+
+    fn trusting(certificate: &std::path::Path) -> MakeRustlsConnect {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
+        MakeRustlsConnect::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    }
+
+    #[tokio::test]
+    async fn leases_are_handed_over_and_a_stranger_or_no_encryption_is_refused() {
+        let Some(server) = Server::postgres().unwrap() else { return };
+        let url = format!("postgres://postgres@127.0.0.1:{}/postgres?sslmode=require", server.port);
+        let open = async || PostgresStore::builder(&url).tls(trusting(&server.authority())).connect().await;
+        started(&server, open).await.migrate().await.unwrap();
+        are_handed_over(async || manager(open().await.unwrap())).await;
+
+        let stranger = PostgresStore::builder(&url).tls(trusting(&server.stranger())).connect().await.unwrap_err();
+        assert!(!stranger.retry && stranger.message.contains("trusts its authority"), "{stranger}");
+        let plain = url.replace("sslmode=require", "sslmode=disable");
+        let plain = PostgresStore::connect(&plain).await.unwrap_err();
+        assert!(plain.message.contains("PostgresStoreBuilder::tls"), "{plain}");
+    }
+}
+
+mod over_redis {
+    use super::*;
+
+    fn trusting(url: &str, certificate: &std::path::Path) -> Client {
+        let root_cert = Some(std::fs::read(certificate).unwrap());
+        Client::build_with_tls(url, TlsCertificates { client_tls: None, root_cert }).unwrap()
+    }
+
+    #[tokio::test]
+    async fn leases_are_handed_over_and_a_stranger_or_no_encryption_is_refused() {
+        let Some(server) = Server::redis().unwrap() else { return };
+        let url = format!("rediss://127.0.0.1:{}/", server.port);
+        let open = async || RedisStore::from_client(trusting(&url, &server.authority())).await;
+        started(&server, open).await;
+        are_handed_over(async || manager(open().await.unwrap())).await;
+
+        let stranger = RedisStore::from_client(trusting(&url, &server.stranger())).await.unwrap_err();
+        assert!(!stranger.retry && stranger.message.contains("build_with_tls"), "{stranger}");
+        let plain = RedisStore::connect(&url.replace("rediss", "redis")).await.unwrap_err();
+        assert!(plain.message.contains("write rediss:// if it expects TLS"), "{plain}");
+    }
+
+    /// The variable names the certificates that a program trusts; a process cannot set it for itself.
+    #[tokio::test]
+    async fn a_url_is_enough_where_the_system_trusts_the_certificate() {
+        const TRUSTED: &str = "SSL_CERT_FILE";
+        const URL: &str = "LEASEHOLD_TLS_URL";
+        if let Ok(url) = env::var(URL) {
+            let leases = LeaseManager::from_url(&url, TokioExecutor::new()).await.unwrap();
+            assert!(leases.lock("k").try_acquire().await.unwrap().is_some());
+            return leases.close().await;
+        }
+        let Some(server) = Server::redis().unwrap() else { return };
+        let url = format!("rediss://localhost:{}/", server.port);
+        started(&server, async || RedisStore::from_client(trusting(&url, &server.authority())).await).await;
+        let mut other = Command::new(env::current_exe().unwrap());
+        other.args(["--exact", "over_redis::a_url_is_enough_where_the_system_trusts_the_certificate"]);
+        let done = other.env(URL, &url).env(TRUSTED, server.authority()).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    }
+}
