@@ -108,9 +108,7 @@ impl Driver {
             // Else a process that ends within the linger would leave a lease behind that blocks its successor.
             let may_linger = lifecycle.is_some() || matches!((*store).reach(), Reach::Process(_));
             let config = if lingers_anyway || may_linger { config } else { config.without_linger() };
-            // A page has no connection to its store that another server could take over.
-            let may_fail_over = lifecycle.is_none() && matches!((*store).reach(), Reach::Named(_));
-            let config = if may_fail_over { config.for_failovers() } else { config };
+            let config = if (*store).loses_writes_in_failover() { config.for_failovers() } else { config };
             let core = Mutex::new(Core::new(Machine::new(config, me)));
             let lifecycle = Mutex::new(lifecycle);
             let this = this.clone();

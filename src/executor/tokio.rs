@@ -30,9 +30,9 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// turns false by the clock. Requests that waited for this work fail as [`AcquireError::Store`](crate::AcquireError::Store).
 /// Later requests use the runtime that they are made in; on a thread without a runtime they are refused.
 ///
-/// A program with several runtimes should release its guards, by [`release`](crate::LeaseGuard::release), before the runtime that they are in
-/// ends. A guard that is dropped just before leaves a transaction that ends with the runtime: the manager waits for its answer until the
-/// store's time limit, 5 s by default, and its other requests wait as well.
+/// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard is
+/// dropped just before, its release transaction is lost with the runtime, and the manager's other requests wait for it until the store's
+/// time limit (5 s by default).
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};

@@ -154,6 +154,10 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.close().await;
     }
 
+    fn loses_writes_in_failover(&self) -> bool {
+        self.inner.loses_writes_in_failover()
+    }
+
     fn polls_inline(&self) -> bool {
         self.inner.polls_inline()
     }

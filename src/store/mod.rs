@@ -135,6 +135,15 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     /// [`Closed`](crate::machine::StoreErrorKind::Closed).
     async fn close(&self);
 
+    /// Whether a server that takes over after a failover may lack the latest writes, although the store confirmed them.
+    ///
+    /// A context over such a store remembers its latest releases, and repeats them after
+    /// [`Notice::Reconnected`](crate::signal::Notice::Reconnected). The default is false. Keep it if transactions wait for each other's
+    /// locks: a repeated release would wait for whoever holds the key by now.
+    fn loses_writes_in_failover(&self) -> bool {
+        false
+    }
+
     /// Whether whoever makes a request or drops a guard may poll the transaction in that moment, on its own thread and outside
     /// of any runtime. A store that answers at its first poll, as one in memory does, then needs no task; and in a browser the
     /// last transaction of a page that is about to stop still begins.

@@ -44,6 +44,10 @@ macro_rules! behind {
                 (**self).close().await;
             }
 
+            fn loses_writes_in_failover(&self) -> bool {
+                (**self).loses_writes_in_failover()
+            }
+
             fn polls_inline(&self) -> bool {
                 (**self).polls_inline()
             }

@@ -39,7 +39,7 @@ fn a_url_that_cannot_be_used_is_told_before_anything_is_opened() {
             ("postgres://u:hunter2@h/d?sslmode=require", ["encrypted connection", "PostgresStoreBuilder::tls"]),
             ("postgres://u:hunter2@h/d?sslmode=verify-full", ["verify-full", "sslmode=require"]),
             ("postgres://u:hunter2@h/d?colour=red", ["colour", "cannot be read"]),
-            ("postgres:///d?user=u", ["lacks something", "postgres://user:password@host/database"]),
+            ("postgres:///d?user=u", ["is incomplete", "postgres://user:password@host/database"]),
         ] {
             let error = refused(PostgresStore::connect(url)).await;
             says(&error, &words);

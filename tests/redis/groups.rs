@@ -136,7 +136,7 @@ pub(crate) async fn a_grant_that_is_lost_makes_two_holders_of_which_one_writes(m
 }
 
 /// The replica lacks the latest releases when the master dies. The former holder holds another lease, so its session goes on, and the new
-/// master lists it as the holder until it has connected again.
+/// master lists it as the holder until it has reconnected.
 pub(crate) async fn a_release_that_is_lost_is_repeated_by_the_former_holder(mut pair: Pair<'_>) {
     let (_, leases) = context(&pair.servers, pair.prefix).await;
     let (_, others) = context(&pair.servers, pair.prefix).await;
@@ -149,6 +149,9 @@ pub(crate) async fn a_release_that_is_lost_is_repeated_by_the_former_holder(mut 
     for guard in &guards {
         guard.release().await.unwrap();
     }
+    let rows: Vec<String> = pair.replica.ask(&["HVALS", &format!("{{{}}}:rows", pair.prefix)]);
+    let held = rows.iter().filter(|row| row.contains("\"grants\":[{")).count();
+    assert_eq!(held, 3, "the replica lacks both releases: {rows:?}");
     pair.fail_over().await;
 
     for (key, former) in ["a", "b"].into_iter().zip(&guards) {

@@ -30,6 +30,10 @@ impl Store for Remote {
 
     async fn close(&self) {}
 
+    fn loses_writes_in_failover(&self) -> bool {
+        true
+    }
+
     fn reach(&self) -> Reach {
         self.0.reach()
     }
@@ -59,6 +63,8 @@ async fn a_store_may_be_boxed_or_shared() {
             (memory.reach(), StoreClock::Observed, Durability::Ephemeral, true, true)
         );
     }
+    let replicated: Arc<dyn Store> = Arc::new(Remote(memory.clone()));
+    assert!(replicated.loses_writes_in_failover() && !other.loses_writes_in_failover());
     let build = |builder: LeaseManagerBuilder| builder.linger(ms(0)).build().unwrap();
     let one = build(LeaseManager::builder(boxed, TokioExecutor::new()));
     let two = build(LeaseManager::builder(shared, TokioExecutor::new()));

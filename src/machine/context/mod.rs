@@ -7,7 +7,6 @@ mod clocks;
 mod cohort;
 mod cohorts;
 mod detector;
-mod ended;
 mod fence;
 mod heartbeat;
 mod hold;
@@ -17,6 +16,7 @@ mod local_queue;
 mod looks;
 mod pending;
 mod presence;
+mod released;
 mod reply;
 mod retry;
 mod session;
@@ -40,7 +40,6 @@ use clocks::{Clocks, Dice};
 use cohorts::Cohorts;
 use config::Config;
 use detector::{Observations, Watches};
-use ended::Ended;
 use failure::StoreError;
 use id::{RequestId, SessionId, StoreId};
 use input::{Input, TurnId};
@@ -49,6 +48,7 @@ use last_writer::LastWriters;
 use lifecycle::Life;
 use output::{Event, Output, ReleaseOutcome};
 use presence::Presence;
+use released::Released;
 use session::OwnSession;
 use store_queue::StoreQueue;
 use time::{Monotonic, Now, earliest};
@@ -93,7 +93,7 @@ pub struct Machine {
     last_writers: LastWriters,
     /// Leases on their way to another guard.
     detached: Vec<(Key, Token)>,
-    ended: Ended,
+    released: Released,
     last_request: RequestId,
     heartbeat_at: Option<Monotonic>,
     last_heartbeat: Monotonic,
@@ -119,7 +119,7 @@ impl Machine {
             dice: Dice::new(first),
             last_writers: LastWriters::default(),
             detached: Vec::new(),
-            ended: Ended::default(),
+            released: Released::default(),
             last_request: RequestId::default(),
             heartbeat_at: None,
             last_heartbeat: Monotonic::default(),

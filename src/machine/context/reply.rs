@@ -158,10 +158,9 @@ impl Machine {
             Action::Verify { token, .. } => self.verified(operation, token, outcome, sent, now),
             Action::Downgrade { .. } => self.downgraded(operation, outcome, now),
             Action::Release { request, .. } => {
-                self.note_end(&slot.key, request);
+                self.note_release(&slot.key, request);
                 self.returned(operation, outcome);
             }
-            Action::Withdraw { request } => self.note_end(&slot.key, request),
             Action::Look => self.looked(&slot.key, outcome, now),
             Action::End { target, .. } => {
                 self.session_ended(target);
@@ -170,7 +169,7 @@ impl Machine {
                 }
             }
             Action::Detach { token, .. } => self.moved_away(&slot.key, token),
-            Action::Inspect | Action::Fence { .. } => {}
+            Action::Inspect | Action::Withdraw { .. } | Action::Fence { .. } => {}
         }
     }
 

@@ -36,7 +36,7 @@ impl Machine {
 
     /// A heartbeat does not read the records. If the store lost a grant but not the session, the context would believe in it for ever.
     pub(super) fn recheck(&mut self, now: Monotonic) {
-        self.end_again(now);
+        self.release_again(now);
         let slots = self.cohorts.slots();
         self.ask_about(&slots, now);
     }

@@ -78,13 +78,13 @@ pub(super) fn of_connect(failure: &Failure, user: &str) -> StoreError {
              PostgresStore by clones",
             failure.said
         )),
-        "" if failure.said.contains("certificate") => permanent(format!(
-            "the server has a certificate that this program does not trust: {}; give PostgresStoreBuilder::tls a connector that trusts its \
-             authority",
+        "" if failure.said.contains("certificate") => StoreError::transient(format!(
+            "the server has a certificate that this program does not accept: {}; check its host name and expiry, or give \
+             PostgresStoreBuilder::tls a connector that trusts its authority",
             failure.said
         )),
         "" if failure.said.starts_with("invalid configuration") => permanent(format!(
-            "the URL of the database lacks something: {}; write it like postgres://user:password@host/database",
+            "the URL of the database is incomplete: {}; write it like postgres://user:password@host/database",
             failure.said
         )),
         "" => StoreError::transient(format!(

@@ -65,14 +65,19 @@ pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
         return of_refusal(address, error, Stage::Reading);
     }
     if error.to_string().contains("certificate") {
-        return unsupported(format!(
-            "Redis at {address} has a certificate that this program does not trust: {error}; let the system trust its authority, or give \
-             RedisStore::from_client a client made by redis::Client::build_with_tls"
+        return StoreError::transient(format!(
+            "Redis at {address} has a certificate that this program does not accept: {error}; check its host name and expiry, let the \
+             system trust its authority, or give RedisStore::from_client a client made with redis::Client::build_with_tls"
         ));
     }
+    let is_socket = address.starts_with('/');
+    let place = if is_socket { "the path of the socket" } else { "the host and the port" };
     // A server that expects TLS closes a connection without it.
-    let encryption = if error.is_connection_dropped() { "; write rediss:// if it expects TLS" } else { "" };
-    let place = if address.starts_with('/') { "the path of the socket" } else { "the host and the port" };
+    let encryption = if error.is_connection_dropped() && !error.is_connection_refusal() && !is_socket {
+        "; if it expects TLS, write rediss://, rediss-sentinel:// or rediss-cluster://"
+    } else {
+        ""
+    };
     StoreError::transient(format!(
         "Redis at {address} cannot be reached: {error}; check {place}, and that the server runs{encryption}"
     ))

@@ -257,6 +257,11 @@ impl Store for RedisStore {
         self.durability
     }
 
+    /// Replication is asynchronous.
+    fn loses_writes_in_failover(&self) -> bool {
+        true
+    }
+
     fn reach(&self) -> Reach {
         reach_of(&self.place, self.store)
     }

@@ -1,4 +1,4 @@
-//! Servers that accept encrypted connections alone, with certificates that this signs.
+//! Servers that accept only encrypted connections, with certificates signed here.
 
 use std::{
     env, fs,
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const KEEPER: &str =
     "signal=$1; shift; \"$@\" >log 2>&1 </dev/null & server=$!; cat >/dev/null; kill -$signal $server; wait";
 
-/// A server of its own in a folder of its own, gone with whoever started it.
+/// A server with its own folder. It stops when the process that started it ends.
 #[derive(Debug)]
 pub struct Server {
     keeper: Child,
@@ -24,12 +24,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts Redis. `None` where it or openssl is missing, but not in CI.
+    /// Starts Redis. `None` if it or openssl is missing.
     ///
     /// # Errors
-    /// When no certificate can be signed, or the server does not start.
+    /// When no certificate can be signed, or a program cannot be started.
+    ///
+    /// # Panics
+    /// In CI, where nothing may be missing.
     pub fn redis() -> anyhow::Result<Option<Self>> {
-        if !is_there("redis-server", ".ci/setup redis") || !is_there("openssl", "your system's packages") {
+        if !is_there("redis-server", ".ci/setup redis") || !is_there("openssl", "your package manager") {
             return Ok(None);
         }
         let (folder, port) = (folder()?, free_port()?);
@@ -40,18 +43,24 @@ impl Server {
         Ok(Some(Self { keeper: keeper.spawn()?, folder, port }))
     }
 
-    /// Starts PostgreSQL. `None` where it or openssl is missing, but not in CI.
+    /// Starts PostgreSQL. `None` if it or openssl is missing.
     ///
     /// # Errors
-    /// When no certificate can be signed, or the server does not start.
+    /// When no certificate can be signed, or a program cannot be started.
+    ///
+    /// # Panics
+    /// In CI, where nothing may be missing.
     pub fn postgres() -> anyhow::Result<Option<Self>> {
         let programs = postgres_programs();
-        let missing = "PostgreSQL is missing; get it by .ci/setup postgres";
+        let missing = "PostgreSQL is missing; install it with .ci/setup postgres";
         assert!(programs.is_some() || env::var_os("CI").is_none(), "{missing}");
-        let Some(programs) = programs.filter(|_| is_there("openssl", "your system's packages")) else {
+        let Some(programs) = programs else {
             println!("SKIPPED: {missing}");
             return Ok(None);
         };
+        if !is_there("openssl", "your package manager") {
+            return Ok(None);
+        }
         let (folder, port) = (folder()?, free_port()?);
         let place = folder.path();
         if is_root() {
@@ -95,7 +104,7 @@ impl Drop for Server {
     }
 }
 
-/// Its certificates are in it.
+/// A folder with the server's certificates.
 fn folder() -> anyhow::Result<TempDir> {
     let folder = tempfile::Builder::new().prefix("leasehold-tls-").tempdir()?;
     for authority in ["ca", "stranger"] {
@@ -126,7 +135,7 @@ fn keeper(folder: &Path, signal: &str) -> Command {
     keeper
 }
 
-/// A command as the user that may run PostgreSQL, which root may not.
+/// A command run as the user postgres if we are root: PostgreSQL refuses to run as root.
 fn as_server(program: impl AsRef<std::ffi::OsStr>) -> Command {
     if !is_root() {
         return Command::new(program);
@@ -144,7 +153,7 @@ fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Where Debian keeps them, which is not on PATH, or PATH.
+/// Looks where Debian installs them, then on PATH.
 fn postgres_programs() -> Option<PathBuf> {
     let mut places: Vec<_> = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().collect();
     places.sort_by_key(fs::DirEntry::path);
@@ -156,7 +165,7 @@ fn postgres_programs() -> Option<PathBuf> {
 /// Says what is missing. In CI that is a failure.
 fn is_there(program: &str, remedy: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
-    let missing = format!("{program} is missing; get it by {remedy}");
+    let missing = format!("{program} is missing; install it with {remedy}");
     assert!(found || env::var_os("CI").is_none(), "{missing}");
     if !found {
         println!("SKIPPED: {missing}");

@@ -244,7 +244,7 @@ fn a_store_that_may_have_lost_its_latest_writes_is_asked_about_each_grant_and_a_
 }
 
 #[test]
-fn a_store_that_may_have_lost_its_latest_writes_is_told_again_which_requests_ended() {
+fn a_store_that_may_have_lost_its_latest_writes_is_told_again_of_the_latest_releases() {
     let mut script = Script::new();
     let config = Config::parse(&Options { beacon: false, ..Options::default() }).unwrap();
     script.machine = Machine::new(config.without_linger().for_failovers(), ME);

@@ -26,12 +26,12 @@ struct Watched {
     next: Instant,
     /// From this time on, an absent beacon proves that its context ended, even if this connection never saw it.
     proves_from: Instant,
-    /// The beacons that this connection has seen, the latest one last. They stand here longer than their watches: a context whose proof
-    /// came too late, because the dead one had just sent a heartbeat, watches the same beacon again.
+    /// The beacons that this connection has seen, the latest one last. Entries outlive their watches: if the store does not accept that a
+    /// context is dead, because it had sent a heartbeat just before, the same beacon is watched again.
     seen: Vec<i64>,
 }
 
-/// So many beacons are remembered.
+/// How many beacons are remembered.
 const REMEMBERED: usize = 256;
 
 #[derive(Debug)]

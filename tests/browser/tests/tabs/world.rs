@@ -102,7 +102,7 @@ fn play(
         tokio::time::timeout(limit, scenario(&world)).await.context("the scenario hangs")?
     });
     if let Err(error) = outcome {
-        // The test runner prints this at its very end, which the log of a long run may not show any more.
+        // The test runner prints this only at the end, which the log of a long run may cut off.
         let _ = writeln!(std::io::stderr(), "{}: FAILED: {error:#}", engine.name());
         panic!("{error:#}");
     }
@@ -171,11 +171,11 @@ pub async fn hold(tab: &Tab, key: &str) -> anyhow::Result<u64> {
 }
 
 /// A script that tells whether a lease is valid, whether the store confirms it, and how its release ends. A page that the
-/// driver has just come to look at was hidden: its leases are in doubt, and not valid, until its store has answered.
+/// driver has just come to look at had been hidden: its leases are in doubt, and not valid, until its store has answered.
 pub fn given_back(lease: &str) -> String {
     format!(
-        "let confirmed;
-        do confirmed = await {lease}.verify(); while (confirmed && !{lease}.valid);
+        "let [confirmed, rounds] = [true, 0];
+        while (confirmed && !({lease}.valid && rounds > 0) && rounds++ < 10) confirmed = await {lease}.verify();
         return [{lease}.valid, confirmed, await {lease}.release()]"
     )
 }
