@@ -24,9 +24,6 @@ const LONGEST_LINGER_MS: u64 = LONGEST_LEASE_MS;
 const LONGEST_INSTANCE: usize = 1_024;
 const LONGEST_INFO: usize = 4_096;
 
-/// How many releases are repeated after a failover. The new server lacks only the last writes of the old one.
-const REMEMBERED_RELEASES: usize = 64;
-
 /// Twice the grain of the coarsest timer that we know: what a margin must be at least.
 const LEAST_MARGIN_MS: u64 = 100;
 /// Store operations that a renewal may lose to a time-out before the lease is over.
@@ -79,8 +76,8 @@ pub struct Config {
     pub(super) linger_ms: u64,
     pub(super) instance: String,
     pub(super) beacon: bool,
-    /// How many of the latest releases are remembered.
-    pub(super) remembered_releases: usize,
+    /// Whether the latest releases are remembered, to be repeated after a failover.
+    pub(super) repeats_releases: bool,
 }
 
 /// Why options cannot be, or do not fit together.
@@ -195,7 +192,7 @@ impl Config {
             linger_ms,
             instance: options.instance.clone().unwrap_or_default(),
             beacon: options.beacon,
-            remembered_releases: 0,
+            repeats_releases: false,
         })
     }
 
@@ -206,7 +203,7 @@ impl Config {
 
     /// The same, for a store that may [lose its latest writes](super::input::Input::Recheck) while the context goes on.
     pub(crate) fn for_failovers(self) -> Self {
-        Self { remembered_releases: REMEMBERED_RELEASES, ..self }
+        Self { repeats_releases: true, ..self }
     }
 
     /// The time limit of one store operation.

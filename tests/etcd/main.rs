@@ -2,6 +2,9 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "real time and real tasks")]
 
+#[cfg(feature = "store-etcd-tls")]
+#[path = "../processes/certificates.rs"]
+mod certificates;
 mod clocks;
 mod cluster;
 mod contract;

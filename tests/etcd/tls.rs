@@ -1,9 +1,7 @@
 //! A server that encrypts, and asks for a client certificate. The tests sign all certificates themselves.
 
 use std::{
-    env,
     path::Path,
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -16,38 +14,15 @@ use tokio::runtime::Runtime;
 
 use crate::{
     Scratch,
+    certificates::{self, leaf, sign},
     server::{self, Member, Server},
 };
 
 /// Longer than a server takes to start, however busy the machine is.
 const STARTING: Duration = Duration::from_secs(60);
 
-/// In CI, openssl must be installed.
 fn is_installed() -> bool {
-    let found = Command::new("openssl").arg("version").output().is_ok_and(|told| told.status.success());
-    if !found {
-        let why = "SKIPPED: openssl, which makes the certificates, is missing";
-        assert!(env::var_os("CI").is_none(), "{why}");
-        println!("{why}");
-    }
-    found && server::is_installed()
-}
-
-fn sign(folder: &Path, name: &str, options: &[&str]) {
-    let mut command = Command::new("openssl");
-    command.current_dir(folder).args([
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-    ]);
-    command.args(["-days", "2", "-subj", &format!("/CN={name}")]);
-    command.args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.pem")]).args(options);
-    let told = command.output().expect("it was found");
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    certificates::can_be_signed() && server::is_installed()
 }
 
 /// Two authorities, each with a client certificate; the first one also signs the server's.
@@ -55,11 +30,9 @@ fn sign_all(folder: &Path) {
     for authority in ["ca", "stranger"] {
         sign(folder, authority, &[]);
         let (pem, key) = (format!("{authority}.pem"), format!("{authority}.key"));
-        let leaf = ["-CA", &pem, "-CAkey", &key, "-addext", "basicConstraints=critical,CA:FALSE", "-addext"];
-        let leaf = |names| [&leaf[..], &[names]].concat();
-        sign(folder, &format!("of-{authority}"), &leaf("subjectAltName=DNS:client.test"));
+        sign(folder, &format!("of-{authority}"), &leaf(&pem, &key, "subjectAltName=DNS:client.test"));
         if authority == "ca" {
-            sign(folder, "server", &leaf("subjectAltName=IP:127.0.0.1,DNS:etcd.test"));
+            sign(folder, "server", &leaf(&pem, &key, "subjectAltName=IP:127.0.0.1,DNS:etcd.test"));
         }
     }
 }

@@ -27,6 +27,7 @@ mod pooler;
 #[cfg(any(feature = "store-postgres-deadpool", feature = "store-postgres-sqlx"))]
 mod pools;
 mod prepared;
+mod programs;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;

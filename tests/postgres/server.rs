@@ -18,7 +18,9 @@ use leasehold::store::{PostgresStore, PostgresStoreBuilder};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
+pub(crate) use crate::programs::as_server;
 use crate::{
+    programs::{is_root, programs},
     proxy::{Proxy, Wire},
     wall_clock::WallClock,
 };
@@ -44,36 +46,10 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Where Debian, Fedora and Homebrew keep the server's programs, which are not on PATH everywhere.
-fn programs() -> Option<PathBuf> {
-    let mut places: Vec<_> = env::var_os("PATH").iter().flat_map(env::split_paths).collect();
-    let versions =
-        |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
-    let mut debian: Vec<_> = versions("/usr/lib/postgresql").chain(versions("/opt/homebrew/opt")).collect();
-    debian.sort();
-    places.extend(debian.into_iter().rev());
-    places.into_iter().find(|place| place.join("initdb").exists() && place.join("postgres").exists())
-}
-
 /// Says that a test did not run; where everything should be there, that is a failure.
 pub(crate) fn skip(what: &str) {
     assert!(env::var_os("CI").is_none(), "{what} is missing, and CI is set; run .ci/setup postgres");
     println!("SKIPPED: {what} is missing; run .ci/setup postgres");
-}
-
-/// A command as the user that may run a server, which root may not.
-pub(crate) fn as_server(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    if !is_root() {
-        return Command::new(program);
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(program);
-    command
-}
-
-fn is_root() -> bool {
-    let output = Command::new("id").arg("-u").output().expect("every Unix has it");
-    output.stdout.trim_ascii() == b"0"
 }
 
 pub(crate) fn free_port() -> u16 {

@@ -7,6 +7,9 @@ use alloc::vec::Vec;
 
 use super::{Machine, id::RequestId, input::Slot, key::Key, mode::Mode, time::Monotonic};
 
+/// So many releases are repeated: a server that takes over lacks only the last writes of its predecessor.
+const REMEMBERED: usize = 64;
+
 /// The requests whose releases the store confirmed, the latest one last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Released(Vec<(Key, RequestId)>);
@@ -14,10 +17,10 @@ pub(super) struct Released(Vec<(Key, RequestId)>);
 impl Machine {
     /// The store confirmed a release.
     pub(super) fn note_release(&mut self, key: &Key, request: RequestId) {
-        if self.config.remembered_releases == 0 {
+        if !self.config.repeats_releases {
             return;
         }
-        if self.released.0.len() >= self.config.remembered_releases {
+        if self.released.0.len() >= REMEMBERED {
             self.released.0.remove(0);
         }
         self.released.0.push((key.clone(), request));

@@ -36,9 +36,9 @@ impl Machine {
 
     /// A heartbeat does not read the records. If the store lost a grant but not the session, the context would believe in it for ever.
     pub(super) fn recheck(&mut self, now: Monotonic) {
-        self.release_again(now);
         let slots = self.cohorts.slots();
         self.ask_about(&slots, now);
+        self.release_again(now);
     }
 
     /// Asks whether each of these grants is current, unless that query is still to be sent.

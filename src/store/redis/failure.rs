@@ -64,7 +64,15 @@ pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
     if error.code().is_some() || code_of(error) == "NOPERM" {
         return of_refusal(address, error, Stage::Reading);
     }
-    if error.to_string().contains("certificate") {
+    let said = error.to_string();
+    // By rustls and by OpenSSL. Redis asks for one unless it is configured with tls-auth-clients no.
+    if said.contains("CertificateRequired") || said.contains("certificate required") {
+        return StoreError::transient(format!(
+            "Redis at {address} asks for a certificate of its client: {error}; give RedisStore::from_client a client made with \
+             redis::Client::build_with_tls and its client_tls, or configure the server with tls-auth-clients no"
+        ));
+    }
+    if said.contains("certificate") {
         return StoreError::transient(format!(
             "Redis at {address} has a certificate that this program does not accept: {error}; check its host name and expiry, let the \
              system trust its authority, or give RedisStore::from_client a client made with redis::Client::build_with_tls"

@@ -11,8 +11,8 @@ use leasehold::{
     executor::TokioExecutor,
     store::{PostgresStore, RedisStore, Store},
 };
-use leasehold_tls_tests::Server;
-use redis::{Client, TlsCertificates};
+use leasehold_tls_tests::{Clients, Server};
+use redis::{Client, ClientTlsConfig, TlsCertificates};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
@@ -68,11 +68,12 @@ mod postgres {
     async fn leases_are_handed_over_and_a_stranger_or_no_encryption_is_refused() {
         let Some(server) = Server::postgres().unwrap() else { return };
         let url = format!("postgres://postgres@127.0.0.1:{}/postgres?sslmode=require", server.port);
-        let open = async || PostgresStore::builder(&url).tls(trusting(&server.authority())).connect().await;
+        let open = async || PostgresStore::builder(&url).tls(trusting(&server.file("ca.pem"))).connect().await;
         started(&server, open).await.migrate().await.unwrap();
         are_handed_over(async || manager(open().await.unwrap())).await;
 
-        let stranger = PostgresStore::builder(&url).tls(trusting(&server.stranger())).connect().await.unwrap_err();
+        let stranger =
+            PostgresStore::builder(&url).tls(trusting(&server.file("stranger.pem"))).connect().await.unwrap_err();
         assert!(stranger.message.contains("trusts its authority"), "{stranger}");
         let plain = url.replace("sslmode=require", "sslmode=disable");
         let plain = PostgresStore::connect(&plain).await.unwrap_err();
@@ -90,16 +91,39 @@ mod over_redis {
 
     #[tokio::test]
     async fn leases_are_handed_over_and_a_stranger_or_no_encryption_is_refused() {
-        let Some(server) = Server::redis().unwrap() else { return };
+        let Some(server) = Server::redis(Clients::Unknown).unwrap() else { return };
         let url = format!("rediss://127.0.0.1:{}/", server.port);
-        let open = async || RedisStore::from_client(trusting(&url, &server.authority())).await;
+        let open = async || RedisStore::from_client(trusting(&url, &server.file("ca.pem"))).await;
         started(&server, open).await;
         are_handed_over(async || manager(open().await.unwrap())).await;
 
-        let stranger = RedisStore::from_client(trusting(&url, &server.stranger())).await.unwrap_err();
+        let stranger = RedisStore::from_client(trusting(&url, &server.file("stranger.pem"))).await.unwrap_err();
         assert!(stranger.message.contains("build_with_tls"), "{stranger}");
         let plain = RedisStore::connect(&url.replace("rediss", "redis")).await.unwrap_err();
         assert!(plain.message.contains("if it expects TLS, write rediss://"), "{plain}");
+    }
+
+    /// Redis asks for one unless it is told otherwise.
+    #[tokio::test]
+    async fn a_server_may_ask_for_a_client_certificate() {
+        let Some(server) = Server::redis(Clients::Certified).unwrap() else { return };
+        let url = format!("rediss://127.0.0.1:{}/", server.port);
+        let read = |name: &str| std::fs::read(server.file(name)).unwrap();
+        let certified = || {
+            let client_tls = Some(ClientTlsConfig { client_cert: read("client.pem"), client_key: read("client.key") });
+            Client::build_with_tls(url.clone(), TlsCertificates { client_tls, root_cert: Some(read("ca.pem")) })
+                .unwrap()
+        };
+        started(&server, async || RedisStore::from_client(certified()).await).await;
+        let mut said = String::new();
+        // The server closes the connection behind its alert, which the network may then drop.
+        for _ in 0..20 {
+            said = RedisStore::from_client(trusting(&url, &server.file("ca.pem"))).await.unwrap_err().message;
+            if said.contains("asks for a certificate") {
+                return;
+            }
+        }
+        panic!("{said}");
     }
 
     /// `SSL_CERT_FILE` names the trusted certificates. It must be set before the process starts, so the test starts itself again.
@@ -112,12 +136,12 @@ mod over_redis {
             assert!(leases.lock("k").try_acquire().await.unwrap().is_some());
             return leases.close().await;
         }
-        let Some(server) = Server::redis().unwrap() else { return };
+        let Some(server) = Server::redis(Clients::Unknown).unwrap() else { return };
         let url = format!("rediss://localhost:{}/", server.port);
-        started(&server, async || RedisStore::from_client(trusting(&url, &server.authority())).await).await;
+        started(&server, async || RedisStore::from_client(trusting(&url, &server.file("ca.pem"))).await).await;
         let mut other = Command::new(env::current_exe().unwrap());
         other.args(["--exact", "over_redis::a_url_is_enough_where_the_system_trusts_the_certificate"]);
-        let done = other.env(URL, &url).env(TRUSTED, server.authority()).output().unwrap();
+        let done = other.env(URL, &url).env(TRUSTED, server.file("ca.pem")).output().unwrap();
         let told = String::from_utf8_lossy(&done.stdout);
         assert!(done.status.success() && told.contains("1 passed"), "{told}");
     }

@@ -1,5 +1,7 @@
 //! What ran out, was slept through, came late or failed: believed never, told always, left behind nowhere.
 
+use alloc::{format, vec::Vec};
+
 use super::{ME, STORE, Script, current, granted, heir, is_granted, is_lost, said, waiting};
 use crate::machine::{
     Action, Body, Command, Config, Event, Input, Key, LostReason, Machine, Message, Now, Options, Outcome, Output,
@@ -243,27 +245,68 @@ fn a_store_that_may_have_lost_its_latest_writes_is_asked_about_each_grant_and_a_
     assert!(is_lost(outputs));
 }
 
-#[test]
-fn a_store_that_may_have_lost_its_latest_writes_is_told_again_of_the_latest_releases() {
+/// A context whose store may lose its latest writes. It holds the script's key.
+fn over_a_store_that_fails_over() -> Script {
     let mut script = Script::new();
     let config = Config::parse(&Options { beacon: false, ..Options::default() }).unwrap();
     script.machine = Machine::new(config.without_linger().for_failovers(), ME);
     script.acquire(1, true);
     script.answer([granted(64)]);
-    let other = Slot { key: Key::new("other").unwrap(), ..script.slot() };
-    script.input(Input::Acquire(Turn { wait: true, ..Turn::new(TurnId(2), other.key.clone()) }));
+    script
+}
+
+/// Acquires and releases a key. The request that did.
+fn take_turn(script: &mut Script, turn: u64, key: &str) -> RequestId {
+    let slot = Slot { key: Key::new(key).unwrap(), ..script.slot() };
+    script.input(Input::Acquire(Turn { wait: true, ..Turn::new(TurnId(turn), slot.key.clone()) }));
     script.answer([granted(64)]);
-    script.input(Input::Release { turn: TurnId(2), slot: other.clone() });
+    script.input(Input::Release { turn: TurnId(turn), slot });
     let [Action::Release { request, .. }] = script.actions()[..] else { panic!("{:?}", script.actions()) };
     script.answer([Outcome::Released]);
+    request
+}
+
+#[test]
+fn a_store_that_may_have_lost_its_latest_writes_is_told_again_of_the_latest_releases() {
+    let mut script = over_a_store_that_fails_over();
+    let request = take_turn(&mut script, 2, "other");
     // Twice: the next server may lack what this one was told.
     for _ in 0..2 {
         script.input(Input::Recheck);
-        let batch = script.sent().1;
-        let ended = batch.operations.iter().find(|operation| operation.key == other.key).expect("it is told");
-        assert_eq!(ended.action, Action::Withdraw { request });
-        assert_eq!(batch.operations.len(), 2, "and asked about the grant that stands: {batch:?}");
-        script.answer([Outcome::Withdrawn, current()]);
+        let actions = script.actions();
+        assert!(
+            matches!(actions[..], [Action::Verify { .. }, Action::Withdraw { request: again }] if again == request)
+        );
+        script.answer([current(), Outcome::Withdrawn]);
     }
     assert!(script.remaining_ms(1) > 0);
+}
+
+#[test]
+fn of_many_releases_the_latest_64_are_repeated() {
+    let mut script = over_a_store_that_fails_over();
+    let all: Vec<_> = (0..70).map(|turn| take_turn(&mut script, 2 + turn, &format!("key {turn}"))).collect();
+    script.input(Input::Recheck);
+    let mut repeated = Vec::new();
+    while script.is_sent() {
+        let actions = script.actions();
+        let withdrawn = |action: &Action| match action {
+            Action::Withdraw { request } => Some(*request),
+            _ => None,
+        };
+        repeated.extend(actions.iter().filter_map(withdrawn));
+        script.answer(actions.iter().map(|action| withdrawn(action).map_or_else(current, |_| Outcome::Withdrawn)));
+    }
+    repeated.sort_unstable();
+    assert_eq!(repeated, all[6..]);
+}
+
+#[test]
+fn a_store_that_keeps_what_it_confirmed_is_told_nothing_twice() {
+    let mut script = Script::new();
+    script.acquire(1, true);
+    script.answer([granted(64)]);
+    take_turn(&mut script, 2, "other");
+    script.input(Input::Recheck);
+    assert!(matches!(script.actions()[..], [Action::Verify { .. }]), "{:?}", script.actions());
 }

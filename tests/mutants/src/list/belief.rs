@@ -128,6 +128,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "rule k",
+        "a release that a failover lost is not repeated",
+        Rule("doubt::a_store_that_may_have_lost"),
+        &[edit("src/machine/context/verify.rs", "        self.release_again(now);\n", "")],
+    ),
+    Mutant::new(
+        "rule k",
         "what was sent before a sleep dispels the doubt",
         Rule("doubt::what_was_sent"),
         &[edit(
