@@ -1,6 +1,6 @@
 # The scripts in .ci/ do the work; each sets up what it needs, which takes seconds when nothing is missing.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long sim model fuzz mutants bench pkg lint clean
+.PHONY: help setup demo test test-long sim model fuzz mutants bench profile pkg size lint clean
 # Two builds at once would only wait for each other.
 .NOTPARALLEL:
 
@@ -33,11 +33,17 @@ fuzz: ## random operations and random bytes, for minutes instead of seconds
 mutants: ## break each rule of the protocol, and see it caught
 	@.ci/with cargo test -p leasehold-mutants -- --nocapture
 
-bench: $(if $(filter native costs sqlite postgres redis etcd,$(ONLY)),,pkg) ## measure into target/bench/; ONLY=native|browser|chromium|… a part, QUICK=1 few samples
+bench: $(if $(filter native costs sqlite postgres redis etcd,$(ONLY)),,pkg) ## measure into target/bench/; ONLY=native|browser|first|chromium|… a part, QUICK=1 few samples
 	@.ci/bench $(ONLY) $(if $(QUICK),quick)
+
+profile: pkg ## where the time of a lease goes in each browser; ONLY=firefox a part, QUICK=1 few samples, DOCS=1 also into docs/profile.md
+	@.ci/bench profile $(ONLY) $(if $(QUICK),quick) $(if $(DOCS),docs)
 
 pkg: ## build the npm package into pkg/, within its size budget
 	@.ci/pkg
+
+size: pkg ## what each part of the wasm weighs, into docs/size.md
+	@.ci/with node .ci/itemise-size.mjs
 
 lint: ## format, clippy, rustdoc, TypeDoc, dependencies of the core, a dry publish
 	@.ci/lint

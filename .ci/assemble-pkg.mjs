@@ -11,6 +11,7 @@ if (manifest.version !== crateVersion) {
 
 cpSync("src/js/types", `${folder}/types`, { recursive: true });
 cpSync("docs", `${folder}/docs`, { recursive: true });
+for (const page of readdirSync(`${folder}/docs`)) leadHome(`${folder}/docs/${page}`);
 for (const file of ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"]) copyFileSync(file, `${folder}/${file}`);
 
 cpSync("src/js/face", folder, { recursive: true });
@@ -40,6 +41,14 @@ function build(entries, ...more) {
   const sources = entries.map((file) => `${folder}/${file}`);
   const place = [`--outdir=${folder}`, "--out-extension:.js=.mjs"];
   execFileSync("esbuild", [...sources, ...bundle, ...small, ...place, ...more], { stdio: "inherit" });
+}
+
+/** Where a page links to what is not in the package, the link leads to the repository. */
+function leadHome(page) {
+  const home = manifest.repository.url.replace(/^git\+(.*)\.git$/, "$1/blob/HEAD/");
+  const within = (path) => ["README.md", "CHANGELOG.md"].includes(path.split("#")[0]);
+  const text = readFileSync(page, "utf8");
+  writeFileSync(page, text.replace(/\]\(\.\.\/([^)]+)\)/g, (link, path) => (within(path) ? link : `](${home}${path})`)));
 }
 
 /** The glue with a loader that takes what face/loading.mjs gives it. The generated one warns in the console, and has a URL

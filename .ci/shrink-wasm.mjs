@@ -29,7 +29,13 @@ optimize(file, ...SMALL, "-S", "-o", text);
 rewrite(likeBesideLike);
 shortenNames();
 optimize(text, "-o", file);
+writeFileSync("target/wasm-functions.json", JSON.stringify(namesOf(readFileSync(text, "utf8"))));
 rmSync(text);
+
+/** The functions in their order, by names that the wasm no longer has: .ci/itemise-size.mjs asks for them. */
+function namesOf(wasm) {
+  return [...wasm.matchAll(/^ \(func \$("[^"]*"|\S+)/gm)].map(([, name]) => name.replaceAll('"', ""));
+}
 
 function optimize(...options) {
   const features = FEATURES.map((feature) => `--enable-${feature}`);

@@ -7,7 +7,10 @@ use core::{
     pin::Pin,
     task::{Context, Poll, Waker},
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU8, Ordering},
+};
 
 use crate::executor::Shared;
 
@@ -27,13 +30,14 @@ struct Slot<T> {
 
 /// Rings once, when the answer is there or nobody is left to give one. What is the same for all answers.
 #[derive(Debug, Default)]
-struct Bell(Mutex<Ring>);
-
-#[derive(Debug, Default)]
-struct Ring {
-    rang: bool,
-    waker: Option<Waker>,
+struct Bell {
+    state: AtomicU8,
+    waker: Mutex<Option<Waker>>,
 }
+
+/// The bits of a bell's state: it rang, and a waker is stored.
+const RANG: u8 = 1;
+const HEARD: u8 = 2;
 
 pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let slot = Shared::new(Slot { value: Mutex::new(None), bell: Bell::default() });
@@ -50,11 +54,17 @@ impl<T> Sender<T> {
     pub(crate) fn send(self, value: T) {
         *lock(&self.0.value) = Some(value);
     }
+
+    /// Gives the answer, and leaves it to the caller to wake whoever waits for it: nobody else's code runs here.
+    pub(crate) fn put(self, value: T) -> Option<Waker> {
+        *lock(&self.0.value) = Some(value);
+        self.0.bell.ring()
+    }
 }
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.0.bell.ring();
+        self.0.bell.wake();
     }
 }
 
@@ -74,31 +84,44 @@ impl<T> Drop for Receiver<T> {
 
 /// Wakers are woken and dropped after the lock was let go: they may own what locks it.
 impl Bell {
-    fn ring(&self) {
-        let mut ring = lock(&self.0);
-        ring.rang = true;
-        let waker = ring.waker.take();
-        drop(ring);
-        if let Some(waker) = waker {
+    /// Who is to be woken, the first time.
+    fn ring(&self) -> Option<Waker> {
+        // Mostly no waker is stored yet: the receiver has not polled.
+        if self.state.fetch_or(RANG, Ordering::AcqRel) == HEARD { lock(&self.waker).take() } else { None }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.ring() {
             waker.wake();
         }
     }
 
     /// Whether it rang; else it wakes whoever asks when it does.
     fn rang(&self, waker: &Waker) -> bool {
-        let mut ring = lock(&self.0);
-        if ring.rang {
+        if self.state.load(Ordering::Acquire) & RANG != 0 {
             return true;
         }
-        let before = ring.waker.replace(waker.clone());
-        drop(ring);
+        // Cloned before the lock is taken: that may run the user's code.
+        let waker = waker.clone();
+        let before = lock(&self.waker).replace(waker);
         drop(before);
-        false
+        // A ring before this line found no waker to wake. So the waker is dropped here.
+        let rang = self.state.fetch_or(HEARD, Ordering::AcqRel) & RANG != 0;
+        if rang {
+            self.forget();
+        }
+        rang
     }
 
     /// Nobody listens any more.
     fn mute(&self) {
-        let waker = lock(&self.0).waker.take();
+        if self.state.load(Ordering::Acquire) == HEARD {
+            self.forget();
+        }
+    }
+
+    fn forget(&self) {
+        let waker = lock(&self.waker).take();
         drop(waker);
     }
 }

@@ -5,9 +5,9 @@ const NOTES = "notes";
 const LEASES = "leasehold";
 
 // None while the library has no fences.
-export async function writes() {
+export async function writes(database = "bench-fence") {
   if (!leasehold.Lease.prototype.fence) return {};
-  const db = await open();
+  const db = await open(database);
   const lease = await (await leasehold.LeaseManager.attach(db)).acquire("writes");
   return {
     plain_write: { each: 10, turn: () => write(db.transaction(NOTES, "readwrite", { durability: "relaxed" })) },
@@ -22,8 +22,8 @@ export async function writes() {
   };
 }
 
-function open() {
-  const request = indexedDB.open("bench-fence", 1);
+function open(database) {
+  const request = indexedDB.open(database, 1);
   request.onupgradeneeded = () => {
     request.result.createObjectStore(NOTES);
     leasehold.createStore(request.result);

@@ -4,8 +4,8 @@ import { LeaseManager } from "/pkg/index.mjs";
 
 const BATCH = 200;
 
-export async function hits() {
-  const leases = await LeaseManager.open("bench-hits");
+export async function hits(database = "bench-hits") {
+  const leases = await LeaseManager.open(database);
   return {
     hit: {
       each: 1,

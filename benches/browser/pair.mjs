@@ -1,19 +1,11 @@
 // What takes two tabs. One calls `serve()` and answers from then on; the other measures.
+import { nextOn } from "./messages.mjs";
 import { inTime } from "./wait.mjs";
 
 const channel = new BroadcastChannel("bench");
 const now = () => performance.timeOrigin + performance.now();
 
-// The other's next message of this kind.
-function next(kind) {
-  return new Promise((resolve) => {
-    channel.addEventListener("message", function listen({ data }) {
-      if (data.kind !== kind) return;
-      channel.removeEventListener("message", listen);
-      resolve(data);
-    });
-  });
-}
+const next = (kind) => nextOn(channel, kind);
 
 const say = (message) => channel.postMessage(message);
 

@@ -1,13 +1,13 @@
 // What everything else is compared with: one readwrite transaction, get + put + commit(), to `complete`.
 const STORE = "raw";
 
-export async function openRaw() {
-  const db = await open();
+export async function openRaw(database) {
+  const db = await open(database);
   return () => transact(db);
 }
 
-function open() {
-  const request = indexedDB.open("bench-raw", 1);
+function open(database = "bench-raw") {
+  const request = indexedDB.open(database, 1);
   request.onupgradeneeded = () => request.result.createObjectStore(STORE);
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);

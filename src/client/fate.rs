@@ -4,13 +4,16 @@ use alloc::vec::Vec;
 use core::{
     future::Future,
     pin::Pin,
+    sync::atomic::AtomicUsize,
     task::{Context, Poll, Waker},
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::driver::Origin;
 use crate::executor::Shared;
-use crate::machine::{LostReason, Mode, Monotonic, ReleaseOutcome, SessionId, Slot, SortedMap, StoreError, Token};
+use crate::machine::{
+    LostReason, Mode, Monotonic, ReleaseOutcome, SessionId, Slot, SortedMap, StoreError, Token, TurnId,
+};
 
 /// How a lease stands: see [`LeaseGuard::watch`](crate::LeaseGuard::watch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +32,15 @@ pub enum LeaseState {
 /// One guard, from its grant to its end.
 #[derive(Debug)]
 pub(crate) struct Fate {
+    pub(crate) turn: TurnId,
     pub(crate) slot: Slot,
     /// Which session holds it: its context may have another by the time that the end is told.
     pub(crate) holder: SessionId,
     pub(crate) since: Monotonic,
     /// Where the lease was asked for.
     pub(crate) origin: Origin,
+    /// How many guards of this lease, clones included, have not been given back.
+    pub(crate) guards: AtomicUsize,
     state: Mutex<FateState>,
 }
 
@@ -52,7 +58,12 @@ pub(crate) struct FateState {
 }
 
 impl Fate {
-    pub(crate) fn new((slot, holder): (Slot, SessionId), token: Token, since: Monotonic, origin: Origin) -> Self {
+    pub(crate) fn new(
+        (turn, slot): (TurnId, Slot),
+        (holder, token): (SessionId, Token),
+        since: Monotonic,
+        origin: Origin,
+    ) -> Self {
         let state = FateState {
             token,
             mode: slot.mode,
@@ -63,7 +74,7 @@ impl Fate {
             wakers: SortedMap::new(),
             last_place: 0,
         };
-        Self { slot, holder, since, origin, state: Mutex::new(state) }
+        Self { turn, slot, holder, since, origin, guards: AtomicUsize::new(1), state: Mutex::new(state) }
     }
 
     /// Nothing panics under the lock, so a poisoned one guards a sound state.
@@ -129,15 +140,20 @@ impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Until<L> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let until = &mut *self;
+        // Cloned before the lock is taken: that may run the user's code.
+        let waker = context.waker().clone();
         let mut state = until.fate.state();
         if let Some(known) = (until.look)(&state) {
             return Poll::Ready(known);
+        }
+        if state.released.is_some() {
+            // Nothing more will change. A stored waker would keep its task alive, and the task would keep this fate alive.
+            return Poll::Pending;
         }
         let place = *until.place.get_or_insert_with(|| {
             state.last_place += 1;
             state.last_place
         });
-        let waker = context.waker().clone();
         let old = state.wakers.remove(&place);
         state.wakers.insert(place, waker);
         // Dropped after the lock was let go: it may own what locks it.

@@ -121,6 +121,12 @@ impl GuardFence {
         FenceError::Lost { key, reason }
     }
 
+    /// Whether the guard was released but its lease not lost, and the database runs the release after this transaction.
+    fn comes_before_the_release(&self) -> bool {
+        let state = self.fate.state();
+        self.place.load(Ordering::Relaxed) != 0 && state.releasing && state.lost.is_none()
+    }
+
     fn tell(&self, reply: Reply) {
         let (slot, ticket) = (self.fate.slot.clone(), self.ticket.clone());
         self.driver.handle(Input::Fenced { slot, ticket, reply });
@@ -140,6 +146,7 @@ impl Fence for GuardFence {
         let reply = self.ticket.batch.apply(records, self.now);
         match self.driver.judge(self.turn, &self.fate.slot, &self.ticket, (store, &reply)) {
             Ok(()) => *self.found() = Some(reply),
+            Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
             Err(reason) => {
                 // Nothing of it is written: neither is the heartbeat.
                 self.tell(Reply { robbed: None, ..reply });

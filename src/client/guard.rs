@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::{
     future::Future,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -29,41 +29,33 @@ use crate::oneshot::Receiver;
 #[derive(Debug)]
 #[must_use = "the lease is released when the guard is dropped"]
 pub struct LeaseGuard {
-    claim: Shared<Claim>,
+    driver: Shared<Driver>,
+    /// Its clones have it in common.
+    fate: Shared<Fate>,
+    /// The user's name for the key, if the store knows it by another.
+    name: Option<String>,
     given_back: AtomicBool,
 }
 
-/// What the clones of a guard have in common.
-#[derive(Debug)]
-struct Claim {
-    driver: Shared<Driver>,
-    fate: Shared<Fate>,
-    turn: TurnId,
-    /// The user's name for the key, if the store knows it by another.
-    name: Option<String>,
-    clones: AtomicUsize,
-}
-
 impl LeaseGuard {
-    pub(crate) fn new(driver: Shared<Driver>, turn: TurnId, fate: Shared<Fate>, name: Option<String>) -> Self {
-        let claim = Claim { driver, fate, turn, name, clones: AtomicUsize::new(1) };
-        Self { claim: Shared::new(claim), given_back: AtomicBool::new(false) }
+    pub(crate) fn new(driver: Shared<Driver>, fate: Shared<Fate>, name: Option<String>) -> Self {
+        Self { driver, fate, name, given_back: AtomicBool::new(false) }
     }
 
     /// The key that is leased.
     pub fn key(&self) -> &str {
-        self.claim.name.as_deref().unwrap_or_else(|| self.claim.fate.slot.key.as_str())
+        self.name.as_deref().unwrap_or_else(|| self.fate.slot.key.as_str())
     }
 
     /// The fencing token, below 2^53: larger than that of every guard of this key whose lease ended before. Guards that share
     /// the key at one time have different tokens in no order. An [upgrade](Self::upgrade) brings a new one.
     pub fn token(&self) -> Token {
-        self.claim.fate.state().token
+        self.fate.state().token
     }
 
     /// How the key is held.
     pub fn mode(&self) -> Mode {
-        self.claim.fate.state().mode
+        self.fate.state().mode
     }
 
     /// Whether the lease is held, by this context's own clock and with a margin. Asks nobody.
@@ -76,19 +68,18 @@ impl LeaseGuard {
         if self.given_back.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
-        let Claim { driver, fate, turn, .. } = &*self.claim;
-        Duration::from_millis(driver.remaining_ms(*turn, &fate.slot))
+        Duration::from_millis(self.driver.remaining_ms(self.fate.turn, &self.fate.slot))
     }
 
     /// Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may
     /// be out of date. It stays true until [`clear_changed`](Self::clear_changed).
     pub fn changed_hands(&self) -> bool {
-        self.claim.driver.changed_hands(&self.claim.fate.slot.key)
+        self.driver.changed_hands(&self.fate.slot.key)
     }
 
     /// Call it when you have read anew what was out of date: [`changed_hands`](Self::changed_hands) turns false.
     pub fn clear_changed(&self) {
-        self.claim.driver.handle(Input::ClearChanged { key: self.claim.fate.slot.key.clone() });
+        self.driver.handle(Input::ClearChanged { key: self.fate.slot.key.clone() });
     }
 
     /// Asks the store whether the lease is still held, and renews it.
@@ -190,10 +181,10 @@ impl LeaseGuard {
         if self.is_given_back() {
             return Err(self.loss());
         }
-        let (turn, slot) = (self.claim.turn, self.claim.fate.slot.clone());
+        let (turn, slot) = (self.fate.turn, self.fate.slot.clone());
         let shared = self.mode() == Mode::Shared;
-        let (query, answer) = self.claim.driver.ask(|query| Input::Upgrade { query, turn, slot });
-        let mut upgrading = Upgrading { claim: &self.claim, query, shared, settled: false };
+        let (query, answer) = self.driver.ask(|query| Input::Upgrade { query, turn, slot });
+        let mut upgrading = Upgrading { guard: self, query, shared, settled: false };
         let response = answer.await;
         let told = matches!(response, Some(Response::Upgraded));
         // As with a new guard: nothing is told that is not valid in this moment.
@@ -231,12 +222,23 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub fn lost(&self) -> impl Future<Output = LostReason> + use<> {
-        Until::new(&self.claim.fate, |state: &FateState| state.lost)
+        Until::new(&self.fate, |state: &FateState| state.lost)
+    }
+
+    /// Why the lease was lost, or `None` if it was released.
+    #[allow(dead_code, reason = "only the JavaScript bindings ask")]
+    pub(crate) fn ended(&self) -> impl Future<Output = Option<LostReason>> + use<> {
+        Until::new(
+            &self.fate,
+            |state: &FateState| {
+                if state.lost.is_some() || state.released.is_some() { Some(state.lost) } else { None }
+            },
+        )
     }
 
     /// Watches the state of the lease. Any number of watches may exist, and each may outlive the guard.
     pub fn watch(&self) -> LeaseWatch {
-        LeaseWatch::new(&self.claim.fate)
+        LeaseWatch::new(&self.fate)
     }
 
     /// Gives the lease back, and says whether it was still held. Calling it again gives the same answer.
@@ -263,8 +265,8 @@ impl LeaseGuard {
     /// ```
     pub fn release(&self) -> impl Future<Output = Result<ReleaseOutcome, StoreError>> + use<> {
         self.give_back();
-        let others_hold = self.claim.clones.load(Ordering::Acquire) > 0;
-        Until::new(&self.claim.fate, move |state: &FateState| match (&state.released, state.lost) {
+        let others_hold = self.fate.guards.load(Ordering::Acquire) > 0;
+        Until::new(&self.fate, move |state: &FateState| match (&state.released, state.lost) {
             (None, None) if others_hold => Some(Ok(ReleaseOutcome::Released)),
             (None, Some(_)) if others_hold => Some(Ok(ReleaseOutcome::Lost)),
             (released, _) => released.clone(),
@@ -294,10 +296,10 @@ impl LeaseGuard {
     /// If clones of this guard live, or other requests share its lease, the lease stays with them: this guard is released, and
     /// the parts hold no lease. Then `resume` fails with [`AcquireError::EmptyParts`].
     pub fn into_parts(self) -> LeaseParts {
-        let Claim { driver, fate, turn, .. } = &*self.claim;
+        let Self { driver, fate, .. } = &self;
         let FateState { token, mode, .. } = *fate.state();
-        let sole = !self.is_given_back() && self.claim.clones.load(Ordering::Acquire) == 1;
-        let parcel = if sole { driver.detach(*turn, &fate.slot) } else { None };
+        let sole = !self.is_given_back() && fate.guards.load(Ordering::Acquire) == 1;
+        let parcel = if sole { driver.detach(fate.turn, &fate.slot) } else { None };
         if parcel.is_some() {
             // There is nothing left to give back.
             self.given_back.store(true, Ordering::Relaxed);
@@ -308,11 +310,11 @@ impl LeaseGuard {
 
     /// What a transaction is to check for this guard; `None` if it was given back or lost.
     pub(crate) fn begin_fence(&self, renew: bool) -> Option<GuardFence> {
-        let Claim { driver, fate, turn, name, .. } = &*self.claim;
         if self.is_given_back() {
             return None;
         }
-        GuardFence::new((driver.clone(), fate.clone(), *turn), name.clone(), renew)
+        let Self { driver, fate, name, .. } = self;
+        GuardFence::new((driver.clone(), fate.clone(), fate.turn), name.clone(), renew)
     }
 
     pub(crate) fn is_given_back(&self) -> bool {
@@ -339,7 +341,7 @@ impl LeaseGuard {
 
     /// Why the lease was lost, if that was told.
     pub(crate) fn told_loss(&self) -> Option<LostReason> {
-        self.claim.fate.state().lost
+        self.fate.state().lost
     }
 
     fn ask_to_verify(&self, span_ms: u64) -> Option<Receiver<Response>> {
@@ -351,8 +353,8 @@ impl LeaseGuard {
         if self.is_given_back() {
             return None;
         }
-        let (turn, slot) = (self.claim.turn, self.claim.fate.slot.clone());
-        Some(self.claim.driver.ask(|query| input(query, turn, slot)).1)
+        let (turn, slot) = (self.fate.turn, self.fate.slot.clone());
+        Some(self.driver.ask(|query| input(query, turn, slot)).1)
     }
 
     /// Waits for what becomes of the lease; not to hold it any more is an error.
@@ -362,16 +364,14 @@ impl LeaseGuard {
 
     fn give_back(&self) {
         let first = !self.given_back.swap(true, Ordering::Relaxed);
-        if first && self.claim.clones.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.claim.begin_release();
+        if first && self.fate.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.begin_release();
         }
     }
-}
 
-impl Claim {
     fn begin_release(&self) {
         if !core::mem::replace(&mut self.fate.state().releasing, true) {
-            self.driver.handle(Input::Release { turn: self.turn, slot: self.fate.slot.clone() });
+            self.driver.handle(Input::Release { turn: self.fate.turn, slot: self.fate.slot.clone() });
         }
     }
 }
@@ -388,7 +388,7 @@ async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError>
 
 /// An upgrade under way. Dropped before it is settled, it is given up.
 struct Upgrading<'a> {
-    claim: &'a Claim,
+    guard: &'a LeaseGuard,
     query: TurnId,
     /// Whether it was shared before.
     shared: bool,
@@ -400,13 +400,13 @@ impl Drop for Upgrading<'_> {
         if self.settled {
             return;
         }
-        let Claim { driver, fate, turn, .. } = self.claim;
+        let LeaseGuard { driver, fate, .. } = self.guard;
         let slot = fate.slot.clone();
         if driver.forget(self.query) {
             driver.handle(Input::CancelUpgrade { query: self.query, slot });
         } else if self.shared && fate.state().mode == Mode::Exclusive {
             // It succeeded in that moment, and nobody heard.
-            drop(driver.ask(|query| Input::Downgrade { query, turn: *turn, slot }));
+            drop(driver.ask(|query| Input::Downgrade { query, turn: fate.turn, slot }));
         }
     }
 }
@@ -416,9 +416,10 @@ impl Clone for LeaseGuard {
     fn clone(&self) -> Self {
         let given_back = self.is_given_back();
         if !given_back {
-            self.claim.clones.fetch_add(1, Ordering::Relaxed);
+            self.fate.guards.fetch_add(1, Ordering::Relaxed);
         }
-        Self { claim: self.claim.clone(), given_back: AtomicBool::new(given_back) }
+        let (driver, fate, name) = (self.driver.clone(), self.fate.clone(), self.name.clone());
+        Self { driver, fate, name, given_back: AtomicBool::new(given_back) }
     }
 }
 

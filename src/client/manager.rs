@@ -122,7 +122,7 @@ impl LeaseManager {
     /// The store's name for a key, and the user's if it is another.
     pub(crate) fn encode(&self, name: &str) -> Result<(Key, Option<String>), InvalidKey> {
         let (key, name) = match &self.door.codec {
-            None => (Key::new(name)?, None),
+            None => (self.driver().key(name)?, None),
             Some(codec) => (Key::new(name).and_then(|_| Key::new(&codec(name)))?, Some(name.to_owned())),
         };
         if key.is_of_lock() { Err(InvalidKey::Reserved) } else { Ok((key, name)) }
@@ -269,9 +269,9 @@ impl LeaseManager {
         self.driver().check()?;
         let parcel = parts.parcel().cloned().ok_or(AcquireError::EmptyParts)?;
         let turn = Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(TurnId::default(), key) };
-        let mut pending = Pending::start(self.driver(), turn, |turn| Input::Resume { turn, parcel });
+        let mut pending = Pending::start(self.driver().clone(), turn, |turn| Input::Resume { turn, parcel });
         let response = (&mut pending).await;
-        match pending.guard(response, name) {
+        match pending.guard(response, parts.key(), name) {
             // Of a lease that it does not have, the store cannot tell what became of it.
             Ok(None) | Err(AcquireError::Lost { reason: LostReason::Expired, .. }) => Err(AcquireError::NotResumable),
             Ok(Some(guard)) => Ok(guard),

@@ -187,13 +187,13 @@ impl MultiRequest {
         }
         let mut pending = Vec::with_capacity(names.len());
         for asked in driver.request_all(turns) {
-            pending.push(Pending::new(driver, asked));
+            pending.push(Pending::new(driver.clone(), asked));
         }
         // They are answered together. Guards of a request that failed in part are dropped, and so given back.
         let (mut guards, mut is_taken) = (Vec::with_capacity(pending.len()), false);
-        for (pending, name) in pending.iter_mut().zip(names) {
+        for ((pending, name), (key, _)) in pending.iter_mut().zip(names).zip(keys) {
             let response = (&mut *pending).await;
-            let guard = pending.guard(response, name)?;
+            let guard = pending.guard(response, key, name)?;
             is_taken |= guard.is_none();
             guards.extend(guard);
         }

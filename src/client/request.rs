@@ -16,8 +16,8 @@ use crate::driver;
 use crate::driver::{Driver, Response};
 use crate::executor::Shared;
 use crate::machine::{
-    Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Slot, Turn, TurnId,
-    check_info, whole_ms,
+    Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Turn, TurnId, check_info,
+    whole_ms,
 };
 use crate::oneshot::Receiver;
 
@@ -223,23 +223,21 @@ impl LeaseRequest {
 
     /// With `insists`, a key that is taken is an error. Nothing happens until the future is polled. Who waits in thousands pays for its size: what is rare is boxed.
     fn ask(self, wait: bool, insists: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
-        let (key, mode) = (self.key.clone(), self.wish.mode);
-        let name = key.as_ref().map_or("", Key::as_str);
-        driver::span(name, mode, async move {
+        let span = driver::span(self.key.as_ref().map_or("", Key::as_str), self.wish.mode);
+        driver::within(span, async move {
             if self.on_loss.is_some() {
                 return Err(unknown("on_loss", "use `run` or `try_run`").into());
             }
             self.wish.check(insists)?;
-            let driver = &self.driver;
-            let key = self.key?;
+            let (mut driver, key) = (self.driver, self.key?);
             driver.check()?;
-            let deadline = if wait { self.wish.deadline(driver) } else { None };
+            let deadline = if wait { self.wish.deadline(&driver) } else { None };
             loop {
                 let turn = self.wish.turn(key.clone(), wait, deadline);
                 let mut pending = Pending::start(driver, turn, Input::Acquire);
                 let response = (&mut pending).await;
-                let Some(guard) = pending.guard(response, self.name.clone())? else {
-                    return if insists { Err(driver.taken(&key, self.name)) } else { Ok(None) };
+                let Some(guard) = pending.guard(response, key.as_str(), self.name.clone())? else {
+                    return if insists { Err(pending.driver.taken(&key, self.name)) } else { Ok(None) };
                 };
                 // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
                 if pending.polls == 1 || guard.is_valid() || Box::pin(guard.is_confirmed()).await {
@@ -249,6 +247,7 @@ impl LeaseRequest {
                     // Its time was over before anybody looked. The next one may fare no better.
                     return Err(guard.loss());
                 }
+                driver = pending.driver.clone();
             }
         })
     }
@@ -329,7 +328,6 @@ fn rounded_up_ms(span: Duration) -> u64 {
 pub(crate) struct Pending {
     driver: Shared<Driver>,
     pub(crate) turn: TurnId,
-    slot: Slot,
     answer: Receiver<Response>,
     /// How often it was looked at: an answer that was there at once is no older than this moment.
     polls: u32,
@@ -337,30 +335,29 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub(crate) fn start(driver: &Shared<Driver>, turn: Turn, input: impl FnOnce(Turn) -> Input) -> Self {
+    pub(crate) fn start(driver: Shared<Driver>, turn: Turn, input: impl FnOnce(Turn) -> Input) -> Self {
         let asked = driver.request(turn, input);
         Self::new(driver, asked)
     }
 
-    pub(crate) fn new(driver: &Shared<Driver>, (turn, slot, answer): (TurnId, Slot, Receiver<Response>)) -> Self {
-        Self { driver: driver.clone(), turn, slot, answer, polls: 0, settled: false }
+    pub(crate) fn new(driver: Shared<Driver>, (turn, answer): (TurnId, Receiver<Response>)) -> Self {
+        Self { driver, turn, answer, polls: 0, settled: false }
     }
 
-    /// What the answer comes to. A grant that nobody asks for here is given back.
+    /// What the answer comes to for a key, which the user may know by another name. A grant that nobody asks for here is given back.
     pub(crate) fn guard(
         &mut self,
         response: Option<Response>,
+        key: &str,
         name: Option<String>,
     ) -> Result<Option<LeaseGuard>, AcquireError> {
         self.settled = true;
         match response {
-            Some(Response::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), self.turn, fate, name))),
+            Some(Response::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), fate, name))),
             Some(Response::Busy) => Ok(None),
-            Some(Response::Failed(refusal)) => {
-                Err(AcquireError::refused(refusal, name.as_deref().unwrap_or(self.slot.key.as_str())))
-            }
+            Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, name.as_deref().unwrap_or(key))),
             Some(Response::TimedOut { waited, held_here, held_elsewhere }) => {
-                let key = name.unwrap_or_else(|| self.slot.key.as_str().to_owned());
+                let key = name.unwrap_or_else(|| key.to_owned());
                 Err(AcquireError::timeout(key, waited, held_here, held_elsewhere))
             }
             // The machine answers every request; a dropped sender means that the manager is gone.
@@ -381,7 +378,7 @@ impl Future for Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if !self.settled {
-            self.driver.abandon(self.turn, self.slot.clone());
+            self.driver.abandon(self.turn);
         }
     }
 }

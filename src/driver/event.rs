@@ -159,6 +159,10 @@ impl Origin {
     pub(crate) fn here() -> Self {
         Self {}
     }
+
+    pub(crate) fn is_known(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(not(feature = "tracing"))]
@@ -176,6 +180,11 @@ impl Origin {
     /// The span that this is called in; none if nobody listens. The subscriber is asked, so it is called without the lock.
     pub(crate) fn here() -> Self {
         Self(Event::are_heard().then(|| Shared::new(tracing::Span::current())))
+    }
+
+    /// Whether there is a span: when it is dropped, the subscriber is told.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.is_some()
     }
 }
 
@@ -238,13 +247,27 @@ fn tell_of_lease(key: &Key, mode: Mode, kind: LeaseEventKind, holder: SessionId,
 
 /// The span in which a lease is asked for.
 #[cfg(feature = "tracing")]
-pub(crate) fn span<F: Future>(key: &str, mode: Mode, future: F) -> impl Future<Output = F::Output> + use<F> {
+pub(crate) fn span(key: &str, mode: Mode) -> tracing::Span {
+    tracing::debug_span!("lease", key, mode = mode.name())
+}
+
+/// Polls the future in the span.
+#[cfg(feature = "tracing")]
+pub(crate) fn within<F: Future>(span: tracing::Span, future: F) -> impl Future<Output = F::Output> + use<F> {
     use tracing::Instrument as _;
-    future.instrument(tracing::debug_span!("lease", key, mode = mode.name()))
+    future.instrument(span)
 }
 
 /// Nobody looks on.
 #[cfg(not(feature = "tracing"))]
-pub(crate) fn span<F: Future>(_: &str, _: Mode, future: F) -> F {
+pub(crate) struct Unseen;
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) fn span(_: &str, _: Mode) -> Unseen {
+    Unseen
+}
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) fn within<F: Future>(_: Unseen, future: F) -> F {
     future
 }

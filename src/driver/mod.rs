@@ -21,8 +21,8 @@ use futures::future::{Either, select};
 use crate::client::error::AcquireError;
 use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, ThreadMark, WeakShared};
 use crate::machine::{
-    Config, Input, Key, LostReason, Machine, Parcel, Refusal, Reply, SessionId, Slot, StoreError, StoreErrorKind,
-    StoreId, Ticket, Turn, TurnId, whole_ms,
+    Config, Input, InvalidKey, Key, LostReason, Machine, Now, Parcel, Refusal, Reply, SessionId, Slot, StoreError,
+    StoreErrorKind, StoreId, Ticket, Turn, TurnId, whole_ms,
 };
 use crate::oneshot::{self, Receiver, Sender};
 use crate::signal::{Inbox, Notice, Signals};
@@ -35,7 +35,7 @@ use registry::{Effect, Registry};
 use transactions::OpenTransactions;
 
 pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
-pub(crate) use event::{Origin, span};
+pub(crate) use event::{Origin, span, within};
 pub use events::LeaseEvents;
 pub(crate) use registry::Response;
 
@@ -54,6 +54,8 @@ pub(crate) struct Driver {
     /// holder's life, and none is raised or watched.
     beacons: bool,
     core: Mutex<Core>,
+    /// Most requests name the same key as the one before.
+    last_key: Mutex<Option<Key>>,
     this: WeakShared<Self>,
     /// Ends the watching when it is dropped.
     lifecycle: Mutex<Option<Box<dyn MaybeSendSync>>>,
@@ -72,6 +74,8 @@ struct Core {
     pumping: Option<ThreadMark>,
     /// What other threads left to this pump.
     for_others: u32,
+    /// When the machine took its last input.
+    now: Now,
 }
 
 impl Core {
@@ -87,6 +91,7 @@ impl Core {
             deeds: VecDeque::new(),
             pumping: None,
             for_others: 0,
+            now: Now::default(),
         }
     }
 }
@@ -121,6 +126,7 @@ impl Driver {
                 signals,
                 beacons,
                 core,
+                last_key: Mutex::default(),
                 this,
                 lifecycle,
             }
@@ -134,6 +140,15 @@ impl Driver {
 
     pub(crate) fn session(&self) -> SessionId {
         self.core().machine.session()
+    }
+
+    /// Checks the name of a key, and copies it unless the last one was the same.
+    pub(crate) fn key(&self, name: &str) -> Result<Key, InvalidKey> {
+        let mut last = self.last_key.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(key) if key.as_str() == name => Ok(key.clone()),
+            _ => Ok(last.insert(Key::new(name)?).clone()),
+        }
     }
 
     /// Whether what is asked for here can be kept up: renewals need tasks and timers.
@@ -155,11 +170,7 @@ impl Driver {
     }
 
     /// Asks for a lease; dropping the receiver is not enough to stop asking, see [`abandon`](Self::abandon).
-    pub(crate) fn request(
-        &self,
-        mut turn: Turn,
-        input: impl FnOnce(Turn) -> Input,
-    ) -> (TurnId, Slot, Receiver<Response>) {
+    pub(crate) fn request(&self, mut turn: Turn, input: impl FnOnce(Turn) -> Input) -> (TurnId, Receiver<Response>) {
         let origin = Origin::here();
         let mut core = self.core();
         // Once for all: in some browsers a look at the clock costs more than all else here.
@@ -167,25 +178,25 @@ impl Driver {
         turn.id = core.registry.next_turn();
         turn.warn_at = turn.wait.then(|| now.monotonic.plus(whole_ms(self.long_wait)));
         let (id, slot) = (turn.id, turn.slot());
-        let answer = core.registry.expect(id, Some(slot.clone()), now.monotonic, origin);
-        if turn.deadline.is_some() && core.machine.is_queued(&slot) {
+        let joins_queue = turn.deadline.is_some() && core.machine.is_queued(&slot);
+        let answer = core.registry.expect(id, Some(slot), now.monotonic, origin);
+        if joins_queue {
             core.registry.joins_queue(id);
         }
-        let mut unheard = Unheard { driver: self, asked: Some((id, slot.clone())) };
+        let mut unheard = Unheard { driver: self, asked: Some(id) };
         self.step_at(core, input(turn), now);
         unheard.asked = None;
-        (id, slot, answer)
+        (id, answer)
     }
 
     /// Asks for several leases at once.
-    pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Slot, Receiver<Response>)> {
+    pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Receiver<Response>)> {
         let (now, origin) = (self.executor.now().monotonic, Origin::here());
         let mut core = self.core();
         let mut answers = Vec::with_capacity(turns.len());
         for turn in &mut turns {
             turn.id = core.registry.next_turn();
-            let (id, slot) = (turn.id, turn.slot());
-            answers.push((id, slot.clone(), core.registry.expect(id, Some(slot), now, origin.clone())));
+            answers.push((turn.id, core.registry.expect(turn.id, Some(turn.slot()), now, origin.clone())));
         }
         self.step(core, Input::AcquireAll(turns));
         answers
@@ -234,12 +245,16 @@ impl Driver {
     }
 
     /// Nobody waits for this request any more: it is cancelled, or released if it was granted meanwhile.
-    pub(crate) fn abandon(&self, turn: TurnId, slot: Slot) {
+    pub(crate) fn abandon(&self, turn: TurnId) {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
+        let end = core.registry.end_of(turn);
         let question = core.registry.forget(turn, now);
-        let granted = core.registry.is_granted(turn);
-        self.step(core, if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } });
+        match end {
+            Some(end) => self.step(core, end),
+            // It was refused.
+            None => drop(core),
+        }
         drop(question);
     }
 
@@ -331,19 +346,20 @@ impl Driver {
 
     /// The runtime that ran the timers is gone. Answers whatever waits here: it would wait for ever.
     fn runtime_ended(&self) {
-        let now = self.executor.now();
         let mut core = self.core();
+        let now = self.executor.now();
         let gone = StoreError::unknown(RUNTIME_ENDED);
         let (closing, asked) = (core::mem::take(&mut core.closing), core.registry.forget_all(now.monotonic));
-        for (query, slot) in core.machine.awaited_upgrades() {
-            self.digest(&mut core, Input::CancelUpgrade { query, slot }, now);
-        }
         for (turn, slot, question) in asked {
             if let Some(slot) = slot {
                 self.digest(&mut core, Input::Cancel { turn, slot }, now);
             }
             let response = Response::Failed(Refusal::Store(gone.clone()));
             core.plan_deed(Deed::Effect(Effect::Answer(question, response)));
+        }
+        // Not before: what an upgrade held up would be granted, with nobody left to give it back.
+        for (query, slot) in core.machine.awaited_upgrades() {
+            self.digest(&mut core, Input::CancelUpgrade { query, slot }, now);
         }
         for released in core.registry.end_releases(&gone, now.monotonic) {
             core.plan_deed(Deed::Effect(released));
@@ -374,16 +390,16 @@ impl Driver {
 /// A request that nobody waits for yet. Dropped by a panic, it is given up.
 struct Unheard<'a> {
     driver: &'a Driver,
-    asked: Option<(TurnId, Slot)>,
+    asked: Option<TurnId>,
 }
 
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
-        let Some((turn, slot)) = self.asked.take() else { return };
+        let Some(turn) = self.asked.take() else { return };
         let mut core = self.driver.core();
-        let granted = core.registry.is_granted(turn);
-        let input = if granted { Input::Release { turn, slot } } else { Input::Cancel { turn, slot } };
-        self.driver.digest(&mut core, input, self.driver.executor.now());
+        if let Some(end) = core.registry.end_of(turn) {
+            self.driver.digest(&mut core, end, self.driver.executor.now());
+        }
     }
 }
 
@@ -416,6 +432,10 @@ impl LifecycleWatcher for Driver {
 impl StoreWatcher for Driver {
     fn store_gone(&self) {
         self.handle(Input::StoreGone { abandons: (*self.store).abandons() });
+    }
+
+    fn connection_ended(&self) {
+        self.handle(Input::Doubt);
     }
 }
 

@@ -41,6 +41,10 @@ impl Driver {
             let open = core.open.take_all();
             core.plan_deed(Deed::Abort(open));
         }
+        // A thread may have read the clock, and taken the lock after another one that read it later.
+        if now.monotonic >= core.now.monotonic {
+            core.now = now;
+        }
         core.machine.handle(input, now);
         core.sort_news();
         loop {
@@ -55,6 +59,7 @@ impl Driver {
     /// Does what is to be done. Only one thread pumps, so that everything is done in the machine's order.
     pub(super) fn pump<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
         match core.pumping {
+            None if core.deeds.is_empty() => {}
             None => self.pump_up_to(core, MOST_FOR_OTHERS),
             Some(pumping) => core.for_others += u32::from(pumping != this_thread()),
         }
@@ -65,8 +70,9 @@ impl Driver {
         (core.pumping, core.for_others) = (Some(this_thread()), 0);
         let mut pump = Pump { driver: self, ended: false };
         while let Some(deed) = core.next_deed() {
+            let now = core.now;
             drop(core);
-            self.perform(deed);
+            self.perform(deed, now);
             core = self.core();
             if core.for_others >= most_for_others
                 && !core.deeds.is_empty()
@@ -81,11 +87,12 @@ impl Driver {
         pump.ended = true;
     }
 
-    fn perform(&self, deed: Deed) {
+    fn perform(&self, deed: Deed, now: Now) {
         match deed {
-            Deed::Command(command) => self.obey(command),
+            Deed::Command(command) => self.obey(command, now),
             Deed::Effect(Effect::Answer(question, response)) => question.answer(response),
             Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
+            Deed::Effect(Effect::WakeOne(waker)) => waker.wake(),
             Deed::Effect(Effect::End(fate, wakers)) => {
                 drop(fate);
                 wakers.into_iter().for_each(Waker::wake);
@@ -110,9 +117,9 @@ impl Driver {
         drop(watching);
     }
 
-    fn obey(&self, command: Command) {
+    fn obey(&self, command: Command, now: Now) {
         match command {
-            Command::Store { id, batch } => self.transact(id, batch),
+            Command::Store { id, batch } => self.transact(id, batch, now),
             Command::Abandon(session) => self.store.abandon(session),
             Command::Send(message) => self.signals.send(&message),
             Command::Wake { session, beacon } => self.wake(session, beacon),
@@ -138,9 +145,13 @@ impl Driver {
         }
     }
 
-    /// A store that may be polled here and answers at once costs no task.
-    fn transact(&self, id: u64, batch: Batch) {
-        let (store, now, limit) = (self.store.clone(), self.executor.now(), self.store_timeout);
+    /// A store that answers at once costs no future, and one that may be polled here costs no task. The store is told the time at which
+    /// the machine took its last input. So a lease does not run out in the store before its holder stops believing in it.
+    fn transact(&self, id: u64, batch: Batch, now: Now) {
+        if let Some(result) = (*self.store).transact_at_once(&batch, now) {
+            return self.handle(Input::Reply { id, result });
+        }
+        let (store, limit) = (self.store.clone(), self.store_timeout);
         let mut transaction: MaybeSendFuture<'static, _> =
             Box::pin(async move { (*store).transact(batch, now, limit).await });
         if self.store.polls_inline() {
@@ -202,16 +213,22 @@ impl Core {
         let deed = if event == Event::Closed {
             self.closed = true;
             self.registry.end_events();
+            self.sort_news();
             Some(Deed::Close(core::mem::take(&mut self.closing)))
         } else {
             let holder = self.machine.session();
-            self.registry.note(event, holder, now).map(Deed::Effect)
+            let effect = self.registry.note(event, holder, now);
+            self.sort_news();
+            // Only if no deed is planned before this one. The deed that this thread is performing has already begun, so the order stays.
+            let is_next = self.deeds.is_empty() && self.pumping.is_none_or(|pumping| pumping == this_thread());
+            effect.and_then(|effect| if is_next { effect.done_under_lock() } else { Some(effect) }).map(Deed::Effect)
         };
-        self.sort_news();
         deed.into_iter().for_each(|deed| self.plan_deed(deed));
     }
 
     pub(super) fn sort_news(&mut self) {
-        self.deeds.extend(self.registry.news.drain(..).map(Deed::Effect));
+        if !self.registry.news.is_empty() {
+            self.deeds.extend(self.registry.news.drain(..).map(Deed::Effect));
+        }
     }
 }

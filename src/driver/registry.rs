@@ -9,8 +9,8 @@ use super::questions::Questions;
 use crate::client::fate::Fate;
 use crate::executor::Shared;
 use crate::machine::{
-    self, Batch, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, SessionId, SessionStep, Slot,
-    SortedMap, StoreError, Token, TurnId,
+    self, Batch, Input, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, SessionId, SessionStep,
+    Slot, SortedMap, StoreError, Token, TurnId,
 };
 use crate::oneshot::{self, Receiver, Sender};
 
@@ -37,6 +37,8 @@ pub(crate) enum Response {
 pub(crate) enum Effect {
     Answer(Question, Response),
     Wake(Vec<Waker>),
+    /// Wakes the one who waits for an answer.
+    WakeOne(Waker),
     /// The end of a guard.
     End(Shared<Fate>, Vec<Waker>),
     /// A request has waited for long for a guard of its own context.
@@ -54,6 +56,19 @@ pub(crate) struct Question {
     /// Whether the store said that others hold the key or came first.
     queued: bool,
     origin: Origin,
+}
+
+impl Effect {
+    /// Does what calls nobody else's code, and so may be done under the lock; returns what is left.
+    pub(crate) fn done_under_lock(self) -> Option<Self> {
+        match self {
+            Self::Answer(question, response) if !question.origin.is_known() => {
+                question.sender.put(response).map(Self::WakeOne)
+            }
+            Self::End(fate, wakers) if wakers.is_empty() && !fate.origin.is_known() => None,
+            other => Some(other),
+        }
+    }
 }
 
 impl Question {
@@ -151,8 +166,13 @@ impl Registry {
         turns.into_iter().filter_map(|turn| self.released(turn, Err(error.clone()), now)).collect()
     }
 
-    pub(crate) fn is_granted(&self, turn: TurnId) -> bool {
-        self.guards.contains_key(&turn)
+    /// What gives up a request, granted or not; `None` if it was refused.
+    pub(crate) fn end_of(&mut self, turn: TurnId) -> Option<Input> {
+        if let Some(fate) = self.guards.get(&turn) {
+            return Some(Input::Release { turn, slot: fate.slot.clone() });
+        }
+        let slot = self.questions.get_mut(turn)?.slot.clone()?;
+        Some(Input::Cancel { turn, slot })
     }
 
     pub(crate) fn take_guards(&mut self) -> Vec<Shared<Fate>> {
@@ -253,7 +273,8 @@ impl Registry {
 
     fn granted(&mut self, turn: TurnId, token: Token, now: Monotonic) -> Option<Effect> {
         let mut question = self.questions.remove(turn)?;
-        let fate = Shared::new(Fate::new((question.slot.take()?, self.holder), token, now, question.origin.clone()));
+        let (asked, lease) = ((turn, question.slot.take()?), (self.holder, token));
+        let fate = Shared::new(Fate::new(asked, lease, now, question.origin.clone()));
         self.guards.insert(turn, fate.clone());
         self.stats.granted += 1;
         let (holder, waited) = (self.holder, span(question.asked_at, now));

@@ -20,7 +20,11 @@ mod sys {
     /// Which thread this is.
     pub(crate) type ThreadMark = std::thread::ThreadId;
     pub(crate) fn this_thread() -> ThreadMark {
-        std::thread::current().id()
+        std::thread_local! {
+            // `thread::current()` clones a counted handle at each call; this reads it once for each thread.
+            static THIS: ThreadMark = std::thread::current().id();
+        }
+        THIS.with(|this| *this)
     }
 
     /// Declares a function that shows one value for the whole process.

@@ -2,6 +2,7 @@
 
 use alloc::sync::{Arc, Weak};
 use core::{
+    cell::Cell,
     future::pending,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -194,8 +195,13 @@ fn origin() -> Instant {
     *ORIGIN.get_or_init(Instant::now)
 }
 
+thread_local! {
+    /// What this thread read last.
+    static LAST_READ: Cell<Option<Now>> = const { Cell::new(None) };
+}
+
 /// Reads the clocks of this process, which every [`TokioExecutor`] reads: the monotonic one counts from the first reading,
-/// and goes on while the machine is suspended.
+/// and goes on while the machine is suspended. Within one of its milliseconds a thread reads the wall clock once.
 ///
 /// An [`Executor`] of your own that shares a store with a [`TokioExecutor`] answers this as its [`now`](Executor::now). A
 /// store such as `MemoryStore` compares the times of all its callers, and would take a holder for dead by another clock.
@@ -207,8 +213,14 @@ fn origin() -> Instant {
 /// ```
 #[expect(clippy::disallowed_methods, reason = "an executor is where clocks are read")]
 pub fn process_clock() -> Now {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Now { monotonic: Monotonic::from_ms(whole_ms(origin().elapsed())), wall: Wall::from_ms(whole_ms(wall)) }
+    let monotonic = Monotonic::from_ms(whole_ms(origin().elapsed()));
+    let read_both = || {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { monotonic, wall: Wall::from_ms(whole_ms(wall)) }
+    };
+    let now = LAST_READ.get().filter(|last| last.monotonic == monotonic).unwrap_or_else(read_both);
+    LAST_READ.set(Some(now));
+    now
 }
 
 impl Executor for TokioExecutor {

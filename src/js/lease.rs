@@ -1,11 +1,6 @@
 //! A lease that is held.
 
-use core::{
-    cell::{Cell, RefCell},
-    future::{Future as _, poll_fn},
-    pin::Pin,
-    task::Poll,
-};
+use core::cell::Cell;
 use std::{boxed::Box, rc::Rc, string::String};
 
 use js_sys::Promise;
@@ -17,11 +12,7 @@ use super::{
     failure::{Failure, promise, stoppable},
     options::rounded_up,
 };
-use crate::{
-    AcquireError, LeaseGuard, Mode, ReleaseOutcome,
-    driver::Response,
-    oneshot::{self, Sender},
-};
+use crate::{AcquireError, LeaseGuard, Mode, ReleaseOutcome};
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
 /// release leaves the guard to a task that ends with the loss.
@@ -30,13 +21,11 @@ use crate::{
 pub struct JsLease {
     guard: Rc<LeaseGuard>,
     released: Cell<bool>,
-    /// Who waits for the loss is told to stop by the release.
-    watch: Rc<RefCell<Option<Sender<Response>>>>,
 }
 
 impl JsLease {
     pub(super) fn new(guard: LeaseGuard) -> Self {
-        Self { guard: Rc::new(guard), released: Cell::new(false), watch: Rc::default() }
+        Self { guard: Rc::new(guard), released: Cell::new(false) }
     }
 }
 
@@ -108,19 +97,17 @@ impl JsLease {
     /// The promise of why the lease was lost, to be asked for once. After a release it stays open for ever, and nothing
     /// holds on to it.
     #[wasm_bindgen(getter)]
-    pub fn lost(&self) -> JsValue {
-        let (watch, mut ended) = oneshot::channel();
-        self.watch.replace(Some(watch));
-        let mut lost = Some(self.guard.lost());
-        promise(poll_fn(move |context| {
-            if let Poll::Ready(Some(_)) = Pin::new(&mut ended).poll(context) {
-                lost = None;
-            }
-            match lost.as_mut().map(|lost| Pin::new(lost).poll(context)) {
-                Some(Poll::Ready(reason)) => Poll::Ready(Ok(reason.name().into())),
-                Some(Poll::Pending) | None => Poll::Pending,
-            }
-        }))
+    pub fn lost(&self) -> Promise {
+        Promise::new(&mut |resolve, _| {
+            let ended = self.guard.ended();
+            // A task that never ends is never freed, so a release ends this task too.
+            spawn_local(async move {
+                if let Some(reason) = ended.await {
+                    // It never fails.
+                    let _ = resolve.call1(&JsValue::NULL, &reason.name().into());
+                }
+            });
+        })
     }
 
     /// Asks the store whether the lease is still held.
@@ -157,15 +144,7 @@ impl JsLease {
     /// Gives the lease back; whether it was still held.
     pub fn release(&self) -> JsValue {
         self.released.set(true);
-        let (released, watch) = (self.guard.release(), Rc::clone(&self.watch));
-        promise(async move {
-            let outcome = released.await;
-            // Somebody may have asked meanwhile; a loss is still told.
-            let stays_open = outcome != Ok(ReleaseOutcome::Lost);
-            if let Some(watch) = watch.take().filter(|_| stays_open) {
-                watch.send(Response::Busy);
-            }
-            Ok((outcome? == ReleaseOutcome::Released).into())
-        })
+        let released = self.guard.release();
+        promise(async move { Ok((released.await? == ReleaseOutcome::Released).into()) })
     }
 }

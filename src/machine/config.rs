@@ -285,7 +285,9 @@ impl fmt::Display for InvalidOptions {
             Self::SameKeyTwice { ref key } => {
                 write!(out, "the key \"{key}\" is named twice; name it once, in the stronger mode")
             }
-            Self::UnknownOption { option, remedy } => write!(out, "unknown option `{option}`; {remedy}"),
+            Self::UnknownOption { option, remedy } => {
+                write!(out, "the option `{option}` does not go with this call; {remedy}")
+            }
             Self::Span { span_ms } => {
                 write!(out, "a span of {span_ms} ms is out of range; choose 1 to {LONGEST_LEASE_MS} ms")
             }

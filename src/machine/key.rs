@@ -1,7 +1,7 @@
 //! Keys: the names of what is leased.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
-use core::fmt;
+use core::{cmp::Ordering, fmt};
 
 /// A key longer than this many UTF-16 units is refused.
 pub const KEY_LIMIT: usize = 1024;
@@ -10,8 +10,21 @@ pub const KEY_LIMIT: usize = 1024;
 pub const LOCK_PREFIX: &str = "\0lock:";
 
 /// The checked name of a leased resource: not empty, at most [`KEY_LIMIT`] UTF-16 units. That of a lock has no limit.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Arc<str>);
+
+impl Ord for Key {
+    /// Most keys that are compared are clones: then the text need not be read.
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
 /// Why a name is not a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! for as many entries as a context has.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 /// A map whose keys are kept in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,8 +77,18 @@ impl<K, V> SortedMap<K, V> {
 }
 
 impl<K: Ord, V> SortedMap<K, V> {
+    /// As a vector's own search, but done with the first comparison that hits: most maps hold one entry.
     fn find(&self, key: &K) -> Result<usize, usize> {
-        self.0.binary_search_by(|(known, _)| known.cmp(key))
+        let (mut start, mut end) = (0, self.len());
+        while start < end {
+            let middle = start.midpoint(end);
+            match self.0[middle].0.cmp(key) {
+                Ordering::Less => start = middle + 1,
+                Ordering::Equal => return Ok(middle),
+                Ordering::Greater => end = middle,
+            }
+        }
+        Err(start)
     }
 
     pub(crate) fn contains_key(&self, key: &K) -> bool {
@@ -107,13 +118,13 @@ impl<K: Ord, V> SortedMap<K, V> {
     }
 }
 
-impl<K: Ord, V: Default> SortedMap<K, V> {
+impl<K: Ord + Clone, V: Default> SortedMap<K, V> {
     /// The value of a key, made if there is none.
-    pub(crate) fn or_default(&mut self, key: K) -> &mut V {
-        let at = match self.find(&key) {
+    pub(crate) fn or_default(&mut self, key: &K) -> &mut V {
+        let at = match self.find(key) {
             Ok(at) => at,
             Err(at) => {
-                self.put_in(at, (key, V::default()));
+                self.put_in(at, (key.clone(), V::default()));
                 at
             }
         };
@@ -149,7 +160,7 @@ mod tests {
         assert!(map.iter().eq([(&1, &'A'), (&2, &'b'), (&3, &'c')]));
         assert_eq!((map.get(&2), map.get(&4), map.len()), (Some(&'b'), None, 3));
         assert_eq!((map.remove(&1), map.remove(&1)), (Some('A'), None));
-        *map.or_default(9) = 'i';
+        *map.or_default(&9) = 'i';
         map.retain(|key, _| *key != 2);
         assert!(map.into_iter().eq([(3, 'c'), (9, 'i')]));
     }

@@ -97,9 +97,12 @@ pub(crate) fn whole_ms(duration: Duration) -> u64 {
 
 /// The first of several moments, if there is any.
 pub(super) fn earliest(moments: &[Option<Monotonic>]) -> Option<Monotonic> {
-    let mut first: Option<Monotonic> = None;
-    for moment in moments.iter().flatten() {
-        first = Some(first.map_or(*moment, |first| first.min(*moment)));
+    let mut first = None;
+    for moment in moments {
+        // `None` sorts before every `Some`, so it is compared apart.
+        if moment.is_some() && (first.is_none() || *moment < first) {
+            first = *moment;
+        }
     }
     first
 }

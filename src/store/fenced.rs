@@ -48,7 +48,8 @@ pub trait Fence: MaybeSendSync {
     /// Applies the batch to the records that the transaction read, and says whether it may commit.
     ///
     /// # Errors
-    /// [`FenceError::Lost`], or [`FenceError::Released`] if the guard was released in the meantime.
+    /// [`FenceError::Lost`], or [`FenceError::Released`] if the guard was released in the meantime and nobody called
+    /// [`open`](Self::open).
     fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Result<(), FenceError>;
 
     /// `Some` if it is already known that the lease is lost, or that its guard was released.
@@ -56,6 +57,9 @@ pub trait Fence: MaybeSendSync {
 
     /// Reports an open transaction, until it is [over](Self::over). It is aborted if the context is suspended: otherwise it would block
     /// all others until the context resumes.
+    ///
+    /// Call this only if the database runs the transaction before any conflicting one that is created later, as IndexedDB does. Then
+    /// [`judge`](Self::judge) passes even if the guard was released meanwhile, because the release runs after the transaction.
     fn open(&self, transaction: Shared<dyn OpenTransaction>);
 
     /// Reports that the transaction was committed, so that its renewal counts.

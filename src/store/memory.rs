@@ -57,6 +57,14 @@ impl MemoryStore {
         Ok(())
     }
 
+    fn apply(&self, batch: &Batch, now: Now) -> Result<Reply, StoreError> {
+        self.check()?;
+        let mut records = self.records();
+        let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
+        records.forget_changes();
+        Ok(reply)
+    }
+
     /// `apply` leaves no record half changed, so a poisoned lock guards sound records.
     fn records(&self) -> MutexGuard<'_, Records> {
         self.room.records.lock().unwrap_or_else(PoisonError::into_inner)
@@ -85,11 +93,11 @@ impl fmt::Debug for MemoryStore {
 maybe_send! {
 impl Store for MemoryStore {
     async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
-        self.check()?;
-        let mut records = self.records();
-        let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
-        records.forget_changes();
-        Ok(reply)
+        self.apply(&batch, now)
+    }
+
+    fn transact_at_once(&self, batch: &Batch, now: Now) -> Option<Result<Reply, StoreError>> {
+        Some(self.apply(batch, now))
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
@@ -157,6 +165,10 @@ maybe_send! {
 impl Store for NoStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         self.0.transact(batch, now, limit).await
+    }
+
+    fn transact_at_once(&self, batch: &Batch, now: Now) -> Option<Result<Reply, StoreError>> {
+        self.0.transact_at_once(batch, now)
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {

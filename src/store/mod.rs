@@ -97,6 +97,14 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     /// [`StoreError`] if there is no answer.
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError>;
 
+    /// Applies a batch as [`transact`](Self::transact) does, before it returns: for a store that waits for nothing. It is called
+    /// on the thread that makes a request or drops a guard, inside of a runtime or outside.
+    ///
+    /// `None`, the default, leaves everything as it is: the caller goes on with `transact`.
+    fn transact_at_once(&self, _batch: &Batch, _now: Now) -> Option<Result<Reply, StoreError>> {
+        None
+    }
+
     /// The keys with this prefix that have a record, in order. A store that cannot list keys answers `Unsupported`.
     ///
     /// # Errors
@@ -168,11 +176,15 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     fn reach(&self) -> Reach;
 }
 
-/// Who is told that a store is gone for good.
+/// A listener of a store: it hears that the store is gone for good, or that a connection to it ended.
 pub trait StoreWatcher: MaybeSendSync {
     /// Takes note. From now on [`transact`](Store::transact) answers a permanent error; a session that is
     /// [abandoned](Store::abandon) before this returns may still be deleted.
     fn store_gone(&self);
+
+    /// Takes note that a connection ended, perhaps because somebody is deleting the store. The store opens another connection for its
+    /// next transaction, and the manager doubts its leases until that transaction has answered.
+    fn connection_ended(&self);
 }
 
 /// How much must be lost before a store forgets its leases, and their tokens may start again.

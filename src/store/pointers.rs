@@ -16,6 +16,10 @@ macro_rules! behind {
                 (**self).transact(batch, now, limit).await
             }
 
+            fn transact_at_once(&self, batch: &Batch, now: Now) -> Option<Result<Reply, StoreError>> {
+                (**self).transact_at_once(batch, now)
+            }
+
             async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
                 (**self).keys(prefix).await
             }

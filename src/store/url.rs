@@ -122,6 +122,11 @@ impl<'a> Named<'a> {
         if path.split('/').next().is_some_and(|host| host.contains('@')) {
             return Err(refused("a URL of sqlite: names a file, and neither a user nor a host".into()));
         }
+        if path.is_empty() {
+            return Err(refused(
+                "the URL `sqlite:` names no file; write sqlite:leases.db or sqlite:/var/lib/app/leases.db".into(),
+            ));
+        }
         let (path, prefix) = (path.to_owned(), self.prefix.map(str::to_owned));
         let (sender, opened) = crate::oneshot::channel();
         // Opening waits for others who write, and must not hold up the runtime meanwhile.

@@ -149,7 +149,7 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
     for (url, parts) in [
         ("carrier-pigeon:here", &["carrier-pigeon", "sqlite:"][..]),
         ("sqlite", &["\"sqlite\"", "sqlite:"]),
-        ("sqlite:", &["name a file"]),
+        ("sqlite:", &["names no file"]),
         ("sqlite::memory:", &["name a file"]),
         ("sqlite:leases.db?colour=red", &["colour", "prefix"]),
         ("memory:", &["memory:", "sqlite:"]),

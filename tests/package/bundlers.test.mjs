@@ -14,6 +14,7 @@ const PROGRAMS = {
   webpack: webpackBuilds,
   "esbuild, the wasm copied": () => esbuildBuilds("esbuild", "alone", true),
   "esbuild alone": () => esbuildBuilds("esbuild-alone", "alone", false),
+  "esbuild into a script that is no module": () => esbuildBuilds("esbuild-iife", "alone", true, "iife"),
   "esbuild with leasehold/inline": () => esbuildBuilds("esbuild-inline", "inline", false),
   "Next.js dev": () => nextServes("next-dev"),
   "Next.js build": () => nextBuilds("next-build"),
@@ -65,6 +66,10 @@ program("Vite 7 build", 1, withWorker);
 program("webpack", 1, withWorker);
 program("esbuild alone", undefined, advised);
 program("esbuild, the wasm copied", undefined, alone);
+program("esbuild into a script that is no module", undefined, (told) => {
+  advised(told);
+  assert.match(told.message, /build the script as an ES module/);
+});
 program("esbuild with leasehold/inline", undefined, alone);
 program("Next.js dev", undefined, alone);
 program("Next.js build", 1, alone);

@@ -1,9 +1,9 @@
 // What npm would be sent, as the tools that look at packages see it.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFileSync, readdirSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { install, lacksBundlers, pack, place, root } from "./packed.mjs";
 
 function run(tool, ...args) {
@@ -30,6 +30,15 @@ test("it holds what the manifest lists, one wasm, and nothing else", () => {
     const [first, ...others] = Object.keys(conditions);
     assert.ok(typeof conditions === "string" || (first === "types" && others.at(-1) === "default"));
   }
+});
+
+test("no page links to a file that the package has not", () => {
+  const pages = ["README.md", "CHANGELOG.md", ...readdirSync(join(root, "pkg/docs")).map((page) => `docs/${page}`)];
+  const dead = pages.flatMap((page) => {
+    const links = [...readFileSync(join(root, "pkg", page), "utf8").matchAll(/\]\((?![a-z]+:|#)([^)#\s]+)/g)].map(([, link]) => link);
+    return links.filter((link) => !existsSync(join(root, "pkg", dirname(page), link))).map((link) => `${page}: ${link}`);
+  });
+  assert.deepEqual(dead, []);
 });
 
 test("only what is for Node.js knows its modules, and only what is inline knows no file beside it", () => {

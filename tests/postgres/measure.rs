@@ -75,7 +75,7 @@ fn a_hand_off_costs_one_transaction_of_two_round_trips() {
 }
 
 #[test]
-fn what_runs_at_each_turn_is_prepared_and_planned_once() {
+fn each_turn_runs_prepared_statements() {
     on_server("measure_prepared", |place| async move {
         let named = Place { url: format!("{}?application_name=measure_prepared", place.url), ..place.clone() };
         let leases = manager(&named).await;

@@ -83,6 +83,16 @@ async fn a_prefix_that_would_break_the_names_is_refused() {
 }
 
 #[tokio::test]
+async fn a_database_that_the_server_lacks_is_reported_at_once() {
+    let Some(server) = Server::start(&["--databases", "4"]) else { return };
+    let port = server.port();
+    let error =
+        refused(&format!("redis://127.0.0.1:{port}/4"), &["DB index is out of range", "`databases`", "port/0"]).await;
+    assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false), "{error}");
+    assert!(from_url(&format!("redis://127.0.0.1:{port}/3")).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_password_that_is_missing_or_wrong_is_told_and_not_shown() {
     let Some(server) = Server::start(&["--requirepass", "secret"]) else { return };
     let port = server.port();

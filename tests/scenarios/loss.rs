@@ -1,6 +1,7 @@
 //! Loss is told: X2, X3, X12.
 
 use std::{
+    future::Future,
     sync::Arc,
     task::{Context, Wake, Waker},
 };
@@ -9,6 +10,12 @@ use leasehold::store::Fault;
 use leasehold::{LostReason, ReleaseOutcome};
 
 use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
+
+struct Nothing;
+
+impl Wake for Nothing {
+    fn wake(self: Arc<Self>) {}
+}
 
 /// X2: the guard says that it is lost, and the fast path refuses.
 #[test]
@@ -27,6 +34,22 @@ fn x2_a_lost_guard_says_so_and_no_guard_comes_of_it() {
         assert!(one.leases.lock("k").try_acquire().await.unwrap().is_none(), "the lost lease gives no guard");
         assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Lost);
         assert!(next.is_valid());
+    });
+}
+
+/// A released lease cannot be lost any more, so it keeps no waker: otherwise a task that nobody wakes would live for ever.
+#[test]
+fn a_released_lease_keeps_no_waker_for_its_loss() {
+    everywhere(async |world| {
+        let tab = world.dark_tab();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        let (curious, mut lost) = (Arc::new(Nothing), Box::pin(guard.lost()));
+        let waker = Waker::from(curious.clone());
+        assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+        assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "it was woken, and looks once more");
+        drop(waker);
+        assert_eq!(Arc::strong_count(&curious), 1);
     });
 }
 
@@ -124,10 +147,6 @@ fn belief_in_a_lease_that_was_shortened_ends_before_another_begins() {
 
 #[test]
 fn who_looked_out_for_a_loss_and_went_away_is_forgotten() {
-    struct Nothing;
-    impl Wake for Nothing {
-        fn wake(self: Arc<Self>) {}
-    }
     everywhere(async |world| {
         let tab = world.tab();
         let guard = tab.leases.lock("k").acquire().await.unwrap();

@@ -211,7 +211,11 @@ fn options_that_a_call_does_not_have_are_refused() {
             let error = refused.unwrap_or_else(|| panic!("{option} is accepted"));
             assert!(matches!(error, AcquireError::InvalidOptions(_)), "{error:?}");
             let said = error.to_string();
-            assert!(said.starts_with(&format!("unknown option `{option}`; ")) && said.contains(remedy), "{said}");
+            assert!(
+                said.starts_with(&format!("the option `{option}` does not go with this call; "))
+                    && said.contains(remedy),
+                "{said}"
+            );
         }
         assert_eq!(tab.take_transactions(), 0, "the store was not bothered");
         assert!(lock().timeout(ms(1)).elect(async |_| ()).await.is_ok(), "it limits the campaign");

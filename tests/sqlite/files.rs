@@ -256,6 +256,11 @@ fn a_url_chooses_the_file_and_the_prefix() {
     let refused = Runtime::new().unwrap().block_on(leasehold::store::from_url("sqlite://app:secret@host/leases.db"));
     let message = refused.map(|_| ()).expect_err("it names a host").to_string();
     assert!(message.contains("names a file") && !message.contains("secret"), "{message}");
+    for nothing in ["sqlite:", "sqlite://"] {
+        let refused = Runtime::new().unwrap().block_on(leasehold::store::from_url(nothing));
+        let message = refused.map(|_| ()).expect_err("it names nothing").to_string();
+        assert!(message.contains("names no file; write sqlite:leases.db"), "{message}");
+    }
 }
 
 /// Programs that start, hold something and end without a word, as some of cron's do.

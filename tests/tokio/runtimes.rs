@@ -188,6 +188,28 @@ fn an_upgrade_that_waited_when_its_runtime_ended_is_given_up() {
 }
 
 #[test]
+fn a_request_that_waited_behind_an_upgrade_holds_nothing_when_its_runtime_ended() {
+    let store = MemoryStore::new();
+    let (leases, first, other) = (manager(&store), runtime(), runtime());
+    let shared = |leases: LeaseManager| async move { leases.lock("k").shared().acquire().await };
+    let guard = Arc::new(first.block_on(shared(leases.clone())).unwrap());
+    let sharer = first.block_on(shared(leases.clone())).unwrap();
+    let upgraded = guard.clone();
+    let mut upgrade = Box::pin(async move { upgraded.upgrade().await });
+    let mut third = Box::pin(shared(leases.clone()));
+    other.block_on(async {
+        assert!(futures::poll!(upgrade.as_mut()).is_pending());
+        assert!(futures::poll!(third.as_mut()).is_pending());
+    });
+    drop(first);
+    tells_of_the_end(soon(upgrade));
+    tells_of_the_end(soon(third));
+    drop((guard, sharer));
+    let next = other.block_on(manager(&store).lock("k").timeout(PATIENCE).acquire());
+    assert!(next.is_ok(), "nobody holds it: {next:?}");
+}
+
+#[test]
 fn a_manager_whose_runtime_ended_goes_on_in_another() {
     let (leases, _guard) = after_its_runtime(&MemoryStore::new());
     let other = runtime();

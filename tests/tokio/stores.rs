@@ -6,7 +6,7 @@ use std::{sync::Arc, thread};
 use leasehold::{
     LeaseManager, LeaseManagerBuilder, StoreError,
     executor::TokioExecutor,
-    machine::{Batch, Now, Reply, StoreClock},
+    machine::{Batch, Now, Reply, SessionId, StoreClock},
     store::{Durability, MemoryStore, Reach, Store},
 };
 use tokio::{task::yield_now, time::timeout};
@@ -62,6 +62,8 @@ async fn a_store_may_be_boxed_or_shared() {
             (store.reach(), store.clock(), store.durability(), store.polls_inline(), store.abandons()),
             (memory.reach(), StoreClock::Observed, Durability::Ephemeral, true, true)
         );
+        let batch = Batch::new(SessionId(1), Vec::new());
+        assert!(store.transact_at_once(&batch, Now::default()).is_some());
     }
     let replicated: Arc<dyn Store> = Arc::new(Remote(memory.clone()));
     assert!(replicated.loses_writes_in_failover() && !other.loses_writes_in_failover());

@@ -146,20 +146,49 @@ async fn a_guard_that_was_given_back_writes_nothing() {
     let ended = end(&transaction);
     assert_eq!(soon(guard.fence(&transaction)).await, Err(FenceError::Released));
     assert_eq!(ended.await, "abort");
-
-    // Given back while it is checked.
-    a_moment().await;
-    let transaction = desk.begin();
-    let (ended, fenced) = (end(&transaction), next.fence_and_renew(&transaction));
-    write(&transaction, "late");
-    drop(next.release());
-    let heir = desk.hold().await;
-    let until = valid_until_ms(&heir);
-    assert_eq!(soon(fenced).await, Err(FenceError::Released));
-    assert_eq!(ended.await, "abort");
     assert_eq!(desk.note().await, None);
-    assert!(heir.is_valid());
-    assert_eq!(valid_until_ms(&heir), until, "nothing was renewed");
+    assert!(next.is_valid());
+}
+
+/// The database runs the release after a transaction that was created before it.
+#[test]
+async fn a_guard_that_is_given_back_while_it_is_checked_writes() {
+    let name = fresh_name("releasing");
+    let (desk, other) = (Desk::at(&name).await, Desk::at(&name).await);
+    for waits_elsewhere in [false, true] {
+        let guard = desk.hold().await;
+        let next = if waits_elsewhere { &other } else { &desk };
+        a_moment().await;
+        let transaction = desk.begin();
+        let (ended, fenced) = (end(&transaction), guard.fence_and_renew(&transaction));
+        write(&transaction, if waits_elsewhere { "theirs" } else { "ours" });
+        drop(guard.release());
+        let heir = next.hold().await;
+        let until = valid_until_ms(&heir);
+        assert_eq!(soon(fenced).await, Ok(()));
+        assert_eq!(ended.await, "complete");
+        assert!(heir.is_valid());
+        assert_eq!(valid_until_ms(&heir), until, "nothing was renewed");
+        heir.release().await.unwrap();
+    }
+    assert_eq!(desk.note().await.as_deref(), Some("theirs"));
+}
+
+/// What the context lost before the transaction was checked is no release.
+#[test]
+async fn a_guard_that_was_stolen_before_it_was_given_back_writes_nothing() {
+    let name = fresh_name("stolen_releasing");
+    let (slow, fast) = (Desk::at(&name).await, Desk::at(&name).await);
+    let guard = slow.hold().await;
+    let thief = soon(fast.leases.lock("k").steal()).await.unwrap();
+    let transaction = slow.begin();
+    let (ended, fenced) = (end(&transaction), guard.fence(&transaction));
+    write(&transaction, "late");
+    drop(guard.release());
+    assert!(soon(fenced).await.is_err());
+    assert_eq!(ended.await, "abort");
+    assert_eq!(slow.note().await, None);
+    assert!(thief.is_valid());
 }
 
 #[test]

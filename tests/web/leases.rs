@@ -5,7 +5,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use futures::future::join;
 use js_sys::global;
 use leasehold::{
-    AcquireError, LeaseManager, Token,
+    AcquireError, LeaseManager, LeaseState, LostReason, Token,
     executor::{Executor, WeakShared, WebExecutor},
     machine::{FORMAT, Message, SessionId},
     signal::{Beacons, BroadcastSignals, Inbox, Signals},
@@ -54,6 +54,23 @@ async fn two_managers_take_turns(name: &str) {
     join(one.close(), two.close()).await;
     // Neither holds the database open.
     done(&indexed_db().delete_database(&format!("leasehold:{name}")).unwrap()).await.unwrap();
+}
+
+/// Whoever deletes the database is granted the lease in a new one.
+#[test]
+async fn a_deletion_is_reported_before_others_are_granted_the_lease() {
+    let name = fresh_name("deletion");
+    let (one, two) = (manager(&name), manager(&name));
+    let guard = one.lock("k").acquire().await.unwrap();
+    let mut watch = guard.watch();
+    done(&indexed_db().delete_database(&format!("leasehold:{name}")).unwrap()).await.unwrap();
+    assert!(!guard.is_valid(), "in doubt as soon as its connection makes way");
+    let next = soon(two.lock("k").acquire()).await.unwrap();
+    assert!(next.is_valid() && !guard.is_valid());
+    assert_eq!(soon(guard.lost()).await, LostReason::StoreCleared, "no heartbeat is waited for");
+    assert_ne!(watch.changed().await, LeaseState::Held);
+    next.release().await.unwrap();
+    join(one.close(), two.close()).await;
 }
 
 #[test]

@@ -38,8 +38,8 @@ async fn turns(figures: &mut Figures) {
     let mut samples = uncontended(BareMutex::default(), 100_000).await;
     let bare = percentile(&mut samples, 50);
     figures.add("mutex_acquire_release_p50_us", bare, Target::None);
-    figures.add("acquire_release_vs_mutex_ratio", cold / bare, Target::AtMost(35.0));
-    figures.add("linger_hit_vs_mutex_ratio", linger / bare, Target::AtMost(15.0));
+    figures.add("acquire_release_vs_mutex_ratio", cold / bare, Target::AtMost(25.0));
+    figures.add("linger_hit_vs_mutex_ratio", linger / bare, Target::AtMost(10.0));
     let mut samples = uncontended(Matrix::default().holder(0), 100_000).await;
     figures.add("matrix_acquire_p50_us", percentile(&mut samples, 50), Target::None);
     figures.add("matrix_acquire_p99_us", percentile(&mut samples, 99), Target::None);

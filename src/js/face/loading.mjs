@@ -19,13 +19,23 @@ export function wasmFrom(source, reading = download) {
 export function init(source) {
   if (source === undefined && chosen) return chosen.ready;
   try {
-    const wasm = source ?? own();
+    const wasm = source ?? located();
     const [identity, name] = harmless("InvalidOptions", "what init() takes", () => identify(wasm));
     chosen ??= { identity, name, ready: start(wasm, name) };
     if (chosen.identity === identity) return chosen.ready;
     throw new LeaseError("InitConflict", `init() with ${name} comes too late: ${chosen.name} was chosen before`);
   } catch (error) {
     return Promise.reject(error);
+  }
+}
+
+/** A script that is no module has no address of its own to start from. */
+function located() {
+  try {
+    return own();
+  } catch (cause) {
+    const advice = 'build the script as an ES module, tell init() where the wasm is, or import from "leasehold/inline"';
+    throw new LeaseError("InitFailed", `the wasm did not load: ${cause}; ${advice}`, { cause });
   }
 }
 

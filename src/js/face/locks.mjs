@@ -143,12 +143,12 @@ export class LockManager {
 
   #request(wish, callback) {
     return new Promise((resolve, reject) => {
-      const { key, shared, signal } = wish;
+      const { signal } = wish;
       // Heard at once, whatever the store does. A query that was asked for before still finds the request.
       const abort = async () => {
         reject(signal.reason);
         while (this.#gate) await this.#gate;
-        if (wish.request !== undefined) this.#wasm.cancelLock(key, shared, wish.request);
+        if (wish.request !== undefined) this.#wasm.cancelLock(wish.request);
       };
       // In this phase it hears before all other listeners, whatever they do.
       const first = { capture: true };

@@ -74,7 +74,8 @@ export class Lease {
   verify(): Promise<boolean>;
 
   /**
-   * Makes the lease last at least this long from now, regardless of its other renewals.
+   * Makes the lease last at least this long from now, regardless of its other renewals. Until it is released, all leases of the
+   * manager last as long: they are renewed together.
    *
    * @param ms More than 0, up to 24 h; rounded up to whole ms.
    * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then
@@ -120,8 +121,9 @@ export class Lease {
    * Lets a transaction commit only if the lease is still current *in that transaction*: a page that was paused and
    * overtaken writes nothing. Otherwise the transaction is aborted, and the returned promise rejects.
    *
-   * The check begins at the call, before whatever you ask of the transaction next. You need not wait for it; if you do,
-   * you can go on in the same transaction. Keep the transaction short, under a third of the lease: renewals wait behind it.
+   * The check begins at the call, before any request that you make afterwards in the transaction. You need not await the check.
+   * You may even release the lease meanwhile: the browser runs the transaction before the release. If you await the check, you can go
+   * on in the same transaction. Keep the transaction short, under a third of the lease: renewals wait behind it.
    * The transaction's own `commit()` waits for the check; one that is borrowed from the prototype does not, nor does any
    * with two copies of this package.
    *

@@ -27,13 +27,13 @@ pub(super) struct Cohort {
     pub(super) wanted: Option<u64>,
 }
 
-/// What stands in the record, as far as this context knows. Boxed: it is taken out and put in as a whole.
+/// What stands in the record, as far as this context knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
     #[default]
     Idle,
-    Seeking(Box<Seeking>),
-    Held(Box<Held>),
+    Seeking(Seeking),
+    Held(Held),
 }
 
 /// A request under way.

@@ -77,7 +77,7 @@ impl Cohorts {
 
     pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Cohort {
         self.touch(slot);
-        self.by_slot.or_default(slot.clone())
+        self.by_slot.or_default(slot)
     }
 
     /// All slots.

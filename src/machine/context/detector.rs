@@ -279,7 +279,7 @@ impl Machine {
         for slot in &self.cohorts.waiting() {
             for seen in self.nearest(slot) {
                 if seen.beacon && seen.holder != self.session.id() {
-                    let suspects = &mut wanted.or_default(seen.holder).suspects;
+                    let suspects = &mut wanted.or_default(&seen.holder).suspects;
                     // Mostly there is one.
                     suspects.reserve_exact(usize::from(suspects.is_empty()));
                     suspects.push((slot.clone(), *seen));

@@ -41,6 +41,11 @@ impl Ticket {
         let has_it = |key: &Key| records.peek(key).is_some_and(|record| record.grants.iter().any(is_it));
         self.batch.operations.iter().all(|operation| has_it(&operation.key))
     }
+
+    /// Whether a transaction that found this ran in the ticket's store, while the record still had the grant.
+    pub fn is_current_in(&self, store: Option<StoreId>, reply: &Reply) -> bool {
+        store == Some(self.store) && reply.answers.iter().all(|answer| answer.outcome.lets_a_fence_pass())
+    }
 }
 
 impl Machine {

@@ -28,7 +28,7 @@ impl Machine {
         held.contended = cohort.contended(sent, granted.contended);
         held.queued_for = cohort.waits();
         held.next_token = cursor.unwrap_or(held.next_token).max(held.next_token);
-        cohort.stage = Stage::Held(Box::new(held));
+        cohort.stage = Stage::Held(held);
         // Taken over again, it is on its way no more.
         self.moved_away(&slot.key, granted.block.first);
         self.last_writers.granted(&slot.key, slot.mode, granted, cursor.is_some());
@@ -57,11 +57,15 @@ impl Machine {
                 return self.refill(slot, now);
             }
             let Some(turn) = turns.pop() else { return };
+            let is_last = turns.is_empty();
             let token = held.admit(&turn, lease_ms, now);
             if token != held.grant && !core::mem::replace(&mut held.passed_on, true) {
                 self.cohorts.note_passed_on(slot);
             }
             self.emit(Event::Granted { turn: turn.id, token });
+            if is_last {
+                return;
+            }
         }
     }
 
@@ -85,10 +89,14 @@ impl Machine {
         let wanted = held.contended || held.queued_for;
         let lingers = turns.is_empty() && !wanted && self.config.linger_ms > 0;
         if stays && !upgrading && (!held.users.is_empty() || goes_on || lingers) {
-            if held.users.is_empty() && lingers {
+            let is_over = held.users.is_empty() && lingers;
+            if is_over {
                 held.lingers_until = Some(now.plus(self.config.linger_ms));
             }
             self.tell_released(turn, Ok(ReleaseOutcome::Released));
+            if is_over {
+                return;
+            }
             self.begin_upgrade(slot, now);
             self.weaken(slot, None, now);
             return self.hand_out(slot, now);
@@ -210,7 +218,7 @@ impl Machine {
     }
 
     /// Nothing is held any more, and everybody who used it is told.
-    pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Box<Held>> {
+    pub(super) fn drop_hold(&mut self, slot: &Slot, reason: LostReason) -> Option<Held> {
         let cohort = self.cohorts.change(slot).filter(|cohort| cohort.held().is_some())?;
         let Stage::Held(held) = core::mem::take(&mut cohort.stage) else { return None };
         self.drop_questions(slot, &held);

@@ -39,7 +39,7 @@ impl LastWriters {
         if self.by_key.len() >= REMEMBERED && !self.by_key.contains_key(key) {
             self.forget_oldest();
         }
-        let hand = self.by_key.or_default(key.clone());
+        let hand = self.by_key.or_default(key);
         hand.used = used;
         hand.changed |= changed;
         hand

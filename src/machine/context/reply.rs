@@ -29,6 +29,11 @@ impl Machine {
             Ok(reply) => self.answered(&transaction, reply, now),
             Err(error) => self.failed(&transaction, &error, now),
         }
+        // Most contexts wait most of the time: those keep no room.
+        let waits = |operation: &PendingOperation| self.cohorts.get(&operation.slot).is_some_and(Cohort::waits);
+        if !transaction.operations.iter().any(waits) {
+            self.store_queue.reuse(transaction);
+        }
     }
 
     fn answered(&mut self, transaction: &Transaction, mut reply: Reply, now: Monotonic) {

@@ -148,6 +148,15 @@ impl StoreQueue {
         Some((self.overdue.remove(at), true))
     }
 
+    /// The room of a transaction that is over serves the next one.
+    pub(super) fn reuse(&mut self, over: Transaction) {
+        let mut operations = over.operations;
+        if self.waiting.is_empty() && operations.capacity() == 1 {
+            operations.clear();
+            self.waiting = operations;
+        }
+    }
+
     fn give_up(&mut self, now: Monotonic) -> Option<Transaction> {
         let transaction = self.transaction.take_if(|transaction| transaction.limit <= now)?;
         self.remember(transaction.clone());

@@ -292,3 +292,18 @@ fn a_row_that_cannot_be_read_blocks_is_not_written_and_can_be_ended() {
     let end = Action::End { target: A, beat: seen.beat };
     assert_eq!((bench.apply(C, end).outcome, bench.holders()), (Outcome::Ended, vec![B]));
 }
+
+/// Its answer does not say that its own place is granted.
+#[test]
+fn a_late_attempt_tells_whom_it_granted_even_if_that_is_itself() {
+    let mut bench = Bench::new(false);
+    bench.granted(B, 1, Mode::Exclusive);
+    bench.queued(A, 1, Mode::Exclusive);
+    bench.run(&beat(A, Beat { floor: 100, ..first(100) }));
+    // A blind delete promotes nobody.
+    bench.records.abandon(B);
+    let late = Acquire { attempt: 99, ..ask(1, true) };
+    let answer = bench.run(&Batch::new(A, vec![operation("k", Action::Acquire(late))])).answers.remove(0);
+    assert_eq!((&answer.outcome, bench.holders()), (&Outcome::TooLate, vec![A]), "it is granted");
+    assert_eq!(promoted(&answer), [A], "and somebody is to tell it");
+}

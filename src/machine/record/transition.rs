@@ -24,6 +24,7 @@ pub(super) struct Transition<'a> {
     /// Who asks.
     pub(super) holder: SessionId,
     now: StoreNow,
+    asked: Option<RequestId>,
     pub(super) promoted: Vec<Promotion>,
     robbed: Vec<(SessionId, Token)>,
 }
@@ -36,7 +37,7 @@ impl<'a> Transition<'a> {
         holder: SessionId,
         now: StoreNow,
     ) -> Self {
-        Self { record, sessions, key, holder, now, promoted: Vec::new(), robbed: Vec::new() }
+        Self { record, sessions, key, holder, now, asked: None, promoted: Vec::new(), robbed: Vec::new() }
     }
 
     pub(super) fn run(mut self, action: &Action) -> Answer {
@@ -79,6 +80,7 @@ impl<'a> Transition<'a> {
         if let Some(refusal) = self.comes_too_late(ask) {
             return refusal;
         }
+        self.asked = Some(ask.request);
         if let Some(grant) = self.own_grant(ask.request) {
             return self.adopt(grant);
         }
@@ -164,10 +166,8 @@ impl<'a> Transition<'a> {
         Ok((self.obstacles(ask), self.promoted))
     }
 
-    fn adopt(&mut self, at: usize) -> Outcome {
+    fn adopt(&self, at: usize) -> Outcome {
         let Grant { block, previous, .. } = self.record.grants[at];
-        // The holder is told in this very answer.
-        self.promoted.retain(|promotion| promotion.block != block);
         Outcome::Granted(Granted { block, previous, contended: false })
     }
 
@@ -360,7 +360,10 @@ impl Transition<'_> {
             self.record.last_exclusive = block.last;
         }
         let grant = waiter.into_grant(block, previous);
-        self.promoted.push(Promotion::of(self.key, &grant));
+        // Whoever asks is told in the answer.
+        if self.asked != Some(grant.request) || grant.holder != self.holder {
+            self.promoted.push(Promotion::of(self.key, &grant));
+        }
         self.record.grants.push(grant);
     }
 
@@ -428,9 +431,7 @@ impl Transition<'_> {
     }
 
     fn remove_grant_of(&mut self, request: RequestId) {
-        if let Some(at) = self.own_grant(request) {
-            self.remove_grant(at);
-        }
+        self.own_grant(request).into_iter().for_each(|at| self.remove_grant(at));
     }
 
     fn remove_place(&mut self, request: RequestId) {

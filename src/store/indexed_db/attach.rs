@@ -42,7 +42,7 @@ impl IndexedDbStore {
         check_store(&database)?;
         let mut store = Self::named(reach_of(&database));
         store.attached = true;
-        let connection = Rc::new(Connection::attached(database.unchecked_into()));
+        let connection = Rc::new(Connection::attached(database.unchecked_into(), &store.watchers));
         ATTACHED.with_borrow_mut(|all| {
             all.retain(|known| known.strong_count() > 0);
             all.push(Rc::downgrade(&connection));

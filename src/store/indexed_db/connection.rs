@@ -12,15 +12,13 @@ use web_sys::{Event, IdbDatabase, IdbFactory, IdbKeyRange, IdbOpenDbRequest, Idb
 use super::{
     attach::ATTACHED_STORE,
     bindings::{Database, Transaction, TransactionOptions, global},
-    ending::{Ending, HeardClose},
+    ending::{Ending, HeardClose, Watchers},
     failure,
     pending::Pending,
     rows,
 };
-use crate::executor::WeakShared;
 use crate::machine::{Row, SessionId, StoreError, StoreId};
 use crate::oneshot::{self, Receiver};
-use crate::store::StoreWatcher;
 
 /// The one object store of an own database.
 const OBJECT_STORE: &str = "leases";
@@ -51,20 +49,20 @@ pub(super) struct Connection {
 
 impl Connection {
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBFactory/open)
-    pub(super) async fn open(database: &str) -> Result<Self, StoreError> {
+    pub(super) async fn open(database: &str, watchers: &Watchers) -> Result<Self, StoreError> {
         let request = factory()?.open_with_u32(database, VERSION);
         let request = request.map_err(|error| failure::of_open(database, &error))?;
         let (late, limit) = oneshot::channel();
         let _timer = Timeout::new(OPEN_LIMIT_MS, move || late.send(()));
-        match select(answer_of(&request), limit).await {
+        match select(answer_of(&request, watchers), limit).await {
             Either::Left((Some(answer), _)) => answer.map_err(|error| failure::of_open(database, &error)),
             _ => Err(StoreError::transient(["the database ", database, " did not open within 5 s"].concat())),
         }
     }
 
     /// The connection of an own database.
-    fn new(database: Database) -> Self {
-        let mut connection = Self::on(database, OBJECT_STORE);
+    fn new(database: Database, watchers: &Watchers) -> Self {
+        let mut connection = Self::on(database, OBJECT_STORE, Ending::new(watchers, true));
         // Somebody wants to delete the database or to make a newer one, and waits until all others have let go.
         let on_version_change = Closure::<dyn Fn(Event)>::new({
             let (ending, database) = (Rc::clone(&connection.ending), connection.database.clone());
@@ -79,19 +77,13 @@ impl Connection {
     }
 
     /// The user's connection. No handler of the user's is replaced, and what `close` does is done after it was heard.
-    pub(super) fn attached(database: Database) -> Self {
-        let mut connection = Self::on(database, ATTACHED_STORE);
+    pub(super) fn attached(database: Database, watchers: &Watchers) -> Self {
+        let mut connection = Self::on(database, ATTACHED_STORE, Ending::new(watchers, false));
         connection._heard_close = HeardClose::hear(&connection.database, &connection.ending);
         connection
     }
 
-    /// Has the watcher told when the connection ends.
-    pub(super) fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
-        self.ending.watch(watcher);
-    }
-
-    fn on(database: Database, object_store: &'static str) -> Self {
-        let ending = Rc::new(Ending::default());
+    fn on(database: Database, object_store: &'static str, ending: Rc<Ending>) -> Self {
         let on_close = Closure::<dyn Fn(Event)>::new({
             let ending = Rc::clone(&ending);
             move |_| ending.come()
@@ -123,7 +115,7 @@ impl Connection {
     /// Has the next transaction open another connection, unless it is the user's.
     pub(super) fn give_up(&self) {
         if self.on_version_change.is_some() {
-            self.ending.come();
+            self.ending.note();
         }
     }
 
@@ -218,7 +210,7 @@ fn factory() -> Result<IdbFactory, StoreError> {
 }
 
 /// What comes of the request. If it opens after nobody waits any more, it is closed at once.
-fn answer_of(request: &IdbOpenDbRequest) -> Receiver<Result<Connection, JsValue>> {
+fn answer_of(request: &IdbOpenDbRequest, watchers: &Watchers) -> Receiver<Result<Connection, JsValue>> {
     let (pending, answer) = Pending::new();
     let on_upgrade = pending.handler(|event| {
         let made = opened(&event).and_then(|database| database.create_object_store(OBJECT_STORE));
@@ -228,8 +220,10 @@ fn answer_of(request: &IdbOpenDbRequest) -> Receiver<Result<Connection, JsValue>
         }
     });
     let on_success = pending.handler({
-        let pending = Rc::clone(&pending);
-        move |event| pending.settle(opened(&event).map(|database| Connection::new(database.unchecked_into())))
+        let (pending, watchers) = (Rc::clone(&pending), Rc::clone(watchers));
+        move |event| {
+            pending.settle(opened(&event).map(|database| Connection::new(database.unchecked_into(), &watchers)))
+        }
     });
     let on_error = pending.handler({
         let pending = Rc::clone(&pending);

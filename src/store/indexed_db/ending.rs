@@ -1,8 +1,10 @@
-//! The end of the user's connection, heard when it comes.
+//! The end of a connection, heard when it comes.
 //!
 //! The browser tells of a connection that it closes itself, by an event; of a call of `close()` nothing tells. Yet that is
-//! how most connections end: a page that hears `versionchange` closes its own, so that another tab can upgrade. A lease
+//! how most connections of the user's end: a page that hears `versionchange` closes its own, so that another tab can upgrade. A lease
 //! would then be believed in until its next renewal, and the beacon keep all others waiting for longer.
+//!
+//! A connection that the store opened itself is closed when somebody deletes the database. Other contexts can then be granted the leases.
 
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,30 +18,43 @@ use crate::store::StoreWatcher;
 
 const CLOSE: &str = "close";
 
+/// The managers over the store, which hear when a connection ends.
+pub(super) type Watchers = Rc<RefCell<Vec<WeakShared<dyn StoreWatcher>>>>;
+
 /// Whether a connection has ended, and who is told of it.
-#[derive(Default)]
 pub(super) struct Ending {
     is_over: Cell<bool>,
-    watcher: RefCell<Option<WeakShared<dyn StoreWatcher>>>,
+    /// Whether another connection can take its place.
+    is_replaced: bool,
+    watchers: Watchers,
 }
 
 impl Ending {
+    pub(super) fn new(watchers: &Watchers, is_replaced: bool) -> Rc<Self> {
+        Rc::new(Self { is_over: Cell::new(false), is_replaced, watchers: Rc::clone(watchers) })
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.is_over.get()
     }
 
-    pub(super) fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
-        *self.watcher.borrow_mut() = Some(watcher);
+    /// Nothing more begins on the connection. A manager that notices this by its own transaction need not be told.
+    pub(super) fn note(&self) -> bool {
+        !self.is_over.replace(true)
     }
 
-    /// Nothing more begins on the connection.
+    /// The same, and all managers are told.
     pub(super) fn come(&self) {
-        if self.is_over.replace(true) {
+        if !self.note() {
             return;
         }
-        let watcher = self.watcher.take().and_then(|watcher| watcher.upgrade());
-        if let Some(watcher) = watcher {
-            watcher.store_gone();
+        let watchers = self.watchers.borrow().clone();
+        for watcher in watchers.iter().filter_map(WeakShared::upgrade) {
+            if self.is_replaced {
+                watcher.connection_ended();
+            } else {
+                watcher.store_gone();
+            }
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::machine::{Batch, Key, Now, Reply, SessionId, SortedMap, StoreError, S
 use crate::oneshot::{self, Receiver, Sender};
 
 use connection::Connection;
+use ending::Watchers;
 
 /// Leases in [IndexedDB](https://developer.mozilla.org/en-US/docs/Web/API/IndexedDB_API), shared by all windows and
 /// workers of one origin.
@@ -52,6 +53,7 @@ pub struct IndexedDbStore {
     opening: RefCell<Option<Vec<Waiting>>>,
     closed: Cell<bool>,
     interruptions: Cell<u64>,
+    watchers: Watchers,
 }
 
 /// Who waits until the database is open.
@@ -71,6 +73,7 @@ impl IndexedDbStore {
             opening: RefCell::new(None),
             closed: Cell::new(false),
             interruptions: Cell::new(0),
+            watchers: Watchers::default(),
         }
     }
 
@@ -96,7 +99,7 @@ impl IndexedDbStore {
         if let Some(connection) = self.standing()? {
             return Ok(connection);
         }
-        let connection = Rc::new(Connection::open(&self.database).await?);
+        let connection = Rc::new(Connection::open(&self.database, &self.watchers).await?);
         // It may have been closed meanwhile.
         self.standing()?;
         *self.connection.borrow_mut() = Some(Rc::clone(&connection));
@@ -218,12 +221,10 @@ impl Store for IndexedDbStore {
         true
     }
 
-    /// Of a database of its own it opens another connection when one ends.
     fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
-        let connection = self.connection.borrow();
-        if let Some(connection) = connection.as_ref().filter(|_| self.attached) {
-            connection.watch(watcher);
-        }
+        let mut watchers = self.watchers.borrow_mut();
+        watchers.retain(|known| known.strong_count() > 0);
+        watchers.push(watcher);
     }
 
     /// Closes the connection once the transactions that run are over.

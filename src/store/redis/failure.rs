@@ -152,6 +152,10 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
         "BUSY" => StoreError::transient(told("another program's script runs for too long")),
         "CLUSTERDOWN" | "TRYAGAIN" => StoreError::transient(told("the cluster is being repaired or changed")),
         "NOSCRIPT" => StoreError::transient(told("the server forgot the script")),
+        _ if detail_of(error).contains("DB index") => unsupported(told(
+            "the URL names a database that the server does not have; end the URL with a smaller number, as in redis://host:port/0, or raise \
+             `databases` in the server's configuration",
+        )),
         _ => stage.error(format!("Redis at {address} failed: {error}")),
     }
 }
@@ -166,7 +170,7 @@ pub(super) fn of_redirects(address: &str, error: &RedisError, stage: Stage<'_>) 
 
 /// The code of a refusal. Without rights, or without the command, a server answers with the code of all that went wrong.
 fn code_of(error: &RedisError) -> &str {
-    let detail = error.detail().unwrap_or_default();
+    let detail = detail_of(error);
     match error.code().unwrap_or_default() {
         "ERR" if detail.contains("user executing the script can't") || detail.starts_with("unknown command") => {
             "NOPERM"
@@ -175,6 +179,10 @@ fn code_of(error: &RedisError) -> &str {
         _ if detail.contains("has no permissions to run") => "NOPERM",
         code => code,
     }
+}
+
+fn detail_of(error: &RedisError) -> &str {
+    error.detail().unwrap_or_default()
 }
 
 /// What the server says. The library puts some of its codes in words of its own.

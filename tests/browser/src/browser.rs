@@ -102,6 +102,13 @@ impl Browser {
         Ok(Self { session: Arc::new(session) })
     }
 
+    /// What it says of its version.
+    #[must_use]
+    pub fn version(&self) -> String {
+        let told = self.session.web_driver.capabilities().get("browserVersion").and_then(Value::as_str);
+        told.unwrap_or("of an unknown version").into()
+    }
+
     /// Opens a tab at an address.
     ///
     /// # Errors

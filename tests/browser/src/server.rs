@@ -18,6 +18,9 @@ use anyhow::Context as _;
 /// A connection that a browser opened in advance and never used is given up after this.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// The same files once more, for a browser to keep.
+const KEPT: &str = "/kept/";
+
 /// Serves until it is dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -94,12 +97,15 @@ fn accept(listener: &TcpListener, stopped: &AtomicBool) {
 
 fn answer(mut connection: TcpStream) -> io::Result<()> {
     connection.set_read_timeout(Some(IDLE))?;
-    let Some(path) = asked_path(&connection)? else { return Ok(()) };
+    let Some(asked) = asked_path(&connection)? else { return Ok(()) };
+    let kept = asked.strip_prefix(KEPT);
+    let path = kept.map_or_else(|| asked.clone(), |rest| format!("/{rest}"));
     let Some((content, place)) = locate(&path).and_then(|place| Some((fs::read(&place).ok()?, place))) else {
         return write!(connection, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     };
     write!(connection, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n", content.len())?;
-    for (name, value) in headers(&path, &place) {
+    let headers = if kept.is_some() { headers_of_kept(&place) } else { headers(&path, &place) };
+    for (name, value) in headers {
         write!(connection, "{name}: {value}\r\n")?;
     }
     connection.write_all(b"\r\n")?;
@@ -117,6 +123,16 @@ fn asked_path(connection: &TcpStream) -> io::Result<Option<String>> {
     }
     let target = request.strip_prefix("GET ").and_then(|rest| rest.split([' ', '?']).next());
     Ok(target.map(str::to_owned))
+}
+
+/// What a site says of files whose names change with their content: a browser that has them asks for the pages only.
+fn headers_of_kept(place: &Path) -> Vec<(&'static str, &'static str)> {
+    let content = content_type(place);
+    let is_page = content.starts_with("text/html");
+    vec![
+        ("Content-Type", content),
+        ("Cache-Control", if is_page { "no-cache" } else { "public, max-age=31536000, immutable" }),
+    ]
 }
 
 fn headers(path: &str, place: &Path) -> Vec<(&'static str, &'static str)> {

@@ -23,7 +23,7 @@ impl Machine {
             let delay_ms = self.backoff_ms(u32::MAX);
             self.store_queue.retry_at = Some(now.plus(delay_ms));
         }
-        if self.may_send() {
+        if self.may_send() && !self.store_queue.waiting.is_empty() {
             let mut operations = core::mem::take(&mut self.store_queue.waiting);
             // Operations that do not fit in the next transaction are examined later: otherwise each transaction would cost as much as the
             // whole queue. Refused operations are sent separately, and take no room here.
@@ -96,12 +96,12 @@ impl Machine {
     /// Takes what goes next, and whether it goes alone: what the store refused for good takes turns with all the rest, so that
     /// neither waits for the other's end.
     fn take_next(&mut self, now: Monotonic) -> Option<(Vec<PendingOperation>, bool)> {
-        let mut pending = core::mem::take(&mut self.store_queue.waiting);
-        let mut refused = take(&mut pending, &|operation| operation.is_refused);
         let has_to_send = self.has_to_send(now);
-        if refused.is_empty() && pending.is_empty() && !has_to_send {
+        if self.store_queue.waiting.is_empty() && !has_to_send {
             return None;
         }
+        let mut pending = core::mem::take(&mut self.store_queue.waiting);
+        let mut refused = take(&mut pending, &|operation| operation.is_refused);
         if self.beats_alone(&pending) {
             self.store_queue.waiting = pending;
             self.store_queue.waiting.append(&mut refused);

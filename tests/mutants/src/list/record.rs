@@ -126,7 +126,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Properties,
         &[edit(
             TRANSITION,
-            "            return refusal;\n        }\n        if let Some(grant) = self.own_grant(ask.request)",
+            "            return refusal;\n        }\n        self.asked = Some(ask.request);\n        if let Some(grant) = self.own_grant(ask.request)",
             "            return refusal;
         }
         let me = self.holder;

@@ -61,7 +61,7 @@ impl Unit {
 }
 
 /// The smallest sample that so many percent of them do not exceed.
-fn percentile(samples: &[f64], percent: usize) -> Option<f64> {
+pub(crate) fn percentile(samples: &[f64], percent: usize) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let rank = (sorted.len() * percent).div_ceil(100);

@@ -2,17 +2,20 @@
 //! `target/bench/browser.json`. Ends well however slow anything is: it tells, it does not judge.
 //!
 //! `bench [ENGINE …] [quick]`: all engines that are here, or the named ones; `quick` takes a tenth of the samples and
-//! shows that it works, not how fast.
+//! shows that it works, not how fast. `bench first …` measures the first lease of fresh tabs alone, which is printed and not
+//! written. `bench profile [ENGINE …] [quick] [docs]` tells where the time goes instead.
 
 mod alone;
 mod contestants;
 mod crowd;
 mod figures;
+mod first;
 mod goals;
 mod idle;
 mod measure;
 mod page;
 mod pair;
+mod profile;
 mod report;
 mod take_over;
 
@@ -35,22 +38,41 @@ fn main() -> ExitCode {
 }
 
 fn run() -> anyhow::Result<()> {
-    let (mut named, mut plan) = (vec![], Plan::FULL);
-    for word in std::env::args().skip(1) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let says = |word: &str| words.iter().any(|said| said == word);
+    let mut wanted = vec![];
+    for word in &words {
         match ENGINES.iter().find(|engine| engine.name() == word) {
-            Some(engine) => named.push(*engine),
-            None if word == "quick" => plan = Plan::QUICK,
-            None => anyhow::bail!("{word} is neither an engine nor `quick`"),
+            Some(engine) => wanted.push(*engine),
+            None if ["quick", "first", "profile", "docs"].contains(&word.as_str()) => {}
+            None => {
+                anyhow::bail!("unknown word {word:?}; use chromium, firefox, webkit, quick, first, profile or docs")
+            }
         }
     }
-    let wanted = if named.is_empty() { ENGINES } else { &named };
+    if wanted.is_empty() {
+        wanted = ENGINES.to_vec();
+    }
+    wanted.retain(|engine| engine.is_here());
+    anyhow::ensure!(!wanted.is_empty(), "none of these browsers is here with its WebDriver");
+    if says("profile") {
+        let plan = if says("quick") { profile::Plan::QUICK } else { profile::Plan::FULL };
+        return profile::run(&wanted, &plan, says("docs"));
+    }
+    let plan = if says("quick") { Plan::QUICK } else { Plan::FULL };
+    measure_all(&wanted, &plan, says("first"))
+}
+
+fn measure_all(engines: &[Engine], plan: &Plan, only_first: bool) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut all = vec![];
-    for engine in wanted.iter().copied().filter(|engine| engine.is_here()) {
+    for engine in engines {
         eprintln!("measuring in {} …", engine.name());
-        all.push((engine, runtime.block_on(measure::measure(engine, &plan))?));
+        let figures = runtime.block_on(async {
+            if only_first { measure::measure_first(*engine, plan).await } else { measure::measure(*engine, plan).await }
+        })?;
+        all.push((*engine, figures));
     }
-    anyhow::ensure!(!all.is_empty(), "none of these browsers is here with its WebDriver");
     report::print(&all);
-    report::save(&all)
+    if only_first { Ok(()) } else { report::save(&all) }
 }

@@ -3,7 +3,7 @@
 use leasehold_browser_tests::{Browser, Engine, Server, Tab};
 use serde_json::Value;
 
-use crate::{alone, crowd, figures::Figures, idle, page::Pages, pair, take_over};
+use crate::{alone, crowd, figures::Figures, first, idle, page::Pages, pair, take_over};
 
 /// How much of everything.
 pub(crate) struct Plan {
@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     /// A tab's turns in the crowd are divided by this.
     pub(crate) crowd_divisor: u32,
     pub(crate) idle_beats: u32,
+    /// Fresh tabs of each page.
+    pub(crate) fresh_tabs: u32,
 }
 
 impl Plan {
@@ -29,6 +31,7 @@ impl Plan {
         crowd_tabs: 10,
         crowd_divisor: 1,
         idle_beats: 8,
+        fresh_tabs: 25,
     };
     pub(crate) const QUICK: Self = Self {
         alone_rounds: 5,
@@ -38,6 +41,7 @@ impl Plan {
         crowd_tabs: 4,
         crowd_divisor: 5,
         idle_beats: 3,
+        fresh_tabs: 4,
     };
 }
 
@@ -46,6 +50,7 @@ pub(crate) async fn measure(engine: Engine, plan: &Plan) -> anyhow::Result<Figur
     let tab = pages.open().await?;
     tell_clock(&tab).await?;
     let mut figures = Figures::default();
+    first::measure(&pages, plan, &mut figures).await?;
     alone::measure(&tab, plan, &mut figures).await?;
 
     let other = pages.open().await?;
@@ -61,6 +66,14 @@ pub(crate) async fn measure(engine: Engine, plan: &Plan) -> anyhow::Result<Figur
     let (polled, idle) = tokio::join!(polled, idle::measure(&pages, plan));
     polled?;
     slow.iter().chain(idle?.iter()).for_each(|(name, value)| figures.add(name, value));
+    Ok(figures)
+}
+
+/// The fresh tabs alone.
+pub(crate) async fn measure_first(engine: Engine, plan: &Plan) -> anyhow::Result<Figures> {
+    let pages = Pages { server: Server::start()?, browser: Browser::start(engine).await? };
+    let mut figures = Figures::default();
+    first::measure(&pages, plan, &mut figures).await?;
     Ok(figures)
 }
 

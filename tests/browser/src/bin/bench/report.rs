@@ -13,6 +13,8 @@ browser: all of one run; the last word of a name is its unit
   taken from the quickest of 30 round trips in the same round. Take-over: from the dead holder's last sign of life
   (one every 1 to 4 ms) to the grant, both as the waiter saw them. Hit: asking again in the same tab, 200 to a sample,
   after 200 others. Crowd: tabs that want one lock again and again; fairness when the first of them has had all of its turns.
+  First: from the start of the navigation of a fresh tab, whose files are in the browser's cache, to the grant; medians.
+  WebKitGTK keeps no files when it is driven: there they come from the server.
 ";
 
 pub(crate) fn print(all: &[(Engine, Figures)]) {

@@ -1,0 +1,40 @@
+// The operations of one tab. Each mode has databases of its own: their tabs are open side by side.
+import { Lease, LeaseManager } from "/pkg/index.mjs";
+import { writes } from "../fence.mjs";
+import { hits } from "../hits.mjs";
+import { pieces } from "./pieces.mjs";
+import { mark } from "./sample.mjs";
+import { spanned } from "./spans.mjs";
+
+export async function operations(mode) {
+  if (mode === "crossings") hookPackage();
+  const { hit } = await hits(`profile-hits-${mode}`);
+  const { plain_write, fenced_write } = await writes(`profile-fence-${mode}`);
+  const floor = await pieces(`profile-pieces-${mode}`);
+  return {
+    "cold turn": { turn: await coldTurn(`profile-${mode}`) },
+    "fenced write": fenced_write,
+    "linger hit": hit,
+    "plain transaction": floor["get, put, commit(), to complete"],
+    "plain write": plain_write,
+    // What the browser takes for one thing or another.
+    ...(mode === "plain" ? floor : {}),
+  };
+}
+
+async function coldTurn(database) {
+  // What is measured is the store, not the lease that is kept for the next request.
+  const leases = await LeaseManager.open(database, { lingerMs: 0 });
+  return async () => {
+    const lease = await leases.acquire("cold");
+    mark("granted");
+    await lease.release();
+    mark("released");
+  };
+}
+
+// What comes after the first `await` of these is not seen: nothing calls it that could be wrapped.
+function hookPackage() {
+  LeaseManager.prototype.acquire = spanned("package", "acquire()", LeaseManager.prototype.acquire);
+  for (const name of ["release", "fence"]) Lease.prototype[name] = spanned("package", `${name}()`, Lease.prototype[name]);
+}

@@ -1,0 +1,49 @@
+// What a function of the glue does, by its text: the names that it bears in the package are one or two letters.
+const READINGS = [
+  [/_wbg_cb_unref\(\)/, () => "drop a closure"],
+  [/\b((?:set|clear)(?:Timeout|Interval)|queueMicrotask)\(/, ([, name]) => `${name}()`],
+  [/\.__wrap\(/, () => "make an object of the wasm"],
+  [/\w\.mode;/, () => "get mode"],
+  [/prototype\.set\.call/, () => "copy bytes"],
+  [/\bnew ([A-Z]\w+)/, ([, type]) => `new ${type}`],
+  // A method; not those by which the glue reaches the wasm's memory.
+  [/\b(\w+)\.(?!apply\(|call\(\w+\(|set(?:Int32|Float64)\()([a-z]\w*)\(/, ([, owner, name]) => `${ownerOf(owner)}${name}()`],
+  [/\w\[[^\]]+\]=/, () => "set a property"],
+  [/\w\[\w+>>>0\]/, () => "an element"],
+  [/\w\.([a-z]\w*)=[^=]/, ([, name]) => `set ${name}`],
+  [/typeof \w+[!=]=+"(\w+)"/, ([, type]) => `a ${type}?`],
+  [/typeof (\w{3,})/, ([, name]) => name],
+  [/(?:=|return )\w\.([a-z]\w*)/, ([, name]) => `get ${name}`],
+  [/return \w+===(null|void 0)/, ([, value]) => `${value}?`],
+  [/return \w+\(\w+,\w+,\w+\)/, () => "make a closure"],
+  [/return \w+\(\w+,\w+\)/, () => "make a text"],
+  [/\{return \w+\}/, () => "make a number"],
+];
+
+const ownerOf = (owner) => (owner.length > 2 ? `${owner}.` : "");
+
+export function nameOf(called) {
+  const text = String(called).replace(/^function\([^)]*\)/, "");
+  for (const [pattern, name] of READINGS) {
+    const match = text.match(pattern);
+    if (match) return name(match);
+  }
+  return text.slice(0, 24);
+}
+
+export const CLOSURES = "promises and closures";
+
+// What each function of the wasm is called for, by the text of the module that calls it.
+export function callersIn(module) {
+  return (name) => {
+    if (new RegExp(`,\\w+\\.${name}[,)]|\\.${name}\\(\\w+,\\w+\\*`).test(module)) return "memory for texts";
+    const at = module.search(new RegExp(`\\.${name}\\(`));
+    if (at < 0) return "others";
+    // The last head of a function or a method before the call.
+    const before = module.slice(Math.max(0, at - 1_000), at);
+    const heads = before.matchAll(/(?<=[{};]|function |static |get )(?!catch|if|for|while|switch)(\w+)\([\w,]*\)\{/g);
+    const caller = [...heads].at(-1)?.[1] ?? "";
+    // Methods keep their names; what has a short one handles closures: events, and what promises bring.
+    return caller.length > 2 ? `${caller}()` : CLOSURES;
+  };
+}

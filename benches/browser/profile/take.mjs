@@ -1,0 +1,22 @@
+// Samples of an operation of one tab.
+import { inTime } from "../wait.mjs";
+import { begin, end } from "./sample.mjs";
+
+// `batch`: what is over in microseconds is done so often for one sample.
+export async function take({ turn, batch = 1 }, times) {
+  const samples = [];
+  // The first of each round is not counted: connections, beacons and caches may have gone to rest meanwhile.
+  for (let i = 0; i <= times; i++) {
+    // As many go before: nothing lingers yet at the first of them, and each 64th of a tenure asks for more tokens.
+    if (batch > 1) await inTime(repeat(turn, batch));
+    begin();
+    await inTime(repeat(turn, batch));
+    const sample = end();
+    if (i > 0) samples.push(sample);
+  }
+  return samples;
+}
+
+async function repeat(turn, times) {
+  for (let i = 0; i < times; i++) await turn();
+}

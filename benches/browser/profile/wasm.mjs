@@ -1,0 +1,34 @@
+// Wraps all that a wasm and its glue call of each other. The glue takes any object for the exports of an instance.
+import { CLOSURES, callersIn, nameOf } from "./names.mjs";
+import { spanned } from "./spans.mjs";
+
+export async function hookWasm(module) {
+  const callerOf = callersIn(await (await fetch(module)).text());
+  // Memories and tables are as they were.
+  const exportOf = (called, name) => (typeof called === "function" ? entered(callerOf(name), called) : called);
+  for (const way of ["instantiate", "instantiateStreaming"]) {
+    const native = WebAssembly[way];
+    WebAssembly[way] = async (source, imports) => {
+      const made = await native.call(WebAssembly, source, mapped(imports, importsOf));
+      const instance = { exports: mapped((made.instance ?? made).exports, exportOf) };
+      return made.instance ? { module: made.module, instance } : instance;
+    };
+  }
+}
+
+const mapped = (object, change) => Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
+
+// The same entries into the wasm serve all kinds of events, which come last of what they are given.
+function entered(name, called) {
+  const plain = spanned("wasm", name, called);
+  if (name !== CLOSURES) return plain;
+  const byType = {};
+  return (...args) => {
+    const event = args.at(-1);
+    if (!(event instanceof Event)) return plain(...args);
+    return (byType[event.type] ??= spanned("wasm", `on ${event.type}`, called))(...args);
+  };
+}
+
+const importsOf = (imports) =>
+  mapped(imports, (called) => (typeof called === "function" ? spanned("import", nameOf(called), called) : called));

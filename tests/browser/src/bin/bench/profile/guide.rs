@@ -1,0 +1,29 @@
+//! The tables in the guide.
+
+use std::{fs, path::Path};
+
+use anyhow::Context as _;
+use leasehold_browser_tests::Engine;
+
+/// Puts each table in the place of the block of text that stands first under the heading of its engine.
+pub(crate) fn replace(guide: &Path, tables: &[(Engine, String)]) -> anyhow::Result<()> {
+    let mut text = fs::read_to_string(guide).with_context(|| format!("cannot read {}", guide.display()))?;
+    for (engine, table) in tables {
+        let heading = format!("\n## {}\n", title(*engine));
+        let (before, rest) = text.split_once(&heading).with_context(|| format!("no heading {heading:?}"))?;
+        let (words, rest) = rest.split_once("```text\n").context("no block of text")?;
+        let (_, after) = rest.split_once("```").context("a block that ends")?;
+        text = [before, &heading, words, "```text\n", table.trim(), "\n```", after].concat();
+    }
+    fs::write(guide, text)?;
+    println!("written to docs/profile.md");
+    Ok(())
+}
+
+fn title(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Chromium => "Chromium",
+        Engine::Firefox => "Firefox",
+        Engine::WebKit => "WebKitGTK",
+    }
+}
