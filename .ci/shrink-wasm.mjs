@@ -27,6 +27,7 @@ const SMALL = [
 
 optimize(file, ...SMALL, "-S", "-o", text);
 rewrite(likeBesideLike);
+keepFromInlining();
 shortenNames();
 optimize(text, "-o", file);
 writeFileSync("target/wasm-functions.json", JSON.stringify(namesOf(readFileSync(text, "utf8"))));
@@ -50,6 +51,35 @@ function rewrite(change) {
   const end = functions.length - 1;
   functions[end] = functions[end].replace(/\)\s*$/, "");
   writeFileSync(text, `${head}${change(functions).join("")})\n`);
+}
+
+/** V8 before version 13 (Node.js 20 and 22, Chromium of 2024) inlines a call of wasm into optimized JavaScript, and ends the
+ *  whole process if that JavaScript is deoptimized during a call that returns a reference. It inlines none that takes a
+ *  `funcref`, so each of these takes one more argument, a null. tests/js/optimized.test.mjs */
+function keepFromInlining() {
+  let wasm = readFileSync(text, "utf8");
+  let javascript = readFileSync(glue, "utf8");
+  const exported = [...wasm.matchAll(/^ \(export "(\w+)" \(func (.+)\)\)$/gm)];
+  wasm = wasm.replaceAll(/^( \(func (\$"[^"]*"|\S+)(?: \(param \S+ \w+\))*) \(result externref\)$/gm, (whole, head, func) => {
+    const names = exported.filter(([, , own]) => own === func).map(([, name]) => name);
+    if (names.length === 0) return whole;
+    if (wasm.includes(`(call ${func}`) || wasm.includes(`(ref.func ${func}`)) throw new Error(`the wasm calls ${names}, too`);
+    for (const name of names) javascript = withLastArgument(javascript, `wasm.${name}(`, "null");
+    return `${head} (param funcref) (result externref)`;
+  });
+  writeFileSync(text, wasm);
+  writeFileSync(glue, javascript);
+}
+
+/** Adds an argument to each call that begins so. */
+function withLastArgument(javascript, call, argument) {
+  const [head, ...calls] = javascript.split(call);
+  const longer = calls.map((rest) => {
+    let depth = 1;
+    const end = [...rest].findIndex((letter) => (depth += { "(": 1, ")": -1 }[letter] ?? 0) === 0);
+    return `${call}${rest.slice(0, end)}${end > 0 ? ", " : ""}${argument}${rest.slice(end)}`;
+  });
+  return head + longer.join("");
 }
 
 /** Gives short names to all that the wasm and its glue give each other. */
