@@ -10,7 +10,7 @@ const CODE_SECTION = 10;
 const PARTS = [
   ["what a store does: records, the queue, their text", /^leasehold::machine::record/],
   ["what a context does: asking, heartbeats, doubt, waiting", /^leasehold::machine::context/],
-  ["keys, times and options, which both share", /^leasehold::machine/],
+  ["keys, times and options, shared by stores and contexts", /^leasehold::machine/],
   ["the driver: timers, transactions in flight, events", /^leasehold::(driver|oneshot|events)/],
   ["the manager, requests and guards", /^leasehold::client/],
   ["what JavaScript calls", /^(leasehold::js|lease[a-z]*_|jslease|__wbg)/],

@@ -84,7 +84,7 @@ impl<T> Drop for Receiver<T> {
 
 /// Wakers are woken and dropped after the lock was let go: they may own what locks it.
 impl Bell {
-    /// Who is to be woken, the first time.
+    /// Marks the bell as rung. The first call returns the waker, if one is stored.
     fn ring(&self) -> Option<Waker> {
         // Mostly no waker is stored yet: the receiver has not polled.
         if self.state.fetch_or(RANG, Ordering::AcqRel) == HEARD { lock(&self.waker).take() } else { None }
@@ -101,11 +101,11 @@ impl Bell {
         if self.state.load(Ordering::Acquire) & RANG != 0 {
             return true;
         }
-        // Cloned before the lock is taken: that may run the user's code.
+        // Cloning may run the user's code, so it is done before the lock is taken.
         let waker = waker.clone();
         let before = lock(&self.waker).replace(waker);
         drop(before);
-        // A ring before this line found no waker to wake. So the waker is dropped here.
+        // If the bell rang before this line, the sender saw no waker, and none need be woken: drop it.
         let rang = self.state.fetch_or(HEARD, Ordering::AcqRel) & RANG != 0;
         if rang {
             self.forget();

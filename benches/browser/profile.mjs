@@ -26,10 +26,10 @@ const more = (name, taken) => void (samples[name] ??= []).push(...taken);
 
 window.profile = {
   calibration,
-  // One tab of each mode does this: it holds leases that others would wait for. Brings the names of its operations.
+  // Returns the names of the operations. Only one tab of each mode calls this: it holds leases that a second tab would wait for.
   prepare: async () => Object.keys((alone = await operations(mode))),
   measure: async ({ name, times }) => {
-    // WebDriver first has to set up the page for a script that returns a promise. By then that is done.
+    // WebDriver first sets up the page for a script that returns a promise. The pause keeps that out of the first sample.
     await sleep(20);
     more(name, await take(alone[name], times));
   },

@@ -140,7 +140,7 @@ impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Until<L> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let until = &mut *self;
-        // Cloned before the lock is taken: that may run the user's code.
+        // Cloning may run the user's code, so it is done before the lock is taken.
         let waker = context.waker().clone();
         let mut state = until.fate.state();
         if let Some(known) = (until.look)(&state) {

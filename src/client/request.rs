@@ -344,7 +344,8 @@ impl Pending {
         Self { driver, turn, answer, polls: 0, settled: false }
     }
 
-    /// What the answer comes to for a key, which the user may know by another name. A grant that nobody asks for here is given back.
+    /// Turns the answer into a guard, or into an error that names the key as the user knows it. Until this is called, a drop abandons the
+    /// request.
     pub(crate) fn guard(
         &mut self,
         response: Option<Response>,

@@ -149,7 +149,7 @@ pub(crate) enum Event {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin(Option<Shared<tracing::Span>>);
 
-/// Nobody looks on.
+/// Stands for a span where the feature `tracing` is off.
 #[cfg(not(feature = "tracing"))]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {}
@@ -182,7 +182,7 @@ impl Origin {
         Self(Event::are_heard().then(|| Shared::new(tracing::Span::current())))
     }
 
-    /// Whether there is a span: when it is dropped, the subscriber is told.
+    /// Whether there is a span. Dropping it calls the subscriber, which must not happen under the lock.
     pub(crate) fn is_known(&self) -> bool {
         self.0.is_some()
     }
@@ -258,7 +258,7 @@ pub(crate) fn within<F: Future>(span: tracing::Span, future: F) -> impl Future<O
     future.instrument(span)
 }
 
-/// Nobody looks on.
+/// Stands for a span where the feature `tracing` is off.
 #[cfg(not(feature = "tracing"))]
 pub(crate) struct Unseen;
 

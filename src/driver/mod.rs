@@ -142,7 +142,7 @@ impl Driver {
         self.core().machine.session()
     }
 
-    /// Checks the name of a key, and copies it unless the last one was the same.
+    /// Checks the name of a key. If the last request named the same key, that one is cloned and the text is not copied.
     pub(crate) fn key(&self, name: &str) -> Result<Key, InvalidKey> {
         let mut last = self.last_key.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
@@ -357,7 +357,7 @@ impl Driver {
             let response = Response::Failed(Refusal::Store(gone.clone()));
             core.plan_deed(Deed::Effect(Effect::Answer(question, response)));
         }
-        // Not before: what an upgrade held up would be granted, with nobody left to give it back.
+        // Upgrades are cancelled last: earlier, requests that wait behind one would be granted, and nobody would be left to release them.
         for (query, slot) in core.machine.awaited_upgrades() {
             self.digest(&mut core, Input::CancelUpgrade { query, slot }, now);
         }

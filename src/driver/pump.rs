@@ -41,7 +41,7 @@ impl Driver {
             let open = core.open.take_all();
             core.plan_deed(Deed::Abort(open));
         }
-        // A thread may have read the clock, and taken the lock after another one that read it later.
+        // Threads may take the lock in another order than they read the clock, so only a later time replaces this one.
         if now.monotonic >= core.now.monotonic {
             core.now = now;
         }

@@ -59,7 +59,7 @@ pub(crate) struct Question {
 }
 
 impl Effect {
-    /// Does what calls nobody else's code, and so may be done under the lock; returns what is left.
+    /// Performs the effect if that runs only our own code, and so is safe under the lock; returns what is left to do.
     pub(crate) fn done_under_lock(self) -> Option<Self> {
         match self {
             Self::Answer(question, response) if !question.origin.is_known() => {
@@ -166,7 +166,7 @@ impl Registry {
         turns.into_iter().filter_map(|turn| self.released(turn, Err(error.clone()), now)).collect()
     }
 
-    /// What gives up a request, granted or not; `None` if it was refused.
+    /// The input that ends a request: a release if it was granted, else a cancellation. `None` if it was refused.
     pub(crate) fn end_of(&mut self, turn: TurnId) -> Option<Input> {
         if let Some(fate) = self.guards.get(&turn) {
             return Some(Input::Release { turn, slot: fate.slot.clone() });

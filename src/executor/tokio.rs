@@ -196,12 +196,12 @@ fn origin() -> Instant {
 }
 
 thread_local! {
-    /// What this thread read last.
+    /// The time that this thread read last.
     static LAST_READ: Cell<Option<Now>> = const { Cell::new(None) };
 }
 
 /// Reads the clocks of this process, which every [`TokioExecutor`] reads: the monotonic one counts from the first reading,
-/// and goes on while the machine is suspended. Within one of its milliseconds a thread reads the wall clock once.
+/// and goes on while the machine is suspended. A thread reads the wall clock at most once per millisecond of the monotonic clock.
 ///
 /// An [`Executor`] of your own that shares a store with a [`TokioExecutor`] answers this as its [`now`](Executor::now). A
 /// store such as `MemoryStore` compares the times of all its callers, and would take a holder for dead by another clock.

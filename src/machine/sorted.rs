@@ -77,7 +77,7 @@ impl<K, V> SortedMap<K, V> {
 }
 
 impl<K: Ord, V> SortedMap<K, V> {
-    /// As a vector's own search, but done with the first comparison that hits: most maps hold one entry.
+    /// A binary search that, unlike the vector's own, stops at the first equal key: most maps hold one entry.
     fn find(&self, key: &K) -> Result<usize, usize> {
         let (mut start, mut end) = (0, self.len());
         while start < end {

@@ -97,10 +97,10 @@ pub trait Store: MaybeSendSync + Debug + 'static {
     /// [`StoreError`] if there is no answer.
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError>;
 
-    /// Applies a batch as [`transact`](Self::transact) does, before it returns: for a store that waits for nothing. It is called
+    /// Applies a batch as [`transact`](Self::transact) does, but synchronously: for a store that never waits. It is called
     /// on the thread that makes a request or drops a guard, inside of a runtime or outside.
     ///
-    /// `None`, the default, leaves everything as it is: the caller goes on with `transact`.
+    /// If this returns `None`, the default, it has changed nothing, and the caller calls `transact`.
     fn transact_at_once(&self, _batch: &Batch, _now: Now) -> Option<Result<Reply, StoreError>> {
         None
     }

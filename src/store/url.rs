@@ -124,7 +124,7 @@ impl<'a> Named<'a> {
         }
         if path.is_empty() {
             return Err(refused(
-                "the URL `sqlite:` names no file; write sqlite:leases.db or sqlite:/var/lib/app/leases.db".into(),
+                "the URL names no file after `sqlite:`; write sqlite:leases.db or sqlite:/var/lib/app/leases.db".into(),
             ));
         }
         let (path, prefix) = (path.to_owned(), self.prefix.map(str::to_owned));

@@ -149,7 +149,7 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
     for (url, parts) in [
         ("carrier-pigeon:here", &["carrier-pigeon", "sqlite:"][..]),
         ("sqlite", &["\"sqlite\"", "sqlite:"]),
-        ("sqlite:", &["names no file"]),
+        ("sqlite:", &["names no file after `sqlite:`"]),
         ("sqlite::memory:", &["name a file"]),
         ("sqlite:leases.db?colour=red", &["colour", "prefix"]),
         ("memory:", &["memory:", "sqlite:"]),
@@ -253,4 +253,19 @@ fn a_store_that_does_not_answer_gives_69() {
     let done = scratch.done(&["run", "--lease", "1", "k", "true"]);
     told(&done, 69, &["write lock"]);
     drop(busy);
+}
+
+/// The store alone would be given up after 5 s, with another sentence.
+#[test]
+fn the_seconds_of_w_include_those_of_the_opening() {
+    let scratch = Scratch::new();
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
+    for (wait, limit) in [("1.5", "within 1.5 s"), ("0", "within 1 s")] {
+        for order in ["run", "elect"] {
+            told(&scratch.done(&[order, "-w", wait, "k", "true"]), 69, &["did not open", limit, "-w"]);
+        }
+    }
+    drop(busy);
+    assert_eq!(scratch.done(&["run", "-w", "0", "k", "true"]).code, 0);
 }

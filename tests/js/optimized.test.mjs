@@ -15,7 +15,7 @@ const OPTIMIZED = 1 << 4;
 
 const now = performance.now.bind(performance);
 
-/** What the wasm asks for in the midst of a call. */
+/** Runs `act` in the middle of `call`, when the wasm reads the clock. */
 function whileTheClockIsRead(act, call) {
   let times = 0;
   performance.now = () => {
@@ -39,7 +39,7 @@ const OPERATIONS = {
 for (const [name, [before, operation, after, atTheEnd = () => {}]] of Object.entries(OPERATIONS)) {
   test(`${name} survives being deoptimized within its call`, async () => {
     const leases = await openManager();
-    // A function of its own each time: what is optimized for one would be shared by all.
+    // Each operation gets a new function, because V8 would optimize a common one for all of them.
     const call = new Function("operation", "return (subject) => operation(subject)")(operation);
     const once = async (calling) => {
       const subject = await before(leases);

@@ -13,12 +13,16 @@ use crate::{
 /// Of each process.
 const TURNS: usize = 150;
 
-/// With one thread, what is asked for together goes out together.
+/// In one thread, what is asked for together goes out together.
+fn in_one_thread<F: Future<Output = ()>>(prefix: &str, test: impl FnOnce(Place) -> F) {
+    let Some(place) = Place::new(prefix) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(test(place));
+}
+
 #[test]
 fn a_lease_costs_two_transactions_of_two_round_trips() {
-    let Some(place) = Place::new("measure_trips") else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    in_one_thread("measure_trips", |place| async move {
         drop(place.store().await);
         let proxy = place.proxy();
         let store = place.behind(proxy.port).builder().without_signals().connect().await.unwrap();
@@ -43,7 +47,7 @@ async fn manager(place: &Place) -> LeaseManager {
 /// it waits.
 #[test]
 fn a_hand_off_costs_one_transaction_of_two_round_trips() {
-    on_server("measure_hand_off", |place| async move {
+    in_one_thread("measure_hand_off", |place| async move {
         let (proxy, client) = (place.proxy(), place.client().await);
         let named = Place { url: format!("{}?application_name=measure_heir", place.url), ..place.clone() };
         let (giver, watch) = (manager(&place.behind(proxy.port)).await, manager(&place).await);

@@ -64,11 +64,18 @@ fn a_store_of_texts_keeps_the_contract() {
 }
 
 #[test]
+fn a_store_that_answers_at_once_keeps_the_contract() {
+    all(Habit::AnswersAtOnce);
+    unreadable(Habit::AnswersAtOnce);
+}
+
+#[test]
 fn the_contract_names_the_rule_that_a_store_breaks() {
     for (habit, rule) in [
         (Habit::Races, "only one is granted the key: read, apply and write in one transaction"),
         (Habit::LocksEachKey, "a batch is one transaction"),
         (Habit::AnswersEarly, "answer only after the transaction was committed"),
+        (Habit::InterruptsAtOnce, "read, apply and write in one transaction"),
         (Habit::NewIdEachConnection, "all connections name it by the same"),
         (Habit::NewIdEachTime, "the store keeps its id from one transaction to the next"),
     ] {

@@ -259,7 +259,7 @@ fn a_url_chooses_the_file_and_the_prefix() {
     for nothing in ["sqlite:", "sqlite://"] {
         let refused = Runtime::new().unwrap().block_on(leasehold::store::from_url(nothing));
         let message = refused.map(|_| ()).expect_err("it names nothing").to_string();
-        assert!(message.contains("names no file; write sqlite:leases.db"), "{message}");
+        assert!(message.contains("names no file after `sqlite:`; write sqlite:leases.db"), "{message}");
     }
 }
 

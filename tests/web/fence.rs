@@ -174,7 +174,7 @@ async fn a_guard_that_is_given_back_while_it_is_checked_writes() {
     assert_eq!(desk.note().await.as_deref(), Some("theirs"));
 }
 
-/// What the context lost before the transaction was checked is no release.
+/// A lease that was stolen before the check is lost, even if its guard was released meanwhile.
 #[test]
 async fn a_guard_that_was_stolen_before_it_was_given_back_writes_nothing() {
     let name = fresh_name("stolen_releasing");

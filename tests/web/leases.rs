@@ -56,7 +56,7 @@ async fn two_managers_take_turns(name: &str) {
     done(&indexed_db().delete_database(&format!("leasehold:{name}")).unwrap()).await.unwrap();
 }
 
-/// Whoever deletes the database is granted the lease in a new one.
+/// After a deletion another manager can be granted the lease in a new database.
 #[test]
 async fn a_deletion_is_reported_before_others_are_granted_the_lease() {
     let name = fresh_name("deletion");

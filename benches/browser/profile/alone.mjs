@@ -33,7 +33,7 @@ async function coldTurn(database) {
   };
 }
 
-// What comes after the first `await` of these is not seen: nothing calls it that could be wrapped.
+// These spans end at the method's first `await`: the engine runs the rest, so no call of it can be wrapped.
 function hookPackage() {
   LeaseManager.prototype.acquire = spanned("package", "acquire()", LeaseManager.prototype.acquire);
   for (const name of ["release", "fence"]) Lease.prototype[name] = spanned("package", `${name}()`, Lease.prototype[name]);

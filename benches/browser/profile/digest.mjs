@@ -1,5 +1,5 @@
-// Samples become figures, all of them means in µs per operation. Means, because the clock is coarser than most of what is
-// measured; of the middle half of the samples, because a busy machine makes a few of them long.
+// Turns samples into figures per operation. Times other than `medianUs` are means in µs, because the clock is coarser than most of what is
+// measured. They use the middle half of the samples, because a busy machine makes a few of them long.
 
 export function digest(all, calibration, batch = 1) {
   const samples = middleHalf(all);

@@ -1,4 +1,4 @@
-// What a function of the glue does, by its text: the names that it bears in the package are one or two letters.
+// Guesses from a glue function's source what it does: its name in the package has only one or two letters.
 const READINGS = [
   [/_wbg_cb_unref\(\)/, () => "drop a closure"],
   [/\b((?:set|clear)(?:Timeout|Interval)|queueMicrotask)\(/, ([, name]) => `${name}()`],
@@ -33,7 +33,7 @@ export function nameOf(called) {
 
 export const CLOSURES = "promises and closures";
 
-// What each function of the wasm is called for, by the text of the module that calls it.
+// Finds the method that calls each function of the wasm, in the source of the calling module.
 export function callersIn(module) {
   return (name) => {
     if (new RegExp(`,\\w+\\.${name}[,)]|\\.${name}\\(\\w+,\\w+\\*`).test(module)) return "memory for texts";
@@ -43,7 +43,7 @@ export function callersIn(module) {
     const before = module.slice(Math.max(0, at - 1_000), at);
     const heads = before.matchAll(/(?<=[{};]|function |static |get )(?!catch|if|for|while|switch)(\w+)\([\w,]*\)\{/g);
     const caller = [...heads].at(-1)?.[1] ?? "";
-    // Methods keep their names; what has a short one handles closures: events, and what promises bring.
+    // The minifier keeps the names of methods. A caller with a short name runs closures, for events and promises.
     return caller.length > 2 ? `${caller}()` : CLOSURES;
   };
 }

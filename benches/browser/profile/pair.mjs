@@ -7,7 +7,7 @@ import { begin, end, mark } from "./sample.mjs";
 
 const mode = location.search.slice(1);
 const KEY = "hand-off";
-// Of the profile itself. Nothing is posted here during a sample, or it would count.
+// The profiler's own channel. Neither tab posts here during a sample, because the post would count.
 const channel = new BroadcastChannel(`profile-pair-${mode}`);
 const clock = () => performance.timeOrigin + performance.now();
 const say = (message) => channel.postMessage(message);
@@ -74,7 +74,7 @@ async function handOff(ahead) {
   return joined(own, sample, origin - performance.timeOrigin - ahead);
 }
 
-// One sample of both, by our clock: it ends with the grant there. `later`: what their clock's zero is behind ours.
+// One sample of both, by our clock: it ends with the grant there. `later` is what must be added to their times to get ours.
 function joined(own, other, later) {
   const theirs = other.marks.map(([name, time]) => [name.endsWith("there") ? name : `${name} there`, time + later]);
   const ended = other.ended + later;

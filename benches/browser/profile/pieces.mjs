@@ -1,4 +1,4 @@
-// What single things take in this browser: by the difference of two of them it is seen what one more or less would change.
+// Times of single browser operations. The difference between two of them shows what adding or removing a request would change.
 const STORE = "pieces";
 const TEXT = "a text as long as the record of one key with a holder and a waiter: ".repeat(3);
 

@@ -1,7 +1,7 @@
 // One sample: what was marked while one operation went on. Nothing is marked between two samples.
 import { clearSpans, spansSoFar } from "./spans.mjs";
 
-// As it is before anything is wrapped.
+// Bound before any hook is set, so that it stays unwrapped.
 export const now = performance.now.bind(performance);
 
 let running;
@@ -20,12 +20,12 @@ export function end() {
   return sample;
 }
 
-// Something happens at this border.
+// Notes that the package called the browser, or the browser answered.
 export function mark(name) {
   running?.marks.push([name, now()]);
 }
 
-// Begins to wait for what the browser does; to call what is returned ends that.
+// Starts to time a wait for the browser; calling the returned function ends it.
 export function wait(name) {
   const sample = running;
   const began = now();

@@ -7,7 +7,7 @@ export async function take({ turn, batch = 1 }, times) {
   const samples = [];
   // The first of each round is not counted: connections, beacons and caches may have gone to rest meanwhile.
   for (let i = 0; i <= times; i++) {
-    // As many go before: nothing lingers yet at the first of them, and each 64th of a tenure asks for more tokens.
+    // The same number of turns runs first, untimed: the first finds no lingering lease, and the 65th has to reserve more tokens.
     if (batch > 1) await inTime(repeat(turn, batch));
     begin();
     await inTime(repeat(turn, batch));

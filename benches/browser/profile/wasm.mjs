@@ -18,7 +18,7 @@ export async function hookWasm(module) {
 
 const mapped = (object, change) => Object.fromEntries(Object.entries(object).map(([name, value]) => [name, change(value, name)]));
 
-// The same entries into the wasm serve all kinds of events, which come last of what they are given.
+// The same exports of the wasm handle every kind of event; the event is always the last argument.
 function entered(name, called) {
   const plain = spanned("wasm", name, called);
   if (name !== CLOSURES) return plain;

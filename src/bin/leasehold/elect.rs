@@ -34,7 +34,7 @@ enum Term {
 /// One campaign, and what follows. Each opens the store anew: it may have been replaced.
 async fn term(job: &Job<'_>, options: &Elect, signals: &mut Signals) -> Result<Term, Failure> {
     options.place.make_folder(job.url)?;
-    let opened = place::open_or_end(job.url, Some(job.rules.lease()), signals).await?;
+    let opened = place::open_in_time(job.url, job.rules.lease(), options.waiting.wait, signals).await?;
     let info = wait::info(options.holding.info.as_deref(), job.command);
     let request = || opened.leases.lock(job.key).info(&info);
     let asked = options.waiting.ask(&opened, job.key, Mode::Exclusive, request);

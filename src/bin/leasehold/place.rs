@@ -5,11 +5,12 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::{self, Path, PathBuf},
     pin::pin,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::future::{Either, select};
 use leasehold::{LeaseManager, executor::TokioExecutor, machine::StoreError, store};
+use tokio::time::timeout;
 
 use super::codes::{Failure, STORE};
 use super::life::Eyes;
@@ -18,11 +19,15 @@ use super::signals::Signals;
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
 const FILE: &str = "sqlite:";
+/// A sound store opens in less. A wait that is shorter is meant for the key.
+const LEAST_OPENING: Duration = Duration::from_secs(1);
 
 /// A store that was opened.
 pub(crate) struct Opened {
     pub(crate) leases: LeaseManager,
     pub(crate) eyes: Eyes,
+    /// How long that took.
+    pub(crate) took: Duration,
 }
 
 impl Place {
@@ -122,6 +127,7 @@ fn state_folder() -> Option<PathBuf> {
 
 /// Connects to a store; only who holds leases cares how long they last.
 pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, Failure> {
+    let start = Instant::now();
     let store = store::from_url(url).await.map_err(|error| refused(url, error))?;
     let eyes = Eyes::over(&store.reach());
     let builder = LeaseManager::builder(store, TokioExecutor::new());
@@ -130,13 +136,26 @@ pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, F
         None => builder,
     };
     let leases = builder.build().map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(Opened { leases, eyes })
+    Ok(Opened { leases, eyes, took: start.elapsed() })
 }
 
-/// As [`open`], unless a signal ends it: a server may take seconds to answer.
-pub(crate) async fn open_or_end(url: &str, lease: Option<Duration>, signals: &mut Signals) -> Result<Opened, Failure> {
-    match select(pin!(open(url, lease)), pin!(signals.end())).await {
-        Either::Left((opened, _)) => opened,
+/// As [`open`], for who is to hold leases: unless a signal ends it, or the wait is over. A server may take seconds to answer.
+pub(crate) async fn open_in_time(
+    url: &str,
+    lease: Duration,
+    wait: Option<Duration>,
+    signals: &mut Signals,
+) -> Result<Opened, Failure> {
+    let limit = wait.map_or(Duration::MAX, |wait| wait.max(LEAST_OPENING));
+    match select(pin!(timeout(limit, open(url, Some(lease)))), pin!(signals.end())).await {
+        Either::Left((Ok(opened), _)) => opened,
+        Either::Left((Err(_), _)) => {
+            let seconds = limit.as_secs_f64();
+            Err(Failure::new(
+                STORE,
+                format!("the store did not open within {seconds} s; check it, or wait longer by -w"),
+            ))
+        }
         Either::Right((signal, _)) => Err(Failure::signalled(signal)),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
     let url = options.place.url_to_write()?;
     let mut signals = Signals::listen()?;
-    let opened = place::open_or_end(&url, Some(rules.lease()), &mut signals).await?;
+    let opened = place::open_in_time(&url, rules.lease(), None, &mut signals).await?;
     let leases = &opened.leases;
     let request = leases.lock(&key).info(wait::info(holding.info.as_deref(), &command));
     let mut robbed = String::new();

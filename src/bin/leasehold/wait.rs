@@ -46,7 +46,7 @@ impl Waiting {
     ) -> Result<Option<LeaseGuard>, AcquireError> {
         let first = match self.wait {
             _ if self.nonblock => request().try_acquire().await?,
-            Some(limit) => in_time_or_tried(&request, limit).await?,
+            Some(limit) => in_time_or_tried(&request, limit.saturating_sub(opened.took)).await?,
             None => Some(request().acquire().await?),
         };
         if first.is_some() {

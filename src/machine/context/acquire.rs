@@ -27,7 +27,7 @@ impl Machine {
         let (slot, steals) = (turn.slot(), turn.steal);
         let (id, waits) = (turn.id, turn.wait);
         let cohort = self.cohorts.change_or_make(&slot);
-        // Mostly both texts are empty. Their lengths are checked first: some C libraries are slow to compare texts of no bytes.
+        // Usually both texts are empty. Their lengths are checked first, because some C libraries compare empty texts slowly.
         let renames = cohort.info.len() + turn.info.len() > 0 && cohort.info != turn.info;
         cohort.turns.push(turn);
         match (&mut cohort.stage, steals) {

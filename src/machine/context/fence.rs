@@ -42,7 +42,7 @@ impl Ticket {
         self.batch.operations.iter().all(|operation| has_it(&operation.key))
     }
 
-    /// Whether a transaction that found this ran in the ticket's store, while the record still had the grant.
+    /// Whether this reply comes from the ticket's store, and shows that the record still had the grant.
     pub fn is_current_in(&self, store: Option<StoreId>, reply: &Reply) -> bool {
         store == Some(self.store) && reply.answers.iter().all(|answer| answer.outcome.lets_a_fence_pass())
     }

@@ -148,7 +148,7 @@ impl StoreQueue {
         Some((self.overdue.remove(at), true))
     }
 
-    /// The room of a transaction that is over serves the next one.
+    /// Reuses the buffer of a finished transaction for the next one.
     pub(super) fn reuse(&mut self, over: Transaction) {
         let mut operations = over.operations;
         if self.waiting.is_empty() && operations.capacity() == 1 {

@@ -293,7 +293,7 @@ fn a_row_that_cannot_be_read_blocks_is_not_written_and_can_be_ended() {
     assert_eq!((bench.apply(C, end).outcome, bench.holders()), (Outcome::Ended, vec![B]));
 }
 
-/// Its answer does not say that its own place is granted.
+/// The outcome `TooLate` does not tell the asker that its waiting request was granted, so the answer lists that grant.
 #[test]
 fn a_late_attempt_tells_whom_it_granted_even_if_that_is_itself() {
     let mut bench = Bench::new(false);

@@ -1,7 +1,7 @@
 //! The end of a connection, heard when it comes.
 //!
-//! The browser tells of a connection that it closes itself, by an event; of a call of `close()` nothing tells. Yet that is
-//! how most connections of the user's end: a page that hears `versionchange` closes its own, so that another tab can upgrade. A lease
+//! The browser fires an event when it closes a connection itself, but nothing reports a call of `close()`. Yet most of the user's
+//! connections end by such a call: a page that hears `versionchange` closes its own, so that another tab can upgrade. A lease
 //! would then be believed in until its next renewal, and the beacon keep all others waiting for longer.
 //!
 //! A connection that the store opened itself is closed when somebody deletes the database. Other contexts can then be granted the leases.

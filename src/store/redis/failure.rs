@@ -153,7 +153,7 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
         "CLUSTERDOWN" | "TRYAGAIN" => StoreError::transient(told("the cluster is being repaired or changed")),
         "NOSCRIPT" => StoreError::transient(told("the server forgot the script")),
         _ if detail_of(error).contains("DB index") => unsupported(told(
-            "the URL names a database that the server does not have; end the URL with a smaller number, as in redis://host:port/0, or raise \
+            "the number at the end of the URL is too large for this server; use a smaller one, as in redis://host:port/0, or raise \
              `databases` in the server's configuration",
         )),
         _ => stage.error(format!("Redis at {address} failed: {error}")),

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 /// A connection that a browser opened in advance and never used is given up after this.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The same files once more, for a browser to keep.
+/// Under this prefix the same files are served with headers that let the browser cache them.
 const KEPT: &str = "/kept/";
 
 /// Serves until it is dropped.
@@ -125,7 +125,7 @@ fn asked_path(connection: &TcpStream) -> io::Result<Option<String>> {
     Ok(target.map(str::to_owned))
 }
 
-/// What a site says of files whose names change with their content: a browser that has them asks for the pages only.
+/// What a site says of files whose names change with their content: a browser that has cached them requests only the pages.
 fn headers_of_kept(place: &Path) -> Vec<(&'static str, &'static str)> {
     let content = content_type(place);
     let is_page = content.starts_with("text/html");

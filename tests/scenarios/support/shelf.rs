@@ -39,6 +39,10 @@ pub(crate) enum Habit {
     NewIdEachTime,
     /// Wrong: what it cannot read counts as absent.
     Overwrites,
+    /// Without a future, as a store that waits for nothing does.
+    AnswersAtOnce,
+    /// Wrong: it does so in the midst of a transaction that yields.
+    InterruptsAtOnce,
     /// Under a lock, and with one monotonic clock for everybody: deadlines stand in the texts of sessions.
     TrustsItsClock,
 }
@@ -169,6 +173,22 @@ impl ShelfStore {
         Ok(reply)
     }
 
+    /// Reads and writes before anybody else can.
+    fn at_once(&self, batch: &Batch, now: Now) -> Result<Reply, StoreError> {
+        self.check_open()?;
+        let mut records = self.read(batch)?;
+        let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
+        self.write(records.take_changed().into_iter().map(|row| (row.clone(), records.text(&row))).collect());
+        Ok(reply)
+    }
+
+    fn check_open(&self) -> Result<(), StoreError> {
+        match self.own.closed.load(Relaxed) {
+            true => Err(StoreError::permanent(StoreErrorKind::Closed, "this connection was closed")),
+            false => Ok(()),
+        }
+    }
+
     async fn each_key(&self, batch: Batch, now: Now) -> Result<Reply, StoreError> {
         let (mut all, mut step) = (None::<Reply>, batch.step);
         for operation in batch.operations {
@@ -191,20 +211,23 @@ impl ShelfStore {
 #[async_trait::async_trait]
 impl Store for ShelfStore {
     async fn transact(&self, batch: Batch, now: Now, _: Duration) -> Result<Reply, StoreError> {
-        if self.own.closed.load(Relaxed) {
-            return Err(StoreError::permanent(StoreErrorKind::Closed, "this connection was closed"));
-        }
+        self.check_open()?;
         self.own.transactions.fetch_add(1, Relaxed);
         let late = std::mem::take(&mut *self.own.late.lock().unwrap());
         self.write(late);
         match self.habit {
             Habit::Races | Habit::Blocks | Habit::Compares => self.run(&batch, now).await,
             Habit::LocksEachKey => self.each_key(batch, now).await,
+            Habit::AnswersAtOnce => self.at_once(&batch, now),
             _ => {
                 let _transaction = self.shelf.transaction.lock().await;
                 self.run(&batch, now).await
             }
         }
+    }
+
+    fn transact_at_once(&self, batch: &Batch, now: Now) -> Option<Result<Reply, StoreError>> {
+        matches!(self.habit, Habit::AnswersAtOnce | Habit::InterruptsAtOnce).then(|| self.at_once(batch, now))
     }
 
     async fn close(&self) {

@@ -33,7 +33,7 @@ pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -
             figures.add(format!("{name}_ms"), median);
         }
     }
-    // What it takes at its quickest: of a busy machine that tells more.
+    // The quickest tenth as well: on a busy machine it says more than the median.
     for name in ["first_page", "first_lease"] {
         if let Some(quick) = samples.get(name).and_then(|samples| percentile(samples, 10)) {
             figures.add(format!("{name}_p10_ms"), quick);
@@ -53,7 +53,7 @@ async fn once(pages: &Pages, page: &str) -> anyhow::Result<Value> {
     Ok(times)
 }
 
-/// The grant is what counts; what comes before it has a word of its own.
+/// The time of the grant is named after the page alone; the name of an earlier time says what happened then.
 fn figure(page: &str, what: &str) -> String {
     if what == "granted" { format!("first_{page}") } else { format!("first_{page}_{what}") }
 }

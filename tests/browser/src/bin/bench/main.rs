@@ -2,7 +2,7 @@
 //! `target/bench/browser.json`. Ends well however slow anything is: it tells, it does not judge.
 //!
 //! `bench [ENGINE …] [quick]`: all engines that are here, or the named ones; `quick` takes a tenth of the samples and
-//! shows that it works, not how fast. `bench first …` measures the first lease of fresh tabs alone, which is printed and not
+//! shows that it works, not how fast. `bench first …` measures only the first lease of fresh tabs, which is printed and not
 //! written. `bench profile [ENGINE …] [quick] [docs]` tells where the time goes instead.
 
 mod alone;
@@ -54,7 +54,11 @@ fn run() -> anyhow::Result<()> {
         wanted = ENGINES.to_vec();
     }
     wanted.retain(|engine| engine.is_here());
-    anyhow::ensure!(!wanted.is_empty(), "none of these browsers is here with its WebDriver");
+    anyhow::ensure!(
+        !wanted.is_empty(),
+        "no browser to measure: chromium, firefox or webkit must be installed with its WebDriver; run `make
+    setup`"
+    );
     if says("profile") {
         let plan = if says("quick") { profile::Plan::QUICK } else { profile::Plan::FULL };
         return profile::run(&wanted, &plan, says("docs"));

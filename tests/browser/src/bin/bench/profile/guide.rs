@@ -10,9 +10,11 @@ pub(crate) fn replace(guide: &Path, tables: &[(Engine, String)]) -> anyhow::Resu
     let mut text = fs::read_to_string(guide).with_context(|| format!("cannot read {}", guide.display()))?;
     for (engine, table) in tables {
         let heading = format!("\n## {}\n", title(*engine));
-        let (before, rest) = text.split_once(&heading).with_context(|| format!("no heading {heading:?}"))?;
-        let (words, rest) = rest.split_once("```text\n").context("no block of text")?;
-        let (_, after) = rest.split_once("```").context("a block that ends")?;
+        let (before, rest) =
+            text.split_once(&heading).with_context(|| format!("the page has no heading {heading:?}; add it"))?;
+        let (words, rest) =
+            rest.split_once("```text\n").with_context(|| format!("no ```text follows {heading:?}; add a block"))?;
+        let (_, after) = rest.split_once("```").with_context(|| format!("the block after {heading:?} has no end"))?;
         text = [before, &heading, words, "```text\n", table.trim(), "\n```", after].concat();
     }
     fs::write(guide, text)?;

@@ -13,7 +13,7 @@ pub(crate) struct Plan {
     pub(crate) turns: u32,
     pub(crate) hand_offs: u32,
     pub(crate) crowd_tabs: usize,
-    /// Of each tab, and as many before them.
+    /// Measured turns of each tab; the same number runs before them, unmeasured.
     pub(crate) crowd_turns: u32,
 }
 

@@ -135,7 +135,7 @@ fn happens(count: &Value) -> bool {
     count.as_f64().is_some_and(|count| count >= 0.02)
 }
 
-/// What the browser is waited for.
+/// How long each kind of wait for the browser takes.
 fn waits(out: &mut String, waits: &Value) -> anyhow::Result<()> {
     let waits = waits.as_array().into_iter().flatten().filter(|wait| happens(&wait["count"]));
     for (at, wait) in waits.enumerate() {
