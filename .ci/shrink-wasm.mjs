@@ -63,8 +63,9 @@ function keepFromInlining() {
   wasm = wasm.replaceAll(/^( \(func (\$"[^"]*"|\S+)(?: \(param \S+ \w+\))*) \(result externref\)$/gm, (whole, head, func) => {
     const names = exported.filter(([, , own]) => own === func).map(([, name]) => name);
     if (names.length === 0) return whole;
-    if (wasm.includes(`(call ${func}`) || wasm.includes(`(ref.func ${func}`)) throw new Error(`the wasm itself calls ${names}, and would
-    lack the new argument; change keepFromInlining() to add it there, too`);
+    if (wasm.includes(`(call ${func}`) || wasm.includes(`(ref.func ${func}`)) {
+      throw new Error(`the wasm itself calls ${names}, and would lack the new argument: have keepFromInlining() add it there, too`);
+    }
     for (const name of names) javascript = withLastArgument(javascript, `wasm.${name}(`, "null");
     return `${head} (param funcref) (result externref)`;
   });

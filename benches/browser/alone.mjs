@@ -38,6 +38,9 @@ async function measure({ turn, batch = 1 }, times) {
   return samples;
 }
 
+// So many turns in a row, for who measures from outside.
+export const repeated = (turn, times) => inTime(repeat(turn, times), 120_000);
+
 async function repeat(turn, times) {
   for (let i = 0; i < times; i++) await turn();
 }

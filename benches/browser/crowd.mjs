@@ -3,6 +3,14 @@
 import { openCounter } from "./raw.mjs";
 import { inTime } from "./wait.mjs";
 
+// Those of the leases, not of the counter.
+let transactions = 0;
+const transaction = IDBDatabase.prototype.transaction;
+IDBDatabase.prototype.transaction = function (...args) {
+  if (this.name === "leasehold:bench") transactions++;
+  return transaction.apply(this, args);
+};
+
 const starts = new BroadcastChannel("bench-starts");
 
 // The counter's value after each turn of this tab, and when it began and ended.
@@ -11,6 +19,7 @@ export async function crowd(locks, { name, turns }) {
   // Whatever it loads or opens at first.
   await (await locks[name].take(`warm ${Math.random()}`))();
   const started = await going();
+  transactions = 0;
   const values = [];
   const work = async () => {
     for (let turn = 0; turn < turns; turn++) {
@@ -22,7 +31,7 @@ export async function crowd(locks, { name, turns }) {
     }
   };
   await inTime(work(), 60_000);
-  return { values, started, ended: Date.now() };
+  return { values, started, ended: Date.now(), transactions };
 }
 
 // Resolves when somebody says so.

@@ -65,6 +65,36 @@ async function held({ keys, beats }) {
   return { perHeartbeat, lost };
 }
 
+// The longest task at a heartbeat of a manager that holds so many keys, in ms: the median of several heartbeats.
+async function longestTask({ keys, beats }) {
+  const heartbeatMs = 1_000;
+  const leases = await LeaseManager.open("bench-longest", { leaseMs: 4 * heartbeatMs, heartbeatMs });
+  await Promise.all(Array.from({ length: keys }, (_, index) => leases.acquire(`key ${index}`)));
+  await sleep(heartbeatMs);
+  const longest = [];
+  for (let beat = 0; beat < beats; beat++) longest.push(await longestGap(heartbeatMs));
+  await leases.close();
+  return longest.sort((one, other) => one - other)[Math.floor(beats / 2)];
+}
+
+// The longest time for which a page that does nothing else was kept from its next task.
+function longestGap(ms) {
+  const { port1, port2 } = new MessageChannel();
+  const started = performance.now();
+  let [last, longest] = [started, 0];
+  return new Promise((resolve) => {
+    port1.onmessage = () => {
+      const now = performance.now();
+      longest = Math.max(longest, now - last);
+      last = now;
+      if (now - started < ms) return port2.postMessage(null);
+      port1.close();
+      resolve(longest);
+    };
+    port2.postMessage(null);
+  });
+}
+
 // What stands and what is done when nothing was held for longer than the idle limit of 10 s.
 async function unused() {
   const leases = await LeaseManager.open("bench-unused");
@@ -79,5 +109,5 @@ async function unused() {
   };
 }
 
-window.bench = { held, unused };
+window.bench = { held, longestTask, unused };
 window.ready = true;

@@ -109,6 +109,14 @@ impl Browser {
         told.unwrap_or("of an unknown version").into()
     }
 
+    /// How long its processes have worked so far, in ms, in steps of 10 ms. A process that has ended no longer counts.
+    ///
+    /// # Errors
+    /// On systems that do not tell.
+    pub fn work_ms(&self) -> anyhow::Result<f64> {
+        process::work_below(self.session.driver.id())
+    }
+
     /// Opens a tab at an address.
     ///
     /// # Errors

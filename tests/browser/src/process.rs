@@ -8,7 +8,9 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
-/// Less work than this many ticks, which are 10 ms each, tells nothing.
+/// Linux tells everybody of 100 ticks a second, whatever it counts itself.
+const MS_PER_TICK: f64 = 10.0;
+/// Less work than this many ticks tells nothing.
 const LEAST_TICKS: u64 = 3;
 
 /// A process of a browser.
@@ -54,6 +56,11 @@ pub(crate) fn times_below(root: u32) -> anyhow::Result<Times> {
     // Parents come before their children, but for numbers that were used again.
     while all.iter().any(|stat| below.contains(&stat.parent) && below.insert(stat.process)) {}
     Ok(all.iter().filter(|stat| below.contains(&stat.process)).map(|stat| (stat.process, stat.time)).collect())
+}
+
+/// How long all descendants of a process have worked, in ms. What has ended no longer counts.
+pub(crate) fn work_below(root: u32) -> anyhow::Result<f64> {
+    Ok(times_below(root)?.values().sum::<u64>() as f64 * MS_PER_TICK)
 }
 
 struct Stat {

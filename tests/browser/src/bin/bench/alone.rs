@@ -1,23 +1,23 @@
 //! Turns that nobody contends for, writes under a fence, and hits within the linger.
 
-use leasehold_browser_tests::Tab;
+use leasehold_browser_tests::{Browser, Tab};
 use serde_json::json;
 
 use crate::{
     contestants::CONTESTANTS,
     figures::{Figures, Unit, mean, numbers},
     measure::Plan,
-    page::{ask, tell_failures},
+    page::{Pages, ask, tell_failures},
 };
 
-pub(crate) async fn measure(tab: &Tab, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) async fn measure(pages: &Pages, tab: &Tab, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     let measured = ask(tab, "return bench.alone(arg)", json!(plan.alone_rounds)).await?;
     tell_failures("alone", &measured["failures"]);
     let samples = |name: &str| numbers(&measured["samples"][name]);
     let turns = CONTESTANTS.iter().map(|contestant| (contestant.name, contestant.figure(contestant.turn)));
     let mut all: Vec<(&str, String)> = vec![("raw", "raw_transaction".into())];
     all.extend(turns);
-    all.extend(["plain_write", "fenced_write"].map(|name| (name, name.into())));
+    all.extend(["run", "locks_request", "plain_write", "fenced_write"].map(|name| (name, name.into())));
     for (program, name) in all {
         // The library may have no fences.
         let Ok(samples) = samples(program) else { continue };
@@ -31,5 +31,23 @@ pub(crate) async fn measure(tab: &Tab, plan: &Plan, figures: &mut Figures) -> an
             figures.add(format!("{name}s_per_s"), 1e3 / mean_ms);
         }
     }
+    for (program, name) in [
+        ("raw", "raw_transaction_cpu_ms"),
+        ("leasehold", "cold_cpu_ms"),
+        ("weblocks", "weblocks_cpu_ms"),
+        ("idb_mutex", "idb_mutex_cpu_ms"),
+    ] {
+        match work(&pages.browser, tab, program, 50 * plan.alone_rounds).await {
+            Ok(ms) => figures.add(name, ms),
+            Err(error) => eprintln!("  CPU: {program} failed: {error:#}"),
+        }
+    }
     Ok(())
+}
+
+/// What all processes of the browser work for one turn, in ms.
+async fn work(browser: &Browser, tab: &Tab, program: &str, turns: u32) -> anyhow::Result<f64> {
+    let before = browser.work_ms()?;
+    ask(tab, "return bench.repeated(arg)", json!({ "name": program, "turns": turns })).await?;
+    Ok((browser.work_ms()? - before) / f64::from(turns))
 }

@@ -7,7 +7,7 @@ use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
 use crate::{
-    contestants::{CONTESTANTS, Contestant},
+    contestants::{CONTESTANTS, Contestant, Wake},
     figures::{Figures, number, numbers},
     measure::Plan,
     page::{Pages, SOON},
@@ -20,18 +20,31 @@ struct Report {
     values: Vec<f64>,
     started: f64,
     ended: f64,
+    /// Of leases.
+    transactions: f64,
+}
+
+/// What all tabs told, and what the browser worked meanwhile.
+struct Crowd {
+    reports: Vec<Report>,
+    work_ms: f64,
 }
 
 pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
     let mut tabs = vec![];
-    for _ in 0..plan.crowd_tabs {
-        tabs.push(pages.open().await?);
-    }
+    open_up_to(plan.crowd_tabs, pages, &mut tabs).await?;
     for contestant in CONTESTANTS.iter().filter(|contestant| contestant.crowd > 0) {
         let turns = (contestant.crowd / plan.crowd_divisor).max(2);
-        match gather(&tabs, contestant, turns).await {
-            Ok(reports) => judge(contestant, &reports, figures),
+        match gather(pages, &tabs, contestant, turns).await {
+            Ok(crowd) => judge(contestant, &crowd, figures),
             Err(error) => eprintln!("  crowd: {} failed: {error:#}", contestant.name),
+        }
+    }
+    open_up_to(plan.large_crowd_tabs, pages, &mut tabs).await?;
+    for contestant in CONTESTANTS.iter().filter(|contestant| contestant.wake == Wake::Told && contestant.crowd > 10) {
+        match gather(pages, &tabs, contestant, contestant.crowd / plan.crowd_divisor / 5).await {
+            Ok(crowd) => figures.add(contestant.figure("large_crowd_turn_mean_ms"), crowd.turn_ms()),
+            Err(error) => eprintln!("  large crowd: {} failed: {error:#}", contestant.name),
         }
     }
     for tab in tabs {
@@ -40,7 +53,14 @@ pub(crate) async fn measure(pages: &Pages, plan: &Plan, figures: &mut Figures) -
     Ok(())
 }
 
-async fn gather(tabs: &[Tab], contestant: &Contestant, turns: u32) -> anyhow::Result<Vec<Report>> {
+async fn open_up_to(count: usize, pages: &Pages, tabs: &mut Vec<Tab>) -> anyhow::Result<()> {
+    while tabs.len() < count {
+        tabs.push(pages.open().await?);
+    }
+    Ok(())
+}
+
+async fn gather(pages: &Pages, tabs: &[Tab], contestant: &Contestant, turns: u32) -> anyhow::Result<Crowd> {
     let arg = json!({ "name": contestant.name, "turns": turns });
     for tab in tabs {
         tab.start("crowd", "return bench.crowd(arg)", arg.clone()).await?;
@@ -49,27 +69,49 @@ async fn gather(tabs: &[Tab], contestant: &Contestant, turns: u32) -> anyhow::Re
         tab.until("return window.standsReady", Value::Null, SOON).await?;
     }
     let first = tabs.first().context("a crowd is not empty")?;
+    let before = pages.browser.work_ms()?;
     first.run("new BroadcastChannel('bench-starts').postMessage(null)", Value::Null).await?;
     let mut reports = vec![];
     for tab in tabs {
         reports.push(read(&tab.outcome("crowd", LONG).await?)?);
     }
-    Ok(reports)
+    Ok(Crowd { reports, work_ms: pages.browser.work_ms()? - before })
 }
 
 fn read(told: &Value) -> anyhow::Result<Report> {
-    Ok(Report { values: numbers(&told["values"])?, started: number(&told["started"])?, ended: number(&told["ended"])? })
+    Ok(Report {
+        values: numbers(&told["values"])?,
+        started: number(&told["started"])?,
+        ended: number(&told["ended"])?,
+        transactions: number(&told["transactions"])?,
+    })
 }
 
-fn judge(contestant: &Contestant, reports: &[Report], figures: &mut Figures) {
-    let turns: usize = reports.iter().map(|report| report.values.len()).sum();
-    let reached = reports.iter().flat_map(|report| &report.values).copied().fold(0.0, f64::max);
-    let started = reports.iter().map(|report| report.started).fold(f64::INFINITY, f64::min);
-    let ended = reports.iter().map(|report| report.ended).fold(0.0, f64::max);
-    figures.add(contestant.figure("crowd_total_ms"), ended - started);
-    figures.add(contestant.figure("crowd_turn_mean_ms"), (ended - started) / turns as f64);
-    figures.add(contestant.figure("crowd_fairness_index"), fairness(reports));
-    figures.add(contestant.figure("crowd_lost_updates"), turns as f64 - reached);
+fn judge(contestant: &Contestant, crowd: &Crowd, figures: &mut Figures) {
+    let turns = crowd.turns();
+    let reached = crowd.reports.iter().flat_map(|report| &report.values).copied().fold(0.0, f64::max);
+    figures.add(contestant.figure("crowd_total_ms"), crowd.turn_ms() * turns);
+    figures.add(contestant.figure("crowd_turn_mean_ms"), crowd.turn_ms());
+    figures.add(contestant.figure("crowd_cpu_ms"), crowd.work_ms / turns);
+    figures.add(contestant.figure("crowd_fairness_index"), fairness(&crowd.reports));
+    figures.add(contestant.figure("crowd_lost_updates"), turns - reached);
+    if contestant.prefix.is_empty() {
+        let transactions: f64 = crowd.reports.iter().map(|report| report.transactions).sum();
+        figures.add("crowd_transactions_per_turn", transactions / turns);
+    }
+}
+
+impl Crowd {
+    fn turns(&self) -> f64 {
+        self.reports.iter().map(|report| report.values.len()).sum::<usize>() as f64
+    }
+
+    /// From the first tab's start to the last tab's end, for each turn.
+    fn turn_ms(&self) -> f64 {
+        let started = self.reports.iter().map(|report| report.started).fold(f64::INFINITY, f64::min);
+        let ended = self.reports.iter().map(|report| report.ended).fold(0.0, f64::max);
+        (ended - started) / self.turns()
+    }
 }
 
 /// [Jain's index](https://en.wikipedia.org/wiki/Fairness_measure) of the turns that each had when the first one was

@@ -13,8 +13,16 @@ use crate::{
 };
 
 /// In `benches/browser/first/`. Each leaves the time since the start of its navigation in `first`.
-const PAGES: [&str; 7] =
-    ["page", "lease", "lease_preloaded", "lease_inline", "transaction", "weblocks_lock", "idb_mutex_lock"];
+const PAGES: [&str; 8] = [
+    "page",
+    "lease",
+    "lease_traced",
+    "lease_preloaded",
+    "lease_inline",
+    "transaction",
+    "weblocks_lock",
+    "idb_mutex_lock",
+];
 /// So many rounds fill the caches, and are not counted.
 const WARM_UPS: u32 = 3;
 

@@ -12,6 +12,7 @@ mod figures;
 mod first;
 mod goals;
 mod idle;
+mod machine;
 mod measure;
 mod page;
 mod pair;
@@ -56,8 +57,7 @@ fn run() -> anyhow::Result<()> {
     wanted.retain(|engine| engine.is_here());
     anyhow::ensure!(
         !wanted.is_empty(),
-        "no browser to measure: chromium, firefox or webkit must be installed with its WebDriver; run `make
-    setup`"
+        "no browser to measure: chromium, firefox or webkit must be installed with its WebDriver; run `make setup`"
     );
     if says("profile") {
         let plan = if says("quick") { profile::Plan::QUICK } else { profile::Plan::FULL };
@@ -70,12 +70,14 @@ fn run() -> anyhow::Result<()> {
 fn measure_all(engines: &[Engine], plan: &Plan, only_first: bool) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut all = vec![];
+    println!("{}", machine::described());
     for engine in engines {
         eprintln!("measuring in {} …", engine.name());
+        let busy = machine::busy();
         let figures = runtime.block_on(async {
             if only_first { measure::measure_first(*engine, plan).await } else { measure::measure(*engine, plan).await }
         })?;
-        all.push((*engine, figures));
+        all.push(report::Run { engine: *engine, figures, busy });
     }
     report::print(&all);
     if only_first { Ok(()) } else { report::save(&all) }

@@ -15,6 +15,7 @@ pub(crate) struct Plan {
     /// Of those who poll.
     pub(crate) slow_take_overs: u32,
     pub(crate) crowd_tabs: usize,
+    pub(crate) large_crowd_tabs: usize,
     /// A tab's turns in the crowd are divided by this.
     pub(crate) crowd_divisor: u32,
     pub(crate) idle_beats: u32,
@@ -29,6 +30,7 @@ impl Plan {
         take_overs: 30,
         slow_take_overs: 3,
         crowd_tabs: 10,
+        large_crowd_tabs: 50,
         crowd_divisor: 1,
         idle_beats: 8,
         fresh_tabs: 25,
@@ -39,6 +41,7 @@ impl Plan {
         take_overs: 3,
         slow_take_overs: 1,
         crowd_tabs: 4,
+        large_crowd_tabs: 8,
         crowd_divisor: 5,
         idle_beats: 3,
         fresh_tabs: 4,
@@ -51,7 +54,7 @@ pub(crate) async fn measure(engine: Engine, plan: &Plan) -> anyhow::Result<Figur
     tell_clock(&tab).await?;
     let mut figures = Figures::default();
     first::measure(&pages, plan, &mut figures).await?;
-    alone::measure(&tab, plan, &mut figures).await?;
+    alone::measure(&pages, &tab, plan, &mut figures).await?;
 
     let other = pages.open().await?;
     other.run("bench.serve()", Value::Null).await?;

@@ -12,30 +12,39 @@ browser: all of one run; the last word of a name is its unit
   Hand-off: from the start of release() in one tab to the grant in the other; the difference of their clocks is
   taken from the quickest of 30 round trips in the same round. Take-over: from the dead holder's last sign of life
   (one every 1 to 4 ms) to the grant, both as the waiter saw them. Hit: asking again in the same tab, 200 to a sample,
-  after 200 others. Crowd: tabs that want one lock again and again; fairness when the first of them has had all of its turns.
+  after 200 others. Crowd: ten tabs that want one lock again and again; fairness when the first of them has had all of its
+  turns. Large crowd: fifty tabs, with a fifth of the turns each. CPU: the work of all the browser's processes for one turn.
   First: from the start of the navigation of a fresh tab, whose files are in the browser's cache, to the grant; medians.
   WebKitGTK keeps no files when it is driven: there they come from the server.
 ";
 
-pub(crate) fn print(all: &[(Engine, Figures)]) {
+/// One engine's.
+pub(crate) struct Run {
+    pub(crate) engine: Engine,
+    pub(crate) figures: Figures,
+    /// The part of the processors' time that others took before it.
+    pub(crate) busy: Option<f64>,
+}
+
+pub(crate) fn print(all: &[Run]) {
     println!("{LEGEND}");
     print!("{:52}", "");
-    all.iter().for_each(|(engine, _)| print!("{:>11}", engine.name()));
+    all.iter().for_each(|run| print!("{:>11}", run.engine.name()));
     println!();
     for name in names(all) {
         print!("{name:52}");
-        for (_, figures) in all {
-            figures.find(name).map_or_else(|| print!("{:>11}", "–"), |value| print!("{value:11.3}"));
+        for run in all {
+            run.figures.find(name).map_or_else(|| print!("{:>11}", "–"), |value| print!("{value:11.3}"));
         }
         println!();
     }
-    all.iter().for_each(|(engine, figures)| goals::print(engine.name(), figures));
+    all.iter().for_each(goals::print);
 }
 
 /// In the order of the first engine, then what only others have.
-fn names(all: &[(Engine, Figures)]) -> Vec<&str> {
+fn names(all: &[Run]) -> Vec<&str> {
     let mut names = vec![];
-    for (name, _) in all.iter().flat_map(|(_, figures)| figures.iter()) {
+    for (name, _) in all.iter().flat_map(|run| run.figures.iter()) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -43,9 +52,9 @@ fn names(all: &[(Engine, Figures)]) -> Vec<&str> {
     names
 }
 
-pub(crate) fn save(all: &[(Engine, Figures)]) -> anyhow::Result<()> {
+pub(crate) fn save(all: &[Run]) -> anyhow::Result<()> {
     let mut object = Map::new();
-    for (engine, figures) in all {
+    for Run { engine, figures, .. } in all {
         for (name, value) in figures.iter() {
             // Finer than any of these clocks.
             object.insert(format!("{}_{name}", engine.name()), json!((value * 1e3).round() / 1e3));

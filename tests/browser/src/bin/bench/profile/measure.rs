@@ -3,7 +3,8 @@
 use leasehold_browser_tests::{Browser, Engine, Server, Tab};
 use serde_json::{Map, Value, json};
 
-use super::{MODES, crowd, machine};
+use super::{MODES, crowd};
+use crate::machine;
 use crate::page::{Pages, ask};
 
 /// How much of everything.

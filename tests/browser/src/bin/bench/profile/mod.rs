@@ -5,7 +5,6 @@
 
 mod crowd;
 mod guide;
-mod machine;
 mod measure;
 mod table;
 
