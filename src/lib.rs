@@ -4,6 +4,9 @@
 //!   [`LeaseGuard`] is a lease that is held.
 //! * [`store`], [`signal`] and [`executor`] have the traits for what all contexts share, for how they notify each other, and
 //!   for the runtime they live in, with adapters for browsers and for native programs.
+//!   Those for browsers are `IndexedDbStore` and `WebExecutor`, of the feature `web`: see the
+//!   [pages for wasm32-unknown-unknown](https://docs.rs/leasehold/latest/wasm32-unknown-unknown/leasehold/), and
+//!   [Rust in the browser](https://github.com/leasehold/leasehold/blob/HEAD/docs/rust-in-the-browser.md).
 //! * [`machine`] makes every decision. It is pure code, for model checkers, simulators and authors of stores.
 //!
 //! The [README](https://github.com/leasehold/leasehold#what-it-promises-and-what-not) says what a lease promises and what it

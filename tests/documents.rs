@@ -117,10 +117,24 @@ fn every_rule_of_the_protocol_has_a_heading() {
     assert!(missing.is_empty(), "docs/protocol.md has no heading for {missing:?}");
 }
 
+/// A doctest runs natively only. The code of this page is in tests that run in browsers.
+const FOR_BROWSERS: &str = "docs/rust-in-the-browser.md";
+
+#[test]
+fn the_rust_for_browsers_is_tested_there() {
+    let tests = read("tests/web/guide.rs") + &read("tests/web_panic.rs");
+    let page = read(FOR_BROWSERS);
+    let blocks: Vec<_> = page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!blocks.is_empty(), "{FOR_BROWSERS} has no code");
+    let missing: Vec<_> = blocks.into_iter().filter(|block| !tests.contains(block)).collect();
+    assert!(missing.is_empty(), "no test has these blocks: {missing:?}");
+}
+
 #[test]
 fn every_rust_example_is_a_doctest() {
     let library = read("src/lib.rs");
-    let with_rust = documents().into_iter().filter(|document| read(document).contains("```rust\n"));
+    let guides = documents().into_iter().filter(|document| document != FOR_BROWSERS);
+    let with_rust = guides.filter(|document| read(document).contains("```rust\n"));
     let missing: Vec<_> =
         with_rust.filter(|document| !library.contains(&format!("include_str!(\"../{document}\")"))).collect();
     assert!(missing.is_empty(), "src/lib.rs does not include {missing:?}");

@@ -21,11 +21,11 @@ impl LeaseGuard {
     /// Lets a transaction commit only if the lease is still current *in that transaction*. A holder that was replaced writes
     /// nothing, however long it was paused and whatever messages it missed.
     ///
-    /// The lease is checked before any later operation of the transaction. Look at the answer, and continue the transaction only
-    /// if it is `Ok`: a refused transaction cannot be committed, or is already rolled back. (In a browser you need not wait for
-    /// the answer: a refused transaction is aborted with all that was asked of it.) Keep the transaction shorter than a third of
-    /// the lease: renewals wait until it ends. An IndexedDB transaction is aborted if the context is
-    /// [suspended](crate::LeaseManager::suspend) meanwhile.
+    /// The lease is checked before any later operation of the transaction. Await the answer before the first write, and continue
+    /// the transaction only if it is `Ok`: a refused transaction cannot be committed, or is already rolled back. A transaction of
+    /// IndexedDB that is refused is aborted with all that was asked of it; who does not await the answer first then finds that
+    /// `object_store()` fails, and not why. Keep the transaction shorter than a third of the lease: renewals wait until it ends. An
+    /// IndexedDB transaction is aborted if the context is [suspended](crate::LeaseManager::suspend) meanwhile.
     ///
     /// The lease must be kept in the database of the transaction; in a browser, open the store with `IndexedDbStore::attach`. See
     /// [`FencedTransaction`] for what can be fenced, and for the rules of each database.
@@ -51,9 +51,8 @@ impl LeaseGuard {
     ///
     /// // The names are ["notes", "leasehold"].
     /// let transaction = database.transaction_with_str_sequence_and_mode(&names, Readwrite)?;
-    /// let fenced = guard.fence(&transaction);
+    /// guard.fence(&transaction).await.map_err(|refused| refused.to_string())?;
     /// transaction.object_store("notes")?.put_with_key(&"milk".into(), &1.into())?;
-    /// assert!(fenced.await.is_ok());
     /// # Ok(()) }
     /// ```
     pub fn fence<T: FencedTransaction>(&self, transaction: T) -> T::Answer {

@@ -23,6 +23,9 @@ use crate::oneshot::Receiver;
 /// A lease that is held. Dropping the guard releases it in the background; [`release`](Self::release) also tells how
 /// that ended. The key stays held until every clone of the guard is released or dropped.
 ///
+/// In a browser a panic drops nothing, because wasm does not unwind: the page goes on, and so does the lease. Have a panic hook
+/// [suspend](crate::LeaseManager::suspend) the manager ([how](https://github.com/leasehold/leasehold/blob/HEAD/docs/rust-in-the-browser.md)).
+///
 /// A guard is no proof: if a holder is paused for longer than its lease, another context may take over.
 /// [Fence](Self::fence) what two holders must never both write, or send the guard's [`token`](Self::token) with it to a
 /// server that refuses smaller tokens.

@@ -21,7 +21,7 @@ use crate::store::Store;
 /// Connects one context to the leases of a store. Clones are the same context.
 ///
 /// Each manager has a *session* of its own while it holds or waits: its leases belong to the session, and end with it. Two
-/// managers of one process exclude each other.
+/// managers of one process exclude each other. In a browser, managers and guards are not `Send`: use a `thread_local!`.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -439,7 +439,7 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// A wait that takes longer than this, by default a minute, is reported to `tracing` as a warning.
+    /// A wait that takes longer than this, by default a minute, is reported as a warning, to the feature `tracing` only.
     pub fn long_wait(mut self, wait: Duration) -> Self {
         self.long_wait = wait;
         self

@@ -195,7 +195,10 @@ impl SimExecutor {
                 return value;
             }
         }
-        panic!("{POLL_LIMIT} polls did not end this test: the world runs in circles");
+        panic!(
+            "{POLL_LIMIT} polls did not end this test: the world runs in circles, or something is waited for that never comes, such as \
+             a lease that the same test holds; give requests a timeout"
+        );
     }
 }
 

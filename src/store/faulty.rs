@@ -29,7 +29,8 @@ pub enum Fault {
     Panic,
 }
 
-/// A store around another one. Clones share the faults.
+/// A store around another one. Clones share the faults. To clone it around a store that cannot be cloned, such as
+/// `IndexedDbStore`, wrap an [`Arc`](std::sync::Arc) of that, or in a browser an `Rc`.
 ///
 /// ```
 /// use leasehold::store::{Fault, FaultyStore, MemoryStore};

@@ -143,7 +143,10 @@ impl<'a> Named<'a> {
     }
 
     /// For a client that knows the other parameters.
-    #[cfg(any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"))]
+    #[cfg(all(
+        any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"),
+        not(all(target_family = "wasm", target_os = "unknown"))
+    ))]
     fn without_prefix(&self) -> String {
         let url = format!("{}:{}", self.scheme, self.place);
         if self.others.is_empty() { url } else { format!("{url}?{}", self.others.join("&")) }
@@ -191,6 +194,11 @@ fn nothing_for(scheme: &str) -> String {
     match SCHEMES.iter().find(|(known, _)| *known == scheme) {
         Some(("indexeddb", _)) if cfg!(not(target_family = "wasm")) => {
             "indexeddb: URLs are for browsers; here use sqlite: with the feature store-sqlite".into()
+        }
+        Some((_, Some(_))) if cfg!(target_family = "wasm") => {
+            format!(
+                "there is no store for {scheme}: URLs in a browser; use indexeddb: and a name, such as indexeddb:notes"
+            )
         }
         Some((_, Some(feature))) => {
             format!("this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}")

@@ -359,14 +359,15 @@ pub(crate) fn a_heartbeat_finds_a_connection_in_a_small_pool<P: Pool>(name: &str
         let pool = P::open(&place.url, 2).await;
         let store = PostgresStore::builder_from_pool(pool).prefix(&place.prefix).connect().await.unwrap();
         ask(&store, 1, PATIENCE).await.unwrap();
-        let user = place.client().await;
+        // Inside of a transaction, a look at the others' statements shows those of the first look.
+        let (user, watch) = (place.client().await, place.client().await);
         user.batch_execute(&format!("BEGIN; SELECT FROM {}_record FOR SHARE", place.prefix)).await.unwrap();
         let waiting = futures::future::join(ask(&store, 2, PATIENCE), ask(&store, 3, PATIENCE));
         let beat = async {
             let waiters = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
             let named = format!("%{}_record%", place.prefix);
             until("one waits for the fence", async || {
-                user.query_one(waiters, &[&named]).await.unwrap().get::<_, i64>(0) > 0
+                watch.query_one(waiters, &[&named]).await.unwrap().get::<_, i64>(0) > 0
             })
             .await;
             let mut batch = Batch::new(SessionId(1), Vec::new());

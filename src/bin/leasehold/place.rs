@@ -5,12 +5,12 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::{self, Path, PathBuf},
     pin::pin,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::{Either, select};
 use leasehold::{LeaseManager, executor::TokioExecutor, machine::StoreError, store};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::codes::{Failure, STORE};
 use super::life::Eyes;

@@ -181,10 +181,10 @@ impl<S: Store> Client<S> {
 
     /// Every second client asks the store to answer at once, so that both ways meet in each test.
     async fn transact(&self, batch: &Batch) -> Result<Reply, StoreError> {
-        if self.me.0 % 2 == 1 {
-            if let Some(answer) = self.store.transact_at_once(batch, self.now()) {
-                return answer;
-            }
+        if self.me.0 % 2 == 1
+            && let Some(answer) = self.store.transact_at_once(batch, self.now())
+        {
+            return answer;
         }
         self.store.transact(batch.clone(), self.now(), LIMIT).await
     }
