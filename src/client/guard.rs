@@ -400,16 +400,8 @@ struct Upgrading<'a> {
 
 impl Drop for Upgrading<'_> {
     fn drop(&mut self) {
-        if self.settled {
-            return;
-        }
-        let LeaseGuard { driver, fate, .. } = self.guard;
-        let slot = fate.slot.clone();
-        if driver.forget(self.query) {
-            driver.handle(Input::CancelUpgrade { query: self.query, slot });
-        } else if self.shared && fate.state().mode == Mode::Exclusive {
-            // It succeeded in that moment, and nobody heard.
-            drop(driver.ask(|query| Input::Downgrade { query, turn: fate.turn, slot }));
+        if !self.settled {
+            self.guard.driver.abandon_upgrade(self.query, &self.guard.fate, self.shared);
         }
     }
 }

@@ -2,9 +2,10 @@
 //! dropping a guard takes a bounded time.
 
 use alloc::boxed::Box;
+use std::sync::MutexGuard;
 
-use super::Driver;
-use crate::executor::Shared;
+use super::{Core, Driver};
+use crate::executor::{Shared, this_thread};
 
 /// So many inputs of other threads one pump takes along.
 pub(super) const MOST_FOR_OTHERS: u32 = 32;
@@ -14,10 +15,16 @@ struct Baton {
     driver: Shared<Driver>,
     /// The task runs; else the runtime is gone, and whatever is left is done in place.
     arrived: bool,
+    /// A panic is under way. Whatever is done in place might panic, too, which would end the process: so it is left to whoever comes next.
+    panics: bool,
 }
 
 impl Drop for Baton {
     fn drop(&mut self) {
+        if self.panics && !self.arrived {
+            self.driver.core().pumping = None;
+            return;
+        }
         let most_for_others = if self.arrived { MOST_FOR_OTHERS } else { u32::MAX };
         self.driver.pump_up_to(self.driver.core(), most_for_others);
     }
@@ -26,8 +33,23 @@ impl Drop for Baton {
 impl Driver {
     /// Leaves the pump to a task. Until that runs, everybody leaves their own to it.
     pub(super) fn hand_over(driver: Shared<Self>) {
-        let executor = driver.executor.clone();
-        let mut baton = Baton { driver, arrived: false };
+        Self::pass_on(Baton { driver, arrived: false, panics: false });
+    }
+
+    /// Leaves what is to be done to a task, on a thread that panics.
+    pub(super) fn leave<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
+        if core.pumping.is_none()
+            && !core.deeds.is_empty()
+            && let Some(driver) = self.this.upgrade()
+        {
+            core.pumping = Some(this_thread());
+            drop(core);
+            Self::pass_on(Baton { driver, arrived: false, panics: true });
+        }
+    }
+
+    fn pass_on(mut baton: Baton) {
+        let executor = baton.driver.executor.clone();
         executor.spawn(Box::pin(async move {
             baton.arrived = true;
             drop(baton);

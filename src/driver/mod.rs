@@ -19,10 +19,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::future::{Either, select};
 
 use crate::client::error::AcquireError;
+use crate::client::fate::Fate;
 use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, ThreadMark, WeakShared};
 use crate::machine::{
-    Config, Input, InvalidKey, Key, LostReason, Machine, Now, Parcel, Refusal, Reply, SessionId, Slot, StoreError,
-    StoreErrorKind, StoreId, Ticket, Turn, TurnId, whole_ms,
+    Config, Input, InvalidKey, Key, LostReason, Machine, Mode, Now, Parcel, Refusal, Reply, SessionId, Slot,
+    StoreError, StoreErrorKind, StoreId, Ticket, Turn, TurnId, whole_ms,
 };
 use crate::oneshot::{self, Receiver, Sender};
 use crate::signal::{Inbox, Notice, Signals};
@@ -236,14 +237,6 @@ impl Driver {
         self.core().machine.keys_under(prefix)
     }
 
-    /// Nobody waits for this answer any more. Whether it was still to come.
-    pub(crate) fn forget(&self, query: TurnId) -> bool {
-        // Dropped after the lock was let go: who would have been answered is woken.
-        let now = self.executor.now().monotonic;
-        let question = self.core().registry.forget(query, now);
-        question.is_some()
-    }
-
     /// Nobody waits for this request any more: it is cancelled, or released if it was granted meanwhile.
     pub(crate) fn abandon(&self, turn: TurnId) {
         let now = self.executor.now().monotonic;
@@ -254,6 +247,22 @@ impl Driver {
             Some(end) => self.step(core, end),
             // It was refused.
             None => drop(core),
+        }
+        drop(question);
+    }
+
+    /// Nobody waits for this upgrade any more: it is cancelled, or taken back if it was granted meanwhile.
+    pub(crate) fn abandon_upgrade(&self, query: TurnId, fate: &Fate, was_shared: bool) {
+        let now = self.executor.now().monotonic;
+        let mut core = self.core();
+        let question = core.registry.forget(query, now);
+        let (turn, slot) = (fate.turn, fate.slot.clone());
+        if question.is_some() {
+            self.step(core, Input::CancelUpgrade { query, slot });
+        } else if was_shared && fate.state().mode == Mode::Exclusive {
+            let (query, unheard) = core.registry.open();
+            self.step(core, Input::Downgrade { query, turn, slot });
+            drop(unheard);
         }
         drop(question);
     }
@@ -350,10 +359,15 @@ impl Driver {
         let now = self.executor.now();
         let gone = StoreError::unknown(RUNTIME_ENDED);
         let (closing, asked) = (core::mem::take(&mut core.closing), core.registry.forget_all(now.monotonic));
-        for (turn, slot, question) in asked {
-            if let Some(slot) = slot {
-                self.digest(&mut core, Input::Cancel { turn, slot }, now);
-            }
+        let slots: Vec<_> = asked.iter().filter_map(|(turn, slot, _)| Some((*turn, slot.clone()?))).collect();
+        for (turn, slot) in &slots {
+            self.digest(&mut core, Input::Cancel { turn: *turn, slot: slot.clone() }, now);
+        }
+        // While one is cancelled, what is due may let in the next one. Nobody would give that lease back.
+        for (turn, slot) in slots {
+            self.digest(&mut core, Input::Release { turn, slot }, now);
+        }
+        for (.., question) in asked {
             let response = Response::Failed(Refusal::Store(gone.clone()));
             core.plan_deed(Deed::Effect(Effect::Answer(question, response)));
         }
@@ -399,6 +413,7 @@ impl Drop for Unheard<'_> {
         let mut core = self.driver.core();
         if let Some(end) = core.registry.end_of(turn) {
             self.driver.digest(&mut core, end, self.driver.executor.now());
+            self.driver.leave(core);
         }
     }
 }

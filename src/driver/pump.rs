@@ -169,7 +169,8 @@ impl Driver {
     }
 }
 
-/// A pump at work. Dropped by a panic, of a store say, it leaves the rest to the next one who comes.
+/// A pump at work. Dropped by a panic, of a store say, it leaves the rest to a task: the next input may never come, and the alarm may be
+/// among the rest.
 struct Pump<'a> {
     driver: &'a Driver,
     /// A panic may be under way that is none of its own: what a guard is dropped by.
@@ -178,9 +179,12 @@ struct Pump<'a> {
 
 impl Drop for Pump<'_> {
     fn drop(&mut self) {
-        if !self.ended {
-            self.driver.core().pumping = None;
+        if self.ended {
+            return;
         }
+        let mut core = self.driver.core();
+        core.pumping = None;
+        self.driver.leave(core);
     }
 }
 

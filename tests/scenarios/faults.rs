@@ -282,6 +282,26 @@ fn a_store_that_panics_once_does_not_wedge_the_context() {
     });
 }
 
+/// The panic met the transaction of a request, behind which a new alarm was to be set. Nobody asks for anything after it.
+#[test]
+fn a_store_that_panics_once_stops_no_timer() {
+    everywhere(async |world| {
+        // The time limit of the request comes before all other alarms.
+        let tab = world.tab().with(|builder| builder.store_timeout(ms(300)));
+        let other = world.tab();
+        let kept = tab.leases.lock("kept").acquire().await.unwrap();
+        let _taken = other.leases.lock("taken").acquire().await.unwrap();
+        let mut waits = pin!(tab.leases.lock("taken").timeout(LEASE).acquire());
+        assert!(world.within(secs(1), &mut waits).await.is_none());
+        tab.store.inject(Fault::Panic);
+        let broken = AssertUnwindSafe(tab.leases.lock("broken").acquire()).catch_unwind().await;
+        assert!(broken.is_err(), "the panic is not hidden");
+        let told = world.within(LEASE * 2, waits).await;
+        assert!(matches!(told, Some(Err(AcquireError::Timeout { .. }))), "a time limit holds: {told:?}");
+        assert!(kept.is_valid(), "and what is held is renewed");
+    });
+}
+
 /// `steal` failed, and said so. A plain request of the same context, which waits, must not rob the holder instead.
 #[test]
 fn a_theft_that_failed_robs_nobody_later() {

@@ -4,15 +4,16 @@ use std::time::Duration;
 use std::{
     pin::pin,
     sync::{
-        Arc, Mutex,
+        Arc, Barrier, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Poll,
+    thread,
 };
 
 use futures::future::join_all;
 use leasehold::{
-    LeaseGuard, LeaseManager, LeaseRequest, ReleaseOutcome, StoreError,
+    LeaseGuard, LeaseManager, LeaseRequest, Mode, ReleaseOutcome, StoreError,
     executor::{Executor, TokioExecutor},
     machine::{Batch, Now, Reply, StoreClock},
     store::{MemoryStore, Reach, Store},
@@ -174,5 +175,44 @@ async fn every_way_to_take_and_give_back_on_several_threads() {
 async fn every_way_to_take_and_give_back_when_the_store_lets_others_go_first() {
     for clock in [StoreClock::Trusted, StoreClock::Observed] {
         contend(clock, |inner| Jitter { inner, dice: Dice::default() }).await;
+    }
+}
+
+/// Another thread brings the grant at the moment in which the upgrade is dropped.
+#[test]
+fn an_upgrade_that_is_dropped_while_it_is_granted_leaves_the_guard_shared() {
+    const ROUNDS: usize = 4_000;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let store = MemoryStore::new();
+    let manager = || LeaseManager::builder(store.clone(), TokioExecutor::new()).build().unwrap();
+    let (one, two) = (manager(), manager());
+    for round in 0..ROUNDS {
+        let guard = Arc::new(runtime.block_on(one.lock("k").shared().acquire()).unwrap());
+        let sharer = runtime.block_on(two.lock("k").shared().acquire()).unwrap();
+        let upgraded = guard.clone();
+        let mut upgrade = Box::pin(async move { upgraded.upgrade().await });
+        runtime.block_on(async { assert!(futures::poll!(upgrade.as_mut()).is_pending()) });
+        let start = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _entered = runtime.enter();
+                start.wait();
+                drop(sharer);
+            });
+            let _entered = runtime.enter();
+            start.wait();
+            (0..round % 60).for_each(|_| std::hint::spin_loop());
+            drop(upgrade);
+        });
+        let shares = async {
+            while guard.mode() == Mode::Exclusive {
+                yield_now().await
+            }
+        };
+        assert!(
+            runtime.block_on(async { timeout(PATIENCE, shares).await }).is_ok(),
+            "round {round}: it stays exclusive"
+        );
+        runtime.block_on(guard.release()).unwrap();
     }
 }

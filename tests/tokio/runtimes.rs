@@ -209,6 +209,35 @@ fn a_request_that_waited_behind_an_upgrade_holds_nothing_when_its_runtime_ended(
     assert!(next.is_ok(), "nobody holds it: {next:?}");
 }
 
+/// The one who upgrades may not hold any longer, which nobody notices before the runtime ends: then the next one would be let in.
+#[test]
+fn a_request_that_waited_behind_an_overdue_holder_holds_nothing_when_its_runtime_ended() {
+    let store = MemoryStore::new();
+    let (leases, other) = (manager(&store), runtime());
+    let first = Builder::new_current_thread().enable_time().build().unwrap();
+    let shared = |leases: LeaseManager| async move { leases.lock("k").shared().acquire().await };
+    let short = leases.lock("k").shared().max_hold(ms(30)).acquire();
+    let guard = Arc::new(first.block_on(short).unwrap());
+    let sharer = first.block_on(shared(leases.clone())).unwrap();
+    let upgraded = guard.clone();
+    let mut upgrade = Box::pin(async move { upgraded.upgrade().await });
+    let mut waiting = [Box::pin(shared(leases.clone())), Box::pin(shared(leases.clone()))];
+    other.block_on(async {
+        assert!(futures::poll!(upgrade.as_mut()).is_pending());
+        for waits in &mut waiting {
+            assert!(futures::poll!(waits.as_mut()).is_pending());
+        }
+    });
+    // Nobody drives the runtime meanwhile.
+    thread::sleep(ms(100));
+    drop(first);
+    assert!(soon(upgrade).is_err());
+    waiting.into_iter().for_each(|waits| tells_of_the_end(soon(waits)));
+    drop((guard, sharer));
+    let next = other.block_on(manager(&store).lock("k").timeout(PATIENCE).acquire());
+    assert!(next.is_ok(), "nobody holds it: {next:?}");
+}
+
 #[test]
 fn a_manager_whose_runtime_ended_goes_on_in_another() {
     let (leases, _guard) = after_its_runtime(&MemoryStore::new());

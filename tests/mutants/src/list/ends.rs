@@ -206,6 +206,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "P4",
+        "a panic of a store leaves what was to be done, and the alarm, to an input that may never come",
+        Scenario("faults::a_store_that_panics_once_stops"),
+        &[edit("src/driver/pump.rs", "        self.driver.leave(core);\n", "        drop(core);\n")],
+    ),
+    Mutant::new(
+        "L1",
+        "a store that answers at once is told another time than its caller's",
+        Scenario("cv_lease::l12_the_lease"),
+        &[edit("src/driver/pump.rs", "transact_at_once(&batch, now)", "transact_at_once(&batch, Now::default())")],
+    ),
+    Mutant::new(
         "browsers",
         "the alarm is left as a timer set it",
         Scenario("alarm::the_alarm_is_set_by"),
