@@ -212,7 +212,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit("src/driver/pump.rs", "        self.driver.leave(core);\n", "        drop(core);\n")],
     ),
     Mutant::new(
-        "L1",
+        "P7",
         "a store that answers at once is told another time than its caller's",
         Scenario("cv_lease::l12_the_lease"),
         &[edit("src/driver/pump.rs", "transact_at_once(&batch, now)", "transact_at_once(&batch, Now::default())")],
