@@ -209,7 +209,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P4",
         "a panic of a store leaves what was to be done, and the alarm, to an input that may never come",
         Scenario("faults::a_store_that_panics_once_stops"),
-        &[edit("src/driver/pump.rs", "        self.driver.leave(core);\n", "        drop(core);\n")],
+        &[edit(
+            "src/driver/baton.rs",
+            "            && !core.deeds.is_empty()\n",
+            "            && core.deeds.is_empty()\n",
+        )],
     ),
     Mutant::new(
         "P7",
