@@ -241,10 +241,10 @@ impl Driver {
     pub(crate) fn abandon(&self, turn: TurnId) {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
-        let end = core.registry.end_of(turn);
+        let slot = core.registry.slot_of(turn);
         let question = core.registry.forget(turn, now);
-        match end {
-            Some(end) => self.step(core, end),
+        match slot {
+            Some(slot) => self.step(core, Input::Cancel { turn, slot }),
             // It was refused.
             None => drop(core),
         }
@@ -359,15 +359,10 @@ impl Driver {
         let now = self.executor.now();
         let gone = StoreError::unknown(RUNTIME_ENDED);
         let (closing, asked) = (core::mem::take(&mut core.closing), core.registry.forget_all(now.monotonic));
-        let slots: Vec<_> = asked.iter().filter_map(|(turn, slot, _)| Some((*turn, slot.clone()?))).collect();
-        for (turn, slot) in &slots {
-            self.digest(&mut core, Input::Cancel { turn: *turn, slot: slot.clone() }, now);
-        }
-        // While one is cancelled, what is due may let in the next one. Nobody would give that lease back.
-        for (turn, slot) in slots {
-            self.digest(&mut core, Input::Release { turn, slot }, now);
-        }
-        for (.., question) in asked {
+        for (turn, slot, question) in asked {
+            if let Some(slot) = slot {
+                self.digest(&mut core, Input::Cancel { turn, slot }, now);
+            }
             let response = Response::Failed(Refusal::Store(gone.clone()));
             core.plan_deed(Deed::Effect(Effect::Answer(question, response)));
         }
@@ -411,8 +406,8 @@ impl Drop for Unheard<'_> {
     fn drop(&mut self) {
         let Some(turn) = self.asked.take() else { return };
         let mut core = self.driver.core();
-        if let Some(end) = core.registry.end_of(turn) {
-            self.driver.digest(&mut core, end, self.driver.executor.now());
+        if let Some(slot) = core.registry.slot_of(turn) {
+            self.driver.digest(&mut core, Input::Cancel { turn, slot }, self.driver.executor.now());
             self.driver.leave(core);
         }
     }

@@ -9,8 +9,8 @@ use super::questions::Questions;
 use crate::client::fate::Fate;
 use crate::executor::Shared;
 use crate::machine::{
-    self, Batch, Input, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, SessionId, SessionStep,
-    Slot, SortedMap, StoreError, Token, TurnId,
+    self, Batch, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, SessionId, SessionStep, Slot,
+    SortedMap, StoreError, Token, TurnId,
 };
 use crate::oneshot::{self, Receiver, Sender};
 
@@ -166,13 +166,12 @@ impl Registry {
         turns.into_iter().filter_map(|turn| self.released(turn, Err(error.clone()), now)).collect()
     }
 
-    /// The input that ends a request: a release if it was granted, else a cancellation. `None` if it was refused.
-    pub(crate) fn end_of(&mut self, turn: TurnId) -> Option<Input> {
-        if let Some(fate) = self.guards.get(&turn) {
-            return Some(Input::Release { turn, slot: fate.slot.clone() });
+    /// Where a request stands, granted or not; `None` if it was refused.
+    pub(crate) fn slot_of(&mut self, turn: TurnId) -> Option<Slot> {
+        match self.guards.get(&turn) {
+            Some(fate) => Some(fate.slot.clone()),
+            None => self.questions.get_mut(turn)?.slot.clone(),
         }
-        let slot = self.questions.get_mut(turn)?.slot.clone()?;
-        Some(Input::Cancel { turn, slot })
     }
 
     pub(crate) fn take_guards(&mut self) -> Vec<Shared<Fate>> {

@@ -118,7 +118,7 @@ pub enum Input {
         /// What there is to take.
         parcel: Parcel,
     },
-    /// Somebody no longer wants a lease that was not granted yet.
+    /// Somebody no longer wants a lease. If it was granted meanwhile, it is given back.
     Cancel {
         /// The request.
         turn: TurnId,

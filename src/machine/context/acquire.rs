@@ -188,6 +188,9 @@ impl Machine {
 
     pub(super) fn cancel(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return };
+        if cohort.held().is_some_and(|held| held.users.iter().any(|user| user.turn == turn)) {
+            return self.release(turn, slot, now);
+        }
         cohort.turns.remove(turn);
         self.stop_if_unwanted(slot, now);
         self.want_less(slot, now);

@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 use super::{ME, OTHER, Script, block, current, events, granted, is_granted, named, said, taken, waiting};
 use crate::machine::{
     Action, Answer, Command, Config, Event, Granted, Input, Machine, Mode, Operation, Options, Outcome, Output,
-    Promotion, Refusal, Reply, RequestId, Slot, Token, Turn, TurnId, Unreadable, Way,
+    Promotion, Refusal, ReleaseOutcome, Reply, RequestId, Slot, Token, Turn, TurnId, Unreadable, Way,
 };
 
 impl Script {
@@ -253,4 +253,16 @@ fn an_answer_between_the_cancellations_of_a_request_for_two_keys_is_no_bug() {
         script.tick(100);
         assert!(!script.is_sent());
     }
+}
+
+/// Whoever gives a request up may not have heard of its grant.
+#[test]
+fn a_request_that_is_given_up_after_its_grant_is_given_back() {
+    let mut script = Script::new();
+    script.ask_for(Turn::new(TurnId(1), named("k")));
+    script.answer([granted(64)]);
+    script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() });
+    let told = events(script.answer([Outcome::Released]));
+    let released = Event::Released { turn: TurnId(1), result: Ok(ReleaseOutcome::Released) };
+    assert!(told.contains(&released), "{told:?}");
 }

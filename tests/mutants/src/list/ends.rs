@@ -216,6 +216,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "liveness",
+        "a request that is given up after its grant keeps the lease",
+        Rule("unheard::a_request_that_is_given_up"),
+        &[edit(
+            "src/machine/context/acquire.rs",
+            "            return self.release(turn, slot, now);\n        }\n        cohort.turns.remove(turn);",
+            "            return;\n        }\n        cohort.turns.remove(turn);",
+        )],
+    ),
+    Mutant::new(
         "P7",
         "a store that answers at once is told another time than its caller's",
         Scenario("cv_lease::l12_the_lease"),
