@@ -1,8 +1,6 @@
-//! A panic of the user's in a page: wasm does not unwind, so nothing is dropped. Its thread counts as panicking for ever, so that
-//! nothing else is tested here.
+//! A panic of the user's in a page: Rust on wasm does not unwind by default, so nothing is dropped. The thread counts as panicking from
+//! then on, so nothing else is tested here.
 #![cfg(all(target_family = "wasm", target_os = "unknown", feature = "web", feature = "test-util"))]
-
-use std::panic;
 
 use js_sys::Function;
 use leasehold::{LeaseManager, LostReason, executor::WebExecutor, store::IndexedDbStore};
@@ -24,8 +22,8 @@ fn leases() -> LeaseManager {
 }
 
 fn give_up_on_panic() {
-    let before = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
         leases().suspend();
         before(info);
     }));

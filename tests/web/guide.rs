@@ -1,30 +1,31 @@
 //! The code of docs/rust-in-the-browser.md, which tests/documents.rs compares with it, and what it does.
 
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::Cell, time::Duration};
 
 use futures::{
     channel::oneshot,
     future::{Either, pending, select},
 };
-use js_sys::{Array, Promise};
+use js_sys::{Array, Promise, Reflect, global};
 use leasehold::{
-    AcquireError, LeaseGuard, LeaseManager, LostReason,
+    AcquireError, LeaseGuard, LeaseManager,
     executor::WebExecutor,
     store::{FenceError, IndexedDbStore},
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
-use wasm_bindgen_test::wasm_bindgen_test as test;
-use web_sys::{IdbDatabase, IdbOpenDbRequest, IdbRequest, IdbTransaction, IdbTransactionMode};
+use web_sys::{IdbDatabase, IdbFactory, IdbOpenDbRequest, IdbRequest, IdbTransaction, IdbTransactionMode};
 
-use super::platform::{fresh_name, indexed_db, soon, until};
+// The tests alone use the rest.
+use std::{cell::RefCell, rc::Rc};
+
+use leasehold::LostReason;
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::platform::{fresh_name, soon, until};
 
 thread_local! {
-    /// The only one of the page.
+    /// The only manager of this thread: of the page, or of a worker.
     static LEASES: LeaseManager = LeaseManager::builder(IndexedDbStore::new("my-app"), WebExecutor::new())
         .build()
         .expect("the default options fit each other");
@@ -50,7 +51,10 @@ async fn answer_of(request: &IdbRequest) -> Result<JsValue, JsValue> {
     request.result()
 }
 
-async fn open(request: IdbOpenDbRequest) -> Result<IdbDatabase, JsValue> {
+async fn open(name: &str) -> Result<IdbDatabase, JsValue> {
+    // In pages and in workers.
+    let factory: IdbFactory = Reflect::get(&global(), &"indexedDB".into())?.unchecked_into();
+    let request: IdbOpenDbRequest = factory.open_with_u32(name, 1)?;
     let upgrading = request.clone();
     let upgrade = Closure::<dyn Fn()>::new(move || {
         let database: IdbDatabase = upgrading.result().expect("it is open").unchecked_into();
@@ -61,7 +65,7 @@ async fn open(request: IdbOpenDbRequest) -> Result<IdbDatabase, JsValue> {
     Ok(answer_of(&request).await?.unchecked_into())
 }
 
-async fn save(database: &IdbDatabase, guard: &LeaseGuard, text: &str) -> Result<(), FenceError> {
+async fn save(database: &IdbDatabase, guard: &LeaseGuard, text: &str) -> Result<bool, FenceError> {
     let stores = Array::of2(&"notes".into(), &"leasehold".into());
     let transaction = database
         .transaction_with_str_sequence_and_mode(&stores, IdbTransactionMode::Readwrite)
@@ -69,13 +73,16 @@ async fn save(database: &IdbDatabase, guard: &LeaseGuard, text: &str) -> Result<
     guard.fence(&transaction).await?;
     let notes = transaction.object_store("notes").expect("it is in the scope");
     notes.put_with_key(&text.into(), &"draft".into()).expect("the transaction is active");
-    committed(&transaction).await;
-    Ok(())
+    Ok(committed(&transaction).await)
 }
 
-async fn committed(transaction: &IdbTransaction) {
-    let done = Promise::new(&mut |resolve, _| transaction.set_oncomplete(Some(&resolve)));
-    let _ = JsFuture::from(done).await;
+/// Waits until the transaction ends: `true` if it committed, `false` if it was aborted, for example because the disk is full.
+async fn committed(transaction: &IdbTransaction) -> bool {
+    let ended = Promise::new(&mut |complete, abort| {
+        transaction.set_oncomplete(Some(&complete));
+        transaction.set_onabort(Some(&abort));
+    });
+    JsFuture::from(ended).await.is_ok()
 }
 
 async fn lead(leases: &LeaseManager, stop: oneshot::Receiver<()>, led: &Cell<u32>) -> Result<(), AcquireError> {
@@ -90,10 +97,10 @@ async fn lead(leases: &LeaseManager, stop: oneshot::Receiver<()>, led: &Cell<u32
     }
 }
 
-async fn take_the_lead(leases: &LeaseManager, leads: impl Future<Output = ()>) -> Result<(), AcquireError> {
+async fn take_the_lead(leases: &LeaseManager, begun: impl Future<Output = ()>) -> Result<(), AcquireError> {
     let stolen = leases.lock("leader").share_in_process().steal().await?;
-    // The election of this page shares the lease that was stolen.
-    leads.await;
+    // Meanwhile the election of this page gets a share of the stolen lease. It keeps the lease when this guard is dropped.
+    begun.await;
     drop(stolen);
     Ok(())
 }
@@ -107,11 +114,11 @@ async fn a_page_has_one_manager() {
 #[test]
 async fn the_database_takes_fenced_writes() {
     let name = fresh_name("guide");
-    let database = soon(open(indexed_db().open_with_u32(&name, 1).unwrap())).await.unwrap();
+    let database = soon(open(&name)).await.unwrap();
     let store = IndexedDbStore::attach(database.clone()).unwrap();
     let leases = LeaseManager::builder(store, WebExecutor::new()).build().unwrap();
     let guard = soon(leases.lock("notes").acquire()).await.unwrap();
-    soon(save(&database, &guard, "mine")).await.unwrap();
+    assert!(soon(save(&database, &guard, "mine")).await.unwrap());
     let thief = soon(leases.lock("notes").steal()).await.unwrap();
     let refused = soon(save(&database, &guard, "late")).await.unwrap_err();
     assert!(matches!(refused, FenceError::Lost { reason: LostReason::Stolen, .. }), "{refused}");
