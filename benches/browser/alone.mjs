@@ -38,7 +38,7 @@ async function measure({ turn, batch = 1 }, times) {
   return samples;
 }
 
-// So many turns in a row, for who measures from outside.
+// Takes this many turns in a row, while a program outside of the page measures them.
 export const repeated = (turn, times) => inTime(repeat(turn, times), 120_000);
 
 async function repeat(turn, times) {

@@ -22,9 +22,9 @@ impl LeaseGuard {
     /// nothing, however long it was paused and whatever messages it missed.
     ///
     /// The lease is checked before any later operation of the transaction. Await the answer before the first write, and continue
-    /// the transaction only if it is `Ok`: a refused transaction cannot be committed, or is already rolled back. A transaction of
-    /// IndexedDB that is refused is aborted with all that was asked of it; who does not await the answer first then finds that
-    /// `object_store()` fails, and not why. Keep the transaction shorter than a third of the lease: renewals wait until it ends. An
+    /// the transaction only if it is `Ok`: a refused transaction cannot be committed, or is already rolled back. If a transaction of
+    /// IndexedDB is refused, it is aborted, and none of its writes takes effect. If you go on before the answer comes, you see only
+    /// that `object_store()` fails, not why. Keep the transaction shorter than a third of the lease: renewals wait until it ends. An
     /// IndexedDB transaction is aborted if the context is [suspended](crate::LeaseManager::suspend) meanwhile.
     ///
     /// The lease must be kept in the database of the transaction; in a browser, open the store with `IndexedDbStore::attach`. See

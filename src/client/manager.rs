@@ -439,7 +439,7 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// A wait that takes longer than this, by default a minute, is reported as a warning, to the feature `tracing` only.
+    /// A wait that is longer than this, by default a minute, is logged as a `tracing` warning; without the feature nothing is reported.
     pub fn long_wait(mut self, wait: Duration) -> Self {
         self.long_wait = wait;
         self

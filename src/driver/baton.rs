@@ -15,7 +15,8 @@ struct Baton {
     driver: Shared<Driver>,
     /// The task runs; else the runtime is gone, and whatever is left is done in place.
     arrived: bool,
-    /// A panic is under way. Whatever is done in place might panic, too, which would end the process: so it is left to whoever comes next.
+    /// This thread panics. If a deed that is done in place panicked as well, the process would end. So if no task takes the deeds, they
+    /// are left to whoever brings the next input.
     panics: bool,
 }
 
@@ -36,7 +37,7 @@ impl Driver {
         Self::pass_on(Baton { driver, arrived: false, panics: false });
     }
 
-    /// Leaves what is to be done to a task, on a thread that panics.
+    /// For a thread that panics: leaves to a task what is still to be done.
     pub(super) fn leave<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
         if core.pumping.is_none()
             && !core.deeds.is_empty()

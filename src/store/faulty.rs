@@ -29,8 +29,8 @@ pub enum Fault {
     Panic,
 }
 
-/// A store around another one. Clones share the faults. To clone it around a store that cannot be cloned, such as
-/// `IndexedDbStore`, wrap an [`Arc`](std::sync::Arc) of that, or in a browser an `Rc`.
+/// Wraps another store, and fails on demand. Clones share the faults. If the other store cannot be cloned, as `IndexedDbStore`
+/// cannot, wrap an [`Arc`](std::sync::Arc) of it, or in a browser an `Rc`: then the `FaultyStore` can be cloned.
 ///
 /// ```
 /// use leasehold::store::{Fault, FaultyStore, MemoryStore};
@@ -120,7 +120,8 @@ impl<S: Store> Store for FaultyStore<S> {
         }
     }
 
-    /// A fault goes the other way: some of them never answer.
+    /// While a fault is planned, this answers `None`: then the caller calls `transact`, which does what the fault says. Some faults
+    /// never answer, but this function cannot wait.
     fn transact_at_once(&self, batch: &Batch, now: Now) -> Option<Result<Reply, StoreError>> {
         let is_sound = |plan: &Plan| plan.always.is_none() && plan.next.is_empty();
         if !is_sound(&self.plan()) {

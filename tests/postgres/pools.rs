@@ -359,7 +359,7 @@ pub(crate) fn a_heartbeat_finds_a_connection_in_a_small_pool<P: Pool>(name: &str
         let pool = P::open(&place.url, 2).await;
         let store = PostgresStore::builder_from_pool(pool).prefix(&place.prefix).connect().await.unwrap();
         ask(&store, 1, PATIENCE).await.unwrap();
-        // Inside of a transaction, a look at the others' statements shows those of the first look.
+        // Within one transaction, `pg_stat_activity` does not change after the first look. So a second client watches.
         let (user, watch) = (place.client().await, place.client().await);
         user.batch_execute(&format!("BEGIN; SELECT FROM {}_record FOR SHARE", place.prefix)).await.unwrap();
         let waiting = futures::future::join(ask(&store, 2, PATIENCE), ask(&store, 3, PATIENCE));

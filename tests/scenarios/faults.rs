@@ -282,7 +282,7 @@ fn a_store_that_panics_once_does_not_wedge_the_context() {
     });
 }
 
-/// The panic met the transaction of a request, behind which a new alarm was to be set. Nobody asks for anything after it.
+/// The store panics in the transaction of a request. After that transaction, the driver was to set a new alarm. No later request would.
 #[test]
 fn a_store_that_panics_once_stops_no_timer() {
     everywhere(async |world| {

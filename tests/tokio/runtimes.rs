@@ -209,7 +209,8 @@ fn a_request_that_waited_behind_an_upgrade_holds_nothing_when_its_runtime_ended(
     assert!(next.is_ok(), "nobody holds it: {next:?}");
 }
 
-/// The one who upgrades may not hold any longer, which nobody notices before the runtime ends: then the next one would be let in.
+/// The guard that upgrades may hold for 30 ms only. Nobody drives the runtime, so the machine learns only at its end that the time is over.
+/// Then the upgrade fails. The requests behind it must hold nothing: nobody would release it.
 #[test]
 fn a_request_that_waited_behind_an_overdue_holder_holds_nothing_when_its_runtime_ended() {
     let store = MemoryStore::new();

@@ -55,7 +55,7 @@ pub(crate) struct Waiting {
     pub(crate) nonblock: bool,
     /// Fail if the key is not granted within this many seconds
     ///
-    /// If the holder may have died, leasehold waits longer, as with -n. The time that the store takes to open counts.
+    /// This includes the time to open the store. If the holder may have died, leasehold waits longer, as with -n.
     #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
     /// The exit code if the key is not granted: 0 to 255

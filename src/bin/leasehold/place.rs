@@ -19,7 +19,7 @@ use super::signals::Signals;
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
 const FILE: &str = "sqlite:";
-/// A sound store opens in less. A wait that is shorter is meant for the key.
+/// A store that works opens in less than this. So if `-w` is shorter, it limits the wait for the key only.
 const LEAST_OPENING: Duration = Duration::from_secs(1);
 
 /// A store that was opened.
@@ -139,7 +139,8 @@ pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, F
     Ok(Opened { leases, eyes, took: start.elapsed() })
 }
 
-/// As [`open`], for who is to hold leases: unless a signal ends it, or the wait is over. A server may take seconds to answer.
+/// As [`open`], for a command that will hold leases. It fails if a signal comes, or if the wait is over before the store has opened: a
+/// server may take seconds to answer.
 pub(crate) async fn open_in_time(
     url: &str,
     lease: Duration,
@@ -153,7 +154,7 @@ pub(crate) async fn open_in_time(
             let seconds = limit.as_secs_f64();
             Err(Failure::new(
                 STORE,
-                format!("the store did not open within {seconds} s; check it, or wait longer by -w"),
+                format!("the store did not open within {seconds} s; check that it is running, or raise -w"),
             ))
         }
         Either::Right((signal, _)) => Err(Failure::signalled(signal)),

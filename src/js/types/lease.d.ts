@@ -74,8 +74,8 @@ export class Lease {
   verify(): Promise<boolean>;
 
   /**
-   * Makes the lease last at least this long from now, regardless of its other renewals. A manager renews all its leases together, so until
-   * this one is released, the others are extended by the same time.
+   * Makes the lease last at least this long from now, regardless of its other renewals. A manager renews all its leases
+   * together, to the same time. So until this one is released, the others last as long, too.
    *
    * @param ms More than 0, up to 24 h; rounded up to whole ms.
    * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then

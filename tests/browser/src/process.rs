@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 
-/// Linux tells everybody of 100 ticks a second, whatever it counts itself.
+/// Linux reports times to programs in ticks of 10 ms, whatever the length of its own ticks is.
 const MS_PER_TICK: f64 = 10.0;
 /// Less work than this many ticks tells nothing.
 const LEAST_TICKS: u64 = 3;

@@ -4,7 +4,7 @@ use leasehold_browser_tests::Engine;
 
 use crate::{figures::Figures, report::Run};
 
-/// If others take more of the processors, the figures are theirs, too.
+/// If other programs take more than this part of the processors' time, they slow the browser down, and the figures are not judged.
 const MOST_BUSY: f64 = 0.1;
 
 /// One of them. None of its numbers is there where something was not measured.

@@ -29,7 +29,7 @@ fn load() -> Option<f64> {
 /// How long the processors are watched, before anything is measured.
 const WATCH: Duration = Duration::from_secs(2);
 
-/// The part of the processors' time that others take just now, from 0 to 1. The load would still tell of the build.
+/// The part of the processors' time that other programs take just now, from 0 to 1. The load average would still count the build.
 pub(crate) fn busy() -> Option<f64> {
     let (worked, passed) = processors()?;
     thread::sleep(WATCH);
