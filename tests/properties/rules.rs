@@ -64,7 +64,7 @@ pub(crate) fn hold(world: &mut World, batch: &Batch, reply: &leasehold::machine:
         moved.keeps_all_rules();
         ghost.note_grants(&moved);
         moved.fence_is_true(&ghost);
-        if world.extras && !moved.gone && !moved.is_remade() {
+        if world.extras && !moved.gone {
             extras::survive(moved.before, moved.after);
         }
     }
@@ -178,16 +178,11 @@ impl Moved<'_> {
         self.bystanders_stay();
         self.outcome_is_true();
         self.refusal_is_true();
-        self.records_go_when_they_may();
+        self.records_stay();
     }
 
     pub(crate) fn only_looks(&self) -> bool {
         matches!(self.operation.action, Action::Inspect | Action::Fence { .. })
-    }
-
-    /// Of several keys, an idle lock's record may go and come again at once.
-    fn is_remade(&self) -> bool {
-        self.key.is_of_lock() && matches!(self.operation.action, Action::AcquireAll(_))
     }
 
     /// Of several keys, whether none of them was touched.
@@ -319,7 +314,7 @@ impl Moved<'_> {
 
     /// Stores write by it.
     fn revision_tells_changes(&self) {
-        if self.gone || self.is_remade() {
+        if self.gone {
             return;
         }
         let mut as_if = self.after.clone();
@@ -329,14 +324,10 @@ impl Moved<'_> {
         assert!(self.after.revision >= self.before.revision);
     }
 
-    /// The record of a lock goes when nobody uses it, and no other does by itself.
-    fn records_go_when_they_may(&self) {
-        if self.key.is_of_lock() {
-            assert_eq!(self.gone, self.after.is_idle(), "the record of an idle lock goes: {:?}", self.after);
-        } else {
-            let never = self.before.revision == 0 && self.before.is_idle();
-            assert!(!self.gone || never, "the record of a key stays: {:?}", self.before);
-        }
+    /// No record goes by itself, but one that no operation has brought into being.
+    fn records_stay(&self) {
+        let never = self.before.revision == 0 && self.before.is_idle();
+        assert!(!self.gone || never, "the record of a key stays: {:?}", self.before);
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::machine::{Batch, Key, Record, Records, Reply, Row, Session, SessionId, StoreId, StoreNow};
+use leasehold::machine::{
+    Action, Batch, Key, Operation, Record, Records, Reply, Row, Session, SessionId, SessionStep, StoreId, StoreNow, Way,
+};
 
 pub(crate) const STORE: StoreId = StoreId(9);
 
@@ -108,9 +110,37 @@ impl Shop {
 
 pub(crate) fn transact(texts: &mut Texts, kind: Kind, batch: &Batch, now: StoreNow) -> Reply {
     let mut records = read(texts, kind, batch);
+    let alone = if needs_no_session(batch, &records) { alone(texts, batch, now) } else { None };
     let reply = batch.apply(&mut records, now);
     write(texts, &mut records);
+    if let Some((answered, mut records)) = alone {
+        assert_eq!(answered.answers, reply.answers, "the record alone says the same");
+        for row in records.take_changed() {
+            assert_eq!(records.text(&row).as_ref(), texts.get(&row), "and the same is written: {row}");
+        }
+    }
     reply
+}
+
+/// Rule S17: whether nothing that its session's row says can matter to a batch.
+fn needs_no_session(batch: &Batch, records: &Records) -> bool {
+    let Some(row) = records.session(batch.session) else { return false };
+    let is_plain = |operation: &Operation| match &operation.action {
+        Action::Acquire(ask) => ask.way == Way::Plain && ask.attempt >= row.floor,
+        Action::Release { .. } | Action::Withdraw { .. } => true,
+        _ => false,
+    };
+    let asks_only = batch.step == SessionStep::Stay && batch.ends.is_empty() && batch.forgets.is_empty();
+    let is_readable = Session::decode(&records.text(&Row::Session(batch.session)).unwrap_or_default()).is_ok();
+    asks_only && is_readable && row.robbed.is_empty() && batch.operations.iter().all(is_plain)
+}
+
+fn alone(texts: &Texts, batch: &Batch, now: StoreNow) -> Option<(Reply, Records)> {
+    let mut records = Records::new();
+    for key in batch.keys() {
+        records.load(key.clone(), texts.get(&Row::Record(key)).map(String::as_str));
+    }
+    batch.apply_alone(&mut records, STORE, now).map(|reply| (reply, records))
 }
 
 fn read(texts: &Texts, kind: Kind, batch: &Batch) -> Records {

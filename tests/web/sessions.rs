@@ -1,13 +1,13 @@
 //! Sessions in IndexedDB: what a transaction asks for and writes, and what it does with rows that it cannot read.
 
-use futures::future::join_all;
+use futures::{FutureExt, future::join_all};
 use js_sys::{Array, Object, Reflect, global};
 use leasehold::{
     LeaseManager,
     executor::WebExecutor,
     machine::{
-        Acquire, Action, Applied, Batch, Beat, Entry, FORMAT, Outcome, RequestId, SessionId, SessionStep,
-        StoreErrorKind,
+        Acquire, Action, Applied, Batch, Beat, Entry, FORMAT, Outcome, Reply, RequestId, SessionId, SessionStep,
+        StoreErrorKind, Way,
     },
     store::{IndexedDbStore, Store},
 };
@@ -82,6 +82,82 @@ async fn all_that_a_transaction_needs_is_asked_for_in_one_round() {
     assert_eq!(asked.methods(), ["get", "get", "put"], "the store and the own row; the own row");
 }
 
+/// The same, from who is sure of its session for so long.
+fn sure(sure_ms: u64, batch: Batch) -> Batch {
+    Batch { sure_ms, ..batch }
+}
+
+/// Gives back what was granted by this reply.
+fn release(key: &str, session: u128, request: u64, reply: &Reply) -> Batch {
+    let Outcome::Granted(granted) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+    ask(key, session, Action::Release { token: granted.block.first, request: RequestId(request) })
+}
+
+#[test]
+async fn who_is_sure_of_its_session_reads_the_record_alone() {
+    let (store, database) = working_store("alone").await;
+    let held = granted(store.transact(acquire("k", 2), now(), LIMIT).await);
+    let asked = Asked::of(&database);
+    let reply = store.transact(sure(9_000, release("k", 2, 1, &held)), now(), LIMIT).await.unwrap();
+    assert_eq!(reply.answers[0].outcome, Outcome::Released);
+    assert_eq!(asked.methods(), ["get", "put"]);
+    let again = granted(store.transact(sure(9_000, another("k", 2, 2)), now(), LIMIT).await);
+    assert_eq!(asked.methods(), ["get", "put"]);
+    assert_eq!((again.store, &again.robbed), (held.store, &Some(Vec::new())));
+    store.transact(release("k", 2, 2, &again), now(), LIMIT).await.unwrap();
+    assert_eq!(asked.methods(), ["get", "getAll", "put"], "nobody was sure");
+    granted(store.transact(sure(9_000, another("new", 2, 3)), now(), LIMIT).await);
+    assert_eq!(
+        asked.methods(),
+        ["get", "getAll", "put"],
+        "only the store's row says where the tokens of a new key begin"
+    );
+}
+
+#[test]
+async fn the_sessions_are_read_after_all_where_the_record_is_not_enough() {
+    let (store, database) = working_store("not alone").await;
+    let held = granted(store.transact(acquire("k", 2), now(), LIMIT).await);
+    store.transact(acquire("k", 3), now(), LIMIT).await.unwrap();
+    let asked = Asked::of(&database);
+    let reply = store.transact(sure(9_000, release("k", 2, 1, &held)), now(), LIMIT).await.unwrap();
+    assert_eq!(asked.methods(), ["get", "getAll", "put"]);
+    assert_eq!(reply.answers[0].promoted.len(), 1, "the one who waits: {reply:?}");
+    // The next one asks for them at once: the key is wanted.
+    let busy = store.transact(sure(9_000, another("k", 2, 2)), now(), LIMIT).await.unwrap();
+    assert!(matches!(&busy.answers[0].outcome, Outcome::Busy { ahead } if ahead[0].lease_ms == 20_000), "{busy:?}");
+}
+
+#[test]
+async fn who_misses_its_lease_reads_in_its_session_that_it_was_stolen() {
+    let (store, database) = working_store("misses").await;
+    let held = granted(store.transact(acquire("k", 2), now(), LIMIT).await);
+    granted(store.transact(acquire("other", 3), now(), LIMIT).await);
+    let thief = Action::Acquire(Acquire { way: Way::Steal, ..Acquire::new(RequestId(2), 2) });
+    let stolen = granted(store.transact(ask("k", 3, thief), now(), LIMIT).await);
+    store.transact(sure(9_000, release("k", 3, 2, &stolen)), now(), LIMIT).await.unwrap();
+    let asked = Asked::of(&database);
+    let reply = store.transact(sure(9_000, release("k", 2, 1, &held)), now(), LIMIT).await.unwrap();
+    assert_eq!(asked.methods(), ["get", "getAll"]);
+    assert!(matches!(reply.answers[0].outcome, Outcome::NotCurrent { stolen: true, .. }), "{reply:?}");
+}
+
+#[test]
+async fn who_was_sure_too_long_ago_reads_its_session() {
+    let (store, database) = working_store("too long ago").await;
+    let held = granted(store.transact(acquire("k", 2), now(), LIMIT).await);
+    let asked = Asked::of(&database);
+    let mut releasing = Box::pin(store.transact(sure(2, release("k", 2, 1, &held)), now(), LIMIT));
+    assert!((&mut releasing).now_or_never().is_none());
+    assert_eq!(asked.methods(), ["get"], "it is asked for while it is sure");
+    let begun = now().monotonic;
+    while now().monotonic.since(begun) < 5 {
+        // The answer is heard after this.
+    }
+    assert_eq!(releasing.await.unwrap().answers[0].outcome, Outcome::Released);
+    assert_eq!(asked.methods(), ["getAll", "put"]);
+}
+
 #[test]
 async fn a_heartbeat_of_a_thousand_leases_writes_one_small_row() {
     let (store, database) = working_store("thousand").await;
@@ -115,7 +191,7 @@ async fn an_abandoned_session_is_deleted_after_an_interruption_too() {
     let (store, database) = working_store("frozen").await;
     let early = store.transact(acquire("k", 1), now(), LIMIT);
     let mut early = Box::pin(early);
-    assert!(futures::FutureExt::now_or_never(&mut early).is_none(), "it is under way");
+    assert!((&mut early).now_or_never().is_none(), "it is under way");
     store.abandon(SessionId(1));
     store.interrupt();
     soon(early).await.unwrap_err();

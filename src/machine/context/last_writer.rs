@@ -50,11 +50,8 @@ impl LastWriters {
         if let Some(key) = oldest {
             self.by_key.remove(&key);
             self.forgot = true;
-            // Of the records of locks, stores take care themselves.
-            if !key.is_of_lock() {
-                self.forgotten.push_back(key);
-                self.drop_doubles();
-            }
+            self.forgotten.push_back(key);
+            self.drop_doubles();
         }
     }
 

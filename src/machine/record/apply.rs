@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     codec::Unreadable,
-    id::SessionId,
+    id::{SessionId, StoreId},
     key::Key,
     operation::{Acquire, Action, Answer, Batch, Granted, Operation, Outcome, Promotion, Reply, SessionStep, StoreNow},
     records::Records,
@@ -34,6 +34,24 @@ impl Batch {
         }
         self.forgets.iter().for_each(|key| records.forget(key));
         Reply { store: records.store(), robbed, peers, answers }
+    }
+
+    /// Does what the batch says on its records alone, where that comes to the same as [`apply`](Self::apply): their rows are there, nobody
+    /// else has a grant or a place in them, and the sender vouches for its session. `None` if it does not: what was loaded is of no use
+    /// then. The store is the one that answered this connection before.
+    ///
+    /// The store first asks whether the batch [is still sure](Self::is_sure) of its session, once the records are read; and it may do
+    /// this only if it applies what a connection sends in the order of its sending, and nothing once that connection is closed.
+    pub fn apply_alone(&self, records: &mut Records, store: StoreId, now: StoreNow) -> Option<Reply> {
+        if !records.concern_only_sender_of(self) {
+            return None;
+        }
+        records.rely_on(self.session, store);
+        let reply = self.apply(records, now);
+        // Whoever is refused or waits is told what the sessions' rows say.
+        let needs_no_row =
+            |answer: &Answer| matches!(answer.outcome, Outcome::Granted(_) | Outcome::Released | Outcome::Withdrawn);
+        reply.answers.iter().all(needs_no_row).then_some(reply)
     }
 
     fn open_or_beat(&self, records: &mut Records, now: StoreNow) {

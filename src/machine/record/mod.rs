@@ -15,6 +15,8 @@ mod status;
 mod transition;
 
 #[cfg(test)]
+mod alone_tests;
+#[cfg(test)]
 mod apply_tests;
 #[cfg(test)]
 mod bench;

@@ -179,6 +179,9 @@ pub struct Batch {
     pub operations: Vec<Operation>,
     /// Keys whose records are forgotten if nobody uses them.
     pub forgets: Vec<Key>,
+    /// For how long the sender is sure of its session, in ms since it sent this: a store may then
+    /// [go by the records alone](Self::apply_alone). 0: not at all.
+    pub sure_ms: u64,
 }
 
 /// What becomes of a session's row.
@@ -212,7 +215,14 @@ pub struct Ending {
 impl Batch {
     /// Operations for a session whose row only matters if it is gone.
     pub fn new(session: SessionId, operations: Vec<Operation>) -> Self {
-        Self { session, step: SessionStep::Stay, ends: Vec::new(), operations, forgets: Vec::new() }
+        Self { session, step: SessionStep::Stay, ends: Vec::new(), operations, forgets: Vec::new(), sure_ms: 0 }
+    }
+
+    /// Whether its sender is [sure](Self::sure_ms) of its session. Both clocks must say so: a monotonic one may stand still while the
+    /// machine sleeps.
+    pub fn is_sure(&self, sent: Now, now: Now) -> bool {
+        let by_wall_ms = now.wall.as_ms().saturating_sub(sent.wall.as_ms());
+        now.monotonic.since(sent.monotonic).max(by_wall_ms) < self.sure_ms
     }
 
     /// The heartbeat that it carries, if any.

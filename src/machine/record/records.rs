@@ -12,7 +12,6 @@ use super::{
     session::Session,
     sessions::Sessions,
     sorted::SortedMap,
-    token::Token,
 };
 
 /// Waiters at the head of a queue whose sessions a transaction reads: it drops the dead among them.
@@ -217,47 +216,52 @@ impl Records {
         }
     }
 
-    /// An operation is over, of which the record had this revision before. The record of a lock goes when it is idle: of
-    /// locks nobody asks whether they changed hands.
+    /// Whether each key of the batch has a record, and nobody but the batch's session has a grant or a place in them.
+    pub fn concern_only_sender_of(&self, batch: &Batch) -> bool {
+        let is_own = |holder: SessionId| holder == batch.session;
+        let concern_only_sender = self.by_key.iter().all(|(_, stored)| {
+            stored.as_ref().is_ok_and(|kept| {
+                let record = &kept.record;
+                record.grants.iter().all(|grant| is_own(grant.holder))
+                    && record.queue.iter().all(|waiter| is_own(waiter.holder))
+            })
+        });
+        concern_only_sender && self.len() == batch.keys().len()
+    }
+
+    /// Takes the batch's word for the row of its session, and the caller's for the store's id.
+    pub(super) fn rely_on(&mut self, session: SessionId, store: StoreId) {
+        self.store = StoreRow::new(store);
+        self.sessions.load(session, Some(Session::default()));
+    }
+
+    /// An operation is over, of which the record had this revision before. A record that was not there and was not needed is none.
     pub(super) fn settle(&mut self, key: &Key, before: u64) {
         let Some(Ok(kept)) = self.by_key.get_mut(key) else { return };
         if kept.record.revision != before {
             kept.stored = true;
             self.note(key);
+        } else if !kept.stored {
+            self.by_key.remove(key);
         }
-        self.forget_if(key, key.is_of_lock());
     }
 
     /// Forgets a record that nobody uses, or only the dead. Its tokens are remembered for the whole store.
     pub(super) fn forget(&mut self, key: &Key) {
-        if let Some(Ok(kept)) = self.by_key.get_mut(key) {
-            let Record { grants, queue, last_token, .. } = &mut kept.record;
-            let has_ended = |session| self.sessions.has_ended(session);
-            let is_unused =
-                grants.iter().all(|grant| has_ended(grant.holder)) && queue.iter().all(|one| has_ended(one.holder));
-            if is_unused && !last_token.is_near_the_end() {
-                grants.clear();
-                queue.clear();
-            }
-        }
-        self.forget_if(key, true);
-    }
-
-    fn forget_if(&mut self, key: &Key, even_stored: bool) {
         let Some(Ok(kept)) = self.by_key.get(key) else { return };
+        let Record { grants, queue, last_token, .. } = &kept.record;
+        let has_ended = |session| self.sessions.has_ended(session);
+        let is_used =
+            grants.iter().any(|grant| !has_ended(grant.holder)) || queue.iter().any(|one| !has_ended(one.holder));
         // The store's floor would leave every other key without tokens.
-        let spends_all = kept.record.last_token.is_near_the_end();
-        if !kept.record.is_idle() || (kept.stored && (spends_all || !even_stored)) {
+        if is_used || last_token.is_near_the_end() {
             return;
         }
-        if kept.stored {
-            let last: Token = kept.record.last_token;
-            if last > self.store.floor {
-                self.store.floor = last;
-                self.store_changed = true;
-            }
-            self.note(key);
+        if *last_token > self.store.floor {
+            self.store.floor = *last_token;
+            self.store_changed = true;
         }
+        self.note(key);
         self.by_key.remove(key);
     }
 

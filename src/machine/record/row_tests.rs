@@ -30,12 +30,17 @@ fn floor(records: &Records) -> String {
     records.text(&Row::Store).unwrap()
 }
 
+fn forget(bench: &mut Bench, key: &Key) {
+    bench.run(&Batch { forgets: vec![key.clone()], ..Batch::new(A, vec![]) });
+}
+
 #[test]
-fn the_record_of_an_idle_lock_is_deleted_at_once_and_its_tokens_are_remembered() {
+fn the_tokens_of_a_record_that_is_forgotten_are_remembered() {
     let mut bench = Bench::new(false);
     let (first, _) = hold(&mut bench, &lock(), 1);
-    bench.records.take_changed();
     let_go(&mut bench, &lock(), 1, first.first);
+    bench.records.take_changed();
+    forget(&mut bench, &lock());
     assert!(bench.records.is_empty());
     assert_eq!(bench.records.take_changed(), [Row::Record(lock()), Row::Store]);
     assert_eq!(bench.records.text(&Row::Record(lock())), None, "it is deleted");
@@ -58,29 +63,17 @@ fn the_floor_only_grows() {
     bench.now_ms += 1_000;
     let (new, _) = hold(&mut bench, &late, 2);
     let_go(&mut bench, &late, 2, new.first);
+    forget(&mut bench, &late);
+    let_go(&mut bench, &early, 1, old.first);
     bench.records.take_changed();
     let before = floor(&bench.records);
-    let_go(&mut bench, &early, 1, old.first);
+    forget(&mut bench, &early);
     assert_eq!(floor(&bench.records), before);
     assert_eq!(bench.records.take_changed(), [Row::Record(early)], "it need not be written again");
 }
 
 #[test]
-fn a_lock_that_somebody_holds_or_waits_for_is_kept() {
-    let mut bench = Bench::new(false);
-    let (held, _) = hold(&mut bench, &lock(), 1);
-    let ask = Acquire { wait: true, ..Acquire::new(RequestId(1), 99) };
-    bench.at(lock().as_str(), B, Action::Acquire(ask));
-    let_go(&mut bench, &lock(), 1, held.first);
-    assert_eq!(bench.records.peek(&lock()).unwrap().grants[0].holder, B);
-    // With its holder's session, and a look of somebody else, it is idle.
-    bench.records.abandon(B);
-    bench.at(lock().as_str(), A, Action::Look);
-    assert!(bench.records.is_empty());
-}
-
-#[test]
-fn other_idle_records_stay_until_a_batch_forgets_them_and_used_ones_stay_even_then() {
+fn idle_records_stay_until_a_batch_forgets_them_and_used_ones_stay_even_then() {
     let mut bench = Bench::new(false);
     let held = bench.granted(A, 1, Mode::Exclusive);
     let forget = Batch { forgets: vec![key("k"), key("never was")], ..Batch::new(A, vec![]) };

@@ -23,7 +23,10 @@ pub(super) struct Client<S> {
     requests: u64,
     /// What was granted to it, by which request.
     granted: Vec<(Key, Token, RequestId)>,
-    is_open: bool,
+    /// When its session was opened, if it was.
+    opened_ms: Option<u64>,
+    /// The latest request that a transaction carried.
+    sent: u64,
     now_ms: u64,
     peers: Vec<SessionId>,
     id: Option<StoreId>,
@@ -96,8 +99,9 @@ impl<S: Store> Client<S> {
             store,
             me: SessionId(me),
             requests: 0,
+            sent: 0,
             granted: Vec::new(),
-            is_open: false,
+            opened_ms: None,
             now_ms: 1_000_000,
             id: None,
             peers: Vec::new(),
@@ -189,17 +193,31 @@ impl<S: Store> Client<S> {
         self.store.transact(batch.clone(), self.now(), LIMIT).await
     }
 
+    /// For how long this session is certainly there, if a batch names nothing that may have been asked before.
+    fn sure_ms(&self, batch: &Batch, opened_ms: u64) -> u64 {
+        let is_new = |operation: &Operation| match &operation.action {
+            Action::Acquire(ask) => ask.request.0 > self.sent,
+            Action::Release { .. } => true,
+            _ => false,
+        };
+        let vouches = batch.operations.iter().all(is_new);
+        if vouches { (opened_ms + LEASE_MS / 2).saturating_sub(self.now_ms) } else { 0 }
+    }
+
     /// One transaction. What was certainly not applied is tried again, as a machine does.
     pub(super) async fn run(&mut self, operations: impl IntoIterator<Item = Operation>) -> Vec<Seen> {
         let mut batch = Batch::new(self.me, operations.into_iter().collect());
-        if !self.is_open {
+        if let Some(opened_ms) = self.opened_ms {
+            batch.sure_ms = self.sure_ms(&batch, opened_ms);
+        } else {
             let beat = Beat { beat: 1, lease_ms: LEASE_MS, ..Beat::default() };
             batch.step = SessionStep::Open { beat, instance: String::new() };
         }
         for _ in 0..TRIES {
             match self.transact(&batch).await {
                 Ok(Reply { store, answers, peers, .. }) => {
-                    self.is_open = true;
+                    self.opened_ms.get_or_insert(self.now_ms);
+                    self.sent = self.requests;
                     self.peers.extend(peers.iter().map(|peer| peer.session));
                     self.note_grants(&batch, &answers);
                     let known = *self.id.get_or_insert(store);

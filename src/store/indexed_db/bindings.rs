@@ -1,8 +1,10 @@
 //! What web-sys has only behind an unstable flag, or only for windows.
 
-use js_sys::Uint8Array;
+use js_sys::{Date, Uint8Array};
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbDatabase, IdbFactory, IdbTransaction};
+
+use crate::machine::{Monotonic, Now, Wall};
 
 #[wasm_bindgen]
 extern "C" {
@@ -21,6 +23,9 @@ extern "C" {
 
     #[wasm_bindgen(method, js_name = getRandomValues)]
     fn get_random_values(this: &Crypto, bytes: &Uint8Array);
+
+    #[wasm_bindgen(js_namespace = performance, js_name = now)]
+    fn performance_now() -> f64;
 
     /// A database whose transactions take options.
     #[derive(Clone)]
@@ -64,6 +69,11 @@ extern "C" {
 
 pub(super) fn global() -> Global {
     js_sys::global().unchecked_into()
+}
+
+/// Reads the clocks of this context, as the executor of browsers does.
+pub(super) fn now() -> Now {
+    Now { monotonic: Monotonic::from_ms(performance_now() as u64), wall: Wall::from_ms(Date::now() as u64) }
 }
 
 /// Draws by [`crypto.getRandomValues()`](https://developer.mozilla.org/en-US/docs/Web/API/Crypto/getRandomValues),

@@ -36,6 +36,8 @@ pub(super) struct Connection {
     ending: Rc<Ending>,
     beside_records: OnceCell<IdbKeyRange>,
     store: Cell<Option<StoreId>>,
+    /// Whether the latest batch that was sure of its session met nobody else in its records: the next one probably does not, either.
+    alone: Cell<bool>,
     /// Whether it was seen how many records there are.
     counted: Cell<bool>,
     /// The transactions that wait for this context.
@@ -99,6 +101,7 @@ impl Connection {
             ending,
             beside_records: OnceCell::new(),
             store: Cell::new(None),
+            alone: Cell::new(true),
             counted: Cell::new(false),
             open: RefCell::default(),
             on_close,
@@ -136,6 +139,15 @@ impl Connection {
 
     pub(super) fn remember(&self, store: StoreId) {
         self.store.set(Some(store));
+    }
+
+    /// Whether the records will probably be enough for a batch that is sure of its session.
+    pub(super) fn expects_alone(&self) -> bool {
+        self.alone.get()
+    }
+
+    pub(super) fn expect_alone(&self, alone: bool) {
+        self.alone.set(alone);
     }
 
     /// The names of all rows [beside the records](rows::beside_records).

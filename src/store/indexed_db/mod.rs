@@ -178,7 +178,8 @@ type Answer = Receiver<Result<Reply, StoreError>>;
 impl Store for IndexedDbStore {
     async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
         let now = StoreNow::new(self.clock(), now);
-        let answer = self.start(|connection| transaction::start(connection, &batch, now)).await?;
+        let sent = bindings::now();
+        let answer = self.start(|connection| transaction::start(connection, &batch, now, sent)).await?;
         answer.await.unwrap_or_else(|| Err(StoreError::unknown("the transaction ended without an answer")))
     }
 

@@ -8,7 +8,7 @@ use std::{
 use wasm_bindgen_futures::spawn_local;
 
 use super::{connection::Connection, listing, transaction};
-use crate::machine::{Batch, Key, SessionId, StoreNow};
+use crate::machine::{Batch, Key, Now, SessionId, StoreNow};
 
 /// More records than this are looked through.
 const MANY: f64 = 512.0;
@@ -33,7 +33,7 @@ async fn sweep(connection: Weak<Connection>, session: SessionId, now: StoreNow) 
     for some in names.chunks(AT_ONCE) {
         let mut batch = Batch::new(session, Vec::new());
         batch.forgets.extend(some.iter().filter_map(|name| Key::new(name).ok()));
-        let forgetting = transaction::start(&connection.upgrade()?, &batch, now).ok()?;
+        let forgetting = transaction::start(&connection.upgrade()?, &batch, now, Now::default()).ok()?;
         forgetting.await?.ok()?;
     }
     Some(())

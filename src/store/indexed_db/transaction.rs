@@ -1,9 +1,10 @@
-//! One transaction: read, apply, write, commit. All that it reads is asked for at once.
+//! One transaction: read, apply, write, commit. All that it reads is asked for at once, but for the sessions' rows where the records
+//! alone are probably enough.
 //!
 //! It is driven by the database's own events. An `await` in the middle would give control back, and the browser would
 //! commit what there is.
 
-use core::cell::RefCell;
+use core::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use js_sys::Array;
@@ -12,16 +13,16 @@ use web_sys::{Event, IdbObjectStore, IdbRequest};
 
 use super::{
     Answer,
-    bindings::{Transaction, random_bits},
+    bindings::{self, Transaction, random_bits},
     connection::Connection,
     failure,
     pending::Pending,
     rows, sweep,
 };
-use crate::machine::{Batch, Key, Records, Reply, Row, SessionStep, StoreError, StoreId, StoreNow};
+use crate::machine::{Batch, Key, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
 
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
-pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow) -> Result<Answer, JsValue> {
+pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow, sent: Now) -> Result<Answer, JsValue> {
     let transaction = connection.open_transaction()?;
     let leases = transaction.object_store(connection.object_store())?;
     let (pending, answer) = Pending::new();
@@ -32,6 +33,7 @@ pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow) -
         leases,
         batch: batch.clone(),
         now,
+        sent,
         decision: RefCell::new(None),
         pending,
     });
@@ -47,6 +49,8 @@ struct Running {
     reads: Reads,
     batch: Batch,
     now: StoreNow,
+    /// When it was sent, by the clocks of this context.
+    sent: Now,
     /// What it will answer once it is complete, or why it was aborted.
     decision: RefCell<Option<Result<Reply, StoreError>>>,
     pending: Rc<Pending<Result<Reply, StoreError>>>,
@@ -72,7 +76,7 @@ impl Running {
 
     /// Everything is read. What fails from here on aborts the transaction.
     fn go_on(&self) {
-        let decision = self.decide();
+        let Some(decision) = self.decide().transpose() else { return };
         let failed = decision.is_err();
         *self.decision.borrow_mut() = Some(decision);
         if failed {
@@ -84,13 +88,31 @@ impl Running {
         }
     }
 
-    fn decide(&self) -> Result<Reply, StoreError> {
-        let mut records = self.reads.records(&self.batch)?;
-        let reply = self.batch.apply(&mut records, self.now);
+    /// `None` if more must be read first: then that was asked for.
+    fn decide(&self) -> Result<Option<Reply>, StoreError> {
+        let mut records = self.reads.records()?;
+        let reply = if let Some(beside) = self.reads.beside.get() {
+            if self.batch.sure_ms > 0 {
+                self.connection.expect_alone(records.concern_only_sender_of(&self.batch));
+            }
+            beside.load(&mut records, self.batch.session)?;
+            self.batch.apply(&mut records, self.now)
+        } else if let Some(reply) = self.decide_alone(&mut records) {
+            reply
+        } else {
+            failure::asked(self.reads.ask_beside(&self.leases, &self.batch, &self.connection))?;
+            return Ok(None);
+        };
         for row in records.take_changed() {
             rows::write(&self.leases, &row, records.text(&row).as_deref())?;
         }
-        Ok(reply)
+        Ok(Some(reply))
+    }
+
+    /// The transaction may have waited for others so long that its sender's session ended meanwhile.
+    fn decide_alone(&self, records: &mut Records) -> Option<Reply> {
+        let store = self.connection.store().filter(|_| self.batch.is_sure(self.sent, bindings::now()))?;
+        self.batch.apply_alone(records, store, self.now)
     }
 
     fn complete(&self) {
@@ -121,7 +143,8 @@ struct Reads {
     /// How many records there are, if that was asked.
     count: Option<IdbRequest>,
     records: Vec<(Key, IdbRequest)>,
-    beside: Beside,
+    /// Not there while the records alone may be enough.
+    beside: OnceCell<Beside>,
 }
 
 /// The rows that a batch needs beside the records.
@@ -140,36 +163,64 @@ impl Reads {
             let read = leases.get(&key.as_str().into())?;
             records.push((key, read));
         }
-        let beside = if concerns_nobody_else(batch) {
-            let store = rows::ask(leases, &Row::Store)?;
-            Beside::Own { store, session: rows::ask(leases, &Row::Session(batch.session))? }
-        } else {
-            Beside::All(leases.get_all_with_key(connection.beside_records()?)?)
-        };
+        let beside = OnceCell::new();
+        if batch.sure_ms == 0 || records.is_empty() || !connection.expects_alone() {
+            let _ = beside.set(Beside::ask(leases, batch, connection)?);
+        }
         Ok(Self { count, records, beside })
+    }
+
+    /// Asks for what was left out. The handler of the last read hears of it, too.
+    fn ask_beside(&self, leases: &IdbObjectStore, batch: &Batch, connection: &Connection) -> Result<(), JsValue> {
+        let handler = self.last().onsuccess();
+        let _ = self.beside.set(Beside::ask(leases, batch, connection)?);
+        self.last().set_onsuccess(handler.as_ref());
+        Ok(())
     }
 
     /// After this one, all are answered.
     fn last(&self) -> &IdbRequest {
-        let (Beside::Own { session: last, .. } | Beside::All(last)) = &self.beside;
-        last
+        match self.beside.get() {
+            Some(Beside::Own { session: last, .. } | Beside::All(last)) => last,
+            None => &self.records.last().expect("without a record, the rows beside are asked for").1,
+        }
     }
 
-    /// What was read. A store whose row is there but cannot be read is left alone.
-    fn records(&self, batch: &Batch) -> Result<Records, StoreError> {
+    fn records(&self) -> Result<Records, StoreError> {
         let mut records = Records::new();
         for (key, read) in &self.records {
             records.load(key.clone(), text_of(read)?.as_deref());
         }
-        match &self.beside {
-            Beside::Own { store, session } => {
+        Ok(records)
+    }
+
+    fn count(&self) -> f64 {
+        let count = self.count.as_ref().and_then(|read| found(read).ok());
+        count.and_then(|count| count.as_f64()).unwrap_or_default()
+    }
+}
+
+impl Beside {
+    fn ask(leases: &IdbObjectStore, batch: &Batch, connection: &Connection) -> Result<Self, JsValue> {
+        if concerns_nobody_else(batch) {
+            let store = rows::ask(leases, &Row::Store)?;
+            Ok(Self::Own { store, session: rows::ask(leases, &Row::Session(batch.session))? })
+        } else {
+            Ok(Self::All(leases.get_all_with_key(connection.beside_records()?)?))
+        }
+    }
+
+    /// Puts in what was read. A store whose row is there but cannot be read is left alone.
+    fn load(&self, records: &mut Records, own: SessionId) -> Result<(), StoreError> {
+        match self {
+            Self::Own { store, session } => {
                 match text_of(store)? {
                     None => records.load_store(None, StoreId(random_bits()))?,
                     Some(text) => records.load_store(Some(&text), StoreId::default())?,
                 }
-                records.load_session(batch.session, text_of(session)?.as_deref());
+                records.load_session(own, text_of(session)?.as_deref());
             }
-            Beside::All(read) => {
+            Self::All(read) => {
                 let mut texts = Vec::new();
                 for row in found(read)?.unchecked_into::<Array>() {
                     // A value that is no text becomes one that is no row.
@@ -178,12 +229,7 @@ impl Reads {
                 records.load_beside_records(&texts, || StoreId(random_bits()))?;
             }
         }
-        Ok(records)
-    }
-
-    fn count(&self) -> f64 {
-        let count = self.count.as_ref().and_then(|read| found(read).ok());
-        count.and_then(|count| count.as_f64()).unwrap_or_default()
+        Ok(())
     }
 }
 

@@ -145,7 +145,9 @@ pub(super) fn peers_in(told: Value, batch: &Batch, now: StoreNow) -> Vec<Peer> {
         }
     }
     let (operations, ends, forgets) = (Vec::new(), Vec::new(), Vec::new());
-    Batch { operations, ends, forgets, session: batch.session, step: batch.step.clone() }.apply(&mut records, now).peers
+    Batch { operations, ends, forgets, session: batch.session, step: batch.step.clone(), sure_ms: 0 }
+        .apply(&mut records, now)
+        .peers
 }
 
 /// The place where a store keeps its rows, shared by its handle and by the scripts of its user.

@@ -24,6 +24,8 @@ pub struct Context {
     pub wall_ahead_ms: i64,
     /// Whether the answer to its last transaction was lost, and it has sent no other since.
     pub waits_in_vain: bool,
+    /// The number of its latest transaction.
+    pub last_sent: u64,
     /// Whether signals reach it.
     pub listens: bool,
     /// The session whose beacon it asked for, and that does not stand yet.
@@ -84,6 +86,7 @@ impl Context {
             slept_ms: 0,
             asleep_since: None,
             waits_in_vain: false,
+            last_sent: 0,
             wall_ahead_ms: 0,
             listens: false,
             rising: None,

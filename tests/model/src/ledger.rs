@@ -38,6 +38,8 @@ pub struct Scene<'a> {
     pub configuration: &'a Configuration,
     /// By what time it is applied.
     pub now: StoreNow,
+    /// Whether it is still sure of its session.
+    pub sure: bool,
 }
 
 impl Default for Ledger {
@@ -63,6 +65,8 @@ impl Ledger {
         let same =
             !scene.configuration.rows || rows::suffice(batch, scene.now, &self.records, (&whole, &changed), &reply);
         broken.unless(same, Rule::RowsSuffice);
+        let same = !scene.sure || rows::record_suffices(batch, scene.now, &self.records, (&whole, &changed), &reply);
+        broken.unless(same, Rule::RecordSuffices);
         let closes = batch.step == SessionStep::Close;
         let step = if closes { SessionStep::Stay } else { batch.step.clone() };
         let nothing = Batch::new(batch.session, Vec::new());
@@ -159,7 +163,7 @@ impl Ledger {
             last = end;
             grows
         });
-        // The record of a lock that nobody uses is gone.
+        // A record that nobody used may have been forgotten.
         let forgotten = *change.after == RecordView::default();
         let goes_on = change.after.last_token >= last && change.after.last_token >= change.before.last_token;
         grown && (forgotten || goes_on)

@@ -59,7 +59,7 @@ impl Model for World {
             AbsenceIsFinal TokensGrow GuardTokensDiffer EffectsInOrder StaleIsHarmless TakeoverNeedsEvidence OneBeliever BeliefIsBacked
             LossIsFinal
             OneGrantPerRequest GrantsFit HeadIsNotGrantable WaiterIsAwake BatchIsItsParts RowsSuffice
-            RobbedAreTold
+            RecordSuffices RobbedAreTold
             DowngradeLetsIn UnusedIsFreed AllOrNothing
         ];
         properties.push(Property::always(fair::NAME, |world: &Self, state| world.rests(state)));

@@ -26,8 +26,11 @@ impl World {
     fn obey(&self, state: &mut State, who: usize, event: Event) {
         match event {
             Event::Store(id, batch) => {
-                state.contexts[who].change().waits_in_vain = false;
-                state.send(Transaction { who, id, batch, reply: None, heard: true, abandons: None });
+                let context = state.contexts[who].change();
+                context.waits_in_vain = false;
+                context.last_sent = id;
+                let sure_since = if batch.sure_ms > 0 { state.clocks(who) } else { (0, 0) };
+                state.send(Transaction { who, id, batch, sure_since, reply: None, heard: true, abandons: None });
             }
             Event::Abandon(session) => state.abandon(who, session),
             Event::Send(message) => {

@@ -18,13 +18,33 @@ pub(crate) fn suffice(
     same && rows.iter().all(|row| read.text(row) == after.text(row))
 }
 
-fn read(batch: &Batch, stored: &Records) -> Option<Records> {
+/// Whether a batch that is sure of its session does the same where the records alone are read, or is not done there at all.
+pub(crate) fn record_suffices(
+    batch: &Batch,
+    now: StoreNow,
+    before: &Records,
+    (after, changed): (&Records, &[Row]),
+    reply: &Reply,
+) -> bool {
     let mut read = Records::new();
-    read.load_store(stored.text(&Row::Store).as_deref(), StoreId(0)).ok()?;
+    load(batch, before, &mut read);
+    let Some(answered) = batch.apply_alone(&mut read, before.store(), now) else { return true };
+    let mut rows = read.take_changed();
+    rows.extend_from_slice(changed);
+    answered.answers == reply.answers && rows.iter().all(|row| read.text(row) == after.text(row))
+}
+
+fn load(batch: &Batch, stored: &Records, read: &mut Records) {
     for key in batch.keys() {
         let text = stored.text(&Row::Record(key.clone()));
         read.load(key, text.as_deref());
     }
+}
+
+fn read(batch: &Batch, stored: &Records) -> Option<Records> {
+    let mut read = Records::new();
+    read.load_store(stored.text(&Row::Store).as_deref(), StoreId(0)).ok()?;
+    load(batch, stored, &mut read);
     for session in read.sessions_of(batch) {
         read.load_session(session, stored.text(&Row::Session(session)).as_deref());
     }

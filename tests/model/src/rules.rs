@@ -36,6 +36,8 @@ pub enum Rule {
     BatchIsItsParts,
     /// A batch does the same where only the rows are read that it names.
     RowsSuffice,
+    /// A batch that is sure of its session does the same where no session row is read.
+    RecordSuffices,
     /// Who was robbed believes no longer than its lease, and not once it was told.
     RobbedAreTold,
     /// What was downgraded is shared in the record from then on.
@@ -51,7 +53,7 @@ pub enum Rule {
 }
 
 /// All rules that are noted while the world runs.
-pub(crate) const NOTED: [Rule; 19] = [
+pub(crate) const NOTED: [Rule; 20] = [
     Rule::AbsenceIsFinal,
     Rule::TokensGrow,
     Rule::GuardTokensDiffer,
@@ -67,6 +69,7 @@ pub(crate) const NOTED: [Rule; 19] = [
     Rule::WaiterIsAwake,
     Rule::BatchIsItsParts,
     Rule::RowsSuffice,
+    Rule::RecordSuffices,
     Rule::RobbedAreTold,
     Rule::DowngradeLetsIn,
     Rule::UnusedIsFreed,
@@ -92,6 +95,7 @@ impl Rule {
             Self::WaiterIsAwake => "the queue loses nobody alive",
             Self::BatchIsItsParts => "a batch does what its operations do",
             Self::RowsSuffice => "a batch names all rows that it needs",
+            Self::RecordSuffices => "S17: who is sure of its session needs the record only",
             Self::RobbedAreTold => "the robbed are told, and believe no longer than their lease",
             Self::DowngradeLetsIn => "a downgrade lets others in",
             Self::UnusedIsFreed => "what nobody uses is given back when it is wanted",

@@ -41,6 +41,8 @@ pub struct Transaction {
     pub id: u64,
     /// What it carries.
     pub batch: Batch,
+    /// When it was sent by its sender's clocks, if it is sure of its session.
+    pub sure_since: (u64, i64),
     /// What it was answered, once it was applied.
     pub reply: Option<Reply>,
     /// Whether somebody hears the answer.
@@ -141,7 +143,8 @@ impl State {
         let last = self.transactions[..at].last().filter(|sent| sent.who == who);
         let id = last.map_or(0, |sent| sent.id);
         let batch = Batch::new(session, Vec::new());
-        let transaction = Transaction { who, id, batch, reply: None, heard: false, abandons: Some(session) };
+        let abandons = Some(session);
+        let transaction = Transaction { who, id, batch, sure_since: (0, 0), reply: None, heard: false, abandons };
         self.transactions.insert(at, Hashed::new(transaction));
     }
 

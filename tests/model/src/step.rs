@@ -166,10 +166,16 @@ impl World {
         if let Some(session) = sent.abandons {
             return state.ledger.change().abandon(session);
         }
-        let (_, wall_ms) = state.clocks(sent.who);
+        let (own_ms, wall_ms) = state.clocks(sent.who);
         let now = port::store_now(self.configuration.clock, state.now_ms, wall_ms);
         let (mut ledger, mut broken) = (state.ledger.clone(), state.broken);
-        let scene = Scene { now_ms: state.now_ms, who: sent.who, configuration: &self.configuration, now };
+        // Who goes by the record alone keeps the order of what it sends, and decides nothing once it is stopped.
+        let context = &state.contexts[sent.who];
+        let goes_on = context.runs() && !context.suspended && context.machine.session() == sent.batch.session;
+        let since = port::now(sent.sure_since.0, sent.sure_since.1);
+        let is_sure = sent.batch.is_sure(since, port::now(own_ms, wall_ms));
+        let sure = goes_on && sent.heard && sent.id == context.last_sent && is_sure;
+        let scene = Scene { now_ms: state.now_ms, who: sent.who, configuration: &self.configuration, now, sure };
         let batch = self.falsified(&sent.batch, &ledger.records);
         let reply = ledger.change().apply(&batch, &scene, &mut broken);
         (state.ledger, state.broken) = (ledger, broken);

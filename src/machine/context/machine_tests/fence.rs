@@ -9,14 +9,6 @@ use crate::machine::{
 };
 
 impl Script {
-    /// A script whose first turn holds the key.
-    fn holding() -> Self {
-        let mut script = Self::new();
-        script.acquire(1, true);
-        script.answer([granted(64)]);
-        script
-    }
-
     fn ticket(&mut self, turn: u64, renew: bool) -> Option<Ticket> {
         let (slot, now) = (self.slot(), self.now());
         let ticket = self.machine.ticket(TurnId(turn), &slot, renew, now);

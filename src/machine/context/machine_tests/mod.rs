@@ -13,6 +13,7 @@ mod protocol;
 mod refused;
 mod served;
 mod sessions;
+mod sure;
 mod suspension;
 mod unheard;
 
@@ -170,6 +171,14 @@ impl Script {
             self.tick(10);
         }
         panic!("nothing was sent");
+    }
+
+    /// A script whose first turn holds the key.
+    fn holding() -> Self {
+        let mut script = Self::new();
+        script.acquire(1, true);
+        script.answer([granted(64)]);
+        script
     }
 
     /// The first request shares the key.

@@ -62,13 +62,17 @@ impl Machine {
         let step = if goes_alone { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
         self.store_queue.put_first(rest);
         let opens = matches!(step, SessionStep::Open { .. });
+        let needs_session =
+            step != SessionStep::Stay || !pending.iter().all(|operation| self.rests_on_record(operation));
         let mut operations = Vec::with_capacity(pending.len());
         for operation in &mut pending {
             operations.push(self.stamp(operation, sent));
         }
         let most = if goes_alone { 0 } else { room.beside(operations.len() + forgets.len()) };
         let ends = self.session.endings(most, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
-        let batch = Batch { session, step, ends: ends.clone(), operations, forgets: forgets.clone() };
+        let needs_session = needs_session || !ends.is_empty() || !forgets.is_empty();
+        let sure_ms = if needs_session { 0 } else { self.session.belief_left(now) };
+        let batch = Batch { session, step, ends: ends.clone(), operations, forgets: forgets.clone(), sure_ms };
         let lease_ms = batch.beat().map(|beat| beat.lease_ms);
         let limit = now.plus(self.config.store_timeout_ms);
         let closes = batch.step == SessionStep::Close;
@@ -192,6 +196,19 @@ impl Machine {
             | Action::Detach { .. }
             | Action::Inspect
             | Action::Fence { .. } => true,
+        }
+    }
+
+    /// Whether what an operation does cannot depend on the row of the session, as long as that is there. A request that was sent before
+    /// may have been granted and robbed since, which only the row says.
+    fn rests_on_record(&self, operation: &PendingOperation) -> bool {
+        match &operation.action {
+            Action::Acquire(ask) => {
+                let seeking = self.cohorts.get(&operation.slot).and_then(Cohort::seeking);
+                ask.way == Way::Plain && seeking.is_some_and(|seeking| !seeking.sent)
+            }
+            Action::Release { .. } | Action::Withdraw { .. } => true,
+            _ => false,
         }
     }
 

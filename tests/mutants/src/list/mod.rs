@@ -7,6 +7,7 @@ mod ends;
 mod evidence;
 mod record;
 mod sessions;
+mod sure;
 mod tokens;
 
 use crate::Mutant;
@@ -14,6 +15,6 @@ use crate::Mutant;
 /// All of them.
 pub fn all() -> Vec<Mutant> {
     let of_stores = [record::MUTANTS, tokens::MUTANTS, sessions::MUTANTS].concat();
-    let of_contexts = [belief::MUTANTS, evidence::MUTANTS, attempts::MUTANTS, ends::MUTANTS].concat();
+    let of_contexts = [belief::MUTANTS, evidence::MUTANTS, attempts::MUTANTS, ends::MUTANTS, sure::MUTANTS].concat();
     [of_stores, of_contexts].concat()
 }

@@ -243,12 +243,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "store floor",
         "what only the dead use is kept for ever",
         Store("sweep_tests::a_record_that_only"),
-        &[edit("src/machine/record/records.rs", "                grants.clear();\n", "")],
+        &[edit(
+            "src/machine/record/records.rs",
+            "let has_ended = |session| self.sessions.has_ended(session);",
+            "let has_ended = |_| false;",
+        )],
     ),
     Mutant::new(
         "store floor",
         "one record spends the tokens of all keys",
         Store("sweep_tests::a_record_at_the_end"),
-        &[edit("src/machine/record/records.rs", "(spends_all || !even_stored)", "!even_stored")],
+        &[edit("src/machine/record/records.rs", "if is_used || last_token.is_near_the_end()", "if is_used")],
     ),
 ];

@@ -86,13 +86,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "store floor",
         "a record is forgotten, and its tokens with it",
         Store("row_tests::"),
-        &[edit(RECORDS, "if last > self.store.floor {", "if last < self.store.floor {")],
+        &[edit(RECORDS, "if *last_token > self.store.floor {", "if *last_token < self.store.floor {")],
     ),
     Mutant::new(
         "store floor",
         "the floor falls to the tokens of the last record that was forgotten",
         Store("row_tests::the_floor_only_grows"),
-        &[edit(RECORDS, "if last > self.store.floor {", "if last != self.store.floor {")],
+        &[edit(RECORDS, "if *last_token > self.store.floor {", "if *last_token != self.store.floor {")],
     ),
     Mutant::new(
         "store floor",
@@ -104,6 +104,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "store floor",
         "a record is forgotten although it is in use",
         Store("row_tests::"),
-        &[edit(RECORDS, "if !kept.record.is_idle() || (kept.stored", "if (kept.stored")],
+        &[edit(RECORDS, "if is_used || last_token.is_near_the_end()", "if last_token.is_near_the_end()")],
     ),
 ];

@@ -1,0 +1,81 @@
+//! What a transaction may do that reads no session row.
+
+use crate::{
+    Mutant,
+    Suite::{Rule, Store},
+    edit,
+};
+
+const APPLY: &str = "src/machine/record/apply.rs";
+const OPERATION: &str = "src/machine/record/operation.rs";
+const RECORDS: &str = "src/machine/record/records.rs";
+const SENDING: &str = "src/machine/context/store_queue/sending.rs";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant::new(
+        "S17",
+        "the record alone is enough although others wait",
+        Store("alone_tests::whoever_else"),
+        &[edit(RECORDS, "record.queue.iter().all(|waiter| is_own(waiter.holder))", "true")],
+    ),
+    Mutant::new(
+        "S17",
+        "the record alone is enough although others hold the key",
+        Store("alone_tests::whoever_else"),
+        &[edit(RECORDS, "record.grants.iter().all(|grant| is_own(grant.holder))", "true")],
+    ),
+    Mutant::new(
+        "S17",
+        "a key without a record begins anywhere",
+        Store("alone_tests::a_key_without"),
+        &[edit(RECORDS, "concern_only_sender && self.len() == batch.keys().len()", "concern_only_sender")],
+    ),
+    Mutant::new(
+        "S17",
+        "who misses its grant is told without its row that nobody stole it",
+        Store("alone_tests::who_misses"),
+        &[edit(APPLY, "reply.answers.iter().all(needs_no_row).then_some(reply)", "Some(reply)")],
+    ),
+    Mutant::new(
+        "S17",
+        "it is sure of its session after the machine slept",
+        Store("alone_tests::clocks"),
+        &[edit(
+            OPERATION,
+            "now.monotonic.since(sent.monotonic).max(by_wall_ms) < self.sure_ms",
+            "now.monotonic.since(sent.monotonic) < self.sure_ms.max(by_wall_ms)",
+        )],
+    ),
+    Mutant::new(
+        "S17",
+        "a request that was sent before is sure of its session",
+        Rule("sure::a_request"),
+        &[edit(SENDING, "seeking.is_some_and(|seeking| !seeking.sent)", "seeking.is_some()")],
+    ),
+    Mutant::new(
+        "S17",
+        "a thief is sure of its session",
+        Rule("sure::a_thief"),
+        &[edit(SENDING, "ask.way == Way::Plain && seeking", "seeking")],
+    ),
+    Mutant::new(
+        "S17",
+        "whoever ends another session reads no row",
+        Rule("sure::whoever_ends"),
+        &[edit(
+            SENDING,
+            "needs_session || !ends.is_empty() || !forgets.is_empty()",
+            "needs_session || !forgets.is_empty()",
+        )],
+    ),
+    Mutant::new(
+        "S17",
+        "it is sure of its session for a whole lease",
+        Rule("sure::whoever_has"),
+        &[edit(
+            SENDING,
+            "if needs_session { 0 } else { self.session.belief_left(now) }",
+            "if needs_session { 0 } else { self.config.lease_ms }",
+        )],
+    ),
+];
