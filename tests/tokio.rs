@@ -8,6 +8,8 @@ mod contest;
 mod pumps;
 #[path = "tokio/runtimes.rs"]
 mod runtimes;
+#[path = "tokio/several_runtimes.rs"]
+mod several_runtimes;
 #[path = "tokio/spawned.rs"]
 mod spawned;
 #[path = "tokio/stores.rs"]

@@ -48,6 +48,8 @@ pub(crate) struct Fate {
 pub(crate) struct FateState {
     pub(crate) token: Token,
     pub(crate) mode: Mode,
+    /// Some user was told that it is exclusive.
+    pub(crate) told_exclusive: bool,
     /// Set by whoever begins the release, so that there is one.
     pub(crate) releasing: bool,
     pub(crate) suspect: bool,
@@ -67,6 +69,7 @@ impl Fate {
         let state = FateState {
             token,
             mode: slot.mode,
+            told_exclusive: false,
             releasing: false,
             suspect: false,
             lost: None,

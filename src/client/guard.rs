@@ -186,15 +186,19 @@ impl LeaseGuard {
         }
         let (turn, slot) = (self.fate.turn, self.fate.slot.clone());
         let shared = self.mode() == Mode::Shared;
-        let (query, answer) = self.driver.ask(|query| Input::Upgrade { query, turn, slot });
+        let (query, answer) = self.driver.open_question();
         let mut upgrading = Upgrading { guard: self, query, shared, settled: false };
+        self.driver.upgrade(query, turn, slot);
         let response = answer.await;
         let told = matches!(response, Some(Response::Upgraded));
         // As with a new guard: nothing is told that is not valid in this moment.
-        let held = if told && !self.is_valid() { self.verify().await } else { Ok(true) };
+        let held = if told && !self.is_valid() { self.verify().await? } else { true };
         upgrading.settled = true;
         match response {
-            Some(Response::Upgraded) if held? => Ok(()),
+            Some(Response::Upgraded) if held => {
+                self.fate.state().told_exclusive = true;
+                Ok(())
+            }
             Some(Response::Upgraded) => Err(self.loss()),
             // The machine does not know why it no longer has a lease.
             Some(Response::Failed(refusal)) if matches!(refusal, Refusal::Lost(_)) || self.told_loss().is_some() => {

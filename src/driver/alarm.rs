@@ -20,8 +20,8 @@ pub(super) struct Alarm {
     at: Monotonic,
     /// Keeps the context alive until it rings: there is something to be tried again.
     keeps_alive: bool,
-    /// `None` until it is set.
-    sleep: Option<AbortHandle>,
+    /// The bells that it rings, where it is set: none until it is. The second one is at home, if that is elsewhere.
+    bells: [Option<AbortHandle>; 2],
     /// Whether the store's answer set it, rather than whatever ran when it was planned.
     by_answer: bool,
 }
@@ -34,7 +34,7 @@ impl Driver {
             return;
         }
         let mut core = self.core();
-        let by_whoever = |alarm: &&Alarm| alarm.sleep.is_some() && !alarm.by_answer;
+        let by_whoever = |alarm: &&Alarm| alarm.is_set() && !alarm.by_answer;
         if let Some(at) = core.alarm.as_ref().filter(by_whoever).map(|alarm| alarm.at) {
             core.replace_alarm(Some(at));
             core.alarm.iter_mut().for_each(|alarm| alarm.by_answer = true);
@@ -46,14 +46,33 @@ impl Driver {
     pub(super) fn set_alarm(&self) {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
-        let Some(alarm) = core.alarm.as_mut().filter(|alarm| alarm.sleep.is_none()) else { return };
-        let sleep = self.executor.sleep(Duration::from_millis(alarm.at.since(now)));
-        let kept = if alarm.keeps_alive { self.this.upgrade() } else { None };
-        let (ring, handle) = abortable(Bell { sleep, driver: self.this.clone(), id: alarm.id, kept });
-        alarm.sleep = Some(handle);
+        let Some(alarm) = core.alarm.as_mut().filter(|alarm| !alarm.is_set()) else { return };
+        let elsewhere = self.executor.elsewhere();
+        let places = [Some(&self.executor), elsewhere.as_ref()];
+        let rings = [0, 1].map(|at| {
+            let sleep = places[at]?.sleep(Duration::from_millis(alarm.at.since(now)));
+            let kept = if alarm.keeps_alive { self.this.upgrade() } else { None };
+            let (ring, handle) = abortable(Bell { sleep, driver: self.this.clone(), id: alarm.id, at, kept });
+            alarm.bells[at] = Some(handle);
+            Some(ring)
+        });
         drop(core);
-        // Aborted or not, there is nothing more to do.
-        self.executor.spawn(Box::pin(ring.map(drop)));
+        for (place, ring) in places.into_iter().zip(rings) {
+            if let (Some(place), Some(ring)) = (place, ring) {
+                // Aborted or not, there is nothing more to do.
+                place.spawn(Box::pin(ring.map(drop)));
+            }
+        }
+    }
+}
+
+impl Alarm {
+    fn is_set(&self) -> bool {
+        self.bells.iter().any(Option::is_some)
+    }
+
+    fn end(self) {
+        self.bells.into_iter().flatten().for_each(|bell| bell.abort());
     }
 }
 
@@ -63,6 +82,8 @@ struct Bell {
     sleep: MaybeSendFuture<'static, ()>,
     driver: WeakShared<Driver>,
     id: u64,
+    /// Its place among the bells of its alarm.
+    at: usize,
     /// Keeps the context alive until then.
     kept: Option<Shared<Driver>>,
 }
@@ -81,7 +102,7 @@ impl Future for Bell {
 impl Bell {
     fn ring(&self) {
         let Some(driver) = self.driver.upgrade() else { return };
-        if driver.core().forget_alarm(self.id) {
+        if driver.core().forget_alarm(self.id, self.at) {
             driver.handle(Input::Tick);
         }
     }
@@ -92,7 +113,7 @@ impl Drop for Bell {
         // An alarm that will never ring must not keep the next one from being set.
         if let Some(driver) = self.driver.upgrade()
             && !driver.executor.has_crashed()
-            && driver.core().forget_alarm(self.id)
+            && driver.core().forget_bell(self.id, self.at)
         {
             driver.runtime_ended();
         }
@@ -103,26 +124,38 @@ impl Core {
     /// Plans the alarm anew if it must ring earlier: one that rings too early does no harm, one that rings late does.
     pub(super) fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic) {
         let keeps_alive = self.machine.has_loose_ends();
-        let serves = |alarm: &Alarm, at| alarm.at <= at && alarm.at > now && (alarm.keeps_alive || !keeps_alive);
+        // If only the bell at home is left, this may be a place where the other one would ring.
+        let is_whole = |alarm: &Alarm| alarm.bells[0].is_some() || !alarm.is_set();
+        let serves = |alarm: &Alarm, at| {
+            alarm.at <= at && alarm.at > now && (alarm.keeps_alive || !keeps_alive) && is_whole(alarm)
+        };
         if !wake.is_some_and(|at| self.alarm.as_ref().is_some_and(|alarm| serves(alarm, at))) {
             self.replace_alarm(wake);
         }
     }
 
     pub(super) fn replace_alarm(&mut self, wake: Option<Monotonic>) {
-        if let Some(sleep) = self.alarm.take().and_then(|alarm| alarm.sleep) {
-            sleep.abort();
-        }
+        self.alarm.take().into_iter().for_each(Alarm::end);
         if let Some(at) = wake {
             self.last_alarm += 1;
             let keeps_alive = self.machine.has_loose_ends();
-            self.alarm = Some(Alarm { id: self.last_alarm, at, keeps_alive, sleep: None, by_answer: false });
+            self.alarm = Some(Alarm { id: self.last_alarm, at, keeps_alive, bells: [None, None], by_answer: false });
             self.plan_deed(Deed::SetAlarm);
         }
     }
 
-    /// Whether it is this alarm that stood.
-    fn forget_alarm(&mut self, id: u64) -> bool {
-        self.alarm.take_if(|alarm| alarm.id == id).is_some()
+    /// Whether it is this alarm that stood, of which this bell rings. The other one falls silent.
+    fn forget_alarm(&mut self, id: u64, at: usize) -> bool {
+        let Some(mut alarm) = self.alarm.take_if(|alarm| alarm.id == id) else { return false };
+        alarm.bells[at] = None;
+        alarm.end();
+        true
+    }
+
+    /// Whether this alarm stood, and loses its last bell.
+    fn forget_bell(&mut self, id: u64, at: usize) -> bool {
+        let Some(alarm) = self.alarm.as_mut().filter(|alarm| alarm.id == id) else { return false };
+        alarm.bells[at] = None;
+        self.alarm.take_if(|alarm| !alarm.is_set()).is_some()
     }
 }

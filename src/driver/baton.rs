@@ -4,8 +4,8 @@
 use alloc::boxed::Box;
 use std::sync::MutexGuard;
 
-use super::{Core, Driver};
-use crate::executor::{Shared, this_thread};
+use super::{Core, Driver, is_panicking};
+use crate::executor::{Shared, after_panic};
 
 /// So many inputs of other threads one pump takes along.
 pub(super) const MOST_FOR_OTHERS: u32 = 32;
@@ -15,45 +15,48 @@ struct Baton {
     driver: Shared<Driver>,
     /// The task runs; else the runtime is gone, and whatever is left is done in place.
     arrived: bool,
-    /// This thread panics. If a deed that is done in place panicked as well, the process would end. So if no task takes the deeds, they
-    /// are left to whoever brings the next input.
-    panics: bool,
 }
 
 impl Drop for Baton {
     fn drop(&mut self) {
-        if self.panics && !self.arrived {
-            self.driver.core().pumping = None;
-            return;
-        }
         let most_for_others = if self.arrived { MOST_FOR_OTHERS } else { u32::MAX };
         self.driver.pump_up_to(self.driver.core(), most_for_others);
+    }
+}
+
+/// What a thread that panics leaves undone. Whoever comes first does it: the task that owns this, the next input, or, if the runtime of
+/// that task is gone, whoever drops it.
+struct Rest(Shared<Driver>);
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if !is_panicking() {
+            return self.0.pump(self.0.core());
+        }
+        // The runtime ends by the panic. A second panic of the store would end the process.
+        let driver = self.0.clone();
+        after_panic(move || driver.pump(driver.core()));
     }
 }
 
 impl Driver {
     /// Leaves the pump to a task. Until that runs, everybody leaves their own to it.
     pub(super) fn hand_over(driver: Shared<Self>) {
-        Self::pass_on(Baton { driver, arrived: false, panics: false });
-    }
-
-    /// For a thread that panics: leaves to a task what is still to be done.
-    pub(super) fn leave<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
-        if core.pumping.is_none()
-            && !core.deeds.is_empty()
-            && let Some(driver) = self.this.upgrade()
-        {
-            core.pumping = Some(this_thread());
-            drop(core);
-            Self::pass_on(Baton { driver, arrived: false, panics: true });
-        }
-    }
-
-    fn pass_on(mut baton: Baton) {
+        let mut baton = Baton { driver, arrived: false };
         let executor = baton.driver.executor.clone();
         executor.spawn(Box::pin(async move {
             baton.arrived = true;
             drop(baton);
         }));
+    }
+
+    /// For a thread that panics: leaves to others what is still to be done. Whoever pumps already takes it along.
+    pub(super) fn leave<'a>(&'a self, core: MutexGuard<'a, Core>) {
+        let is_left = core.pumping.is_none() && !core.deeds.is_empty();
+        drop(core);
+        if is_left && let Some(driver) = self.this.upgrade() {
+            let rest = Rest(driver.clone());
+            driver.executor.spawn(Box::pin(async move { drop(rest) }));
+        }
     }
 }

@@ -11,9 +11,10 @@ mod pump;
 mod questions;
 mod registry;
 mod transactions;
+mod unheard;
 
 use alloc::{borrow::ToOwned, boxed::Box, collections::VecDeque, string::String, vec::Vec};
-use core::{fmt, pin::pin, task::Waker, time::Duration};
+use core::{fmt, mem, pin::pin, task::Waker, time::Duration};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::{Either, select};
@@ -34,6 +35,7 @@ use event::Event;
 use pump::Deed;
 use registry::{Effect, Registry};
 use transactions::OpenTransactions;
+use unheard::Unheard;
 
 pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
 pub(crate) use event::{Origin, span, within};
@@ -184,9 +186,9 @@ impl Driver {
         if joins_queue {
             core.registry.joins_queue(id);
         }
-        let mut unheard = Unheard { driver: self, asked: Some(id) };
+        let unheard = Unheard::new(self, [id]);
         self.step_at(core, input(turn), now);
-        unheard.asked = None;
+        mem::forget(unheard);
         (id, answer)
     }
 
@@ -194,13 +196,26 @@ impl Driver {
     pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Receiver<Response>)> {
         let (now, origin) = (self.executor.now().monotonic, Origin::here());
         let mut core = self.core();
-        let mut answers = Vec::with_capacity(turns.len());
+        let (mut answers, mut asked) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
         for turn in &mut turns {
             turn.id = core.registry.next_turn();
+            asked.push(turn.id);
             answers.push((turn.id, core.registry.expect(turn.id, Some(turn.slot()), now, origin.clone())));
         }
+        let unheard = Unheard::new(self, &*asked);
         self.step(core, Input::AcquireAll(turns));
+        mem::forget(unheard);
         answers
+    }
+
+    /// Asks to hold exclusively what is shared. Whoever gives that up calls [`abandon_upgrade`](Self::abandon_upgrade).
+    pub(crate) fn upgrade(&self, query: TurnId, turn: TurnId, slot: Slot) {
+        self.handle(Input::Upgrade { query, turn, slot });
+    }
+
+    /// Opens a question, which is yet to be asked.
+    pub(crate) fn open_question(&self) -> (TurnId, Receiver<Response>) {
+        self.core().registry.open()
     }
 
     /// Puts a question under a fresh name.
@@ -244,11 +259,17 @@ impl Driver {
         let slot = core.registry.slot_of(turn);
         let question = core.registry.forget(turn, now);
         match slot {
-            Some(slot) => self.step(core, Input::Cancel { turn, slot }),
+            Some(slot) => self.give_up(core, Input::Cancel { turn, slot }),
             // It was refused.
             None => drop(core),
         }
         drop(question);
+    }
+
+    /// As any step. But a thread that panics calls no store: if that panicked as well, the process would end.
+    fn give_up<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
+        self.digest(&mut core, input, self.executor.now());
+        if is_panicking() { self.leave(core) } else { self.pump(core) }
     }
 
     /// Nobody waits for this upgrade any more: it is cancelled, or taken back if it was granted meanwhile.
@@ -257,11 +278,14 @@ impl Driver {
         let mut core = self.core();
         let question = core.registry.forget(query, now);
         let (turn, slot) = (fate.turn, fate.slot.clone());
+        let state = fate.state();
+        let was_granted_unheard = was_shared && state.mode == Mode::Exclusive && !state.told_exclusive;
+        drop(state);
         if question.is_some() {
-            self.step(core, Input::CancelUpgrade { query, slot });
-        } else if was_shared && fate.state().mode == Mode::Exclusive {
+            self.give_up(core, Input::CancelUpgrade { query, slot });
+        } else if was_granted_unheard {
             let (query, unheard) = core.registry.open();
-            self.step(core, Input::Downgrade { query, turn, slot });
+            self.give_up(core, Input::Downgrade { query, turn, slot });
             drop(unheard);
         }
         drop(question);
@@ -358,7 +382,7 @@ impl Driver {
         let mut core = self.core();
         let now = self.executor.now();
         let gone = StoreError::unknown(RUNTIME_ENDED);
-        let (closing, asked) = (core::mem::take(&mut core.closing), core.registry.forget_all(now.monotonic));
+        let (closing, asked) = (mem::take(&mut core.closing), core.registry.forget_all(now.monotonic));
         for (turn, slot, question) in asked {
             if let Some(slot) = slot {
                 self.digest(&mut core, Input::Cancel { turn, slot }, now);
@@ -396,21 +420,9 @@ impl Driver {
     }
 }
 
-/// A request that nobody waits for yet. Dropped by a panic, it is given up.
-struct Unheard<'a> {
-    driver: &'a Driver,
-    asked: Option<TurnId>,
-}
-
-impl Drop for Unheard<'_> {
-    fn drop(&mut self) {
-        let Some(turn) = self.asked.take() else { return };
-        let mut core = self.driver.core();
-        if let Some(slot) = core.registry.slot_of(turn) {
-            self.driver.digest(&mut core, Input::Cancel { turn, slot }, self.driver.executor.now());
-            self.driver.leave(core);
-        }
-    }
+/// Whether this thread panics. Where a panic drops nothing, nobody can ask.
+fn is_panicking() -> bool {
+    cfg!(panic = "unwind") && std::thread::panicking()
 }
 
 impl Inbox for Driver {

@@ -324,7 +324,8 @@ impl Registry {
     }
 
     fn downgraded(&self, turn: TurnId) -> Option<Effect> {
-        self.guards.get(&turn)?.state().mode = Mode::Shared;
+        let mut state = self.guards.get(&turn)?.state();
+        (state.mode, state.told_exclusive) = (Mode::Shared, false);
         None
     }
 

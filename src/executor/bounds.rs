@@ -27,6 +27,12 @@ mod sys {
         THIS.with(|this| *this)
     }
 
+    /// For what must be done off a thread that panics. Where the system gives no thread, it is not done.
+    pub(crate) fn after_panic(task: impl FnOnce() + Send + 'static) {
+        let thread = std::thread::Builder::new().name("leasehold after a panic".into());
+        let _ = thread.spawn(task);
+    }
+
     /// Declares a function that shows one value for the whole process.
     macro_rules! process_wide {
         ($with:ident, $type:ty, $init:expr) => {
@@ -63,6 +69,9 @@ mod sys {
         ThreadMark
     }
 
+    /// A panic drops nothing here.
+    pub(crate) fn after_panic(_: impl FnOnce() + 'static) {}
+
     /// Declares a function that shows one value for the whole context.
     macro_rules! process_wide {
         ($with:ident, $type:ty, $init:expr) => {
@@ -78,4 +87,4 @@ mod sys {
 }
 
 pub use sys::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
-pub(crate) use sys::{ThreadMark, process_wide, this_thread};
+pub(crate) use sys::{ThreadMark, after_panic, process_wide, this_thread};

@@ -13,7 +13,7 @@ pub use self::tokio::{TokioExecutor, process_clock};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use self::web::WebExecutor;
 pub use bounds::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
-pub(crate) use bounds::{ThreadMark, process_wide, this_thread};
+pub(crate) use bounds::{ThreadMark, after_panic, process_wide, this_thread};
 #[cfg(feature = "test-util")]
 pub use sim::SimExecutor;
 
@@ -70,6 +70,12 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
     /// [`AcquireError::Unsupported`](crate::AcquireError::Unsupported).
     fn check(&self) -> Result<(), &'static str> {
         Ok(())
+    }
+
+    /// The same executor as it works where this context is at home, if that is elsewhere. The driver sets its timer in both places: either may
+    /// end, or stand still.
+    fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
+        None
     }
 
     /// Tells whether this context has crashed. If it has, its tasks do nothing more when they are dropped: they neither fail the requests

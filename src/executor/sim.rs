@@ -210,7 +210,12 @@ impl World {
     /// Any of the tasks that are ready and not frozen.
     fn pick(&self) -> Option<u64> {
         let mut state = self.state();
-        let ready: Vec<_> = self.ready.all().into_iter().filter(|id| state.may_run(*id)).collect();
+        let mut ready = self.ready.all();
+        ready.retain(|id| {
+            // A waker may outlive its task.
+            let is_over = *id != MAIN && !state.tasks.contains_key(id);
+            !(is_over && self.ready.take(*id)) && state.may_run(*id)
+        });
         let count = u64::try_from(ready.len()).ok().filter(|count| *count > 0)?;
         let chosen = ready[usize::try_from(state.roll() % count).ok()?];
         self.ready.take(chosen).then_some(chosen)

@@ -16,20 +16,21 @@ use std::{
 use boot_time::Instant;
 use tokio::{runtime::Handle, task::AbortHandle};
 
-use super::{Executor, MaybeSendFuture};
+use super::{Executor, MaybeSendFuture, Shared};
 use crate::machine::{Monotonic, Now, Wall, whole_ms};
 
 /// Runs tasks on a tokio runtime, and counts on a clock that goes on while the machine is suspended.
 ///
-/// The runtime needs its timers (`enable_time`, `enable_all` or `#[tokio::main]`). A request that finds no runtime, or one
+/// The runtime needs its timers (`enable_time`, `enable_all` or `#[tokio::main]`). A first request that finds no runtime, or one
 /// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio tells only by a panic
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
 /// A call inside a runtime starts its background work there. A call on a thread without a runtime, such as the drop of a guard,
-/// starts it in the runtime in which the first request was made. When a runtime ends, its background work ends: then nothing
-/// renews the leases and [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid)
-/// turns false by the clock. Requests that waited for this work fail as [`AcquireError::Store`](crate::AcquireError::Store).
-/// Later requests use the runtime that they are made in; on a thread without a runtime they are refused.
+/// starts it in the runtime in which the first request was made. The timer that renews the leases is set in both of these runtimes: one of
+/// them may end, or be a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the leases and
+/// [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock. Requests
+/// that waited for them fail as [`AcquireError::Store`](crate::AcquireError::Store). Later requests use the runtime that they are made in;
+/// on a thread without a runtime they are refused.
 ///
 /// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard is
 /// dropped just before, its release transaction is lost with the runtime, and the manager's other requests wait for it until the store's
@@ -47,6 +48,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 pub struct TokioExecutor {
     made_in: Option<Handle>,
     home: Arc<Home>,
+    /// It works here, wherever it is called.
+    bound_to: Option<Handle>,
 }
 
 /// The runtime of the first request, which has timers. Once it has ended, the runtime of the next request takes its place.
@@ -110,7 +113,11 @@ const NO_TIMERS: &str = "the tokio runtime has no timers, so nothing would renew
 impl TokioExecutor {
     /// The executor of whichever runtime it is used in; where there is none, of the one that this is called in.
     pub fn new() -> Self {
-        Self { made_in: Handle::try_current().ok(), home: Arc::default() }
+        Self { made_in: Handle::try_current().ok(), home: Arc::default(), bound_to: None }
+    }
+
+    fn here(&self) -> Option<Handle> {
+        self.bound_to.clone().or_else(|| Handle::try_current().ok())
     }
 
     /// The runtime that this is called in; else the one that requests were made in, unless it has ended; before any request, the one
@@ -120,7 +127,7 @@ impl TokioExecutor {
             None => self.made_in.clone(),
             home => home.filter(|_| self.home.lives.load(Ordering::Acquire)),
         };
-        Handle::try_current().ok().or_else(remembered)
+        self.here().or_else(remembered)
     }
 
     /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
@@ -248,7 +255,7 @@ impl Executor for TokioExecutor {
     }
 
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
-        let here = Handle::try_current().ok();
+        let here = self.here();
         let elsewhere = if here.is_none() { self.runtime() } else { None };
         Box::pin(async move {
             if let Some(runtime) = elsewhere {
@@ -264,6 +271,13 @@ impl Executor for TokioExecutor {
             };
             sleep.await;
         })
+    }
+
+    fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
+        let home = self.home.runtime().filter(|_| self.home.lives.load(Ordering::Acquire))?;
+        // Without a runtime, all is done at home.
+        let is_away = Handle::try_current().is_ok_and(|here| here.id() != home.id());
+        is_away.then(|| -> Shared<dyn Executor> { Shared::new(Self { bound_to: Some(home), ..self.clone() }) })
     }
 
     fn random(&self) -> u128 {

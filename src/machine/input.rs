@@ -118,7 +118,7 @@ pub enum Input {
         /// What there is to take.
         parcel: Parcel,
     },
-    /// Somebody no longer wants a lease. If it was granted meanwhile, it is given back.
+    /// Somebody no longer wants a lease. If it was granted meanwhile, this is its release.
     Cancel {
         /// The request.
         turn: TurnId,

@@ -11,7 +11,7 @@ use std::{
 use futures::FutureExt;
 use leasehold::{
     LeaseManager,
-    executor::{Executor, MaybeSendFuture, SimExecutor},
+    executor::{Executor, MaybeSendFuture, Shared, SimExecutor},
     machine::{Monotonic, Now},
     store::Store,
 };
@@ -28,11 +28,12 @@ struct Noting {
     set: Arc<Mutex<Vec<Monotonic>>>,
     loses: Arc<AtomicBool>,
     delays_chained_timers: bool,
+    home: Option<SimExecutor>,
 }
 
 impl Noting {
     fn new(sim: SimExecutor) -> Self {
-        Self { sim, set: Arc::default(), loses: Arc::default(), delays_chained_timers: true }
+        Self { sim, set: Arc::default(), loses: Arc::default(), delays_chained_timers: true, home: None }
     }
 
     fn leases(&self, store: impl Store) -> LeaseManager {
@@ -68,6 +69,10 @@ impl Executor for Noting {
 
     fn delays_chained_timers(&self) -> bool {
         self.delays_chained_timers
+    }
+
+    fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
+        self.home.clone().map(|home| -> Shared<dyn Executor> { Shared::new(home) })
     }
 }
 
@@ -148,5 +153,32 @@ fn an_alarm_that_was_dropped_does_not_keep_the_next_from_being_set() {
         assert_eq!(world.sim.timers(), 1);
         world.sim.pass(LEASE * 3).await;
         assert!(guard.is_valid(), "it was renewed all the time");
+    });
+}
+
+/// The runtime of a request may stand still, or end, while that of an earlier one runs; or the other way round.
+#[test]
+fn the_alarm_is_set_at_home_as_well() {
+    everywhere(async |world| {
+        for stands_still in [true, false] {
+            let home = world.sim.context();
+            let noting = Noting { home: Some(home.clone()), ..Noting::new(world.sim.context()) };
+            let leases = noting.leases(world.shared.clone());
+            let guard = leases.lock("k").acquire().await.unwrap();
+            if stands_still {
+                noting.sim.freeze();
+            } else {
+                noting.loses.store(true, Ordering::Relaxed);
+            }
+            world.sim.pass(LEASE * 3).await;
+            assert!(guard.is_valid(), "it was renewed at home");
+            noting.sim.thaw();
+            noting.loses.store(false, Ordering::Relaxed);
+            assert!(guard.verify().await.unwrap());
+            home.freeze();
+            world.sim.pass(LEASE * 3).await;
+            assert!(guard.is_valid(), "it was renewed where it is used");
+            guard.release().await.unwrap();
+        }
     });
 }

@@ -30,6 +30,7 @@ mod matrix;
 mod modes;
 mod moments;
 mod narrow;
+mod panics;
 mod parts;
 mod processes;
 mod rare;

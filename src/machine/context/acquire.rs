@@ -187,11 +187,10 @@ impl Machine {
     }
 
     pub(super) fn cancel(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
-        let Some(cohort) = self.cohorts.change(slot) else { return };
-        if cohort.held().is_some_and(|held| held.users.iter().any(|user| user.turn == turn)) {
+        // What does not wait was granted meanwhile, and maybe lost since.
+        if !self.cohorts.change(slot).is_some_and(|cohort| cohort.turns.remove(turn)) {
             return self.release(turn, slot, now);
         }
-        cohort.turns.remove(turn);
         self.stop_if_unwanted(slot, now);
         self.want_less(slot, now);
     }

@@ -85,8 +85,9 @@ impl Turns {
         self.pop().map(|turn| turn.id)
     }
 
-    pub(super) fn remove(&mut self, turn: TurnId) {
-        let Some(at) = (0..self.queue.len()).find(|at| self.queue[*at].id == turn) else { return };
+    /// Whether it waited here.
+    pub(super) fn remove(&mut self, turn: TurnId) -> bool {
+        let Some(at) = (0..self.queue.len()).find(|at| self.queue[*at].id == turn) else { return false };
         let last = self.queue.len() - 1;
         // By the shorter way. Its alarm may ring for nobody.
         let removed = if at < last / 2 {
@@ -97,6 +98,7 @@ impl Turns {
             self.queue.pop_back()
         };
         self.tries -= usize::from(removed.is_some_and(|turn| !turn.wait));
+        true
     }
 
     pub(super) fn take_all(&mut self) -> Vec<Turn> {

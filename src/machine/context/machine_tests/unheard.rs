@@ -266,3 +266,14 @@ fn a_request_that_is_given_up_after_its_grant_is_given_back() {
     let released = Event::Released { turn: TurnId(1), result: Ok(ReleaseOutcome::Released) };
     assert!(told.contains(&released), "{told:?}");
 }
+
+/// Else its driver would keep what it knows of it for ever.
+#[test]
+fn a_request_that_is_given_up_after_its_grant_was_lost_is_told_to_have_ended() {
+    let mut script = Script::new();
+    script.ask_for(Turn::new(TurnId(1), named("k")));
+    script.answer([granted(64)]);
+    script.input(Input::Suspend { abandons: true });
+    let told = events(script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() }));
+    assert_eq!(told, [Event::Released { turn: TurnId(1), result: Ok(ReleaseOutcome::Lost) }]);
+}

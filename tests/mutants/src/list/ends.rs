@@ -211,8 +211,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("faults::a_store_that_panics_once_stops"),
         &[edit(
             "src/driver/baton.rs",
-            "            && !core.deeds.is_empty()\n",
-            "            && core.deeds.is_empty()\n",
+            "let is_left = core.pumping.is_none() && !core.deeds.is_empty();",
+            "let is_left = core.pumping.is_none() && core.deeds.is_empty();",
         )],
     ),
     Mutant::new(
@@ -221,8 +221,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("unheard::a_request_that_is_given_up"),
         &[edit(
             "src/machine/context/acquire.rs",
-            "            return self.release(turn, slot, now);\n        }\n        cohort.turns.remove(turn);",
-            "            return;\n        }\n        cohort.turns.remove(turn);",
+            "            return self.release(turn, slot, now);\n        }\n        self.stop_if_unwanted",
+            "            return;\n        }\n        self.stop_if_unwanted",
+        )],
+    ),
+    Mutant::new(
+        "liveness",
+        "the timer is set in the runtime of the call only",
+        Scenario("alarm::"),
+        &[edit(
+            "src/driver/alarm.rs",
+            "let elsewhere = self.executor.elsewhere();",
+            "let elsewhere = self.executor.elsewhere().filter(|_| false);",
         )],
     ),
     Mutant::new(

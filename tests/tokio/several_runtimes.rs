@@ -1,0 +1,203 @@
+//! A manager that is used in several runtimes: each of them may end, stand still, or be without timers.
+
+//! What a hostile reader tried.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::mpsc,
+    thread,
+};
+
+use futures::{FutureExt, executor::block_on};
+use leasehold::{
+    LeaseGuard, LeaseManager,
+    executor::TokioExecutor,
+    store::{Fault, FaultyStore, MemoryStore},
+};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{manager, ms};
+
+fn single() -> Runtime {
+    Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+fn soon<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || ended.send(block_on(future)));
+    end.recv_timeout(ms(12_000)).ok()
+}
+
+fn faulty(memory: &MemoryStore) -> (LeaseManager, FaultyStore<MemoryStore>) {
+    let store = FaultyStore::new(memory.clone());
+    let leases = LeaseManager::builder(store.clone(), TokioExecutor::new()).store_timeout(ms(300)).build().unwrap();
+    (leases, store)
+}
+
+/// A request panics in one runtime, which ends before it runs another task. Who waits elsewhere has a time limit of a second.
+fn waits_while_a_runtime_ends(end: impl FnOnce(Runtime, &LeaseManager, &FaultyStore<MemoryStore>)) {
+    let memory = MemoryStore::new();
+    let (other, second) =
+        (Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap(), manager(&memory));
+    let _taken = other.block_on(second.lock("k").acquire()).unwrap();
+    let (leases, store) = faulty(&memory);
+    let first = single();
+    let _held = first.block_on(leases.lock("held").acquire()).unwrap();
+    let waits = leases.clone();
+    let waiting = other.spawn(async move { waits.lock("k").timeout(ms(2_000)).acquire().await });
+    while leases.stats().waited == 0 {
+        thread::yield_now();
+    }
+    // The alarms that the requests set ring; the next one rings in some seconds.
+    first.block_on(async { tokio::time::sleep(ms(500)).await });
+    end(first, &leases, &store);
+    let told = soon(async move { waiting.await.unwrap() });
+    assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
+    assert!(told.unwrap().is_err());
+}
+
+#[test]
+fn who_waits_elsewhere_is_told_when_a_runtime_ends() {
+    waits_while_a_runtime_ends(|first, leases, _| {
+        let _ = first.block_on(leases.lock("sound").acquire());
+    });
+}
+
+#[test]
+fn who_waits_elsewhere_is_told_when_a_runtime_ends_after_a_panic() {
+    waits_while_a_runtime_ends(|first, leases, store| {
+        store.inject(Fault::Panic);
+        let broken = first.block_on(AssertUnwindSafe(leases.lock("broken").acquire()).catch_unwind());
+        assert!(broken.is_err());
+        drop(first);
+    });
+}
+
+#[test]
+fn who_waits_elsewhere_is_told_when_a_runtime_ends_by_a_panic() {
+    waits_while_a_runtime_ends(|first, leases, store| {
+        store.inject(Fault::Panic);
+        let broken = catch_unwind(AssertUnwindSafe(move || _ = first.block_on(leases.lock("broken").acquire())));
+        assert!(broken.is_err());
+    });
+}
+
+/// The runtime lives, and nobody drives it for a while.
+#[test]
+fn who_asks_elsewhere_is_answered_while_the_runtime_of_a_panic_is_idle() {
+    let memory = MemoryStore::new();
+    let (leases, store) = faulty(&memory);
+    let (first, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let _held = first.block_on(leases.lock("held").acquire()).unwrap();
+    // The alarm of that request rings; the next one is a heartbeat, some seconds later.
+    first.block_on(async { tokio::time::sleep(ms(500)).await });
+    store.inject(Fault::Panic);
+    let broken = first.block_on(AssertUnwindSafe(leases.lock("broken").acquire()).catch_unwind());
+    assert!(broken.is_err());
+    let asks = leases.clone();
+    let asking = other.spawn(async move { asks.lock("free").timeout(ms(2_000)).acquire().await });
+    let told = soon(async move { asking.await.unwrap() });
+    assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
+    drop(first);
+}
+
+#[test]
+fn who_asks_elsewhere_is_answered_while_the_runtime_is_idle() {
+    let memory = MemoryStore::new();
+    let (leases, _store) = faulty(&memory);
+    let (first, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let _held = first.block_on(leases.lock("held").acquire()).unwrap();
+    first.block_on(async { tokio::time::sleep(ms(500)).await });
+    let asks = leases.clone();
+    let asking = other.spawn(async move { asks.lock("free").timeout(ms(2_000)).acquire().await });
+    let told = soon(async move { asking.await.unwrap() });
+    assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
+    drop(first);
+}
+
+/// The first runtime lives and has timers; another one, which has none, is used for one short request.
+#[test]
+fn a_request_in_a_runtime_without_timers_harms_nobody_elsewhere() {
+    let memory = MemoryStore::new();
+    let (other, second) =
+        (Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap(), manager(&memory));
+    let _taken = other.block_on(second.lock("k").acquire()).unwrap();
+    let (leases, _store) = faulty(&memory);
+    let _held = other.block_on(leases.lock("held").acquire()).unwrap();
+    let waits = leases.clone();
+    let waiting = other.spawn(async move { waits.lock("k").timeout(ms(3_000)).acquire().await });
+    while leases.stats().waited == 0 {
+        thread::yield_now();
+    }
+    thread::sleep(ms(500));
+    let timeless = Builder::new_current_thread().build().unwrap();
+    timeless.block_on(async {
+        let _ = leases.lock("k").timeout(ms(400)).acquire().await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    });
+    let told = soon(async move { waiting.await.unwrap() }).expect("an answer");
+    let told = told.unwrap_err().to_string();
+    assert!(!told.contains("runtime"), "its runtime lives: {told}");
+}
+
+/// A lease that was renewed once in the runtime of the first request.
+fn renewing(memory: &MemoryStore, runtime: &Runtime) -> (LeaseManager, LeaseGuard) {
+    let builder = LeaseManager::builder(memory.clone(), TokioExecutor::new()).lease(ms(1_000)).store_timeout(ms(100));
+    let leases = builder.build().unwrap();
+    let held = runtime.block_on(leases.lock("held").acquire()).unwrap();
+    runtime.block_on(renewals(&leases, 1));
+    (leases, held)
+}
+
+/// Waits until the lease was renewed so often, for 2 s at most.
+async fn renewals(leases: &LeaseManager, so_often: u64) {
+    for _ in 0..200 {
+        if leases.stats().renewed >= so_often {
+            return;
+        }
+        tokio::time::sleep(ms(10)).await;
+    }
+}
+
+fn takes_a_turn(leases: &LeaseManager, runtime: &Runtime) {
+    runtime.block_on(async { leases.lock("short").acquire().await.unwrap().release().await.unwrap() });
+}
+
+/// One request elsewhere took the only timer along.
+#[test]
+fn a_lease_is_renewed_although_another_runtime_has_ended() {
+    let memory = MemoryStore::new();
+    let home = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let (leases, held) = renewing(&memory, &home);
+    let short = single();
+    takes_a_turn(&leases, &short);
+    drop(short);
+    let renewed = leases.stats().renewed;
+    home.block_on(renewals(&leases, renewed + 3));
+    assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
+}
+
+#[test]
+fn a_lease_is_renewed_although_another_runtime_stands_still() {
+    let memory = MemoryStore::new();
+    let home = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let (leases, held) = renewing(&memory, &home);
+    let idle = single();
+    takes_a_turn(&leases, &idle);
+    let renewed = leases.stats().renewed;
+    home.block_on(renewals(&leases, renewed + 3));
+    assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
+}
+
+#[test]
+fn a_lease_is_renewed_although_the_first_runtime_stands_still() {
+    let memory = MemoryStore::new();
+    let (home, other) = (single(), single());
+    let (leases, held) = renewing(&memory, &home);
+    takes_a_turn(&leases, &other);
+    let renewed = leases.stats().renewed;
+    other.block_on(renewals(&leases, renewed + 3));
+    assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
+}
