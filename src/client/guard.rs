@@ -186,14 +186,16 @@ impl LeaseGuard {
         }
         let (turn, slot) = (self.fate.turn, self.fate.slot.clone());
         let shared = self.mode() == Mode::Shared;
-        let (query, answer) = self.driver.open_question();
-        let mut upgrading = Upgrading { guard: self, query, shared, settled: false };
-        self.driver.upgrade(query, turn, slot);
+        let mut upgrading = Upgrading { guard: self, query: None, shared };
+        let (_, answer) = self.driver.ask(|query| {
+            upgrading.query = Some(query);
+            Input::Upgrade { query, turn, slot }
+        });
         let response = answer.await;
         let told = matches!(response, Some(Response::Upgraded));
         // As with a new guard: nothing is told that is not valid in this moment.
         let held = if told && !self.is_valid() { self.verify().await? } else { true };
-        upgrading.settled = true;
+        upgrading.query = None;
         match response {
             Some(Response::Upgraded) if held => {
                 self.fate.state().told_exclusive = true;
@@ -396,16 +398,16 @@ async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError>
 /// An upgrade under way. Dropped before it is settled, it is given up.
 struct Upgrading<'a> {
     guard: &'a LeaseGuard,
-    query: TurnId,
+    /// Until it is settled.
+    query: Option<TurnId>,
     /// Whether it was shared before.
     shared: bool,
-    settled: bool,
 }
 
 impl Drop for Upgrading<'_> {
     fn drop(&mut self) {
-        if !self.settled {
-            self.guard.driver.abandon_upgrade(self.query, &self.guard.fate, self.shared);
+        if let Some(query) = self.query {
+            self.guard.driver.abandon_upgrade(query, &self.guard.fate, self.shared);
         }
     }
 }

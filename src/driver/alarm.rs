@@ -11,7 +11,7 @@ use core::{
 use futures::future::{AbortHandle, FutureExt, abortable};
 
 use super::{Core, Driver, pump::Deed};
-use crate::executor::{MaybeSendFuture, Shared, WeakShared};
+use crate::executor::{Executor, MaybeSendFuture, Shared, WeakShared};
 use crate::machine::{Input, Monotonic};
 
 /// The one timer of a context; it stands only while the machine waits for a time.
@@ -44,25 +44,25 @@ impl Driver {
 
     /// Sets the alarm that was planned last, unless it is set already.
     pub(super) fn set_alarm(&self) {
-        let now = self.executor.now().monotonic;
         let mut core = self.core();
         let Some(alarm) = core.alarm.as_mut().filter(|alarm| !alarm.is_set()) else { return };
         let elsewhere = self.executor.elsewhere();
-        let places = [Some(&self.executor), elsewhere.as_ref()];
-        let rings = [0, 1].map(|at| {
-            let sleep = places[at]?.sleep(Duration::from_millis(alarm.at.since(now)));
-            let kept = if alarm.keeps_alive { self.this.upgrade() } else { None };
-            let (ring, handle) = abortable(Bell { sleep, driver: self.this.clone(), id: alarm.id, at, kept });
-            alarm.bells[at] = Some(handle);
-            Some(ring)
-        });
+        let here = self.bell(alarm, 0, &self.executor);
+        let there = elsewhere.as_ref().map(|place| self.bell(alarm, 1, place));
         drop(core);
-        for (place, ring) in places.into_iter().zip(rings) {
-            if let (Some(place), Some(ring)) = (place, ring) {
-                // Aborted or not, there is nothing more to do.
-                place.spawn(Box::pin(ring.map(drop)));
-            }
+        self.executor.spawn(here);
+        if let (Some(place), Some(there)) = (elsewhere, there) {
+            place.spawn(there);
         }
+    }
+
+    /// Whether it is aborted or not, there is nothing more to do.
+    fn bell(&self, alarm: &mut Alarm, at: usize, place: &Shared<dyn Executor>) -> MaybeSendFuture<'static, ()> {
+        let sleep = place.sleep(Duration::from_millis(alarm.at.since(self.executor.now().monotonic)));
+        let kept = if alarm.keeps_alive { self.this.upgrade() } else { None };
+        let (ring, handle) = abortable(Bell { sleep, driver: self.this.clone(), id: alarm.id, at, kept });
+        alarm.bells[at] = Some(handle);
+        Box::pin(ring.map(drop))
     }
 }
 

@@ -186,7 +186,7 @@ impl Driver {
         if joins_queue {
             core.registry.joins_queue(id);
         }
-        let unheard = Unheard::new(self, [id]);
+        let unheard = Unheard::new(self, id, 1);
         self.step_at(core, input(turn), now);
         mem::forget(unheard);
         (id, answer)
@@ -196,26 +196,16 @@ impl Driver {
     pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Receiver<Response>)> {
         let (now, origin) = (self.executor.now().monotonic, Origin::here());
         let mut core = self.core();
-        let (mut answers, mut asked) = (Vec::with_capacity(turns.len()), Vec::with_capacity(turns.len()));
+        let mut answers = Vec::with_capacity(turns.len());
         for turn in &mut turns {
             turn.id = core.registry.next_turn();
-            asked.push(turn.id);
             answers.push((turn.id, core.registry.expect(turn.id, Some(turn.slot()), now, origin.clone())));
         }
-        let unheard = Unheard::new(self, &*asked);
+        let first = turns.first().map_or(TurnId(0), |turn| turn.id);
+        let unheard = Unheard::new(self, first, turns.len());
         self.step(core, Input::AcquireAll(turns));
         mem::forget(unheard);
         answers
-    }
-
-    /// Asks to hold exclusively what is shared. Whoever gives that up calls [`abandon_upgrade`](Self::abandon_upgrade).
-    pub(crate) fn upgrade(&self, query: TurnId, turn: TurnId, slot: Slot) {
-        self.handle(Input::Upgrade { query, turn, slot });
-    }
-
-    /// Opens a question, which is yet to be asked.
-    pub(crate) fn open_question(&self) -> (TurnId, Receiver<Response>) {
-        self.core().registry.open()
     }
 
     /// Puts a question under a fresh name.
