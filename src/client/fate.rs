@@ -48,7 +48,7 @@ pub(crate) struct Fate {
 pub(crate) struct FateState {
     pub(crate) token: Token,
     pub(crate) mode: Mode,
-    /// Some user was told that it is exclusive.
+    /// Whether an `upgrade` has returned `Ok` since the lease was last shared.
     pub(crate) told_exclusive: bool,
     /// Set by whoever begins the release, so that there is one.
     pub(crate) releasing: bool,

@@ -398,7 +398,7 @@ async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError>
 /// An upgrade under way. Dropped before it is settled, it is given up.
 struct Upgrading<'a> {
     guard: &'a LeaseGuard,
-    /// Until it is settled.
+    /// `None` once it is settled.
     query: Option<TurnId>,
     /// Whether it was shared before.
     shared: bool,

@@ -1,4 +1,4 @@
-//! The one timer of a context.
+//! The alarm of a context: one timer, or two if the context is used in another place than at first.
 
 use alloc::boxed::Box;
 use core::{
@@ -14,13 +14,13 @@ use super::{Core, Driver, pump::Deed};
 use crate::executor::{Executor, MaybeSendFuture, Shared, WeakShared};
 use crate::machine::{Input, Monotonic};
 
-/// The one timer of a context; it stands only while the machine waits for a time.
+/// The alarm of a context; it stands only while the machine waits for a time.
 pub(super) struct Alarm {
     id: u64,
     at: Monotonic,
     /// Keeps the context alive until it rings: there is something to be tried again.
     keeps_alive: bool,
-    /// The bells that it rings, where it is set: none until it is. The second one is at home, if that is elsewhere.
+    /// Its timers, once they are set: where it was set, and in the place of the first use if that is another one.
     bells: [Option<AbortHandle>; 2],
     /// Whether the store's answer set it, rather than whatever ran when it was planned.
     by_answer: bool,
@@ -144,7 +144,7 @@ impl Core {
         }
     }
 
-    /// Whether it is this alarm that stood, of which this bell rings. The other one falls silent.
+    /// Removes this alarm, because one of its timers rings, and stops the other. Whether it stood.
     fn forget_alarm(&mut self, id: u64, at: usize) -> bool {
         let Some(mut alarm) = self.alarm.take_if(|alarm| alarm.id == id) else { return false };
         alarm.bells[at] = None;

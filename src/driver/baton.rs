@@ -24,8 +24,8 @@ impl Drop for Baton {
     }
 }
 
-/// What a thread that panics leaves undone. Whoever comes first does it: the task that owns this, the next input, or, if the runtime of
-/// that task is gone, whoever drops it.
+/// What a thread that panics leaves undone: done by the task that owns this, by the next input, or, if the runtime is gone, when this is
+/// dropped.
 struct Rest(Shared<Driver>);
 
 impl Drop for Rest {

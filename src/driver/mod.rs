@@ -256,7 +256,7 @@ impl Driver {
         drop(question);
     }
 
-    /// As any step. But a thread that panics calls no store: if that panicked as well, the process would end.
+    /// Takes an input. A thread that panics leaves the store to others: a second panic would end the process.
     fn give_up<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
         self.digest(&mut core, input, self.executor.now());
         if is_panicking() { self.leave(core) } else { self.pump(core) }
@@ -410,7 +410,7 @@ impl Driver {
     }
 }
 
-/// Whether this thread panics. Where a panic drops nothing, nobody can ask.
+/// Whether this thread panics. Without unwinding, no code runs after a panic.
 fn is_panicking() -> bool {
     cfg!(panic = "unwind") && std::thread::panicking()
 }

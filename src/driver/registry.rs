@@ -166,7 +166,7 @@ impl Registry {
         turns.into_iter().filter_map(|turn| self.released(turn, Err(error.clone()), now)).collect()
     }
 
-    /// Where a request stands, granted or not; `None` if it was refused.
+    /// The slot of a request, granted or not; `None` if it was refused.
     pub(crate) fn slot_of(&mut self, turn: TurnId) -> Option<Slot> {
         match self.guards.get(&turn) {
             Some(fate) => Some(fate.slot.clone()),

@@ -1,11 +1,11 @@
-//! Requests on their way to who asked.
+//! Requests whose callers have no future yet.
 
 use alloc::vec::Vec;
 
 use super::Driver;
 use crate::machine::{Input, TurnId};
 
-/// Requests that nobody waits for yet: so many, named one after the other. Dropped by a panic, they are given up.
+/// `count` requests with consecutive ids, for which nobody waits yet. If a panic drops this, they are cancelled.
 pub(super) struct Unheard<'a> {
     driver: &'a Driver,
     first: TurnId,
@@ -13,7 +13,7 @@ pub(super) struct Unheard<'a> {
 }
 
 impl<'a> Unheard<'a> {
-    /// To be forgotten once whoever asked has the means to give up.
+    /// To be forgotten once the caller can cancel by itself.
     pub(super) const fn new(driver: &'a Driver, first: TurnId, count: usize) -> Self {
         Self { driver, first, count }
     }

@@ -27,7 +27,7 @@ mod sys {
         THIS.with(|this| *this)
     }
 
-    /// For what must be done off a thread that panics. Where the system gives no thread, it is not done.
+    /// Runs on a thread of its own what a panicking thread must not run. If the system starts no thread, it is not run.
     pub(crate) fn after_panic(task: impl FnOnce() + Send + 'static) {
         let thread = std::thread::Builder::new().name("leasehold after a panic".into());
         let _ = thread.spawn(task);

@@ -28,13 +28,13 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// A call inside a runtime starts its background work there. A call on a thread without a runtime, such as the drop of a guard,
 /// starts it in the runtime in which the first request was made. The timer that renews the leases is set in both of these runtimes: one of
 /// them may end, or be a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the leases and
-/// [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock. Requests
-/// that waited for them fail as [`AcquireError::Store`](crate::AcquireError::Store). Later requests use the runtime that they are made in;
-/// on a thread without a runtime they are refused.
+/// [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock; requests
+/// that wait fail as [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the next
+/// request inside a runtime makes that one the first; on a thread without a runtime it is refused.
 ///
-/// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard is
-/// dropped just before, its release transaction is lost with the runtime, and the manager's other requests wait for it until the store's
-/// time limit (5 s by default).
+/// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard
+/// is dropped just before, its release transaction is lost with the runtime, and the manager's other requests wait for it until the
+/// store's time limit (5 s by default).
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -48,7 +48,7 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 pub struct TokioExecutor {
     made_in: Option<Handle>,
     home: Arc<Home>,
-    /// It works here, wherever it is called.
+    /// If set, the runtime to use, wherever the executor is called.
     bound_to: Option<Handle>,
 }
 

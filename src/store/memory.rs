@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::{fmt, time::Duration};
 use std::sync::{
     Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use super::{Durability, Reach, Store};
@@ -34,7 +34,12 @@ struct Room {
     number: u64,
     clock: StoreClock,
     records: Mutex<Records>,
+    /// How many records there may be until those that nobody uses are forgotten.
+    most: AtomicUsize,
 }
+
+/// Contexts forget what they used long ago. This many more records may be left by those that have gone.
+const MANY: usize = 512;
 
 impl MemoryStore {
     /// An empty store.
@@ -46,7 +51,7 @@ impl MemoryStore {
     pub fn with_clock(clock: StoreClock) -> Self {
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
         let records = Mutex::new(Records::whole(StoreId(number.into())));
-        let room = Room { number, clock, records };
+        let room = Room { number, clock, records, most: MANY.into() };
         Self { room: Shared::new(room), closed: AtomicBool::new(false) }
     }
 
@@ -61,6 +66,11 @@ impl MemoryStore {
         self.check()?;
         let mut records = self.records();
         let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
+        if records.len() > self.room.most.load(Ordering::Relaxed) {
+            records.forget_unused();
+            // Twice as many as are in use: else each transaction would look at all of them.
+            self.room.most.store(MANY.max(records.len() * 2), Ordering::Relaxed);
+        }
         records.forget_changes();
         Ok(reply)
     }

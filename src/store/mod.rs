@@ -65,7 +65,7 @@ use crate::signal::Signals;
 /// * [`transact`](Self::transact) MUST load the store's own row, the records of [`Batch::keys`] and the sessions that
 ///   [`Records::sessions_of`](crate::machine::Records::sessions_of) names, run [`Batch::apply`] on them once, write or
 ///   delete the rows of [`Records::take_changed`](crate::machine::Records::take_changed) and commit, all in one
-///   transaction that no other can interleave with.
+///   transaction that no other can interleave with. It MAY use [`Batch::apply_alone`] instead, as that says.
 /// * It MUST never expire a row by itself, and never read one from a replica: a session whose row is gone has ended.
 /// * It MUST answer only after the transaction was committed, so that a second connection sees it.
 /// * It MUST leave alone a record that it cannot read.

@@ -324,7 +324,7 @@ impl Moved<'_> {
         assert!(self.after.revision >= self.before.revision);
     }
 
-    /// No record goes by itself, but one that no operation has brought into being.
+    /// No operation deletes a record that was ever changed.
     fn records_stay(&self) {
         let never = self.before.revision == 0 && self.before.is_idle();
         assert!(!self.gone || never, "the record of a key stays: {:?}", self.before);

@@ -122,7 +122,7 @@ pub(crate) fn transact(texts: &mut Texts, kind: Kind, batch: &Batch, now: StoreN
     reply
 }
 
-/// Rule S17: whether nothing that its session's row says can matter to a batch.
+/// Rule S17: whether a batch does not depend on its session's row.
 fn needs_no_session(batch: &Batch, records: &Records) -> bool {
     let Some(row) = records.session(batch.session) else { return false };
     let is_plain = |operation: &Operation| match &operation.action {

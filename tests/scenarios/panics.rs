@@ -1,4 +1,4 @@
-//! A store that panics in the midst of a request, and requests that end in other odd ways: nothing is held afterwards by nobody.
+//! A store that panics in the midst of a request, and requests that end in other odd ways: afterwards no lease is held without a guard.
 
 //! What a hostile reader tried.
 

@@ -34,7 +34,7 @@ fn faulty(memory: &MemoryStore) -> (LeaseManager, FaultyStore<MemoryStore>) {
     (leases, store)
 }
 
-/// A request panics in one runtime, which ends before it runs another task. Who waits elsewhere has a time limit of a second.
+/// A request panics in one runtime, which ends before it runs another task. Who waits elsewhere has a time limit of 2 s.
 fn waits_while_a_runtime_ends(end: impl FnOnce(Runtime, &LeaseManager, &FaultyStore<MemoryStore>)) {
     let memory = MemoryStore::new();
     let (other, second) =
@@ -165,7 +165,7 @@ fn takes_a_turn(leases: &LeaseManager, runtime: &Runtime) {
     runtime.block_on(async { leases.lock("short").acquire().await.unwrap().release().await.unwrap() });
 }
 
-/// One request elsewhere took the only timer along.
+/// Before, one request elsewhere moved the only timer there.
 #[test]
 fn a_lease_is_renewed_although_another_runtime_has_ended() {
     let memory = MemoryStore::new();

@@ -82,7 +82,7 @@ async fn all_that_a_transaction_needs_is_asked_for_in_one_round() {
     assert_eq!(asked.methods(), ["get", "get", "put"], "the store and the own row; the own row");
 }
 
-/// The same, from who is sure of its session for so long.
+/// The same batch; its sender is sure of its session for this long.
 fn sure(sure_ms: u64, batch: Batch) -> Batch {
     Batch { sure_ms, ..batch }
 }

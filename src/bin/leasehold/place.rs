@@ -19,7 +19,7 @@ use super::signals::Signals;
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
 const FILE: &str = "sqlite:";
-/// A store that works opens in less than this. So if `-w` is shorter, it limits the wait for the key only.
+/// A store that works opens in less than this. A shorter `-w` does not shorten the opening, which still counts towards it.
 const LEAST_OPENING: Duration = Duration::from_secs(1);
 
 /// A store that was opened.

@@ -187,7 +187,7 @@ impl Machine {
     }
 
     pub(super) fn cancel(&mut self, turn: TurnId, slot: &Slot, now: Monotonic) {
-        // What does not wait was granted meanwhile, and maybe lost since.
+        // What no longer waits was granted; its lease may be lost since.
         if !self.cohorts.change(slot).is_some_and(|cohort| cohort.turns.remove(turn)) {
             return self.release(turn, slot, now);
         }

@@ -3,7 +3,7 @@
 use alloc::vec;
 
 use super::{
-    Acquire, Action, Batch, Mode, Outcome, RequestId, SessionId, Way,
+    Acquire, Action, Batch, Beat, Ending, Mode, Outcome, RequestId, SessionId, SessionStep, Way,
     bench::{A, B, Bench, STORE, key, operation},
     records::{Records, Row},
     token::Token,
@@ -91,6 +91,31 @@ fn who_waits_for_itself_is_told_what_its_row_says() {
     bench.granted(A, 1, Mode::Shared);
     let ask = bench.plain(2, Mode::Exclusive);
     assert!(!is_enough(&mut bench, &batch(A, Action::Acquire(ask))));
+}
+
+#[test]
+fn what_concerns_sessions_or_the_store_is_not_decided_by_a_record() {
+    let mut bench = Bench::new(false);
+    let held = bench.granted(A, 1, Mode::Exclusive);
+    let plain = batch(A, release(held.first));
+    let beat = Beat { beat: 99, lease_ms: 1_000, ..Beat::default() };
+    let steals = Acquire { way: Way::Steal, ..Acquire::new(RequestId(2), 2) };
+    let ends = vec![Ending { session: B, beat: None }];
+    for odd in [
+        Batch { step: SessionStep::Beat(beat), ..plain.clone() },
+        Batch { step: SessionStep::Open { beat, instance: "".into() }, ..plain.clone() },
+        Batch { step: SessionStep::Close, ..plain.clone() },
+        Batch { ends, ..plain.clone() },
+        Batch { forgets: vec![key("k")], ..plain.clone() },
+        batch(A, Action::Acquire(steals)),
+        batch(A, Action::Detach { token: held.first, request: RequestId(1), to: B, lease_ms: 9 }),
+        batch(A, Action::End { target: A, beat: 1 }),
+    ] {
+        assert!(!is_enough(&mut bench, &odd), "{odd:?}");
+    }
+    let mut whole = bench.records.clone();
+    assert_eq!(plain.apply_alone(&mut whole, STORE, bench.now()), None, "what knows the sessions has no need of it");
+    assert_eq!(whole, bench.records);
 }
 
 #[test]

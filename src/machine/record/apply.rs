@@ -36,14 +36,16 @@ impl Batch {
         Reply { store: records.store(), robbed, peers, answers }
     }
 
-    /// Does what the batch says on its records alone, where that comes to the same as [`apply`](Self::apply): their rows are there, nobody
-    /// else has a grant or a place in them, and the sender vouches for its session. `None` if it does not: what was loaded is of no use
-    /// then. The store is the one that answered this connection before.
+    /// Applies the batch to its records alone, if the result is the same as that of [`apply`](Self::apply): the batch only acquires,
+    /// releases and withdraws, every key has a record, and no other session has a grant or a place in its queue. Otherwise `None`:
+    /// discard `records`, load everything, and call `apply`.
     ///
-    /// The store first asks whether the batch [is still sure](Self::is_sure) of its session, once the records are read; and it may do
-    /// this only if it applies what a connection sends in the order of its sending, and nothing once that connection is closed.
+    /// `records` holds just the batch's records, loaded in this transaction; `store` is the id from an earlier answer on this connection.
+    /// When the records are read, and before this is called, the store asks whether the batch [is still sure](Self::is_sure) of its
+    /// session. It may do this only if it applies what a context sends in the order of sending, and nothing of a context that has
+    /// stopped.
     pub fn apply_alone(&self, records: &mut Records, store: StoreId, now: StoreNow) -> Option<Reply> {
-        if !records.concern_only_sender_of(self) {
+        if !self.rests_on_records() || !records.concern_only_sender_of(self) {
             return None;
         }
         records.rely_on(self.session, store);

@@ -179,8 +179,8 @@ pub struct Batch {
     pub operations: Vec<Operation>,
     /// Keys whose records are forgotten if nobody uses them.
     pub forgets: Vec<Key>,
-    /// For how long the sender is sure of its session, in ms since it sent this: a store may then
-    /// [go by the records alone](Self::apply_alone). 0: not at all.
+    /// How long the sender is sure that its session exists, in ms from sending. Until then a store may [go by the records
+    /// alone](Self::apply_alone). 0: it is not sure. A store that delays or reorders the batches of another one sets it to 0.
     pub sure_ms: u64,
 }
 
@@ -218,11 +218,24 @@ impl Batch {
         Self { session, step: SessionStep::Stay, ends: Vec::new(), operations, forgets: Vec::new(), sure_ms: 0 }
     }
 
-    /// Whether its sender is [sure](Self::sure_ms) of its session. Both clocks must say so: a monotonic one may stand still while the
-    /// machine sleeps.
+    /// Whether its sender is still [sure](Self::sure_ms) of its session; both times are read from the same clocks. Both clocks must say
+    /// so: a monotonic one may stand still while the machine sleeps.
     pub fn is_sure(&self, sent: Now, now: Now) -> bool {
         let by_wall_ms = now.wall.as_ms().saturating_sub(sent.wall.as_ms());
         now.monotonic.since(sent.monotonic).max(by_wall_ms) < self.sure_ms
+    }
+
+    /// Whether it only acquires, releases and withdraws, so that its session's row does not matter, as long as that is there.
+    pub(in super::super) fn rests_on_records(&self) -> bool {
+        let rests = |operation: &Operation| match &operation.action {
+            Action::Acquire(ask) => ask.way == Way::Plain,
+            Action::Release { .. } | Action::Withdraw { .. } => true,
+            _ => false,
+        };
+        self.step == SessionStep::Stay
+            && self.ends.is_empty()
+            && self.forgets.is_empty()
+            && self.operations.iter().all(rests)
     }
 
     /// The heartbeat that it carries, if any.

@@ -226,16 +226,16 @@ impl Records {
                     && record.queue.iter().all(|waiter| is_own(waiter.holder))
             })
         });
-        concern_only_sender && self.len() == batch.keys().len()
+        concern_only_sender && self.sessions.is_unread() && self.len() == batch.keys().len()
     }
 
-    /// Takes the batch's word for the row of its session, and the caller's for the store's id.
+    /// Assumes that the session's row is there, as its sender says, and that the store has this id.
     pub(super) fn rely_on(&mut self, session: SessionId, store: StoreId) {
         self.store = StoreRow::new(store);
         self.sessions.load(session, Some(Session::default()));
     }
 
-    /// An operation is over, of which the record had this revision before. A record that was not there and was not needed is none.
+    /// Ends an operation; `before` is the record's revision before it. A record that was made only for it, and not changed, is dropped.
     pub(super) fn settle(&mut self, key: &Key, before: u64) {
         let Some(Ok(kept)) = self.by_key.get_mut(key) else { return };
         if kept.record.revision != before {
@@ -263,6 +263,12 @@ impl Records {
         }
         self.note(key);
         self.by_key.remove(key);
+    }
+
+    /// Forgets all records that nobody uses.
+    pub(crate) fn forget_unused(&mut self) {
+        let keys: Vec<Key> = self.by_key.keys().cloned().collect();
+        keys.iter().for_each(|key| self.forget(key));
     }
 
     fn note(&mut self, key: &Key) {

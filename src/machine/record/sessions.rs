@@ -30,6 +30,11 @@ impl Sessions {
         Self { rows: SortedMap::new(), complete, changed: Vec::new() }
     }
 
+    /// Whether nothing is known of any session.
+    pub(super) fn is_unread(&self) -> bool {
+        self.rows.is_empty() && !self.complete
+    }
+
     pub(super) fn load(&mut self, id: SessionId, row: Option<Session>) {
         self.rows.insert(id, row);
     }

@@ -36,7 +36,8 @@ pub(super) struct Connection {
     ending: Rc<Ending>,
     beside_records: OnceCell<IdbKeyRange>,
     store: Cell<Option<StoreId>>,
-    /// Whether the latest batch that was sure of its session met nobody else in its records: the next one probably does not, either.
+    /// Whether the records of the latest batch that was sure of its session were all there and concerned only its sender: probably true of
+    /// the next one, too.
     alone: Cell<bool>,
     /// Whether it was seen how many records there are.
     counted: Cell<bool>,

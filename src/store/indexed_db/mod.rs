@@ -184,7 +184,7 @@ impl Store for IndexedDbStore {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        let listed = self.start(listing::start).await?;
+        let listed = self.start(listing::start_used).await?;
         let names = listed.await.unwrap_or_else(|| Err(StoreError::unknown("the listing ended without an answer")))?;
         // The browser's order is that of UTF-16 units.
         let mut ordered = SortedMap::new();

@@ -29,9 +29,14 @@ pub(super) fn beside_records() -> Result<IdbKeyRange, JsValue> {
     IdbKeyRange::bound(&Array::of1(&SESSION.into()), &name_of(&Row::Store))
 }
 
+/// The names of all records: strings, which stand before arrays.
+pub(super) fn records() -> Result<IdbKeyRange, JsValue> {
+    IdbKeyRange::upper_bound(&Array::new())
+}
+
 /// Asks how many records there are. [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/count)
 pub(super) fn ask_count(leases: &IdbObjectStore) -> Result<IdbRequest, JsValue> {
-    let range = IdbKeyRange::upper_bound(&Array::new())?;
+    let range = records()?;
     leases.count_with_key(&range)
 }
 

@@ -1,5 +1,5 @@
-//! One transaction: read, apply, write, commit. All that it reads is asked for at once, but for the sessions' rows where the records
-//! alone are probably enough.
+//! One transaction: read, apply, write, commit. All that it reads is requested at once; the rows of the store and the sessions are left out
+//! if the records will probably be enough.
 //!
 //! It is driven by the database's own events. An `await` in the middle would give control back, and the browser would
 //! commit what there is.
@@ -88,7 +88,7 @@ impl Running {
         }
     }
 
-    /// `None` if more must be read first: then that was asked for.
+    /// `None` if it has requested more rows, and decides when they are there.
     fn decide(&self) -> Result<Option<Reply>, StoreError> {
         let mut records = self.reads.records()?;
         let reply = if let Some(beside) = self.reads.beside.get() {
@@ -170,7 +170,7 @@ impl Reads {
         Ok(Self { count, records, beside })
     }
 
-    /// Asks for what was left out. The handler of the last read hears of it, too.
+    /// Requests the rows that were left out, and moves the handler to the last of these requests.
     fn ask_beside(&self, leases: &IdbObjectStore, batch: &Batch, connection: &Connection) -> Result<(), JsValue> {
         let handler = self.last().onsuccess();
         let _ = self.beside.set(Beside::ask(leases, batch, connection)?);

@@ -174,7 +174,11 @@ impl World {
         let goes_on = context.runs() && !context.suspended && context.machine.session() == sent.batch.session;
         let since = port::now(sent.sure_since.0, sent.sure_since.1);
         let is_sure = sent.batch.is_sure(since, port::now(own_ms, wall_ms));
-        let sure = goes_on && sent.heard && sent.id == context.last_sent && is_sure;
+        // By a beacon that fell, others end a session that its context still believes in: a release is answered as one then.
+        let was_ended = self.configuration.beacons
+            && context.standing != Some(sent.batch.session)
+            && ledger.records.session(sent.batch.session).is_none();
+        let sure = goes_on && sent.heard && sent.id == context.last_sent && is_sure && !was_ended;
         let scene = Scene { now_ms: state.now_ms, who: sent.who, configuration: &self.configuration, now, sure };
         let batch = self.falsified(&sent.batch, &ledger.records);
         let reply = ledger.change().apply(&batch, &scene, &mut broken);

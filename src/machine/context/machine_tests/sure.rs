@@ -91,3 +91,16 @@ fn whoever_ends_another_session_along_with_it_reads_all_rows() {
     let (_, batch) = script.sent();
     assert_eq!((batch.ends.len(), batch.sure_ms), (1, 0));
 }
+
+/// What it holds may have been stolen unheard: the row says so, and it must not hold the key twice.
+#[test]
+fn whoever_holds_the_key_already_reads_all_rows() {
+    let mut script = Script::new();
+    let shared = script.shares();
+    script.acquire(2, true);
+    assert!(matches!(&script.actions()[..], [Action::Acquire(ask)] if ask.mode == Mode::Exclusive));
+    assert_eq!(script.sure_ms(), 0);
+    script.answer([waiting(64, 1)]);
+    script.input(Input::Release { turn: TurnId(1), slot: shared });
+    assert!(script.sure_ms() > 0, "a release is told that what it names is gone");
+}

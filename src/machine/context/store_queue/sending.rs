@@ -62,17 +62,17 @@ impl Machine {
         let step = if goes_alone { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
         self.store_queue.put_first(rest);
         let opens = matches!(step, SessionStep::Open { .. });
-        let needs_session =
-            step != SessionStep::Stay || !pending.iter().all(|operation| self.rests_on_record(operation));
+        let is_sure = pending.iter().all(|operation| self.is_sure_of(operation));
         let mut operations = Vec::with_capacity(pending.len());
         for operation in &mut pending {
             operations.push(self.stamp(operation, sent));
         }
         let most = if goes_alone { 0 } else { room.beside(operations.len() + forgets.len()) };
         let ends = self.session.endings(most, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
-        let needs_session = needs_session || !ends.is_empty() || !forgets.is_empty();
-        let sure_ms = if needs_session { 0 } else { self.session.belief_left(now) };
-        let batch = Batch { session, step, ends: ends.clone(), operations, forgets: forgets.clone(), sure_ms };
+        let mut batch = Batch { session, step, ends: ends.clone(), operations, forgets: forgets.clone(), sure_ms: 0 };
+        if is_sure && batch.rests_on_records() {
+            batch.sure_ms = self.session.belief_left(now);
+        }
         let lease_ms = batch.beat().map(|beat| beat.lease_ms);
         let limit = now.plus(self.config.store_timeout_ms);
         let closes = batch.step == SessionStep::Close;
@@ -199,17 +199,16 @@ impl Machine {
         }
     }
 
-    /// Whether what an operation does cannot depend on the row of the session, as long as that is there. A request that was sent before
-    /// may have been granted and robbed since, which only the row says.
-    fn rests_on_record(&self, operation: &PendingOperation) -> bool {
-        match &operation.action {
-            Action::Acquire(ask) => {
-                let seeking = self.cohorts.get(&operation.slot).and_then(Cohort::seeking);
-                ask.way == Way::Plain && seeking.is_some_and(|seeking| !seeking.sent)
-            }
-            Action::Release { .. } | Action::Withdraw { .. } => true,
-            _ => false,
+    /// Whether the operation needs nothing from its session's row but that the row exists. A request that was sent before may have been
+    /// granted and then stolen, and so may what the context holds of the key: only the row says so.
+    fn is_sure_of(&self, operation: &PendingOperation) -> bool {
+        if !operation.acquires() {
+            return true;
         }
+        let seeking = self.cohorts.get(&operation.slot).and_then(Cohort::seeking);
+        let is_held = |_: &Slot, cohort: &Cohort| cohort.held().is_some();
+        seeking.is_some_and(|seeking| !seeking.sent)
+            && self.cohorts.pick(Some(&operation.slot.key), &is_held).is_empty()
     }
 
     /// Fills in what must be true at the time of sending.

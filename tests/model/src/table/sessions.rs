@@ -135,6 +135,11 @@ fn endings(size: Size) -> Vec<Configuration> {
         again("idle, overtaking").overtaking().budget(pick(1, 2), |left| left.delays = pick(0, 1)),
         again("idle, with beacons").beacons().budget(pick(1, 2), |left| left.delays = pick(0, 1)),
         named("a beacon falls").beacons().queued().budget(pick(2, 4), |left| (left.falls, left.delays) = (1, 1)),
+        named("a beacon falls, two keys")
+            .wants(&[&[Wait, Second], &[Wait]])
+            .beacons()
+            .queued()
+            .budget(pick(1, 4), |left| (left.falls, left.delays) = (1, pick(0, 1))),
         named("a beacon falls, doubtful").beacons().queued().budget(pick(1, 4), |left| {
             (left.falls, left.doubts) = (1, 1);
         }),

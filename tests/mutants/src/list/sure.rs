@@ -28,7 +28,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S17",
         "a key without a record begins anywhere",
         Store("alone_tests::a_key_without"),
-        &[edit(RECORDS, "concern_only_sender && self.len() == batch.keys().len()", "concern_only_sender")],
+        &[edit(RECORDS, " && self.len() == batch.keys().len()", "")],
     ),
     Mutant::new(
         "S17",
@@ -56,26 +56,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S17",
         "a thief is sure of its session",
         Rule("sure::a_thief"),
-        &[edit(SENDING, "ask.way == Way::Plain && seeking", "seeking")],
+        &[edit(OPERATION, "Action::Acquire(ask) => ask.way == Way::Plain,", "Action::Acquire(_) => true,")],
     ),
     Mutant::new(
         "S17",
         "whoever ends another session reads no row",
         Rule("sure::whoever_ends"),
-        &[edit(
-            SENDING,
-            "needs_session || !ends.is_empty() || !forgets.is_empty()",
-            "needs_session || !forgets.is_empty()",
-        )],
+        &[edit(OPERATION, "            && self.ends.is_empty()\n", "")],
     ),
     Mutant::new(
         "S17",
         "it is sure of its session for a whole lease",
         Rule("sure::whoever_has"),
-        &[edit(
-            SENDING,
-            "if needs_session { 0 } else { self.session.belief_left(now) }",
-            "if needs_session { 0 } else { self.config.lease_ms }",
-        )],
+        &[edit(SENDING, "batch.sure_ms = self.session.belief_left(now);", "batch.sure_ms = self.config.lease_ms;")],
+    ),
+    Mutant::new(
+        "S8",
+        "whoever was robbed unheard is granted the key anew beside the guard that it takes for valid",
+        Rule("sure::whoever_holds"),
+        &[edit(SENDING, "            && self.cohorts.pick(Some(&operation.slot.key), &is_held).is_empty()\n", "")],
+    ),
+    Mutant::new(
+        "S2",
+        "a heartbeat that is applied alone revives a session",
+        Store("alone_tests::what_concerns"),
+        &[edit(OPERATION, "self.step == SessionStep::Stay", "self.step != SessionStep::Close")],
+    ),
+    Mutant::new(
+        "store floor",
+        "what is forgotten by a transaction that did not read the floor lowers it",
+        Store("alone_tests::what_concerns"),
+        &[edit(OPERATION, "            && self.forgets.is_empty()\n", "")],
     ),
 ];
