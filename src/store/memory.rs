@@ -206,3 +206,37 @@ impl Store for NoStore {
     }
 }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::{format, string::String};
+
+    use super::*;
+    use crate::machine::{Acquire, Action, Beat, Operation, Outcome, RequestId, SessionStep};
+
+    fn batch(name: &str, action: Action) -> Batch {
+        Batch::new(SessionId(1), Vec::from([Operation { key: Key::new(name).unwrap(), action }]))
+    }
+
+    /// Each context leaves the records of the keys that it used last, and many contexts come and go.
+    #[test]
+    fn what_nobody_uses_is_forgotten_where_there_is_much_of_it() {
+        let (store, now) = (MemoryStore::with_clock(StoreClock::Observed), Now::default());
+        let beat = Beat { beat: 1, lease_ms: 1_000, ..Beat::default() };
+        let opens = SessionStep::Open { beat, instance: String::new() };
+        store.apply(&Batch { step: opens, ..Batch::new(SessionId(1), Vec::new()) }, now).unwrap();
+        let mut longest = 0;
+        for number in 1..=5_000 {
+            let (name, request) = (format!("key {number}"), RequestId(number));
+            let asked = store.apply(&batch(&name, Action::Acquire(Acquire::new(request, number))), now).unwrap();
+            let Outcome::Granted(granted) = &asked.answers[0].outcome else { panic!("{asked:?}") };
+            let release = Action::Release { token: granted.block.first, request };
+            if number % 100 > 0 {
+                store.apply(&batch(&name, release), now).unwrap();
+            }
+            longest = longest.max(store.records().len());
+        }
+        assert_eq!(longest, MANY);
+        assert_eq!(store.records().keys("").len(), 50, "what is held stays");
+    }
+}

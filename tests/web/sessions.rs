@@ -159,6 +159,22 @@ async fn who_was_sure_too_long_ago_reads_its_session() {
 }
 
 #[test]
+async fn a_list_costs_two_requests_however_many_records_are_idle() {
+    let (store, database) = working_store("list").await;
+    granted(store.transact(acquire("held", 2), now(), LIMIT).await);
+    for number in 2..40 {
+        let name = format!("idle {number}");
+        let held = granted(store.transact(another(&name, 2, number), now(), LIMIT).await);
+        store.transact(release(&name, 2, number, &held), now(), LIMIT).await.unwrap();
+    }
+    put_raw(&database, "unreadable", &"nonsense".into()).await;
+    let asked = Asked::of(&database);
+    let names = store.keys("").await.unwrap();
+    assert_eq!(asked.methods(), ["getAll", "getAllKeys"]);
+    assert_eq!(names.iter().map(|key| key.as_str()).collect::<Vec<_>>(), ["first", "held", "unreadable"]);
+}
+
+#[test]
 async fn a_heartbeat_of_a_thousand_leases_writes_one_small_row() {
     let (store, database) = working_store("thousand").await;
     let held = (1..=1_000).map(|number| store.transact(another(&format!("k{number}"), 1, number + 1), now(), LIMIT));
