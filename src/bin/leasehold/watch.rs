@@ -53,8 +53,23 @@ async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened
     }
 }
 
-/// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is turned on again after each
-/// table, because somebody may stop or kill `watch` before the next one.
+/// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is turned on again before each
+/// line ends, because stdout goes out in parts that end with a line, and somebody may stop or kill `watch` after any of them.
 fn drawn(table: &str) -> String {
-    format!("\x1b[?7l\x1b[H{}\x1b[J\x1b[?7h", table.replace('\n', "\x1b[K\n"))
+    let lines = table.lines().map(|line| format!("\x1b[?7l{line}\x1b[K\x1b[?7h\n"));
+    format!("\x1b[H{}\x1b[J", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_part_of_a_table_goes_out_the_terminal_wraps_lines_after_it() {
+        let table = drawn("KEY  MODE\nk    exclusive\n");
+        let parts = table.match_indices('\n').map(|(end, _)| &table[..end]).chain([table.as_str()]);
+        for part in parts {
+            assert!(part.rfind("\x1b[?7l") < part.rfind("\x1b[?7h"), "long lines are cut off after {part:?}");
+        }
+    }
 }
