@@ -47,7 +47,7 @@ async fn count(leases: LeaseManager, shared: Arc<Count>) {
 }
 
 /// Which of the servers leads.
-async fn leader(addresses: &[String]) -> Option<usize> {
+pub(crate) async fn leader(addresses: &[String]) -> Option<usize> {
     for (index, address) in addresses.iter().enumerate() {
         let mut client: Client = client(address).await;
         let status = client.status().await.ok()?;

@@ -16,10 +16,12 @@ mod fence;
 #[path = "../histories/mod.rs"]
 mod histories;
 mod inputs;
+mod island;
 #[path = "../stores/clocks.rs"]
 mod jumps;
 #[path = "../processes/other.rs"]
 mod other;
+mod partition;
 mod processes;
 #[path = "../processes/proxy.rs"]
 mod proxy;

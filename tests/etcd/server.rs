@@ -52,11 +52,14 @@ pub(crate) struct Server {
 pub(crate) struct Member {
     pub(crate) client: u16,
     pub(crate) peer: u16,
+    /// Where the others look for it.
+    pub(crate) advertised: u16,
 }
 
 impl Member {
     pub(crate) fn new() -> Self {
-        Self { client: free_port(), peer: free_port() }
+        let peer = free_port();
+        Self { client: free_port(), peer, advertised: peer }
     }
 
     fn name(&self) -> String {
@@ -103,12 +106,12 @@ impl Server {
         let folder = parent.join(format!("leasehold-etcd-{}-{number}", id()));
         std::fs::create_dir(&folder).expect("the folder is new");
         let (client, peer) = (url(member.client), url(member.peer));
-        let cluster: Vec<_> = all.iter().map(|one| format!("{}={}", one.name(), url(one.peer))).collect();
+        let cluster: Vec<_> = all.iter().map(|one| format!("{}={}", one.name(), url(one.advertised))).collect();
         let mut command = Command::new("sh");
         command.args(["-c", KEEPER, "keeper"]).arg(&folder).arg("etcd").arg("--data-dir").arg(folder.join("data"));
         command.args(["--name", &member.name(), "--initial-cluster", &cluster.join(",")]);
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &url(member.advertised)]);
         command.args(["--logger", "zap", "--log-level", "error"]).args(no_fsync()).args(options);
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("there is a shell");
         let (input, output) = (keeper.stdin.take(), keeper.stdout.take().expect("it is piped"));
