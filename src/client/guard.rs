@@ -213,6 +213,11 @@ impl LeaseGuard {
 
     /// Waits until the lease is lost, and says why; pending for ever after a normal release.
     ///
+    /// A context that cannot reach the store does not learn of a loss until it can. Meanwhile the guard is in doubt:
+    /// [`is_valid`](Self::is_valid) is false, and [`watch`](Self::watch) tells [`Suspect`](crate::LeaseState::Suspect), before another
+    /// context can be granted the lease. [`run`](crate::LeaseRequest::run) with [`OnLoss::Abort`](crate::OnLoss::Abort) and
+    /// [`elect`](crate::LeaseRequest::elect) drop the work then.
+    ///
     /// The executor's tasks notice the loss. If the manager's runtime has ended, this future stays pending;
     /// [`is_valid`](Self::is_valid) still turns false by the clock.
     ///
@@ -341,6 +346,10 @@ impl LeaseGuard {
             None if self.is_given_back() => AcquireError::Released,
             told => self.lost_by(told.unwrap_or(LostReason::Expired)),
         }
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.driver
     }
 
     /// The error that reports the loss of this guard's lease.

@@ -53,7 +53,9 @@ pub enum OnLoss {
     /// The work goes on. It can ask its guard, and [`Ran::lost`](crate::Ran::lost) reports the loss afterwards.
     #[default]
     Notify,
-    /// The work's future is dropped at once.
+    /// The work's future is dropped at once. It is also dropped if the lease is in doubt and the store does not answer within a
+    /// twentieth of the lease (at least 50 ms), so that it does not go on while another context is granted the lease. Then the
+    /// error says that the lease is lost as [`Expired`](crate::LostReason::Expired).
     Abort,
 }
 

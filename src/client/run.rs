@@ -5,6 +5,7 @@ use core::pin::pin;
 use futures::future::{Either, select};
 
 use crate::client::error::AcquireError;
+use crate::client::fate::LeaseState;
 use crate::client::guard::LeaseGuard;
 use crate::client::request::{LeaseRequest, OnLoss, unknown};
 use crate::machine::{LostReason, Mode, ReleaseOutcome};
@@ -75,7 +76,7 @@ impl LeaseRequest {
 async fn ran<T>(guard: &LeaseGuard, on_loss: OnLoss, work: impl Future<Output = T>) -> Result<Ran<T>, AcquireError> {
     let value = match on_loss {
         OnLoss::Notify => work.await,
-        OnLoss::Abort => unless_lost(guard, work).await?,
+        OnLoss::Abort => while_held(guard, work).await?,
     };
     let lost = match guard.release().await {
         Ok(ReleaseOutcome::Released) => None,
@@ -85,12 +86,38 @@ async fn ran<T>(guard: &LeaseGuard, on_loss: OnLoss, work: impl Future<Output = 
     Ok(Ran { value, lost })
 }
 
-/// Polls the work until the lease is lost: then it is dropped.
-pub(crate) async fn unless_lost<T>(guard: &LeaseGuard, work: impl Future<Output = T>) -> Result<T, AcquireError> {
-    match select(pin!(guard.lost()), pin!(work)).await {
+/// Polls the work until the lease is lost, or in doubt for too long: then it is dropped.
+pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output = T>) -> Result<T, AcquireError> {
+    match select(pin!(end(guard)), pin!(work)).await {
         Either::Left((reason, _)) => Err(guard.lost_by(reason)),
         Either::Right((value, _)) => Ok(value),
     }
+}
+
+/// Why the work has to end. Who does not reach the store is not told of a loss, so a doubt that lasts is taken for one.
+async fn end(guard: &LeaseGuard) -> LostReason {
+    let mut watch = guard.watch();
+    let mut state = watch.state();
+    loop {
+        state = match state {
+            LeaseState::Lost(reason) => return reason,
+            LeaseState::Suspect => match guard.driver().unless_in_doubt_for_long(watch.changed()).await {
+                Some(state) => state,
+                None => return LostReason::Expired,
+            },
+            LeaseState::Held | LeaseState::Released => watch.changed().await,
+        }
+    }
+}
+
+/// Waits until the store has answered: a campaign would fail before.
+async fn settled(guard: &LeaseGuard) -> Result<(), AcquireError> {
+    let mut watch = guard.watch();
+    let mut state = watch.state();
+    while state == LeaseState::Suspect {
+        state = watch.changed().await;
+    }
+    if state == LeaseState::Lost(LostReason::Closed) { Err(AcquireError::Closed) } else { Ok(()) }
 }
 
 impl LeaseRequest {
@@ -98,6 +125,10 @@ impl LeaseRequest {
     /// loss, with a new guard and a larger token. The work is dropped when the lead is lost, and begun again with the next
     /// one. When the work ends, `elect` releases the lead and returns what the work returned. A clone of the guard that escapes
     /// the work keeps the key, though: it is free when the last clone is released or dropped.
+    ///
+    /// A leader that cannot reach the store does not learn of a loss. So the work is also dropped if the lease is in doubt and
+    /// the store does not answer within a twentieth of the lease (at least 50 ms): no other context leads before. `elect` campaigns
+    /// again as soon as the store answers.
     ///
     /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
@@ -131,16 +162,15 @@ impl LeaseRequest {
         }
         loop {
             let guard = self.clone().acquire().await?;
-            match unless_lost(&guard, work(guard.clone())).await {
+            match while_held(&guard, work(guard.clone())).await {
                 Ok(value) => {
                     // However the release ends, the work is done.
                     let _ = guard.release().await;
                     return Ok(value);
                 }
-                Err(AcquireError::Lost { reason: LostReason::Closed, .. }) => return Err(AcquireError::Closed),
-                // A lost lead is won anew, never revived.
-                Err(_) => {}
+                Err(_) => settled(&guard).await?,
             }
+            // A lost lead is won anew, never revived. One that was only in doubt goes to whoever waits.
         }
     }
 }

@@ -286,6 +286,12 @@ impl Driver {
         self.core().machine.remaining_ms(turn, slot, now)
     }
 
+    /// What the future brings, unless it takes longer than work may go on while its lease is in doubt.
+    pub(crate) async fn unless_in_doubt_for_long<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let limit = self.core().machine.longest_doubt();
+        self.within(limit, future).await
+    }
+
     /// What a transaction of the user's must check for this guard; `None` if its lease is gone.
     pub(crate) fn ticket(&self, turn: TurnId, slot: &Slot, renew: bool) -> Option<Ticket> {
         let now = self.executor.now();

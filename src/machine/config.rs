@@ -210,6 +210,12 @@ impl Config {
     pub(crate) fn store_timeout(&self) -> Duration {
         Duration::from_millis(self.store_timeout_ms)
     }
+
+    /// How long work may go on while its lease is in doubt. The doubt begins a margin before the end of the lease at the latest, so such work
+    /// ends before another context is granted the lease.
+    pub(crate) fn longest_doubt(&self) -> Duration {
+        Duration::from_millis(margin_ms(self.lease_ms) / 2)
+    }
 }
 
 fn check_instance(name: Option<&str>) -> Result<(), InvalidOptions> {

@@ -1,13 +1,14 @@
 //! Loss is told: X2, X3, X12.
 
 use std::{
+    cell::Cell,
     future::Future,
     sync::Arc,
     task::{Context, Wake, Waker},
 };
 
 use leasehold::store::Fault;
-use leasehold::{LostReason, ReleaseOutcome};
+use leasehold::{AcquireError, LeaseGuard, LostReason, OnLoss, ReleaseOutcome};
 
 use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
 
@@ -159,4 +160,86 @@ fn who_looked_out_for_a_loss_and_went_away_is_forgotten() {
         let kept = wakers.iter().filter(|waker| Arc::strong_count(waker) > 1).count();
         assert!(kept < 10, "{kept} wakers of futures that are gone");
     });
+}
+
+/// L6: a holder that does not reach the store is not told of a loss. Its work ends all the same, before that of another begins.
+#[test]
+fn l6_work_that_is_to_end_with_its_lease_ends_before_another_is_granted_it() {
+    for fault in [Fault::Refuse, Fault::Stall] {
+        everywhere(async |world| {
+            let (one, two) = (world.dark_tab(), world.dark_tab());
+            let work = async {
+                let ran =
+                    one.leases.lock("k").on_loss(OnLoss::Abort).run(async |_| world.sim.pass(secs(600)).await).await;
+                (ran.unwrap_err(), world.now())
+            };
+            let rival = async {
+                world.sim.pass(ms(1)).await;
+                one.store.fail_always(Some(fault));
+                let guard = two.leases.lock("k").acquire().await.unwrap();
+                (guard, world.now())
+            };
+            let ((why, ended), (guard, granted)) = futures::join!(work, rival);
+            assert!(matches!(why, AcquireError::Lost { reason: LostReason::Expired, .. }), "{why}");
+            assert!(ended < granted, "it worked until {ended:?}, and the other one from {granted:?}");
+            one.store.fail_always(None);
+            world.sim.pass(LEASE).await;
+            assert!(guard.is_valid());
+        });
+    }
+}
+
+#[test]
+fn a_leader_that_does_not_reach_the_store_leads_no_more_when_another_begins() {
+    everywhere(async |world| {
+        let (one, two) = (world.dark_tab(), world.dark_tab());
+        let (leaders, reigns) = (Cell::new(0), Cell::new(0));
+        let lead = async |span| {
+            let _leads = Reign::begin(&leaders);
+            reigns.set(reigns.get() + 1);
+            assert_eq!(leaders.get(), 1, "two lead");
+            world.sim.pass(span).await;
+        };
+        let first = async { one.leases.elect("k", async |_| lead(secs(600)).await).await.unwrap() };
+        let second = async {
+            world.sim.pass(ms(1)).await;
+            one.store.fail_always(Some(Fault::Stall));
+            two.leases.elect("k", async |_| lead(LEASE * 5).await).await.unwrap();
+            one.store.fail_always(None);
+        };
+        futures::join!(first, second);
+        assert_eq!(reigns.get(), 3, "the first one leads again when it reaches the store");
+    });
+}
+
+/// Who has slept is in doubt only until the store answers.
+#[test]
+fn a_short_doubt_ends_no_work() {
+    everywhere(async |world| {
+        let tab = world.dark_tab();
+        let work = async |_: &LeaseGuard| {
+            tab.executor.freeze();
+            world.sim.pass(LEASE * 2).await;
+            tab.executor.thaw();
+            world.sim.pass(secs(60)).await;
+        };
+        let ran = tab.leases.lock("k").on_loss(OnLoss::Abort).run(work).await.unwrap();
+        assert_eq!(ran.lost, None);
+    });
+}
+
+/// How many lead, while this value lives.
+struct Reign<'a>(&'a Cell<u32>);
+
+impl<'a> Reign<'a> {
+    fn begin(leaders: &'a Cell<u32>) -> Self {
+        leaders.set(leaders.get() + 1);
+        Self(leaders)
+    }
+}
+
+impl Drop for Reign<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }

@@ -128,6 +128,11 @@ impl Machine {
         }
     }
 
+    /// How long work may go on while its lease is in doubt.
+    pub(crate) fn longest_doubt(&self) -> core::time::Duration {
+        self.config.longest_doubt()
+    }
+
     /// The session that this machine acts for, or opens next.
     pub fn session(&self) -> SessionId {
         self.session.id()

@@ -6,6 +6,7 @@ use crate::{
     edit,
 };
 
+const RUN: &str = "src/client/run.rs";
 const HOLD: &str = "src/machine/context/hold.rs";
 const REPLY: &str = "src/machine/context/reply.rs";
 const SESSION: &str = "src/machine/context/session.rs";
@@ -155,5 +156,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }
         if asked {",
         )],
+    ),
+    Mutant::new(
+        "work in doubt",
+        "work that is to end with its lease goes on while the store does not answer",
+        Scenario("loss::"),
+        &[edit(RUN, "None => return LostReason::Expired,", "None => LeaseState::Held,")],
+    ),
+    Mutant::new(
+        "work in doubt",
+        "a leader campaigns while the store does not answer",
+        Scenario("loss::a_leader"),
+        &[edit(RUN, "while state == LeaseState::Suspect {", "while false {")],
     ),
 ];
