@@ -123,6 +123,7 @@ impl Machine {
         let believed_until = now.plus(self.session.belief_left(now));
         let operation = self.store_queue.push(slot, release, turn, now);
         operation.believed_until = believed_until;
+        operation.contended = held.contended;
         operation
     }
 

@@ -24,6 +24,8 @@ pub(super) struct PendingOperation {
     /// back before that.
     pub(super) believed_until: Monotonic,
     pub(super) maybe_released: bool,
+    /// Of a release: others wait, so the store has to look at their sessions.
+    pub(super) contended: bool,
     /// Of a release: who waits to hear of it.
     pub(super) tells: Option<SessionId>,
     /// Of a try: it looks for the second time.

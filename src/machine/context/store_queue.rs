@@ -103,6 +103,7 @@ impl StoreQueue {
             tells: None,
             looked: false,
             is_late: false,
+            contended: false,
             is_refused: false,
         });
         &mut self.waiting[last]

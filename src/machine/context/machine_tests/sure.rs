@@ -96,11 +96,20 @@ fn whoever_ends_another_session_along_with_it_reads_all_rows() {
 #[test]
 fn whoever_holds_the_key_already_reads_all_rows() {
     let mut script = Script::new();
-    let shared = script.shares();
+    script.shares();
     script.acquire(2, true);
     assert!(matches!(&script.actions()[..], [Action::Acquire(ask)] if ask.mode == Mode::Exclusive));
     assert_eq!(script.sure_ms(), 0);
-    script.answer([waiting(64, 1)]);
-    script.input(Input::Release { turn: TurnId(1), slot: shared });
-    assert!(script.sure_ms() > 0, "a release is told that what it names is gone");
+}
+
+/// The store has to look at the waiter's session: it had better read all rows at once.
+#[test]
+fn whoever_gives_the_key_back_to_a_waiter_it_has_heard_of_reads_all_rows() {
+    let mut script = Script::idle();
+    script.acquire(2, true);
+    script.answer([granted(128)]);
+    script.signal(Body::Wanted { holder: ME, by: OTHER, tries: false });
+    script.release(2);
+    assert!(matches!(&script.actions()[..], [Action::Release { .. }]));
+    assert_eq!(script.sure_ms(), 0);
 }

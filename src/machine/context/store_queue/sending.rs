@@ -199,11 +199,11 @@ impl Machine {
         }
     }
 
-    /// Whether the operation needs nothing from its session's row but that the row exists. A request that was sent before may have been
-    /// granted and then stolen, and so may what the context holds of the key: only the row says so.
+    /// Whether the operation probably needs no session's row, and of its own one no more than that it exists. A request that was sent
+    /// before may have been granted and then stolen, and so may what the context holds of the key: only the row says so.
     fn is_sure_of(&self, operation: &PendingOperation) -> bool {
         if !operation.acquires() {
-            return true;
+            return !operation.contended;
         }
         let seeking = self.cohorts.get(&operation.slot).and_then(Cohort::seeking);
         let is_held = |_: &Slot, cohort: &Cohort| cohort.held().is_some();
