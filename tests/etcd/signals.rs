@@ -21,7 +21,9 @@ use crate::{
     Scratch, address_of, connect,
     contract::client,
     faults::ask,
-    manager, prefix, proxy_before, say,
+    manager, prefix,
+    proxy::Way,
+    proxy_before, say,
     server::{self, Server},
     start, told,
 };
@@ -252,4 +254,30 @@ fn a_waiter_whose_watch_fell_behind_a_compaction_hears_of_the_release() {
         let (next, ()) = futures::join!(wait, release);
         next.unwrap().release().await.unwrap();
     });
+}
+
+/// The waiter would look only once in a third of an hour.
+#[test]
+fn who_closes_and_ends_its_runtime_has_told_the_waiter_before() {
+    let Some(address) = server::shared() else { return };
+    let proxy = proxy_before(&address);
+    let (leaving, staying) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let one = leaving.block_on(manager(&address_of(&proxy), "farewell")).lease(LONG).build().unwrap();
+    let guard = leaving.block_on(one.lock("k").acquire()).unwrap();
+    let two = staying.block_on(manager(&address, "farewell")).lease(LONG).build().unwrap();
+    let waiter = staying.spawn(two.lock("k").timeout(BUSY).acquire());
+    staying.block_on(async {
+        while two.status("k").await.unwrap().queue.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    });
+    // The message is more round trips than the end of the session.
+    proxy.delay(Way::ToServer, Duration::from_millis(50));
+    leaving.block_on(async {
+        guard.release().await.unwrap();
+        one.close().await;
+    });
+    drop(leaving);
+    assert!(staying.block_on(waiter).unwrap().is_ok(), "it was not told");
+    staying.block_on(two.close());
 }

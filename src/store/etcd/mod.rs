@@ -24,7 +24,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
 
 use super::{Durability, Reach, Store};
 use crate::executor::Shared;
@@ -36,7 +39,7 @@ pub use fence::{EtcdCompare, EtcdFence};
 use listing::page;
 use rows::{Memory, Names};
 use servers::Servers;
-use signals::{Bin, EtcdSignals};
+use signals::{Bin, EtcdSignals, UnderWay};
 use sweep::Sweep;
 use transaction::Desk;
 
@@ -76,6 +79,7 @@ pub struct EtcdStore {
     names: Names,
     memory: Memory,
     bin: Bin,
+    under_way: UnderWay,
     runtime: Handle,
     closed: Arc<AtomicBool>,
     has_swept: AtomicBool,
@@ -85,6 +89,8 @@ pub struct EtcdStore {
 const PREFIX: &str = "leasehold";
 /// How long connecting, and listing, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long closing waits until the last messages are sent.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 impl EtcdStore {
     /// Connects to the servers of one cluster: `etcd://host:port`, or several hosts separated by commas, with `user:password@` before
@@ -141,6 +147,7 @@ impl EtcdStore {
             names,
             memory: Memory::default(),
             bin: Bin::default(),
+            under_way: UnderWay::new(),
             runtime,
             closed,
             has_swept,
@@ -199,12 +206,14 @@ impl Store for EtcdStore {
 
     fn signals(&self) -> Option<Shared<dyn Signals>> {
         let (servers, names, bin) = (Arc::clone(&self.servers), self.names.clone(), self.bin.clone());
-        Some(Shared::new(EtcdSignals::new(servers, names, bin, self.runtime.clone())))
+        Some(Shared::new(EtcdSignals::new(servers, names, bin, self.under_way.clone(), self.runtime.clone())))
     }
 
     async fn close(&self) {
         self.closed.store(true, Relaxed);
         self.memory.forget();
+        // A waiter that is granted the lease would else learn of it at its next heartbeat only. The runtime may end after this call.
+        let _ = timeout(FAREWELL, self.under_way.settle()).await;
         self.servers.close();
     }
 

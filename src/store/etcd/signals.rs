@@ -8,6 +8,7 @@ mod mouth;
 
 pub(super) use mouth::Bin;
 
+use core::{convert::Infallible, mem};
 use std::{
     string::String,
     sync::{
@@ -16,7 +17,10 @@ use std::{
     },
 };
 
-use futures::channel::mpsc::{Sender, channel};
+use futures::{
+    StreamExt,
+    channel::mpsc::{Receiver, Sender, channel},
+};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{rows::Names, servers::Servers};
@@ -41,6 +45,35 @@ struct Post {
     servers: Arc<Servers>,
     names: Names,
     bin: Bin,
+    under_way: UnderWay,
+}
+
+/// The messages that were neither sent nor lost yet: each has a sender of this channel, and nothing goes through it.
+#[derive(Clone, Debug)]
+pub(super) struct UnderWay(Arc<Mutex<Ends>>);
+
+type Ends = (Sender<Infallible>, Receiver<Infallible>);
+
+impl UnderWay {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(channel(0))))
+    }
+
+    /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn one_more(&self) -> Sender<Infallible> {
+        self.ends().0.clone()
+    }
+
+    /// Waits for the messages that are under way now.
+    pub(super) async fn settle(&self) {
+        let (ours, mut settled) = mem::replace(&mut *self.ends(), channel(0));
+        drop(ours);
+        settled.next().await;
+    }
 }
 
 impl core::fmt::Debug for Post {
@@ -54,6 +87,8 @@ impl core::fmt::Debug for Post {
 struct Letter {
     to: Option<SessionId>,
     text: String,
+    /// It goes with the letter.
+    _under_way: Sender<Infallible>,
 }
 
 /// What stands between [`wake`](Signals::wake) and [`rest`](Signals::rest).
@@ -99,8 +134,14 @@ impl Drop for Awake {
 }
 
 impl EtcdSignals {
-    pub(super) fn new(servers: Arc<Servers>, names: Names, bin: Bin, runtime: Handle) -> Self {
-        Self { post: Post { servers, names, bin }, runtime, awake: Mutex::default() }
+    pub(super) fn new(
+        servers: Arc<Servers>,
+        names: Names,
+        bin: Bin,
+        under_way: UnderWay,
+        runtime: Handle,
+    ) -> Self {
+        Self { post: Post { servers, names, bin, under_way }, runtime, awake: Mutex::default() }
     }
 
     /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
@@ -136,7 +177,8 @@ impl Signals for EtcdSignals {
             let to = message.body.recipient();
             if to != Some(awake.session) {
                 // It fails if too many wait already.
-                drop(awake.outbox.try_send(Letter { to, text: message.encode() }));
+                let letter = Letter { to, text: message.encode(), _under_way: self.post.under_way.one_more() };
+                drop(awake.outbox.try_send(letter));
             }
         }
     }
