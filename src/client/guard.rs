@@ -389,7 +389,7 @@ impl LeaseGuard {
 
     fn begin_release(&self) {
         if !core::mem::replace(&mut self.fate.state().releasing, true) {
-            self.driver.handle(Input::Release { turn: self.fate.turn, slot: self.fate.slot.clone() });
+            self.driver.begin_release(Input::Release { turn: self.fate.turn, slot: self.fate.slot.clone() });
         }
     }
 }

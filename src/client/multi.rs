@@ -90,6 +90,17 @@ impl MultiRequest {
         if self.wish.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return self.try_insisting().await;
         }
+        let since = self.leases.driver().executor.now().monotonic;
+        self.wait_for_all().await.map_err(|mut refused| {
+            // Each single request counts from its own beginning.
+            if let AcquireError::Timeout { waited, .. } = &mut refused.error {
+                *waited = Duration::from_millis(self.leases.driver().executor.now().monotonic.since(since));
+            }
+            refused
+        })
+    }
+
+    async fn wait_for_all(&self) -> Result<MultiGuard, Refused> {
         let deadline = self.wish.deadline(self.leases.driver());
         let mut holds = Holds::default();
         while holds.guards.len() < self.keys.len() {

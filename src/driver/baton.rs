@@ -20,7 +20,10 @@ struct Baton {
 impl Drop for Baton {
     fn drop(&mut self) {
         let most_for_others = if self.arrived { MOST_FOR_OTHERS } else { u32::MAX };
-        self.driver.pump_up_to(self.driver.core(), most_for_others);
+        let core = self.driver.core();
+        if core.pumping.is_none() && !core.deeds.is_empty() {
+            self.driver.pump_up_to(core, most_for_others);
+        }
     }
 }
 

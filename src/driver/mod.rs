@@ -256,6 +256,11 @@ impl Driver {
         drop(question);
     }
 
+    /// A guard goes, maybe because its thread panics.
+    pub(crate) fn begin_release(&self, release: Input) {
+        self.give_up(self.core(), release);
+    }
+
     /// Takes an input. A thread that panics leaves the store to others: a second panic would end the process.
     fn give_up<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
         self.digest(&mut core, input, self.executor.now());

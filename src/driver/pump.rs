@@ -79,6 +79,8 @@ impl Driver {
                 && let Some(driver) = self.this.upgrade()
             {
                 pump.ended = true;
+                // The runtime of the caller may stand still from here on: whoever comes next does what is left.
+                core.pumping = None;
                 drop(core);
                 return Self::hand_over(driver);
             }

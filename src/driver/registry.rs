@@ -356,7 +356,10 @@ impl Registry {
                 self.tell_loss(&fate, LostReason::Expired, now);
                 fate.state().lost = Some(LostReason::Expired);
             }
-            Err(_) => self.tell_loss(&fate, LostReason::StoreFailed, now),
+            Err(_) => {
+                self.stats.lost += 1;
+                self.tell_loss(&fate, LostReason::StoreFailed, now);
+            }
         }
         let wakers = fate.release(result);
         Some(Effect::End(fate, wakers))

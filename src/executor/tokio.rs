@@ -186,10 +186,10 @@ async fn sleep_without_runtime(duration: Duration) {
 }
 
 /// For a thread of no runtime, which may outlive this one. Tokio's own timers panic when their runtime ends; this sleep ends, too.
-async fn sleep_in(runtime: &Handle, duration: Duration) {
+async fn sleep_in(runtime: &Handle, left: impl FnOnce() -> Duration + Send + 'static) {
     let (mut slept, waited) = futures::channel::oneshot::channel::<()>();
     runtime.spawn(async move {
-        let sleep = core::pin::pin!(tokio::time::sleep(duration));
+        let sleep = core::pin::pin!(tokio::time::sleep(left()));
         futures::future::select(sleep, slept.cancellation()).await;
     });
     // Whether the time is over or the runtime: the sender is gone.
@@ -257,17 +257,20 @@ impl Executor for TokioExecutor {
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
         let here = self.here();
         let elsewhere = if here.is_none() { self.runtime() } else { None };
+        let called = Instant::now();
         Box::pin(async move {
+            // The time counts from the call: a task may be polled much later.
+            let left = move || duration.saturating_sub(called.elapsed());
             if let Some(runtime) = elsewhere {
-                return sleep_in(&runtime, duration).await;
+                return sleep_in(&runtime, left).await;
             }
             if here.is_none() && Handle::try_current().is_err() {
-                return sleep_without_runtime(duration).await;
+                return sleep_without_runtime(left()).await;
             }
             // Made when first polled, which may be on a thread of no runtime.
             let sleep = {
                 let _entered = here.as_ref().map(Handle::enter);
-                tokio::time::sleep(duration)
+                tokio::time::sleep(left())
             };
             sleep.await;
         })

@@ -19,6 +19,10 @@ impl<K, V> SortedMap<K, V> {
         self.0.len()
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

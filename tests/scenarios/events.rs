@@ -304,3 +304,17 @@ fn every_guard_is_told_from_its_grant_to_one_end_whatever_happens() {
         assert!(counted.get(name).is_some_and(|count| *count > 10), "{name}: {counted:?}");
     }
 }
+
+#[test]
+fn the_statistics_count_what_the_events_tell() {
+    everywhere(async |world| {
+        let tab = world.tab().with(|builder| builder.linger(ms(0)));
+        let mut events = tab.leases.events();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        tab.store.fail_always(Some(Fault::Refuse));
+        guard.release().await.unwrap_err();
+        let kinds: Vec<_> = told(&mut events).iter().map(|event| event.kind.name()).collect();
+        let stats = tab.leases.stats();
+        assert_eq!((kinds.as_slice(), stats.lost, stats.released), (&["granted", "lost"][..], 1, 0));
+    });
+}

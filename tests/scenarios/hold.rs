@@ -243,3 +243,26 @@ fn an_urgent_request_that_was_given_up_leaves_no_priority_behind() {
         assert!(world.within(ms(1), first).await.is_some(), "it came first");
     });
 }
+
+/// Two tasks of a context meet at the key, and one hands the lease to the other.
+#[test]
+fn a_heartbeat_asks_once_about_a_lease_however_often_it_was_handed_on() {
+    for turns in [1, 100, 1_000] {
+        everywhere(async |world| {
+            let tab = world.tab().with(|builder| builder.linger(ms(0)));
+            for _ in 0..turns {
+                let first = tab.leases.lock("k").acquire().await.unwrap();
+                let mut second = Box::pin(tab.leases.lock("k").acquire());
+                assert!((&mut second).now_or_never().is_none());
+                first.release().await.unwrap();
+                second.await.unwrap().release().await.unwrap();
+                world.sim.pass(ms(1)).await;
+            }
+            tab.store.take_seen();
+            let _held = tab.leases.lock("k").acquire().await.unwrap();
+            world.sim.pass(HEARTBEAT * 2).await;
+            let operations = tab.store.take_seen().iter().map(|batch| batch.operations.len()).max();
+            assert!(operations <= Some(2), "{operations:?} operations after {turns} turns");
+        });
+    }
+}

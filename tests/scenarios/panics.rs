@@ -210,3 +210,20 @@ fn a_waker_that_calls_into_the_manager_hangs_nobody() {
         assert!(other.leases.lock("k").timeout(secs(5)).acquire().await.is_ok());
     });
 }
+
+#[test]
+fn a_guard_that_a_panic_drops_leaves_the_store_to_others() {
+    everywhere(async |world| {
+        let tab = world.tab().with(|builder| builder.linger(ms(0)));
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        tab.store.inject(Fault::Panic);
+        let work = async move {
+            let _guard = guard;
+            panic!("the user's own");
+        };
+        assert!(AssertUnwindSafe(work).catch_unwind().await.is_err(), "a second panic would have ended the process");
+        tab.store.heal();
+        let other = world.tab();
+        assert!(other.leases.lock("k").timeout(LEASE * 2).acquire().await.is_ok());
+    });
+}

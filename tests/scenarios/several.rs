@@ -246,3 +246,18 @@ fn a_request_for_two_keys_ends_although_its_answer_is_lost_before_a_heartbeat() 
     }
     assert!(stuck.is_empty(), "`try_acquire` has not ended after ten minutes if asked at {stuck:?} ms");
 }
+
+#[test]
+fn a_time_out_counts_from_the_request_for_all() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let first = two.leases.lock("a").acquire().await.unwrap();
+        let _second = two.leases.lock("b").acquire().await.unwrap();
+        let both = one.leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive)]).timeout(secs(10));
+        let mut both = Box::pin(both.acquire());
+        assert!(world.within(secs(8), &mut both).await.is_none());
+        first.release().await.unwrap();
+        let AcquireError::Timeout { waited, .. } = both.await.unwrap_err() else { panic!("it is no time-out") };
+        assert!(waited >= secs(10), "{waited:?}");
+    });
+}

@@ -3,7 +3,7 @@
 use futures::{FutureExt, future::join_all};
 use leasehold::{
     AcquireError, LeaseGuard, LeaseManager, LostReason, Mode, OnLoss, ReleaseOutcome,
-    machine::{SessionId, StoreClock},
+    machine::{Applied, SessionId, StoreClock},
     store::Fault,
 };
 
@@ -270,5 +270,20 @@ fn p_where_the_last_word_is_lost_silence_proves_it() {
         one.store.fail_always(Some(Fault::Fail));
         freeze(&one);
         assert!(world.within(LEASE * 2, wait).await.expect("it is silent").is_valid());
+    });
+}
+
+#[test]
+fn whoever_asks_a_suspended_context_how_a_key_stands_is_answered_at_once() {
+    everywhere(async |world| {
+        let (tab, other) = (world.tab(), world.tab());
+        let _held = other.leases.lock("k").acquire().await.unwrap();
+        tab.leases.suspend();
+        let status = world.within(ms(1), tab.leases.status("k")).await.expect("it is answered").unwrap_err();
+        assert!(matches!(&status, AcquireError::Store(why) if why.retry && why.applied == Applied::No), "{status}");
+        let listed = world.within(ms(1), tab.leases.list("")).await.expect("it is answered");
+        assert!(listed.is_err());
+        tab.leases.wake();
+        assert_eq!(tab.leases.status("k").await.unwrap().holders.len(), 1);
     });
 }

@@ -12,7 +12,7 @@ use std::{
     thread,
 };
 
-use futures::{FutureExt as _, executor::block_on};
+use futures::{FutureExt as _, executor::block_on, future::join_all};
 use leasehold::{
     AcquireError, LeaseGuard, LeaseManager, StoreError,
     executor::{Executor, TokioExecutor},
@@ -147,4 +147,33 @@ fn one_drop_of_a_guard_does_a_bounded_part_of_what_others_ask_for() {
 fn where_the_runtime_is_gone_one_drop_does_it_all() {
     let (ran, _) = drop_in_a_crowd(false);
     assert!(ran > CROWD, "one drop ran {ran} transactions");
+}
+
+/// The guard is dropped in a runtime that nobody drives afterwards.
+#[test]
+fn what_a_drop_leaves_over_is_done_although_its_runtime_stands_still() {
+    let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let idle = Builder::new_current_thread().enable_all().build().unwrap();
+    let ((tell, told), (done, is_done)) = (channel(), channel());
+    let others = Mutex::new((tell.clone(), is_done));
+    let store = Feeding { inner: MemoryStore::with_clock(StoreClock::Trusted), others };
+    let leases = LeaseManager::builder(store, TokioExecutor::new()).linger(ms(0)).build().unwrap();
+    let guard = home.block_on(leases.lock("mine").acquire()).unwrap();
+    let (other, asking) = (leases.clone(), home.handle().clone());
+    let others = thread::spawn(move || {
+        let _entered = asking.enter();
+        ask_when_told(&other, &told, &done)
+    });
+    FEEDS.set(100);
+    idle.block_on(async { drop(guard) });
+    tell.send(false).unwrap();
+    let asked = others.join().unwrap();
+    let (ended, end) = channel();
+    home.spawn(async move {
+        let later = leases.lock("later").timeout(ms(1_000)).acquire().await.is_ok();
+        let granted = join_all(asked).await.iter().all(Result::is_ok);
+        ended.send((later, granted)).unwrap();
+    });
+    assert_eq!(end.recv_timeout(ms(12_000)), Ok((true, true)));
+    drop(idle);
 }

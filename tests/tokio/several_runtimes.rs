@@ -1,7 +1,5 @@
 //! A manager that is used in several runtimes: each of them may end, stand still, or be without timers.
 
-//! What a hostile reader tried.
-
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc,
@@ -200,4 +198,21 @@ fn a_lease_is_renewed_although_the_first_runtime_stands_still() {
     let renewed = leases.stats().renewed;
     other.block_on(renewals(&leases, renewed + 3));
     assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
+}
+
+/// The task that sleeps until the heartbeat is first polled after the work.
+#[test]
+fn a_heartbeat_that_is_due_after_synchronous_work_is_sent_at_once() {
+    let memory = MemoryStore::new();
+    let second = manager(&memory);
+    let builder = LeaseManager::builder(memory.clone(), TokioExecutor::new()).lease(ms(4_000)).heartbeat(ms(1_000));
+    let leases = builder.store_timeout(ms(1_200)).beacon(false).build().unwrap();
+    single().block_on(async {
+        let guard = leases.lock("k").acquire().await.unwrap();
+        thread::sleep(ms(3_400));
+        // The runtime is free, and the lease has 0.2 s left in which its holder may believe.
+        tokio::time::sleep(ms(800)).await;
+        assert!(second.lock("k").try_acquire().await.unwrap().is_none(), "{:?}", leases.stats());
+        assert!(guard.is_valid());
+    });
 }

@@ -21,7 +21,7 @@ pub(super) struct Cohorts {
     /// Those that wait in a queue.
     waiting: SortedMap<Slot, ()>,
     /// Those whose lease goes from task to task.
-    passed_on: Vec<Slot>,
+    passed_on: SortedMap<Slot, ()>,
     held: usize,
     lingering: usize,
 }
@@ -132,12 +132,12 @@ impl Cohorts {
 
     /// A lease went from one task to the next.
     pub(super) fn note_passed_on(&mut self, slot: &Slot) {
-        self.passed_on.push(slot.clone());
+        self.passed_on.insert(slot.clone(), ());
     }
 
     /// Those whose lease went from task to task since the last call.
     pub(super) fn take_passed_on(&mut self) -> Vec<Slot> {
-        let slots = core::mem::take(&mut self.passed_on);
+        let slots: Vec<_> = core::mem::take(&mut self.passed_on).keys().cloned().collect();
         for slot in &slots {
             if let Some(held) = self.change_held(slot) {
                 held.passed_on = false;
@@ -199,6 +199,7 @@ impl Cohorts {
             self.lingering = self.lingering + usize::from(plan.lingers) - usize::from(old.lingers);
             changed |= plan.waits != old.waits;
             if idle {
+                self.passed_on.remove(slot);
                 self.by_slot.remove(slot);
             }
             self.move_timer(slot, old.wake, wake);

@@ -7,6 +7,7 @@ use super::{
     id::{RequestId, StoreId},
     input::{Slot, TurnId},
     key::Key,
+    lifecycle::SUSPENDED,
     message::{Body, Message},
     mode::Mode,
     output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
@@ -372,6 +373,10 @@ impl Machine {
 
     /// What is kept here without being used is given back first: who released a key does not see itself hold it.
     pub(super) fn inspect(&mut self, query: TurnId, key: &Key, now: Monotonic) {
+        // Nothing is sent until the context goes on.
+        if self.life.is_suspended() {
+            return self.inspected(Some(query), Err(StoreError::transient(SUSPENDED)));
+        }
         self.end_linger_at(key, now);
         let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
         self.store_queue.push(&slot, Action::Inspect, Some(query), now);

@@ -26,7 +26,7 @@ pub struct Records {
     pub(super) sessions: Sessions,
     store: StoreRow,
     store_changed: bool,
-    changed: Vec<Key>,
+    changed: SortedMap<Key, ()>,
 }
 
 /// What stands under a key.
@@ -70,7 +70,7 @@ impl Records {
             sessions: Sessions::new(false),
             store: StoreRow::new(StoreId(0)),
             store_changed: false,
-            changed: Vec::new(),
+            changed: SortedMap::new(),
         }
     }
 
@@ -81,7 +81,7 @@ impl Records {
             sessions: Sessions::new(true),
             store: StoreRow::new(store),
             store_changed: false,
-            changed: Vec::new(),
+            changed: SortedMap::new(),
         }
     }
 
@@ -272,9 +272,7 @@ impl Records {
     }
 
     fn note(&mut self, key: &Key) {
-        if !self.changed.contains(key) {
-            self.changed.push(key.clone());
-        }
+        self.changed.insert(key.clone(), ());
     }
 
     /// What a key's record looks like now, if it is there and readable.
@@ -314,7 +312,7 @@ impl Records {
     /// The rows that must be written or deleted, each once: see [`text`](Self::text).
     pub fn take_changed(&mut self) -> Vec<Row> {
         let mut rows = Vec::new();
-        for key in core::mem::take(&mut self.changed) {
+        for (key, ()) in core::mem::take(&mut self.changed) {
             rows.push(Row::Record(key));
         }
         for session in self.sessions.take_changed() {

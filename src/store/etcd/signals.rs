@@ -134,13 +134,7 @@ impl Drop for Awake {
 }
 
 impl EtcdSignals {
-    pub(super) fn new(
-        servers: Arc<Servers>,
-        names: Names,
-        bin: Bin,
-        under_way: UnderWay,
-        runtime: Handle,
-    ) -> Self {
+    pub(super) fn new(servers: Arc<Servers>, names: Names, bin: Bin, under_way: UnderWay, runtime: Handle) -> Self {
         Self { post: Post { servers, names, bin, under_way }, runtime, awake: Mutex::default() }
     }
 
