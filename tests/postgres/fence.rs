@@ -126,6 +126,24 @@ fn while_a_fenced_transaction_is_open_nobody_is_granted_the_lease() {
     });
 }
 
+/// It is short against a lease, but longer than all attempts of a request together.
+#[test]
+fn whoever_waits_with_a_time_limit_outlasts_a_long_fenced_transaction() {
+    on_server("fence_long", |place| async move {
+        let (mut user, leases, waiter) = (notes(&place).await, briefly(&place).await, briefly(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        let wait = waiter.lock("k").timeout(PATIENCE).acquire();
+        let mut wait = std::pin::pin!(wait);
+        let early = timeout(3 * SHORT, wait.as_mut()).await;
+        assert!(early.is_err(), "it was answered during the fenced transaction: {early:?}");
+        transaction.commit().await.unwrap();
+        drop(guard);
+        assert!(wait.await.is_ok());
+    });
+}
+
 /// Two holders who share a lease write at once, and a heartbeat does not wait for either.
 #[test]
 fn fences_of_a_shared_lease_do_not_wait_for_each_other() {

@@ -113,7 +113,7 @@ impl EtcdStore {
     /// `etcds://one:2379,two:2379?ca=/etc/app/ca.pem&cert=/etc/app/app.pem&key=/etc/app/app.key`
     ///
     /// # Errors
-    /// [`StoreError`] if no server answers within 10 s, if what answers is not etcd, if it refuses the user or the certificate, if its own
+    /// [`StoreError`] if no server answers within 2 s each and 10 s together, if what answers is not etcd, if it refuses the user or the certificate, if its own
     /// certificate is not trusted, if a file cannot be read, or if this is called outside of a tokio runtime.
     ///
     /// # Cancel safety

@@ -4,7 +4,8 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::machine::{StoreError, StoreErrorKind, Unreadable};
 
-const WRITES: &str = "another connection held the write lock of the SQLite file until the time limit";
+const WRITES: &str =
+    "another connection held the write lock of the SQLite file until the time limit; end its transaction";
 /// Why a file cannot be switched to write-ahead logging.
 pub(super) const OTHER_JOURNAL: &str = "the SQLite file is not yet in journal mode WAL, and another connection has it open; close that \
     connection, or set PRAGMA journal_mode = WAL on it";
@@ -72,8 +73,8 @@ pub(super) fn meaning(error: &Error) -> StoreError {
             StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(because(sentence)) }
         }
         Some(ErrorCode::ReadOnly) => unsupported(
-            "the SQLite file cannot be written, and even reading its leases needs that; let this user write the file and its \
-                 directory, or run this as a user who may",
+            "the SQLite file cannot be written, and even reading its leases needs that; let this user write the file, its \
+                 directory, and the files beside it with -wal and -shm at the end of their names, or run this as a user who may",
         ),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => unsupported(
             "the SQLite file cannot be opened; its directory must exist, this user must be allowed to write both, and the process \
