@@ -213,10 +213,10 @@ impl LeaseGuard {
 
     /// Waits until the lease is lost, and says why; pending for ever after a normal release.
     ///
-    /// A context that cannot reach the store does not learn of a loss until it can. Meanwhile the guard is in doubt:
-    /// [`is_valid`](Self::is_valid) is false, and [`watch`](Self::watch) tells [`Suspect`](crate::LeaseState::Suspect), before another
-    /// context can be granted the lease. [`run`](crate::LeaseRequest::run) with [`OnLoss::Abort`](crate::OnLoss::Abort) and
-    /// [`elect`](crate::LeaseRequest::elect) drop the work then.
+    /// A context that cannot reach the store does not learn of a loss until it can. Before another context can be granted the
+    /// lease, the guard is in doubt: [`is_valid`](Self::is_valid) turns false, and [`watch`](Self::watch) reports
+    /// [`Suspect`](crate::LeaseState::Suspect). If the doubt lasts, [`run`](crate::LeaseRequest::run) with
+    /// [`OnLoss::Abort`](crate::OnLoss::Abort) and [`elect`](crate::LeaseRequest::elect) drop the work, still before that grant.
     ///
     /// The executor's tasks notice the loss. If the manager's runtime has ended, this future stays pending;
     /// [`is_valid`](Self::is_valid) still turns false by the clock.

@@ -92,7 +92,7 @@ impl MultiRequest {
         }
         let since = self.leases.driver().executor.now().monotonic;
         self.wait_for_all().await.map_err(|mut refused| {
-            // Each single request counts from its own beginning.
+            // Each single request counts `waited` from its own start, not from the start of this call.
             if let AcquireError::Timeout { waited, .. } = &mut refused.error {
                 *waited = Duration::from_millis(self.leases.driver().executor.now().monotonic.since(since));
             }

@@ -54,8 +54,8 @@ pub enum OnLoss {
     #[default]
     Notify,
     /// The work's future is dropped at once. It is also dropped if the lease is in doubt and the store does not answer within a
-    /// twentieth of the lease (at least 50 ms), so that it does not go on while another context is granted the lease. Then the
-    /// error says that the lease is lost as [`Expired`](crate::LostReason::Expired).
+    /// twentieth of the lease (at least 50 ms), so that the work ends before another context is granted the lease. The error then
+    /// reports the lease as lost, with the reason [`Expired`](crate::LostReason::Expired).
     Abort,
 }
 

@@ -86,7 +86,7 @@ async fn ran<T>(guard: &LeaseGuard, on_loss: OnLoss, work: impl Future<Output = 
     Ok(Ran { value, lost })
 }
 
-/// Polls the work until the lease is lost, or in doubt for too long: then it is dropped.
+/// Polls the work, and drops it when the lease is lost or has been in doubt for too long.
 pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output = T>) -> Result<T, AcquireError> {
     match select(pin!(end(guard)), pin!(work)).await {
         Either::Left((reason, _)) => Err(guard.lost_by(reason)),
@@ -94,7 +94,7 @@ pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output =
     }
 }
 
-/// Why the work has to end. Who does not reach the store is not told of a loss, so a doubt that lasts is taken for one.
+/// Why the work has to end. A holder that cannot reach the store is not told of a loss, so a doubt that lasts counts as a loss.
 async fn end(guard: &LeaseGuard) -> LostReason {
     let mut watch = guard.watch();
     let mut state = watch.state();
@@ -110,7 +110,7 @@ async fn end(guard: &LeaseGuard) -> LostReason {
     }
 }
 
-/// Waits until the store has answered: a campaign would fail before.
+/// Waits until the store has answered. Until then, a campaign would fail.
 async fn settled(guard: &LeaseGuard) -> Result<(), AcquireError> {
     let mut watch = guard.watch();
     let mut state = watch.state();
@@ -127,8 +127,8 @@ impl LeaseRequest {
     /// the work keeps the key, though: it is free when the last clone is released or dropped.
     ///
     /// A leader that cannot reach the store does not learn of a loss. So the work is also dropped if the lease is in doubt and
-    /// the store does not answer within a twentieth of the lease (at least 50 ms): no other context leads before. `elect` campaigns
-    /// again as soon as the store answers.
+    /// the store does not answer within a twentieth of the lease (at least 50 ms). No other context leads before the work is
+    /// dropped. `elect` campaigns again as soon as the store answers.
     ///
     /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.

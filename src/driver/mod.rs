@@ -256,7 +256,7 @@ impl Driver {
         drop(question);
     }
 
-    /// A guard goes, maybe because its thread panics.
+    /// A guard is dropped, possibly because its thread panics.
     pub(crate) fn begin_release(&self, release: Input) {
         self.give_up(self.core(), release);
     }
@@ -291,7 +291,7 @@ impl Driver {
         self.core().machine.remaining_ms(turn, slot, now)
     }
 
-    /// What the future brings, unless it takes longer than work may go on while its lease is in doubt.
+    /// The future's output; `None` if the future takes longer than work may go on while its lease is in doubt.
     pub(crate) async fn unless_in_doubt_for_long<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let limit = self.core().machine.longest_doubt();
         self.within(limit, future).await

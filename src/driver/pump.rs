@@ -79,7 +79,7 @@ impl Driver {
                 && let Some(driver) = self.this.upgrade()
             {
                 pump.ended = true;
-                // The runtime of the caller may stand still from here on: whoever comes next does what is left.
+                // The caller's runtime may not run again after this, so the next thread that comes does what is left.
                 core.pumping = None;
                 drop(core);
                 return Self::hand_over(driver);

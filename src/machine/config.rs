@@ -211,7 +211,7 @@ impl Config {
         Duration::from_millis(self.store_timeout_ms)
     }
 
-    /// How long work may go on while its lease is in doubt. The doubt begins a margin before the end of the lease at the latest, so such work
+    /// How long work may go on while its lease is in doubt. The doubt begins at least one margin before the lease ends, so such work
     /// ends before another context is granted the lease.
     pub(crate) fn longest_doubt(&self) -> Duration {
         Duration::from_millis(margin_ms(self.lease_ms) / 2)

@@ -16,9 +16,9 @@ mod fence;
 #[path = "../histories/mod.rs"]
 mod histories;
 mod inputs;
-mod island;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+mod network;
 #[path = "../processes/other.rs"]
 mod other;
 mod partition;

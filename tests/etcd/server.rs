@@ -52,7 +52,7 @@ pub(crate) struct Server {
 pub(crate) struct Member {
     pub(crate) client: u16,
     pub(crate) peer: u16,
-    /// Where the others look for it.
+    /// The port by which the other members reach it.
     pub(crate) advertised: u16,
 }
 

@@ -256,7 +256,7 @@ fn a_waiter_whose_watch_fell_behind_a_compaction_hears_of_the_release() {
     });
 }
 
-/// The waiter would look only once in a third of an hour.
+/// Without the message, the waiter would look only every 20 minutes.
 #[test]
 fn who_closes_and_ends_its_runtime_has_told_the_waiter_before() {
     let Some(address) = server::shared() else { return };
@@ -271,7 +271,7 @@ fn who_closes_and_ends_its_runtime_has_told_the_waiter_before() {
             tokio::task::yield_now().await;
         }
     });
-    // The message is more round trips than the end of the session.
+    // The message takes more round trips than the end of the session.
     proxy.delay(Way::ToServer, Duration::from_millis(50));
     leaving.block_on(async {
         guard.release().await.unwrap();

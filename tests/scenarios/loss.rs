@@ -212,7 +212,7 @@ fn a_leader_that_does_not_reach_the_store_leads_no_more_when_another_begins() {
     });
 }
 
-/// Who has slept is in doubt only until the store answers.
+/// A holder that has slept is in doubt only until the store answers.
 #[test]
 fn a_short_doubt_ends_no_work() {
     everywhere(async |world| {
@@ -228,7 +228,7 @@ fn a_short_doubt_ends_no_work() {
     });
 }
 
-/// How many lead, while this value lives.
+/// Counts as one leader while this value lives.
 struct Reign<'a>(&'a Cell<u32>);
 
 impl<'a> Reign<'a> {

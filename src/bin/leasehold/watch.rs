@@ -53,8 +53,8 @@ async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened
     }
 }
 
-/// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is turned on again before each
-/// line ends, because stdout goes out in parts that end with a line, and somebody may stop or kill `watch` after any of them.
+/// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is turned on again before the end
+/// of each line: stdout writes whole lines, possibly a few at a time, and somebody may stop or kill `watch` after any of them.
 fn drawn(table: &str) -> String {
     let lines = table.lines().map(|line| format!("\x1b[?7l{line}\x1b[K\x1b[?7h\n"));
     format!("\x1b[H{}\x1b[J", lines.collect::<String>())

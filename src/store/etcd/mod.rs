@@ -113,8 +113,9 @@ impl EtcdStore {
     /// `etcds://one:2379,two:2379?ca=/etc/app/ca.pem&cert=/etc/app/app.pem&key=/etc/app/app.key`
     ///
     /// # Errors
-    /// [`StoreError`] if no server answers within 2 s each and 10 s together, if what answers is not etcd, if it refuses the user or the certificate, if its own
-    /// certificate is not trusted, if a file cannot be read, or if this is called outside of a tokio runtime.
+    /// [`StoreError`] if no server answers (each may take 2 s, and all of them 10 s together), if what answers is not etcd, if it
+    /// refuses the user or the certificate, if its own certificate is not trusted, if a file cannot be read, or if this is called
+    /// outside of a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future closes what it opened. Nothing is written.
@@ -212,7 +213,7 @@ impl Store for EtcdStore {
     async fn close(&self) {
         self.closed.store(true, Relaxed);
         self.memory.forget();
-        // A waiter that is granted the lease would else learn of it at its next heartbeat only. The runtime may end after this call.
+        // Otherwise a waiter that is granted the lease would learn of it only at its next heartbeat. The runtime may end after this call.
         let _ = timeout(FAREWELL, self.under_way.settle()).await;
         self.servers.close();
     }

@@ -48,7 +48,7 @@ struct Post {
     under_way: UnderWay,
 }
 
-/// The messages that were neither sent nor lost yet: each has a sender of this channel, and nothing goes through it.
+/// The messages that have been neither sent nor lost so far. Each keeps a sender of this channel; nobody sends anything through it.
 #[derive(Clone, Debug)]
 pub(super) struct UnderWay(Arc<Mutex<Ends>>);
 
@@ -87,7 +87,7 @@ impl core::fmt::Debug for Post {
 struct Letter {
     to: Option<SessionId>,
     text: String,
-    /// It goes with the letter.
+    /// Dropped together with the letter.
     _under_way: Sender<Infallible>,
 }
 

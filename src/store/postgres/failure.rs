@@ -28,7 +28,8 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
              target_session_attrs=read-write",
             failure.said
         )),
-        // It was not applied. But a request waits for whoever holds the lock as for a store that does not answer.
+        // The statement was not applied. But a request waits for the lock's holder just as it waits for a store that does not
+        // answer, so the outcome is reported as unknown.
         "55P03" => StoreError::unknown(format!(
             "another transaction keeps a lease locked: {}; if it is a fenced one, keep it short",
             failure.said

@@ -73,8 +73,8 @@ pub(super) fn meaning(error: &Error) -> StoreError {
             StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(because(sentence)) }
         }
         Some(ErrorCode::ReadOnly) => unsupported(
-            "the SQLite file cannot be written, and even reading its leases needs that; let this user write the file, its \
-                 directory, and the files beside it with -wal and -shm at the end of their names, or run this as a user who may",
+            "the SQLite file cannot be written, and even reading its leases needs that; let this user write to the file, to its \
+                 directory, and to the files beside it whose names end in -wal and -shm, or run this as a user who may",
         ),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => unsupported(
             "the SQLite file cannot be opened; its directory must exist, this user must be allowed to write both, and the process \

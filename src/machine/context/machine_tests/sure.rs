@@ -102,7 +102,7 @@ fn whoever_holds_the_key_already_reads_all_rows() {
     assert_eq!(script.sure_ms(), 0);
 }
 
-/// The store has to look at the waiter's session: it had better read all rows at once.
+/// The store has to look at the waiter's session, so the release should ask it to read all rows at once.
 #[test]
 fn whoever_gives_the_key_back_to_a_waiter_it_has_heard_of_reads_all_rows() {
     let mut script = Script::idle();

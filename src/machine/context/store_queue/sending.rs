@@ -199,8 +199,8 @@ impl Machine {
         }
     }
 
-    /// Whether the operation probably needs no session's row, and of its own one no more than that it exists. A request that was sent
-    /// before may have been granted and then stolen, and so may what the context holds of the key: only the row says so.
+    /// Whether the operation probably needs no row of another session, and of its own session's row only that it exists. A request
+    /// that was sent before may have been granted and then stolen, and so may what the context holds of the key: only the row says so.
     fn is_sure_of(&self, operation: &PendingOperation) -> bool {
         if !operation.acquires() {
             return !operation.contended;

@@ -17,17 +17,17 @@ use crate::{
 /// Three servers.
 pub(crate) struct Cluster {
     servers: Vec<Server>,
-    sea: Arc<Sea>,
+    network: Arc<Network>,
 }
 
 /// What lies between the servers.
 #[derive(Default)]
-struct Sea(Mutex<State>);
+struct Network(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     cut_off: Option<End>,
-    bridges: Vec<Bridge>,
+    links: Vec<Link>,
 }
 
 /// A server: its place in the cluster, and its own id.
@@ -38,7 +38,7 @@ struct End {
 }
 
 /// A connection between two servers.
-struct Bridge {
+struct Link {
     to: usize,
     /// The id of the server that made it. A server does not name itself when it only asks for a version.
     from: Option<u64>,
@@ -47,70 +47,71 @@ struct Bridge {
 
 impl Cluster {
     pub(crate) fn start() -> Self {
-        let (members, sea) = ([Member::new(), Member::new(), Member::new()], Arc::<Sea>::default());
-        let members: Vec<_> = members.into_iter().enumerate().map(|(place, member)| sea.ship(place, member)).collect();
+        let (members, network) = ([Member::new(), Member::new(), Member::new()], Arc::<Network>::default());
+        let members: Vec<_> =
+            members.into_iter().enumerate().map(|(place, member)| network.proxy(place, member)).collect();
         let all: Vec<_> = members.iter().collect();
         let servers: Vec<_> = all.iter().map(|member| Server::start_member(member, &all, &[])).collect();
         servers.iter().for_each(Server::wait);
-        Self { servers, sea }
+        Self { servers, network }
     }
 
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(Server::address).collect()
     }
 
-    /// From now on, neither this server nor the others reach each other. Clients reach all of them.
+    /// From now on, this server and the others cannot reach each other. Clients still reach all of them.
     pub(crate) async fn cut_off(&self, place: usize) {
         let mut client: Client = client(&self.servers[place].address()).await;
         let status = client.status().await.expect("it answers");
         let end = End { place, id: status.header().expect("it has one").member_id() };
-        let mut state = self.sea.0.lock().unwrap();
+        let mut state = self.network.0.lock().unwrap();
         state.cut_off = Some(end);
-        for bridge in state.bridges.extract_if(.., |bridge| bridge.touches(end)) {
-            bridge.streams.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        for link in state.links.extract_if(.., |link| link.touches(end)) {
+            link.streams.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
         }
     }
 
     /// They reach each other again.
     pub(crate) fn heal(&self) {
-        self.sea.0.lock().unwrap().cut_off = None;
+        self.network.0.lock().unwrap().cut_off = None;
     }
 }
 
-impl Bridge {
+impl Link {
     fn touches(&self, end: End) -> bool {
         self.to == end.place || self.from == Some(end.id)
     }
 }
 
-impl Sea {
-    /// The others reach this member by a port of ours.
-    fn ship(self: &Arc<Self>, place: usize, mut member: Member) -> Member {
+impl Network {
+    /// The other members reach this one through a port of this process.
+    fn proxy(self: &Arc<Self>, place: usize, mut member: Member) -> Member {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
         member.advertised = listener.local_addr().expect("it is bound").port();
-        let (sea, peer) = (Arc::clone(self), member.peer);
+        let (network, peer) = (Arc::clone(self), member.peer);
         thread::spawn(move || {
             for caller in listener.incoming().flatten() {
-                let sea = Arc::clone(&sea);
-                // It ends with one of the two servers.
-                thread::spawn(move || sea.bridge(caller, place, peer));
+                let network = Arc::clone(&network);
+                // The thread ends when one of the two servers ends.
+                thread::spawn(move || network.link(caller, place, peer));
             }
         });
         member
     }
 
-    fn bridge(&self, mut caller: TcpStream, to: usize, port: u16) -> Option<()> {
+    fn link(&self, mut caller: TcpStream, to: usize, port: u16) -> Option<()> {
         let head = head(&mut caller)?;
         let from = sender(&head);
         let mut called = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         let copy_of = |stream: &TcpStream| stream.try_clone().expect("there are descriptors left");
-        let bridge = Bridge { to, from, streams: [copy_of(&caller), copy_of(&called)] };
+        let link = Link { to, from, streams: [copy_of(&caller), copy_of(&called)] };
         {
             let mut state = self.0.lock().unwrap();
-            if state.cut_off.is_some_and(|end| bridge.touches(end)) {
+            if state.cut_off.is_some_and(|end| link.touches(end)) {
                 return None;
             }
-            state.bridges.push(bridge);
+            state.links.push(link);
         }
         called.write_all(&head).ok()?;
         let (mut back, mut answers) = (copy_of(&caller), copy_of(&called));
@@ -124,7 +125,7 @@ impl Sea {
     }
 }
 
-/// The first bytes of a connection, at least as far as the head of its first request.
+/// The first bytes of a connection, at least to the end of its first request's head.
 fn head(caller: &mut TcpStream) -> Option<Vec<u8>> {
     let (mut head, mut bytes) = (Vec::new(), [0; 4_096]);
     while !head.windows(4).any(|four| four == b"\r\n\r\n") {
