@@ -119,6 +119,11 @@ impl Cohorts {
         self.waiting.keys().cloned().collect()
     }
 
+    /// Whether a cohort waits in a queue.
+    pub(super) fn is_waiting(&self, slot: &Slot) -> bool {
+        self.waiting.contains_key(slot)
+    }
+
     /// One of the cohorts that wait at each key: a look there serves all of them.
     pub(super) fn looking(&self) -> Vec<Slot> {
         let mut looking = Vec::<Slot>::new();
@@ -179,9 +184,9 @@ impl Cohorts {
         slots
     }
 
-    /// Plans what was touched, and drops what became idle. Whether the set of waiting cohorts changed.
-    pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Cohort) -> Option<Monotonic>) -> bool {
-        let mut changed = false;
+    /// Plans what was touched, and drops what became idle. Returns the slots that begin to wait in a queue, or wait no more.
+    pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Cohort) -> Option<Monotonic>) -> Vec<Slot> {
+        let mut begin_or_end = Vec::new();
         let mut touched = core::mem::take(&mut self.touched);
         for slot in &touched {
             let Some(cohort) = self.by_slot.get_mut(slot) else { continue };
@@ -197,7 +202,9 @@ impl Cohorts {
                 _ => {}
             }
             self.lingering = self.lingering + usize::from(plan.lingers) - usize::from(old.lingers);
-            changed |= plan.waits != old.waits;
+            if plan.waits != old.waits {
+                begin_or_end.push(slot.clone());
+            }
             if idle {
                 self.passed_on.remove(slot);
                 self.by_slot.remove(slot);
@@ -208,7 +215,7 @@ impl Cohorts {
         touched.clear();
         touched.shrink_to(1);
         self.touched = touched;
-        changed
+        begin_or_end
     }
 
     fn move_timer(&mut self, slot: &Slot, old: Option<Monotonic>, new: Option<Monotonic>) {

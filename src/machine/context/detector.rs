@@ -11,7 +11,6 @@ use super::{
     id::{RequestId, SessionId},
     input::Slot,
     key::Key,
-    output::Command,
     record::Action,
     sorted::SortedMap,
     store_queue::StoreQueue,
@@ -24,7 +23,11 @@ const REMEMBERED: usize = 256;
 
 /// What was seen of each session, and since when it stands still: from after it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Observations(SortedMap<SessionId, Observation>);
+pub(super) struct Observations {
+    seen: SortedMap<SessionId, Observation>,
+    /// How many are kept without a look at who stands ahead.
+    tolerated: usize,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Observation {
@@ -52,7 +55,7 @@ impl Observations {
         }
         let mut next = None;
         for holder in &seeking.ahead.holders {
-            next = earliest(&[next, self.0.get(holder).map(Observation::silent_at)]);
+            next = earliest(&[next, self.seen.get(holder).map(Observation::silent_at)]);
         }
         next
     }
@@ -60,43 +63,42 @@ impl Observations {
     /// Any new beat starts the wait anew. What was seen of a session at one key counts at every other.
     fn update(&mut self, seen: &Sighting, key: &Key, now: Monotonic) {
         let Sighting { beat, lease_ms, .. } = *seen;
-        match self.0.get_mut(&seen.holder) {
+        match self.seen.get_mut(&seen.holder) {
             Some(known) if known.beat == beat => {
                 known.read_at = now;
                 known.key.clone_from(key);
             }
-            _ => self.0.insert(seen.holder, Observation { beat, lease_ms, since: now, read_at: now, key: key.clone() }),
+            _ => self
+                .seen
+                .insert(seen.holder, Observation { beat, lease_ms, since: now, read_at: now, key: key.clone() }),
         }
     }
 
-    /// Forgets all but so many, beside those that stand ahead.
+    /// Forgets all but so many of those that do not stand ahead: nobody would notice the silence of one that does. The longer this
+    /// takes, the more are tolerated until it is done again.
     fn forget_beyond(&mut self, most: usize, cohorts: &Cohorts) {
-        if self.0.len() > most {
-            let ahead = cohorts.seeking().map(|seeking| seeking.ahead.holders.len()).sum::<usize>();
-            while self.0.len() > most + ahead {
-                self.forget_oldest(cohorts);
-            }
+        self.tolerated = self.tolerated.saturating_sub(1);
+        if self.seen.len() <= self.tolerated.max(most) {
+            return;
         }
-    }
-
-    /// Forgets the session that was read longest ago, but none that stands ahead: nobody would notice its silence.
-    fn forget_oldest(&mut self, cohorts: &Cohorts) {
-        let stands = |session| cohorts.seeking().any(|seeking| seeking.ahead.holders.contains(session));
-        let mut oldest: Option<(SessionId, Monotonic)> = None;
-        for (session, seen) in self.0.iter() {
-            if oldest.is_none_or(|(_, read_at)| seen.read_at < read_at) && !stands(session) {
-                oldest = Some((*session, seen.read_at));
-            }
+        let mut ahead = SortedMap::<_, ()>::new();
+        for seeking in cohorts.seeking() {
+            seeking.ahead.holders.iter().for_each(|session| ahead.insert(*session, ()));
         }
-        if let Some((session, _)) = oldest {
-            self.0.remove(&session);
+        let mut others = SortedMap::<_, ()>::new();
+        for (session, seen) in self.seen.iter().filter(|(session, _)| !ahead.contains_key(session)) {
+            others.insert((seen.read_at, *session), ());
         }
+        for (_, session) in others.keys().take(others.len().saturating_sub(most)) {
+            self.seen.remove(session);
+        }
+        self.tolerated = most + ahead.len() + ahead.len() / 4;
     }
 
     /// Those who were seen last at a key, or stand ahead there, and have been silent for too long.
     fn silent_at(&self, key: &Key, ahead: &[SessionId], now: Monotonic) -> Vec<(SessionId, u64)> {
         let mut silent = Vec::new();
-        for (session, seen) in self.0.iter() {
+        for (session, seen) in self.seen.iter() {
             let stands_here = seen.key == *key || ahead.contains(session);
             if stands_here && seen.silent_at() <= now {
                 silent.push((*session, seen.beat));
@@ -111,8 +113,16 @@ impl Observations {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ahead {
     holders: Vec<SessionId>,
-    /// Those whose beacons are watched.
-    nearest: Vec<Sighting>,
+    /// Those whose beacons are watched, if they have one.
+    nearest: Vec<Neighbour>,
+}
+
+/// A session that stands right before a request, as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Neighbour {
+    pub(super) session: SessionId,
+    pub(super) beat: u64,
+    pub(super) beacon: bool,
 }
 
 impl Ahead {
@@ -125,7 +135,7 @@ impl Ahead {
         for (index, seen) in ahead.iter().enumerate() {
             holders.push(seen.holder);
             if seen.twin || if first { is_grant(seen) } else { index + 1 == ahead.len() } {
-                nearest.push(*seen);
+                nearest.push(Neighbour { session: seen.holder, beat: seen.beat, beacon: seen.beacon });
             }
         }
         nearest.shrink_to_fit();
@@ -135,20 +145,6 @@ impl Ahead {
     pub(super) fn is_empty(&self) -> bool {
         self.holders.is_empty()
     }
-}
-
-/// A watch, and the very sightings that its beacon's absence would condemn.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Watch {
-    id: u64,
-    suspects: Vec<(Slot, Sighting)>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Watches {
-    placed: SortedMap<SessionId, Watch>,
-    last_id: u64,
-    stale: bool,
 }
 
 impl Machine {
@@ -162,7 +158,7 @@ impl Machine {
             seeking.ahead = Ahead::of(ahead);
         }
         self.observed.forget_beyond(REMEMBERED.max(ahead.len()), &self.cohorts);
-        self.watches.stale = true;
+        self.watches.neighbours_changed(slot);
         for seen in ahead.iter().filter(|seen| seen.holder == me) {
             if let Entry::Grant(token) = seen.entry {
                 self.release_if_stray(slot, token, seen.request, now);
@@ -207,7 +203,7 @@ impl Machine {
         }
     }
 
-    fn end_session_of(&mut self, slot: &Slot, target: SessionId, beat: u64, now: Monotonic) {
+    pub(super) fn end_session_of(&mut self, slot: &Slot, target: SessionId, beat: u64, now: Monotonic) {
         let end = Action::End { target, beat };
         // One that failed is not waited for: the same evidence would be found at once and for ever.
         self.store_queue.recall(slot, |action| *action == end);
@@ -218,85 +214,21 @@ impl Machine {
 
     /// A session that stood in the way has ended, or was heard since.
     pub(super) fn session_ended(&mut self, target: SessionId) {
-        self.observed.0.remove(&target);
-    }
-
-    /// A beacon is gone, seen so after the rows were read: its holder is dead.
-    pub(super) fn beacon_gone(&mut self, watch: u64, now: Monotonic) {
-        let Some(session) = self.watches.session_of(watch) else { return };
-        let Some(watch) = self.watches.placed.remove(&session) else { return };
-        for (slot, seen) in &watch.suspects {
-            self.end_session_of(slot, session, seen.beat, now);
-            self.look_at(&slot.key, now);
-        }
+        self.observed.seen.remove(&target);
     }
 
     /// A session ended itself: whoever stood right behind looks, and finds it gone.
     pub(super) fn look_past(&mut self, gone: SessionId, now: Monotonic) {
         for slot in &self.cohorts.waiting() {
-            if self.nearest(slot).iter().any(|seen| seen.holder == gone) {
+            if self.nearest(slot).iter().any(|neighbour| neighbour.session == gone) {
                 self.look_at(&slot.key, now);
             }
         }
     }
 
-    /// With the session, whatever watched for it has gone.
-    pub(super) fn forget_watches(&mut self) {
-        self.watches.placed = SortedMap::new();
-        self.watches.stale = true;
-    }
-
-    /// Watches the beacons of those ahead. A beat that moved restarts its watch: absence counts only if it was seen
-    /// after the very row that it condemns was read.
-    pub(super) fn sync_watches(&mut self, queues_changed: bool) {
-        if !core::mem::take(&mut self.watches.stale) && !queues_changed {
-            return;
-        }
-        let wanted = self.wanted_watches();
-        let mut unwanted = Vec::new();
-        self.watches.placed.retain(|session, watch| {
-            let is_stale = wanted.get(session).map(|wanted| &wanted.suspects) != Some(&watch.suspects);
-            if is_stale {
-                unwanted.push(watch.id);
-            }
-            !is_stale
-        });
-        for watch in unwanted {
-            self.emit(Command::Unwatch { watch });
-        }
-        for (session, mut watch) in wanted {
-            if !self.watches.placed.contains_key(&session) {
-                self.watches.last_id += 1;
-                watch.id = self.watches.last_id;
-                self.emit(Command::Watch { watch: watch.id, session });
-                self.watches.placed.insert(session, watch);
-            }
-        }
-    }
-
-    fn wanted_watches(&self) -> SortedMap<SessionId, Watch> {
-        let mut wanted = SortedMap::<_, Watch>::new();
-        for slot in &self.cohorts.waiting() {
-            for seen in self.nearest(slot) {
-                if seen.beacon && seen.holder != self.session.id() {
-                    let suspects = &mut wanted.or_default(&seen.holder).suspects;
-                    // Mostly there is one.
-                    suspects.reserve_exact(usize::from(suspects.is_empty()));
-                    suspects.push((slot.clone(), *seen));
-                }
-            }
-        }
-        wanted
-    }
-
-    fn nearest(&self, slot: &Slot) -> &[Sighting] {
+    /// Who stands right before the request at a slot.
+    pub(super) fn nearest(&self, slot: &Slot) -> &[Neighbour] {
         let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
         seeking.map_or(&[][..], |seeking| &seeking.ahead.nearest)
-    }
-}
-
-impl Watches {
-    fn session_of(&self, watch: u64) -> Option<SessionId> {
-        self.placed.iter().find(|(_, placed)| placed.id == watch).map(|(session, _)| *session)
     }
 }

@@ -23,6 +23,7 @@ mod session;
 mod store_queue;
 mod upgrade;
 mod verify;
+mod watches;
 
 #[cfg(test)]
 mod machine_tests;
@@ -39,7 +40,7 @@ use super::{
 use clocks::{Clocks, Dice};
 use cohorts::Cohorts;
 use config::Config;
-use detector::{Observations, Watches};
+use detector::Observations;
 use failure::StoreError;
 use id::{RequestId, SessionId, StoreId};
 use input::{Input, TurnId};
@@ -53,6 +54,7 @@ use session::OwnSession;
 use store_queue::StoreQueue;
 use time::{Monotonic, Now, earliest};
 use token::Token;
+use watches::Watches;
 
 /// What one context does: one per [`LeaseManager`](crate::LeaseManager).
 ///
@@ -205,8 +207,9 @@ impl Machine {
     /// What every input ends with: timers and watches follow the cohorts, and what is to be sent is sent.
     fn settle(&mut self, now: Monotonic) {
         let (observed, store_queue) = (&self.observed, &self.store_queue);
-        let queues_changed = self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, store_queue));
-        self.sync_watches(queues_changed);
+        let begin_or_end = self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, store_queue));
+        begin_or_end.iter().for_each(|slot| self.watches.neighbours_changed(slot));
+        self.sync_watches();
         self.drop_obsolete(now);
         self.follow_presence(now);
         self.close_session_at_last();

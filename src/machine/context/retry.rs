@@ -123,10 +123,10 @@ impl Machine {
         }
     }
 
-    /// The store is silent. Who said for how long to wait does wait for so long; the others are told, rather than left there
+    /// The store is silent or busy. Who said for how long to wait does wait for so long; the others are told, rather than left there
     /// for ever. Whether anybody is left who waits.
     fn outlasts(&mut self, slot: &Slot, error: &StoreError) -> bool {
-        if !error.retry || error.applied != Applied::Unknown {
+        if !error.is_slowness() {
             return false;
         }
         let Some(cohort) = self.cohorts.change(slot) else { return false };
@@ -163,7 +163,7 @@ impl Machine {
         let limit_ms = self.config.lease_ms;
         let Some(cohort) = self.cohorts.get(&operation.slot) else { return };
         let Some(seeking) = cohort.seeking().filter(|seeking| seeking.request == request) else { return };
-        let patience = if seeking.queued || (seeking.wait && error.applied == Applied::Unknown) {
+        let patience = if seeking.queued || (seeking.wait && error.is_slowness()) {
             // A store that is slow is waited for, as anybody who holds the key would be.
             now.since(seeking.heard_at) < limit_ms
         } else {

@@ -7,6 +7,9 @@ use crate::{
 };
 
 const DETECTOR: &str = "src/machine/context/detector.rs";
+const WATCHES: &str = "src/machine/context/watches.rs";
+const RESTARTS: &str =
+    "if watch.id == 0 || watch.beat != neighbour.beat {\n                watch.beat = neighbour.beat;";
 const REPLY: &str = "src/machine/context/reply.rs";
 const PRESENCE: &str = "src/machine/context/presence.rs";
 
@@ -62,40 +65,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S4",
         "a new beat does not restart the watch of its beacon",
         Rule("protocol::s4_a_beacons"),
-        &[edit(
-            DETECTOR,
-            "wanted.get(session).map(|wanted| &wanted.suspects) != Some(&watch.suspects)",
-            "!wanted.contains_key(session)",
-        )],
+        &[edit(WATCHES, RESTARTS, "if watch.id == 0 {\n                watch.beat = neighbour.beat;")],
     )
     .noting("harmless alone: an end names the beat that was read before"),
     Mutant::new(
         "S4",
         "absence condemns what was read after it was seen",
         Rule("protocol::s4_a_beacons"),
-        &[
-            edit(
-                DETECTOR,
-                "wanted.get(session).map(|wanted| &wanted.suspects) != Some(&watch.suspects)",
-                "!wanted.contains_key(session)",
-            ),
-            edit(
-                DETECTOR,
-                "            if !self.watches.placed.contains_key(&session) {",
-                "            if let Some(known) = self.watches.placed.get_mut(&session) {
-                known.suspects = watch.suspects;
-            } else {",
-            ),
-        ],
+        &[edit(WATCHES, RESTARTS, "watch.beat = neighbour.beat;\n            if watch.id == 0 {")],
     ),
     Mutant::new(
         "S4",
         "a beacon is watched that did not stand",
         Rule("protocol::s4_no_beacon"),
         &[edit(
-            DETECTOR,
-            "if seen.beacon && seen.holder != self.session.id() {",
-            "if seen.holder != self.session.id() {",
+            WATCHES,
+            "if neighbour.beacon && neighbour.session != self.session.id() {",
+            "if neighbour.session != self.session.id() {",
         )],
     ),
     Mutant::new(

@@ -1,0 +1,138 @@
+//! Which beacons this context watches, and for which requests. The absence of a beacon condemns what was read before it was seen.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use super::{
+    Machine, detector::Neighbour, id::SessionId, input::Slot, output::Command, sorted::SortedMap, time::Monotonic,
+};
+
+/// One watch for each session that stands right before a request, however many requests it stands before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Watches {
+    placed: SortedMap<SessionId, Watch>,
+    /// Whose beacons are watched for a slot.
+    by_slot: SortedMap<Slot, Vec<SessionId>>,
+    /// The slots that are to be looked through: others may stand before them now, or they wait no more.
+    changed: Vec<Slot>,
+    last_id: u64,
+}
+
+/// A watch, and the beat of the session that its beacon's absence would condemn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Watch {
+    /// 0 if it is not placed yet.
+    id: u64,
+    beat: u64,
+    slots: SortedMap<Slot, ()>,
+}
+
+impl Watches {
+    /// Other sessions may stand before this slot than before.
+    pub(super) fn neighbours_changed(&mut self, slot: &Slot) {
+        self.changed.reserve_exact(usize::from(self.changed.is_empty()));
+        self.changed.push(slot.clone());
+    }
+
+    /// Watches these for a slot, and nobody else. Notes whose watch is to be placed or ended.
+    fn watch_for(&mut self, slot: &Slot, wanted: &[Neighbour], affected: &mut SortedMap<SessionId, ()>) {
+        let watched = self.by_slot.get_mut(slot).map(mem::take).unwrap_or_default();
+        for session in watched {
+            let stays = wanted.iter().any(|neighbour| neighbour.session == session);
+            if !stays && let Some(watch) = self.placed.get_mut(&session) {
+                watch.slots.remove(slot);
+                if watch.slots.is_empty() {
+                    affected.insert(session, ());
+                }
+            }
+        }
+        for neighbour in wanted {
+            let watch = self.placed.or_default(&neighbour.session);
+            if watch.id == 0 || watch.beat != neighbour.beat {
+                watch.beat = neighbour.beat;
+                affected.insert(neighbour.session, ());
+            }
+            watch.slots.insert(slot.clone(), ());
+        }
+        if wanted.is_empty() {
+            self.by_slot.remove(slot);
+        } else {
+            *self.by_slot.or_default(slot) = wanted.iter().map(|neighbour| neighbour.session).collect();
+        }
+    }
+
+    /// Takes out the watch of this number, with the session that it is for.
+    fn take(&mut self, id: u64) -> Option<(SessionId, Watch)> {
+        let session = self.placed.iter().find(|(_, placed)| placed.id == id).map(|(session, _)| *session)?;
+        let watch = self.placed.remove(&session)?;
+        for slot in watch.slots.keys() {
+            if let Some(watched) = self.by_slot.get_mut(slot) {
+                watched.retain(|watched| *watched != session);
+            }
+        }
+        Some((session, watch))
+    }
+}
+
+impl Machine {
+    /// A beacon is gone, seen so after the rows were read: its holder is dead.
+    pub(super) fn beacon_gone(&mut self, watch: u64, now: Monotonic) {
+        let Some((session, watch)) = self.watches.take(watch) else { return };
+        for slot in watch.slots.keys() {
+            self.end_session_of(slot, session, watch.beat, now);
+            self.look_at(&slot.key, now);
+        }
+    }
+
+    /// With the session, whatever watched for it has gone.
+    pub(super) fn forget_watches(&mut self) {
+        self.watches.placed.clear();
+        self.watches.by_slot.clear();
+        self.watches.changed = self.cohorts.waiting();
+    }
+
+    /// Watches the beacons of those right before this context's requests. A beat that moved restarts the watch: absence counts only if
+    /// it was seen after the very row that it condemns was read.
+    pub(super) fn sync_watches(&mut self) {
+        if self.watches.changed.is_empty() {
+            return;
+        }
+        let mut affected = SortedMap::new();
+        for slot in &mem::take(&mut self.watches.changed) {
+            let wanted = self.wanted_watches(slot);
+            self.watches.watch_for(slot, &wanted, &mut affected);
+        }
+        for session in affected.keys() {
+            if let Some(watch) = self.watches.placed.get(session).map(|watch| watch.id).filter(|id| *id > 0) {
+                self.emit(Command::Unwatch { watch });
+            }
+        }
+        for session in affected.keys() {
+            self.place_watch(*session);
+        }
+    }
+
+    /// Places a watch for whoever needs it, or forgets it.
+    fn place_watch(&mut self, session: SessionId) {
+        let Some(watch) = self.watches.placed.get_mut(&session) else { return };
+        if watch.slots.is_empty() {
+            self.watches.placed.remove(&session);
+            return;
+        }
+        self.watches.last_id += 1;
+        watch.id = self.watches.last_id;
+        self.emit(Command::Watch { watch: self.watches.last_id, session });
+    }
+
+    fn wanted_watches(&self, slot: &Slot) -> Vec<Neighbour> {
+        let mut wanted = Vec::new();
+        if self.cohorts.is_waiting(slot) {
+            for neighbour in self.nearest(slot) {
+                if neighbour.beacon && neighbour.session != self.session.id() {
+                    wanted.push(*neighbour);
+                }
+            }
+        }
+        wanted
+    }
+}
