@@ -108,7 +108,9 @@ impl From<StoreError> for AcquireError {
         match error.kind {
             StoreErrorKind::Unsupported => Self::Unsupported(error),
             StoreErrorKind::Quota => Self::Quota(error),
-            StoreErrorKind::Closed | StoreErrorKind::TooLarge | StoreErrorKind::Unavailable => Self::Store(error),
+            StoreErrorKind::Busy | StoreErrorKind::Closed | StoreErrorKind::TooLarge | StoreErrorKind::Unavailable => {
+                Self::Store(error)
+            }
         }
     }
 }

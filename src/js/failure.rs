@@ -124,6 +124,6 @@ fn store_code(error: &StoreError) -> &'static str {
         StoreErrorKind::Unsupported => "Unsupported",
         StoreErrorKind::Quota => "Quota",
         StoreErrorKind::Closed => "Closed",
-        StoreErrorKind::TooLarge | StoreErrorKind::Unavailable => "Store",
+        StoreErrorKind::Busy | StoreErrorKind::TooLarge | StoreErrorKind::Unavailable => "Store",
     }
 }

@@ -24,6 +24,9 @@ pub enum StoreErrorKind {
     Unsupported,
     /// The store does not answer, or not in time.
     Unavailable,
+    /// Others use the store, and kept this transaction waiting until its time limit. A request that waits does so for them as it would
+    /// for the holder of its key.
+    Busy,
     /// There is no room left.
     Quota,
     /// The transaction is too large for the store. The context sends half as much and so learns the limit; a request that cannot be
@@ -53,9 +56,19 @@ impl StoreError {
         Self { kind, applied: Applied::No, retry: false, message: message.into() }
     }
 
+    /// A transaction that took no effect, because others kept it waiting until its time limit.
+    pub fn busy(message: impl Into<String>) -> Self {
+        Self { kind: StoreErrorKind::Busy, ..Self::transient(message) }
+    }
+
     /// A failure after which nobody knows what took effect.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self { applied: Applied::Unknown, ..Self::transient(message) }
+    }
+
+    /// Whether the store was too slow, rather than unable: a request that waits goes on, as it would while somebody holds the key.
+    pub(crate) fn is_slowness(&self) -> bool {
+        self.retry && (self.applied == Applied::Unknown || self.kind == StoreErrorKind::Busy)
     }
 }
 

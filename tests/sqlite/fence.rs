@@ -236,6 +236,26 @@ fn a_transaction_that_is_over_is_refused() {
     });
 }
 
+/// It may be a backup, or a user's own long transaction. It takes longer than all attempts of a request together.
+#[test]
+fn whoever_waits_with_a_time_limit_outlasts_whoever_keeps_the_file() {
+    const SHORT: Duration = Duration::from_millis(250);
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&scratch.0).lease(4 * SHORT).store_timeout(SHORT).build().unwrap();
+        let user = connect(&scratch.0);
+        user.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let unlimited = leases.lock("another").acquire();
+        let mut wait = std::pin::pin!(leases.lock("k").timeout(LONG).acquire());
+        let early = tokio::time::timeout(10 * SHORT, wait.as_mut()).await;
+        assert!(early.is_err(), "it was answered while the file was locked: {early:?}");
+        let error = unlimited.await.expect_err("somebody else writes").to_string();
+        assert!(error.contains("another connection held the write lock"), "{error}");
+        user.execute_batch("ROLLBACK").unwrap();
+        assert!(wait.await.unwrap().is_valid());
+    });
+}
+
 /// A transaction that read before somebody else wrote cannot take the write lock any more.
 #[test]
 fn a_transaction_that_read_too_early_is_told_the_remedy() {

@@ -227,7 +227,7 @@ fn a_locked_file_is_given_up_in_time_and_for_certain() {
     for limit in [Duration::ZERO, Duration::from_millis(100)] {
         let asked = store.transact(batch.clone(), process_clock(), limit);
         let error = futures::executor::block_on(asked).expect_err("somebody else writes");
-        assert_eq!((error.applied, error.retry), (Applied::No, true), "{error}");
+        assert_eq!((error.applied, error.kind, error.retry), (Applied::No, StoreErrorKind::Busy, true), "{error}");
     }
     user.execute_batch("ROLLBACK").unwrap();
     futures::executor::block_on(store.transact(batch, process_clock(), Duration::MAX)).unwrap();

@@ -12,7 +12,8 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
     match failure.code.as_str() {
         "42P01" | "3F000" => permanent(no_tables(names)),
         "42703" | "42804" | "42809" | "42883" | "42P10" => permanent(format!(
-            "the tables with the prefix {:?} are not leasehold's: {}; choose another prefix by PostgresStoreBuilder::prefix",
+            "the tables with the prefix {:?} are not leasehold's: {}; choose another prefix, by `prefix=` in the URL or by \
+             PostgresStoreBuilder::prefix",
             names.prefix, failure.said
         )),
         "42501" => permanent(format!(
@@ -28,9 +29,12 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
              target_session_attrs=read-write",
             failure.said
         )),
-        // The statement was not applied. But a request waits for the lock's holder just as it waits for a store that does not
-        // answer, so the outcome is reported as unknown.
-        "55P03" => StoreError::unknown(format!(
+        "57014" => StoreError::busy(format!(
+            "the server did not finish a statement within the store's time limit: {}; see pg_stat_activity for what keeps it, or allow \
+             more time by store_timeout",
+            failure.said
+        )),
+        "55P03" => StoreError::busy(format!(
             "another transaction keeps a lease locked: {}; if it is a fenced one, keep it short",
             failure.said
         )),
@@ -114,8 +118,8 @@ pub(super) fn of_create(failure: &Failure, names: &Names) -> StoreError {
 
 pub(super) fn no_tables(names: &Names) -> String {
     format!(
-        "the database has no table {} in the schema {:?}; call PostgresStore::migrate() before the first lease, as a user that may \
-         create tables",
+        "the database has no table {} in the schema {:?}; open the store by its URL, or call PostgresStore::migrate(), as a user \
+         that may create tables",
         names.plain_table("store"),
         names.schema
     )
@@ -123,7 +127,11 @@ pub(super) fn no_tables(names: &Names) -> String {
 
 /// The tables are of another version.
 pub(super) fn other_schema(names: &Names, found: i32, known: i32) -> StoreError {
-    let remedy = if found > known { "update this program" } else { "call PostgresStore::migrate()" };
+    let remedy = if found > known {
+        "update this program"
+    } else {
+        "open the store by its URL, or call PostgresStore::migrate()"
+    };
     let message = format!(
         "the tables with the prefix {:?} have version {found}, and this program knows version {known}; {remedy}",
         names.prefix
@@ -134,7 +142,8 @@ pub(super) fn other_schema(names: &Names, found: i32, known: i32) -> StoreError 
 /// The store's own row was deleted.
 pub(super) fn no_row(names: &Names) -> StoreError {
     let message = format!(
-        "the table {} lost its only row; stop all holders, then call PostgresStore::migrate(), which begins a new store",
+        "the table {} lost its only row; stop all holders, then open the store by its URL or call \
+         PostgresStore::migrate(): both begin a new store",
         names.plain_table("store")
     );
     StoreError::permanent(StoreErrorKind::Unsupported, message)

@@ -52,7 +52,7 @@ impl Trouble {
     /// For whoever waits no longer.
     pub(super) fn into_error(self) -> StoreError {
         match self {
-            Self::Busy(sentence) => StoreError::transient(sentence),
+            Self::Busy(sentence) => StoreError::busy(sentence),
             Self::Failed(error) => error,
         }
     }
