@@ -31,6 +31,7 @@ mod programs;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;
+mod rewrite;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod server;

@@ -7,6 +7,7 @@ mod fence;
 mod finishing;
 mod lending;
 mod literal;
+mod memory;
 mod names;
 mod neighbours;
 mod often;
@@ -34,6 +35,7 @@ use crate::signal::Signals;
 use carrier::{Exchange, Source};
 use finishing::Finishing;
 use lending::Lending;
+use memory::Memory;
 use names::Names;
 use neighbours::Neighbours;
 pub use options::PostgresStoreBuilder;
@@ -63,7 +65,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// * **Signals.** Contexts notify each other by `LISTEN` and `NOTIFY`. Each uses one more connection while it holds or waits. See
 ///   [`PostgresStoreBuilder::without_signals`] for a pooler, and [`PostgresStoreBuilder::with_beacons`].
 /// * **Poolers.** Behind pgbouncer in transaction mode choose [`without_signals`](PostgresStoreBuilder::without_signals). The store then
-///   uses no named prepared statements and no session state. With signals, the store prepares the six statements that nearly every
+///   uses no named prepared statements and no session state. With signals, the store prepares the seven statements that nearly every
 ///   transaction runs, on connections that it opened itself.
 ///
 /// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it.
@@ -112,6 +114,7 @@ struct Place {
     runtime: Handle,
     names: Names,
     neighbours: Neighbours,
+    memory: Memory,
     durability: Durability,
     signals: Option<Voice>,
 }

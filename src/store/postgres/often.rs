@@ -3,7 +3,7 @@
 
 use std::string::String;
 
-use super::{carrier::Round, names::Names};
+use super::{carrier::Round, names::Names, rows::SCHEMA};
 
 /// How many transactions a connection must have carried before it is worth preparing them. A program that takes one lease and ends would
 /// not gain from it.
@@ -21,11 +21,14 @@ pub(super) enum Often {
     Store,
     WriteRecord,
     WriteSession,
+    /// Writes a record that is there, and then finds a row, if three rows are still what [is remembered](super::memory): the record, the
+    /// row of the session, which it locks, and what matters of the store's own row.
+    Rewrite,
 }
 
 impl Often {
-    const ALL: [Self; 6] =
-        [Self::Lock, Self::Record, Self::Session, Self::Store, Self::WriteRecord, Self::WriteSession];
+    const ALL: [Self; 7] =
+        [Self::Lock, Self::Record, Self::Session, Self::Store, Self::WriteRecord, Self::WriteSession, Self::Rewrite];
 
     /// The end of its name, and the types of its values.
     const fn signature(self) -> (&'static str, &'static str) {
@@ -36,6 +39,7 @@ impl Often {
             Self::Store => ("store", ""),
             Self::WriteRecord => ("write_record", "(bytea, text)"),
             Self::WriteSession => ("write_session", "(bytea, text)"),
+            Self::Rewrite => ("rewrite", "(bytea, text, text, bytea, text, text)"),
         }
     }
 
@@ -63,6 +67,15 @@ impl Often {
             Self::Store => format!("SELECT schema, text FROM {}", names.table("store")),
             Self::WriteRecord => write("record", "key"),
             Self::WriteSession => write("session", "id"),
+            Self::Rewrite => {
+                let [record, session, store] = ["record", "session", "store"].map(|table| names.table(table));
+                let [key, was, becomes, own, beats, facts] = [0, 1, 2, 3, 4, 5].map(value);
+                format!(
+                    "WITH own AS MATERIALIZED (SELECT 1 FROM {session} WHERE id = {own} AND text = {beats} FOR UPDATE) \
+                     UPDATE {record} SET text = {becomes} WHERE key = {key} AND text = {was} AND EXISTS (SELECT FROM own) \
+                     AND EXISTS (SELECT FROM {store} WHERE schema = {SCHEMA} AND text::jsonb @> {facts}::jsonb) RETURNING true"
+                )
+            }
         }
     }
 
@@ -95,7 +108,7 @@ impl Names {
     pub(super) fn prepare(&self, round: &mut Round) {
         for often in Often::ALL {
             let (end, types) = often.signature();
-            let (name, text) = (self.prepared(end), often.text(self, &["$1", "$2"]));
+            let (name, text) = (self.prepared(end), often.text(self, &["$1", "$2", "$3", "$4", "$5", "$6"]));
             round.add(&format!("PREPARE {name}{types} AS {text}"));
         }
     }

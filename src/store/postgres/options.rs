@@ -11,6 +11,7 @@ use super::{
     failure,
     lending::{Errand, Lending},
     literal::text,
+    memory::Memory,
     names::{Names, is_plain},
     neighbours::Neighbours,
     signals::Speaking,
@@ -135,8 +136,9 @@ impl PostgresStoreBuilder {
         }
         let lending = Lending::new(lender);
         let names = names_in(&lending, self.prefix).await?;
-        let (neighbours, durability, signals) = (Neighbours::default(), self.durability, self.signals);
-        let place = Place { lending, exchange, runtime, names, neighbours, durability, signals };
+        let (neighbours, memory) = (Neighbours::default(), Memory::default());
+        let (durability, signals) = (self.durability, self.signals);
+        let place = Place { lending, exchange, runtime, names, neighbours, memory, durability, signals };
         Ok(PostgresStore { place: Shared::new(place), closed: false.into(), speaking: Speaking::nobody() })
     }
 }

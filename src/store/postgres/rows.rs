@@ -181,6 +181,15 @@ impl Rows {
     const fn is_empty(&self) -> bool {
         self.written.is_empty() && self.deleted.is_empty()
     }
+
+    /// What stands under a name after the changes, if this was read there before them.
+    fn text_after<'a>(&'a self, name: &[u8], read: Option<&'a str>) -> Option<&'a str> {
+        let written = self.written.iter().find(|(written, _)| written == name);
+        match written {
+            Some((_, text)) => Some(text),
+            None => read.filter(|_| !self.deleted.iter().any(|deleted| deleted == name)),
+        }
+    }
 }
 
 /// What a batch changed.
@@ -213,13 +222,28 @@ impl Changed {
     pub(super) const fn is_empty(&self) -> bool {
         self.records.is_empty() && self.sessions.is_empty() && self.store.is_none()
     }
+
+    /// The record of a key after the changes, if this was read there before them.
+    pub(super) fn record_after<'a>(&'a self, key: &Key, read: Option<&'a str>) -> Option<&'a str> {
+        self.records.text_after(&bytes_of_key(key), read)
+    }
+
+    /// The row of a session after the changes, if this was read there before them.
+    pub(super) fn session_after<'a>(&'a self, session: SessionId, read: Option<&'a str>) -> Option<&'a str> {
+        self.sessions.text_after(&bytes_of(session), read)
+    }
 }
 
 /// Puts into `records` what the table of records had, or had not, under these keys.
 pub(super) fn load_records(records: &mut Records, keys: &[Key], found: &[Found]) {
     for key in keys {
-        records.load(key.clone(), text_of(found, &bytes_of_key(key)));
+        records.load(key.clone(), text_of_record(found, key));
     }
+}
+
+/// The record that the table of records has under this key.
+pub(super) fn text_of_record<'a>(found: &'a [Found], key: &Key) -> Option<&'a str> {
+    text_of(found, &bytes_of_key(key))
 }
 
 /// The row that the table of sessions has under this id.

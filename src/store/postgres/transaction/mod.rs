@@ -1,5 +1,6 @@
 //! One transaction: lock, read, apply, write, commit. It takes two round trips if the only other sessions that matter to it are those that
-//! it [guessed](Neighbours), otherwise three. If it ends another session, it takes one more.
+//! it [guessed](Neighbours), otherwise three. If it ends another session, it takes one more. If nobody else uses its only key, and the rows
+//! are still what the last transaction there left, it takes [one](Memory).
 //!
 //! # Locks, in the order in which they are taken
 //!
@@ -28,18 +29,24 @@ use std::{
 
 use tokio::time::timeout;
 
+mod rewrite;
+mod settings;
+
 use super::{
     Place,
     carrier::{Answers, Failure, Loan, Round, Row},
     failure,
     lending::{Errand, Lent},
     literal::numbers,
+    memory::Memory,
     names::Names,
     neighbours::Neighbours,
     often::{Often, Prepared, keep_plans},
-    rows::{Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_session},
+    rows::{Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_record, text_of_session},
     signals::Letter,
 };
+use settings::begin;
+
 use crate::machine::{Batch, Key, Promotion, Records, Reply, SessionId, StoreError, StoreId, StoreNow};
 
 /// How often a transaction is begun anew: for the store's own row once, and for each connection that was cut while it was idle.
@@ -83,6 +90,10 @@ struct Contested {
 }
 
 impl Contested {
+    const fn has_any(&self) -> bool {
+        self.store || !self.sessions.is_empty()
+    }
+
     fn add(&mut self, other: Self) {
         self.store |= other.store;
         self.sessions.extend(other.sessions);
@@ -117,7 +128,7 @@ impl Work {
     }
 
     async fn try_often(&self, place: &Place, committing: &AtomicBool) -> Result<Reply, StoreError> {
-        let Place { lending, names, neighbours, .. } = place;
+        let Place { lending, names, neighbours, memory, .. } = place;
         let (mut contested, mut tells) = (Contested::default(), self.tells);
         let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
@@ -130,6 +141,7 @@ impl Work {
                 work: self,
                 names,
                 neighbours,
+                memory,
                 loan: &mut *lent.loan,
                 contested: &contested,
                 tells,
@@ -200,6 +212,7 @@ struct Attempt<'a> {
     work: &'a Work,
     names: &'a Names,
     neighbours: &'a Neighbours,
+    memory: &'a Memory,
     loan: &'a mut (dyn Loan + 'a),
     /// The rows that it locks when it reads them, because earlier tries were overtaken there.
     contested: &'a Contested,
@@ -212,10 +225,15 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn run(&mut self) -> Result<Reply, Fault> {
+        if let Some(reply) = self.rewrite().await? {
+            return Ok(reply);
+        }
         let mut read = self.read().await?;
         let mut reply = self.work.batch.apply(&mut read.records, self.work.now);
         self.note_neighbours(&read.records);
-        self.write(read, &mut reply).await?;
+        let changed = Changed::take(&mut read.records);
+        self.write(&read, &changed, &mut reply).await?;
+        self.remember(&read, &changed);
         Ok(reply)
     }
 
@@ -244,7 +262,8 @@ impl Attempt<'_> {
         let peers = (wanted > 0).then(|| round.add(&names.read_peers(batch.session, wanted)));
         let answers = self.loan.carry(&round).await?;
         load_records(&mut records, &keys, found.map_or(&[], |found| answers.rows(found)));
-        records.load_session(batch.session, text_of_session(answers.rows(own), batch.session));
+        let session = text_of_session(answers.rows(own), batch.session).map(String::from);
+        records.load_session(batch.session, session.as_deref());
         let store = self.load_store(&mut records, &answers, store)?;
         let known = [
             Known { ids: &locked, rows: answers.rows(own) },
@@ -258,7 +277,11 @@ impl Attempt<'_> {
             }
         }
         others.iter().for_each(|(session, text)| records.load_session(*session, text.as_deref()));
-        Ok(Read { records, store, others })
+        let record = match (&keys[..], found) {
+            ([key], Some(found)) => text_of_record(answers.rows(found), key).map(String::from),
+            _ => None,
+        };
+        Ok(Read { records, store, session, record, others })
     }
 
     /// The rows of the other sessions that matter. Some of them were already read.
@@ -311,17 +334,16 @@ impl Attempt<'_> {
         locks
     }
 
-    async fn write(&mut self, mut read: Read, reply: &mut Reply) -> Result<(), Fault> {
-        let changed = Changed::take(&mut read.records);
+    async fn write(&mut self, read: &Read, changed: &Changed, reply: &mut Reply) -> Result<(), Fault> {
         if changed.is_empty() {
             // Nothing is committed, so that nothing can be unknown.
             return Ok(self.loan.carry(&Round::one("ROLLBACK")).await.map(drop)?);
         }
-        let others = self.others_of(&changed);
+        let others = self.others_of(changed);
         let mut round = Round::new(self.by_name);
         // This takes the last of the locks, and its rows decide whether to commit.
         let again = (!others.is_empty()).then(|| round.add(&self.names.read_sessions(&others, Hold::UpdateAtOnce)));
-        self.names.write(&changed, &mut round);
+        self.names.write(changed, &mut round);
         let store = changed.store.as_ref().map(|text| round.add(&self.names.write_store(read.store.as_deref(), text)));
         if again.is_some() || store.is_some() {
             let answers = match self.loan.carry(&round).await {
@@ -366,14 +388,21 @@ impl Attempt<'_> {
     /// Commits at the end of a round. The statement timeout must not cut short the wait for replicas: the server would answer as if they
     /// had the transaction.
     async fn commit(&mut self, mut round: Round, first_letter: usize) -> Result<Answers, Fault> {
-        let writes = round.add("SET LOCAL statement_timeout = 0");
-        round.add("COMMIT");
+        round.add("SET LOCAL statement_timeout = 0");
+        self.send_commit(round, Some(first_letter)).await
+    }
+
+    /// Sends a round, and COMMIT at its end. No statement timeout may be set by then. `first_letter` is the place of the first
+    /// notification.
+    async fn send_commit(&mut self, mut round: Round, first_letter: Option<usize>) -> Result<Answers, Fault> {
+        let writes = round.add("COMMIT");
         self.committing.store(true, Ordering::Relaxed);
         match self.loan.carry(&round).await {
             Ok(answers) => Ok(answers),
             // The server stopped at a notification, or at a write before it.
             Err(failure) if failure.before.count() < writes && failure::is_of_statement(&failure) => {
-                Err(if failure.before.count() < first_letter { Fault::Server(failure) } else { Fault::Letter })
+                let is_letter = first_letter.is_some_and(|first| failure.before.count() >= first);
+                Err(if is_letter { Fault::Letter } else { Fault::Server(failure) })
             }
             Err(failure) => Err(Fault::Commit(failure)),
         }
@@ -391,6 +420,10 @@ struct Read {
     records: Records,
     /// The text of the store's own row.
     store: Option<String>,
+    /// The row of the batch's session.
+    session: Option<String>,
+    /// The record of the batch's only key.
+    record: Option<String>,
     /// The rows of other sessions, which are not locked.
     others: Vec<(SessionId, Option<String>)>,
 }
@@ -405,20 +438,4 @@ impl Read {
         };
         sessions.iter().copied().filter(|session| !is_same(*session)).collect()
     }
-}
-
-/// Whatever the user, the database or a pooler set before holds no longer: how transactions see each other, that this one may
-/// write, how long it may take, and how the server encodes the texts that are read, and then written again. A context that is stopped
-/// in the middle of it holds up the others for so long at most. Its commit is on the disk when it is answered: a lease that a crash of
-/// the server undoes would be granted twice.
-fn begin(limit: Duration, round: &mut Round) {
-    let fifths = |count: u128| i32::try_from(limit.as_millis() * count / 5).unwrap_or(i32::MAX).max(1);
-    // A little less than the whole, so that the server's answer is still waited for.
-    let (ms, lock_ms) = (fifths(4), fifths(3));
-    round.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
-    round.add(&format!("SET LOCAL statement_timeout = {ms}"));
-    round.add(&format!("SET LOCAL lock_timeout = {lock_ms}"));
-    round.add(&format!("SET LOCAL idle_in_transaction_session_timeout = {ms}"));
-    round.add("SET LOCAL synchronous_commit = on");
-    round.add("SET LOCAL client_encoding = 'UTF8'");
 }

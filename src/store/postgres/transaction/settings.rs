@@ -1,0 +1,34 @@
+//! How a transaction begins: by settings of its own.
+
+use core::time::Duration;
+
+use super::super::carrier::Round;
+
+/// Whatever the user, the database or a pooler set before holds no longer: how transactions see each other, that this one may
+/// write, how long it may take, and how the server encodes the texts that are read, and then written again. A context that is stopped
+/// in the middle of it holds up the others for so long at most. Its commit is on the disk when it is answered: a lease that a crash of
+/// the server undoes would be granted twice.
+pub(super) fn begin(limit: Duration, round: &mut Round) {
+    let (ms, lock_ms) = (fifths_of(limit, 4), fifths_of(limit, 3));
+    round.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+    round.add(&format!("SET LOCAL statement_timeout = {ms}"));
+    round.add(&format!("SET LOCAL lock_timeout = {lock_ms}"));
+    round.add(&format!("SET LOCAL idle_in_transaction_session_timeout = {ms}"));
+    round.add("SET LOCAL synchronous_commit = on");
+    round.add("SET LOCAL client_encoding = 'UTF8'");
+}
+
+/// The same for a transaction that goes out as one message. Nothing of it waits for this program in between, nothing but locks keeps it
+/// waiting before its commit, and no text comes back.
+pub(super) fn begin_at_once(limit: Duration, round: &mut Round) {
+    let lock_ms = fifths_of(limit, 3);
+    round.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+    round.add("SET LOCAL statement_timeout = 0");
+    round.add(&format!("SET LOCAL lock_timeout = {lock_ms}"));
+    round.add("SET LOCAL synchronous_commit = on");
+}
+
+/// So many fifths of a time limit, in ms. It is less than the whole, so that the server's answer is still waited for.
+fn fifths_of(limit: Duration, count: u128) -> i32 {
+    i32::try_from(limit.as_millis() * count / 5).unwrap_or(i32::MAX).max(1)
+}

@@ -1,0 +1,141 @@
+//! Transactions that are decided by what a context remembers, while others write what it does not know of.
+
+use std::time::Duration;
+
+use leasehold::{LeaseManager, LostReason, executor::TokioExecutor};
+use tokio::time::timeout;
+
+use crate::{
+    proxy::Commit,
+    server::{PATIENCE, Place, on_server, until},
+};
+
+async fn manager(place: &Place) -> LeaseManager {
+    let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
+    builder.lease(Duration::from_secs(60)).linger(Duration::ZERO).build().unwrap()
+}
+
+async fn turn(leases: &LeaseManager) -> u64 {
+    let guard = timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().unwrap();
+    let token = guard.token().as_u64();
+    guard.release().await.unwrap();
+    token
+}
+
+/// By now its statements are prepared, and it remembers the key.
+async fn settled(place: &Place) -> LeaseManager {
+    let leases = manager(place).await;
+    for _ in 0..5 {
+        turn(&leases).await;
+    }
+    leases
+}
+
+#[test]
+fn whoever_holds_the_key_meanwhile_is_noticed() {
+    on_server("rewrite_held", |place| async move {
+        let (one, other) = (settled(&place).await, settled(&place).await);
+        let mut last = turn(&one).await;
+        for (near, far) in [(&one, &other), (&other, &one)].into_iter().cycle().take(6) {
+            let guard = far.lock("k").acquire().await.unwrap();
+            assert!(near.lock("k").try_acquire().await.unwrap().is_none(), "two hold it");
+            assert!(guard.token().as_u64() > last, "tokens grow");
+            guard.release().await.unwrap();
+            last = turn(near).await;
+        }
+    });
+}
+
+/// The session has ended for the server: what it acquires by memory would be a lease of nobody.
+#[test]
+fn a_session_that_ended_meanwhile_is_not_granted_anything() {
+    on_server("rewrite_ended", |place| async move {
+        let (leases, client) = (settled(&place).await, place.client().await);
+        client.batch_execute("DELETE FROM rewrite_ended_session").await.unwrap();
+        let guard = timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().unwrap();
+        assert!(guard.verify().await.is_ok());
+        let ids = client.query("SELECT encode(id, 'hex') FROM rewrite_ended_session", &[]).await.unwrap();
+        let record = client.query_one("SELECT text FROM rewrite_ended_record", &[]).await.unwrap();
+        let (ids, record): (Vec<String>, &str) = (ids.iter().map(|row| row.get(0)).collect(), record.get(0));
+        assert!(ids.len() == 1 && record.contains(&ids[0]), "{ids:?} {record}");
+    });
+}
+
+/// The tables were restored from a backup, or somebody wrote to them.
+#[test]
+fn a_store_with_another_id_or_format_is_noticed() {
+    on_server("rewrite_other", |place| async move {
+        let (leases, client) = (settled(&place).await, place.client().await);
+        let write = async |change: &str| {
+            let sql = format!("UPDATE rewrite_other_store SET text = {change}");
+            assert_eq!(client.execute(&sql, &[]).await.unwrap(), 1);
+        };
+        write("replace(text, '\"format\":1', '\"format\":2')").await;
+        let error =
+            timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().expect_err("it knows only the first format");
+        assert!(error.to_string().contains("update this program"), "{error}");
+        write("replace(text, '\"format\":2', '\"format\":1')").await;
+        let held = leases.lock("held").acquire().await.unwrap();
+        turn(&leases).await;
+        write("jsonb_set(text::jsonb, '{store}', to_jsonb(repeat('7', 32)))").await;
+        // The lease that it is granted is one of the store that is gone.
+        assert!(leases.lock("k").try_acquire().await.is_ok_and(|granted| granted.is_none()));
+        assert_eq!(timeout(PATIENCE, held.lost()).await.unwrap(), LostReason::StoreCleared);
+    });
+}
+
+/// Whether a rewrite waits for a lock.
+async fn rewrite_waits(place: &Place, name: &str) -> bool {
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' \
+        AND query LIKE '%rewrite%'";
+    place.client().await.query_one(waits, &[&name]).await.unwrap().get::<_, i64>(0) == 1
+}
+
+/// Another program keeps the record locked, and leaves it as it was, or changes it.
+#[test]
+fn a_locked_record_is_waited_for_and_then_compared() {
+    on_server("rewrite_locked", |place| async move {
+        let named = Place { url: format!("{}?application_name=rewrite_locked", place.url), ..place.clone() };
+        let leases = settled(&named).await;
+        let lock = "BEGIN; SELECT text FROM rewrite_locked_record FOR SHARE";
+        let change = "BEGIN; UPDATE rewrite_locked_record SET text = replace(text, '{\"format\":1', '{\"format\":1,\"other\":7')";
+        for statement in [lock, change] {
+            turn(&leases).await;
+            let user = place.client().await;
+            user.batch_execute(statement).await.unwrap();
+            let asked = leases.clone();
+            let waiting = tokio::spawn(async move { turn(&asked).await });
+            until("the transaction waits", async || rewrite_waits(&place, "rewrite_locked").await).await;
+            user.batch_execute("COMMIT").await.unwrap();
+            timeout(PATIENCE, waiting).await.unwrap().unwrap();
+        }
+        let record = place.client().await.query_one("SELECT text FROM rewrite_locked_record", &[]).await.unwrap();
+        assert!(record.get::<_, &str>(0).contains("\"other\":7"), "what another program wrote is lost");
+    });
+}
+
+/// A commit whose answer is lost, or that is lost itself, leaves nothing behind, and the key is granted again.
+#[test]
+fn a_lost_commit_is_got_over() {
+    on_server("rewrite_lost", |place| async move {
+        drop(place.store().await);
+        let proxy = place.proxy();
+        let leases = settled(&place.behind(proxy.port)).await;
+        for (round, commit) in [Commit::LosesAnswer, Commit::IsLost].into_iter().cycle().take(6).enumerate() {
+            let last = turn(&leases).await;
+            let trips = proxy.trips();
+            let last = u64::max(last, turn(&leases).await);
+            assert_eq!(proxy.trips() - trips, 2, "it remembers the key");
+            proxy.let_next_commit(commit);
+            let guard = timeout(PATIENCE, leases.lock("k").acquire()).await.unwrap().unwrap();
+            assert!(guard.token().as_u64() > last, "tokens grow");
+            let other = manager(&place).await;
+            assert!(other.lock("k").try_acquire().await.unwrap().is_none(), "two hold it");
+            proxy.let_next_commit(commit);
+            guard.release().await.unwrap();
+            until("the release meets its fate", async || proxy.hits() == 2 * round + 2).await;
+            assert!(timeout(PATIENCE, other.lock("k").acquire()).await.unwrap().unwrap().is_valid());
+            other.close().await;
+        }
+    });
+}
