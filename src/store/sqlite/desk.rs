@@ -92,7 +92,9 @@ impl Desk<'_> {
 
     fn transact(&mut self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, StoreError> {
         if clock() >= deadline {
-            return Err(StoreError::busy("the SQLite file was busy with other jobs of this process until the time limit"));
+            return Err(StoreError::busy(
+                "the SQLite file was busy with other jobs of this process until the time limit",
+            ));
         }
         let reply = patiently(deadline, || {
             self.look()?;
