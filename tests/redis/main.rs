@@ -7,6 +7,7 @@
 
 mod clocks;
 mod cluster;
+mod contention;
 mod contract;
 mod counter;
 #[path = "../stores/delays.rs"]

@@ -45,9 +45,13 @@ pub(super) struct Script {
     digest: String,
 }
 
-/// Reads the rows that its arguments name, each with its premise; the first argument counts these pairs. If a premise fails, the
+/// Reads the rows that its arguments name, each with its premise. If a premise fails, the
 /// answer is all of them as they stand, and the sessions that their texts name, which the next attempt most likely wants.
 /// If all hold, the rows that follow are written, and those after them deleted.
+///
+/// A record may be reserved, by a row of its own that soon expires by the server's clock. While it is, only the one whose name stands
+/// there writes the record; for the others it is as if a premise had failed. Whoever has failed before makes a reservation when it
+/// reads, and so succeeds when it writes, however often others write the record. No lease depends on that clock.
 ///
 /// A premise is the digest of the whole row, empty if there must be none; or, in JSON, some facts that must stand in the row:
 /// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
@@ -75,19 +79,40 @@ local function stands(text, premise)
     local readable, is_there = pcall(has, text, premise)
     return readable and is_there
 end
-local rows, index, at, same, found, was = KEYS[1], KEYS[2], 2, true, {}, {}
+local rows, index, same, found, was = KEYS[1], KEYS[2], true, {}, {}
+local reserved, own_name, reserves, over, longest_ms = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1', {}, 250
+local at = 5 + reserved
+local function clock_ms()
+    local time = redis.pcall('TIME')
+    return time.err and 0 or time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function is_taken(row)
+    local text = redis.pcall('HGET', rows, row)
+    local name, till = string.match(type(text) == 'string' and text or '', '^(%x+) (%d+)$')
+    if not name then return false end
+    local left = name == own_name and 0 or till - clock_ms()
+    if left > 0 and left <= longest_ms then return true end
+    over[#over + 1] = row
+    return false
+end
 local function refusal()
     local probe = redis.pcall('HDEL', rows, '')
     return type(probe) == 'table' and probe.err and probe
 end
-for i = 1, tonumber(ARGV[1]) do
+for i = 1, tonumber(ARGV[4 + reserved]) do
     found[i] = redis.pcall('HGET', rows, ARGV[at])
     if type(found[i]) == 'table' then return found[i] end
     same = same and stands(found[i], ARGV[at + 1])
     was[ARGV[at]] = found[i]
     at = at + 2
 end
-if not same then
+local is_free = true
+for i = 4, 3 + reserved do is_free = is_free and not is_taken(ARGV[i]) end
+if not (same and is_free) then
+    if is_free and reserves then
+        local text = string.format('%s %d', own_name, clock_ms() + longest_ms)
+        for i = 4, 3 + reserved do redis.pcall('HSET', rows, ARGV[i], text) end
+    end
     local named, seen = {}, {}
     for i = 1, #found do
         for session in string.gmatch(found[i] or '', '"holder":"(%x+)"') do
@@ -98,8 +123,9 @@ if not same then
             end
         end
     end
-    return refusal() or {0, found, named}
+    return refusal() or {0, found, named, is_free and 1 or 0}
 end
+for i = 1, #over do redis.pcall('HDEL', rows, over[i]) end
 local sets, deletions = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
 local set, deleted = at + 2, at + 2 + 2 * sets
 for i = set, deleted - 2, 2 do
@@ -189,6 +215,18 @@ pub(super) struct Comparison {
     pub(super) told: Option<(SessionId, usize)>,
     /// What is to be published, each with its channel.
     pub(super) letters: Vec<(String, String)>,
+    pub(super) reservation: Option<Reservation>,
+}
+
+/// The records that nobody else may write until this has been tried again, or a quarter of a second is over.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    /// The name of whoever makes it: each transaction has another one.
+    pub(super) name: String,
+    /// The rows that reserve the records. Reservations of others are respected in any case.
+    pub(super) rows: Vec<String>,
+    /// Whether it is made if the comparison fails.
+    pub(super) is_wanted: bool,
 }
 
 /// What became of it.
@@ -201,8 +239,13 @@ pub(super) enum Outcome {
         /// How many listeners heard each message; empty for a user's script.
         heard: Value,
     },
-    /// Something differs, and nothing was written. What stands there, read at one moment.
-    Stale(Snapshot),
+    /// Something differs, or somebody else has reserved it, and nothing was written.
+    Stale {
+        /// What stands there, read at one moment.
+        snapshot: Snapshot,
+        /// Nobody else has reserved it.
+        is_free: bool,
+    },
 }
 
 /// Rows as they stood at one moment.
@@ -234,7 +277,16 @@ impl Comparison {
 
     fn command(&self, verb: &str, script: &str, keys: [&str; 2], input: &ScriptInput) -> Cmd {
         let mut command = redis::cmd(verb);
-        command.arg(script).arg(keys.len() + input.keys.len()).arg(&keys).arg(&input.keys).arg(self.read.len());
+        command.arg(script).arg(keys.len() + input.keys.len()).arg(&keys).arg(&input.keys);
+        match &self.reservation {
+            Some(Reservation { name, rows, is_wanted }) => {
+                command.arg(rows.len()).arg(name).arg(u8::from(*is_wanted)).arg(rows);
+            }
+            None => {
+                command.arg(0).arg("").arg(0);
+            }
+        }
+        command.arg(self.read.len());
         for (name, found) in &self.read {
             let facts = self.facts.iter().find(|(known, _)| known == name).map(|(_, facts)| facts.as_str());
             let whole = found.as_ref().map_or("", |text| &text.digest);
@@ -268,6 +320,7 @@ impl Comparison {
             }
             Value::Int(0) => {
                 let (Value::Array(found), Value::Array(named)) = (parts.next()?, parts.next()?) else { return None };
+                let is_free = parts.next()? == Value::Int(1);
                 let mut snapshot = Snapshot::new();
                 let mut named = named.into_iter();
                 while let (Some(Value::BulkString(name)), Some(text)) = (named.next(), named.next()) {
@@ -276,7 +329,7 @@ impl Comparison {
                 for ((name, _), text) in self.read.iter().zip(found) {
                     snapshot.insert(name.clone(), found_in(text)?);
                 }
-                Some(Outcome::Stale(snapshot))
+                Some(Outcome::Stale { snapshot, is_free })
             }
             _ => None,
         }

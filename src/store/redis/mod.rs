@@ -31,7 +31,7 @@ use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
 use crate::signal::Signals;
 
 use attempt::{Place, View, peers_in};
-use compare::{Outcome, ScriptInput};
+use compare::{Outcome, Reservation, ScriptInput};
 use failure::Stage;
 use link::Link;
 use signals::RedisSignals;
@@ -39,11 +39,12 @@ use signals::RedisSignals;
 pub use script::RedisScript;
 pub use servers::RedisServers;
 
-/// How often a transaction begins anew in place because others wrote the same rows.
-const TRIES: u32 = 128;
-/// So many times at once. Later ones come after a pause, or those who write the same rows in the same order would always
-/// leave the same one behind.
-const AT_ONCE: u32 = 4;
+/// How often a transaction begins anew in place because others wrote the same rows, or have reserved them.
+const TRIES: u32 = 1_024;
+/// So many times at once. Whoever fails once more reserves the records, or somebody far away would always come too late.
+const AT_ONCE: u32 = 1;
+/// A transaction for more keys than this goes without reservations.
+const MOST_RESERVED: usize = 8;
 /// A server that takes longer is not connected to.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What the names of our keys and channels begin with, if nobody chooses.
@@ -187,8 +188,8 @@ impl RedisStore {
         let Place { link, memory, plain, .. } = &*self.place;
         let (keys, fresh) = (batch.keys(), setup::fresh_id());
         let mut view = View::new(memory);
+        let reserved: Vec<_> = keys.iter().map(|key| format!("reserved:{key}")).collect();
         for tries in 0..TRIES {
-            pause_after(tries).await;
             let mut attempt = view.load(&keys, fresh, |records| records.sessions_of(batch))?;
             let mut reply = batch.apply(&mut attempt.records, now);
             let is_certain = attempt.is_certain;
@@ -200,6 +201,10 @@ impl RedisStore {
                 // All of it was read at one moment, and that is what the answer tells.
                 return Ok(reply);
             }
+            if !comparison.writes.is_empty() && keys.len() <= MOST_RESERVED {
+                let (name, rows, is_wanted) = (fresh.to_string(), reserved.clone(), tries >= AT_ONCE);
+                comparison.reservation = Some(Reservation { name, rows, is_wanted });
+            }
             match comparison.run(link, plain, self.place.keys(), &ScriptInput::NONE, stage).await? {
                 Ok(Outcome::Done { said, heard }) => {
                     view.wrote(&comparison);
@@ -207,7 +212,12 @@ impl RedisStore {
                     let peers = if comparison.told.is_some() { peers_in(said, batch, now) } else { Vec::new() };
                     return Ok(Reply { peers, ..reply });
                 }
-                Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
+                Ok(Outcome::Stale { snapshot, is_free }) => {
+                    view.found(snapshot);
+                    if !is_free {
+                        pause().await;
+                    }
+                }
                 Err(refusal) => return Err(link.refused(&refusal, stage)),
             }
         }
@@ -215,13 +225,10 @@ impl RedisStore {
     }
 }
 
-/// Pauses for a random time that grows with the number of tries: by a millisecond each.
-async fn pause_after(tries: u32) {
-    let longest = u128::from(tries.saturating_sub(AT_ONCE)) * 1_000;
-    if longest > 0 {
-        let pause = setup::fresh_id().0 % longest;
-        tokio::time::sleep(Duration::from_micros(u64::try_from(pause).unwrap_or_default())).await;
-    }
+/// Pauses for a random time of up to a millisecond.
+async fn pause() {
+    let micros = u64::try_from(setup::fresh_id().0 % 1_000).unwrap_or_default();
+    tokio::time::sleep(Duration::from_micros(micros)).await;
 }
 
 /// The same for all who open one database of one server with one prefix, by whatever name they call the server; and after

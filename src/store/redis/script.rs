@@ -12,11 +12,11 @@ use std::{
 use redis::{RedisError, RedisResult, ToRedisArgs, Value};
 
 use super::{
-    TRIES,
+    AT_ONCE, TRIES,
     attempt::{Attempt, Place, View, fact_of_store},
     compare::{Comparison, Outcome, Script, ScriptInput},
     failure::{self, Stage},
-    pause_after, reach_of,
+    pause, reach_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Action, FORMAT, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
@@ -105,7 +105,9 @@ impl RedisScript {
     async fn attempts(&self, fence: &dyn Fence, running: &AtomicBool) -> Result<Verdict, StoreError> {
         let mut view = View::new(&self.place.memory);
         for tries in 0..TRIES {
-            pause_after(tries).await;
+            if tries > AT_ONCE {
+                pause().await;
+            }
             let mut attempt = self.load(&view, fence)?;
             let is_held = attempt.has_all_rows() && fence.ticket().finds_its_grant(&attempt.records);
             if !attempt.is_certain && !is_held {
@@ -136,7 +138,7 @@ impl RedisScript {
         // Others may queue for the key meanwhile.
         comparison.facts = facts_of(fence.ticket(), store, &comparison);
         match comparison.run(link, &self.script, self.place.keys(), &self.input, stage).await? {
-            Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
+            Ok(Outcome::Stale { snapshot, .. }) => view.found(snapshot),
             Ok(Outcome::Done { said: value, .. }) => {
                 view.wrote(&comparison);
                 fence.committed();
@@ -161,7 +163,7 @@ impl RedisScript {
     async fn look(&self, question: Comparison, view: &mut View<'_>) -> Result<(), StoreError> {
         let (link, keys, stage) = (&self.place.link, self.place.keys(), Stage::Reading);
         match question.run(link, &self.place.plain, keys, &ScriptInput::NONE, stage).await? {
-            Ok(Outcome::Stale(snapshot)) => view.found(snapshot),
+            Ok(Outcome::Stale { snapshot, .. }) => view.found(snapshot),
             Ok(Outcome::Done { .. }) => view.found(question.read.into_iter().collect()),
             Err(refusal) => return Err(link.refused(&refusal, stage)),
         }
