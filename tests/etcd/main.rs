@@ -7,6 +7,7 @@
 mod certificates;
 mod clocks;
 mod cluster;
+mod contention;
 mod contract;
 #[path = "../stores/delays.rs"]
 mod delays;

@@ -5,6 +5,7 @@ mod failure;
 mod fence;
 mod listing;
 mod look;
+mod reservation;
 mod rows;
 mod servers;
 mod signals;

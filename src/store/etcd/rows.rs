@@ -54,6 +54,11 @@ impl Names {
         Key::new(name.strip_prefix(&self.record(""))?).ok()
     }
 
+    /// What reserves the record of a key.
+    pub(super) fn reservation(&self, key: &Key) -> String {
+        format!("{}/reserved/{key}", self.prefix)
+    }
+
     /// Where messages go: those to a session, or those to all.
     pub(super) fn message(&self, recipient: Option<SessionId>) -> String {
         let recipient = recipient.map_or_else(|| "all".to_string(), |session| session.to_string());

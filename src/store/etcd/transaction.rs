@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     failure::Load,
     look,
+    reservation::Reservations,
     rows::{Memory, Names, Seen, View, gets, others},
     servers::Servers,
     signals::Bin,
@@ -43,11 +44,20 @@ struct Outcome {
     is_wide: bool,
 }
 
+/// Who writes the records next.
+#[derive(Clone, Copy)]
+struct Next<'a> {
+    reservations: &'a Reservations,
+    /// Whether the records are reserved if this attempt fails.
+    are_wanted: bool,
+}
+
 impl Desk<'_> {
     /// Applies a batch, as often as others were faster, until the deadline.
     pub(super) async fn transact(&self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, StoreError> {
         let mut view = View::default();
         let mut memory = Some(self.memory);
+        let mut reservations = Reservations::of(batch, self.names)?;
         for attempt in 0_u32.. {
             let mut outcome = self.apply(batch, now, (&mut view, memory), deadline).await?;
             if outcome.changed.is_empty() && view.is_of_one_moment() {
@@ -55,7 +65,8 @@ impl Desk<'_> {
                 return Ok(outcome.reply);
             }
             let asked = outcome.used.clone();
-            let answer = self.commit(batch.session, &mut outcome, &view, deadline).await?;
+            let next = Next { reservations: &reservations, are_wanted: attempt > 0 };
+            let answer = self.commit(batch.session, &mut outcome, (&view, next), deadline).await?;
             if answer.succeeded() {
                 self.remember(&outcome, view, &answer);
                 return Ok(outcome.reply);
@@ -65,7 +76,16 @@ impl Desk<'_> {
             if !outcome.is_wide {
                 view.take(asked, &answer);
             }
-            self.pause(attempt, deadline).await?;
+            if !outcome.changed.is_empty() {
+                reservations.learn(&answer.op_responses());
+            }
+            // The first time it knows better already, and is likely to succeed.
+            if attempt > 0 && !reservations.are_free() {
+                self.pause(attempt).await?;
+            }
+            if Instant::now() >= deadline {
+                return Err(too_late());
+            }
         }
         Err(too_late())
     }
@@ -164,19 +184,19 @@ impl Desk<'_> {
         &self,
         session: SessionId,
         outcome: &mut Outcome,
-        view: &View,
+        (view, next): (&View, Next<'_>),
         deadline: Instant,
     ) -> Result<TxnResponse, StoreError> {
         let letters = self.letters(session, outcome);
         if letters.is_empty() {
-            return self.write(outcome, view, letters, deadline).await;
+            return self.write(outcome, (view, next), letters, deadline).await;
         }
-        match self.write(outcome, view, letters, deadline).await {
+        match self.write(outcome, (view, next), letters, deadline).await {
             // A message is a hint, so nothing may fail because of it.
             Err(error) if error.applied == Applied::No => {
                 self.bin.into_iter().for_each(Bin::forget);
                 outcome.reply.promotions_mut().for_each(|promotion| promotion.told = false);
-                self.write(outcome, view, Vec::new(), deadline).await
+                self.write(outcome, (view, next), Vec::new(), deadline).await
             }
             answer => answer,
         }
@@ -200,7 +220,7 @@ impl Desk<'_> {
     async fn write(
         &self,
         outcome: &Outcome,
-        view: &View,
+        (view, next): (&View, Next<'_>),
         letters: Vec<TxnOp>,
         deadline: Instant,
     ) -> Result<TxnResponse, StoreError> {
@@ -222,9 +242,15 @@ impl Desk<'_> {
         }
         let is_write = !writes.is_empty();
         writes.extend(letters);
-        let load = Load { rows: outcome.used.len().max(writes.len()), bytes };
+        let mut reads = gets(self.names, &outcome.used);
+        if is_write && !next.reservations.is_empty() {
+            compares.extend(next.reservations.compares());
+            writes.extend(next.reservations.ends());
+            reads.push(next.reservations.question(next.are_wanted));
+        }
+        let load = Load { rows: reads.len().max(writes.len()), bytes };
         // The reads are there without writes, too: etcd would compare without asking the other servers if there were none.
-        let txn = Txn::new().when(compares).and_then(writes).or_else(gets(self.names, &outcome.used));
+        let txn = Txn::new().when(compares).and_then(writes).or_else(reads);
         match self.run(txn, load, is_write, deadline).await {
             Err(error) if is_write && error.kind == StoreErrorKind::Quota => {
                 Err(self.resolved(error, outcome, view, deadline).await)
@@ -287,14 +313,11 @@ impl Desk<'_> {
     }
 
     /// Lets the others go on.
-    async fn pause(&self, attempt: u32, deadline: Instant) -> Result<(), StoreError> {
-        // The first time it knows better already, and is likely to succeed.
-        if attempt > 0 {
-            let longest = (250_u64 << attempt.min(16)).min(LONGEST_PAUSE_US);
-            let pause = u64::try_from(random()? % u128::from(longest)).unwrap_or(longest);
-            sleep(Duration::from_micros(pause)).await;
-        }
-        if Instant::now() < deadline { Ok(()) } else { Err(too_late()) }
+    async fn pause(&self, attempt: u32) -> Result<(), StoreError> {
+        let longest = (250_u64 << attempt.min(16)).min(LONGEST_PAUSE_US);
+        let pause = u64::try_from(random()? % u128::from(longest)).unwrap_or(longest);
+        sleep(Duration::from_micros(pause)).await;
+        Ok(())
     }
 }
 
@@ -316,7 +339,7 @@ fn too_late() -> StoreError {
 }
 
 /// Random bits of the system.
-fn random() -> Result<u128, StoreError> {
+pub(super) fn random() -> Result<u128, StoreError> {
     let mut bits = [0; 16];
     let filled = getrandom::fill(&mut bits);
     filled.map_err(|why| StoreError::transient(format!("the system gives no random bits ({why})")))?;
