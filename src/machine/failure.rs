@@ -24,8 +24,8 @@ pub enum StoreErrorKind {
     Unsupported,
     /// The store does not answer, or not in time.
     Unavailable,
-    /// Others use the store, and kept this transaction waiting until its time limit. A request that waits does so for them as it would
-    /// for the holder of its key.
+    /// Others kept the store busy, and the transaction took no effect. A request that waits goes on until its time limit; without one it
+    /// fails after a lease.
     Busy,
     /// There is no room left.
     Quota,
@@ -56,7 +56,7 @@ impl StoreError {
         Self { kind, applied: Applied::No, retry: false, message: message.into() }
     }
 
-    /// A transaction that took no effect, because others kept it waiting until its time limit.
+    /// A transaction that took no effect, because others kept the store busy.
     pub fn busy(message: impl Into<String>) -> Self {
         Self { kind: StoreErrorKind::Busy, ..Self::transient(message) }
     }
@@ -66,7 +66,8 @@ impl StoreError {
         Self { applied: Applied::Unknown, ..Self::transient(message) }
     }
 
-    /// Whether the store was too slow, rather than unable: a request that waits goes on, as it would while somebody holds the key.
+    /// Whether the store was too slow or too busy, rather than unable. A request that waits then goes on: for a lease, or until its time
+    /// limit if it has one.
     pub(crate) fn is_slowness(&self) -> bool {
         self.retry && (self.applied == Applied::Unknown || self.kind == StoreErrorKind::Busy)
     }

@@ -14,7 +14,7 @@ async fn context(address: &str) -> LeaseManager {
     manager(address, "far").await.lease(LONG).linger(Duration::ZERO).build().unwrap()
 }
 
-/// Takes a key again and again: its record changes all the time.
+/// Acquires and releases a key again and again, so that its record changes all the time.
 async fn hot(address: &str) -> JoinHandle<()> {
     let leases = context(address).await;
     tokio::spawn(async move {
@@ -24,9 +24,9 @@ async fn hot(address: &str) -> JoinHandle<()> {
     })
 }
 
-/// Between what a far context reads and what it writes, a near one always writes. A few requests must be enough all the same.
+/// Between a far context's read and its write, a near context nearly always writes. A few round trips must be enough all the same.
 #[test]
-fn a_far_context_gets_a_key_that_near_ones_take_again_and_again() {
+fn a_far_context_acquires_a_key_that_near_contexts_acquire_all_the_time() {
     let Some(address) = server::shared() else { return };
     Runtime::new().unwrap().block_on(async {
         let proxy = proxy_before(&address);
@@ -34,7 +34,7 @@ fn a_far_context_gets_a_key_that_near_ones_take_again_and_again() {
             proxy.delay(Way::ToServer, Duration::from_millis(delay_ms));
             let near = [hot(&address).await, hot(&address).await];
             let far = context(&address_of(&proxy)).await;
-            // Its session is open, and its connection for messages stands.
+            // This opens its session and its connection for messages, so that the loop does not count them.
             drop(far.lock("other").acquire().await.unwrap());
             for _ in 0..5 {
                 let before = proxy.trips();

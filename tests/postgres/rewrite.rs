@@ -1,4 +1,4 @@
-//! Transactions that are decided by what a context remembers, while others write what it does not know of.
+//! Transactions that a store decides by what it remembers, although others have written to the rows since.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn turn(leases: &LeaseManager) -> u64 {
     token
 }
 
-/// By now its statements are prepared, and it remembers the key.
+/// A manager whose store has prepared its statements and remembers the key.
 async fn settled(place: &Place) -> LeaseManager {
     let leases = manager(place).await;
     for _ in 0..5 {
@@ -32,7 +32,7 @@ async fn settled(place: &Place) -> LeaseManager {
 }
 
 #[test]
-fn whoever_holds_the_key_meanwhile_is_noticed() {
+fn another_context_that_acquired_the_key_meanwhile_is_noticed() {
     on_server("rewrite_held", |place| async move {
         let (one, other) = (settled(&place).await, settled(&place).await);
         let mut last = turn(&one).await;
@@ -46,7 +46,7 @@ fn whoever_holds_the_key_meanwhile_is_noticed() {
     });
 }
 
-/// The session has ended for the server: what it acquires by memory would be a lease of nobody.
+/// The row of the session is gone: a lease that it acquired by memory would belong to nobody.
 #[test]
 fn a_session_that_ended_meanwhile_is_not_granted_anything() {
     on_server("rewrite_ended", |place| async move {
@@ -78,7 +78,7 @@ fn a_store_with_another_id_or_format_is_noticed() {
         let held = leases.lock("held").acquire().await.unwrap();
         turn(&leases).await;
         write("jsonb_set(text::jsonb, '{store}', to_jsonb(repeat('7', 32)))").await;
-        // The lease that it is granted is one of the store that is gone.
+        // The context decided by a store that is gone, so it must not report a lease.
         assert!(leases.lock("k").try_acquire().await.is_ok_and(|granted| granted.is_none()));
         assert_eq!(timeout(PATIENCE, held.lost()).await.unwrap(), LostReason::StoreCleared);
     });
@@ -114,9 +114,9 @@ fn a_locked_record_is_waited_for_and_then_compared() {
     });
 }
 
-/// A commit whose answer is lost, or that is lost itself, leaves nothing behind, and the key is granted again.
+/// A commit is lost, or its answer is. The context acquires the key all the same, and releases it for the next context.
 #[test]
-fn a_lost_commit_is_got_over() {
+fn a_key_is_acquired_and_released_although_a_commit_or_its_answer_is_lost() {
     on_server("rewrite_lost", |place| async move {
         drop(place.store().await);
         let proxy = place.proxy();
@@ -133,7 +133,8 @@ fn a_lost_commit_is_got_over() {
             assert!(other.lock("k").try_acquire().await.unwrap().is_none(), "two hold it");
             proxy.let_next_commit(commit);
             guard.release().await.unwrap();
-            until("the release meets its fate", async || proxy.hits() == 2 * round + 2).await;
+            until("the proxy loses the commit of the release, or its answer", async || proxy.hits() == 2 * round + 2)
+                .await;
             assert!(timeout(PATIENCE, other.lock("k").acquire()).await.unwrap().unwrap().is_valid());
             other.close().await;
         }

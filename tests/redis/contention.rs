@@ -12,7 +12,7 @@ async fn manager(client: &Client, prefix: &str) -> LeaseManager {
     context(client, prefix).await.1.lease(LONG_LEASE).linger(Duration::ZERO).build().unwrap()
 }
 
-/// Takes a key again and again: its record changes all the time.
+/// Acquires and releases a key again and again, so that its record changes all the time.
 async fn hot(server: &Server, prefix: &str) -> JoinHandle<()> {
     let leases = manager(&server.client(), prefix).await;
     tokio::spawn(async move {
@@ -22,16 +22,16 @@ async fn hot(server: &Server, prefix: &str) -> JoinHandle<()> {
     })
 }
 
-/// Between what a far context reads and what it writes, a near one always writes. A few scripts must be enough all the same.
+/// Between a far context's read and its write, a near context nearly always writes. A few round trips must be enough all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_far_context_gets_a_key_that_near_ones_take_again_and_again() {
+async fn a_far_context_acquires_a_key_that_near_contexts_acquire_all_the_time() {
     let Some(server) = Server::start(&[]) else { return };
     let proxy = proxy_before(server.port());
     for delay_ms in [0, 2, 20] {
         proxy.delay(Way::ToServer, Duration::from_millis(delay_ms));
         let near = [hot(&server, "far").await, hot(&server, "far").await];
         let far = manager(&client_of(&proxy), "far").await;
-        // Its session is open, and its connection for messages stands.
+        // This opens its session and its connection for messages, so that the loop does not count them.
         drop(far.lock("other").acquire().await.unwrap());
         for _ in 0..5 {
             let before = proxy.trips();
@@ -45,7 +45,7 @@ async fn a_far_context_gets_a_key_that_near_ones_take_again_and_again() {
     }
 }
 
-/// Whoever reserved the record died, or the server's clock was set back since.
+/// The context that reserved the record has died, or the server's clock was set back since.
 #[tokio::test]
 async fn a_reservation_that_nobody_uses_holds_nobody_up_for_long() {
     let Some(server) = Server::start(&[]) else { return };

@@ -236,9 +236,9 @@ fn a_transaction_that_is_over_is_refused() {
     });
 }
 
-/// It may be a backup, or a user's own long transaction. It takes longer than all attempts of a request together.
+/// A backup or a user's own transaction may keep the file locked for longer than all attempts of a request take together.
 #[test]
-fn whoever_waits_with_a_time_limit_outlasts_whoever_keeps_the_file() {
+fn a_request_with_a_time_limit_outlasts_a_connection_that_keeps_the_file_locked() {
     const SHORT: Duration = Duration::from_millis(250);
     let scratch = Scratch::new();
     Runtime::new().unwrap().block_on(async {

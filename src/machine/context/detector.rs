@@ -25,7 +25,7 @@ const REMEMBERED: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Observations {
     seen: SortedMap<SessionId, Observation>,
-    /// How many are kept without a look at who stands ahead.
+    /// Up to so many sessions, none is forgotten: to find those that stand ahead takes time.
     tolerated: usize,
 }
 
@@ -74,8 +74,9 @@ impl Observations {
         }
     }
 
-    /// Forgets all but so many of those that do not stand ahead: nobody would notice the silence of one that does. The longer this
-    /// takes, the more are tolerated until it is done again.
+    /// Forgets the sessions that were read longest ago, until at most `most` are left beside those that stand ahead. A session that stands
+    /// ahead is kept, because nobody would notice its silence otherwise. The more sessions stand ahead, the longer this takes, and the more
+    /// are tolerated until it is done again.
     fn forget_beyond(&mut self, most: usize, cohorts: &Cohorts) {
         self.tolerated = self.tolerated.saturating_sub(1);
         if self.seen.len() <= self.tolerated.max(most) {
@@ -113,7 +114,7 @@ impl Observations {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ahead {
     holders: Vec<SessionId>,
-    /// Those whose beacons are watched, if they have one.
+    /// The sessions right before the request. Their beacons are watched, if they have raised any.
     nearest: Vec<Neighbour>,
 }
 
@@ -226,7 +227,7 @@ impl Machine {
         }
     }
 
-    /// Who stands right before the request at a slot.
+    /// The sessions that stand right before the request at a slot.
     pub(super) fn nearest(&self, slot: &Slot) -> &[Neighbour] {
         let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
         seeking.map_or(&[][..], |seeking| &seeking.ahead.nearest)

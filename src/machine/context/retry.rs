@@ -123,8 +123,8 @@ impl Machine {
         }
     }
 
-    /// The store is silent or busy. Who said for how long to wait does wait for so long; the others are told, rather than left there
-    /// for ever. Whether anybody is left who waits.
+    /// If the store is silent or busy, refuses the turns without a time limit, so that they do not wait for ever. The turns with a limit
+    /// wait until it ends. Returns whether any turn is left.
     fn outlasts(&mut self, slot: &Slot, error: &StoreError) -> bool {
         if !error.is_slowness() {
             return false;

@@ -1,4 +1,4 @@
-//! Which beacons this context watches, and for which requests. The absence of a beacon condemns what was read before it was seen.
+//! Which beacons this context watches, and for which requests. An absence that is seen condemns only rows that were read before.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -11,14 +11,14 @@ use super::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Watches {
     placed: SortedMap<SessionId, Watch>,
-    /// Whose beacons are watched for a slot.
+    /// The sessions whose beacons are watched for each slot.
     by_slot: SortedMap<Slot, Vec<SessionId>>,
-    /// The slots that are to be looked through: others may stand before them now, or they wait no more.
+    /// The slots to look through: other sessions may stand right before their requests now, or the requests wait no more.
     changed: Vec<Slot>,
     last_id: u64,
 }
 
-/// A watch, and the beat of the session that its beacon's absence would condemn.
+/// A watch for the beacon of a session, and the beat that the absence of this beacon would condemn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Watch {
     /// 0 if it is not placed yet.
@@ -28,13 +28,13 @@ struct Watch {
 }
 
 impl Watches {
-    /// Other sessions may stand before this slot than before.
+    /// The sessions right before the request at this slot may have changed.
     pub(super) fn neighbours_changed(&mut self, slot: &Slot) {
         self.changed.reserve_exact(usize::from(self.changed.is_empty()));
         self.changed.push(slot.clone());
     }
 
-    /// Watches these for a slot, and nobody else. Notes whose watch is to be placed or ended.
+    /// Notes that a slot wants these sessions watched, and no others. Adds to `affected` each session whose watch is to be placed or ended.
     fn watch_for(&mut self, slot: &Slot, wanted: &[Neighbour], affected: &mut SortedMap<SessionId, ()>) {
         let watched = self.by_slot.get_mut(slot).map(mem::take).unwrap_or_default();
         for session in watched {
@@ -91,8 +91,8 @@ impl Machine {
         self.watches.changed = self.cohorts.waiting();
     }
 
-    /// Watches the beacons of those right before this context's requests. A beat that moved restarts the watch: absence counts only if
-    /// it was seen after the very row that it condemns was read.
+    /// Watches the beacons of those right before this context's requests. A beat that moved restarts the watch: an absence condemns a row
+    /// only if it was seen after that row was read.
     pub(super) fn sync_watches(&mut self) {
         if self.watches.changed.is_empty() {
             return;
@@ -112,7 +112,7 @@ impl Machine {
         }
     }
 
-    /// Places a watch for whoever needs it, or forgets it.
+    /// Places the watch for a session anew, or forgets it if no slot wants it any more.
     fn place_watch(&mut self, session: SessionId) {
         let Some(watch) = self.watches.placed.get_mut(&session) else { return };
         if watch.slots.is_empty() {

@@ -79,7 +79,8 @@ impl Failure {
             "the server there is not etcd, or it wants TLS; name the port for clients, usually 2379, or begin the address with etcds://"
         } else {
             // A server that is shutting down hangs up as well, so trying again may help.
-            let nobody = "nobody answers there; check the host and the port in the address, and that etcd runs";
+            let nobody =
+                "etcd gives no answer; check the host and the port in its address, and that it runs and has a leader";
             let nobody = has(&["Connection refused", "timed out", "unreachable"]).then_some(nobody);
             let hint = tls::hint_for(&text, encrypts).or(nobody).map(|hint| format!("{hint} ({text})"));
             return StoreError { message: hint.unwrap_or(text), ..self.error };

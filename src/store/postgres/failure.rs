@@ -30,8 +30,8 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
             failure.said
         )),
         "57014" => StoreError::busy(format!(
-            "the server did not finish a statement within the store's time limit: {}; see pg_stat_activity for what keeps it, or allow \
-             more time by store_timeout",
+            "the server cancelled a statement: {}; see pg_stat_activity for what kept it waiting, or, if its time ran out, allow more by \
+             store_timeout",
             failure.said
         )),
         "55P03" => StoreError::busy(format!(
@@ -118,8 +118,8 @@ pub(super) fn of_create(failure: &Failure, names: &Names) -> StoreError {
 
 pub(super) fn no_tables(names: &Names) -> String {
     format!(
-        "the database has no table {} in the schema {:?}; open the store by its URL, or call PostgresStore::migrate(), as a user \
-         that may create tables",
+        "the database has no table {} in the schema {:?}; open the store by store::from_url, or call PostgresStore::migrate(), as a \
+         user that may create tables",
         names.plain_table("store"),
         names.schema
     )
@@ -130,7 +130,7 @@ pub(super) fn other_schema(names: &Names, found: i32, known: i32) -> StoreError 
     let remedy = if found > known {
         "update this program"
     } else {
-        "open the store by its URL, or call PostgresStore::migrate()"
+        "use the version of this crate that made them, or choose another prefix"
     };
     let message = format!(
         "the tables with the prefix {:?} have version {found}, and this program knows version {known}; {remedy}",
@@ -142,7 +142,7 @@ pub(super) fn other_schema(names: &Names, found: i32, known: i32) -> StoreError 
 /// The store's own row was deleted.
 pub(super) fn no_row(names: &Names) -> StoreError {
     let message = format!(
-        "the table {} lost its only row; stop all holders, then open the store by its URL or call \
+        "the table {} lost its only row; stop all holders, then open the store by store::from_url or call \
          PostgresStore::migrate(): both begin a new store",
         names.plain_table("store")
     );

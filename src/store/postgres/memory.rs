@@ -1,5 +1,5 @@
-//! What the last transaction at a key left there. The next one is decided by that, and a single statement writes it if the rows are still
-//! the same. So it takes one round trip to the server instead of two.
+//! The store remembers what the last transaction at a key left there. It decides the next transaction by that, and sends a single
+//! statement, which writes only if the rows are still the same. So the transaction takes one round trip to the server instead of two.
 //!
 //! What is remembered is a guess. The statement compares every row that the decision rests on, under the same locks as any other
 //! transaction. If a row differs, nothing is written, and the transaction begins anew by reading.
@@ -13,8 +13,8 @@ use std::{
 
 use crate::machine::{Batch, FORMAT, Key, Records, Reply, Row, SessionId, SessionStep, StoreId, StoreNow};
 
-/// So many records and so many sessions are remembered. The limit saves memory: the record of a key that nobody else uses takes a few
-/// hundred bytes.
+/// At most so many records, and as many sessions, are remembered. The limit saves memory: the record of a key that nobody else uses
+/// takes a few hundred bytes.
 const MOST_REMEMBERED: usize = 1_000;
 
 #[derive(Debug, Default)]
@@ -73,12 +73,12 @@ impl Memory {
         Some(Premises { key, store: texts.store.clone(), record, session })
     }
 
-    /// A batch was applied to the premises, and they held.
+    /// The premises held, and the server wrote the decision.
     pub(super) fn held(&self, premises: Premises, decision: &Decision) {
         put(&mut self.texts().records, premises.key, Some(decision.record.clone()));
     }
 
-    /// The premises did not hold, and nobody knows which of them.
+    /// One of the premises did not hold, and nobody knows which. The record is forgotten already; now the session is, too.
     pub(super) fn failed(&self, session: SessionId) {
         self.texts().sessions.remove(&session);
     }
@@ -116,8 +116,8 @@ fn put<K: Eq + Hash>(texts: &mut HashMap<K, String>, name: K, text: Option<Strin
 }
 
 impl Premises {
-    /// What the batch does by these rows. `None` if it needs other rows, writes anything but the record, or grants the lease to somebody
-    /// else, who is to be notified.
+    /// Decides the batch by these rows. Returns `None` if the batch needs other rows, writes anything but the record, or grants the lease
+    /// to another session, which is to be notified.
     pub(super) fn decide(&self, batch: &Batch, now: StoreNow) -> Option<Decision> {
         let mut records = Records::new();
         records.load_store(Some(&self.store), StoreId::default()).ok()?;

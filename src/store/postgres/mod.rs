@@ -65,8 +65,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// * **Signals.** Contexts notify each other by `LISTEN` and `NOTIFY`. Each uses one more connection while it holds or waits. See
 ///   [`PostgresStoreBuilder::without_signals`] for a pooler, and [`PostgresStoreBuilder::with_beacons`].
 /// * **Poolers.** Behind pgbouncer in transaction mode choose [`without_signals`](PostgresStoreBuilder::without_signals). The store then
-///   uses no named prepared statements and no session state. With signals, the store prepares the seven statements that nearly every
-///   transaction runs, on connections that it opened itself.
+///   uses no named prepared statements and no session state. With signals, the store prepares the seven statements that
+///   transactions run most, on connections that it opened itself.
 ///
 /// Everything runs on the tokio runtime in which the store was connected; the store's own connections end with it.
 ///

@@ -21,8 +21,8 @@ pub(super) enum Often {
     Store,
     WriteRecord,
     WriteSession,
-    /// Writes a record that is there, and then finds a row, if three rows are still what [is remembered](super::memory): the record, the
-    /// row of the session, which it locks, and what matters of the store's own row.
+    /// Rewrites a record, and returns a row if it did. It does so only if three rows are still as [remembered](super::memory): the record,
+    /// the row of the session, which it locks, and the facts that matter in the store's own row.
     Rewrite,
 }
 

@@ -182,7 +182,7 @@ impl Rows {
         self.written.is_empty() && self.deleted.is_empty()
     }
 
-    /// What stands under a name after the changes, if this was read there before them.
+    /// The text under a name after the changes. `read` is the text that stood there before them.
     fn text_after<'a>(&'a self, name: &[u8], read: Option<&'a str>) -> Option<&'a str> {
         let written = self.written.iter().find(|(written, _)| written == name);
         match written {
@@ -223,12 +223,12 @@ impl Changed {
         self.records.is_empty() && self.sessions.is_empty() && self.store.is_none()
     }
 
-    /// The record of a key after the changes, if this was read there before them.
+    /// The record of a key after the changes. `read` is the record that stood there before them.
     pub(super) fn record_after<'a>(&'a self, key: &Key, read: Option<&'a str>) -> Option<&'a str> {
         self.records.text_after(&bytes_of_key(key), read)
     }
 
-    /// The row of a session after the changes, if this was read there before them.
+    /// The row of a session after the changes. `read` is the row that stood there before them.
     pub(super) fn session_after<'a>(&'a self, session: SessionId, read: Option<&'a str>) -> Option<&'a str> {
         self.sessions.text_after(&bytes_of(session), read)
     }

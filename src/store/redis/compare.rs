@@ -49,9 +49,11 @@ pub(super) struct Script {
 /// answer is all of them as they stand, and the sessions that their texts name, which the next attempt most likely wants.
 /// If all hold, the rows that follow are written, and those after them deleted.
 ///
-/// A record may be reserved, by a row of its own that soon expires by the server's clock. While it is, only the one whose name stands
-/// there writes the record; for the others it is as if a premise had failed. Whoever has failed before makes a reservation when it
-/// reads, and so succeeds when it writes, however often others write the record. No lease depends on that clock.
+/// A record may be reserved. The reservation is a row of its own: it names a transaction, and expires after a quarter of a second by the
+/// server's clock. Until then only that transaction writes the record; any other is answered as if a premise had failed. A transaction
+/// that has failed before makes a reservation when it fails again. Other writes to the record then cannot make its next try fail, if that
+/// try arrives in time. A transaction for many keys (see `MOST_RESERVED`) neither makes nor respects reservations. No lease depends on
+/// that clock.
 ///
 /// A premise is the digest of the whole row, empty if there must be none; or, in JSON, some facts that must stand in the row:
 /// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
@@ -218,14 +220,14 @@ pub(super) struct Comparison {
     pub(super) reservation: Option<Reservation>,
 }
 
-/// The records that nobody else may write until this has been tried again, or a quarter of a second is over.
+/// Reserves records for the next try of a transaction, for a quarter of a second at most. A try that fails again renews it.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    /// The name of whoever makes it: each transaction has another one.
+    /// The name of the transaction that makes it. No two transactions have the same name.
     pub(super) name: String,
-    /// The rows that reserve the records. Reservations of others are respected in any case.
+    /// The rows that reserve the records. The script respects the reservations of others even if none is wanted here.
     pub(super) rows: Vec<String>,
-    /// Whether it is made if the comparison fails.
+    /// Whether the script makes a reservation if the comparison fails.
     pub(super) is_wanted: bool,
 }
 
@@ -239,11 +241,11 @@ pub(super) enum Outcome {
         /// How many listeners heard each message; empty for a user's script.
         heard: Value,
     },
-    /// Something differs, or somebody else has reserved it, and nothing was written.
+    /// A row differs, or another transaction has reserved a record. Nothing was written.
     Stale {
-        /// What stands there, read at one moment.
+        /// The rows, read at one moment.
         snapshot: Snapshot,
-        /// Nobody else has reserved it.
+        /// Whether no other transaction has reserved a record.
         is_free: bool,
     },
 }

@@ -99,7 +99,7 @@ pub(super) fn of_silence(address: &str, error: &RedisError, stage: Stage<'_>) ->
 /// Nothing was answered in time.
 pub(super) fn of_time(address: &str, limit: Duration, writing: bool) -> StoreError {
     let message = format!(
-        "Redis at {address} did not answer within {} ms; look at the network and at SLOWLOG GET, or allow more time by store_timeout",
+        "Redis at {address} did not answer within {} ms; look at the network and at SLOWLOG GET; store_timeout gives a lease more time",
         limit.as_millis()
     );
     if writing { StoreError::unknown(message) } else { StoreError::transient(message) }
@@ -152,7 +152,7 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
         "NOREPLICAS" => {
             StoreError::transient(told("the server lacks the replicas that min-replicas-to-write asks for"))
         }
-        "BUSY" => StoreError::busy(told("another program's script runs for too long; end it by SCRIPT KILL")),
+        "BUSY" => StoreError::busy(told("another script runs for too long; end it by SCRIPT KILL")),
         "CLUSTERDOWN" | "TRYAGAIN" => StoreError::transient(told("the cluster is being repaired or changed")),
         "NOSCRIPT" => StoreError::transient(told("the server forgot the script")),
         _ if detail_of(error).contains("DB index") => unsupported(told(

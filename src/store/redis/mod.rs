@@ -39,11 +39,12 @@ use signals::RedisSignals;
 pub use script::RedisScript;
 pub use servers::RedisServers;
 
-/// How often a transaction begins anew in place because others wrote the same rows, or have reserved them.
+/// How often a transaction begins anew in place because others have written or reserved the same rows.
 const TRIES: u32 = 1_024;
-/// So many times at once. Whoever fails once more reserves the records, or somebody far away would always come too late.
+/// A transaction that fails more often than this reserves its records. Otherwise a context far away would always come too late. A fenced
+/// script reserves nothing: it pauses instead.
 const AT_ONCE: u32 = 1;
-/// A transaction for more keys than this goes without reservations.
+/// A transaction for more keys than this makes no reservations, and ignores those of others.
 const MOST_RESERVED: usize = 8;
 /// A server that takes longer is not connected to.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -31,7 +31,7 @@ pub struct Finding {
 }
 
 /// Steps after which a search gives up: the table is to be searched to its end, within the memory of a laptop.
-const STEP_LIMIT: usize = 10_000_000;
+const STEP_LIMIT: usize = 120_000_000;
 
 /// Searches a configuration.
 pub fn check(configuration: &Configuration, threads: usize) -> Report {

@@ -1,6 +1,6 @@
 //! Searches every configuration in full, and prints a Markdown table.
 //!
-//! `cargo run --release -p leasehold-model -- [test] [part of a name]`: in the size of the test, only those lines.
+//! `cargo run --release -p leasehold-model -- [test] [a name, or part of names]`: in the size of the test, only those lines.
 
 use std::{process::ExitCode, thread, time::SystemTime};
 
@@ -18,7 +18,9 @@ fn main() -> ExitCode {
     let part = arguments.join(" ");
     let threads = thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS));
     let all = configurations(size);
-    let chosen: Vec<_> = all.iter().filter(|configuration| configuration.name.contains(&part)).collect();
+    let is_whole = all.iter().any(|configuration| configuration.name == part);
+    let is_meant = |name: &str| if is_whole { name == part } else { name.contains(&part) };
+    let chosen: Vec<_> = all.iter().filter(|configuration| is_meant(configuration.name)).collect();
     println!("| configuration | contexts | steps of time | faults | depth | distinct states | seconds | result |");
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     let (mut states, mut found) = (0, false);

@@ -1,6 +1,7 @@
 //! One transaction: lock, read, apply, write, commit. It takes two round trips if the only other sessions that matter to it are those that
-//! it [guessed](Neighbours), otherwise three. If it ends another session, it takes one more. If nobody else uses its only key, and the rows
-//! are still what the last transaction there left, it takes [one](Memory).
+//! it [guessed](Neighbours), otherwise three. If it ends another session, it takes one more. If its statements are prepared and nobody
+//! else uses its only key, it takes [one](Memory), as long as the rows are still as the last transaction at that key left them. If they
+//! are not, it takes one more.
 //!
 //! # Locks, in the order in which they are taken
 //!
@@ -392,8 +393,8 @@ impl Attempt<'_> {
         self.send_commit(round, Some(first_letter)).await
     }
 
-    /// Sends a round, and COMMIT at its end. No statement timeout may be set by then. `first_letter` is the place of the first
-    /// notification.
+    /// Sends a round, and COMMIT at its end. The round must turn the statement timeout off before that. `first_letter` is the place of the
+    /// first notification, if the round has any.
     async fn send_commit(&mut self, mut round: Round, first_letter: Option<usize>) -> Result<Answers, Fault> {
         let writes = round.add("COMMIT");
         self.committing.store(true, Ordering::Relaxed);

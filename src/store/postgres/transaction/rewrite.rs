@@ -1,4 +1,4 @@
-//! A transaction in one round trip: it writes what is decided by [memory](super::super::memory), if the rows are still as remembered.
+//! A transaction in one round trip: it decides by [memory](super::super::memory), and writes only if the rows are still as remembered.
 
 use std::sync::atomic::Ordering;
 
@@ -16,10 +16,10 @@ use super::{
 use crate::machine::Reply;
 
 impl Attempt<'_> {
-    /// Writes what is decided by memory, if that is possible and the rows are as remembered.
+    /// Decides by memory, and writes if the rows are still as remembered. Returns `None` if it wrote nothing.
     pub(super) async fn rewrite(&mut self) -> Result<Option<Reply>, Fault> {
         let batch = &self.work.batch;
-        // Whoever is known to wait at the key has a row that matters.
+        // If another session waits at the key, its row matters too, and the statement does not compare that.
         let may_rewrite =
             self.by_name && !self.contested.has_any() && self.neighbours.at(&batch.keys(), batch.session).is_empty();
         let Some(premises) = may_rewrite.then(|| self.memory.take(batch)).flatten() else { return Ok(None) };
@@ -49,7 +49,7 @@ impl Attempt<'_> {
 
     /// Keeps the rows as the transaction left them.
     pub(super) fn remember(&self, read: &Read, changed: &Changed) {
-        // Nothing is decided by memory on other connections.
+        // Only connections with prepared statements decide by memory.
         if !self.by_name {
             return;
         }

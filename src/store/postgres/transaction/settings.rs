@@ -18,8 +18,9 @@ pub(super) fn begin(limit: Duration, round: &mut Round) {
     round.add("SET LOCAL client_encoding = 'UTF8'");
 }
 
-/// The same for a transaction that goes out as one message. Nothing of it waits for this program in between, nothing but locks keeps it
-/// waiting before its commit, and no text comes back.
+/// The same for a transaction that goes out as one message. The server does not wait for this program inside it, and only locks can keep
+/// it waiting before its commit: so it needs no other time limits. It sets no encoding: only a connection that the store opened itself
+/// runs it, and such a connection uses UTF-8 from its start.
 pub(super) fn begin_at_once(limit: Duration, round: &mut Round) {
     let lock_ms = fifths_of(limit, 3);
     round.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
@@ -28,7 +29,7 @@ pub(super) fn begin_at_once(limit: Duration, round: &mut Round) {
     round.add("SET LOCAL synchronous_commit = on");
 }
 
-/// So many fifths of a time limit, in ms. It is less than the whole, so that the server's answer is still waited for.
+/// `count` fifths of a time limit, in ms. The rest of the limit leaves the server's answer time to arrive.
 fn fifths_of(limit: Duration, count: u128) -> i32 {
     i32::try_from(limit.as_millis() * count / 5).unwrap_or(i32::MAX).max(1)
 }

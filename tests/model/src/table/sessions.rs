@@ -139,7 +139,12 @@ fn endings(size: Size) -> Vec<Configuration> {
             .wants(&[&[Wait, Second], &[Wait]])
             .beacons()
             .queued()
-            .budget(pick(1, 4), |left| (left.falls, left.delays) = (1, pick(0, 1))),
+            .budget(pick(1, 4), |left| left.falls = 1),
+        named("a beacon falls, two keys, and a slow store")
+            .wants(&[&[Wait, Second], &[Wait]])
+            .beacons()
+            .queued()
+            .budget(pick(1, 2), |left| (left.falls, left.delays) = (1, 1)),
         named("a beacon falls, doubtful").beacons().queued().budget(pick(1, 4), |left| {
             (left.falls, left.doubts) = (1, 1);
         }),
