@@ -1,4 +1,4 @@
-//! The right to be the next to write some records. A context that came too late twice reserves them while it reads them. Nobody else
+//! The right to be the next to write some records. A context that came too late a few times reserves them while it reads them. Nobody else
 //! writes them then, so its next attempt succeeds. Without that, a context far away would always come too late where near ones write a
 //! record all the time.
 //!

@@ -20,6 +20,8 @@ use crate::machine::{
 
 /// After each attempt that others were faster than, it waits a random time that grows up to this.
 const LONGEST_PAUSE_US: u64 = 32_000;
+/// An attempt that fails after so many others reserves its records.
+const FAILURES: u32 = 1;
 /// A context that opens its session with more rows than this reads the other sessions in a separate transaction: etcd limits the
 /// operations of a transaction.
 const FEW_ROWS: usize = 32;
@@ -48,8 +50,8 @@ struct Outcome {
 #[derive(Clone, Copy)]
 struct Next<'a> {
     reservations: &'a Reservations,
-    /// Whether the records are reserved if this attempt fails.
-    are_wanted: bool,
+    /// How many attempts failed before.
+    attempt: u32,
 }
 
 impl Desk<'_> {
@@ -65,7 +67,7 @@ impl Desk<'_> {
                 return Ok(outcome.reply);
             }
             let asked = outcome.used.clone();
-            let next = Next { reservations: &reservations, are_wanted: attempt > 0 };
+            let next = Next { reservations: &reservations, attempt };
             let answer = self.commit(batch.session, &mut outcome, (&view, next), deadline).await?;
             if answer.succeeded() {
                 self.remember(&outcome, view, &answer);
@@ -246,7 +248,10 @@ impl Desk<'_> {
         if is_write && !next.reservations.is_empty() {
             compares.extend(next.reservations.compares());
             writes.extend(next.reservations.ends());
-            reads.push(next.reservations.question(next.are_wanted));
+            // Most first attempts succeed, so the first one is kept small.
+            if next.attempt > 0 {
+                reads.push(next.reservations.question(next.attempt >= FAILURES));
+            }
         }
         let load = Load { rows: reads.len().max(writes.len()), bytes };
         // The reads are there without writes, too: etcd would compare without asking the other servers if there were none.

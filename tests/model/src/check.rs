@@ -30,8 +30,8 @@ pub struct Finding {
     pub trace: String,
 }
 
-/// Steps after which a search gives up: the table is to be searched to its end, within the memory of a laptop.
-const STEP_LIMIT: usize = 120_000_000;
+/// Steps after which a search gives up: the table is to be searched to its end, within 8 GB of memory.
+const STEP_LIMIT: usize = 60_000_000;
 
 /// Searches a configuration.
 pub fn check(configuration: &Configuration, threads: usize) -> Report {
