@@ -300,7 +300,7 @@ impl fmt::Display for InvalidOptions {
             Self::Sum { lease_ms, heartbeat_ms, store_timeout_ms, margin_ms } => write!(
                 out,
                 "heartbeat {heartbeat_ms} ms + {RETRIES} store time-outs of {store_timeout_ms} ms + margin {margin_ms} ms \
-                 must be less than the lease of {lease_ms} ms; lengthen the lease or shorten the heartbeat"
+                 must be less than the lease of {lease_ms} ms; lengthen the lease, or shorten the heartbeat or the store time-out"
             ),
         }
     }

@@ -24,7 +24,7 @@ pub enum StoreErrorKind {
     Unsupported,
     /// The store does not answer, or not in time.
     Unavailable,
-    /// Others kept the store busy, and the transaction took no effect. A request that waits goes on until its time limit; without one it
+    /// The store was too slow, or others kept it busy, and the transaction took no effect. A request that waits goes on until its time limit; without one it
     /// fails after a lease.
     Busy,
     /// There is no room left.
@@ -56,7 +56,7 @@ impl StoreError {
         Self { kind, applied: Applied::No, retry: false, message: message.into() }
     }
 
-    /// A transaction that took no effect, because others kept the store busy.
+    /// A transaction that took no effect, because the store was too slow, or others kept it busy.
     pub fn busy(message: impl Into<String>) -> Self {
         Self { kind: StoreErrorKind::Busy, ..Self::transient(message) }
     }

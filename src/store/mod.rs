@@ -27,6 +27,11 @@ mod pointers;
 mod postgres;
 #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
 mod redis;
+#[cfg(all(
+    any(feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+mod reserving;
 #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
 mod sqlite;
 mod url;

@@ -7,12 +7,15 @@ use std::{
 };
 
 use leasehold::{
-    LeaseGuard, LeaseManager, StoreError,
+    AcquireError, LeaseGuard, LeaseManager, StoreError,
     executor::{Executor, TokioExecutor},
     machine::{Acquire, Action, Batch, Beat, Key, Operation, Outcome, Reply, RequestId, SessionId, SessionStep, Way},
     store::{PostgresStore, Store},
 };
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use crate::{
     proxy::Way as Direction,
@@ -124,7 +127,7 @@ fn fences_that_overlap_without_a_pause_keep_nobody_from_the_key() {
         .await;
         let mut next = second.transaction().await.unwrap();
         let mut fencing = Box::pin(readers[1].fence(&mut next));
-        let overlaps = tokio::time::timeout(Duration::from_millis(400), fencing.as_mut()).await;
+        let overlaps = timeout(Duration::from_millis(400), fencing.as_mut()).await;
         assert!(overlaps.is_err(), "a fence overtook who waits for the key");
         open.commit().await.unwrap();
         assert!(asking.await.unwrap().is_valid());
@@ -246,5 +249,38 @@ fn a_session_that_is_never_quiet_can_be_stolen_from() {
         }
         assert!(!beating.is_finished(), "it was never quiet");
         beating.abort();
+    });
+}
+
+/// Another program keeps a record or a whole table locked for longer than all attempts of a request take together.
+#[test]
+fn requests_with_a_time_limit_outlast_a_lock_of_another_program() {
+    const LIMIT: Duration = Duration::from_millis(300);
+    on_server("locked_outlast", |place| async move {
+        let open = async || {
+            let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
+            builder.lease(SHORT).store_timeout(LIMIT).build().unwrap()
+        };
+        open().await.lock("k").acquire().await.unwrap().release().await.unwrap();
+        let user = place.client().await;
+        for lock in ["SELECT text FROM locked_outlast_record FOR UPDATE", "LOCK TABLE locked_outlast_record"] {
+            let mut waits = JoinSet::new();
+            let managers = [open().await, open().await, open().await, open().await];
+            user.batch_execute(&format!("BEGIN; {lock}")).await.unwrap();
+            for leases in managers {
+                waits.spawn(async move {
+                    let guard = leases.lock("k").timeout(LONG).acquire().await?;
+                    let _ = guard.release().await;
+                    leases.close().await;
+                    Ok::<_, AcquireError>(())
+                });
+            }
+            let early = timeout(3 * SHORT, waits.join_next()).await;
+            assert!(early.is_err(), "it was answered in spite of {lock}: {early:?}");
+            user.batch_execute("COMMIT").await.unwrap();
+            for answer in waits.join_all().await {
+                assert!(answer.is_ok(), "{lock}: {answer:?}");
+            }
+        }
     });
 }

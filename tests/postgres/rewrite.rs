@@ -1,9 +1,12 @@
 //! Transactions that a store decides by what it remembers, although others have written to the rows since.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{LeaseManager, LostReason, executor::TokioExecutor};
-use tokio::time::timeout;
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use crate::{
     proxy::Commit,
@@ -87,7 +90,7 @@ fn a_store_with_another_id_or_format_is_noticed() {
 /// Whether a rewrite waits for a lock.
 async fn rewrite_waits(place: &Place, name: &str) -> bool {
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' \
-        AND query LIKE '%rewrite%'";
+        AND query LIKE 'BEGIN %_rewrite(%'";
     place.client().await.query_one(waits, &[&name]).await.unwrap().get::<_, i64>(0) == 1
 }
 
@@ -138,5 +141,63 @@ fn a_key_is_acquired_and_released_although_a_commit_or_its_answer_is_lost() {
             assert!(timeout(PATIENCE, other.lock("k").acquire()).await.unwrap().unwrap().is_valid());
             other.close().await;
         }
+    });
+}
+
+/// Transactions of the user lock the record of a key `FOR SHARE`, each before the last one ends. Whoever wants that key must not keep
+/// the heartbeats of its other leases waiting.
+#[test]
+fn a_stream_of_shared_locks_of_one_record_leaves_other_leases_alone() {
+    on_server("rewrite_stream", |place| async move {
+        let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
+        let leases = builder.lease(Duration::from_secs(3)).linger(Duration::ZERO).build().unwrap();
+        for _ in 0..5 {
+            turn(&leases).await;
+        }
+        let held = leases.lock("held").acquire().await.unwrap();
+        let mut fences = JoinSet::new();
+        for offset_ms in [0, 50, 100] {
+            let user = place.client().await;
+            fences.spawn(async move {
+                sleep(Duration::from_millis(offset_ms)).await;
+                let lock = "BEGIN; SELECT text FROM rewrite_stream_record WHERE key = 'k' FOR SHARE; \
+                    SELECT pg_sleep(0.15); COMMIT";
+                loop {
+                    user.batch_execute(lock).await.unwrap();
+                }
+            });
+        }
+        sleep(Duration::from_millis(300)).await;
+        let asking = tokio::spawn(async move { leases.lock("k").timeout(PATIENCE).acquire().await.map(drop) });
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs(8) {
+            assert!(held.is_valid(), "in doubt after {:?}", since.elapsed());
+            sleep(Duration::from_millis(20)).await;
+        }
+        asking.abort();
+    });
+}
+
+/// A transaction locks the record of one lease, and then fences and renews another one, while the first is given back. It does not wait
+/// in a circle with that.
+#[test]
+fn a_transaction_that_fences_two_leases_does_not_deadlock() {
+    on_server("rewrite_fences", |place| async move {
+        let named = Place { url: format!("{}?application_name=rewrite_fences", place.url), ..place.clone() };
+        let leases = settled(&named).await;
+        let held = leases.lock("held").acquire().await.unwrap();
+        turn(&leases).await;
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut user = place.client().await;
+        let mut transaction = user.transaction().await.unwrap();
+        let lock = "SELECT text FROM rewrite_fences_record WHERE key = 'k' FOR SHARE";
+        transaction.query(lock, &[]).await.unwrap();
+        let releasing = tokio::spawn(async move { guard.release().await });
+        until("the release waits", async || rewrite_waits(&place, "rewrite_fences").await).await;
+        // Longer than deadlock_timeout, so that the server ends whoever comes last.
+        sleep(Duration::from_millis(1_300)).await;
+        held.fence_and_renew(&mut transaction).await.unwrap();
+        transaction.commit().await.unwrap();
+        releasing.await.unwrap().unwrap();
     });
 }

@@ -1,6 +1,6 @@
 //! Contexts that want the same key at once, some of them from far away.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::LeaseManager;
 use redis::Client;
@@ -61,4 +61,95 @@ async fn a_reservation_that_nobody_uses_holds_nobody_up_for_long() {
         assert!(is_respected || server.scripts() - scripts <= 4, "{till_ms}: {} scripts", server.scripts() - scripts);
         assert_eq!(server.ask::<i64>(&["HEXISTS", "{reserved}:rows", "reserved:k"]), 0, "{till_ms}");
     }
+}
+
+/// A user of few rights cannot ask for the time. What stands there, as if a reservation, holds up nobody.
+#[tokio::test]
+async fn without_the_right_to_time_there_are_no_reservations() {
+    let Some(server) = Server::start(&[]) else { return };
+    let rights = "+eval +evalsha +hget +hset +hdel +hsetnx +hscan +zadd +zrem +zrangebylex +publish +subscribe +ping";
+    let mut words = vec!["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*"];
+    words.extend(rights.split(' '));
+    let _: String = server.ask(&words);
+    let proxy = proxy_before(server.port());
+    let user = |port: u16| Client::open(format!("redis://app:secret@127.0.0.1:{port}/")).unwrap();
+    let (near, far) = (manager(&user(server.port()), "acl").await, manager(&user(proxy.port), "acl").await);
+    let _: i64 = server.ask(&["HSET", "{acl}:rows", "reserved:k", "abc 250"]);
+    proxy.delay(Way::ToServer, Duration::from_millis(2));
+    let busy = tokio::spawn(async move {
+        loop {
+            near.lock("k").acquire().await.unwrap().release().await.unwrap();
+        }
+    });
+    // It fails often enough to make a reservation, if it may.
+    let _ = timeout(Duration::from_secs(1), far.lock("k").acquire()).await;
+    busy.abort();
+    assert_eq!(server.ask::<i64>(&["HEXISTS", "{acl}:rows", "reserved:k"]), 0);
+}
+
+/// A try that finds the key taken leaves no reservation, which would keep the holder from giving the lease back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_far_context_that_only_tries_does_not_hold_up_the_near_holder() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = proxy_before(server.port());
+    let (near, far) = (hot(&server, "tries").await, manager(&client_of(&proxy), "tries").await);
+    drop(far.lock("other").acquire().await.unwrap());
+    proxy.delay(Way::ToServer, Duration::from_millis(2));
+    for _ in 0..100 {
+        if let Ok(Some(guard)) = far.lock("k").try_acquire().await {
+            guard.release().await.unwrap();
+        }
+        assert_eq!(server.ask::<i64>(&["HEXISTS", "{tries}:rows", "reserved:k"]), 0);
+    }
+    near.abort();
+}
+
+/// A reservation lasts longer if its maker is further away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_context_that_is_very_far_away_acquires_the_key_too() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = proxy_before(server.port());
+    let (near, far) = (hot(&server, "very far").await, manager(&client_of(&proxy), "very far").await);
+    drop(far.lock("other").acquire().await.unwrap());
+    proxy.delay(Way::ToServer, Duration::from_millis(350));
+    let guard = timeout(BUSY, far.lock("k").timeout(BUSY).acquire()).await.unwrap().unwrap();
+    guard.release().await.unwrap();
+    near.abort();
+}
+
+/// Others reserve the record one after the other, for longer than a request tries a store that fails.
+#[tokio::test]
+async fn a_request_with_a_time_limit_outlasts_the_reservations_of_others() {
+    let Some(server) = Server::start(&[]) else { return };
+    let lease = context(&server.client(), "outlast").await.1.lease(Duration::from_secs(2));
+    let leases = lease.store_timeout(Duration::from_millis(400)).linger(Duration::ZERO).build().unwrap();
+    leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+    let mut asked = std::pin::pin!(leases.lock("k").timeout(BUSY).acquire());
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(4) {
+        let now: Vec<u64> = server.ask::<Vec<String>>(&["TIME"]).iter().map(|part| part.parse().unwrap()).collect();
+        let text = format!("abc {}", now[0] * 1_000 + now[1] / 1_000 + 900);
+        let _: i64 = server.ask(&["HSET", "{outlast}:rows", "reserved:k", &text]);
+        let early = timeout(Duration::from_millis(60), asked.as_mut()).await;
+        assert!(early.is_err(), "it was answered while the record was reserved: {early:?}");
+    }
+    assert!(asked.await.unwrap().is_valid());
+}
+
+/// A key that is forgotten takes what reserved it along.
+#[tokio::test]
+async fn a_deleted_record_leaves_no_reservation() {
+    let Some(server) = Server::start(&[]) else { return };
+    let leases = manager(&server.client(), "forgotten").await;
+    for key in 0..600 {
+        let key = format!("k{key}");
+        leases.lock(&key).acquire().await.unwrap().release().await.unwrap();
+        let _: i64 = server.ask(&["HSET", "{forgotten}:rows", &format!("reserved:{key}"), "abc 1"]);
+    }
+    leases.close().await;
+    let rows: Vec<String> = server.ask(&["HKEYS", "{forgotten}:rows"]);
+    let (reserved, records): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.starts_with("reserved:"));
+    assert!(reserved.len() < 600, "no record was forgotten");
+    let has_record = |row: &&String| records.contains(&&row.replacen("reserved:", "lease:", 1));
+    assert!(reserved.iter().all(has_record), "{reserved:?}");
 }

@@ -19,7 +19,7 @@ use super::{rows::Names, transaction::random};
 use crate::machine::{Batch, StoreError};
 
 /// A reservation that stands for so long is one of a context that died, or that takes longer for its requests.
-const PATIENCE: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = Duration::from_millis(500);
 /// A batch for more keys than this competes without reservations.
 const MOST: usize = 8;
 

@@ -7,6 +7,7 @@ use etcd_client::{PutOptions, Txn, TxnOp, TxnResponse};
 use tokio::time::{Instant, sleep};
 
 use super::{
+    super::reserving::writes_in_any_case,
     failure::Load,
     look,
     reservation::Reservations,
@@ -52,6 +53,8 @@ struct Next<'a> {
     reservations: &'a Reservations,
     /// How many attempts failed before.
     attempt: u32,
+    /// Whether this transaction may make reservations.
+    may_reserve: bool,
 }
 
 impl Desk<'_> {
@@ -67,7 +70,7 @@ impl Desk<'_> {
                 return Ok(outcome.reply);
             }
             let asked = outcome.used.clone();
-            let next = Next { reservations: &reservations, attempt };
+            let next = Next { reservations: &reservations, attempt, may_reserve: writes_in_any_case(batch) };
             let answer = self.commit(batch.session, &mut outcome, (&view, next), deadline).await?;
             if answer.succeeded() {
                 self.remember(&outcome, view, &answer);
@@ -250,7 +253,7 @@ impl Desk<'_> {
             writes.extend(next.reservations.ends());
             // Most first attempts succeed, so the first one is kept small.
             if next.attempt > 0 {
-                reads.push(next.reservations.question(next.attempt >= FAILURES));
+                reads.push(next.reservations.question(next.attempt >= FAILURES && next.may_reserve));
             }
         }
         let load = Load { rows: reads.len().max(writes.len()), bytes };

@@ -220,7 +220,7 @@ pub(super) trait Source: Send {
 /// No connection became free.
 pub(super) fn exhausted(name: &str, remedy: &str, waited: core::time::Duration) -> StoreError {
     let ms = waited.as_millis();
-    StoreError::transient(format!("no connection of {name} became free within {ms} ms; {remedy}"))
+    StoreError::busy(format!("no connection of {name} became free within {ms} ms; {remedy}"))
 }
 
 /// For the application's pool.

@@ -2,9 +2,11 @@
 //!
 //! The codes are those of [PostgreSQL](https://www.postgresql.org/docs/current/errcodes-appendix.html).
 
+use core::time::Duration;
+use std::string::String;
+
 use super::{carrier::Failure, names::Names};
 use crate::machine::{StoreError, StoreErrorKind};
-use std::string::String;
 
 /// The server ended the transaction with this error, or the connection broke before a commit was sent.
 pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
@@ -78,6 +80,10 @@ pub(super) fn of_connect(failure: &Failure, user: &str) -> StoreError {
             "the server does not let the user {user} in: {}; correct the user or the password in the URL, or pg_hba.conf",
             failure.said
         )),
+        "57P03" => StoreError::transient(format!(
+            "the server takes no connections yet: {}; wait until it has started",
+            failure.said
+        )),
         "3D000" => permanent(format!("{}; create the database, or correct its name in the URL", failure.said)),
         "53300" => StoreError::transient(format!(
             "the server has no connection left: {}; raise max_connections or the CONNECTION LIMIT of the user {user}, or share a \
@@ -114,6 +120,15 @@ pub(super) fn of_create(failure: &Failure, names: &Names) -> StoreError {
         ),
         _ => of_statement(failure, names),
     }
+}
+
+/// The time ran out before a commit was sent. Mostly others keep rows or connections, so a request that waits goes on.
+pub(super) fn before_commit(limit: Duration) -> StoreError {
+    StoreError::busy(format!(
+        "the transaction did not come to its commit within {} ms; see pg_stat_activity for what kept it waiting, or allow more time by \
+         store_timeout",
+        limit.as_millis()
+    ))
 }
 
 pub(super) fn no_tables(names: &Names) -> String {

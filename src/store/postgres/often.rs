@@ -22,7 +22,7 @@ pub(super) enum Often {
     WriteRecord,
     WriteSession,
     /// Rewrites a record, and returns a row if it did. It does so only if three rows are still as [remembered](super::memory): the record,
-    /// the row of the session, which it locks, and the facts that matter in the store's own row.
+    /// the row of the session, and the facts that matter in the store's own row. It locks the record before it looks at the session.
     Rewrite,
 }
 
@@ -71,7 +71,9 @@ impl Often {
                 let [record, session, store] = ["record", "session", "store"].map(|table| names.table(table));
                 let [key, was, becomes, own, beats, facts] = [0, 1, 2, 3, 4, 5].map(value);
                 format!(
-                    "WITH own AS MATERIALIZED (SELECT 1 FROM {session} WHERE id = {own} AND text = {beats} FOR UPDATE) \
+                    "WITH kept AS MATERIALIZED (SELECT 1 FROM {record} WHERE key = {key} AND text = {was} FOR UPDATE), \
+                     own AS MATERIALIZED (SELECT 1 FROM {session} WHERE id = {own} AND text = {beats} \
+                     AND EXISTS (SELECT FROM kept) FOR UPDATE) \
                      UPDATE {record} SET text = {becomes} WHERE key = {key} AND text = {was} AND EXISTS (SELECT FROM own) \
                      AND EXISTS (SELECT FROM {store} WHERE schema = {SCHEMA} AND text::jsonb @> {facts}::jsonb) RETURNING true"
                 )

@@ -49,8 +49,8 @@ pub(super) struct Script {
 /// answer is all of them as they stand, and the sessions that their texts name, which the next attempt most likely wants.
 /// If all hold, the rows that follow are written, and those after them deleted.
 ///
-/// A record may be reserved. The reservation is a row of its own: it names a transaction, and expires after a quarter of a second by the
-/// server's clock. Until then only that transaction writes the record; any other is answered as if a premise had failed. A transaction
+/// A record may be reserved. The reservation is a row of its own: it names a transaction, and expires within a second by the server's
+/// clock. A user who may not ask for the TIME neither makes nor respects reservations. Until then only that transaction writes the record; any other is answered as if a premise had failed. A transaction
 /// that has failed before makes a reservation when it fails again. Other writes to the record then cannot make its next try fail, if that
 /// try arrives in time. A transaction for many keys (see `MOST_RESERVED`) neither makes nor respects reservations. No lease depends on
 /// that clock.
@@ -82,18 +82,19 @@ local function stands(text, premise)
     return readable and is_there
 end
 local rows, index, same, found, was = KEYS[1], KEYS[2], true, {}, {}
-local reserved, own_name, reserves, over, longest_ms = tonumber(ARGV[1]), ARGV[2], ARGV[3] == '1', {}, 250
+local reserved, own_name, wanted_ms, over = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), {}
 local at = 5 + reserved
 local function clock_ms()
     local time = redis.pcall('TIME')
-    return time.err and 0 or time[1] * 1000 + math.floor(time[2] / 1000)
+    return not time.err and time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local function is_taken(row)
     local text = redis.pcall('HGET', rows, row)
     local name, till = string.match(type(text) == 'string' and text or '', '^(%x+) (%d+)$')
     if not name then return false end
-    local left = name == own_name and 0 or till - clock_ms()
-    if left > 0 and left <= longest_ms then return true end
+    local now = name ~= own_name and clock_ms()
+    local left = now and till - now or 0
+    if left > 0 and left <= 1000 then return true end
     over[#over + 1] = row
     return false
 end
@@ -111,8 +112,9 @@ end
 local is_free = true
 for i = 4, 3 + reserved do is_free = is_free and not is_taken(ARGV[i]) end
 if not (same and is_free) then
-    if is_free and reserves then
-        local text = string.format('%s %d', own_name, clock_ms() + longest_ms)
+    local now = is_free and wanted_ms > 0 and clock_ms()
+    if now then
+        local text = string.format('%s %d', own_name, now + wanted_ms)
         for i = 4, 3 + reserved do redis.pcall('HSET', rows, ARGV[i], text) end
     end
     local named, seen = {}, {}
@@ -139,7 +141,9 @@ for i = deleted, deleted + deletions - 1 do
     if session then redis.call('ZREM', index, session) end
 end
 for i = set, deleted - 2, 2 do redis.call('HSET', rows, ARGV[i], ARGV[i + 1]) end
-for i = deleted, deleted + deletions - 1 do redis.call('HDEL', rows, ARGV[i]) end
+for i = deleted, deleted + deletions - 1 do
+    redis.call('HDEL', rows, ARGV[i], (string.gsub(ARGV[i], '^lease:', 'reserved:')))
+end
 at = deleted + deletions
 local own, wanted, others = ARGV[at], tonumber(ARGV[at + 1]), {}
 at = at + 2
@@ -192,6 +196,9 @@ impl Script {
     }
 }
 
+/// No reservation lasts longer than this, in ms, because its maker may have died. The script knows the number, too.
+pub(super) const LONGEST_MS: u64 = 1_000;
+
 /// What a script of the user's is given.
 #[derive(Debug, Default)]
 pub(super) struct ScriptInput {
@@ -220,15 +227,15 @@ pub(super) struct Comparison {
     pub(super) reservation: Option<Reservation>,
 }
 
-/// Reserves records for the next try of a transaction, for a quarter of a second at most. A try that fails again renews it.
+/// Reserves records for the next try of a transaction. A try that fails again renews it.
 #[derive(Debug)]
 pub(super) struct Reservation {
     /// The name of the transaction that makes it. No two transactions have the same name.
     pub(super) name: String,
     /// The rows that reserve the records. The script respects the reservations of others even if none is wanted here.
     pub(super) rows: Vec<String>,
-    /// Whether the script makes a reservation if the comparison fails.
-    pub(super) is_wanted: bool,
+    /// For how long the script reserves the records if the comparison fails, in ms; 0 if it does not.
+    pub(super) wanted_ms: u64,
 }
 
 /// What became of it.
@@ -281,8 +288,8 @@ impl Comparison {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(keys.len() + input.keys.len()).arg(&keys).arg(&input.keys);
         match &self.reservation {
-            Some(Reservation { name, rows, is_wanted }) => {
-                command.arg(rows.len()).arg(name).arg(u8::from(*is_wanted)).arg(rows);
+            Some(Reservation { name, rows, wanted_ms }) => {
+                command.arg(rows.len()).arg(name).arg(wanted_ms).arg(rows);
             }
             None => {
                 command.arg(0).arg("").arg(0);

@@ -102,12 +102,12 @@ pub(super) fn of_time(address: &str, limit: Duration, writing: bool) -> StoreErr
         "Redis at {address} did not answer within {} ms; look at the network and at SLOWLOG GET; store_timeout gives a lease more time",
         limit.as_millis()
     );
-    if writing { StoreError::unknown(message) } else { StoreError::transient(message) }
+    if writing { StoreError::unknown(message) } else { StoreError::busy(message) }
 }
 
 /// Others wrote the same rows between each read and the write that followed it.
 pub(super) fn of_contention(tries: u32) -> StoreError {
-    StoreError::transient(format!("others wrote the same rows {tries} times in a row; try again"))
+    StoreError::busy(format!("others wrote the same rows {tries} times in a row; try again"))
 }
 
 /// What was answered is not what the script gives.
@@ -134,7 +134,10 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
              and SUBSCRIBE for the keys and channels that begin with its prefix in braces; SELECT for another database than 0; and \
              CLUSTER SLOTS in a cluster: grant them to the user",
         )),
-        "WRONGTYPE" => unsupported(told("another program uses our key; choose another prefix")),
+        "WRONGTYPE" => unsupported(told(
+            "another program uses a key that begins like the prefix in braces, as in {leasehold}:rows; choose another prefix, by \
+             `prefix=` in the URL or by RedisStore::connect_with_prefix",
+        )),
         "MOVED" | "ASK" => unsupported(told(
             "the server is a node of a cluster, and another node has the slot of the prefix; connect by \
              redis-cluster://host:port",

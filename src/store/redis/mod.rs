@@ -23,15 +23,15 @@ use std::{
     vec::Vec,
 };
 
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 
-use super::{Durability, Reach, Store};
+use super::{Durability, Reach, Store, reserving::writes_in_any_case};
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
 use crate::signal::Signals;
 
 use attempt::{Place, View, peers_in};
-use compare::{Outcome, Reservation, ScriptInput};
+use compare::{LONGEST_MS, Outcome, Reservation, ScriptInput};
 use failure::Stage;
 use link::Link;
 use signals::RedisSignals;
@@ -190,7 +190,8 @@ impl RedisStore {
         let (keys, fresh) = (batch.keys(), setup::fresh_id());
         let mut view = View::new(memory);
         let reserved: Vec<_> = keys.iter().map(|key| format!("reserved:{key}")).collect();
-        for tries in 0..TRIES {
+        let (mut tries, mut trip) = (0, Duration::ZERO);
+        while tries < TRIES {
             let mut attempt = view.load(&keys, fresh, |records| records.sessions_of(batch))?;
             let mut reply = batch.apply(&mut attempt.records, now);
             let is_certain = attempt.is_certain;
@@ -203,9 +204,12 @@ impl RedisStore {
                 return Ok(reply);
             }
             if !comparison.writes.is_empty() && keys.len() <= MOST_RESERVED {
-                let (name, rows, is_wanted) = (fresh.to_string(), reserved.clone(), tries >= AT_ONCE);
-                comparison.reservation = Some(Reservation { name, rows, is_wanted });
+                let is_wanted = tries >= AT_ONCE && writes_in_any_case(batch);
+                let wanted_ms = if is_wanted { reservation_ms(trip) } else { 0 };
+                comparison.reservation =
+                    Some(Reservation { name: fresh.to_string(), rows: reserved.clone(), wanted_ms });
             }
+            let asked_at = Instant::now();
             match comparison.run(link, plain, self.place.keys(), &ScriptInput::NONE, stage).await? {
                 Ok(Outcome::Done { said, heard }) => {
                     view.wrote(&comparison);
@@ -215,7 +219,10 @@ impl RedisStore {
                 }
                 Ok(Outcome::Stale { snapshot, is_free }) => {
                     view.found(snapshot);
-                    if !is_free {
+                    trip = asked_at.elapsed();
+                    if is_free {
+                        tries += 1;
+                    } else {
                         pause().await;
                     }
                 }
@@ -224,6 +231,11 @@ impl RedisStore {
         }
         Err(failure::of_contention(TRIES))
     }
+}
+
+/// How long a reservation lasts, in ms, for a context that waits so long for an answer.
+fn reservation_ms(trip: Duration) -> u64 {
+    u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(250, LONGEST_MS)
 }
 
 /// Pauses for a random time of up to a millisecond.

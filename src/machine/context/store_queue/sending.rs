@@ -248,7 +248,7 @@ impl Machine {
     pub(in super::super) fn give_up_on_silent_store(&mut self, now: Monotonic) {
         if let Some(transaction) = self.store_queue.give_up(now) {
             let limit_ms = self.config.store_timeout_ms;
-            let error = StoreError::unknown(alloc::format!("no answer within {limit_ms} ms"));
+            let error = StoreError::unknown(alloc::format!("no answer within {limit_ms} ms, the store time-out"));
             self.failed(&transaction, &error, now);
         }
     }

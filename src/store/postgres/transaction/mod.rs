@@ -124,7 +124,7 @@ impl Work {
             Err(_) if committing.load(Ordering::Relaxed) => {
                 Err(StoreError::unknown("the server did not answer the commit in time"))
             }
-            Err(_) => Err(StoreError::transient("the transaction did not reach its commit in time")),
+            Err(_) => Err(failure::before_commit(self.limit)),
         }
     }
 
@@ -387,23 +387,17 @@ impl Attempt<'_> {
     }
 
     /// Commits at the end of a round. The statement timeout must not cut short the wait for replicas: the server would answer as if they
-    /// had the transaction.
+    /// had the transaction. `first_letter` is the place of the first notification.
     async fn commit(&mut self, mut round: Round, first_letter: usize) -> Result<Answers, Fault> {
-        round.add("SET LOCAL statement_timeout = 0");
-        self.send_commit(round, Some(first_letter)).await
-    }
-
-    /// Sends a round, and COMMIT at its end. The round must turn the statement timeout off before that. `first_letter` is the place of the
-    /// first notification, if the round has any.
-    async fn send_commit(&mut self, mut round: Round, first_letter: Option<usize>) -> Result<Answers, Fault> {
-        let writes = round.add("COMMIT");
+        let writes = round.add("SET LOCAL statement_timeout = 0");
+        round.add("COMMIT");
         self.committing.store(true, Ordering::Relaxed);
         match self.loan.carry(&round).await {
             Ok(answers) => Ok(answers),
             // The server stopped at a notification, or at a write before it.
             Err(failure) if failure.before.count() < writes && failure::is_of_statement(&failure) => {
-                let is_letter = first_letter.is_some_and(|first| failure.before.count() >= first);
-                Err(if is_letter { Fault::Letter } else { Fault::Server(failure) })
+                self.committing.store(false, Ordering::Relaxed);
+                Err(if failure.before.count() < first_letter { Fault::Server(failure) } else { Fault::Letter })
             }
             Err(failure) => Err(Fault::Commit(failure)),
         }

@@ -29,7 +29,8 @@ impl Attempt<'_> {
         keep_plans(&mut round);
         round.run(Often::Lock, self.names, &[&numbers(&self.locks(core::slice::from_ref(&premises.key)))]);
         let written = self.add_rewrite(&premises, &decision, &mut round);
-        let answers = self.send_commit(round, None).await?;
+        let first_letter = round.count();
+        let answers = self.commit(round, first_letter).await?;
         if answers.rows(written).is_empty() {
             // Nothing was written, so nothing is unknown.
             self.committing.store(false, Ordering::Relaxed);

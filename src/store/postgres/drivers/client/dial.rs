@@ -111,7 +111,12 @@ impl Dial {
         let opening = timeout(LIMIT, self.connector.connect(self.config.clone()));
         let (client, mut wire) = match opening.await {
             Ok(opened) => opened.map_err(|error| failure::of_connect(&failed(&error), user))?,
-            Err(_) => return Err(StoreError::transient("the server did not accept a connection within 10 s")),
+            Err(_) => {
+                return Err(StoreError::transient(
+                    "the server did not accept a connection within 10 s; check that the host and the port in the URL are those of PostgreSQL, and \
+                 that it is not overloaded",
+                ));
+            }
         };
         self.runtime.spawn(async move {
             // It ends when the client is dropped, or the connection broke.
