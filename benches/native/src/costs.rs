@@ -109,6 +109,7 @@ pub(crate) async fn measure(figures: &mut Figures) {
     requests_at_once(figures);
     forming(figures).await;
     local_waiters(figures).await;
+    awaited_keys(figures).await;
 }
 
 /// A heartbeat of one who holds many keys, and what it takes to doubt them all and be certain again.
@@ -287,4 +288,31 @@ async fn served_us(leases: &LeaseManager, count: u32) -> f64 {
         drop(request.await.expect("each gets its turn"));
     }
     micros(start.elapsed())
+}
+
+/// One context queues for many keys that another one holds: each key costs the same, however many there are.
+async fn awaited_keys(figures: &mut Figures) {
+    let mut first = 0.0;
+    for (count, name) in [
+        (100, "awaited_100_keys_each_us"),
+        (1_000, "awaited_1000_keys_each_us"),
+        (10_000, "awaited_10000_keys_each_us"),
+    ] {
+        let store = MemoryStore::new();
+        let (holder, waiter) = (leases::context(store.clone()), leases::context(store));
+        let names: Vec<_> = (0..count).map(|number| format!("key {number}")).collect();
+        let guards = join_all(names.iter().map(|name| holder.lock(name).acquire())).await;
+        let mut waiting: Vec<_> = names.iter().map(|name| Box::pin(waiter.lock(name).acquire())).collect();
+        let start = ThreadTime::now();
+        for request in &mut waiting {
+            assert!(futures::poll!(request.as_mut()).is_pending(), "the key is held");
+        }
+        drop(guards);
+        for request in waiting {
+            drop(request.await.expect("each gets its turn"));
+        }
+        let each = micros(start.elapsed()) / f64::from(count);
+        first = if count == 100 { each } else { first };
+        figures.add(name, each, Target::AtMost(first * 2.0));
+    }
 }
