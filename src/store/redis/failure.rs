@@ -130,7 +130,7 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
     match code_of(error) {
         "NOAUTH" | "WRONGPASS" => of_password(address, error),
         "NOPERM" => unsupported(told(
-            "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, ZADD, ZREM, ZRANGEBYLEX, PING, PUBLISH \
+            "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, ZADD, ZREM, ZRANGEBYLEX, TIME, PING, PUBLISH \
              and SUBSCRIBE for the keys and channels that begin with its prefix in braces; SELECT for another database than 0; and \
              CLUSTER SLOTS in a cluster: grant them to the user",
         )),

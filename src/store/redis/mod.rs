@@ -72,6 +72,9 @@ const PREFIX: &str = "leasehold";
 ///   a lease with them. Two contexts may then believe that they hold it, until the first one has reconnected and
 ///   learned of the loss, soon after its next heartbeat at the latest. Once the second one has the lease, a fenced
 ///   [`script`](Self::script) runs for it only.
+/// * A transaction that others have overtaken twice reserves its records for its next try, for a second at most by the server's clock. So
+///   a context that is far from the server acquires a key although near ones write its record all the time. A user who may not ask the
+///   server for the `TIME` makes no reservations.
 /// * It needs a tokio runtime. Each store has one connection for commands, and each context that holds or waits has another one for
 ///   messages.
 /// * While a context subscribes, at first or after a lost connection, it hears nothing. A message that is meant for it is sent again for
