@@ -63,6 +63,7 @@ impl Desk<'_> {
         let mut view = View::default();
         let mut memory = Some(self.memory);
         let mut reservations = Reservations::of(batch, self.names)?;
+        let may_reserve = writes_in_any_case(batch) && !reservations.is_empty();
         for attempt in 0_u32.. {
             let mut outcome = self.apply(batch, now, (&mut view, memory), deadline).await?;
             if outcome.changed.is_empty() && view.is_of_one_moment() {
@@ -70,7 +71,7 @@ impl Desk<'_> {
                 return Ok(outcome.reply);
             }
             let asked = outcome.used.clone();
-            let next = Next { reservations: &reservations, attempt, may_reserve: writes_in_any_case(batch) };
+            let next = Next { reservations: &reservations, attempt, may_reserve };
             let answer = self.commit(batch.session, &mut outcome, (&view, next), deadline).await?;
             if answer.succeeded() {
                 self.remember(&outcome, view, &answer);
@@ -84,8 +85,8 @@ impl Desk<'_> {
             if !outcome.changed.is_empty() {
                 reservations.learn(&answer.op_responses());
             }
-            // The first time it knows better already, and is likely to succeed.
-            if attempt > 0 && !reservations.are_free() {
+            // The first time it knows better already, and is likely to succeed. So it is with a reservation of its own.
+            if attempt > 0 && !(may_reserve && reservations.are_free()) {
                 self.pause(attempt).await?;
             }
             if Instant::now() >= deadline {

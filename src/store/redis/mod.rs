@@ -193,6 +193,7 @@ impl RedisStore {
         let (keys, fresh) = (batch.keys(), setup::fresh_id());
         let mut view = View::new(memory);
         let reserved: Vec<_> = keys.iter().map(|key| format!("reserved:{key}")).collect();
+        let may_reserve = keys.len() <= MOST_RESERVED && writes_in_any_case(batch);
         let (mut tries, mut trip) = (0, Duration::ZERO);
         while tries < TRIES {
             let mut attempt = view.load(&keys, fresh, |records| records.sessions_of(batch))?;
@@ -207,8 +208,7 @@ impl RedisStore {
                 return Ok(reply);
             }
             if !comparison.writes.is_empty() && keys.len() <= MOST_RESERVED {
-                let is_wanted = tries >= AT_ONCE && writes_in_any_case(batch);
-                let wanted_ms = if is_wanted { reservation_ms(trip) } else { 0 };
+                let wanted_ms = if may_reserve && tries >= AT_ONCE { reservation_ms(trip) } else { 0 };
                 comparison.reservation =
                     Some(Reservation { name: fresh.to_string(), rows: reserved.clone(), wanted_ms });
             }
@@ -223,11 +223,11 @@ impl RedisStore {
                 Ok(Outcome::Stale { snapshot, is_free }) => {
                     view.found(snapshot);
                     trip = asked_at.elapsed();
-                    if is_free {
-                        tries += 1;
-                    } else {
+                    // Without a reservation, those who write the same rows in the same order would always leave the same one behind.
+                    if !is_free || (tries > AT_ONCE && !may_reserve) {
                         pause().await;
                     }
+                    tries += u32::from(is_free);
                 }
                 Err(refusal) => return Err(link.refused(&refusal, stage)),
             }
