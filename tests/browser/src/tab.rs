@@ -8,6 +8,9 @@ use thirtyfour::WindowHandle;
 
 use crate::{Deadline, browser::Session, now_ms, process::Process};
 
+/// How long a page may take to be shown on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A tab of a [`Browser`](crate::Browser). Dropping it leaves it open.
 #[derive(Debug)]
 pub struct Tab {
@@ -167,12 +170,16 @@ impl Tab {
         Ok(Process::busiest_since(&before, &self.session.processes()?))
     }
 
-    /// Goes back to the page before, as a person does.
+    /// Goes back to the page before, as a person does. The answer of the browser may come while the page that is left is still shown,
+    /// so this waits until another one is.
     ///
     /// # Errors
-    /// When the browser refuses.
+    /// When the browser refuses, or goes on to show the page that was to be left.
     pub async fn back(&self) -> anyhow::Result<()> {
-        Ok(self.session.at(&self.handle).await?.0.back().await?)
+        let left = self.run("return location.href", Value::Null).await?;
+        self.session.at(&self.handle).await?.0.back().await?;
+        self.until("return location.href !== arg", left, PATIENCE).await.context("the way back")?;
+        Ok(())
     }
 
     /// Looks at it: whatever was visible in its window is hidden then.

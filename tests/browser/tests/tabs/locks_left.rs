@@ -4,7 +4,10 @@ use anyhow::ensure;
 use leasehold_browser_tests::{Engine, Tab};
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World};
+use crate::{
+    left::{restored, until_kept},
+    world::{SOON, World},
+};
 
 /// Holds the first name, and waits for the second in all modes.
 async fn hold_and_wait(tab: &Tab) -> anyhow::Result<()> {
@@ -71,15 +74,30 @@ pub async fn locks_of_a_page_that_is_left_without_beacon_are_free_too(world: &Wo
 }
 
 async fn left(world: &World, options: Value, kept: bool) -> anyhow::Result<()> {
+    if kept {
+        until_kept(world, async || left_once(world, options.clone()).await).await
+    } else {
+        ensure!(!left_once(world, options).await?, "the page was kept with a lock");
+        Ok(())
+    }
+}
+
+/// Brings whether the page was kept. If so it goes on.
+async fn left_once(world: &World, options: Value) -> anyhow::Result<bool> {
     let [page, other] = [world.tab(options.clone()).await?, world.tab(options).await?];
     take_the_other(&other).await?;
     hold_and_wait(&page).await?;
     page.goto(&world.elsewhere()).await?;
     ensure_it_is_free(&other).await?;
     page.back().await?;
-    let restored = page.run("return window.restored ?? false", Value::Null).await?;
-    ensure!(restored == kept, "the page was restored: {restored}");
-    if kept { ensure_it_goes_on(&page, &other).await } else { Ok(()) }
+    let was_kept = restored(&page).await?;
+    if was_kept {
+        ensure_it_goes_on(&page, &other).await?;
+    }
+    for tab in [page, other] {
+        tab.close().await?;
+    }
+    Ok(was_kept)
 }
 
 pub async fn locks_of_a_frozen_page_are_free_and_its_requests_queue_again(world: &World) -> anyhow::Result<()> {
