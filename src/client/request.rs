@@ -100,8 +100,9 @@ impl LeaseRequest {
     /// [Waits](Self::acquire) at most this long (whole ms, rounded up); zero tries once. Without it, the wait for holders
     /// has no limit.
     ///
-    /// The limit also covers the wait for a store that does not answer. If the store is silent, a request without a limit
-    /// fails with [`AcquireError::Store`] after a lease, so that it does not hang for ever.
+    /// The limit also covers the wait for a store that is silent or fails for the moment, such as a server that is restarted. A request
+    /// without a limit does not hang for ever: it fails with [`AcquireError::Store`] after a lease if the store is silent, and after
+    /// three attempts if it fails.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self
@@ -359,9 +360,9 @@ impl Pending {
             Some(Response::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), fate, name))),
             Some(Response::Busy) => Ok(None),
             Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, name.as_deref().unwrap_or(key))),
-            Some(Response::TimedOut { waited, held_here, held_elsewhere }) => {
-                let key = name.unwrap_or_else(|| key.to_owned());
-                Err(AcquireError::timeout(key, waited, held_here, held_elsewhere))
+            Some(Response::TimedOut { waited, held_here, held_elsewhere, store }) => {
+                let (key, store) = (name.unwrap_or_else(|| key.to_owned()), store.map(|error| *error));
+                Err(AcquireError::Timeout { key, waited, held_here, held_elsewhere, store })
             }
             // The machine answers every request; a dropped sender means that the manager is gone.
             _ => Err(AcquireError::Closed),

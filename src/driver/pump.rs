@@ -45,6 +45,9 @@ impl Driver {
         if now.monotonic >= core.now.monotonic {
             core.now = now;
         }
+        if let Input::Reply { result, .. } = &input {
+            core.registry.heard_of_store(result.as_ref().err());
+        }
         core.machine.handle(input, now);
         core.sort_news();
         loop {

@@ -22,7 +22,8 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// The platform has no such store, or forbids it here.
     Unsupported,
-    /// The store does not answer, or not in time.
+    /// The store does not answer, or not in time. If trying again may help, a request with a time limit goes on until then; one without
+    /// fails after three attempts.
     Unavailable,
     /// The store was too slow, or others kept it busy, and the transaction took no effect. A request that waits goes on until its time limit; without one it
     /// fails after a lease.
@@ -66,8 +67,13 @@ impl StoreError {
         Self { applied: Applied::Unknown, ..Self::transient(message) }
     }
 
-    /// Whether the store was too slow or too busy, rather than unable. A request that waits then goes on: for a lease, or until its time
-    /// limit if it has one.
+    /// Whether a request goes on until its time limit, if it has one. A server that refuses connections may be about to start.
+    pub(crate) const fn may_pass(&self) -> bool {
+        let is_about_answers = matches!(self.kind, StoreErrorKind::Busy | StoreErrorKind::Unavailable);
+        self.retry && (is_about_answers || matches!(self.applied, Applied::Unknown))
+    }
+
+    /// Whether the store was too slow or too busy, rather than unable. A request that waits goes on for a lease, even without a time limit.
     pub(crate) fn is_slowness(&self) -> bool {
         self.retry && (self.applied == Applied::Unknown || self.kind == StoreErrorKind::Busy)
     }

@@ -9,13 +9,13 @@ use leasehold::{
     machine::{Acquire, Action, Applied, Batch, Beat, Key, Operation, Outcome, RequestId, SessionId, SessionStep},
     store::{EtcdStore, Store},
 };
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, task::block_in_place};
 
 use crate::{
     address_of, connect,
     contract::client,
     fence::{compares, deaf},
-    manager, proxy_before,
+    manager, outage, proxy_before,
     server::{self, Member, Server},
 };
 
@@ -177,6 +177,20 @@ fn a_server_that_is_killed_and_comes_back_keeps_the_lease_and_its_queue() {
     runtime.block_on(guard.release()).unwrap();
     let next = runtime.block_on(wait).unwrap().unwrap();
     assert!(next.token() > guard.token());
+}
+
+#[test]
+fn who_said_for_how_long_waits_for_the_server() {
+    if !server::is_installed() {
+        return;
+    }
+    let mut server = Server::start(&[]);
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&server.address(), "gone").await.build().unwrap();
+        // The server is asked by a runtime of its own.
+        let serve = |up| block_in_place(|| if up { server.restart() } else { server.kill() });
+        outage::who_said_for_how_long_waits_for_the_server(leases, serve).await;
+    });
 }
 
 /// What somebody deleted is another store, whatever this handle remembers: it has another id.

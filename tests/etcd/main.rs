@@ -22,6 +22,8 @@ mod jumps;
 mod network;
 #[path = "../processes/other.rs"]
 mod other;
+#[path = "../stores/outage.rs"]
+mod outage;
 mod partition;
 mod processes;
 #[path = "../processes/proxy.rs"]

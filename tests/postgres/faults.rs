@@ -18,6 +18,7 @@ use leasehold::{
 use tokio::{runtime::Runtime, time::timeout};
 
 use crate::{
+    outage,
     proxy::{Commit, Proxy},
     server::{PATIENCE, Place, Server, connect, on_server, until},
 };
@@ -228,6 +229,16 @@ fn a_holder_and_a_waiter_outlive_a_crash_of_the_server() {
         guard.release().await.unwrap();
         let (granted, _other) = timeout(PATIENCE, waiting).await.unwrap().unwrap();
         assert!(granted.unwrap().token() > token);
+    });
+}
+
+#[test]
+fn who_said_for_how_long_waits_for_the_server() {
+    let Some(server) = Server::start() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: server.url(), prefix: "leasehold".into() };
+        let serve = |up| if up { server.restart() } else { server.crash() };
+        outage::who_said_for_how_long_waits_for_the_server(manager(place.store().await), serve).await;
     });
 }
 

@@ -28,6 +28,8 @@ mod pooler;
 mod pools;
 mod prepared;
 mod programs;
+#[path = "../stores/outage.rs"]
+mod outage;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::{
     BUSY, LONG_LEASE, SHORT_LEASE, client_of, context,
     inputs::{ask, look, now},
-    open,
+    open, outage,
     proxy::{Commit, Proxy},
     proxy_before,
     server::Server,
@@ -203,4 +203,18 @@ async fn a_server_that_dies_and_comes_back_has_kept_holder_and_waiter() {
         assert!(next.token() > guard.token());
         next.release().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn who_said_for_how_long_waits_for_the_server() {
+    let Some(mut server) = Server::start(&[]) else { return };
+    let (_, leases) = context(&server.client(), "gone").await;
+    let serve = |up| {
+        if up {
+            assert!(server.run(), "it starts again");
+        } else {
+            server.kill();
+        }
+    };
+    outage::who_said_for_how_long_waits_for_the_server(leases.build().unwrap(), serve).await;
 }

@@ -24,6 +24,8 @@ mod inputs;
 mod jumps;
 #[path = "../processes/other.rs"]
 mod other;
+#[path = "../stores/outage.rs"]
+mod outage;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;

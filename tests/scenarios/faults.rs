@@ -83,6 +83,60 @@ fn a_dead_store_is_told() {
     });
 }
 
+/// A server that is restarted refuses connections meanwhile.
+#[test]
+fn who_said_for_how_long_waits_out_a_store_that_refuses() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let held = one.leases.lock("k").acquire().await.unwrap();
+        let mut queued = pin!(two.leases.lock("k").timeout(secs(300)).acquire());
+        assert!(world.within(secs(1), &mut queued).await.is_none());
+        two.store.fail_always(Some(Fault::Refuse));
+        let mut late = pin!(two.leases.lock("free").timeout(secs(300)).acquire());
+        let mut both =
+            pin!(two.leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive)]).timeout(secs(300)).acquire());
+        let mut unlimited = pin!(two.leases.lock("free").acquire());
+        let mut tries = pin!(two.leases.lock("c").try_acquire());
+        let (told, tried, queues, asks, asks_for_both) = futures::join!(
+            world.within(secs(100), &mut unlimited),
+            world.within(secs(100), &mut tries),
+            world.within(secs(100), &mut queued),
+            world.within(secs(100), &mut late),
+            world.within(secs(100), &mut both),
+        );
+        assert!(queues.is_none() && asks.is_none(), "{queues:?}, {asks:?}");
+        assert!(asks_for_both.is_none(), "{asks_for_both:?}");
+        assert!(matches!(told, Some(Err(AcquireError::Store(_)))), "who did not say is told: {told:?}");
+        assert!(matches!(tried, Some(Err(AcquireError::Store(_)))), "who only tries is told: {tried:?}");
+        two.store.fail_always(None);
+        held.release().await.unwrap();
+        for wait in [queued, late] {
+            assert!(world.within(secs(30), wait).await.expect("the store answers").unwrap().is_valid());
+        }
+        assert!(world.within(secs(30), both).await.expect("the store answers").unwrap().is_valid());
+    });
+}
+
+/// What the store said last is told by the error, whatever came before.
+#[test]
+fn a_time_out_tells_why_the_store_did_not_answer() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        tab.store.fail_always(Some(Fault::Refuse));
+        let error = tab.leases.lock("k").timeout(secs(20)).acquire().await.unwrap_err();
+        let AcquireError::Timeout { waited, held_elsewhere: false, store: Some(store), .. } = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(*waited, secs(20), "a time limit holds");
+        assert!(error.to_string().contains(&store.message), "{error}");
+        tab.store.fail_always(None);
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        let error = tab.leases.lock("k").timeout(secs(1)).acquire().await.unwrap_err();
+        assert!(matches!(error, AcquireError::Timeout { held_here: true, store: None, .. }), "{error:?}");
+        drop(guard);
+    });
+}
+
 #[test]
 fn a_silent_store_is_given_up_in_time_and_its_late_grant_returned() {
     everywhere(async |world| {

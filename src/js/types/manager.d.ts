@@ -369,8 +369,8 @@ export interface AcquireAllOptions {
   /**
    * How long to wait, in ms; 0 tries once. Absent or `Infinity`, the wait for holders has no limit.
    *
-   * The limit also covers the wait for a store that does not answer. If the store is silent, a request without a limit
-   * fails with `Store` after a lease, so that it does not hang for ever.
+   * The limit also covers the wait for a store that is silent or fails for the moment. A request without a limit does not
+   * hang for ever: it fails with `Store` after a lease if the store is silent, and after three attempts if it fails.
    */
   timeoutMs?: number | undefined;
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */

@@ -123,10 +123,10 @@ impl Machine {
         }
     }
 
-    /// If the store is silent or busy, refuses the turns without a time limit, so that they do not wait for ever. The turns with a limit
+    /// If the store may answer again, refuses the turns without a time limit, so that they do not wait for ever. The turns with a limit
     /// wait until it ends. Returns whether any turn is left.
     fn outlasts(&mut self, slot: &Slot, error: &StoreError) -> bool {
-        if !error.is_slowness() {
+        if !error.may_pass() {
             return false;
         }
         let Some(cohort) = self.cohorts.change(slot) else { return false };

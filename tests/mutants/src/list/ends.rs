@@ -265,6 +265,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "I11",
+        "a store that refuses ends every wait",
+        Scenario("who_said_for_how_long"),
+        &[edit(RETRY, "if !error.may_pass() {", "if !error.is_slowness() {")],
+    ),
+    Mutant::new(
+        "I11",
         "a look that is not answered ends the wait",
         Scenario("who_said_for_how_long"),
         &[edit(
