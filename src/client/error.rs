@@ -12,7 +12,8 @@ use crate::machine::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The time-out passed before the lease was granted. Asking again waits again.
+    /// The time-out passed before the lease was granted. Asking again waits again. If the store failed until then, the error is
+    /// [`Store`](Self::Store).
     Timeout {
         /// The key; of several that were tried at once, all of them.
         key: String,
@@ -23,8 +24,6 @@ pub enum AcquireError {
         /// Whether the store answered that others hold the key, or came first. If this and `held_here` are false, the store did
         /// not answer, or the manager was [suspended](crate::LeaseManager::suspend).
         held_elsewhere: bool,
-        /// How the manager's latest transaction failed, if none has succeeded since.
-        store: Option<StoreError>,
     },
     /// The manager was closed.
     Closed,
@@ -66,7 +65,7 @@ pub enum AcquireError {
 
 impl AcquireError {
     pub(crate) const fn timeout(key: String, waited: Duration, held_here: bool, held_elsewhere: bool) -> Self {
-        Self::Timeout { key, waited, held_here, held_elsewhere, store: None }
+        Self::Timeout { key, waited, held_here, held_elsewhere }
     }
 
     /// The store refused at once, because the key is taken.
@@ -132,10 +131,7 @@ impl From<InvalidOptions> for AcquireError {
 impl fmt::Display for AcquireError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout { key, waited, store: Some(error), held_here: false, .. } => {
-                write!(out, "the time-out passed after {} ms without the key \"{key}\"; at last {error}", whole_ms(*waited))
-            }
-            Self::Timeout { key, waited, held_here, held_elsewhere, .. } => {
+            Self::Timeout { key, waited, held_here, held_elsewhere } => {
                 let (before, after) = match (held_here, held_elsewhere) {
                     (true, _) => (
                         "a guard of this very manager held",

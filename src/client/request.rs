@@ -360,9 +360,13 @@ impl Pending {
             Some(Response::Granted(fate)) => Ok(Some(LeaseGuard::new(self.driver.clone(), fate, name))),
             Some(Response::Busy) => Ok(None),
             Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, name.as_deref().unwrap_or(key))),
-            Some(Response::TimedOut { waited, held_here, held_elsewhere, store }) => {
-                let (key, store) = (name.unwrap_or_else(|| key.to_owned()), store.map(|error| *error));
-                Err(AcquireError::Timeout { key, waited, held_here, held_elsewhere, store })
+            Some(Response::TimedOut { waited, held_here, held_elsewhere }) => {
+                // Then the store is the reason, rather than a holder.
+                if let (false, Some(failure)) = (held_here || held_elsewhere, self.driver.failure_of_store()) {
+                    return Err(failure.into());
+                }
+                let key = name.unwrap_or_else(|| key.to_owned());
+                Err(AcquireError::timeout(key, waited, held_here, held_elsewhere))
             }
             // The machine answers every request; a dropped sender means that the manager is gone.
             _ => Err(AcquireError::Closed),

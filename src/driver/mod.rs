@@ -412,6 +412,11 @@ impl Driver {
         self.step(core, Input::Suspend { abandons });
     }
 
+    /// How the latest transaction failed, if none has succeeded since.
+    pub(crate) fn failure_of_store(&self) -> Option<StoreError> {
+        self.core().registry.failure.clone()
+    }
+
     pub(crate) fn resume(&self) {
         self.handle(Input::Wake);
     }

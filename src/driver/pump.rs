@@ -46,7 +46,7 @@ impl Driver {
             core.now = now;
         }
         if let Input::Reply { result, .. } = &input {
-            core.registry.heard_of_store(result.as_ref().err());
+            core.registry.failure = result.as_ref().err().cloned();
         }
         core.machine.handle(input, now);
         core.sort_news();

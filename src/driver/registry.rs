@@ -25,7 +25,6 @@ pub(crate) enum Response {
         waited: Duration,
         held_here: bool,
         held_elsewhere: bool,
-        store: Option<Box<StoreError>>,
     },
     Verified(Result<bool, StoreError>),
     Upgraded,
@@ -86,8 +85,8 @@ pub(crate) struct Registry {
     questions: Questions,
     guards: SortedMap<TurnId, Shared<Fate>>,
     warned_of_own_wait: bool,
-    /// How the latest transaction failed. Boxed: it is rare.
-    failure: Option<Box<StoreError>>,
+    /// How the latest transaction failed, if it did.
+    pub(crate) failure: Option<StoreError>,
     pub(crate) stats: LeaseStats,
     /// To be told once the lock was let go: who listens may ask back.
     pub(crate) news: Vec<Effect>,
@@ -252,17 +251,12 @@ impl Registry {
             Some(slot) => {
                 let held_elsewhere = question.queued;
                 let held_here = self.holds(&slot.key);
-                Response::TimedOut { waited, held_here, held_elsewhere, store: self.failure.clone() }
+                Response::TimedOut { waited, held_here, held_elsewhere }
             }
             // An upgrade, whose guard knows the rest.
             None => Response::Failed(Refusal::Timeout),
         };
         self.refused(turn, response, now)
-    }
-
-    /// Notes how the latest transaction ended, for those whose time passes.
-    pub(crate) fn heard_of_store(&mut self, failure: Option<&StoreError>) {
-        self.failure = failure.map(|error| Box::new(error.clone()));
     }
 
     /// Whether a guard of this context holds the key.

@@ -67,10 +67,10 @@ impl StoreError {
         Self { applied: Applied::Unknown, ..Self::transient(message) }
     }
 
-    /// Whether a request goes on until its time limit, if it has one. A server that refuses connections may be about to start.
-    pub(crate) const fn may_pass(&self) -> bool {
-        let is_about_answers = matches!(self.kind, StoreErrorKind::Busy | StoreErrorKind::Unavailable);
-        self.retry && (is_about_answers || matches!(self.applied, Applied::Unknown))
+    /// Whether a request goes on until its time limit, if it has one. A server that refuses connections may be about to start. A store
+    /// that is full stays so until somebody acts, who should be told.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.retry && self.kind != StoreErrorKind::Quota
     }
 
     /// Whether the store was too slow or too busy, rather than unable. A request that waits goes on for a lease, even without a time limit.

@@ -1,5 +1,7 @@
 //! What comes out of a machine: what is to be done, and what users are to be told.
 
+use core::fmt;
+
 use super::{
     failure::StoreError,
     id::SessionId,
@@ -217,6 +219,12 @@ impl LostReason {
             Self::FormatTooNew => "FormatTooNew",
             Self::Closed => "Closed",
         }
+    }
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
     }
 }
 

@@ -64,6 +64,10 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
     match named.scheme {
         "memory" => named.memory(),
         #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
+        "indexeddb" if named.place.is_empty() => {
+            Err(refused("the URL names no store after `indexeddb:`; write indexeddb:my-app".into()))
+        }
+        #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
         "indexeddb" => Ok(Box::new(super::IndexedDbStore::new(named.place))),
         #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
         "sqlite" => named.sqlite().await,

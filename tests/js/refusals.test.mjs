@@ -47,6 +47,7 @@ test("times", async () => {
 
 test("other options", async () => {
   const open = (options, ...words) => refused(() => openManager(options), "InvalidOptions", LEASE_ERROR, ...words);
+  await refused(() => LeaseManager.open("array", []), "InvalidOptions", LEASE_ERROR, "an object");
   await open({ lease: 5 }, "`lease`", "did you mean `leaseMs`?");
   await open({ hearbeatMS: 5 }, "did you mean `heartbeatMs`?");
   await open({ storage: "memory" }, "did you mean `store`?");

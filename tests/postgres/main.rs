@@ -19,6 +19,8 @@ mod locked;
 mod measure;
 #[path = "../processes/other.rs"]
 mod other;
+#[path = "../stores/outage.rs"]
+mod outage;
 #[cfg(feature = "store-postgres-deadpool")]
 mod over_deadpool;
 #[cfg(feature = "store-postgres-sqlx")]
@@ -28,8 +30,6 @@ mod pooler;
 mod pools;
 mod prepared;
 mod programs;
-#[path = "../stores/outage.rs"]
-mod outage;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;

@@ -101,7 +101,7 @@ fn a_time_out_says_what_was_waited_for() {
         let start = world.now();
         let itself = one.leases.lock("own").timeout(ms(300)).acquire().await.unwrap_err();
         let waited = ms(world.ms_since(start));
-        assert_eq!(itself, AcquireError::Timeout { key: "own".into(), waited, held_here: true, held_elsewhere: false, store: None });
+        assert_eq!(itself, AcquireError::Timeout { key: "own".into(), waited, held_here: true, held_elsewhere: false });
         assert!(
             waited >= ms(300) && itself.to_string().contains(&format!("after {} ms", waited.as_millis())),
             "{itself}"
@@ -116,13 +116,13 @@ fn a_time_out_says_what_was_waited_for() {
         let at_once = one.leases.lock("own").timeout(ms(0)).acquire().await.unwrap_err();
         assert_eq!(
             at_once,
-            AcquireError::Timeout { key: "own".into(), waited: ms(0), held_here: true, held_elsewhere: false, store: None }
+            AcquireError::Timeout { key: "own".into(), waited: ms(0), held_here: true, held_elsewhere: false }
         );
         let several = one.leases.lock_all([("a", Mode::Shared), ("own", Mode::Shared)]).timeout(ms(0));
         let several = several.acquire().await.unwrap_err();
         assert_eq!(
             several,
-            AcquireError::Timeout { key: "a, own".into(), waited: ms(0), held_here: true, held_elsewhere: false, store: None }
+            AcquireError::Timeout { key: "a, own".into(), waited: ms(0), held_here: true, held_elsewhere: false }
         );
         drop(own);
     });

@@ -22,7 +22,7 @@ pub(crate) async fn who_said_for_how_long_waits_for_the_server(leases: LeaseMana
     }
     let late = leases.lock("late").timeout(Duration::from_millis(100)).acquire().await;
     let why = late.expect_err("the server is gone");
-    assert!(matches!(&why, AcquireError::Timeout { store: Some(_), .. }), "it does not tell why: {why:?}");
+    assert!(matches!(&why, AcquireError::Store(_)), "it does not tell why: {why:?}");
     serve(true);
     let granted = timeout(BUSY, limited).await.expect("the server is back").unwrap();
     assert!(granted.is_valid());

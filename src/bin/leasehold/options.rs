@@ -218,9 +218,16 @@ pub(crate) struct Bench {
     pub(crate) place: Place,
 }
 
+/// For ever, for a process: 136 years.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+
 fn seconds(text: &str) -> Result<Duration, String> {
-    let span = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    span.ok_or_else(|| "give seconds as a number that is not negative, such as 10 or 0.5".into())
+    match text.parse() {
+        Ok(seconds) if f64::is_finite(seconds) && seconds >= 0.0 => {
+            Ok(Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST))
+        }
+        _ => Err("give seconds as a number that is not negative, such as 10 or 0.5".into()),
+    }
 }
 
 /// The key, and the command behind it.

@@ -13,7 +13,7 @@ const isHeard = (value) => typeof value.addEventListener === "function" && typeo
 /** What a value must be, in words and as a test. @type {Record<string, [string, (value: any) => boolean]>} */
 export const KINDS = {
   any: ["anything", () => true],
-  object: ["an object", isObject],
+  object: ["an object", (value) => isObject(value) && !Array.isArray(value)],
   list: ["an array of { key, mode }, not empty", (value) => Array.isArray(value) && value.length > 0],
   work: ["a function", (value) => typeof value === "function"],
   source: ["a URL, bytes or a WebAssembly.Module", (value) => typeof value === "string"],
