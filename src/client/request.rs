@@ -101,8 +101,8 @@ impl LeaseRequest {
     /// has no limit.
     ///
     /// The limit also covers the wait for a store that is silent or fails for the moment, such as a server that is restarted. A request
-    /// without a limit does not hang for ever: it fails with [`AcquireError::Store`] after a lease if the store is silent, and after
-    /// three attempts if it fails.
+    /// without a limit does not hang for ever: it fails with [`AcquireError::Store`] once the store has been silent or busy for a lease, or
+    /// has failed three times.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self

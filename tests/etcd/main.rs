@@ -29,6 +29,7 @@ mod processes;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;
+mod reservations;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod server;

@@ -2,11 +2,25 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::LeaseManager;
+use leasehold::{
+    LeaseManager,
+    machine::{Action, Batch, Key, Operation, Outcome, RequestId, SessionId},
+    store::Store,
+};
 use redis::Client;
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
-use crate::{BUSY, LONG_LEASE, client_of, context, proxy::Way, proxy_before, server::Server};
+use crate::{
+    BUSY, LONG_LEASE, client_of, context,
+    inputs::{ask, now},
+    open,
+    proxy::Way,
+    proxy_before,
+    server::Server,
+};
 
 async fn manager(client: &Client, prefix: &str) -> LeaseManager {
     context(client, prefix).await.1.lease(LONG_LEASE).linger(Duration::ZERO).build().unwrap()
@@ -152,4 +166,55 @@ async fn a_deleted_record_leaves_no_reservation() {
     assert!(reserved.len() < 600, "no record was forgotten");
     let has_record = |row: &&String| records.contains(&&row.replacen("reserved:", "lease:", 1));
     assert!(reserved.iter().all(has_record), "{reserved:?}");
+}
+
+/// As `ask`, and waits if the key is taken.
+fn queue(session: u128) -> Batch {
+    let mut batch = ask(session);
+    if let Action::Acquire(acquire) = &mut batch.operations[0].action {
+        acquire.wait = true;
+    }
+    batch
+}
+
+/// Somebody deletes the record meanwhile, so that the release finds nothing to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_writes_nothing_leaves_no_reservation() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = proxy_before(server.port());
+    let (near, far) = (open(&server.client(), "noop").await, open(&client_of(&proxy), "noop").await);
+    let reply = far.transact(ask(1), now(), BUSY).await;
+    let Outcome::Granted(granted) = reply.unwrap().answers.remove(0).outcome else { panic!("it is free") };
+    let action = Action::Release { token: granted.block.first, request: RequestId(1) };
+    let release = Batch::new(SessionId(1), vec![Operation { key: Key::new("k").unwrap(), action }]);
+    proxy.delay(Way::ToServer, Duration::from_millis(200));
+    let again = far.transact(release, now(), BUSY);
+    let is_reserved = || server.ask::<i64>(&["HEXISTS", "{noop}:rows", "reserved:k"]) == 1;
+    let meanwhile = async {
+        let mut others = 2..;
+        while !is_reserved() {
+            let other = others.next().expect("there is no end of them");
+            near.transact(queue(other), now(), BUSY).await.unwrap();
+            sleep(Duration::from_millis(20)).await;
+        }
+        let _: i64 = server.ask(&["HDEL", "{noop}:rows", "lease:k"]);
+    };
+    let (again, ()) = tokio::join!(again, meanwhile);
+    assert!(matches!(again.unwrap().answers[0].outcome, Outcome::NotCurrent { .. }));
+    assert!(!is_reserved(), "nobody will use this reservation");
+}
+
+/// The pauses between two looks grow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_for_the_end_of_a_reservation_costs_few_scripts() {
+    let Some(server) = Server::start(&[]) else { return };
+    let leases = manager(&server.client(), "waits").await;
+    drop(leases.lock("other").acquire().await.unwrap());
+    let time: Vec<u64> = server.ask::<Vec<String>>(&["TIME"]).iter().map(|part| part.parse().unwrap()).collect();
+    let text = format!("abc {}", time[0] * 1_000 + time[1] / 1_000 + 950);
+    let _: i64 = server.ask(&["HSET", "{waits}:rows", "reserved:k", &text]);
+    let scripts = server.scripts();
+    drop(leases.lock("k").acquire().await.unwrap());
+    // Sixty looks of 16 ms, and the turn itself; with pauses of up to a millisecond there were 500.
+    assert!(server.scripts() - scripts < 150, "{} scripts", server.scripts() - scripts);
 }

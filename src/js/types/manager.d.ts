@@ -370,7 +370,7 @@ export interface AcquireAllOptions {
    * How long to wait, in ms; 0 tries once. Absent or `Infinity`, the wait for holders has no limit.
    *
    * The limit also covers the wait for a store that is silent or fails for the moment. A request without a limit does not
-   * hang for ever: it fails with `Store` after a lease if the store is silent, and after three attempts if it fails.
+   * hang for ever: it fails with `Store` once the store has been silent for a lease, or has failed three times.
    */
   timeoutMs?: number | undefined;
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */

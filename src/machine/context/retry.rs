@@ -247,8 +247,13 @@ impl Machine {
     }
 
     fn ask_all_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
-        // They have one time limit.
-        let patience = operation.attempts + 1 < ATTEMPTS || operation.all.iter().all(|slot| self.outlasts(slot, error));
+        // Those who wait next are as patient as who waits for one key.
+        let waits_out_a_lease = operation.looked && error.is_slowness();
+        let is_early = waits_out_a_lease && now.since(operation.since) < self.config.lease_ms;
+        let patience = operation.attempts + 1 < ATTEMPTS
+            || is_early
+            // They have one time limit.
+            || operation.all.iter().all(|slot| self.outlasts(slot, error));
         if error.retry && patience {
             operation.all.iter().for_each(|slot| self.note_retry(slot));
             return self.retry(operation, now);

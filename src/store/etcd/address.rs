@@ -10,7 +10,7 @@ const PORT: &str = "2379";
 /// Longer prefixes are of no use.
 const LONGEST_PREFIX: usize = 200;
 /// What the keys of a store begin with after its prefix. As a part of a prefix, they could make two stores meet.
-const PARTS: [&str; 4] = ["store", "record", "session", "message"];
+const PARTS: [&str; 5] = ["store", "record", "session", "message", "reserved"];
 
 /// The servers, and who asks them.
 pub(super) struct Address {

@@ -39,6 +39,11 @@ impl Failure {
         Self { error: StoreError::transient(message), in_doubt: true }
     }
 
+    /// The time limit passed.
+    pub(super) fn late(message: impl Into<String>) -> Self {
+        Self { error: StoreError::busy(message), in_doubt: true }
+    }
+
     /// What a call failed with. Whatever is not known to come before a write leaves it in doubt.
     pub(super) fn of(error: &Error, load: Load) -> Self {
         let chain = chain(error);
@@ -59,8 +64,11 @@ impl Failure {
 
     /// What it means for a call that would have written.
     pub(super) fn of_write(self) -> StoreError {
-        let applied = if self.in_doubt { Applied::Unknown } else { self.error.applied };
-        StoreError { applied, retry: self.error.retry || self.in_doubt, ..self.error }
+        match (self.in_doubt, self.error.kind) {
+            (true, StoreErrorKind::Busy) => StoreError::unknown(self.error.message),
+            (true, _) => StoreError { applied: Applied::Unknown, retry: true, ..self.error },
+            (false, _) => self.error,
+        }
     }
 
     /// What it means for whoever just connects: that there is no such host, or no etcd, will hardly change.
@@ -83,7 +91,11 @@ impl Failure {
                 "etcd gives no answer; check the host and the port in its address, and that it runs and has a leader";
             let nobody = has(&["Connection refused", "timed out", "unreachable"]).then_some(nobody);
             let hint = tls::hint_for(&text, encrypts).or(nobody).map(|hint| format!("{hint} ({text})"));
-            return StoreError { message: hint.unwrap_or(text), ..self.error };
+            let kind = match self.error.kind {
+                StoreErrorKind::Busy => StoreErrorKind::Unavailable,
+                kind => kind,
+            };
+            return StoreError { kind, message: hint.unwrap_or(text), ..self.error };
         };
         refused(&format!("{sentence} ({text})"))
     }

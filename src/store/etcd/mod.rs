@@ -38,6 +38,7 @@ use crate::signal::Signals;
 use address::Address;
 pub use fence::{EtcdCompare, EtcdFence};
 use listing::page;
+use reservation::Sightings;
 use rows::{Memory, Names};
 use servers::Servers;
 use signals::{Bin, EtcdSignals, UnderWay};
@@ -79,6 +80,7 @@ pub struct EtcdStore {
     servers: Arc<Servers>,
     names: Names,
     memory: Memory,
+    sightings: Sightings,
     bin: Bin,
     under_way: UnderWay,
     runtime: Handle,
@@ -125,11 +127,11 @@ impl EtcdStore {
     }
 
     /// As [`connect`](Self::connect), with a prefix of your own for the keys: `<prefix>/store`, `<prefix>/record/…`,
-    /// `<prefix>/session/…` and `<prefix>/message/…`. Each prefix is a store of its own.
+    /// `<prefix>/session/…`, `<prefix>/message/…` and `<prefix>/reserved/…`. Each prefix is a store of its own.
     ///
     /// # Errors
     /// As for [`connect`](Self::connect); and if the prefix is not 1 to 200 visible ASCII characters, ends with a slash, or has one of
-    /// the four names above between its slashes.
+    /// the five names above between its slashes.
     ///
     /// # Cancel safety
     /// As for [`connect`](Self::connect).
@@ -148,6 +150,7 @@ impl EtcdStore {
             servers: Arc::new(servers),
             names,
             memory: Memory::default(),
+            sightings: Sightings::default(),
             bin: Bin::default(),
             under_way: UnderWay::new(),
             runtime,
@@ -164,7 +167,8 @@ impl EtcdStore {
     }
 
     fn desk(&self) -> Desk<'_> {
-        Desk { servers: &self.servers, names: &self.names, memory: &self.memory, bin: Some(&self.bin) }
+        let Self { servers, names, memory, sightings, bin, .. } = self;
+        Desk { servers, names, memory, sightings, bin: Some(bin) }
     }
 
     /// After the first transaction, it looks once whether there are too many idle records.

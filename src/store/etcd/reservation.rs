@@ -2,58 +2,97 @@
 //! writes them then, so its next attempt succeeds. Without that, a context far away would always come too late where near ones write a
 //! record all the time.
 //!
-//! A reservation is a key of its own, which the write deletes. Its maker may die before. So a context that has seen the same reservation
-//! for a while replaces it. No lease depends on that: every write compares the rows, too.
+//! A reservation is a key of its own, which the write deletes. It names the session that made it, and for how many ms others should respect
+//! it. Its maker may die before. So a context that has seen the same reservation for so long replaces it. No lease depends on that: every
+//! write compares the rows, too.
 
 use core::time::Duration;
 use std::{
+    collections::HashMap,
     format,
     string::{String, ToString},
+    sync::{Mutex, PoisonError},
     vec::Vec,
 };
 
 use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnOpResponse};
 use tokio::time::Instant;
 
-use super::{rows::Names, transaction::random};
-use crate::machine::{Batch, StoreError};
+use super::rows::Names;
+use crate::machine::{Batch, SessionId};
 
-/// A reservation that stands for so long is one of a context that died, or that takes longer for its requests.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Long enough for a context whose runtime is busy.
+const SHORTEST_MS: u64 = 250;
+/// Nobody respects a reservation for longer, whatever it says.
+const LONGEST_MS: u64 = 1_000;
 /// A batch for more keys than this competes without reservations.
 const MOST: usize = 8;
+/// etcd takes 128 operations in a transaction unless it was told otherwise. A transaction with more than this competes without
+/// reservations, because it has no room for them.
+const MOST_OPERATIONS: usize = 100;
+/// More reservations than this are not remembered.
+const REMEMBERED: usize = 1_024;
+
+/// The reservations that stand, as far as this handle has seen, and since when. A transaction may have less time than a reservation takes to
+/// end, so the transactions of a handle remember for one another.
+#[derive(Debug, Default)]
+pub(super) struct Sightings(Mutex<HashMap<String, (String, Instant)>>);
+
+impl Sightings {
+    /// Since when a reservation has stood like this.
+    fn since(&self, key: &str, text: &str) -> Instant {
+        // Nothing panics under the lock, so a poisoned one guards sound sightings.
+        let (mut seen, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        if let Some((_, since)) = seen.get(key).filter(|(known, _)| known == text) {
+            return *since;
+        }
+        if seen.len() >= REMEMBERED {
+            seen.clear();
+        }
+        seen.insert(key.to_string(), (text.to_string(), now));
+        now
+    }
+
+    fn forget(&self, key: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
 
 /// What one transaction knows of the reservations of its records. All of them are made at once, or none.
-pub(super) struct Reservations {
-    /// The name of this transaction, which no other one has.
-    own: String,
+pub(super) struct Reservations<'a> {
+    own: SessionId,
     records: Vec<Reserved>,
+    sightings: &'a Sightings,
 }
 
 /// The reservation of one record.
 struct Reserved {
     key: String,
-    /// Whose name was read there, and since when it has stood.
+    /// What was read there, and since when it has stood.
     seen: Option<(String, Instant)>,
 }
 
-impl Reservations {
-    pub(super) fn of(batch: &Batch, names: &Names) -> Result<Self, StoreError> {
+impl<'a> Reservations<'a> {
+    pub(super) fn of(batch: &Batch, names: &Names, sightings: &'a Sightings) -> Self {
         let mut keys = batch.keys();
         if keys.len() > MOST {
             keys.clear();
         }
         let records = keys.iter().map(|key| Reserved { key: names.reservation(key), seen: None }).collect();
-        Ok(Self { own: format!("{:032x}", random()?), records })
+        Self { own: batch.session, records, sightings }
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
-        self.records.is_empty()
+    /// Whether a transaction with so many other operations takes part. The question counts once, and each key twice.
+    pub(super) fn fit(&self, operations: usize) -> bool {
+        !self.records.is_empty() && operations + 2 * self.records.len() < MOST_OPERATIONS
     }
 
     /// Whether nobody else has reserved a record, or has done so for too long.
     pub(super) fn are_free(&self) -> bool {
-        let is_free = |(name, since): &(String, Instant)| *name == self.own || since.elapsed() >= PATIENCE;
+        let is_free = |(text, since): &(String, Instant)| {
+            let (name, span) = parts(text);
+            name == Some(self.own) || since.elapsed() >= span
+        };
         self.records.iter().all(|record| record.seen.as_ref().is_none_or(is_free))
     }
 
@@ -61,7 +100,7 @@ impl Reservations {
     pub(super) fn compares(&self) -> Vec<Compare> {
         let are_free = self.are_free();
         let compare = |record: &Reserved| match record.seen.as_ref().filter(|_| are_free) {
-            Some((name, _)) => Compare::value(record.key.as_str(), CompareOp::Equal, name.as_str()),
+            Some((text, _)) => Compare::value(record.key.as_str(), CompareOp::Equal, text.as_str()),
             None => Compare::version(record.key.as_str(), CompareOp::Equal, 0),
         };
         self.records.iter().map(compare).collect()
@@ -73,13 +112,26 @@ impl Reservations {
         seen.map(|record| TxnOp::delete(record.key.as_str(), None)).collect()
     }
 
-    /// Reads the keys. If that is wanted and they are free, it makes the reservations first.
-    pub(super) fn question(&self, are_wanted: bool) -> TxnOp {
+    /// Deletes the reservations that this session made, if it made any: it has nothing to write.
+    pub(super) fn withdrawal(&self) -> Option<Txn> {
+        let is_own = |record: &&Reserved| record.seen.as_ref().is_some_and(|(text, _)| parts(text).0 == Some(self.own));
+        let own: Vec<_> = self.records.iter().filter(is_own).collect();
+        let stands = own.iter().filter_map(|record| {
+            let (text, _) = record.seen.as_ref()?;
+            Some(Compare::value(record.key.as_str(), CompareOp::Equal, text.as_str()))
+        });
+        let compares: Vec<_> = stands.collect();
+        let ends: Vec<_> = own.iter().map(|record| TxnOp::delete(record.key.as_str(), None)).collect();
+        (!own.is_empty()).then(|| Txn::new().when(compares).and_then(ends))
+    }
+
+    /// Reads the keys. If they are free and the transaction needs them, it makes the reservations first, for a context that waited so long for
+    /// its last answer.
+    pub(super) fn question(&self, trip: Option<Duration>) -> TxnOp {
         let reads: Vec<_> = self.records.iter().map(|record| TxnOp::get(record.key.as_str(), None)).collect();
-        if !are_wanted || !self.are_free() {
-            return TxnOp::txn(Txn::new().and_then(reads));
-        }
-        let makes = self.records.iter().map(|record| TxnOp::put(record.key.as_str(), self.own.as_str(), None));
+        let Some(trip) = trip.filter(|_| self.are_free()) else { return TxnOp::txn(Txn::new().and_then(reads)) };
+        let text = text(self.own, trip);
+        let makes = self.records.iter().map(|record| TxnOp::put(record.key.as_str(), text.as_str(), None));
         let makes = makes.chain(reads.clone()).collect::<Vec<_>>();
         TxnOp::txn(Txn::new().when(self.compares()).and_then(makes).or_else(reads))
     }
@@ -92,14 +144,32 @@ impl Reservations {
             _ => None,
         });
         for (record, found) in self.records.iter_mut().zip(found) {
-            record.seen = name_in(&found).map(|name| match record.seen.take() {
-                Some((known, since)) if known == name => (known, since),
-                _ => (name, Instant::now()),
+            let text = text_in(&found);
+            if text.is_none() {
+                self.sightings.forget(&record.key);
+            }
+            record.seen = text.map(|text| {
+                let since = self.sightings.since(&record.key, &text);
+                (text, since)
             });
         }
     }
 }
 
-fn name_in(found: &GetResponse) -> Option<String> {
+/// What a reservation says: its maker, and for how many ms others should respect it.
+fn text(own: SessionId, trip: Duration) -> String {
+    // The next attempt needs one more answer, and may need a little longer.
+    let wanted_ms = u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS);
+    format!("{own} {wanted_ms}")
+}
+
+/// The maker of a reservation, and for how long it is respected.
+fn parts(text: &str) -> (Option<SessionId>, Duration) {
+    let (name, span) = text.split_once(' ').unwrap_or((text, ""));
+    let name = u128::from_str_radix(name, 16).ok().map(SessionId);
+    (name, Duration::from_millis(span.parse().unwrap_or(LONGEST_MS).min(LONGEST_MS)))
+}
+
+fn text_in(found: &GetResponse) -> Option<String> {
     found.kvs().first().map(|found| found.value_str().unwrap_or_default().to_string())
 }

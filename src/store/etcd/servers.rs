@@ -138,7 +138,7 @@ impl Servers {
             let mut found = client.get(self.probe.clone(), Some(options)).await?;
             Ok((client, found.take_header()))
         });
-        let dialled = dialled.await.map_err(|_| Failure::in_doubt(format!("{host} did not answer in time")))?;
+        let dialled = dialled.await.map_err(|_| Failure::late(format!("{host} did not answer in time")))?;
         dialled.map_err(|error| named(host, Failure::of(&error, Load::default())))
     }
 
@@ -202,7 +202,7 @@ impl Servers {
         let failure = match answered {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => Failure::of(&error, load),
-            Err(_) => Failure::in_doubt("etcd did not answer in time"),
+            Err(_) => Failure::late("etcd did not answer in time"),
         };
         if failure.error.retry {
             // Nothing of an old connection is used again: its token may be out of date as well.

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     failure::Load,
     listing::page,
+    reservation::Sightings,
     rows::{Memory, Names},
     servers::Servers,
     transaction::Desk,
@@ -78,8 +79,9 @@ impl Sweep {
     }
 
     async fn forget(&self, keys: &[Key]) -> Result<(), StoreError> {
-        let memory = Memory::default();
-        let desk = Desk { servers: &self.servers, names: &self.names, memory: &memory, bin: None };
+        let (memory, sightings) = (Memory::default(), Sightings::default());
+        let desk =
+            Desk { servers: &self.servers, names: &self.names, memory: &memory, sightings: &sightings, bin: None };
         let mut batch = Batch::new(self.session, Vec::new());
         batch.forgets = keys.to_vec();
         desk.transact(&batch, self.now, Instant::now() + PATIENCE).await.map(drop)

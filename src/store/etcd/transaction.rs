@@ -10,7 +10,7 @@ use super::{
     super::reserving::writes_in_any_case,
     failure::Load,
     look,
-    reservation::Reservations,
+    reservation::{Reservations, Sightings},
     rows::{Memory, Names, Seen, View, gets, others},
     servers::Servers,
     signals::Bin,
@@ -32,6 +32,7 @@ pub(super) struct Desk<'a> {
     pub(super) servers: &'a Servers,
     pub(super) names: &'a Names,
     pub(super) memory: &'a Memory,
+    pub(super) sightings: &'a Sightings,
     /// The etcd lease of the messages that are sent with a transaction.
     pub(super) bin: Option<&'a Bin>,
 }
@@ -50,11 +51,11 @@ struct Outcome {
 /// Who writes the records next.
 #[derive(Clone, Copy)]
 struct Next<'a> {
-    reservations: &'a Reservations,
+    reservations: &'a Reservations<'a>,
     /// How many attempts failed before.
     attempt: u32,
-    /// Whether this transaction may make reservations.
-    may_reserve: bool,
+    /// If it is to make reservations: how long the last answer took.
+    reserves: Option<Duration>,
 }
 
 impl Desk<'_> {
@@ -62,21 +63,25 @@ impl Desk<'_> {
     pub(super) async fn transact(&self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, StoreError> {
         let mut view = View::default();
         let mut memory = Some(self.memory);
-        let mut reservations = Reservations::of(batch, self.names)?;
-        let may_reserve = writes_in_any_case(batch) && !reservations.is_empty();
+        let mut reservations = Reservations::of(batch, self.names, self.sightings);
+        let (may_reserve, mut trip) = (writes_in_any_case(batch), Duration::ZERO);
         for attempt in 0_u32.. {
             let mut outcome = self.apply(batch, now, (&mut view, memory), deadline).await?;
             if outcome.changed.is_empty() && view.is_of_one_moment() {
+                self.withdraw(&reservations, deadline).await;
                 self.memory.keep(view.rows);
                 return Ok(outcome.reply);
             }
-            let asked = outcome.used.clone();
-            let next = Next { reservations: &reservations, attempt, may_reserve };
+            let (asked, asked_at) = (outcome.used.clone(), Instant::now());
+            let may_reserve = may_reserve && reservations.fit(asked.len());
+            let reserves = (attempt >= FAILURES && may_reserve).then_some(trip);
+            let next = Next { reservations: &reservations, attempt, reserves };
             let answer = self.commit(batch.session, &mut outcome, (&view, next), deadline).await?;
             if answer.succeeded() {
                 self.remember(&outcome, view, &answer);
                 return Ok(outcome.reply);
             }
+            trip = asked_at.elapsed();
             // What it went by has changed; the answer says how it is now.
             (view, memory) = (view.anew(), None);
             if !outcome.is_wide {
@@ -94,6 +99,14 @@ impl Desk<'_> {
             }
         }
         Err(too_late())
+    }
+
+    /// Nobody waits for the end of a reservation that is of no use any more.
+    async fn withdraw(&self, reservations: &Reservations<'_>, deadline: Instant) {
+        if let Some(withdrawal) = reservations.withdrawal() {
+            // If it fails, others wait until they have seen the reservation for long enough.
+            drop(self.run(withdrawal, Load::default(), false, deadline).await);
+        }
     }
 
     /// Reads what is not known yet, and applies the batch to it.
@@ -249,12 +262,12 @@ impl Desk<'_> {
         let is_write = !writes.is_empty();
         writes.extend(letters);
         let mut reads = gets(self.names, &outcome.used);
-        if is_write && !next.reservations.is_empty() {
+        if is_write && next.reservations.fit(reads.len()) {
             compares.extend(next.reservations.compares());
             writes.extend(next.reservations.ends());
             // Most first attempts succeed, so the first one is kept small.
             if next.attempt > 0 {
-                reads.push(next.reservations.question(next.attempt >= FAILURES && next.may_reserve));
+                reads.push(next.reservations.question(next.reserves));
             }
         }
         let load = Load { rows: reads.len().max(writes.len()), bytes };
@@ -344,7 +357,7 @@ pub(super) fn load(batch: &Batch, view: &View) -> Result<Records, StoreError> {
 }
 
 fn too_late() -> StoreError {
-    StoreError::transient("other contexts kept changing the same rows of etcd until the time limit")
+    StoreError::busy("other contexts kept changing the same rows of etcd until the time limit")
 }
 
 /// Random bits of the system.

@@ -49,10 +49,10 @@ pub(super) struct Script {
 /// answer is all of them as they stand, and the sessions that their texts name, which the next attempt most likely wants.
 /// If all hold, the rows that follow are written, and those after them deleted.
 ///
-/// A record may be reserved. The reservation is a row of its own: it names a transaction, and expires within a second by the server's
-/// clock. Until then only that transaction writes the record; any other is answered as if a premise had failed. A transaction that has
+/// A record may be reserved. The reservation is a row of its own: it names a session, and expires within a second by the server's
+/// clock. Until then only that session writes the record; any other is answered as if a premise had failed. A transaction that has
 /// failed before makes a reservation when it fails again. Other writes to the record then cannot make its next try fail, if that try
-/// arrives in time. A transaction for many keys (see `MOST_RESERVED`), and a user who may not ask for the TIME, neither make nor respect
+/// arrives in time. A transaction for more than eight keys, and a user who may not ask for the TIME, neither make nor respect
 /// reservations. No lease depends on that clock.
 ///
 /// A premise is the digest of the whole row, empty if there must be none; or, in JSON, some facts that must stand in the row:
@@ -230,7 +230,7 @@ pub(super) struct Comparison {
 /// Reserves records for the next try of a transaction. A try that fails again renews it.
 #[derive(Debug)]
 pub(super) struct Reservation {
-    /// The name of the transaction that makes it. No two transactions have the same name.
+    /// The name of the session that makes it.
     pub(super) name: String,
     /// The rows that reserve the records. The script respects the reservations of others even if none is wanted here.
     pub(super) rows: Vec<String>,

@@ -3,6 +3,7 @@
 mod attempt;
 mod cluster;
 mod compare;
+mod contest;
 mod failure;
 mod link;
 mod listeners;
@@ -25,13 +26,14 @@ use std::{
 
 use tokio::{runtime::Handle, time::Instant};
 
-use super::{Durability, Reach, Store, reserving::writes_in_any_case};
+use super::{Durability, Reach, Store};
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
 use crate::signal::Signals;
 
 use attempt::{Place, View, peers_in};
-use compare::{LONGEST_MS, Outcome, Reservation, ScriptInput};
+use compare::{Outcome, ScriptInput};
+use contest::{Contest, TRIES};
 use failure::Stage;
 use link::Link;
 use signals::RedisSignals;
@@ -39,13 +41,6 @@ use signals::RedisSignals;
 pub use script::RedisScript;
 pub use servers::RedisServers;
 
-/// How often a transaction begins anew in place because others have written or reserved the same rows.
-const TRIES: u32 = 1_024;
-/// A transaction that fails more often than this reserves its records. Otherwise a context far away would always come too late. A fenced
-/// script reserves nothing: it pauses instead.
-const AT_ONCE: u32 = 1;
-/// A transaction for more keys than this makes no reservations, and ignores those of others.
-const MOST_RESERVED: usize = 8;
 /// A server that takes longer is not connected to.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What the names of our keys and channels begin with, if nobody chooses.
@@ -192,26 +187,24 @@ impl RedisStore {
         let Place { link, memory, plain, .. } = &*self.place;
         let (keys, fresh) = (batch.keys(), setup::fresh_id());
         let mut view = View::new(memory);
-        let reserved: Vec<_> = keys.iter().map(|key| format!("reserved:{key}")).collect();
-        let may_reserve = keys.len() <= MOST_RESERVED && writes_in_any_case(batch);
-        let (mut tries, mut trip) = (0, Duration::ZERO);
-        while tries < TRIES {
+        let mut contest = Contest::of(batch);
+        while !contest.is_hopeless() {
             let mut attempt = view.load(&keys, fresh, |records| records.sessions_of(batch))?;
             let mut reply = batch.apply(&mut attempt.records, now);
             let is_certain = attempt.is_certain;
             let mut comparison = attempt.into_comparison();
             comparison.letters = signals::letters(&self.place, batch.session, &reply);
             comparison.told = (batch.peers() > 0).then(|| (batch.session, batch.peers()));
-            let stage = if comparison.writes.is_empty() { Stage::Reading } else { Stage::Writing(writing) };
-            if comparison.writes.is_empty() && is_certain {
+            let writes = !comparison.writes.is_empty();
+            let stage = if writes { Stage::Writing(writing) } else { Stage::Reading };
+            if !writes {
+                self.withdraw(&mut contest).await;
+            }
+            if !writes && is_certain {
                 // All of it was read at one moment, and that is what the answer tells.
                 return Ok(reply);
             }
-            if !comparison.writes.is_empty() && keys.len() <= MOST_RESERVED {
-                let wanted_ms = if may_reserve && tries >= AT_ONCE { reservation_ms(trip) } else { 0 };
-                comparison.reservation =
-                    Some(Reservation { name: fresh.to_string(), rows: reserved.clone(), wanted_ms });
-            }
+            comparison.reservation = contest.reservation().filter(|_| writes);
             let asked_at = Instant::now();
             match comparison.run(link, plain, self.place.keys(), &ScriptInput::NONE, stage).await? {
                 Ok(Outcome::Done { said, heard }) => {
@@ -222,29 +215,22 @@ impl RedisStore {
                 }
                 Ok(Outcome::Stale { snapshot, is_free }) => {
                     view.found(snapshot);
-                    trip = asked_at.elapsed();
-                    // Without a reservation, those who write the same rows in the same order would always leave the same one behind.
-                    if !is_free || (tries > AT_ONCE && !may_reserve) {
-                        pause().await;
-                    }
-                    tries += u32::from(is_free);
+                    contest.lost(asked_at, is_free, writes).await;
                 }
                 Err(refusal) => return Err(link.refused(&refusal, stage)),
             }
         }
         Err(failure::of_contention(TRIES))
     }
-}
 
-/// How long a reservation lasts, in ms, for a context that waits so long for an answer.
-fn reservation_ms(trip: Duration) -> u64 {
-    u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(250, LONGEST_MS)
-}
-
-/// Pauses for a random time of up to a millisecond.
-async fn pause() {
-    let micros = u64::try_from(setup::fresh_id().0 % 1_000).unwrap_or_default();
-    tokio::time::sleep(Duration::from_micros(micros)).await;
+    /// Nobody waits for the end of a reservation that is of no use any more.
+    async fn withdraw(&self, contest: &mut Contest) {
+        if let Some(withdrawal) = contest.withdrawal() {
+            let Place { link, plain, .. } = &*self.place;
+            // If it fails, the reservation ends by the server's clock.
+            drop(withdrawal.run(link, plain, self.place.keys(), &ScriptInput::NONE, Stage::Reading).await);
+        }
+    }
 }
 
 /// The same for all who open one database of one server with one prefix, by whatever name they call the server; and after

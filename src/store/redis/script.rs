@@ -12,11 +12,11 @@ use std::{
 use redis::{RedisError, RedisResult, ToRedisArgs, Value};
 
 use super::{
-    AT_ONCE, TRIES,
     attempt::{Attempt, Place, View, fact_of_store},
     compare::{Comparison, Outcome, Script, ScriptInput},
+    contest::{AT_ONCE, TRIES, pause},
     failure::{self, Stage},
-    pause, reach_of,
+    reach_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Action, FORMAT, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
@@ -106,7 +106,7 @@ impl RedisScript {
         let mut view = View::new(&self.place.memory);
         for tries in 0..TRIES {
             if tries > AT_ONCE {
-                pause().await;
+                pause(tries - AT_ONCE).await;
             }
             let mut attempt = self.load(&view, fence)?;
             let is_held = attempt.has_all_rows() && fence.ticket().finds_its_grant(&attempt.records);

@@ -2,6 +2,7 @@
 
 mod alarms;
 mod alone;
+mod busy_store;
 mod divided;
 mod doubt;
 mod failing;

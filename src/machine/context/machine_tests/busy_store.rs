@@ -1,0 +1,54 @@
+//! A store that others keep busy: whoever did not say for how long it would wait fails after a lease, for one key as for several.
+
+use alloc::{vec, vec::Vec};
+
+use super::{LEASE_MS, Script, events, named};
+use crate::machine::{Event, Input, StoreError, Turn, TurnId};
+
+/// The store is busy for so long. Who failed, and when.
+fn busy_for(script: &mut Script, span_ms: u64) -> Vec<(u64, TurnId)> {
+    let (mut at, mut failed) = (0, Vec::new());
+    while at < span_ms {
+        let outputs = if script.is_sent() {
+            let id = script.sent().0;
+            script.result(id, Err(StoreError::busy("others keep it")))
+        } else {
+            at += 50;
+            script.tick(50).to_vec()
+        };
+        let told = events(&outputs).into_iter().filter_map(|event| match event {
+            Event::Failed { turn, .. } => Some((at, turn)),
+            _ => None,
+        });
+        failed.extend(told);
+    }
+    failed
+}
+
+#[test]
+fn a_request_for_one_key_fails_after_a_lease() {
+    let mut script = Script::new();
+    script.ask_for(Turn::new(TurnId(1), script.key.clone()));
+    let failed = busy_for(&mut script, 2 * LEASE_MS);
+    assert!(matches!(failed[..], [(LEASE_MS.., TurnId(1))]), "{failed:?}");
+}
+
+#[test]
+fn a_request_for_several_keys_fails_after_a_lease_too() {
+    let mut script = Script::new();
+    let turns = vec![(1, "a"), (2, "b")].into_iter();
+    let turns = turns.map(|(id, name)| Turn { alone: true, ..Turn::new(TurnId(id), named(name)) });
+    script.input(Input::AcquireAll(turns.collect()));
+    let failed = busy_for(&mut script, 2 * LEASE_MS);
+    assert!(matches!(failed[..], [(LEASE_MS.., TurnId(1)), (LEASE_MS.., TurnId(2))]), "{failed:?}");
+}
+
+#[test]
+fn a_try_for_several_keys_fails_soon() {
+    let mut script = Script::new();
+    let turns = vec![(1, "a"), (2, "b")].into_iter();
+    let turns = turns.map(|(id, name)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), named(name)) });
+    script.input(Input::AcquireAll(turns.collect()));
+    let failed = busy_for(&mut script, LEASE_MS);
+    assert!(matches!(failed[..], [(..1_000, TurnId(1)), (..1_000, TurnId(2))]), "{failed:?}");
+}

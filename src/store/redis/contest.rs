@@ -1,0 +1,106 @@
+//! What a transaction does against others that write the same rows: it begins anew, pauses, or reserves its records.
+
+use core::time::Duration;
+use std::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use tokio::time::{Instant, sleep};
+
+use super::{
+    super::reserving::writes_in_any_case,
+    compare::{Comparison, LONGEST_MS, Reservation},
+    setup,
+};
+use crate::machine::Batch;
+
+/// How often a transaction begins anew in place because others have written the same rows.
+pub(super) const TRIES: u32 = 1_024;
+/// A transaction that fails more often than this reserves its records. Otherwise a context far away would always come too late. A fenced
+/// script reserves nothing: it pauses instead.
+pub(super) const AT_ONCE: u32 = 1;
+/// A transaction for more keys than this makes no reservations, and ignores those of others.
+const MOST_RESERVED: usize = 8;
+/// A context whose runtime is busy needs a little longer than its answers.
+const SHORTEST_MS: u64 = 250;
+/// No pause is longer, in ms.
+const LONGEST_PAUSE_MS: u64 = 32;
+
+/// One transaction among others.
+pub(super) struct Contest {
+    /// The session, which is the name of its reservations. So a transaction that is sent again does not wait for its own.
+    name: String,
+    /// The rows that reserve its records; none if there are too many keys.
+    rows: Vec<String>,
+    may_reserve: bool,
+    /// How often others have written its rows.
+    tries: u32,
+    pauses: u32,
+    /// How long the last answer took.
+    trip: Duration,
+    has_reserved: bool,
+}
+
+impl Contest {
+    pub(super) fn of(batch: &Batch) -> Self {
+        let mut keys = batch.keys();
+        if keys.len() > MOST_RESERVED {
+            keys.clear();
+        }
+        Self {
+            name: batch.session.to_string(),
+            may_reserve: !keys.is_empty() && writes_in_any_case(batch),
+            rows: keys.iter().map(|key| format!("reserved:{key}")).collect(),
+            tries: 0,
+            pauses: 0,
+            trip: Duration::ZERO,
+            has_reserved: false,
+        }
+    }
+
+    pub(super) const fn is_hopeless(&self) -> bool {
+        self.tries >= TRIES
+    }
+
+    /// What goes with the next attempt, if it writes.
+    pub(super) fn reservation(&self) -> Option<Reservation> {
+        let wanted_ms = if self.reserves() { reservation_ms(self.trip) } else { 0 };
+        (!self.rows.is_empty()).then(|| Reservation { name: self.name.clone(), rows: self.rows.clone(), wanted_ms })
+    }
+
+    fn reserves(&self) -> bool {
+        self.may_reserve && self.tries >= AT_ONCE
+    }
+
+    /// An attempt failed, which began then. Those whose reservation stands in the way need time for their own attempt. Without a reservation,
+    /// those who write the same rows in the same order would always leave the same one behind.
+    pub(super) async fn lost(&mut self, asked_at: Instant, is_free: bool, wrote: bool) {
+        self.trip = asked_at.elapsed();
+        self.has_reserved |= wrote && is_free && self.reserves();
+        if !is_free || (self.tries > AT_ONCE && !self.may_reserve) {
+            pause(self.pauses).await;
+            self.pauses += 1;
+        }
+        self.tries += u32::from(is_free);
+    }
+
+    /// What takes the reservations back, if there are any: the transaction has nothing to write.
+    pub(super) fn withdrawal(&mut self) -> Option<Comparison> {
+        let own = Reservation { name: self.name.clone(), rows: self.rows.clone(), wanted_ms: 0 };
+        core::mem::take(&mut self.has_reserved).then(|| Comparison { reservation: Some(own), ..Comparison::default() })
+    }
+}
+
+/// How long a reservation lasts, in ms, for a context that waits so long for an answer.
+fn reservation_ms(trip: Duration) -> u64 {
+    u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
+}
+
+/// Pauses for a random time: of up to a millisecond at first, then twice as long each time.
+pub(super) async fn pause(earlier: u32) {
+    let longest = (1_000_u64 << earlier.min(10)).min(LONGEST_PAUSE_MS * 1_000);
+    let micros = u64::try_from(setup::fresh_id().0 % u128::from(longest)).unwrap_or_default();
+    sleep(Duration::from_micros(micros)).await;
+}

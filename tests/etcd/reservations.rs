@@ -1,0 +1,186 @@
+//! Reservations of records that nobody uses, or that take long.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{
+    Mode,
+    executor::process_clock,
+    machine::{
+        Acquire, Action, Applied, Batch, Beat, Key, Operation, Outcome, RequestId, SessionId, SessionStep,
+        StoreErrorKind,
+    },
+    store::{EtcdStore, Store},
+};
+use tokio::{
+    runtime::Runtime,
+    time::{sleep, timeout},
+};
+
+use crate::{address_of, connect, contract::client, faults::BUSY, manager, proxy::Way, proxy_before, server};
+
+const LONG: Duration = Duration::from_secs(3_600);
+
+fn at_k(action: Action) -> Operation {
+    Operation { key: Key::new("k").unwrap(), action }
+}
+
+fn open(session: u128, operation: Operation) -> Batch {
+    let mut batch = Batch::new(SessionId(session), vec![operation]);
+    let beat = Beat { beat: 1, lease_ms: 1_000_000, ..Beat::default() };
+    batch.step = SessionStep::Open { beat, instance: String::new() };
+    batch
+}
+
+fn waiting(request: u64) -> Operation {
+    let mut acquire = Acquire::new(RequestId(request), request);
+    acquire.wait = true;
+    at_k(Action::Acquire(acquire))
+}
+
+async fn reserve(address: &str, prefix: &str, text: &str) {
+    client(address).await.put(format!("{prefix}/reserved/k"), text, None).await.unwrap();
+}
+
+async fn is_reserved(address: &str, prefix: &str) -> bool {
+    !client(address).await.get(format!("{prefix}/reserved/k"), None).await.unwrap().kvs().is_empty()
+}
+
+/// A store time-out of such a lease is shorter than a reservation may stand.
+#[test]
+fn a_reservation_of_a_dead_context_ends_for_contexts_with_short_leases() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        for text in ["abc 1000", "abc", "", "abc 1000000"] {
+            let leases = manager(&address, "dead").await.lease(Duration::from_secs(1)).linger(Duration::ZERO);
+            let leases = leases.build().unwrap();
+            reserve(&address, "dead", text).await;
+            let guard = timeout(BUSY, leases.lock("k").timeout(BUSY).acquire()).await.unwrap().unwrap();
+            reserve(&address, "dead", text).await;
+            // The call may end before the release is done; the release goes on.
+            let since = Instant::now();
+            drop(guard.release().await);
+            while !leases.status("k").await.is_ok_and(|status| status.holders.is_empty()) {
+                assert!(since.elapsed() < BUSY, "{text:?}: a reservation keeps the lease from being released");
+            }
+            assert!(!is_reserved(&address, "dead").await, "{text:?} is left");
+            leases.close().await;
+        }
+    });
+}
+
+/// Somebody deletes the record meanwhile, so that the release finds nothing to do.
+#[test]
+fn a_transaction_that_writes_nothing_leaves_no_reservation() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let proxy = proxy_before(&address);
+        let (near, far) = (connect(&address, "noop").await, connect(&address_of(&proxy), "noop").await);
+        let reply = far.transact(open(1, waiting(1)), process_clock(), BUSY).await;
+        let Outcome::Granted(granted) = reply.unwrap().answers.remove(0).outcome else { panic!("it is free") };
+        let release = || {
+            let action = Action::Release { token: granted.block.first, request: RequestId(1) };
+            Batch::new(SessionId(1), vec![at_k(action)])
+        };
+        proxy.delay(Way::ToServer, Duration::from_millis(200));
+        let again = far.transact(release(), process_clock(), BUSY);
+        let meanwhile = async {
+            let mut others = 2..;
+            while !is_reserved(&address, "noop").await {
+                let other = others.next().expect("there is no end of them");
+                let comes = near.transact(open(other, waiting(1)), process_clock(), BUSY);
+                comes.await.unwrap();
+                sleep(Duration::from_millis(20)).await;
+            }
+            client(&address).await.delete("noop/record/k", None).await.unwrap();
+        };
+        let (again, ()) = tokio::join!(again, meanwhile);
+        assert!(matches!(again.unwrap().answers[0].outcome, Outcome::NotCurrent { .. }));
+        assert!(!is_reserved(&address, "noop").await, "nobody will use this reservation");
+    });
+}
+
+/// A reservation stands for longer if its maker is further away.
+#[test]
+fn a_context_that_is_very_far_away_acquires_the_key_too() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let proxy = proxy_before(&address);
+        for _ in 0..2 {
+            let near = manager(&address, "very-far").await.lease(LONG).linger(Duration::ZERO).build().unwrap();
+            tokio::spawn(async move {
+                loop {
+                    near.lock("k").acquire().await.unwrap().release().await.unwrap();
+                }
+            });
+        }
+        let far = manager(&address_of(&proxy), "very-far").await.lease(LONG).linger(Duration::ZERO);
+        let far = far.store_timeout(BUSY).build().unwrap();
+        drop(far.lock("other").acquire().await.unwrap());
+        proxy.delay(Way::ToServer, Duration::from_millis(600));
+        let guard = timeout(BUSY, far.lock("k").acquire()).await.unwrap().unwrap();
+        guard.release().await.unwrap();
+    });
+}
+
+/// Then a request that waits goes on.
+#[test]
+fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_the_store_is_busy() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let store = connect(&address, "busy").await;
+        let mut etcd = client(&address).await;
+        let others = tokio::spawn(async move {
+            for number in 0.. {
+                etcd.put("busy/reserved/k", format!("abc{number} 1000"), None).await.unwrap();
+                sleep(Duration::from_millis(60)).await;
+            }
+        });
+        while !is_reserved(&address, "busy").await {}
+        for session in 1..4 {
+            let asked = store.transact(open(session, waiting(1)), process_clock(), Duration::from_millis(600)).await;
+            let error = asked.expect_err("others have reserved it");
+            assert_eq!((error.kind, error.applied), (StoreErrorKind::Busy, Applied::No), "{error}");
+        }
+        others.abort();
+    });
+}
+
+/// A reservation has no room beside very many rows.
+#[test]
+fn a_transaction_that_fits_alone_fits_after_it_was_overtaken_too() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        for (readers, prefix) in [(90, "rows90"), (97, "rows97"), (123, "rows123")] {
+            let store = connect(&address, prefix).await;
+            for session in 1..=readers {
+                let acquire = Acquire { mode: Mode::Shared, ..Acquire::new(RequestId(1), 1) };
+                let asked = open(session, at_k(Action::Acquire(acquire)));
+                let reply = store.transact(asked, process_clock(), BUSY).await.unwrap();
+                assert!(matches!(reply.answers[0].outcome, Outcome::Granted(_)));
+            }
+            store.transact(open(9_001, waiting(1)), process_clock(), BUSY).await.unwrap();
+            let withdrawn = Batch::new(SessionId(9_001), vec![at_k(Action::Withdraw { request: RequestId(1) })]);
+            store.transact(withdrawn, process_clock(), BUSY).await.unwrap();
+            reserve(&address, prefix, "abc 300").await;
+            // What another handle wrote is not known here.
+            let other = connect(&address, prefix).await;
+            let acquire = Acquire { mode: Mode::Shared, ..Acquire::new(RequestId(1), 1) };
+            let reader = open(9_002, at_k(Action::Acquire(acquire)));
+            let (first, second) = tokio::join!(
+                store.transact(open(9_003, waiting(1)), process_clock(), BUSY),
+                other.transact(reader, process_clock(), BUSY)
+            );
+            first.unwrap();
+            second.unwrap();
+        }
+    });
+}
+
+/// As a part of a prefix, it would make two stores meet.
+#[test]
+fn the_reservations_of_one_store_are_no_rows_of_another() {
+    Runtime::new().unwrap().block_on(async {
+        let refused = EtcdStore::connect_with_prefix("localhost", "apps/reserved").await.unwrap_err();
+        assert!(refused.message.contains("apps/reserved") && refused.message.contains("no part"), "{refused}");
+    });
+}
