@@ -118,6 +118,11 @@ fn a_time_out_says_what_was_waited_for() {
             at_once,
             AcquireError::Timeout { key: "own".into(), waited: ms(0), held_here: true, held_elsewhere: false }
         );
+        let shared = one.leases.lock("own").shared().timeout(ms(200)).acquire().await.unwrap_err();
+        assert!(
+            matches!(shared, AcquireError::Timeout { held_here: true, held_elsewhere: false, .. }),
+            "in another mode, too: {shared:?}"
+        );
         let several = one.leases.lock_all([("a", Mode::Shared), ("own", Mode::Shared)]).timeout(ms(0));
         let several = several.acquire().await.unwrap_err();
         assert_eq!(

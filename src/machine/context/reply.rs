@@ -311,6 +311,8 @@ impl Machine {
         self.refuse_tries(slot);
         self.stop_if_unwanted(slot, now);
         if first_answer {
+            let me = self.session.id();
+            let position = if ahead.iter().all(|seen| seen.holder == me) { 0 } else { position };
             turns.iter().for_each(|turn| self.emit(Event::Waiting { turn: *turn, ahead: position }));
             let is_waiter = |seen: &&Sighting| matches!(seen.entry, Entry::Waiter(_));
             if ahead.iter().filter(is_waiter).count() < TELLERS {

@@ -163,12 +163,10 @@ impl Machine {
         let limit_ms = self.config.lease_ms;
         let Some(cohort) = self.cohorts.get(&operation.slot) else { return };
         let Some(seeking) = cohort.seeking().filter(|seeking| seeking.request == request) else { return };
-        let patience = if seeking.queued || (seeking.wait && error.is_slowness()) {
-            // A store that is slow is waited for, as anybody who holds the key would be.
-            now.since(seeking.heard_at) < limit_ms
-        } else {
-            operation.attempts + 1 < ATTEMPTS
-        };
+        // A store that is slow is waited for, as anybody who holds the key would be.
+        let waits_out_a_lease = seeking.queued || (seeking.wait && error.is_slowness());
+        // After this context itself stood still, a lease has passed, and the store was hardly asked.
+        let patience = operation.attempts + 1 < ATTEMPTS || waits_out_a_lease && now.since(seeking.heard_at) < limit_ms;
         let known_unsent = error.applied == Applied::No && !seeking.retried && !seeking.queued;
         let upgrades = cohort.held().is_some();
         if error.retry && patience {

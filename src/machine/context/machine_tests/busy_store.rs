@@ -2,7 +2,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{LEASE_MS, Script, events, named};
+use super::{LEASE_MS, Script, events, granted, named};
 use crate::machine::{Event, Input, StoreError, Turn, TurnId};
 
 /// The store is busy for so long. Who failed, and when.
@@ -51,4 +51,26 @@ fn a_try_for_several_keys_fails_soon() {
     script.input(Input::AcquireAll(turns.collect()));
     let failed = busy_for(&mut script, LEASE_MS);
     assert!(matches!(failed[..], [(..1_000, TurnId(1)), (..1_000, TurnId(2))]), "{failed:?}");
+}
+
+/// A page that ran a long task after it had asked for a lease: the store has answered meanwhile, and nobody could hear it.
+#[test]
+fn a_context_that_stood_still_for_a_lease_asks_again_before_it_tells_that_the_store_is_silent() {
+    let mut script = Script::holding();
+    script.ask_for(Turn::new(TurnId(2), named("other")));
+    assert!(script.is_sent());
+    let told = events(script.tick(2 * LEASE_MS));
+    assert!(told.iter().all(|event| !matches!(event, Event::Failed { .. })), "{told:?}");
+    script.until_sent();
+    let mut granted_to_it = false;
+    for _ in 0..5 {
+        let outcomes: Vec<_> = script.actions().iter().map(|_| granted(128)).collect();
+        let told = script.answer(outcomes);
+        granted_to_it |= events(&told).iter().any(|event| matches!(event, Event::Granted { turn: TurnId(2), .. }));
+        if granted_to_it {
+            break;
+        }
+        script.until_sent();
+    }
+    assert!(granted_to_it, "it was not granted after all");
 }
