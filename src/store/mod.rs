@@ -18,6 +18,11 @@ mod faulty;
 mod fenced;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod indexed_db;
+#[cfg(all(
+    any(feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+mod inside;
 mod memory;
 mod pointers;
 #[cfg(all(

@@ -17,6 +17,7 @@ use crate::{
     fence::{compares, deaf},
     manager, outage, proxy_before,
     server::{self, Member, Server},
+    threads,
 };
 
 /// Longer than anything takes, however busy the machine is.
@@ -191,6 +192,27 @@ fn who_said_for_how_long_waits_for_the_server() {
         let serve = |up| block_in_place(|| if up { server.restart() } else { server.kill() });
         outage::who_said_for_how_long_waits_for_the_server(leases, serve).await;
     });
+}
+
+#[test]
+fn calls_from_a_plain_thread() {
+    let Some(address) = server::shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    let made = async || manager(&address, "threads").await.build().unwrap();
+    let managers = runtime.block_on(async { [made().await, made().await] });
+    threads::calls_from_a_plain_thread(runtime, managers);
+}
+
+#[test]
+fn a_fence_is_asked_for_on_a_plain_thread() {
+    let Some(address) = server::shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    let store = Arc::new(runtime.block_on(connect(&address, "thread-fence")));
+    let leases = runtime.block_on(async {
+        LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).lease(LONG).build().unwrap()
+    });
+    let guard = futures::executor::block_on(leases.lock("k").acquire()).unwrap();
+    assert!(!futures::executor::block_on(guard.fence(&*store)).unwrap().compares().is_empty());
 }
 
 /// What somebody deleted is another store, whatever this handle remembers: it has another id.

@@ -36,6 +36,8 @@ mod server;
 mod shared;
 mod signals;
 mod slow;
+#[path = "../stores/threads.rs"]
+mod threads;
 #[cfg(feature = "store-etcd-tls")]
 mod tls;
 #[path = "../processes/wall_clock.rs"]

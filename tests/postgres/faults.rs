@@ -21,6 +21,7 @@ use crate::{
     outage,
     proxy::{Commit, Proxy},
     server::{PATIENCE, Place, Server, connect, on_server, until},
+    threads,
 };
 
 const LIMIT: Duration = Duration::from_secs(2);
@@ -240,6 +241,15 @@ fn who_said_for_how_long_waits_for_the_server() {
         let serve = |up| if up { server.restart() } else { server.crash() };
         outage::who_said_for_how_long_waits_for_the_server(manager(place.store().await), serve).await;
     });
+}
+
+#[test]
+fn calls_from_a_plain_thread() {
+    let Some(server) = Server::start() else { return };
+    let (runtime, place) = (Runtime::new().unwrap(), Place { url: server.url(), prefix: "threads".into() });
+    let made = async || manager(place.store().await);
+    let managers = runtime.block_on(async { [made().await, made().await] });
+    threads::calls_from_a_plain_thread(runtime, managers);
 }
 
 /// Keeps what signals bring.

@@ -42,6 +42,8 @@ mod signals;
 mod slow;
 #[cfg(feature = "store-postgres-sqlx")]
 mod sqlx_fence;
+#[path = "../stores/threads.rs"]
+mod threads;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;
 #[path = "../stores/ways.rs"]

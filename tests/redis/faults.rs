@@ -10,7 +10,7 @@ use leasehold::{
     machine::{Applied, Outcome},
     store::{RedisStore, Store},
 };
-use tokio::time::timeout;
+use tokio::{runtime::Runtime, time::timeout};
 
 use crate::{
     BUSY, LONG_LEASE, SHORT_LEASE, client_of, context,
@@ -19,7 +19,7 @@ use crate::{
     proxy::{Commit, Proxy},
     proxy_before,
     server::Server,
-    shared,
+    shared, threads,
 };
 
 /// Much shorter than a server is waited for.
@@ -217,4 +217,13 @@ async fn who_said_for_how_long_waits_for_the_server() {
         }
     };
     outage::who_said_for_how_long_waits_for_the_server(leases.build().unwrap(), serve).await;
+}
+
+#[test]
+fn calls_from_a_plain_thread() {
+    let Some(server) = shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    let made = async || context(&server.client(), "threads").await.1.build().unwrap();
+    let managers = runtime.block_on(async { [made().await, made().await] });
+    threads::calls_from_a_plain_thread(runtime, managers);
 }

@@ -38,6 +38,8 @@ mod shared_store;
 mod signals;
 mod slow;
 mod takeovers;
+#[path = "../stores/threads.rs"]
+mod threads;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;
 #[path = "../stores/ways.rs"]

@@ -5,7 +5,7 @@ use std::{boxed::Box, string::String, vec::Vec};
 
 use tokio::time::Instant;
 
-use super::{EtcdStore, rows::View, transaction::Desk};
+use super::{super::inside::inside, EtcdStore, rows::View, transaction::Desk};
 use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Records, Row, StoreError, StoreId};
 use crate::store::{Fence, FenceError, FencedTransaction, Store};
@@ -101,7 +101,8 @@ async fn judge(store: &EtcdStore, fence: &dyn Fence) -> Result<EtcdFence, FenceE
             "an etcd transaction cannot renew the lease that it is fenced by: use fence, which renews nothing",
         ));
     }
-    let (rows, view) = look(&store.desk(), fence).await.map_err(FenceError::Store)?;
+    let looked = inside(&store.runtime, look(&store.desk(), fence)).await.and_then(|looked| looked);
+    let (rows, view) = looked.map_err(FenceError::Store)?;
     let (known, mut records) = load(fence, &view);
     // It writes nothing: a fence that does not renew changes no row.
     fence.judge(known, &mut records)?;

@@ -30,7 +30,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Durability, Reach, Store};
+use super::{Durability, Reach, Store, inside::inside};
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, Row, SessionId, StoreError, StoreErrorKind, StoreNow};
 use crate::signal::Signals;
@@ -166,6 +166,18 @@ impl EtcdStore {
         Ok(())
     }
 
+    async fn all_keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        let (mut keys, deadline) = (Vec::new(), Instant::now() + PATIENCE);
+        let prefix = self.names.record(prefix);
+        let mut next = Some(prefix.clone().into_bytes());
+        while let Some(from) = next {
+            let (names, after) = page(&self.servers, &prefix, from, deadline).await?;
+            keys.extend(names.iter().filter_map(|name| self.names.key_of(name)));
+            next = after;
+        }
+        Ok(keys)
+    }
+
     fn desk(&self) -> Desk<'_> {
         let Self { servers, names, memory, sightings, bin, .. } = self;
         Desk { servers, names, memory, sightings, bin: Some(bin) }
@@ -199,15 +211,7 @@ impl Store for EtcdStore {
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         self.check()?;
-        let (mut keys, deadline) = (Vec::new(), Instant::now() + PATIENCE);
-        let prefix = self.names.record(prefix);
-        let mut next = Some(prefix.clone().into_bytes());
-        while let Some(from) = next {
-            let (names, after) = page(&self.servers, &prefix, from, deadline).await?;
-            keys.extend(names.iter().filter_map(|name| self.names.key_of(name)));
-            next = after;
-        }
-        Ok(keys)
+        inside(&self.runtime, self.all_keys(prefix)).await?
     }
 
     fn signals(&self) -> Option<Shared<dyn Signals>> {
@@ -219,7 +223,9 @@ impl Store for EtcdStore {
         self.closed.store(true, Relaxed);
         self.memory.forget();
         // Otherwise a waiter that is granted the lease would learn of it only at its next heartbeat. The runtime may end after this call.
-        let _ = timeout(FAREWELL, self.under_way.settle()).await;
+        let settle = async { timeout(FAREWELL, self.under_way.settle()).await };
+        // If the runtime has ended, so have they.
+        drop(inside(&self.runtime, settle).await);
         self.servers.close();
     }
 

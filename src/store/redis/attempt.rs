@@ -7,6 +7,7 @@ use std::{
 };
 
 use redis::Value;
+use tokio::runtime::Handle;
 
 use super::compare::{Comparison, Found, Memory, Script, Snapshot, Text};
 use super::link::Link;
@@ -154,6 +155,8 @@ pub(super) fn peers_in(told: Value, batch: &Batch, now: StoreNow) -> Vec<Peer> {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) link: Link,
+    /// Where the store was made, for calls from outside of any runtime.
+    pub(super) runtime: Handle,
     pub(super) memory: Memory,
     pub(super) listeners: Listeners,
     pub(super) prefix: String,
@@ -166,10 +169,10 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(link: Link, prefix: &str) -> Self {
+    pub(super) fn new(link: Link, runtime: Handle, prefix: &str) -> Self {
         let [rows, sessions] = ["rows", "sessions"].map(|name| format!("{{{prefix}}}:{name}"));
         let (memory, listeners, prefix) = (Memory::default(), Listeners::default(), prefix.to_string());
-        Self { link, memory, listeners, prefix, rows, sessions, plain: Script::plain() }
+        Self { link, runtime, memory, listeners, prefix, rows, sessions, plain: Script::plain() }
     }
 
     /// The Redis keys that the script works on.

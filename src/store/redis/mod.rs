@@ -26,7 +26,7 @@ use std::{
 
 use tokio::{runtime::Handle, time::Instant};
 
-use super::{Durability, Reach, Store};
+use super::{Durability, Reach, Store, inside::inside};
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
 use crate::signal::Signals;
@@ -162,13 +162,13 @@ impl RedisStore {
                  a cluster; choose one that is not empty and has no brace"
             )));
         }
-        if Handle::try_current().is_err() {
-            return Err(failure::unsupported(
+        let runtime = Handle::try_current().map_err(|_| {
+            failure::unsupported(
                 "there is no tokio runtime here to connect to Redis in; call this inside one, with I/O and timers enabled",
-            ));
-        }
+            )
+        })?;
         let RedisServers(servers) = servers.into();
-        let place = Place::new(Link::new(&servers, prefix)?, prefix);
+        let place = Place::new(Link::new(&servers, prefix)?, runtime, prefix);
         let nothing_to_lose = AtomicBool::new(false);
         let look = setup::look(&place.link, &place.rows);
         let found = place.link.within(PATIENCE, &nothing_to_lose, look).await?;
@@ -251,7 +251,8 @@ impl Store for RedisStore {
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         let nothing_to_lose = AtomicBool::new(false);
-        self.place.link.within(PATIENCE, &nothing_to_lose, listing::keys(&self.place, prefix)).await
+        let asked = self.place.link.within(PATIENCE, &nothing_to_lose, listing::keys(&self.place, prefix));
+        inside(&self.place.runtime, asked).await?
     }
 
     fn signals(&self) -> Option<Shared<dyn Signals>> {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::{Action, FORMAT, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
-use crate::store::{Fence, FenceError, FencedTransaction, Reach};
+use crate::store::{Fence, FenceError, FencedTransaction, Reach, inside::inside};
 
 /// Whether the script ran, and what it gave back or failed by.
 type Verdict = Result<RedisResult<Value>, FenceError>;
@@ -98,7 +98,9 @@ impl RedisScript {
         }
         let running = AtomicBool::new(false);
         let work = self.attempts(&*fence, &running);
-        self.place.link.within(PATIENCE, &running, work).await.map_err(FenceError::Store)?.and_then(compiled)
+        let limited = self.place.link.within(PATIENCE, &running, work);
+        let ran = inside(&self.place.runtime, limited).await.and_then(|ran| ran);
+        ran.map_err(FenceError::Store)?.and_then(compiled)
     }
 
     /// Judges and runs the script, until nothing that the verdict rests on is written in between.
