@@ -95,6 +95,16 @@ impl<S: Clone> Clone for FaultyStore<S> {
     }
 }
 
+async fn fail<T>(fault: Fault) -> Result<T, StoreError> {
+    match fault {
+        Fault::Refuse => Err(StoreError::transient("refused on demand")),
+        Fault::Fail => Err(StoreError::permanent(StoreErrorKind::Unavailable, "failed on demand")),
+        Fault::LoseReply => Err(StoreError::unknown("the answer was lost on demand")),
+        Fault::Silence | Fault::Stall => pending().await,
+        Fault::Panic => panic!("panicked on demand"),
+    }
+}
+
 maybe_send! {
 impl<S: Store> Store for FaultyStore<S> {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
@@ -103,21 +113,11 @@ impl<S: Store> Store for FaultyStore<S> {
             plan.seen.push(batch.clone());
             plan.next.pop_front().or(plan.always)
         };
-        match fault {
-            None => self.inner.transact(batch, now, limit).await,
-            Some(Fault::Refuse) => Err(StoreError::transient("refused on demand")),
-            Some(Fault::Fail) => Err(StoreError::permanent(StoreErrorKind::Unavailable, "failed on demand")),
-            Some(Fault::LoseReply) => {
-                self.inner.transact(batch, now, limit).await?;
-                Err(StoreError::unknown("the answer was lost on demand"))
-            }
-            Some(Fault::Silence) => {
-                self.inner.transact(batch, now, limit).await?;
-                pending().await
-            }
-            Some(Fault::Stall) => pending().await,
-            Some(Fault::Panic) => panic!("panicked on demand"),
+        let Some(fault) = fault else { return self.inner.transact(batch, now, limit).await };
+        if matches!(fault, Fault::LoseReply | Fault::Silence) {
+            self.inner.transact(batch, now, limit).await?;
         }
+        fail(fault).await
     }
 
     /// While a fault is planned, this answers `None`: then the caller calls `transact`, which does what the fault says. Some faults
@@ -132,8 +132,13 @@ impl<S: Store> Store for FaultyStore<S> {
         Some(answer)
     }
 
+    /// Fails if all transactions do. A single fault waits for the next transaction.
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        self.inner.keys(prefix).await
+        let always = self.plan().always;
+        match always {
+            Some(fault) => fail(fault).await,
+            None => self.inner.keys(prefix).await,
+        }
     }
 
     fn durability(&self) -> Durability {

@@ -5,6 +5,13 @@ use std::{boxed::Box, format, string::String, vec::Vec};
 use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
+/// Where a prefix belongs: a store that is opened by its own function knows none in its address.
+#[cfg(all(
+    any(feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+pub(super) const PREFIX_REMEDY: &str = "a prefix goes to connect_with_prefix, or to store::from_url as ?prefix=";
+
 /// The schemes that a URL may begin with, and the feature that brings each store.
 const SCHEMES: [(&str, Option<&str>); 12] = [
     ("memory", None),
@@ -177,14 +184,6 @@ impl<'a> Named<'a> {
 
     #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
     async fn redis(&self) -> Result<Box<dyn Store>, StoreError> {
-        // Of these, the client makes something; all others it ignores.
-        let known = ["db=", "user=", "pass=", "protocol="];
-        let is_known = |other: &&str| known.iter().any(|name| other.starts_with(name));
-        // A URL of several servers is read by our own parser, which refuses what it does not know.
-        let is_of_several = self.scheme.contains('-');
-        if !is_of_several && !self.others.iter().all(is_known) {
-            return Err(refused("a URL of redis: has no parameters but prefix, db, user, pass and protocol".into()));
-        }
         let url = self.without_prefix();
         let store = match self.prefix {
             Some(prefix) => super::RedisStore::connect_with_prefix(&url, prefix).await?,

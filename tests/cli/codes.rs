@@ -250,9 +250,24 @@ fn a_store_that_does_not_answer_gives_69() {
     assert_eq!(scratch.done(&["run", "k", "true"]).code, 0);
     let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
     let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
-    let done = scratch.done(&["run", "--lease", "1", "k", "true"]);
-    told(&done, 69, &["write lock"]);
+    told(&scratch.done(&["run", "--lease", "1", "k", "true"]), 69, &["write lock"]);
     drop(busy);
+}
+
+/// A lease passes meanwhile.
+#[test]
+fn who_waits_without_a_limit_waits_for_the_store_too() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let waits = scratch.start(&["run", "--lease", "1", "k", "echo", "granted"]);
+    crate::show::until_queued(&scratch, 1);
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    drop(busy);
+    drop(holder);
+    assert_eq!(waits.line().as_deref(), Some("granted"));
+    assert_eq!(waits.end().0, 0);
 }
 
 /// The store alone would be given up after 5 s, with another sentence.

@@ -56,6 +56,26 @@ fn a_store_that_is_replaced_is_campaigned_in_anew() {
     assert_eq!(candidate.end().0, 143);
 }
 
+/// The store is away for longer than a lease.
+#[test]
+fn a_candidate_whose_store_is_away_campaigns_again_when_it_is_back() {
+    let scratch = Scratch::new();
+    let leader = scratch.start(&["elect", "--lease", "1", "k", "--", "sh", "-c", TERM]);
+    leader.line().unwrap();
+    let next = scratch.start(&["elect", "--lease", "1", "k", "--", "sh", "-c", TERM]);
+    until_queued(&scratch, 1);
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
+    leader.until_err("campaigning again");
+    leader.until_err("trying again");
+    drop(busy);
+    crate::harness::until("somebody leads again", || scratch.done(&["status", "k"]).out.contains("held"));
+    for candidate in [&leader, &next] {
+        candidate.signal(Signal::SIGTERM);
+    }
+    assert_eq!([leader.end().0, next.end().0], [143, 143], "neither has given up");
+}
+
 /// The theft comes first; TERM while the command has its grace ends the election as well.
 #[test]
 fn a_signal_during_the_grace_ends_the_election() {

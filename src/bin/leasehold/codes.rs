@@ -59,16 +59,18 @@ impl From<Signal> for Exit {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) sentence: String,
+    /// Whether trying again may help: a server may be about to start.
+    pub(crate) may_pass: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Self {
-        Self { exit: Exit::Code(code), sentence: sentence.into() }
+        Self { exit: Exit::Code(code), sentence: sentence.into(), may_pass: false }
     }
 
     /// A signal came before there was anything to end.
     pub(crate) fn signalled(signal: Signal) -> Self {
-        Self { exit: signal.into(), sentence: format!("{signal} came before the store answered") }
+        Self { exit: signal.into(), sentence: format!("{signal} came before the store answered"), may_pass: false }
     }
 
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
@@ -84,6 +86,10 @@ impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         match error {
             AcquireError::InvalidKey(_) | AcquireError::InvalidOptions(_) => Self::usage(error.to_string()),
+            AcquireError::Store(StoreError { retry, .. }) => {
+                Self { may_pass: retry, ..Self::new(STORE, error.to_string()) }
+            }
+            AcquireError::Timeout { .. } => Self { may_pass: true, ..Self::new(STORE, error.to_string()) },
             _ => Self::new(STORE, error.to_string()),
         }
     }

@@ -5,7 +5,7 @@ use leasehold::Mode;
 use super::codes::{Exit, Failure, tell};
 use super::hold::Rules;
 use super::options::{self, Elect};
-use super::place;
+use super::place::{self, Patience};
 use super::signals::Signals;
 use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
@@ -18,10 +18,17 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     let url = options.place.url()?;
     let mut signals = Signals::listen()?;
     let job = Job { key: &key, url: &url, command: &command, rules };
+    let mut patience = Patience::from(options.waiting.wait);
+    let goes_on = options.waiting.wait.is_none() && !options.waiting.nonblock;
     loop {
-        match term(&job, &options, &mut signals).await? {
-            Term::Lost => tell(&format!("the lead of {key:?} was lost; campaigning again")),
-            Term::Over(exit) => return Ok(exit),
+        match term(&job, &options, &mut patience, &mut signals).await {
+            Ok(Term::Lost) => tell(&format!("the lead of {key:?} was lost; campaigning again")),
+            Ok(Term::Over(exit)) => return Ok(exit),
+            // A store that has been open before is waited for.
+            Err(failure) if failure.may_pass && goes_on && matches!(patience, Patience::Forever) => {
+                tell(&format!("{}; campaigning again", failure.sentence));
+            }
+            Err(failure) => return Err(failure),
         }
     }
 }
@@ -32,9 +39,12 @@ enum Term {
 }
 
 /// One campaign, and what follows. Each opens the store anew: it may have been replaced.
-async fn term(job: &Job<'_>, options: &Elect, signals: &mut Signals) -> Result<Term, Failure> {
+async fn term(job: &Job<'_>, options: &Elect, patience: &mut Patience, signals: &mut Signals) -> Result<Term, Failure> {
     options.place.make_folder(job.url)?;
-    let opened = place::open_in_time(job.url, job.rules.lease(), options.waiting.wait, signals).await?;
+    let opened = place::open_in_time(job.url, job.rules.lease(), *patience, signals).await?;
+    if matches!(patience, Patience::Once) {
+        *patience = Patience::Forever;
+    }
     let info = wait::info(options.holding.info.as_deref(), job.command);
     let request = || opened.leases.lock(job.key).info(&info);
     let asked = options.waiting.ask(&opened, job.key, Mode::Exclusive, request);

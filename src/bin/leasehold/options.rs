@@ -219,7 +219,7 @@ pub(crate) struct Bench {
 }
 
 /// For ever, for a process: 136 years.
-const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+pub(crate) const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse() {

@@ -1,6 +1,7 @@
 //! Which store, and the manager over it.
 
 use std::{
+    cell::Cell,
     env, fs,
     os::unix::fs::DirBuilderExt,
     path::{self, Path, PathBuf},
@@ -10,9 +11,9 @@ use std::{
 
 use futures::future::{Either, select};
 use leasehold::{LeaseManager, executor::TokioExecutor, machine::StoreError, store};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::codes::{Failure, STORE};
+use super::codes::{Failure, STORE, tell};
 use super::life::Eyes;
 use super::options::Place;
 use super::signals::Signals;
@@ -21,6 +22,8 @@ const VARIABLE: &str = "LEASEHOLD_STORE";
 const FILE: &str = "sqlite:";
 /// A store that works opens in less than this. A shorter `-w` does not shorten the opening, which still counts towards it.
 const LEAST_OPENING: Duration = Duration::from_secs(1);
+/// Between two tries to open a store.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// A store that was opened.
 pub(crate) struct Opened {
@@ -139,31 +142,77 @@ pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, F
     Ok(Opened { leases, eyes, took: start.elapsed() })
 }
 
-/// As [`open`], for a command that will hold leases. It fails if a signal comes, or if the wait is over before the store has opened: a
-/// server may take seconds to answer.
+/// How long a store that does not open is tried.
+#[derive(Clone, Copy)]
+pub(crate) enum Patience {
+    /// Once. A server may take seconds to answer.
+    Once,
+    /// Again and again for so long.
+    For(Duration),
+    /// Again and again: it has been open before.
+    Forever,
+}
+
+impl From<Option<Duration>> for Patience {
+    fn from(wait: Option<Duration>) -> Self {
+        wait.map_or(Self::Once, |wait| Self::For(wait.max(LEAST_OPENING)))
+    }
+}
+
+/// As [`open`], for a command that will hold leases. It fails if a signal comes, or if its patience ends before the store has opened.
 pub(crate) async fn open_in_time(
     url: &str,
     lease: Duration,
-    wait: Option<Duration>,
+    patience: Patience,
     signals: &mut Signals,
 ) -> Result<Opened, Failure> {
-    let limit = wait.map_or(Duration::MAX, |wait| wait.max(LEAST_OPENING));
-    match select(pin!(timeout(limit, open(url, Some(lease)))), pin!(signals.end())).await {
-        Either::Left((Ok(opened), _)) => opened,
+    let (start, last) = (Instant::now(), Cell::new(None));
+    let opening = open_often(url, lease, patience, &last);
+    let limit = if let Patience::For(limit) = patience { limit } else { Duration::MAX };
+    let mut opened = match select(pin!(timeout(limit, opening)), pin!(signals.end())).await {
+        Either::Left((Ok(opened), _)) => opened?,
         Either::Left((Err(_), _)) => {
+            let why = last.take().map_or(String::new(), |failure: Failure| format!(": {}", failure.sentence));
             let seconds = limit.as_secs_f64();
-            Err(Failure::new(
+            return Err(Failure::new(
                 STORE,
-                format!("the store did not open within {seconds} s; check that it is running, or raise -w"),
-            ))
+                format!("the store did not open within {seconds} s{why}; check that it is running, or raise -w"),
+            ));
         }
-        Either::Right((signal, _)) => Err(Failure::signalled(signal)),
+        Either::Right((signal, _)) => return Err(Failure::signalled(signal)),
+    };
+    opened.took = start.elapsed();
+    Ok(opened)
+}
+
+async fn open_often(
+    url: &str,
+    lease: Duration,
+    patience: Patience,
+    last: &Cell<Option<Failure>>,
+) -> Result<Opened, Failure> {
+    let mut is_told = !matches!(patience, Patience::Forever);
+    loop {
+        match open(url, Some(lease)).await {
+            Err(failure) if failure.may_pass && !matches!(patience, Patience::Once) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tell(&format!("{}; trying again", failure.sentence));
+                }
+                last.set(Some(failure));
+            }
+            opened => return opened,
+        }
+        sleep(PAUSE).await;
     }
 }
 
 /// Why a store was not opened. An invalid URL is a mistake in the command line, not a failure of the store.
 pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
-    if names_a_store(url) { Failure::new(STORE, error.message) } else { Failure::usage(error.message) }
+    if names_a_store(url) {
+        Failure { may_pass: error.retry, ..Failure::new(STORE, error.message) }
+    } else {
+        Failure::usage(error.message)
+    }
 }
 
 /// Whether the scheme is known, and what follows it is valid as far as its text shows.

@@ -17,7 +17,7 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
     let url = options.place.url_to_write()?;
     let mut signals = Signals::listen()?;
-    let opened = place::open_in_time(&url, rules.lease(), options.waiting.wait, &mut signals).await?;
+    let opened = place::open_in_time(&url, rules.lease(), options.waiting.wait.into(), &mut signals).await?;
     let mode = options.mode();
     let info = wait::info(holding.info.as_deref(), &command);
     let request = || opened.leases.lock(&key).mode(mode).info(&info);

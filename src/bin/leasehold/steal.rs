@@ -5,7 +5,7 @@ use leasehold::LeaseStatus;
 use super::codes::{Exit, Failure, print, tell};
 use super::hold::Rules;
 use super::options::{self, Steal};
-use super::place;
+use super::place::{self, Patience};
 use super::signals::Signals;
 use super::supervise::Job;
 use super::wait::{self, Waited, named};
@@ -17,7 +17,7 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
     let url = options.place.url_to_write()?;
     let mut signals = Signals::listen()?;
-    let opened = place::open_in_time(&url, rules.lease(), None, &mut signals).await?;
+    let opened = place::open_in_time(&url, rules.lease(), Patience::Once, &mut signals).await?;
     let leases = &opened.leases;
     let request = leases.lock(&key).info(wait::info(holding.info.as_deref(), &command));
     let mut robbed = String::new();

@@ -9,9 +9,9 @@ use leasehold::{
 use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
-use super::codes::{Exit, Failure, STORE, tell};
+use super::codes::{Exit, Failure, tell};
 use super::life::Eyes;
-use super::options::Waiting;
+use super::options::{LONGEST, Waiting};
 use super::place::Opened;
 use super::signals::Signals;
 use super::table::printable;
@@ -47,12 +47,15 @@ impl Waiting {
         let first = match self.wait {
             _ if self.nonblock => request().try_acquire().await?,
             Some(limit) => in_time_or_tried(&request, limit.saturating_sub(opened.took)).await?,
-            None => Some(request().acquire().await?),
+            // Without a limit, a request would fail when the store is away for a lease.
+            None => Some(request().timeout(LONGEST).acquire().await?),
         };
         if first.is_some() {
             return Ok(first);
         }
-        match opened.eyes.patience(&opened.leases.status(key).await?, mode) {
+        // Nobody waits longer than was said for a store that does not answer.
+        let Ok(status) = timeout(NOTICE, opened.leases.status(key)).await else { return Ok(None) };
+        match opened.eyes.patience(&status?, mode) {
             Some(limit) => in_time(request(), limit).await,
             None => Ok(None),
         }
@@ -71,7 +74,9 @@ async fn in_time_or_tried(
     limit: Duration,
 ) -> Result<Option<LeaseGuard>, AcquireError> {
     match in_time(request(), limit).await {
-        Err(AcquireError::Timeout { .. }) if limit < NOTICE => request().try_acquire().await,
+        Err(late @ AcquireError::Timeout { .. }) if limit < NOTICE => {
+            timeout(NOTICE, request().try_acquire()).await.unwrap_or(Err(late))
+        }
         asked => asked,
     }
 }
@@ -106,7 +111,6 @@ pub(crate) async fn wait(
     match answer {
         Ok(Some(guard)) => Ok(Waited::Granted(guard)),
         Ok(None) => Ok(Waited::Taken),
-        Err(error @ AcquireError::Timeout { .. }) => Err(Failure::new(STORE, error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
@@ -114,9 +118,10 @@ pub(crate) async fn wait(
 /// Says once who is in the way.
 async fn note(opened: &Opened, key: &str) -> Infallible {
     sleep(NOTICE).await;
-    if let Ok(status) = opened.leases.status(key).await {
-        tell(&in_the_way(key, &status, &opened.eyes));
-    }
+    tell(&match opened.leases.status(key).await {
+        Ok(status) => in_the_way(key, &status, &opened.eyes),
+        Err(error) => format!("waiting for {key:?}: {error}"),
+    });
     pending().await
 }
 

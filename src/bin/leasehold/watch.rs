@@ -5,7 +5,7 @@ use std::{io::IsTerminal, pin::pin, time::Duration};
 use futures::future::{Either, select};
 use tokio::time::sleep;
 
-use super::codes::{Exit, Failure, print, print_to_reader};
+use super::codes::{Exit, Failure, print, print_to_reader, tell};
 use super::options::Watch;
 use super::place::{self, Opened};
 use super::show::{nothing, shown};
@@ -36,21 +36,36 @@ pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
 
 /// Ends when stdout is closed, or after one table if stdout is not a terminal.
 async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened>) -> Result<Exit, Failure> {
+    let mut is_away = false;
     loop {
         // The watcher does not create a missing file, but looks for it again.
         if store.is_none() && options.place.missing(url).is_none() {
             *store = Some(place::open(url, None).await?);
         }
-        let empty = if store.is_none() { Some(nothing().await?) } else { None };
-        if let Some(opened) = store.as_ref().or(empty.as_ref()) {
-            let text = shown(&opened.leases.list(&options.prefix).await?, &opened.eyes, options.json);
-            let is_read = print_to_reader(&if draws { drawn(&text) } else { text })?;
-            if !is_read || !(draws || options.json) {
-                return Ok(Exit::SUCCESS);
+        match text(options, store.as_ref()).await {
+            Ok(text) => {
+                is_away = false;
+                let is_read = print_to_reader(&if draws { drawn(&text) } else { text })?;
+                if !is_read || !(draws || options.json) {
+                    return Ok(Exit::SUCCESS);
+                }
             }
+            // A store that has been open before is waited for.
+            Err(failure) if failure.may_pass && (draws || options.json) => {
+                if !std::mem::replace(&mut is_away, true) {
+                    tell(&format!("{}; watching on", failure.sentence));
+                }
+            }
+            Err(failure) => return Err(failure),
         }
         sleep(PAUSE).await;
     }
+}
+
+async fn text(options: &Watch, store: Option<&Opened>) -> Result<String, Failure> {
+    let empty = if store.is_none() { Some(nothing().await?) } else { None };
+    let Some(opened) = store.or(empty.as_ref()) else { return Ok(String::new()) };
+    Ok(shown(&opened.leases.list(&options.prefix).await?, &opened.eyes, options.json))
 }
 
 /// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is turned on again before the end

@@ -10,7 +10,7 @@ use std::{
 use redis::{Client, RedisConnectionInfo};
 
 use super::{failure, node::address_of};
-use crate::machine::StoreError;
+use crate::{machine::StoreError, store::url::PREFIX_REMEDY};
 
 /// The servers that a [`RedisStore`](super::RedisStore) uses: a single one, the master of a Sentinel group, or a cluster.
 ///
@@ -83,6 +83,7 @@ impl FromStr for RedisServers {
     /// [`StoreError`] of kind `Unsupported`, with a remedy, if the URL is invalid. No error shows the URL: it may hold a password.
     fn from_str(url: &str) -> Result<Self, StoreError> {
         let Some((scheme, kind)) = url.split_once("://").and_then(|(scheme, _)| scheme.split_once('-')) else {
+            check_parameters(url)?;
             return open(url).map(Self::from);
         };
         let parts = Parts::of(url, scheme);
@@ -93,6 +94,19 @@ impl FromStr for RedisServers {
             _ => open(url).map(Self::from),
         }
     }
+}
+
+/// The client ignores the parameters that it does not know, a prefix among them.
+fn check_parameters(url: &str) -> Result<(), StoreError> {
+    let known = ["db=", "user=", "pass=", "protocol="];
+    let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters).split('&');
+    let is_known = |one: &str| one.is_empty() || known.iter().any(|name| one.starts_with(name));
+    if parameters.into_iter().all(is_known) {
+        return Ok(());
+    }
+    Err(failure::unsupported(format!(
+        "a URL of redis: has no parameters but db, user, pass and protocol; {PREFIX_REMEDY}"
+    )))
 }
 
 fn open(url: &str) -> Result<Client, StoreError> {

@@ -66,7 +66,7 @@ fn a_context_that_stood_still_for_a_lease_asks_again_before_it_tells_that_the_st
     for _ in 0..5 {
         let outcomes: Vec<_> = script.actions().iter().map(|_| granted(128)).collect();
         let told = script.answer(outcomes);
-        granted_to_it |= events(&told).iter().any(|event| matches!(event, Event::Granted { turn: TurnId(2), .. }));
+        granted_to_it |= events(told).iter().any(|event| matches!(event, Event::Granted { turn: TurnId(2), .. }));
         if granted_to_it {
             break;
         }

@@ -8,7 +8,7 @@ mod files;
 use std::{format, string::String};
 
 use super::address::{decoded, refused};
-use crate::machine::StoreError;
+use crate::{machine::StoreError, store::url::PREFIX_REMEDY};
 
 #[cfg(not(feature = "store-etcd-tls"))]
 pub(super) use absent::{ENCRYPTS, encrypt};
@@ -69,7 +69,9 @@ fn unknown(name: &str) -> StoreError {
     // A name with other characters may be part of a password.
     let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
     let name = if is_plain { name } else { "like this" };
-    refused(&format!("an address of etcd has no parameter {name:?}; there are ca, cert, key and server_name"))
+    refused(&format!(
+        "an address of etcd has no parameter {name:?}; there are ca, cert, key and server_name; {PREFIX_REMEDY}"
+    ))
 }
 
 /// Errors about a file contain these words.

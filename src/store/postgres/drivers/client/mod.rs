@@ -148,10 +148,11 @@ fn read(url: &str, encrypted: bool) -> Result<Config, StoreError> {
         return Err(invalid(VERIFIES));
     }
     let mut config: Config = url.parse().map_err(|error| {
-        invalid(format!(
-            "the URL of the database cannot be read: {}; write it like postgres://user@host/database",
-            failed(&error).said
-        ))
+        let remedy = match url.contains("prefix=") {
+            true => "a prefix goes to PostgresStoreBuilder::prefix, or to store::from_url as ?prefix=",
+            false => "write it like postgres://user@host/database",
+        };
+        invalid(format!("the URL of the database cannot be read: {}; {remedy}", failed(&error).said))
     })?;
     if config.get_ssl_mode() == SslMode::Require && !encrypted {
         return Err(invalid(NO_TLS));
