@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::vec::Vec;
+use std::{string::String, vec::Vec};
 
 use async_trait::async_trait;
 use futures::future::pending;
@@ -16,24 +16,39 @@ use crate::{
 
 pub(super) struct FaultyMemory {
     pub(super) inner: MemoryStore,
-    /// Called with nothing for each transaction; brings the name of its fault, if it has one.
+    /// Called with `false` for each transaction, and with `true` for a list of names; brings the name of its fault, if it has one.
     pub(super) next_fault: Function,
+}
+
+impl FaultyMemory {
+    fn fault(&self, looks: bool) -> String {
+        // Nothing that the face throws is a fault.
+        let fault = self.next_fault.call1(&JsValue::NULL, &looks.into()).ok().and_then(|fault| fault.as_string());
+        fault.unwrap_or_default()
+    }
+}
+
+/// How a fault refuses; `None` if it does not.
+fn refusal(fault: &str) -> Option<StoreError> {
+    match fault {
+        "refuse" => Some(StoreError::transient("refused on demand")),
+        "fail" => Some(StoreError::permanent(StoreErrorKind::Unavailable, "failed on demand")),
+        _ => None,
+    }
 }
 
 #[async_trait(?Send)]
 impl Store for FaultyMemory {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
-        // Nothing that the face throws is a fault.
-        let fault = self.next_fault.call0(&JsValue::NULL).ok().and_then(|fault| fault.as_string());
-        let fault = fault.as_deref().unwrap_or_default();
-        match fault {
-            "refuse" => return Err(StoreError::transient("refused on demand")),
-            "fail" => return Err(StoreError::permanent(StoreErrorKind::Unavailable, "failed on demand")),
-            "stall" => pending().await,
-            _ => {}
+        let fault = self.fault(false);
+        if let Some(error) = refusal(&fault) {
+            return Err(error);
+        }
+        if fault == "stall" {
+            pending().await
         }
         let reply = self.inner.transact(batch, now, limit).await;
-        match fault {
+        match &*fault {
             "silence" => pending().await,
             "loseReply" => Err(StoreError::unknown("the answer was lost on demand")),
             _ => reply,
@@ -41,7 +56,12 @@ impl Store for FaultyMemory {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        self.inner.keys(prefix).await
+        let fault = self.fault(true);
+        match refusal(&fault) {
+            Some(error) => Err(error),
+            None if fault.is_empty() => self.inner.keys(prefix).await,
+            None => pending().await,
+        }
     }
 
     fn abandons(&self) -> bool {

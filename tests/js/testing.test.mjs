@@ -88,6 +88,11 @@ test("each fault does what it says", async () => {
     assert.equal(await (await acquired).release(), "released", fault);
     assert.ok(store.transactions >= before + 3, `${fault}: ${store.transactions - before} transactions`);
   }
+  store.failAlways("fail");
+  for (const asked of [leases.status("notes"), leases.list()]) {
+    await assert.rejects(asked, (error) => isLeaseError(error) && error.code === "Store");
+  }
+  store.heal();
   await leases.close();
 });
 

@@ -48,8 +48,7 @@ function identify(source) {
     const { buffer, byteOffset, byteLength } = bytes;
     let hash = 0;
     for (const byte of new Uint8Array(buffer, byteOffset, byteLength)) hash = Math.imul(hash ^ byte, 0x01000193);
-    const name = `${byteLength} bytes of hash ${hash}`;
-    return [name, name];
+    return [`${byteLength} bytes of hash ${hash}`, `${byteLength} bytes`];
   }
   if (!isA("WebAssembly.Module", source)) check("InvalidOptions", "what init() takes", "source", source);
   return [source, "a WebAssembly.Module"];
@@ -57,9 +56,12 @@ function identify(source) {
 
 async function start(wasm, name) {
   let advice = 'serve leasehold_bg.wasm there, or tell init() where it is, or import from "leasehold/inline"';
+  // Vite's development server before version 8 moves the script, and not the wasm.
+  if (name.includes("/.vite/deps/")) advice = 'tell Vite: optimizeDeps: { exclude: ["leasehold"] }';
   try {
     const source = isUrl(wasm) ? await read(wasm) : wasm;
     advice = "is it this version's, and does the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src?";
+    if (!globalThis.WebAssembly) advice = "WebAssembly is switched off here";
     await load(source);
   } catch (cause) {
     // Another try may succeed.

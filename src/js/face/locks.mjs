@@ -57,13 +57,13 @@ function checkStorage() {
 
 /** As WebIDL reads a dictionary: by name in order, and what it does not know it does not see. */
 function wishOf(name, options) {
-  if (options != null && Object(options) !== options) throw new TypeError("no options");
+  if (options != null && Object(options) !== options) throw new TypeError("the options are no object");
   const ifAvailable = !!options?.ifAvailable;
   const given = options?.mode;
   const mode = given === undefined ? "exclusive" : `${given}`;
-  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`no mode: ${mode}`);
+  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`the mode is "exclusive" or "shared", not ${JSON.stringify(mode)}`);
   const signal = options?.signal;
-  if (signal !== undefined && !isA("AbortSignal", signal)) throw new TypeError("no AbortSignal");
+  if (signal !== undefined && !isA("AbortSignal", signal)) throw new TypeError("the signal is no AbortSignal");
   const steal = !!options?.steal;
   return { name, key: escape(name), ifAvailable, mode, shared: mode === "shared", signal, steal };
 }
@@ -117,11 +117,12 @@ export class LockManager {
 
   request(name, options, callback = undefined) {
     try {
-      if (arguments.length < 2) throw new TypeError("a name and a callback");
+      if (Object(this) !== this || !(#source in this)) throw new TypeError("call locks.request(…), or bind it");
+      if (arguments.length < 2) throw new TypeError("request() takes a name, options if wanted, and a callback");
       name = `${name}`;
       if (arguments.length === 2) [options, callback] = [undefined, options];
       const wish = wishOf(name, options);
-      if (typeof callback !== "function") throw new TypeError("no callback");
+      if (typeof callback !== "function") throw new TypeError("the callback is no function");
       checkActive();
       this.#checkSource?.();
       checkWish(wish);
@@ -133,6 +134,7 @@ export class LockManager {
 
   query() {
     try {
+      if (Object(this) !== this || !(#source in this)) throw new TypeError("call locks.query(), or bind it");
       checkActive();
       this.#checkSource?.();
       return this.#query();

@@ -131,7 +131,7 @@ export class LeaseManager extends EventTarget {
     LeaseManager.#check(this, "acquireAll");
     const items = itemsOf(keys);
     const wish = read(options, kinds.ACQUIRE_ALL);
-    const leases = await this.#timed(() => this.#all(items, wish), wish);
+    const leases = await this.#timed(() => this.#all(items, wish), wish, items);
     return new LeaseGroup(INTERNAL, leases);
   }
 
@@ -205,15 +205,20 @@ export class LeaseManager extends EventTarget {
     return wish.timeoutMs === undefined ? this.#lease(key, wish) : this.#timed(() => this.#lease(key, wish), wish);
   }
 
-  async #timed(call, { timeoutMs }) {
+  async #timed(call, { timeoutMs }, items = []) {
     const began = performance.now();
     try {
       return await call();
     } catch (error) {
       if (error?.code !== "Timeout" || !(error instanceof LeaseError)) throw error;
-      const [waitedMs, { key }] = [performance.now() - began, error];
-      const holder = key === undefined ? undefined : await this.#holderOf(key);
-      throw new LeaseError("Timeout", lateness(error, timeoutMs, holder), { key, waitedMs, holder });
+      const waitedMs = performance.now() - began;
+      // A try for several keys does not say which one is taken.
+      const keys = error.key === undefined ? items.map(({ key }) => key) : [error.key];
+      const holders = await Promise.all(keys.map((key) => this.#holderOf(key)));
+      const at = Math.max(holders.findIndex(Boolean), 0);
+      const [key, holder] = [holders[at] ? keys[at] : error.key, holders[at]];
+      const message = lateness(error.message, key, timeoutMs, holder, items.length > 0);
+      throw new LeaseError("Timeout", message, { key, waitedMs, holder });
     }
   }
 
@@ -302,13 +307,14 @@ function inUse({ key, holders }) {
 const OWN_WAIT = "work that waits for the lease it runs under waits for ever, unless both requests say { share: true }";
 
 /** What is said when the time of a request has passed. If nobody is seen to hold the key, the wasm knows what was in the way.
- *  @param {any} error */
-function lateness({ key, message }, timeoutMs, holder) {
+ *  @param {any} holder */
+function lateness(message, key, timeoutMs, holder, isOfSeveral) {
   if (!holder && timeoutMs) return message;
   const what = key === undefined ? "one of the keys" : JSON.stringify(key);
   const late = timeoutMs ? `was not granted within the time-out of ${timeoutMs} ms` : "is taken";
   if (!holder) return `${what} ${late}`;
-  return `${what} ${late}: ${holder.own ? `this manager itself holds it; ${OWN_WAIT}` : `${nameOf(holder)} holds it`}`;
+  const own = `this manager itself holds it; ${isOfSeveral ? "release it first, or name it in the same call" : OWN_WAIT}`;
+  return `${what} ${late}: ${holder.own ? own : `${nameOf(holder)} holds it`}`;
 }
 
 // Where an engine lacks the symbol, a computed name in the class would make a method called "undefined".

@@ -14,7 +14,7 @@ const isHeard = (value) => typeof value.addEventListener === "function" && typeo
 export const KINDS = {
   any: ["anything", () => true],
   object: ["an object", (value) => isObject(value) && !Array.isArray(value)],
-  list: ["an array of { key, mode }, not empty", (value) => Array.isArray(value) && value.length > 0],
+  list: ["an array of one or more { key, mode }", (value) => Array.isArray(value) && value.length > 0],
   work: ["a function", (value) => typeof value === "function"],
   source: ["a URL, bytes or a WebAssembly.Module", (value) => typeof value === "string"],
   key: ["1 to 1024 UTF-16 units of well-formed text", (value) => KINDS.name[1](value) && value.length <= 1024],
@@ -67,7 +67,9 @@ export function harmless(code, what, look) {
 
 function show(value) {
   try {
-    return isObject(value) && !(value instanceof Error) ? {}.toString.call(value) : typeof value === "string" ? JSON.stringify(value) : String(value);
+    if (Array.isArray(value)) return `an array of ${value.length}`;
+    if (isObject(value) && !(value instanceof Error)) return {}.toString.call(value);
+    return typeof value === "string" ? JSON.stringify(value) : `${String(value)}${typeof value === "bigint" ? "n" : ""}`;
   } catch {
     return "something odd";
   }

@@ -54,13 +54,13 @@ export type LockMode = "exclusive" | "shared";
 /** What {@link LockManager.request} takes. Other properties are ignored. */
 export interface LockOptions {
   /** With others of the same mode, or alone; `"exclusive"` unless chosen. */
-  mode?: LockMode;
+  mode?: LockMode | undefined;
   /** Calls back with `null` at once if the lock is held or waited for. */
-  ifAvailable?: boolean;
+  ifAvailable?: boolean | undefined;
   /** Takes the lock from its holders: their requests reject with `AbortError`, their callbacks go on. Exclusive only. */
-  steal?: boolean;
+  steal?: boolean | undefined;
   /** Gives up waiting as soon as it aborts. Once the callback was called, it does nothing. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** A lock in a {@link LockManagerSnapshot}. */

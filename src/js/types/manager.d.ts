@@ -367,7 +367,8 @@ export interface TryAcquireOptions {
 /** What {@link LeaseManager.acquireAll} takes. */
 export interface AcquireAllOptions {
   /**
-   * How long to wait, in ms; 0 tries once. Absent or `Infinity`, the wait for holders has no limit.
+   * How long to wait, in ms. Absent or `Infinity`, the wait for holders has no limit. 0 tries once: that takes as long as the store does, up
+   * to three times its `storeTimeoutMs` if it is silent.
    *
    * The limit also covers the wait for a store that is silent or fails for the moment. A request without a limit does not
    * hang for ever: it fails with `Store` once the store has been silent for a lease, or has failed three times.
