@@ -7,8 +7,8 @@ use super::{Machine, key::Key, mode::Mode, record::Granted, sorted::SortedMap, t
 /// So many keys are remembered. The records of the others are forgotten, here and in the store.
 const REMEMBERED: usize = 256;
 
-/// How many keys that are in use are examined for each transaction.
-const USED: usize = 16;
+/// How many keys that are in use are examined for each transaction with operations.
+pub(super) const USED: usize = 16;
 
 /// The keys that this context held, and whether another one wrote since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -67,10 +67,10 @@ impl LastWriters {
     }
 
     /// At most `most` keys whose records the store may forget if nobody else uses them. Keys that are in use here wait until they
-    /// are not. Only some of these are examined each time, since a context may hold thousands.
-    pub(super) fn take_forgotten(&mut self, most: usize, is_used: impl Fn(&Key) -> bool) -> Vec<Key> {
+    /// are not. Only so many of these are examined each time, since a context may hold thousands.
+    pub(super) fn take_forgotten(&mut self, most: usize, examined: usize, is_used: impl Fn(&Key) -> bool) -> Vec<Key> {
         let (mut taken, mut used) = (Vec::new(), 0);
-        while taken.len() < most && used < USED {
+        while taken.len() < most && used < examined {
             let Some(key) = self.forgotten.pop_front() else { break };
             if self.by_key.contains_key(&key) {
                 continue;

@@ -9,6 +9,7 @@ use super::super::{
     failure::StoreError,
     input::Slot,
     key::Key,
+    last_writer::USED,
     output::Command,
     pending::{PendingOperation, Sent, Transaction},
     record::{Acquire, Action, Batch, Operation, SessionStep, Way},
@@ -94,7 +95,10 @@ impl Machine {
             true => 0,
             false => room.beside(operations + self.session.stale()).max(room.beside(0) / 3),
         };
-        self.last_writers.take_forgotten(most, |key| !self.cohorts.pick(Some(key), &|_, _| true).is_empty())
+        // A heartbeat costs the same however many keys are held.
+        let examined = if operations == 0 { 1 } else { USED };
+        let is_used = |key: &Key| !self.cohorts.pick(Some(key), &|_, _| true).is_empty();
+        self.last_writers.take_forgotten(most, examined, is_used)
     }
 
     /// Takes what goes next, and whether it goes alone: what the store refused for good takes turns with all the rest, so that
