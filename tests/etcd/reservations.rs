@@ -84,11 +84,13 @@ fn a_transaction_that_writes_nothing_leaves_no_reservation() {
         proxy.delay(Way::ToServer, Duration::from_millis(200));
         let again = far.transact(release(), process_clock(), BUSY);
         let meanwhile = async {
-            let mut others = 2..;
+            // Another one comes and goes.
+            let goes = || at_k(Action::Withdraw { request: RequestId(1) });
+            let mut next = open(2, waiting(1));
             while !is_reserved(&address, "noop").await {
-                let other = others.next().expect("there is no end of them");
-                let comes = near.transact(open(other, waiting(1)), process_clock(), BUSY);
-                comes.await.unwrap();
+                let goes_next = matches!(next.operations[0].action, Action::Acquire(_));
+                near.transact(next, process_clock(), BUSY).await.unwrap();
+                next = Batch::new(SessionId(2), vec![if goes_next { goes() } else { waiting(1) }]);
                 sleep(Duration::from_millis(20)).await;
             }
             client(&address).await.delete("noop/record/k", None).await.unwrap();
@@ -150,7 +152,7 @@ fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_the_store_i
 fn a_transaction_that_fits_alone_fits_after_it_was_overtaken_too() {
     let Some(address) = server::shared() else { return };
     Runtime::new().unwrap().block_on(async {
-        for (readers, prefix) in [(90, "rows90"), (97, "rows97"), (123, "rows123")] {
+        for (readers, prefix) in [(120, "rows120"), (121, "rows121"), (122, "rows122"), (123, "rows123")] {
             let store = connect(&address, prefix).await;
             for session in 1..=readers {
                 let acquire = Acquire { mode: Mode::Shared, ..Acquire::new(RequestId(1), 1) };

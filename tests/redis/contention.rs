@@ -191,10 +191,13 @@ async fn a_transaction_that_writes_nothing_leaves_no_reservation() {
     let again = far.transact(release, now(), BUSY);
     let is_reserved = || server.ask::<i64>(&["HEXISTS", "{noop}:rows", "reserved:k"]) == 1;
     let meanwhile = async {
-        let mut others = 2..;
+        // Another one comes and goes.
+        let goes = Operation { key: Key::new("k").unwrap(), action: Action::Withdraw { request: RequestId(1) } };
+        let (mut next, comes) = (queue(2), queue(2).operations.remove(0));
         while !is_reserved() {
-            let other = others.next().expect("there is no end of them");
-            near.transact(queue(other), now(), BUSY).await.unwrap();
+            let goes_next = matches!(next.operations[0].action, Action::Acquire(_));
+            near.transact(next, now(), BUSY).await.unwrap();
+            next = Batch::new(SessionId(2), vec![if goes_next { goes.clone() } else { comes.clone() }]);
             sleep(Duration::from_millis(20)).await;
         }
         let _: i64 = server.ask(&["HDEL", "{noop}:rows", "lease:k"]);

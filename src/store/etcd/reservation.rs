@@ -27,9 +27,9 @@ const SHORTEST_MS: u64 = 250;
 const LONGEST_MS: u64 = 1_000;
 /// A batch for more keys than this competes without reservations.
 const MOST: usize = 8;
-/// etcd takes 128 operations in a transaction unless it was told otherwise. A transaction with more than this competes without
-/// reservations, because it has no room for them.
-const MOST_OPERATIONS: usize = 100;
+/// etcd takes so many operations in a transaction unless it was told otherwise, those of the transaction within it included. A transaction
+/// that has no room for reservations beside its own operations competes without them.
+const MOST_OPERATIONS: usize = 128;
 /// More reservations than this are not remembered.
 const REMEMBERED: usize = 1_024;
 
@@ -82,9 +82,9 @@ impl<'a> Reservations<'a> {
         Self { own: batch.session, records, sightings }
     }
 
-    /// Whether a transaction with so many other operations takes part. The question counts once, and each key twice.
+    /// Whether a transaction with so many other operations takes part. The question is one more, and has two for each key.
     pub(super) fn fit(&self, operations: usize) -> bool {
-        !self.records.is_empty() && operations + 2 * self.records.len() < MOST_OPERATIONS
+        !self.records.is_empty() && operations + 1 + 2 * self.records.len() <= MOST_OPERATIONS
     }
 
     /// Whether nobody else has reserved a record, or has done so for too long.
