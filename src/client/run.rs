@@ -133,6 +133,9 @@ impl LeaseRequest {
     /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
     ///
+    /// A campaign waits for a store that is away if it has answered this manager before, unless the request has a
+    /// [`timeout`](Self::timeout). The work owns its guard, since each lead has another one; [`run`](Self::run) lends its own.
+    ///
     /// # Errors
     /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead.
     /// [`InvalidOptions`](crate::InvalidOptions) for a request that is [`shared`](Self::shared), or has an
@@ -161,7 +164,7 @@ impl LeaseRequest {
             return Err(unknown("shared", "leave it out: one context leads").into());
         }
         loop {
-            let guard = self.clone().acquire().await?;
+            let Some(guard) = self.campaign().await? else { continue };
             match while_held(&guard, work(guard.clone())).await {
                 Ok(value) => {
                     // However the release ends, the work is done.
@@ -171,6 +174,16 @@ impl LeaseRequest {
                 Err(_) => settled(&guard).await?,
             }
             // A lost lead is won anew, never revived. One that was only in doubt goes to whoever waits.
+        }
+    }
+
+    /// One campaign; `None` if it failed because a store is away that has answered before, and is waited for.
+    async fn campaign(&self) -> Result<Option<LeaseGuard>, AcquireError> {
+        let campaigned = self.clone().acquire().await;
+        let waits = self.wish.timeout.is_none() && self.driver.has_heard_of_store();
+        match campaigned {
+            Err(AcquireError::Store(error)) if error.retry && waits => Ok(None),
+            campaigned => campaigned.map(Some),
         }
     }
 }

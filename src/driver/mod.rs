@@ -412,6 +412,11 @@ impl Driver {
         self.step(core, Input::Suspend { abandons });
     }
 
+    /// Whether the store has ever answered this context.
+    pub(crate) fn has_heard_of_store(&self) -> bool {
+        self.core().registry.has_heard
+    }
+
     /// How the latest transaction failed, if none has succeeded since.
     pub(crate) fn failure_of_store(&self) -> Option<StoreError> {
         self.core().registry.failure.clone()

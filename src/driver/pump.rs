@@ -47,6 +47,7 @@ impl Driver {
         }
         if let Input::Reply { result, .. } = &input {
             core.registry.failure = result.as_ref().err().cloned();
+            core.registry.has_heard |= result.is_ok();
         }
         core.machine.handle(input, now);
         core.sort_news();

@@ -87,6 +87,8 @@ pub(crate) struct Registry {
     warned_of_own_wait: bool,
     /// How the latest transaction failed, if it did.
     pub(crate) failure: Option<StoreError>,
+    /// Whether the store has ever answered.
+    pub(crate) has_heard: bool,
     pub(crate) stats: LeaseStats,
     /// To be told once the lock was let go: who listens may ask back.
     pub(crate) news: Vec<Effect>,
@@ -102,6 +104,7 @@ impl Registry {
             guards: SortedMap::new(),
             warned_of_own_wait: false,
             failure: None,
+            has_heard: false,
             stats: LeaseStats::default(),
             news: Vec::new(),
             audience: Audience::default(),

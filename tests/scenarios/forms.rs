@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::{future::FutureExt, join};
+use leasehold::store::Fault;
 use leasehold::{AcquireError, LostReason, MappedLeaseGuard, Mode, OnLoss, ReleaseOutcome};
 
 use crate::support::world::{LEASE, Tab, everywhere, ms, secs};
@@ -173,6 +174,43 @@ fn an_election_ends_with_its_manager() {
             two.leases.close().await;
         };
         let (led, next, ()) = join!(lead, campaign, close);
+        assert_eq!((led, next), (Err(AcquireError::Closed), Err(AcquireError::Closed)));
+    });
+}
+
+/// Longer than any lease. A campaign in a store that never answered fails instead.
+#[test]
+fn an_election_outlasts_an_outage_of_its_store() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        let terms = RefCell::new(Vec::new());
+        let lead = one.leases.elect("k", async |lease| {
+            terms.borrow_mut().push(("one", lease.token()));
+            pending::<()>().await;
+        });
+        let campaign = two.leases.elect("k", async |lease| {
+            terms.borrow_mut().push(("two", lease.token()));
+            pending::<()>().await;
+        });
+        let events = async {
+            world.sim.pass(secs(1)).await;
+            for tab in [&one, &two, &three] {
+                tab.store.fail_always(Some(Fault::Refuse));
+            }
+            let told = three.leases.elect("k", async |_| ()).await;
+            assert!(matches!(told, Err(AcquireError::Store(_))), "{told:?}");
+            world.sim.pass(LEASE * 5).await;
+            let before = terms.borrow().len();
+            one.store.fail_always(None);
+            two.store.fail_always(None);
+            world.sim.pass(LEASE * 2).await;
+            assert!(terms.borrow().len() > before, "somebody leads again");
+            one.leases.close().await;
+            world.sim.pass(LEASE * 2).await;
+            assert_eq!(terms.borrow().last().unwrap().0, "two", "the other one has not given up");
+            two.leases.close().await;
+        };
+        let (led, next, ()) = join!(lead, campaign, events);
         assert_eq!((led, next), (Err(AcquireError::Closed), Err(AcquireError::Closed)));
     });
 }

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, io::Write as _, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use leasehold::Mode;
 
@@ -282,5 +282,9 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     let wrong = wrong.split("\n\nUsage:").next().unwrap_or(wrong);
     let wrong = wrong.split("\n\nFor more information").next().unwrap_or(wrong);
     let words: Vec<_> = wrong.split_whitespace().collect();
-    Err(Failure::new(USAGE, format!("{}; leasehold --help shows what there is", words.join(" "))))
+    let help = match std::env::args().nth(1).filter(|order| Cli::command().find_subcommand(order).is_some()) {
+        Some(order) => format!("leasehold {order} --help"),
+        None => "leasehold --help".into(),
+    };
+    Err(Failure::new(USAGE, format!("{}; {help} shows what there is", words.join(" "))))
 }

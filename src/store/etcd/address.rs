@@ -107,7 +107,9 @@ fn host(text: &str, encrypts: Option<bool>) -> Result<String, StoreError> {
     if name.is_empty() || !name.chars().all(fits) || port.parse::<u16>().is_err() {
         // What stands where a port should may be the password of a user without a host.
         let shown = if after_name.contains(':') { format!("{name}:…") } else { text.into() };
-        return Err(refused(&format!("{shown:?} is not an etcd server; write host:port, such as 127.0.0.1:2379")));
+        return Err(refused(&format!(
+            "{shown:?} is not an etcd server; write host:port, such as 127.0.0.1:2379, with a port up to 65535 and no path"
+        )));
     }
     Ok(format!("{name}:{port}"))
 }

@@ -204,8 +204,9 @@ impl fmt::Display for Told<'_> {
 }
 
 fn of_password(address: &str, error: &RedisError) -> StoreError {
+    let what = if error.code() == Some("NOAUTH") { "wants a password" } else { "refused the password" };
     unsupported(format!(
-        "Redis at {address} refused the password: {}; put the right one into the address, redis://user:password@host:port/0",
+        "Redis at {address} {what}: {}; put the right one into the address, redis://user:password@host:port/0",
         Told(error)
     ))
 }
