@@ -57,7 +57,7 @@ function identify(source) {
 async function start(wasm, name) {
   let advice = 'serve leasehold_bg.wasm there, or tell init() where it is, or import from "leasehold/inline"';
   // Vite's development server before version 8 moves the script, and not the wasm.
-  if (name.includes("/.vite/deps/")) advice = 'tell Vite: optimizeDeps: { exclude: ["leasehold"] }';
+  if (name.includes("/.vite/deps/")) advice = 'tell Vite: optimizeDeps: { exclude: ["leasehold"] }, or import from "leasehold/inline"';
   try {
     const source = isUrl(wasm) ? await read(wasm) : wasm;
     advice = "is it this version's, and does the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src?";
