@@ -12,8 +12,8 @@ use crate::machine::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The time-out passed before the lease was granted. Asking again waits again. If the store failed until then, the error is
-    /// [`Store`](Self::Store).
+    /// The time-out passed before the lease was granted. Asking again waits again. If the store's last answer was a failure and nobody was
+    /// seen to hold the key, the error is [`Store`](Self::Store) instead.
     Timeout {
         /// The key; of several that were tried at once, all of them.
         key: String,

@@ -100,9 +100,9 @@ impl LeaseRequest {
     /// [Waits](Self::acquire) at most this long (whole ms, rounded up); zero tries once. Without it, the wait for holders
     /// has no limit.
     ///
-    /// The limit also covers the wait for a store that is silent or fails for the moment, such as a server that is restarted. A request
-    /// without a limit does not hang for ever: it fails with [`AcquireError::Store`] once the store has been silent or busy for a lease, or
-    /// has failed three times.
+    /// The limit also covers the wait for a store that is silent or fails temporarily, such as a server that is being restarted. A request
+    /// without a limit does not hang for ever. It fails with [`AcquireError::Store`] once the store has been silent or busy for a lease, or
+    /// has refused a new request three times.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.wish.timeout = Some(timeout);
         self
@@ -361,7 +361,7 @@ impl Pending {
             Some(Response::Busy) => Ok(None),
             Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, name.as_deref().unwrap_or(key))),
             Some(Response::TimedOut { waited, held_here, held_elsewhere }) => {
-                // Then the store is the reason, rather than a holder.
+                // Nobody was seen to hold the key, and the store fails: the store is the reason.
                 if let (false, Some(failure)) = (held_here || held_elsewhere, self.driver.failure_of_store()) {
                     return Err(failure.into());
                 }

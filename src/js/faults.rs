@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) struct FaultyMemory {
     pub(super) inner: MemoryStore,
-    /// Called with `false` for each transaction, and with `true` for a list of names; brings the name of its fault, if it has one.
+    /// Called with `false` for each transaction, and with `true` to list keys. Returns the name of the fault, if there is one.
     pub(super) next_fault: Function,
 }
 
@@ -28,7 +28,7 @@ impl FaultyMemory {
     }
 }
 
-/// How a fault refuses; `None` if it does not.
+/// The error that a fault causes before anything is applied; `None` if it causes none.
 fn refusal(fault: &str) -> Option<StoreError> {
     match fault {
         "refuse" => Some(StoreError::transient("refused on demand")),

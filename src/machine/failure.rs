@@ -22,11 +22,11 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// The platform has no such store, or forbids it here.
     Unsupported,
-    /// The store does not answer, or not in time. If trying again may help, a request with a time limit goes on until then; one without
-    /// fails after three attempts.
+    /// The store does not answer, or not in time. If trying again may help, a request with a time limit goes on until that limit. One
+    /// without a limit fails after three attempts, or after a lease if nobody knows whether the transaction took effect.
     Unavailable,
-    /// The store was too slow, or others kept it busy, and the transaction took no effect. A request that waits goes on until its time limit; without one it
-    /// fails after a lease.
+    /// The store was too slow, or others kept it busy, and the transaction took no effect. A request that waits goes on until its time
+    /// limit; without one it fails after a lease.
     Busy,
     /// There is no room left.
     Quota,
@@ -67,8 +67,8 @@ impl StoreError {
         Self { applied: Applied::Unknown, ..Self::transient(message) }
     }
 
-    /// Whether a request goes on until its time limit, if it has one. A server that refuses connections may be about to start. A store
-    /// that is full stays so until somebody acts, who should be told.
+    /// Whether a request goes on until its time limit, if it has one. A server that refuses connections may be about to start. A full store
+    /// stays full until somebody makes room, so the caller is told.
     pub(crate) fn may_pass(&self) -> bool {
         self.retry && self.kind != StoreErrorKind::Quota
     }

@@ -132,7 +132,7 @@ impl<S: Store> Store for FaultyStore<S> {
         Some(answer)
     }
 
-    /// Fails if all transactions do. A single fault waits for the next transaction.
+    /// Does what the fault of every transaction says, if one is set. A single fault is kept for the next transaction.
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         let always = self.plan().always;
         match always {

@@ -18,7 +18,7 @@ pub(super) async fn inside<T>(runtime: &Handle, work: impl Future<Output = T>) -
     if Handle::try_current().is_ok() {
         return Ok(work.await);
     }
-    let sentence = "the tokio runtime that the store was made in has ended; make the store in one that lasts";
+    let sentence = "the tokio runtime that the store was made in has ended; make the store in one that outlives it";
     let has_ended = |_| StoreError::permanent(StoreErrorKind::Closed, sentence);
     // A runtime that has ended drops its tasks.
     runtime.spawn(ready(())).await.map_err(has_ended)?;

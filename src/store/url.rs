@@ -5,12 +5,13 @@ use std::{boxed::Box, format, string::String, vec::Vec};
 use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
-/// Where a prefix belongs: a store that is opened by its own function knows none in its address.
+/// Where a prefix belongs. Only `from_url` reads one from the URL; the functions of a store do not.
 #[cfg(all(
     any(feature = "store-redis", feature = "store-etcd"),
     not(all(target_family = "wasm", target_os = "unknown"))
 ))]
-pub(super) const PREFIX_REMEDY: &str = "a prefix goes to connect_with_prefix, or to store::from_url as ?prefix=";
+pub(super) const PREFIX_REMEDY: &str =
+    "to choose a prefix, call connect_with_prefix, or write ?prefix= in a URL for store::from_url";
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
 const SCHEMES: [(&str, Option<&str>); 12] = [
@@ -72,7 +73,7 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         "memory" => named.memory(),
         #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
         "indexeddb" if named.place.is_empty() => {
-            Err(refused("the URL names no store after `indexeddb:`; write indexeddb:my-app".into()))
+            Err(refused("the URL names no store after `indexeddb:`; add a name, as in indexeddb:my-app".into()))
         }
         #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
         "indexeddb" => Ok(Box::new(super::IndexedDbStore::new(named.place))),

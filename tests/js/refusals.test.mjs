@@ -62,7 +62,7 @@ test("other options", async () => {
   await acquire({ timeoutMs: NaN }, "timeoutMs must be a number of milliseconds, 0 or more, or Infinity; it is NaN");
   await acquire({ timeoutMs: "5" }, '"5"');
   await acquire({ timeoutMs: 5n }, "it is 5n");
-  await acquire([1, 2], "an array of 2");
+  await acquire([1, 2], "an array of length 2");
   await acquire({ signal: {} }, "signal", "AbortSignal");
   await acquire({ signal: new AbortController() }, "[object AbortController]");
   await acquire({ signal: { aborted: false, addEventListener() {} } }, "signal", "AbortSignal");

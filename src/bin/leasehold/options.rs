@@ -218,7 +218,7 @@ pub(crate) struct Bench {
     pub(crate) place: Place,
 }
 
-/// For ever, for a process: 136 years.
+/// The longest wait: 136 years, which no process outlives.
 pub(crate) const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -226,7 +226,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         Ok(seconds) if f64::is_finite(seconds) && seconds >= 0.0 => {
             Ok(Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST))
         }
-        _ => Err("give seconds as a number that is not negative, such as 10 or 0.5".into()),
+        _ => Err("give seconds as a finite number, 0 or more, such as 10 or 0.5".into()),
     }
 }
 

@@ -22,7 +22,7 @@ const VARIABLE: &str = "LEASEHOLD_STORE";
 const FILE: &str = "sqlite:";
 /// A store that works opens in less than this. A shorter `-w` does not shorten the opening, which still counts towards it.
 const LEAST_OPENING: Duration = Duration::from_secs(1);
-/// Between two tries to open a store.
+/// The pause between two attempts to open a store.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A store that was opened.
@@ -142,14 +142,14 @@ pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, F
     Ok(Opened { leases, eyes, took: start.elapsed() })
 }
 
-/// How long a store that does not open is tried.
+/// For how long to keep trying to open a store.
 #[derive(Clone, Copy)]
 pub(crate) enum Patience {
     /// Once. A server may take seconds to answer.
     Once,
-    /// Again and again for so long.
+    /// Again and again, for this long.
     For(Duration),
-    /// Again and again: it has been open before.
+    /// Without end: the store has been open before.
     Forever,
 }
 
@@ -172,11 +172,11 @@ pub(crate) async fn open_in_time(
     let mut opened = match select(pin!(timeout(limit, opening)), pin!(signals.end())).await {
         Either::Left((Ok(opened), _)) => opened?,
         Either::Left((Err(_), _)) => {
-            let why = last.take().map_or(String::new(), |failure: Failure| format!(": {}", failure.sentence));
+            let why = last.take().map_or(String::new(), |failure: Failure| format!(" ({})", failure.sentence));
             let seconds = limit.as_secs_f64();
             return Err(Failure::new(
                 STORE,
-                format!("the store did not open within {seconds} s{why}; check that it is running, or raise -w"),
+                format!("the store did not open within {seconds} s; check that it is running, or raise -w{why}"),
             ));
         }
         Either::Right((signal, _)) => return Err(Failure::signalled(signal)),

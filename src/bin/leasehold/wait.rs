@@ -47,13 +47,13 @@ impl Waiting {
         let first = match self.wait {
             _ if self.nonblock => request().try_acquire().await?,
             Some(limit) => in_time_or_tried(&request, limit.saturating_sub(opened.took)).await?,
-            // Without a limit, a request would fail when the store is away for a lease.
+            // A request without a limit would fail after an outage of a lease.
             None => Some(request().timeout(LONGEST).acquire().await?),
         };
         if first.is_some() {
             return Ok(first);
         }
-        // Nobody waits longer than was said for a store that does not answer.
+        // A store that does not answer must not prolong the wait that the user chose by more than this.
         let Ok(status) = timeout(NOTICE, opened.leases.status(key)).await else { return Ok(None) };
         match opened.eyes.patience(&status?, mode) {
             Some(limit) => in_time(request(), limit).await,

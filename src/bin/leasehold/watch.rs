@@ -53,7 +53,7 @@ async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened
             // A store that has been open before is waited for.
             Err(failure) if failure.may_pass && (draws || options.json) => {
                 if !std::mem::replace(&mut is_away, true) {
-                    tell(&format!("{}; watching on", failure.sentence));
+                    tell(&format!("{}; still watching", failure.sentence));
                 }
             }
             Err(failure) => return Err(failure),

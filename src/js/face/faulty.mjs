@@ -30,7 +30,7 @@ export class FaultyStore {
     return this.#seen;
   }
 
-  /** Asked by the wasm, once for each transaction; and when it looks for names, which one fault does not keep it from. */
+  /** The wasm calls this once for each transaction, and with `true` to list keys. A single fault does not affect a list. */
   nextFault(looks) {
     if (looks) return this.#always;
     this.#seen += 1;

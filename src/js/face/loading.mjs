@@ -23,7 +23,7 @@ export function init(source) {
     const [identity, name] = harmless("InvalidOptions", "what init() takes", () => identify(wasm));
     chosen ??= { identity, name, ready: start(wasm, name) };
     if (chosen.identity === identity) return chosen.ready;
-    throw new LeaseError("InitConflict", `init() with ${name} comes too late: ${chosen.name} was chosen before`);
+    throw new LeaseError("InitConflict", `init() with ${name} comes too late: ${chosen.name} was chosen before; call init() once, before the first open()`);
   } catch (error) {
     return Promise.reject(error);
   }
@@ -48,7 +48,7 @@ function identify(source) {
     const { buffer, byteOffset, byteLength } = bytes;
     let hash = 0;
     for (const byte of new Uint8Array(buffer, byteOffset, byteLength)) hash = Math.imul(hash ^ byte, 0x01000193);
-    return [`${byteLength} bytes of hash ${hash}`, `${byteLength} bytes`];
+    return [`${byteLength} bytes of hash ${hash}`, `an array of ${byteLength} bytes`];
   }
   if (!isA("WebAssembly.Module", source)) check("InvalidOptions", "what init() takes", "source", source);
   return [source, "a WebAssembly.Module"];
@@ -56,12 +56,12 @@ function identify(source) {
 
 async function start(wasm, name) {
   let advice = 'serve leasehold_bg.wasm there, or tell init() where it is, or import from "leasehold/inline"';
-  // Vite's development server before version 8 moves the script, and not the wasm.
-  if (name.includes("/.vite/deps/")) advice = 'tell Vite: optimizeDeps: { exclude: ["leasehold"] }, or import from "leasehold/inline"';
+  // Before version 8, Vite's development server moves the script but not the wasm.
+  if (name.includes("/.vite/deps/")) advice = 'set optimizeDeps: { exclude: ["leasehold"] } in vite.config.js, or import from "leasehold/inline"';
   try {
     const source = isUrl(wasm) ? await read(wasm) : wasm;
     advice = "is it this version's, and does the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src?";
-    if (!globalThis.WebAssembly) advice = "WebAssembly is switched off here";
+    if (!globalThis.WebAssembly) advice = "WebAssembly is switched off here; allow it in the browser's settings";
     await load(source);
   } catch (cause) {
     // Another try may succeed.

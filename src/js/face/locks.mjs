@@ -57,13 +57,13 @@ function checkStorage() {
 
 /** As WebIDL reads a dictionary: by name in order, and what it does not know it does not see. */
 function wishOf(name, options) {
-  if (options != null && Object(options) !== options) throw new TypeError("the options are no object");
+  if (options != null && Object(options) !== options) throw new TypeError("the options must be an object, or left out");
   const ifAvailable = !!options?.ifAvailable;
   const given = options?.mode;
   const mode = given === undefined ? "exclusive" : `${given}`;
-  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`the mode is "exclusive" or "shared", not ${JSON.stringify(mode)}`);
+  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`the mode must be "exclusive" or "shared", not ${JSON.stringify(mode)}`);
   const signal = options?.signal;
-  if (signal !== undefined && !isA("AbortSignal", signal)) throw new TypeError("the signal is no AbortSignal");
+  if (signal !== undefined && !isA("AbortSignal", signal)) throw new TypeError("the signal must be an AbortSignal, or left out");
   const steal = !!options?.steal;
   return { name, key: escape(name), ifAvailable, mode, shared: mode === "shared", signal, steal };
 }
@@ -117,12 +117,12 @@ export class LockManager {
 
   request(name, options, callback = undefined) {
     try {
-      if (Object(this) !== this || !(#source in this)) throw new TypeError("call locks.request(…), or bind it");
-      if (arguments.length < 2) throw new TypeError("request() takes a name, options if wanted, and a callback");
+      if (Object(this) !== this || !(#source in this)) throw new TypeError("request() was called without its LockManager: call locks.request(…), or bind it");
+      if (arguments.length < 2) throw new TypeError("call request(name, callback) or request(name, options, callback)");
       name = `${name}`;
       if (arguments.length === 2) [options, callback] = [undefined, options];
       const wish = wishOf(name, options);
-      if (typeof callback !== "function") throw new TypeError("the callback is no function");
+      if (typeof callback !== "function") throw new TypeError("the callback must be a function; pass it last");
       checkActive();
       this.#checkSource?.();
       checkWish(wish);
@@ -134,7 +134,7 @@ export class LockManager {
 
   query() {
     try {
-      if (Object(this) !== this || !(#source in this)) throw new TypeError("call locks.query(), or bind it");
+      if (Object(this) !== this || !(#source in this)) throw new TypeError("query() was called without its LockManager: call locks.query(), or bind it");
       checkActive();
       this.#checkSource?.();
       return this.#query();

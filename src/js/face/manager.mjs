@@ -313,7 +313,7 @@ function lateness(message, key, timeoutMs, holder, isOfSeveral) {
   const what = key === undefined ? "one of the keys" : JSON.stringify(key);
   const late = timeoutMs ? `was not granted within the time-out of ${timeoutMs} ms` : "is taken";
   if (!holder) return `${what} ${late}`;
-  const own = `this manager itself holds it; ${isOfSeveral ? "release it first, or name it in the same call" : OWN_WAIT}`;
+  const own = `this manager itself holds it; ${isOfSeveral ? "release it first, or acquire all the keys in one call" : OWN_WAIT}`;
   return `${what} ${late}: ${holder.own ? own : `${nameOf(holder)} holds it`}`;
 }
 

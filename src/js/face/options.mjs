@@ -67,7 +67,7 @@ export function harmless(code, what, look) {
 
 function show(value) {
   try {
-    if (Array.isArray(value)) return `an array of ${value.length}`;
+    if (Array.isArray(value)) return `an array of length ${value.length}`;
     if (isObject(value) && !(value instanceof Error)) return {}.toString.call(value);
     return typeof value === "string" ? JSON.stringify(value) : `${String(value)}${typeof value === "bigint" ? "n" : ""}`;
   } catch {

@@ -6,7 +6,7 @@ import type { HolderStatus } from "./status.js";
  *
  * | code | name | |
  * | --- | --- | --- |
- * | `Timeout` | `TimeoutError` | the time-out passed before the grant: others held the key, this manager itself did, or the store was silent |
+ * | `Timeout` | `TimeoutError` | the time-out passed before the grant: others held the key, this manager itself did, or the store had not answered yet. If the store failed and nobody was seen to hold the key, the code is `Store` |
  * | `Closed` | `InvalidStateError` | the manager was closed |
  * | `InstanceInUse` | | a living context of the same `instance` holds the key |
  * | `UpgradeConflict` | | another holder that shares the key is already upgrading: release this lease, and try again |

@@ -322,7 +322,7 @@ export interface AttachOptions {
 
 /** A store in memory that fails on demand: `FaultyStore` of `leasehold/testing`. */
 export interface TestStore {
-  /** The name of the next transaction's fault, if it has one. */
+  /** The fault of the next transaction, or of a listing of keys, if it has one. */
   nextFault(): string | undefined;
 }
 
@@ -367,11 +367,11 @@ export interface TryAcquireOptions {
 /** What {@link LeaseManager.acquireAll} takes. */
 export interface AcquireAllOptions {
   /**
-   * How long to wait, in ms. Absent or `Infinity`, the wait for holders has no limit. 0 tries once: that takes as long as the store does, up
-   * to three times its `storeTimeoutMs` if it is silent.
+   * How long to wait, in ms. Absent or `Infinity`, the wait for holders has no limit. 0 tries once. Such a try ends when the store
+   * answers; if the store is silent, it ends after about three times the `storeTimeoutMs` of the manager.
    *
-   * The limit also covers the wait for a store that is silent or fails for the moment. A request without a limit does not
-   * hang for ever: it fails with `Store` once the store has been silent for a lease, or has failed three times.
+   * The limit also covers the wait for a store that is silent or fails temporarily. A request without a limit does not hang for
+   * ever. It fails with `Store` once the store has been silent or busy for a lease, or has refused a new request three times.
    */
   timeoutMs?: number | undefined;
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */

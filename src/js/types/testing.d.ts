@@ -75,6 +75,6 @@ export class FaultyStore implements TestStore {
   /** How many transactions were asked for so far. */
   readonly transactions: number;
 
-  /** Asked once for each transaction. */
+  /** Called by leasehold: once for each transaction, and with `true` when keys are listed. */
   nextFault(): StoreFault | undefined;
 }

@@ -7,7 +7,7 @@ use super::{Machine, key::Key, mode::Mode, record::Granted, sorted::SortedMap, t
 /// So many keys are remembered. The records of the others are forgotten, here and in the store.
 const REMEMBERED: usize = 256;
 
-/// How many keys that are in use are examined for each transaction with operations.
+/// How many keys in use are examined, at most, for each transaction that has operations.
 pub(super) const USED: usize = 16;
 
 /// The keys that this context held, and whether another one wrote since.
@@ -67,7 +67,7 @@ impl LastWriters {
     }
 
     /// At most `most` keys whose records the store may forget if nobody else uses them. Keys that are in use here wait until they
-    /// are not. Only so many of these are examined each time, since a context may hold thousands.
+    /// are not. At most `examined` of these are examined each time, since a context may hold thousands.
     pub(super) fn take_forgotten(&mut self, most: usize, examined: usize, is_used: impl Fn(&Key) -> bool) -> Vec<Key> {
         let (mut taken, mut used) = (Vec::new(), 0);
         while taken.len() < most && used < examined {

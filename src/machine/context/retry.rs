@@ -165,7 +165,7 @@ impl Machine {
         let Some(seeking) = cohort.seeking().filter(|seeking| seeking.request == request) else { return };
         // A store that is slow is waited for, as anybody who holds the key would be.
         let waits_out_a_lease = seeking.queued || (seeking.wait && error.is_slowness());
-        // After this context itself stood still, a lease has passed, and the store was hardly asked.
+        // Always all attempts: if this context itself stood still for a lease, it has hardly asked the store.
         let patience = operation.attempts + 1 < ATTEMPTS || waits_out_a_lease && now.since(seeking.heard_at) < limit_ms;
         let known_unsent = error.applied == Applied::No && !seeking.retried && !seeking.queued;
         let upgrades = cohort.held().is_some();
@@ -245,12 +245,12 @@ impl Machine {
     }
 
     fn ask_all_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
-        // Those who wait next are as patient as who waits for one key.
+        // A call that waits for several keys is as patient as one that waits for a single key.
         let waits_out_a_lease = operation.looked && error.is_slowness();
         let is_early = waits_out_a_lease && now.since(operation.since) < self.config.lease_ms;
         let patience = operation.attempts + 1 < ATTEMPTS
             || is_early
-            // They have one time limit.
+            // All turns of one call share its time limit.
             || operation.all.iter().all(|slot| self.outlasts(slot, error));
         if error.retry && patience {
             operation.all.iter().for_each(|slot| self.note_retry(slot));

@@ -224,7 +224,7 @@ impl Store for EtcdStore {
         self.memory.forget();
         // Otherwise a waiter that is granted the lease would learn of it only at its next heartbeat. The runtime may end after this call.
         let settle = async { timeout(FAREWELL, self.under_way.settle()).await };
-        // If the runtime has ended, so have they.
+        // If the runtime has ended, the messages that were under way have ended with it.
         drop(inside(&self.runtime, settle).await);
         self.servers.close();
     }

@@ -2,9 +2,9 @@
 //! writes them then, so its next attempt succeeds. Without that, a context far away would always come too late where near ones write a
 //! record all the time.
 //!
-//! A reservation is a key of its own, which the write deletes. It names the session that made it, and for how many ms others should respect
-//! it. Its maker may die before. So a context that has seen the same reservation for so long replaces it. No lease depends on that: every
-//! write compares the rows, too.
+//! A reservation is a key of its own, which the write deletes. It names the session that made it, and says for how many ms others should
+//! respect it. That session may die before it writes. So a context that has seen the same reservation for that long replaces it. No lease
+//! depends on that: every write compares the rows, too.
 
 use core::time::Duration;
 use std::{
@@ -21,25 +21,25 @@ use tokio::time::Instant;
 use super::rows::Names;
 use crate::machine::{Batch, SessionId};
 
-/// Long enough for a context whose runtime is busy.
+/// No reservation is shorter, in ms: a context whose runtime is busy needs that long.
 const SHORTEST_MS: u64 = 250;
 /// Nobody respects a reservation for longer, whatever it says.
 const LONGEST_MS: u64 = 1_000;
 /// A batch for more keys than this competes without reservations.
 const MOST: usize = 8;
-/// etcd takes so many operations in a transaction unless it was told otherwise, those of the transaction within it included. A transaction
-/// that has no room for reservations beside its own operations competes without them.
+/// etcd accepts at most this many operations in a transaction, unless it was started with another `--max-txn-ops`. Those of a nested
+/// transaction count. A transaction that has no room for reservations beside its own operations competes without them.
 const MOST_OPERATIONS: usize = 128;
-/// More reservations than this are not remembered.
+/// Once this many reservations are remembered, all are forgotten.
 const REMEMBERED: usize = 1_024;
 
-/// The reservations that stand, as far as this handle has seen, and since when. A transaction may have less time than a reservation takes to
-/// end, so the transactions of a handle remember for one another.
+/// The reservations that this handle has seen, and since when each has stood unchanged. A transaction may have less time than a reservation
+/// takes to end, so all transactions of a handle share what they have seen.
 #[derive(Debug, Default)]
 pub(super) struct Sightings(Mutex<HashMap<String, (String, Instant)>>);
 
 impl Sightings {
-    /// Since when a reservation has stood like this.
+    /// When this handle first saw the reservation with this text.
     fn since(&self, key: &str, text: &str) -> Instant {
         // Nothing panics under the lock, so a poisoned one guards sound sightings.
         let (mut seen, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
@@ -82,7 +82,7 @@ impl<'a> Reservations<'a> {
         Self { own: batch.session, records, sightings }
     }
 
-    /// Whether a transaction with so many other operations takes part. The question is one more, and has two for each key.
+    /// Whether a transaction of that many operations has room for reservations. The question is one operation, and holds two for each key.
     pub(super) fn fit(&self, operations: usize) -> bool {
         !self.records.is_empty() && operations + 1 + 2 * self.records.len() <= MOST_OPERATIONS
     }
@@ -112,7 +112,7 @@ impl<'a> Reservations<'a> {
         seen.map(|record| TxnOp::delete(record.key.as_str(), None)).collect()
     }
 
-    /// Deletes the reservations that this session made, if it made any: it has nothing to write.
+    /// Deletes the reservations that this session made, if any. For a transaction that has nothing to write.
     pub(super) fn withdrawal(&self) -> Option<Txn> {
         let is_own = |record: &&Reserved| record.seen.as_ref().is_some_and(|(text, _)| parts(text).0 == Some(self.own));
         let own: Vec<_> = self.records.iter().filter(is_own).collect();
@@ -125,8 +125,8 @@ impl<'a> Reservations<'a> {
         (!own.is_empty()).then(|| Txn::new().when(compares).and_then(ends))
     }
 
-    /// Reads the keys. If they are free and the transaction needs them, it makes the reservations first, for a context that waited so long for
-    /// its last answer.
+    /// Reads the reservations. If `trip` is given and nobody else has reserved the records, it makes the reservations first. `trip` is how
+    /// long the last answer took: a context further away gets more time.
     pub(super) fn question(&self, trip: Option<Duration>) -> TxnOp {
         let reads: Vec<_> = self.records.iter().map(|record| TxnOp::get(record.key.as_str(), None)).collect();
         let Some(trip) = trip.filter(|_| self.are_free()) else { return TxnOp::txn(Txn::new().and_then(reads)) };

@@ -54,7 +54,7 @@ struct Next<'a> {
     reservations: &'a Reservations<'a>,
     /// How many attempts failed before.
     attempt: u32,
-    /// If it is to make reservations: how long the last answer took.
+    /// How long the last answer took, if this attempt is to make reservations; else `None`.
     reserves: Option<Duration>,
 }
 
@@ -101,7 +101,7 @@ impl Desk<'_> {
         Err(too_late())
     }
 
-    /// Nobody waits for the end of a reservation that is of no use any more.
+    /// Takes back reservations that are of no use any more, so that nobody waits for their end.
     async fn withdraw(&self, reservations: &Reservations<'_>, deadline: Instant) {
         if let Some(withdrawal) = reservations.withdrawal() {
             // If it fails, others wait until they have seen the reservation for long enough.

@@ -155,7 +155,7 @@ pub(super) fn peers_in(told: Value, batch: &Batch, now: StoreNow) -> Vec<Peer> {
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) link: Link,
-    /// Where the store was made, for calls from outside of any runtime.
+    /// The runtime that the store was made in, for calls from outside any runtime.
     pub(super) runtime: Handle,
     pub(super) memory: Memory,
     pub(super) listeners: Listeners,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::machine::Batch;
 
-/// How often a transaction begins anew in place because others have written the same rows.
+/// How many times a transaction starts again, without being sent back to the caller, because others have written the same rows.
 pub(super) const TRIES: u32 = 1_024;
 /// A transaction that fails more often than this reserves its records. Otherwise a context far away would always come too late. A fenced
 /// script reserves nothing: it pauses instead.
@@ -30,7 +30,7 @@ const LONGEST_PAUSE_MS: u64 = 32;
 
 /// One transaction among others.
 pub(super) struct Contest {
-    /// The session, which is the name of its reservations. So a transaction that is sent again does not wait for its own.
+    /// The id of the session, which names its reservations. So a transaction that is sent again does not wait for its own reservation.
     name: String,
     /// The rows that reserve its records; none if there are too many keys.
     rows: Vec<String>,
@@ -74,8 +74,9 @@ impl Contest {
         self.may_reserve && self.tries >= AT_ONCE
     }
 
-    /// An attempt failed, which began then. Those whose reservation stands in the way need time for their own attempt. Without a reservation,
-    /// those who write the same rows in the same order would always leave the same one behind.
+    /// Notes that an attempt failed, which began at `asked_at`. It pauses if a reservation stands in the way, because the maker needs time
+    /// for its own attempt. It also pauses if it may not reserve and has failed repeatedly: otherwise those who write the same rows in the
+    /// same order would always leave the same one behind.
     pub(super) async fn lost(&mut self, asked_at: Instant, is_free: bool, wrote: bool) {
         self.trip = asked_at.elapsed();
         self.has_reserved |= wrote && is_free && self.reserves();
@@ -98,7 +99,7 @@ fn reservation_ms(trip: Duration) -> u64 {
     u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
 }
 
-/// Pauses for a random time: of up to a millisecond at first, then twice as long each time.
+/// Pauses for a random time. Its upper limit is a millisecond at first, and doubles each time up to [`LONGEST_PAUSE_MS`].
 pub(super) async fn pause(earlier: u32) {
     let longest = (1_000_u64 << earlier.min(10)).min(LONGEST_PAUSE_MS * 1_000);
     let micros = u64::try_from(setup::fresh_id().0 % u128::from(longest)).unwrap_or_default();

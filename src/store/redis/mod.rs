@@ -223,7 +223,7 @@ impl RedisStore {
         Err(failure::of_contention(TRIES))
     }
 
-    /// Nobody waits for the end of a reservation that is of no use any more.
+    /// Takes back reservations that are of no use any more, so that nobody waits for their end.
     async fn withdraw(&self, contest: &mut Contest) {
         if let Some(withdrawal) = contest.withdrawal() {
             let Place { link, plain, .. } = &*self.place;

@@ -105,7 +105,7 @@ fn check_parameters(url: &str) -> Result<(), StoreError> {
         return Ok(());
     }
     Err(failure::unsupported(format!(
-        "a URL of redis: has no parameters but db, user, pass and protocol; {PREFIX_REMEDY}"
+        "a redis: URL takes only the parameters db, user, pass and protocol; remove the others; {PREFIX_REMEDY}"
     )))
 }
 

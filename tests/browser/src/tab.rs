@@ -170,8 +170,8 @@ impl Tab {
         Ok(Process::busiest_since(&before, &self.session.processes()?))
     }
 
-    /// Goes back to the page before, as a person does. The answer of the browser may come while the page that is left is still shown,
-    /// so this waits until another one is.
+    /// Goes back to the page before, as a person does. The browser may answer while it still shows the page that is being left, so this
+    /// waits until it shows another one.
     ///
     /// # Errors
     /// When the browser refuses, or goes on to show the page that was to be left.

@@ -1,11 +1,11 @@
-//! A store that others keep busy: whoever did not say for how long it would wait fails after a lease, for one key as for several.
+//! A store that others keep busy. A request without a time limit fails after a lease, whether it asks for one key or for several.
 
 use alloc::{vec, vec::Vec};
 
 use super::{LEASE_MS, Script, events, granted, named};
 use crate::machine::{Event, Input, StoreError, Turn, TurnId};
 
-/// The store is busy for so long. Who failed, and when.
+/// Keeps the store busy for this long. Returns which requests failed, and when.
 fn busy_for(script: &mut Script, span_ms: u64) -> Vec<(u64, TurnId)> {
     let (mut at, mut failed) = (0, Vec::new());
     while at < span_ms {
@@ -53,7 +53,7 @@ fn a_try_for_several_keys_fails_soon() {
     assert!(matches!(failed[..], [(..1_000, TurnId(1)), (..1_000, TurnId(2))]), "{failed:?}");
 }
 
-/// A page that ran a long task after it had asked for a lease: the store has answered meanwhile, and nobody could hear it.
+/// A page asked for a lease and then ran a long task: the store answered meanwhile, but the page could not read the answer.
 #[test]
 fn a_context_that_stood_still_for_a_lease_asks_again_before_it_tells_that_the_store_is_silent() {
     let mut script = Script::holding();

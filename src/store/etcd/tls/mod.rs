@@ -70,7 +70,7 @@ fn unknown(name: &str) -> StoreError {
     let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
     let name = if is_plain { name } else { "like this" };
     refused(&format!(
-        "an address of etcd has no parameter {name:?}; there are ca, cert, key and server_name; {PREFIX_REMEDY}"
+        "an address of etcd takes no parameter {name:?}; use ca, cert, key or server_name; {PREFIX_REMEDY}"
     ))
 }
 

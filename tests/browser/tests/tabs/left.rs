@@ -33,7 +33,7 @@ async fn left_while_holding(world: &World, options: Value, kept: bool) -> anyhow
     }
 }
 
-/// No page has a right to be kept: a browser may decline for reasons of its own. Then other pages are left, in another round.
+/// A browser may decline to keep a page for reasons of its own. Then the scenario runs again with other pages, this often at most.
 const ROUNDS: usize = 3;
 
 /// Plays a scenario again until it says that its page was kept.
@@ -47,7 +47,7 @@ pub async fn until_kept(world: &World, play: impl AsyncFn() -> anyhow::Result<bo
     bail!("no page was kept in {ROUNDS} rounds")
 }
 
-/// Brings whether the page was kept. What should follow is looked at only if that was expected, and is so.
+/// Returns whether the page was kept. It checks what should follow only if the page was expected to be kept, and was.
 async fn left_once(world: &World, options: Value, kept: bool) -> anyhow::Result<bool> {
     let (holder, waiter) = (world.tab(options.clone()).await?, world.tab(options).await?);
     let first = hold(&holder, "notes").await?;
@@ -81,8 +81,8 @@ async fn left_once(world: &World, options: Value, kept: bool) -> anyhow::Result<
     Ok(was_kept)
 }
 
-/// Whether a page is the one that was left and had been spied on. A fresh one has none of what was set in the old one. The old one is
-/// told only after it has come back.
+/// Whether a page is the one that was left, with its spies. A fresh page has nothing that was set in the old one. The old page learns that
+/// it was restored only some time after it has come back, so this waits.
 pub async fn restored(tab: &Tab) -> anyhow::Result<bool> {
     let told = "return window.restored === undefined ? 'fresh' : restored && 'kept'";
     Ok(tab.until(told, Value::Null, SOON).await? == "kept")

@@ -82,7 +82,7 @@ async fn left(world: &World, options: Value, kept: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Brings whether the page was kept. If so it goes on.
+/// Returns whether the page was kept. If it was, its locks must go on.
 async fn left_once(world: &World, options: Value) -> anyhow::Result<bool> {
     let [page, other] = [world.tab(options.clone()).await?, world.tab(options).await?];
     take_the_other(&other).await?;

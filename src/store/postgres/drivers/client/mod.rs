@@ -149,7 +149,9 @@ fn read(url: &str, encrypted: bool) -> Result<Config, StoreError> {
     }
     let mut config: Config = url.parse().map_err(|error| {
         let remedy = match url.contains("prefix=") {
-            true => "a prefix goes to PostgresStoreBuilder::prefix, or to store::from_url as ?prefix=",
+            true => {
+                "to choose a prefix, call PostgresStoreBuilder::prefix, or write ?prefix= in a URL for store::from_url"
+            }
             false => "write it like postgres://user@host/database",
         };
         invalid(format!("the URL of the database cannot be read: {}; {remedy}", failed(&error).said))
