@@ -1,40 +1,51 @@
 //! Lets a future that needs tokio's timers be awaited anywhere: on a plain thread, or in another executor.
 
 use core::{
-    future::{Future, ready},
-    pin::{Pin, pin},
+    future::Future,
+    pin::Pin,
     task::{Context, Poll},
 };
+use std::panic::resume_unwind;
 
-use tokio::runtime::Handle;
+use tokio::{
+    runtime::Handle,
+    task::{JoinError, JoinHandle},
+};
 
 use crate::machine::{StoreError, StoreErrorKind};
 
-/// Does work in the caller's tokio runtime, if there is one, else in the one that the store was made in.
+/// Does work in the caller's tokio runtime, if there is one, else in the one that the store was made in. That one has to run meanwhile.
 ///
 /// # Errors
-/// [`StoreError`] if that runtime has ended: its timers would panic.
-pub(super) async fn inside<T>(runtime: &Handle, work: impl Future<Output = T>) -> Result<T, StoreError> {
+/// [`StoreError`] if that runtime has ended, or ends before the work.
+pub(super) async fn inside<T: Send + 'static>(
+    runtime: &Handle,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, StoreError> {
     if Handle::try_current().is_ok() {
         return Ok(work.await);
     }
     let sentence = "the tokio runtime that the store was made in has ended; make the store in one that outlives it";
-    let has_ended = |_| StoreError::permanent(StoreErrorKind::Closed, sentence);
-    // A runtime that has ended drops its tasks.
-    runtime.spawn(ready(())).await.map_err(has_ended)?;
-    Ok(Inside { runtime, work: pin!(work) }.await)
+    let has_ended = |error: JoinError| match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(_) => StoreError::permanent(StoreErrorKind::Closed, sentence),
+    };
+    Task(runtime.spawn(work)).await.map_err(has_ended)
 }
 
-struct Inside<'a, F> {
-    runtime: &'a Handle,
-    work: Pin<&'a mut F>,
+/// A task that ends when nobody awaits it any more.
+struct Task<T>(JoinHandle<T>);
+
+impl<T> Future for Task<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
 }
 
-impl<F: Future> Future for Inside<'_, F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let _entered = self.runtime.enter();
-        self.work.as_mut().poll(context)
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

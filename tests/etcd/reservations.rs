@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::{Either, select};
 use leasehold::{
     Mode,
     executor::process_clock,
@@ -75,30 +76,39 @@ fn a_transaction_that_writes_nothing_leaves_no_reservation() {
     Runtime::new().unwrap().block_on(async {
         let proxy = proxy_before(&address);
         let (near, far) = (connect(&address, "noop").await, connect(&address_of(&proxy), "noop").await);
-        let reply = far.transact(open(1, waiting(1)), process_clock(), BUSY).await;
-        let Outcome::Granted(granted) = reply.unwrap().answers.remove(0).outcome else { panic!("it is free") };
-        let release = || {
-            let action = Action::Release { token: granted.block.first, request: RequestId(1) };
-            Batch::new(SessionId(1), vec![at_k(action)])
-        };
-        proxy.delay(Way::ToServer, Duration::from_millis(200));
-        let again = far.transact(release(), process_clock(), BUSY);
-        let meanwhile = async {
-            // Another one comes and goes.
-            let goes = || at_k(Action::Withdraw { request: RequestId(1) });
-            let mut next = open(2, waiting(1));
-            while !is_reserved(&address, "noop").await {
-                let goes_next = matches!(next.operations[0].action, Action::Acquire(_));
-                near.transact(next, process_clock(), BUSY).await.unwrap();
-                next = Batch::new(SessionId(2), vec![if goes_next { goes() } else { waiting(1) }]);
-                sleep(Duration::from_millis(20)).await;
-            }
+        for round in 1..20 {
+            proxy.delay(Way::ToServer, Duration::ZERO);
+            let reply = far.transact(open(round.into(), waiting(round)), process_clock(), BUSY).await;
+            let Outcome::Granted(granted) = reply.unwrap().answers.remove(0).outcome else { panic!("it is free") };
+            let action = Action::Release { token: granted.block.first, request: RequestId(round) };
+            let release = Batch::new(SessionId(round.into()), vec![at_k(action)]);
+            proxy.delay(Way::ToServer, Duration::from_millis(200));
+            let mut again = std::pin::pin!(far.transact(release, process_clock(), BUSY));
+            let overtakes = overtake_until_reserved(&address, &near, round);
+            let is_overtaken = matches!(select(again.as_mut(), std::pin::pin!(overtakes)).await, Either::Right(_));
             client(&address).await.delete("noop/record/k", None).await.unwrap();
-        };
-        let (again, ()) = tokio::join!(again, meanwhile);
-        assert!(matches!(again.unwrap().answers[0].outcome, Outcome::NotCurrent { .. }));
-        assert!(!is_reserved(&address, "noop").await, "nobody will use this reservation");
+            // Else it was not overtaken often enough.
+            if is_overtaken && matches!(again.await.unwrap().answers[0].outcome, Outcome::NotCurrent { .. }) {
+                assert!(!is_reserved(&address, "noop").await, "nobody will use this reservation");
+                return;
+            }
+        }
+        panic!("the far one was never overtaken between its reservation and its write");
     });
+}
+
+/// Another one comes and goes. It gives up soon, so as to see a reservation that stands in its way.
+async fn overtake_until_reserved(address: &str, near: &EtcdStore, round: u64) {
+    let (other, soon) = (u128::from(round) + 1_000, Duration::from_millis(80));
+    drop(near.transact(open(other, waiting(1)), process_clock(), BUSY).await);
+    for number in 2.. {
+        if is_reserved(address, "noop").await {
+            return;
+        }
+        let goes = at_k(Action::Withdraw { request: RequestId(number - 1) });
+        let batch = Batch::new(SessionId(other), vec![goes, waiting(number)]);
+        drop(near.transact(batch, process_clock(), soon).await);
+    }
 }
 
 /// A reservation stands for longer if its maker is further away.

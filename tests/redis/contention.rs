@@ -1,17 +1,18 @@
 //! Contexts that want the same key at once, some of them from far away.
 
-use std::time::{Duration, Instant};
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
 
+use futures::future::{Either, select};
 use leasehold::{
     LeaseManager,
     machine::{Action, Batch, Key, Operation, Outcome, RequestId, SessionId},
-    store::Store,
+    store::{RedisStore, Store},
 };
 use redis::Client;
-use tokio::{
-    task::JoinHandle,
-    time::{sleep, timeout},
-};
+use tokio::{task::JoinHandle, time::timeout};
 
 use crate::{
     BUSY, LONG_LEASE, client_of, context,
@@ -168,13 +169,21 @@ async fn a_deleted_record_leaves_no_reservation() {
     assert!(reserved.iter().all(has_record), "{reserved:?}");
 }
 
-/// As `ask`, and waits if the key is taken.
-fn queue(session: u128) -> Batch {
-    let mut batch = ask(session);
-    if let Action::Acquire(acquire) = &mut batch.operations[0].action {
-        acquire.wait = true;
+/// A request that waits if the key is taken.
+fn waiting(request: u64) -> Operation {
+    let mut operation = ask(1).operations.remove(0);
+    if let Action::Acquire(acquire) = &mut operation.action {
+        (acquire.request, acquire.attempt, acquire.wait) = (RequestId(request), request, true);
     }
-    batch
+    operation
+}
+
+fn opening(session: u128, operation: Operation) -> Batch {
+    Batch { operations: vec![operation], ..ask(session) }
+}
+
+fn at_k(action: Action) -> Operation {
+    Operation { key: Key::new("k").unwrap(), action }
 }
 
 /// Somebody deletes the record meanwhile, so that the release finds nothing to do.
@@ -183,28 +192,39 @@ async fn a_transaction_that_writes_nothing_leaves_no_reservation() {
     let Some(server) = Server::start(&[]) else { return };
     let proxy = proxy_before(server.port());
     let (near, far) = (open(&server.client(), "noop").await, open(&client_of(&proxy), "noop").await);
-    let reply = far.transact(ask(1), now(), BUSY).await;
-    let Outcome::Granted(granted) = reply.unwrap().answers.remove(0).outcome else { panic!("it is free") };
-    let action = Action::Release { token: granted.block.first, request: RequestId(1) };
-    let release = Batch::new(SessionId(1), vec![Operation { key: Key::new("k").unwrap(), action }]);
-    proxy.delay(Way::ToServer, Duration::from_millis(200));
-    let again = far.transact(release, now(), BUSY);
     let is_reserved = || server.ask::<i64>(&["HEXISTS", "{noop}:rows", "reserved:k"]) == 1;
-    let meanwhile = async {
-        // Another one comes and goes.
-        let goes = Operation { key: Key::new("k").unwrap(), action: Action::Withdraw { request: RequestId(1) } };
-        let (mut next, comes) = (queue(2), queue(2).operations.remove(0));
-        while !is_reserved() {
-            let goes_next = matches!(next.operations[0].action, Action::Acquire(_));
-            near.transact(next, now(), BUSY).await.unwrap();
-            next = Batch::new(SessionId(2), vec![if goes_next { goes.clone() } else { comes.clone() }]);
-            sleep(Duration::from_millis(20)).await;
-        }
+    for round in 1_u64..20 {
+        proxy.delay(Way::ToServer, Duration::ZERO);
+        let reply = far.transact(opening(round.into(), waiting(round)), now(), BUSY).await;
+        let Outcome::Granted(granted) = reply.unwrap().answers.remove(0).outcome else { panic!("it is free") };
+        let action = Action::Release { token: granted.block.first, request: RequestId(round) };
+        let release = Batch::new(SessionId(round.into()), vec![at_k(action)]);
+        proxy.delay(Way::ToServer, Duration::from_millis(200));
+        let mut again = pin!(far.transact(release, now(), BUSY));
+        let overtakes = overtake_until(&is_reserved, &near, round);
+        let is_overtaken = matches!(select(again.as_mut(), pin!(overtakes)).await, Either::Right(_));
         let _: i64 = server.ask(&["HDEL", "{noop}:rows", "lease:k"]);
-    };
-    let (again, ()) = tokio::join!(again, meanwhile);
-    assert!(matches!(again.unwrap().answers[0].outcome, Outcome::NotCurrent { .. }));
-    assert!(!is_reserved(), "nobody will use this reservation");
+        // Else it was not overtaken often enough.
+        if is_overtaken && matches!(again.await.unwrap().answers[0].outcome, Outcome::NotCurrent { .. }) {
+            assert!(!is_reserved(), "nobody will use this reservation");
+            return;
+        }
+    }
+    panic!("the far one was never overtaken between its reservation and its write");
+}
+
+/// Another one comes and goes. It gives up soon, so as to see a reservation that stands in its way.
+async fn overtake_until(is_reserved: &impl Fn() -> bool, near: &RedisStore, round: u64) {
+    let (other, soon) = (u128::from(round) + 1_000, Duration::from_millis(80));
+    drop(near.transact(opening(other, waiting(1)), now(), BUSY).await);
+    for number in 2.. {
+        if is_reserved() {
+            return;
+        }
+        let goes = at_k(Action::Withdraw { request: RequestId(number - 1) });
+        let batch = Batch::new(SessionId(other), vec![goes, waiting(number)]);
+        drop(near.transact(batch, now(), soon).await);
+    }
 }
 
 /// The pauses between two looks grow.

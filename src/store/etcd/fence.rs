@@ -1,13 +1,20 @@
 //! A fence for the user's own etcd transactions: what they compare, so that they write only while the lease is current.
 
 use core::time::Duration;
-use std::{boxed::Box, string::String, vec::Vec};
+use std::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
 use tokio::time::Instant;
 
-use super::{super::inside::inside, EtcdStore, rows::View, transaction::Desk};
+use super::{
+    super::inside::inside,
+    EtcdStore,
+    reservation::Sightings,
+    rows::{Memory, Names, View},
+    servers::Servers,
+    transaction::Desk,
+};
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{Records, Row, StoreError, StoreId};
+use crate::machine::{Batch, Records, Row, StoreError, StoreId};
 use crate::store::{Fence, FenceError, FencedTransaction, Store};
 
 /// How long the check may take.
@@ -101,7 +108,8 @@ async fn judge(store: &EtcdStore, fence: &dyn Fence) -> Result<EtcdFence, FenceE
             "an etcd transaction cannot renew the lease that it is fenced by: use fence, which renews nothing",
         ));
     }
-    let looked = inside(&store.runtime, look(&store.desk(), fence)).await.and_then(|looked| looked);
+    let (servers, names, batch) = (Arc::clone(&store.servers), store.names.clone(), fence.ticket().batch.clone());
+    let looked = inside(&store.runtime, look(servers, names, batch)).await.and_then(|looked| looked);
     let (rows, view) = looked.map_err(FenceError::Store)?;
     let (known, mut records) = load(fence, &view);
     // It writes nothing: a fence that does not renew changes no row.
@@ -119,8 +127,9 @@ fn misuse(sentence: &str) -> FenceError {
 }
 
 /// Reads the records of the lease, with the store's row and the own session, at one moment. Which rows are the records?
-async fn look(desk: &Desk<'_>, fence: &dyn Fence) -> Result<(Vec<Row>, View), StoreError> {
-    let batch = &fence.ticket().batch;
+async fn look(servers: Arc<Servers>, names: Names, batch: Batch) -> Result<(Vec<Row>, View), StoreError> {
+    let (memory, sightings) = (Memory::default(), Sightings::default());
+    let desk = Desk { servers: &servers, names: &names, memory: &memory, sightings: &sightings, bin: None };
     let records: Vec<_> = batch.keys().into_iter().map(Row::Record).collect();
     let mut asked = records.clone();
     asked.extend([Row::Store, Row::Session(batch.session)]);

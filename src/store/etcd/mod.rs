@@ -166,18 +166,6 @@ impl EtcdStore {
         Ok(())
     }
 
-    async fn all_keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        let (mut keys, deadline) = (Vec::new(), Instant::now() + PATIENCE);
-        let prefix = self.names.record(prefix);
-        let mut next = Some(prefix.clone().into_bytes());
-        while let Some(from) = next {
-            let (names, after) = page(&self.servers, &prefix, from, deadline).await?;
-            keys.extend(names.iter().filter_map(|name| self.names.key_of(name)));
-            next = after;
-        }
-        Ok(keys)
-    }
-
     fn desk(&self) -> Desk<'_> {
         let Self { servers, names, memory, sightings, bin, .. } = self;
         Desk { servers, names, memory, sightings, bin: Some(bin) }
@@ -199,6 +187,17 @@ impl fmt::Debug for EtcdStore {
     }
 }
 
+async fn all_keys(servers: Arc<Servers>, names: Names, prefix: String) -> Result<Vec<Key>, StoreError> {
+    let (mut keys, deadline) = (Vec::new(), Instant::now() + PATIENCE);
+    let mut next = Some(prefix.clone().into_bytes());
+    while let Some(from) = next {
+        let (found, after) = page(&servers, &prefix, from, deadline).await?;
+        keys.extend(found.iter().filter_map(|name| names.key_of(name)));
+        next = after;
+    }
+    Ok(keys)
+}
+
 #[async_trait]
 impl Store for EtcdStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
@@ -211,7 +210,8 @@ impl Store for EtcdStore {
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         self.check()?;
-        inside(&self.runtime, self.all_keys(prefix)).await?
+        let (servers, names, prefix) = (Arc::clone(&self.servers), self.names.clone(), self.names.record(prefix));
+        inside(&self.runtime, all_keys(servers, names, prefix)).await?
     }
 
     fn signals(&self) -> Option<Shared<dyn Signals>> {
@@ -223,7 +223,8 @@ impl Store for EtcdStore {
         self.closed.store(true, Relaxed);
         self.memory.forget();
         // Otherwise a waiter that is granted the lease would learn of it only at its next heartbeat. The runtime may end after this call.
-        let settle = async { timeout(FAREWELL, self.under_way.settle()).await };
+        let under_way = self.under_way.clone();
+        let settle = async move { timeout(FAREWELL, under_way.settle()).await };
         // If the runtime has ended, the messages that were under way have ended with it.
         drop(inside(&self.runtime, settle).await);
         self.servers.close();

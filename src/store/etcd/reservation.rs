@@ -3,23 +3,26 @@
 //! record all the time.
 //!
 //! A reservation is a key of its own, which the write deletes. It names the session that made it, and says for how many ms others should
-//! respect it. That session may die before it writes. So a context that has seen the same reservation for that long replaces it. No lease
-//! depends on that: every write compares the rows, too.
+//! respect it. A random number tells it from the others of that session. The session may die before it writes. So a context that has seen
+//! the same reservation for that long replaces it. No lease depends on that: every write compares the rows, too.
 
 use core::time::Duration;
 use std::{
     collections::HashMap,
     format,
     string::{String, ToString},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     vec::Vec,
 };
 
 use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnOpResponse};
 use tokio::time::Instant;
 
-use super::rows::Names;
-use crate::machine::{Batch, SessionId};
+use super::{super::reserving::contested, rows::Names, transaction::random};
+use crate::machine::{Batch, SessionId, StoreError};
 
 /// No reservation is shorter, in ms: a context whose runtime is busy needs that long.
 const SHORTEST_MS: u64 = 250;
@@ -36,13 +39,21 @@ const REMEMBERED: usize = 1_024;
 /// The reservations that this handle has seen, and since when each has stood unchanged. A transaction may have less time than a reservation
 /// takes to end, so all transactions of a handle share what they have seen.
 #[derive(Debug, Default)]
-pub(super) struct Sightings(Mutex<HashMap<String, (String, Instant)>>);
+pub(super) struct Sightings {
+    standing: Mutex<HashMap<String, (String, Instant)>>,
+    /// Whether the latest transaction that others may have overtaken had no time left for another attempt.
+    was_late: AtomicBool,
+}
 
 impl Sightings {
+    /// Nothing panics under the lock, so a poisoned one guards sound sightings.
+    fn standing(&self) -> MutexGuard<'_, HashMap<String, (String, Instant)>> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// When this handle first saw the reservation with this text.
     fn since(&self, key: &str, text: &str) -> Instant {
-        // Nothing panics under the lock, so a poisoned one guards sound sightings.
-        let (mut seen, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        let (mut seen, now) = (self.standing(), Instant::now());
         if let Some((_, since)) = seen.get(key).filter(|(known, _)| known == text) {
             return *since;
         }
@@ -54,13 +65,24 @@ impl Sightings {
     }
 
     fn forget(&self, key: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.standing().remove(key);
+    }
+
+    /// Whether a transaction should reserve its records at its first failure: the one before had too little time for several.
+    pub(super) fn was_late(&self) -> bool {
+        self.was_late.load(Relaxed)
+    }
+
+    pub(super) fn note_late(&self, is_late: bool) {
+        self.was_late.store(is_late, Relaxed);
     }
 }
 
 /// What one transaction knows of the reservations of its records. All of them are made at once, or none.
 pub(super) struct Reservations<'a> {
     own: SessionId,
+    /// Tells these reservations from others of the same session.
+    number: u128,
     records: Vec<Reserved>,
     sightings: &'a Sightings,
 }
@@ -73,18 +95,16 @@ struct Reserved {
 }
 
 impl<'a> Reservations<'a> {
-    pub(super) fn of(batch: &Batch, names: &Names, sightings: &'a Sightings) -> Self {
-        let mut keys = batch.keys();
-        if keys.len() > MOST {
-            keys.clear();
-        }
+    pub(super) fn of(batch: &Batch, names: &Names, sightings: &'a Sightings) -> Result<Self, StoreError> {
+        let keys = contested(batch, MOST);
         let records = keys.iter().map(|key| Reserved { key: names.reservation(key), seen: None }).collect();
-        Self { own: batch.session, records, sightings }
+        Ok(Self { own: batch.session, number: random()?, records, sightings })
     }
 
-    /// Whether a transaction of that many operations has room for reservations. The question is one operation, and holds two for each key.
+    /// Whether a transaction of that many operations has room for reservations. Each key takes a compare, and two operations of the nested
+    /// transaction, for which etcd leaves what the other compares and operations do not need.
     pub(super) fn fit(&self, operations: usize) -> bool {
-        !self.records.is_empty() && operations + 1 + 2 * self.records.len() <= MOST_OPERATIONS
+        !self.records.is_empty() && operations + 1 + 3 * self.records.len() <= MOST_OPERATIONS
     }
 
     /// Whether nobody else has reserved a record, or has done so for too long.
@@ -130,7 +150,7 @@ impl<'a> Reservations<'a> {
     pub(super) fn question(&self, trip: Option<Duration>) -> TxnOp {
         let reads: Vec<_> = self.records.iter().map(|record| TxnOp::get(record.key.as_str(), None)).collect();
         let Some(trip) = trip.filter(|_| self.are_free()) else { return TxnOp::txn(Txn::new().and_then(reads)) };
-        let text = text(self.own, trip);
+        let text = format!("{} {} {:x}", self.own, span_ms(trip), self.number);
         let makes = self.records.iter().map(|record| TxnOp::put(record.key.as_str(), text.as_str(), None));
         let makes = makes.chain(reads.clone()).collect::<Vec<_>>();
         TxnOp::txn(Txn::new().when(self.compares()).and_then(makes).or_else(reads))
@@ -156,18 +176,18 @@ impl<'a> Reservations<'a> {
     }
 }
 
-/// What a reservation says: its maker, and for how many ms others should respect it.
-fn text(own: SessionId, trip: Duration) -> String {
+/// For how many ms others should respect a reservation.
+fn span_ms(trip: Duration) -> u64 {
     // The next attempt needs one more answer, and may need a little longer.
-    let wanted_ms = u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS);
-    format!("{own} {wanted_ms}")
+    u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
 }
 
 /// The maker of a reservation, and for how long it is respected.
 fn parts(text: &str) -> (Option<SessionId>, Duration) {
-    let (name, span) = text.split_once(' ').unwrap_or((text, ""));
-    let name = u128::from_str_radix(name, 16).ok().map(SessionId);
-    (name, Duration::from_millis(span.parse().unwrap_or(LONGEST_MS).min(LONGEST_MS)))
+    let mut words = text.split(' ');
+    let name = words.next().and_then(|name| u128::from_str_radix(name, 16).ok()).map(SessionId);
+    let span_ms = words.next().and_then(|span| span.parse().ok()).unwrap_or(LONGEST_MS);
+    (name, Duration::from_millis(span_ms.min(LONGEST_MS)))
 }
 
 fn text_in(found: &GetResponse) -> Option<String> {

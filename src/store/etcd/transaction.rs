@@ -61,10 +61,19 @@ struct Next<'a> {
 impl Desk<'_> {
     /// Applies a batch, as often as others were faster, until the deadline.
     pub(super) async fn transact(&self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, StoreError> {
+        let reply = self.compete(batch, now, deadline).await;
+        if writes_in_any_case(batch) {
+            self.sightings.note_late(reply.is_err());
+        }
+        reply
+    }
+
+    async fn compete(&self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, StoreError> {
         let mut view = View::default();
         let mut memory = Some(self.memory);
-        let mut reservations = Reservations::of(batch, self.names, self.sightings);
+        let mut reservations = Reservations::of(batch, self.names, self.sightings)?;
         let (may_reserve, mut trip) = (writes_in_any_case(batch), Duration::ZERO);
+        let failures = if self.sightings.was_late() { 0 } else { FAILURES };
         for attempt in 0_u32.. {
             let mut outcome = self.apply(batch, now, (&mut view, memory), deadline).await?;
             if outcome.changed.is_empty() && view.is_of_one_moment() {
@@ -74,7 +83,7 @@ impl Desk<'_> {
             }
             let (asked, asked_at) = (outcome.used.clone(), Instant::now());
             let may_reserve = may_reserve && reservations.fit(asked.len());
-            let reserves = (attempt >= FAILURES && may_reserve).then_some(trip);
+            let reserves = (attempt >= failures && may_reserve).then_some(trip);
             let next = Next { reservations: &reservations, attempt, reserves };
             let answer = self.commit(batch.session, &mut outcome, (&view, next), deadline).await?;
             if answer.succeeded() {
@@ -266,7 +275,7 @@ impl Desk<'_> {
             compares.extend(next.reservations.compares());
             writes.extend(next.reservations.ends());
             // Most first attempts succeed, so the first one is kept small.
-            if next.attempt > 0 {
+            if next.attempt > 0 || next.reserves.is_some() {
                 reads.push(next.reservations.question(next.reserves));
             }
         }

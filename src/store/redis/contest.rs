@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::reserving::writes_in_any_case,
+    super::reserving::{contested, writes_in_any_case},
     compare::{Comparison, LONGEST_MS, Reservation},
     setup,
 };
@@ -45,10 +45,7 @@ pub(super) struct Contest {
 
 impl Contest {
     pub(super) fn of(batch: &Batch) -> Self {
-        let mut keys = batch.keys();
-        if keys.len() > MOST_RESERVED {
-            keys.clear();
-        }
+        let keys = contested(batch, MOST_RESERVED);
         Self {
             name: batch.session.to_string(),
             may_reserve: !keys.is_empty() && writes_in_any_case(batch),

@@ -20,6 +20,7 @@ mod signals;
 use core::{fmt, time::Duration};
 use std::{
     format,
+    string::String,
     sync::{Arc, atomic::AtomicBool},
     vec::Vec,
 };
@@ -250,8 +251,11 @@ impl Store for RedisStore {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        let nothing_to_lose = AtomicBool::new(false);
-        let asked = self.place.link.within(PATIENCE, &nothing_to_lose, listing::keys(&self.place, prefix));
+        let (place, prefix) = (Arc::clone(&self.place), String::from(prefix));
+        let asked = async move {
+            let nothing_to_lose = AtomicBool::new(false);
+            place.link.within(PATIENCE, &nothing_to_lose, listing::keys(&place, &prefix)).await
+        };
         inside(&self.place.runtime, asked).await?
     }
 

@@ -96,10 +96,12 @@ impl RedisScript {
                  manager was built with",
             )));
         }
-        let running = AtomicBool::new(false);
-        let work = self.attempts(&*fence, &running);
-        let limited = self.place.link.within(PATIENCE, &running, work);
-        let ran = inside(&self.place.runtime, limited).await.and_then(|ran| ran);
+        let runtime = self.place.runtime.clone();
+        let work = async move {
+            let running = AtomicBool::new(false);
+            self.place.link.within(PATIENCE, &running, self.attempts(&*fence, &running)).await
+        };
+        let ran = inside(&runtime, work).await.and_then(|ran| ran);
         ran.map_err(FenceError::Store)?.and_then(compiled)
     }
 
