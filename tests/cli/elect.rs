@@ -76,6 +76,19 @@ fn a_candidate_whose_store_is_away_campaigns_again_when_it_is_back() {
     assert_eq!([leader.end().0, next.end().0], [143, 143], "neither has given up");
 }
 
+/// Else such candidates would pile up.
+#[test]
+fn a_candidate_that_only_tries_does_not_wait_for_its_store() {
+    let scratch = Scratch::new();
+    let leader = scratch.start(&["elect", "-n", "--lease", "1", "k", "--", "sh", "-c", TERM]);
+    leader.line().unwrap();
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
+    leader.until_err("campaigning again");
+    assert_eq!(leader.end().0, 69);
+    drop(busy);
+}
+
 /// The theft comes first; TERM while the command has its grace ends the election as well.
 #[test]
 fn a_signal_during_the_grace_ends_the_election() {

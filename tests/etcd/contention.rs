@@ -48,3 +48,31 @@ fn a_far_context_acquires_a_key_that_near_contexts_acquire_all_the_time() {
         }
     });
 }
+
+/// Its store time-out is enough for three round trips. The next transaction goes on where the one before had to stop.
+#[test]
+fn a_far_context_with_a_short_lease_acquires_the_key_too() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let proxy = proxy_before(&address);
+        let open = async |address: &str| {
+            let leases = manager(address, "short").await.lease(Duration::from_secs(1)).linger(Duration::ZERO);
+            leases.build().unwrap()
+        };
+        for _ in 0..2 {
+            let near = open(&address).await;
+            tokio::spawn(async move {
+                loop {
+                    if let Ok(guard) = near.lock("k").timeout(BUSY).acquire().await {
+                        drop(guard.release().await);
+                    }
+                }
+            });
+        }
+        let far = open(&address_of(&proxy)).await;
+        drop(far.lock("other").acquire().await.unwrap());
+        proxy.delay(Way::ToServer, Duration::from_millis(70));
+        let granted = timeout(BUSY, far.lock("k").timeout(BUSY).acquire()).await.unwrap();
+        assert!(granted.is_ok(), "{granted:?}");
+    });
+}

@@ -204,6 +204,21 @@ fn calls_from_a_plain_thread() {
 }
 
 #[test]
+fn a_list_whose_runtime_ends_is_an_error() {
+    let Some(address) = server::shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    let proxy = proxy_before(&address);
+    let leases = runtime.block_on(async { manager(&address_of(&proxy), "ends").await.build().unwrap() });
+    drop(futures::executor::block_on(leases.list("")).unwrap());
+    proxy.mute();
+    let mut listed = Box::pin(leases.list(""));
+    assert!(futures::executor::block_on(async { futures::poll!(listed.as_mut()).is_pending() }));
+    runtime.shutdown_background();
+    let told = futures::executor::block_on(listed);
+    assert!(told.is_err(), "{told:?}");
+}
+
+#[test]
 fn a_fence_is_asked_for_on_a_plain_thread() {
     let Some(address) = server::shared() else { return };
     let runtime = Runtime::new().unwrap();

@@ -188,6 +188,31 @@ fn a_transaction_that_fits_alone_fits_after_it_was_overtaken_too() {
     });
 }
 
+/// etcd counts the compares, too: one for each reservation.
+#[test]
+fn a_transaction_for_several_keys_that_fits_alone_fits_after_it_was_overtaken_too() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        for (readers, prefix) in [(90, "keys90"), (95, "keys95"), (101, "keys101")] {
+            let store = connect(&address, prefix).await;
+            for session in 1..=readers {
+                let acquire = Acquire { mode: Mode::Shared, ..Acquire::new(RequestId(1), 1) };
+                let asked = open(session, at_k(Action::Acquire(acquire)));
+                store.transact(asked, process_clock(), BUSY).await.unwrap();
+            }
+            reserve(&address, prefix, "abc 300").await;
+            // What the first handle wrote is not known here.
+            let other = connect(&address, prefix).await;
+            let mut eight = open(9_001, waiting(1));
+            for number in 2..9 {
+                let key = Key::new(&format!("k{number}")).unwrap();
+                eight.operations.push(Operation { key, ..waiting(number) });
+            }
+            other.transact(eight, process_clock(), BUSY).await.unwrap();
+        }
+    });
+}
+
 /// As a part of a prefix, it would make two stores meet.
 #[test]
 fn the_reservations_of_one_store_are_no_rows_of_another() {

@@ -18,8 +18,8 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     let url = options.place.url()?;
     let mut signals = Signals::listen()?;
     let job = Job { key: &key, url: &url, command: &command, rules };
-    let mut patience = Patience::from(options.waiting.wait);
     let goes_on = options.waiting.wait.is_none() && !options.waiting.nonblock;
+    let mut patience = Patience::from(options.waiting.wait);
     loop {
         match term(&job, &options, &mut patience, &mut signals).await {
             Ok(Term::Lost) => tell(&format!("the lead of {key:?} was lost; campaigning again")),
@@ -42,7 +42,7 @@ enum Term {
 async fn term(job: &Job<'_>, options: &Elect, patience: &mut Patience, signals: &mut Signals) -> Result<Term, Failure> {
     options.place.make_folder(job.url)?;
     let opened = place::open_in_time(job.url, job.rules.lease(), *patience, signals).await?;
-    if matches!(patience, Patience::Once) {
+    if matches!(patience, Patience::Once) && !options.waiting.nonblock {
         *patience = Patience::Forever;
     }
     let info = wait::info(options.holding.info.as_deref(), job.command);

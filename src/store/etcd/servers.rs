@@ -40,6 +40,8 @@ pub(super) struct Servers {
     revision: AtomicI64,
     /// Whether each connection ends with the call that opened it.
     closed: AtomicBool,
+    /// Whether the latest call had too little time.
+    is_late: AtomicBool,
 }
 
 impl Servers {
@@ -54,6 +56,7 @@ impl Servers {
             cluster: AtomicU64::new(0),
             revision: AtomicI64::new(0),
             closed: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
         };
         let mut failure = None;
         for _ in 0..many {
@@ -199,12 +202,14 @@ impl Servers {
     {
         let (at, client) = self.client(deadline).await?;
         let answered = timeout_at(deadline, call(client)).await;
-        let failure = match answered {
+        // A server that is far away may need the time that another connection would cost. One that says nothing twice is left.
+        let was_late = self.is_late.swap(answered.is_err(), Relaxed);
+        let (failure, is_left) = match answered {
             Ok(Ok(answer)) => return Ok(answer),
-            Ok(Err(error)) => Failure::of(&error, load),
-            Err(_) => Failure::late("etcd did not answer in time"),
+            Ok(Err(error)) => (Failure::of(&error, load), true),
+            Err(_) => (Failure::late("etcd did not answer in time"), was_late || self.many() > 1),
         };
-        if failure.error.retry {
+        if failure.error.retry && is_left {
             // Nothing of an old connection is used again: its token may be out of date as well.
             self.clients()[at] = None;
             self.turn_from(at);

@@ -318,7 +318,10 @@ impl Desk<'_> {
             };
             let may_repeat = failure.error.retry && !(is_write && failure.in_doubt);
             if is_last || !may_repeat || Instant::now() >= deadline {
-                self.memory.forget();
+                // What is remembered saves a read to whoever has little time. It is compared in any case.
+                if failure.error.kind != StoreErrorKind::Busy {
+                    self.memory.forget();
+                }
                 return Err(if is_write { failure.of_write() } else { failure.error });
             }
         }
