@@ -200,7 +200,9 @@ fn a_leader_that_does_not_reach_the_store_leads_no_more_when_another_begins() {
             assert_eq!(leaders.get(), 1, "two lead");
             world.sim.pass(span).await;
         };
-        let first = async { one.leases.elect("k", async |_| lead(secs(600)).await).await.unwrap() };
+        // A campaign while the store is away would end in this time.
+        let campaigns = one.leases.lock("k").timeout(LEASE * 2);
+        let first = async { campaigns.elect(async |_| lead(secs(600)).await).await.unwrap() };
         let second = async {
             world.sim.pass(ms(1)).await;
             one.store.fail_always(Some(Fault::Stall));
