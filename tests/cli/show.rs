@@ -202,3 +202,18 @@ fn watch_prints_once_where_there_is_no_terminal() {
     assert!(watched.code == 0 && watched.out.contains(&format!("pid {}", holder.pid())), "{watched:?}");
     assert!(!watched.out.contains('\u{1b}'), "{watched:?}");
 }
+
+/// A monitor goes on when its store answers again.
+#[test]
+fn a_watch_outlasts_a_store_that_is_away() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.done(&["run", "k", "true"]).code, 0);
+    let watch = scratch.start(&["watch", "--json"]);
+    watch.line().unwrap();
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
+    watch.until_err("still watching");
+    drop(busy);
+    let _holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    while !watch.line().expect("it goes on").contains("exclusive") {}
+}

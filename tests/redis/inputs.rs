@@ -276,3 +276,11 @@ async fn a_closed_store_says_so() {
     assert_eq!(error.kind, StoreErrorKind::Closed);
     assert_eq!(store.keys("").await.expect_err("it was closed").kind, StoreErrorKind::Closed);
 }
+
+/// The client would ignore it, and two programs with one URL would share no leases.
+#[tokio::test]
+async fn a_prefix_in_the_address_is_refused_with_the_remedy() {
+    let error = RedisStore::connect("redis://127.0.0.1:1/0?prefix=jobs").await.expect_err("it would be ignored");
+    assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
+    assert!(error.message.contains("connect_with_prefix"), "{error}");
+}

@@ -6,7 +6,7 @@ use futures::{FutureExt, future::join_all};
 use leasehold::store::Fault;
 use leasehold::{AcquireError, Mode, ReleaseOutcome};
 
-use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, World, everywhere, ms, secs};
 
 /// X9: transient errors in renewal are survived within the lease.
 #[test]
@@ -86,35 +86,42 @@ fn a_dead_store_is_told() {
 /// A server that is restarted refuses connections meanwhile.
 #[test]
 fn who_said_for_how_long_waits_out_a_store_that_refuses() {
-    everywhere(async |world| {
-        let (one, two) = (world.tab(), world.tab());
-        let held = one.leases.lock("k").acquire().await.unwrap();
-        let mut queued = pin!(two.leases.lock("k").timeout(secs(300)).acquire());
-        assert!(world.within(secs(1), &mut queued).await.is_none());
-        two.store.fail_always(Some(Fault::Refuse));
-        let mut late = pin!(two.leases.lock("free").timeout(secs(300)).acquire());
-        let mut both =
-            pin!(two.leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive)]).timeout(secs(300)).acquire());
-        let mut unlimited = pin!(two.leases.lock("free").acquire());
-        let mut tries = pin!(two.leases.lock("c").try_acquire());
-        let (told, tried, queues, asks, asks_for_both) = futures::join!(
-            world.within(secs(100), &mut unlimited),
-            world.within(secs(100), &mut tries),
-            world.within(secs(100), &mut queued),
-            world.within(secs(100), &mut late),
-            world.within(secs(100), &mut both),
-        );
-        assert!(queues.is_none() && asks.is_none(), "{queues:?}, {asks:?}");
-        assert!(asks_for_both.is_none(), "{asks_for_both:?}");
+    everywhere(async |world| limits_outlast(world, Fault::Refuse).await);
+}
+
+/// While the store fails, requests with a time limit wait, and all others are told.
+async fn limits_outlast(world: &World, fault: Fault) {
+    let (one, two) = (world.tab(), world.tab());
+    let held = one.leases.lock("k").acquire().await.unwrap();
+    let mut queued = pin!(two.leases.lock("k").timeout(secs(300)).acquire());
+    assert!(world.within(secs(1), &mut queued).await.is_none());
+    two.store.fail_always(Some(fault));
+    let mut late = pin!(two.leases.lock("free").timeout(secs(300)).acquire());
+    let mut both =
+        pin!(two.leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive)]).timeout(secs(300)).acquire());
+    let mut unlimited = ["k", "free"].map(|key| Box::pin(two.leases.lock(key).acquire()));
+    let [behind, beside] = &mut unlimited;
+    let mut tries = pin!(two.leases.lock("c").try_acquire());
+    let (told, told_too, tried, queues, asks, asks_for_both) = futures::join!(
+        world.within(secs(100), behind),
+        world.within(secs(100), beside),
+        world.within(secs(100), &mut tries),
+        world.within(secs(100), &mut queued),
+        world.within(secs(100), &mut late),
+        world.within(secs(100), &mut both),
+    );
+    assert!(queues.is_none() && asks.is_none(), "{queues:?}, {asks:?}");
+    assert!(asks_for_both.is_none(), "{asks_for_both:?}");
+    for told in [told, told_too] {
         assert!(matches!(told, Some(Err(AcquireError::Store(_)))), "who did not say is told: {told:?}");
-        assert!(matches!(tried, Some(Err(AcquireError::Store(_)))), "who only tries is told: {tried:?}");
-        two.store.fail_always(None);
-        held.release().await.unwrap();
-        for wait in [queued, late] {
-            assert!(world.within(secs(30), wait).await.expect("the store answers").unwrap().is_valid());
-        }
-        assert!(world.within(secs(30), both).await.expect("the store answers").unwrap().is_valid());
-    });
+    }
+    assert!(matches!(tried, Some(Err(AcquireError::Store(_)))), "who only tries is told: {tried:?}");
+    two.store.fail_always(None);
+    held.release().await.unwrap();
+    for wait in [queued, late] {
+        assert!(world.within(secs(30), wait).await.expect("the store answers").unwrap().is_valid());
+    }
+    assert!(world.within(secs(30), both).await.expect("the store answers").unwrap().is_valid());
 }
 
 /// It is no time-out: nobody is in the way.
@@ -151,32 +158,7 @@ fn a_silent_store_is_given_up_in_time_and_its_late_grant_returned() {
 /// A tab that hangs with a transaction open makes the store silent for all others.
 #[test]
 fn who_said_for_how_long_waits_out_a_silent_store() {
-    everywhere(async |world| {
-        let (one, two) = (world.tab(), world.tab());
-        let held = one.leases.lock("k").acquire().await.unwrap();
-        let mut queued = pin!(two.leases.lock("k").timeout(secs(300)).acquire());
-        assert!(world.within(secs(1), &mut queued).await.is_none());
-        two.store.fail_always(Some(Fault::Silence));
-        let mut late = pin!(two.leases.lock("free").timeout(secs(300)).acquire());
-        let mut both =
-            pin!(two.leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive)]).timeout(secs(300)).acquire());
-        let mut unlimited = pin!(two.leases.lock("k").acquire());
-        let (told, queues, asks, asks_for_both) = futures::join!(
-            world.within(secs(100), &mut unlimited),
-            world.within(secs(100), &mut queued),
-            world.within(secs(100), &mut late),
-            world.within(secs(100), &mut both),
-        );
-        assert!(queues.is_none() && asks.is_none(), "{queues:?}, {asks:?}");
-        assert!(asks_for_both.is_none(), "{asks_for_both:?}");
-        assert!(matches!(told, Some(Err(AcquireError::Store(_)))), "who did not say is told: {told:?}");
-        two.store.fail_always(None);
-        held.release().await.unwrap();
-        for wait in [queued, late] {
-            assert!(world.within(secs(30), wait).await.expect("the store answers").unwrap().is_valid());
-        }
-        assert!(world.within(secs(30), both).await.expect("the store answers").unwrap().is_valid());
-    });
+    everywhere(async |world| limits_outlast(world, Fault::Silence).await);
 }
 
 #[test]

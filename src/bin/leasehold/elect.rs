@@ -18,14 +18,13 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     let url = options.place.url()?;
     let mut signals = Signals::listen()?;
     let job = Job { key: &key, url: &url, command: &command, rules };
-    let goes_on = options.waiting.wait.is_none() && !options.waiting.nonblock;
     let mut patience = Patience::from(options.waiting.wait);
     loop {
         match term(&job, &options, &mut patience, &mut signals).await {
             Ok(Term::Lost) => tell(&format!("the lead of {key:?} was lost; campaigning again")),
             Ok(Term::Over(exit)) => return Ok(exit),
             // A store that has been open before is waited for.
-            Err(failure) if failure.may_pass && goes_on && matches!(patience, Patience::Forever) => {
+            Err(failure) if failure.may_pass && matches!(patience, Patience::Forever) => {
                 tell(&format!("{}; campaigning again", failure.sentence));
             }
             Err(failure) => return Err(failure),
