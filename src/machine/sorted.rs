@@ -80,19 +80,44 @@ impl<K, V> SortedMap<K, V> {
     }
 }
 
-impl<K: Ord, V> SortedMap<K, V> {
+impl<K, V> SortedMap<K, V> {
     /// A binary search that, unlike the vector's own, stops at the first equal key: most maps hold one entry.
-    fn find(&self, key: &K) -> Result<usize, usize> {
+    fn find_by(&self, compare: impl Fn(&K) -> Ordering) -> Result<usize, usize> {
         let (mut start, mut end) = (0, self.len());
         while start < end {
             let middle = start.midpoint(end);
-            match self.0[middle].0.cmp(key) {
+            match compare(&self.0[middle].0) {
                 Ordering::Less => start = middle + 1,
                 Ordering::Equal => return Ok(middle),
                 Ordering::Greater => end = middle,
             }
         }
         Err(start)
+    }
+
+    /// Takes out the entry whose key compares as equal, so that no key has to be made for the search.
+    pub(crate) fn remove_by(&mut self, compare: impl Fn(&K) -> Ordering) -> Option<V> {
+        let at = self.find_by(compare).ok()?;
+        Some(self.0.remove(at).1)
+    }
+}
+
+impl<K, V> SortedMap<K, V> {
+    /// The entry at a place that [`find`](Self::find) told. It holds until an entry is put in or taken out.
+    pub(crate) fn at_mut(&mut self, at: usize) -> (&K, &mut V) {
+        let (key, value) = &mut self.0[at];
+        (key, value)
+    }
+
+    pub(crate) fn remove_at(&mut self, at: usize) {
+        self.0.remove(at);
+    }
+}
+
+impl<K: Ord, V> SortedMap<K, V> {
+    /// The place of a key, or where it would be put in.
+    pub(crate) fn find(&self, key: &K) -> Result<usize, usize> {
+        self.find_by(|known| known.cmp(key))
     }
 
     pub(crate) fn contains_key(&self, key: &K) -> bool {
@@ -125,13 +150,10 @@ impl<K: Ord, V> SortedMap<K, V> {
 impl<K: Ord + Clone, V: Default> SortedMap<K, V> {
     /// The value of a key, made if there is none.
     pub(crate) fn or_default(&mut self, key: &K) -> &mut V {
-        let at = match self.find(key) {
-            Ok(at) => at,
-            Err(at) => {
-                self.put_in(at, (key.clone(), V::default()));
-                at
-            }
-        };
+        let at = self.find(key).unwrap_or_else(|at| {
+            self.put_in(at, (key.clone(), V::default()));
+            at
+        });
         &mut self.0[at].1
     }
 }

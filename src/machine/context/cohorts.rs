@@ -17,7 +17,8 @@ use super::{
 pub(super) struct Cohorts {
     by_slot: SortedMap<Slot, Box<Cohort>>,
     by_time: SortedMap<(Monotonic, Slot), ()>,
-    touched: Vec<Slot>,
+    /// The places of those to be planned anew.
+    touched: Vec<usize>,
     /// Those that wait in a queue.
     waiting: SortedMap<Slot, ()>,
     /// Those whose lease goes from task to task.
@@ -48,17 +49,18 @@ impl Cohorts {
         self.get(slot)?.held()
     }
 
-    /// To be planned anew. Mostly it is the same slot many times in a row.
-    fn touch(&mut self, slot: &Slot) {
-        if self.touched.last() != Some(slot) {
+    /// To be planned anew. Mostly it is the same one many times in a row.
+    fn touch(&mut self, at: usize) -> &mut Cohort {
+        if self.touched.last() != Some(&at) {
             self.touched.reserve_exact(usize::from(self.touched.is_empty()));
-            self.touched.push(slot.clone());
+            self.touched.push(at);
         }
+        self.by_slot.at_mut(at).1
     }
 
     pub(super) fn change(&mut self, slot: &Slot) -> Option<&mut Cohort> {
-        self.touch(slot);
-        self.by_slot.get_mut(slot).map(AsMut::as_mut)
+        let at = self.by_slot.find(slot).ok()?;
+        Some(self.touch(at))
     }
 
     /// Gives a cohort to write into, where no timer depends on it. That costs the same however many requests wait.
@@ -76,8 +78,16 @@ impl Cohorts {
     }
 
     pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Cohort {
-        self.touch(slot);
-        self.by_slot.or_default(slot)
+        let at = self.by_slot.find(slot).unwrap_or_else(|at| self.make(at, slot));
+        self.touch(at)
+    }
+
+    fn make(&mut self, at: usize, slot: &Slot) -> usize {
+        if at < self.by_slot.len() {
+            self.touched.iter_mut().filter(|touched| **touched >= at).for_each(|touched| *touched += 1);
+        }
+        self.by_slot.insert(slot.clone(), Box::default());
+        at
     }
 
     /// All slots.
@@ -186,15 +196,14 @@ impl Cohorts {
 
     /// Plans what was touched, and drops what became idle. Returns the slots that begin to wait in a queue, or wait no more.
     pub(super) fn settle(&mut self, judgement: impl Fn(&Slot, &Cohort) -> Option<Monotonic>) -> Vec<Slot> {
-        let mut begin_or_end = Vec::new();
+        let (mut begin_or_end, mut idle) = (Vec::new(), Vec::new());
         let mut touched = core::mem::take(&mut self.touched);
-        for slot in &touched {
-            let Some(cohort) = self.by_slot.get_mut(slot) else { continue };
+        for &at in &touched {
+            let (slot, cohort) = self.by_slot.at_mut(at);
             let wake = earliest(&[cohort.next_event(), judgement(slot, cohort)]);
             let lingers = cohort.held().is_some_and(Held::lingers);
             let plan = Plan { wake, held: cohort.held().is_some(), waits: cohort.waits(), lingers };
             let old = core::mem::replace(&mut cohort.plan, plan);
-            let idle = cohort.is_idle();
             self.held = self.held + usize::from(plan.held) - usize::from(old.held);
             match (old.waits, plan.waits) {
                 (false, true) => self.waiting.insert(slot.clone(), ()),
@@ -205,30 +214,37 @@ impl Cohorts {
             if plan.waits != old.waits {
                 begin_or_end.push(slot.clone());
             }
-            if idle {
+            if cohort.is_idle() {
                 self.passed_on.remove(slot);
-                self.by_slot.remove(slot);
+                idle.push(at);
             }
-            self.move_timer(slot, old.wake, wake);
+            move_timer(&mut self.by_time, slot, old.wake, wake);
         }
+        // From behind, so that the other places stay as they are.
+        idle.sort_unstable();
+        idle.dedup();
+        idle.iter().rev().for_each(|at| self.by_slot.remove_at(*at));
         // Most inputs touch one cohort.
         touched.clear();
         touched.shrink_to(1);
         self.touched = touched;
         begin_or_end
     }
+}
 
-    fn move_timer(&mut self, slot: &Slot, old: Option<Monotonic>, new: Option<Monotonic>) {
-        if old == new {
-            return;
-        }
-        let mut entry = (old.unwrap_or_default(), slot.clone());
-        if old.is_some() {
-            self.by_time.remove(&entry);
-        }
-        if let Some(new) = new {
-            entry.0 = new;
-            self.by_time.insert(entry, ());
-        }
+fn move_timer(
+    timers: &mut SortedMap<(Monotonic, Slot), ()>,
+    slot: &Slot,
+    old: Option<Monotonic>,
+    new: Option<Monotonic>,
+) {
+    if old == new {
+        return;
+    }
+    if let Some(old) = old {
+        timers.remove_by(|(at, known)| at.cmp(&old).then_with(|| known.cmp(slot)));
+    }
+    if let Some(new) = new {
+        timers.insert((new, slot.clone()), ());
     }
 }

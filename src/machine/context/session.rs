@@ -196,7 +196,7 @@ impl OwnSession {
     }
 
     pub(super) fn was_robbed(&self, key: &Key, token: Token) -> bool {
-        self.robbed.contains_key(&(key.clone(), token))
+        !self.robbed.is_empty() && self.robbed.contains_key(&(key.clone(), token))
     }
 
     /// Whether this grant of the key was stolen, or a later one.
