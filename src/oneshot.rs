@@ -64,7 +64,10 @@ impl<T> Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        self.0.bell.wake();
+        // Only the sender rings: what it has put rang already.
+        if !self.0.bell.has_rung() {
+            self.0.bell.wake();
+        }
     }
 }
 
@@ -90,6 +93,10 @@ impl Bell {
         if self.state.fetch_or(RANG, Ordering::AcqRel) == HEARD { lock(&self.waker).take() } else { None }
     }
 
+    fn has_rung(&self) -> bool {
+        self.state.load(Ordering::Acquire) & RANG != 0
+    }
+
     fn wake(&self) {
         if let Some(waker) = self.ring() {
             waker.wake();
@@ -98,7 +105,7 @@ impl Bell {
 
     /// Whether it rang; else it wakes whoever asks when it does.
     fn rang(&self, waker: &Waker) -> bool {
-        if self.state.load(Ordering::Acquire) & RANG != 0 {
+        if self.has_rung() {
             return true;
         }
         // Cloning may run the user's code, so it is done before the lock is taken.

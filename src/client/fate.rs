@@ -143,7 +143,10 @@ impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Until<L> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         let until = &mut *self;
-        // Cloning may run the user's code, so it is done before the lock is taken.
+        if let Some(known) = (until.look)(&until.fate.state()) {
+            return Poll::Ready(known);
+        }
+        // Cloning may run the user's code, so the lock is let go meanwhile.
         let waker = context.waker().clone();
         let mut state = until.fate.state();
         if let Some(known) = (until.look)(&state) {

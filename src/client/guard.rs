@@ -435,6 +435,8 @@ impl Clone for LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        self.give_back();
+        if !self.is_given_back() {
+            self.give_back();
+        }
     }
 }

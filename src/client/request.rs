@@ -13,13 +13,12 @@ use futures::FutureExt as _;
 use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::driver;
-use crate::driver::{Driver, Response};
+use crate::driver::{Answer, Driver, Response};
 use crate::executor::Shared;
 use crate::machine::{
     Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Turn, TurnId, check_info,
     whole_ms,
 };
-use crate::oneshot::Receiver;
 
 /// A request for the lease of one key, made by [`LeaseManager::lock`](crate::LeaseManager::lock). Nothing happens until
 /// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire), [`run`](Self::run) or one of the others.
@@ -331,7 +330,7 @@ fn rounded_up_ms(span: Duration) -> u64 {
 pub(crate) struct Pending {
     driver: Shared<Driver>,
     pub(crate) turn: TurnId,
-    answer: Receiver<Response>,
+    answer: Answer,
     /// How often it was looked at: an answer that was there at once is no older than this moment.
     polls: u32,
     settled: bool,
@@ -343,7 +342,7 @@ impl Pending {
         Self::new(driver, asked)
     }
 
-    pub(crate) fn new(driver: Shared<Driver>, (turn, answer): (TurnId, Receiver<Response>)) -> Self {
+    pub(crate) fn new(driver: Shared<Driver>, (turn, answer): (TurnId, Answer)) -> Self {
         Self { driver, turn, answer, polls: 0, settled: false }
     }
 

@@ -40,6 +40,7 @@ use unheard::Unheard;
 pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
 pub(crate) use event::{Origin, span, within};
 pub use events::LeaseEvents;
+pub(crate) use questions::Answer;
 pub(crate) use registry::Response;
 
 const RUNTIME_ENDED: &str = "the runtime ended before the store answered";
@@ -173,7 +174,7 @@ impl Driver {
     }
 
     /// Asks for a lease; dropping the receiver is not enough to stop asking, see [`abandon`](Self::abandon).
-    pub(crate) fn request(&self, mut turn: Turn, input: impl FnOnce(Turn) -> Input) -> (TurnId, Receiver<Response>) {
+    pub(crate) fn request(&self, mut turn: Turn, input: impl FnOnce(Turn) -> Input) -> (TurnId, Answer) {
         let origin = Origin::here();
         let mut core = self.core();
         // Once for all: in some browsers a look at the clock costs more than all else here.
@@ -182,24 +183,27 @@ impl Driver {
         turn.warn_at = turn.wait.then(|| now.monotonic.plus(whole_ms(self.long_wait)));
         let (id, slot) = (turn.id, turn.slot());
         let joins_queue = turn.deadline.is_some() && core.machine.is_queued(&slot);
-        let answer = core.registry.expect(id, Some(slot), now.monotonic, origin);
+        core.registry.expect(id, Some(slot), now.monotonic, origin);
         if joins_queue {
             core.registry.joins_queue(id);
         }
         let unheard = Unheard::new(self, id, 1);
-        self.step_at(core, input(turn), now);
+        self.digest(&mut core, input(turn), now);
+        let answer = core.registry.heard(id);
+        self.pump(core);
         mem::forget(unheard);
         (id, answer)
     }
 
     /// Asks for several leases at once.
-    pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Receiver<Response>)> {
+    pub(crate) fn request_all(&self, mut turns: Vec<Turn>) -> Vec<(TurnId, Answer)> {
         let (now, origin) = (self.executor.now().monotonic, Origin::here());
         let mut core = self.core();
         let mut answers = Vec::with_capacity(turns.len());
         for turn in &mut turns {
             turn.id = core.registry.next_turn();
-            answers.push((turn.id, core.registry.expect(turn.id, Some(turn.slot()), now, origin.clone())));
+            core.registry.expect(turn.id, Some(turn.slot()), now, origin.clone());
+            answers.push((turn.id, Answer::Coming(core.registry.receiver(turn.id))));
         }
         let first = turns.first().map_or(TurnId(0), |turn| turn.id);
         let unheard = Unheard::new(self, first, turns.len());

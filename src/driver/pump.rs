@@ -22,14 +22,10 @@ pub(super) enum Deed {
 }
 
 impl Driver {
-    /// One turn of the driving rule: an input in, all outputs out, and done.
-    pub(super) fn step<'a>(&'a self, core: MutexGuard<'a, Core>, input: Input) {
+    /// One turn of the driving rule: an input in, all outputs out, and done. Takes the lock along: a panic lets go of it before anybody is
+    /// asked to clean up.
+    pub(super) fn step<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
         let now = self.executor.now();
-        self.step_at(core, input, now);
-    }
-
-    /// Takes the lock along: a panic lets go of it before anybody is asked to clean up.
-    pub(super) fn step_at<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input, now: Now) {
         self.digest(&mut core, input, now);
         self.pump(core);
     }
@@ -76,8 +72,11 @@ impl Driver {
         while let Some(deed) = core.next_deed() {
             let now = core.now;
             drop(core);
-            self.perform(deed, now);
+            let reply = self.perform(deed, now);
             core = self.core();
+            if let Some(reply) = reply {
+                self.digest(&mut core, reply, self.executor.now());
+            }
             if core.for_others >= most_for_others
                 && !core.deeds.is_empty()
                 && let Some(driver) = self.this.upgrade()
@@ -93,9 +92,11 @@ impl Driver {
         pump.ended = true;
     }
 
-    fn perform(&self, deed: Deed, now: Now) {
+    /// Returns what comes of it at once, which is the next input.
+    fn perform(&self, deed: Deed, now: Now) -> Option<Input> {
         match deed {
-            Deed::Command(command) => self.obey(command, now),
+            Deed::Command(Command::Store { id, batch }) => return self.transact(id, batch, now),
+            Deed::Command(command) => self.obey(command),
             Deed::Effect(Effect::Answer(question, response)) => question.answer(response),
             Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
             Deed::Effect(Effect::WakeOne(waker)) => waker.wake(),
@@ -115,6 +116,7 @@ impl Driver {
             Deed::Effect(Effect::Tell(event, holder, origin)) => event.tell(holder, &origin),
             Deed::SetAlarm => self.set_alarm(),
         }
+        None
     }
 
     /// What the platform does concerns a closed context no more.
@@ -123,9 +125,11 @@ impl Driver {
         drop(watching);
     }
 
-    fn obey(&self, command: Command, now: Now) {
+    fn obey(&self, command: Command) {
         match command {
-            Command::Store { id, batch } => self.transact(id, batch, now),
+            Command::Store { .. } => {
+                debug_assert!(false, "`perform` sends transactions, because it hands on the answer")
+            }
             Command::Abandon(session) => self.store.abandon(session),
             Command::Send(message) => self.signals.send(&message),
             Command::Wake { session, beacon } => self.wake(session, beacon),
@@ -153,9 +157,10 @@ impl Driver {
 
     /// A store that answers at once costs no future, and one that may be polled here costs no task. The store is told the time at which
     /// the machine took its last input. So a lease does not run out in the store before its holder stops believing in it.
-    fn transact(&self, id: u64, batch: Batch, now: Now) {
+    fn transact(&self, id: u64, batch: Batch, now: Now) -> Option<Input> {
+        let at_once = |result| Some(Input::Reply { id, result });
         if let Some(result) = (*self.store).transact_at_once(&batch, now) {
-            return self.handle(Input::Reply { id, result });
+            return at_once(result);
         }
         let (store, limit) = (self.store.clone(), self.store_timeout);
         let mut transaction: MaybeSendFuture<'static, _> =
@@ -163,15 +168,16 @@ impl Driver {
         if self.store.polls_inline() {
             let polled = transaction.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             if let Poll::Ready(result) = polled {
-                return self.handle(Input::Reply { id, result });
+                return at_once(result);
             }
         }
-        let Some(this) = self.this.upgrade() else { return };
+        let this = self.this.upgrade()?;
         self.executor.spawn(Box::pin(async move {
             let result = transaction.await;
             this.handle(Input::Reply { id, result });
             this.reset_alarm();
         }));
+        None
     }
 }
 
@@ -231,7 +237,7 @@ impl Core {
             self.sort_news();
             // Only if no deed is planned before this one. The deed that this thread is performing has already begun, so the order stays.
             let is_next = self.deeds.is_empty() && self.pumping.is_none_or(|pumping| pumping == this_thread());
-            effect.and_then(|effect| if is_next { effect.done_under_lock() } else { Some(effect) }).map(Deed::Effect)
+            effect.and_then(|effect| self.registry.perform(effect, is_next)).map(Deed::Effect)
         };
         deed.into_iter().for_each(|deed| self.plan_deed(deed));
     }

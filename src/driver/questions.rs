@@ -1,9 +1,35 @@
-//! Requests and questions without an answer, by name.
+//! Requests and questions without an answer, by name, and the answer to a request.
 
 use alloc::collections::VecDeque;
+use core::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
 
-use super::registry::Question;
+use super::registry::{Question, Response};
+use crate::client::fate::Fate;
+use crate::executor::Shared;
 use crate::machine::TurnId;
+use crate::oneshot::Receiver;
+
+/// The answer to a request. If the lease was granted at once, no channel is made for it.
+pub(crate) enum Answer {
+    /// `None` once it was taken.
+    Granted(Option<Shared<Fate>>),
+    Coming(Receiver<Response>),
+}
+
+impl Future for Answer {
+    type Output = Option<Response>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Response>> {
+        match self.get_mut() {
+            Self::Granted(fate) => Poll::Ready(fate.take().map(Response::Granted)),
+            Self::Coming(receiver) => Pin::new(receiver).poll(context),
+        }
+    }
+}
 
 /// Names are drawn in order, so that a new one stands last. Most are answered in order, too: however many wait, the first
 /// is at hand.

@@ -5,7 +5,7 @@ use core::{task::Waker, time::Duration};
 
 use super::event::{Event, LeaseEvent, LeaseEventKind, LeaseStats, Origin};
 use super::events::Audience;
-use super::questions::Questions;
+use super::questions::{Answer, Questions};
 use crate::client::fate::Fate;
 use crate::executor::Shared;
 use crate::machine::{
@@ -48,7 +48,8 @@ pub(crate) enum Effect {
 
 /// A request or a question without an answer.
 pub(crate) struct Question {
-    sender: Sender<Response>,
+    /// `None` as long as the lock is held under which it was asked.
+    sender: Option<Sender<Response>>,
     /// Where a request for a lease stands.
     slot: Option<Slot>,
     asked_at: Monotonic,
@@ -58,23 +59,18 @@ pub(crate) struct Question {
     origin: Origin,
 }
 
-impl Effect {
-    /// Performs the effect if that runs only our own code, and so is safe under the lock; returns what is left to do.
-    pub(crate) fn done_under_lock(self) -> Option<Self> {
-        match self {
-            Self::Answer(question, response) if !question.origin.is_known() => {
-                question.sender.put(response).map(Self::WakeOne)
-            }
-            Self::End(fate, wakers) if wakers.is_empty() && !fate.origin.is_known() => None,
-            other => Some(other),
-        }
-    }
-}
-
 impl Question {
     /// Who dropped the receiver has abandoned the request, or does so in a moment.
     pub(crate) fn answer(self, response: Response) {
-        self.sender.send(response);
+        if let Some(sender) = self.sender {
+            sender.send(response);
+        }
+    }
+
+    fn channel(&mut self) -> Receiver<Response> {
+        let (sender, receiver) = oneshot::channel();
+        self.sender = Some(sender);
+        receiver
     }
 }
 
@@ -83,6 +79,8 @@ pub(crate) struct Registry {
     holder: SessionId,
     last_turn: u64,
     questions: Questions,
+    /// The answer to the request that is being made.
+    at_once: Option<Answer>,
     guards: SortedMap<TurnId, Shared<Fate>>,
     warned_of_own_wait: bool,
     /// How the latest transaction failed, if it did.
@@ -101,6 +99,7 @@ impl Registry {
             holder,
             last_turn: 0,
             questions: Questions::default(),
+            at_once: None,
             guards: SortedMap::new(),
             warned_of_own_wait: false,
             failure: None,
@@ -114,7 +113,8 @@ impl Registry {
     /// A question under a fresh name.
     pub(crate) fn open(&mut self) -> (TurnId, Receiver<Response>) {
         let turn = self.next_turn();
-        (turn, self.expect(turn, None, Monotonic::default(), Origin::default()))
+        self.expect(turn, None, Monotonic::default(), Origin::default());
+        (turn, self.receiver(turn))
     }
 
     pub(crate) fn next_turn(&mut self) -> TurnId {
@@ -122,17 +122,52 @@ impl Registry {
         TurnId(self.last_turn)
     }
 
-    /// An answer is expected under this name.
-    pub(crate) fn expect(
-        &mut self,
-        turn: TurnId,
-        slot: Option<Slot>,
-        asked_at: Monotonic,
-        origin: Origin,
-    ) -> Receiver<Response> {
-        let (sender, receiver) = oneshot::channel();
-        self.questions.push(turn, Question { sender, slot, asked_at, told_waiting: false, queued: false, origin });
-        receiver
+    /// An answer is expected under this name. Before the lock is let go, its [`receiver`](Self::receiver) or its [`answer`](Self::heard)
+    /// is to be taken.
+    pub(crate) fn expect(&mut self, turn: TurnId, slot: Option<Slot>, asked_at: Monotonic, origin: Origin) {
+        let question = Question { sender: None, slot, asked_at, told_waiting: false, queued: false, origin };
+        self.questions.push(turn, question);
+        self.at_once = None;
+    }
+
+    /// Where the answer will come: never, if it was given already.
+    pub(crate) fn receiver(&mut self, turn: TurnId) -> Receiver<Response> {
+        let question = self.questions.get_mut(turn);
+        debug_assert!(question.is_some(), "a question is open until it is answered");
+        question.map_or_else(|| oneshot::channel().1, Question::channel)
+    }
+
+    /// What has become of a request meanwhile.
+    pub(crate) fn heard(&mut self, turn: TurnId) -> Answer {
+        self.at_once.take().unwrap_or_else(|| Answer::Coming(self.receiver(turn)))
+    }
+
+    /// Performs an effect if that runs only our own code, and so is safe under the lock; returns what is left to do. Nothing was planned
+    /// before it if `is_next`.
+    pub(crate) fn perform(&mut self, effect: Effect, is_next: bool) -> Option<Effect> {
+        match effect {
+            Effect::Answer(question, response) => self.give(question, response, is_next),
+            Effect::End(fate, wakers) if is_next && wakers.is_empty() && !fate.origin.is_known() => None,
+            other => Some(other),
+        }
+    }
+
+    fn give(&mut self, mut question: Question, response: Response, is_next: bool) -> Option<Effect> {
+        let is_safe = is_next && !question.origin.is_known();
+        let response = match response {
+            Response::Granted(fate) if is_safe && question.sender.is_none() => {
+                self.at_once = Some(Answer::Granted(Some(fate)));
+                return None;
+            }
+            other => other,
+        };
+        if question.sender.is_none() {
+            self.at_once = Some(Answer::Coming(question.channel()));
+        }
+        match question.sender {
+            Some(sender) if is_safe => sender.put(response).map(Effect::WakeOne),
+            _ => Some(Effect::Answer(question, response)),
+        }
     }
 
     /// The request joins others of its context, which have a position in the queue.
