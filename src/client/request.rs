@@ -360,10 +360,6 @@ impl Pending {
             Some(Response::Busy) => Ok(None),
             Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, name.as_deref().unwrap_or(key))),
             Some(Response::TimedOut { waited, held_here, held_elsewhere }) => {
-                // Nobody was seen to hold the key, and the store fails: the store is the reason.
-                if let (false, Some(failure)) = (held_here || held_elsewhere, self.driver.failure_of_store()) {
-                    return Err(failure.into());
-                }
                 let key = name.unwrap_or_else(|| key.to_owned());
                 Err(AcquireError::timeout(key, waited, held_here, held_elsewhere))
             }

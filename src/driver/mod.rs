@@ -421,11 +421,6 @@ impl Driver {
         self.core().registry.has_heard
     }
 
-    /// How the latest transaction failed, if none has succeeded since.
-    pub(crate) fn failure_of_store(&self) -> Option<StoreError> {
-        self.core().registry.failure.clone()
-    }
-
     pub(crate) fn resume(&self) {
         self.handle(Input::Wake);
     }

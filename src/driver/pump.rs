@@ -42,8 +42,7 @@ impl Driver {
             core.now = now;
         }
         if let Input::Reply { result, .. } = &input {
-            core.registry.failure = result.as_ref().err().cloned();
-            core.registry.has_heard |= result.is_ok();
+            core.registry.note_result(result, now.monotonic);
         }
         core.machine.handle(input, now);
         core.sort_news();

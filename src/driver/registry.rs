@@ -9,8 +9,8 @@ use super::questions::{Answer, Questions};
 use crate::client::fate::Fate;
 use crate::executor::Shared;
 use crate::machine::{
-    self, Batch, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, SessionId, SessionStep, Slot,
-    SortedMap, StoreError, Token, TurnId,
+    self, Batch, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, Reply, SessionId, SessionStep,
+    Slot, SortedMap, StoreError, Token, TurnId,
 };
 use crate::oneshot::{self, Receiver, Sender};
 
@@ -83,8 +83,8 @@ pub(crate) struct Registry {
     at_once: Option<Answer>,
     guards: SortedMap<TurnId, Shared<Fate>>,
     warned_of_own_wait: bool,
-    /// How the latest transaction failed, if it did.
-    pub(crate) failure: Option<StoreError>,
+    /// How and when the latest transaction failed, if it did.
+    failure: Option<(Monotonic, StoreError)>,
     /// Whether the store has ever answered.
     pub(crate) has_heard: bool,
     pub(crate) stats: LeaseStats,
@@ -285,16 +285,33 @@ impl Registry {
     fn timed_out(&mut self, turn: TurnId, now: Monotonic) -> Option<Effect> {
         let question = self.questions.get_mut(turn)?;
         let waited = span(question.asked_at, now);
+        let (asked_at, held_elsewhere) = (question.asked_at, question.queued);
         let response = match question.slot.clone() {
             Some(slot) => {
-                let held_elsewhere = question.queued;
                 let held_here = self.holds(&slot.key);
-                Response::TimedOut { waited, held_here, held_elsewhere }
+                match self.failure_since(asked_at).filter(|_| !held_here && !held_elsewhere) {
+                    // Nobody was seen to hold the key, and the store fails: the store is the reason.
+                    Some(failure) => Response::Failed(Refusal::Store(failure)),
+                    None => Response::TimedOut { waited, held_here, held_elsewhere },
+                }
             }
             // An upgrade, whose guard knows the rest.
             None => Response::Failed(Refusal::Timeout),
         };
         self.refused(turn, response, now)
+    }
+
+    /// Notes what a transaction came to.
+    pub(crate) fn note_result(&mut self, result: &Result<Reply, StoreError>, now: Monotonic) {
+        self.failure = result.as_ref().err().map(|error| (now, error.clone()));
+        self.has_heard |= result.is_ok();
+    }
+
+    /// How the latest transaction failed, if that was since then. A failure that does not pass was another request's: it would have ended
+    /// this one.
+    fn failure_since(&self, then: Monotonic) -> Option<StoreError> {
+        let (_, failure) = self.failure.as_ref().filter(|(at, failure)| *at >= then && failure.may_pass())?;
+        Some(failure.clone())
     }
 
     /// Whether a guard of this context holds the key.

@@ -14,7 +14,8 @@ use tokio::{
 
 use crate::machine::{StoreError, StoreErrorKind};
 
-/// Does work in the caller's tokio runtime, if there is one, else in the one that the store was made in. That one has to run meanwhile.
+/// Does work in the tokio runtime that the store was made in, which has to run meanwhile. Whether the caller's own has timers, tokio tells by
+/// a panic only.
 ///
 /// # Errors
 /// [`StoreError`] if that runtime has ended, or ends before the work.
@@ -22,7 +23,7 @@ pub(super) async fn inside<T: Send + 'static>(
     runtime: &Handle,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, StoreError> {
-    if Handle::try_current().is_ok() {
+    if Handle::try_current().is_ok_and(|current| current.id() == runtime.id()) {
         return Ok(work.await);
     }
     let sentence = "the tokio runtime that the store was made in has ended; make the store in one that outlives it";

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use etcd_client::{GetOptions, KeyValue};
 use futures::future::{Either, select};
 use leasehold::{
     Mode,
@@ -131,6 +132,83 @@ fn a_context_that_is_very_far_away_acquires_the_key_too() {
         proxy.delay(Way::ToServer, Duration::from_millis(600));
         let guard = timeout(BUSY, far.lock("k").acquire()).await.unwrap().unwrap();
         guard.release().await.unwrap();
+    });
+}
+
+/// Takes and gives back the key all the time, with a session for each turn, as a command line does.
+async fn take_turns(store: EtcdStore, first: u128) {
+    for session in first.. {
+        let acquire = at_k(Action::Acquire(Acquire::new(RequestId(1), 1)));
+        let Ok(reply) = store.transact(open(session, acquire), process_clock(), BUSY).await else { continue };
+        if let Outcome::Granted(granted) = &reply.answers[0].outcome {
+            sleep(Duration::from_millis(20)).await;
+            let action = Action::Release { token: granted.block.first, request: RequestId(1) };
+            drop(store.transact(Batch::new(SessionId(session), vec![at_k(action)]), process_clock(), BUSY).await);
+        }
+    }
+}
+
+/// Between its read and its write lies another read: that of a session that it does not know.
+#[test]
+fn a_context_that_is_very_far_away_acquires_the_key_of_contexts_that_come_and_go() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let proxy = proxy_before(&address);
+        for near in 1..=3_u128 {
+            tokio::spawn(take_turns(connect(&address, "come-and-go").await, near * 1_000_000_000));
+        }
+        let far = manager(&address_of(&proxy), "come-and-go").await.lease(LONG).linger(Duration::ZERO);
+        // The near ones send no messages: it looks once a second.
+        let far = far.store_timeout(BUSY).heartbeat(Duration::from_secs(1)).build().unwrap();
+        for delay_ms in [200, 400, 600, 800] {
+            proxy.delay(Way::ToServer, Duration::ZERO);
+            drop(far.lock("other").acquire().await.unwrap());
+            proxy.delay(Way::ToServer, Duration::from_millis(delay_ms));
+            let granted = timeout(BUSY, far.lock("k").acquire()).await;
+            let guard = granted.unwrap_or_else(|_| panic!("it starves at {delay_ms} ms")).unwrap();
+            guard.release().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_reservation_with_the_text_of_an_earlier_one_counts_anew() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let store = connect(&address, "anew").await;
+        store.transact(open(1, waiting(1)), process_clock(), BUSY).await.unwrap();
+        for session in 2..5 {
+            reserve(&address, "anew", "abc 500 77").await;
+            let since = Instant::now();
+            store.transact(open(session, waiting(1)), process_clock(), BUSY).await.unwrap();
+            assert!(since.elapsed() >= Duration::from_millis(450), "session {session}: {:?}", since.elapsed());
+        }
+    });
+}
+
+/// As in Redis.
+#[test]
+fn a_record_that_is_forgotten_leaves_no_reservation() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(&address, "forgotten").await.lease(LONG).linger(Duration::ZERO).build().unwrap();
+        let mut etcd = client(&address).await;
+        for key in 0..600 {
+            let key = format!("k{key}");
+            leases.lock(&key).acquire().await.unwrap().release().await.unwrap();
+            etcd.put(format!("forgotten/reserved/{key}"), "abc 250 1", None).await.unwrap();
+        }
+        leases.close().await;
+        let mut names = async |kind: &str| {
+            let prefix = format!("forgotten/{kind}/");
+            let found =
+                etcd.get(prefix.as_str(), Some(GetOptions::new().with_prefix().with_keys_only())).await.unwrap();
+            let name = |key: &KeyValue| key.key_str().unwrap().replace(&prefix, "");
+            found.kvs().iter().map(name).collect::<Vec<_>>()
+        };
+        let (records, reserved) = (names("record").await, names("reserved").await);
+        assert!(records.len() < 600, "no record was forgotten");
+        assert!(reserved.iter().all(|key| records.contains(key)), "{} of {}", reserved.len(), records.len());
     });
 }
 

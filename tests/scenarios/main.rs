@@ -4,6 +4,7 @@
 
 mod alarm;
 mod beyond;
+mod blame;
 mod changes;
 mod clients;
 mod close;

@@ -4,6 +4,7 @@ use super::{
     Machine,
     failure::StoreError,
     output::LostReason,
+    retry::ATTEMPTS,
     time::{Monotonic, earliest},
 };
 
@@ -52,7 +53,10 @@ impl Machine {
         self.heartbeat_at = Some(now.plus(delay_ms));
         if self.session.belief_left(now) == 0 {
             self.lose_locks(now);
-            self.fail_waiting_in_doubt(error, now);
+            // A context that stood still for a lease has hardly asked the store.
+            if failures >= ATTEMPTS {
+                self.fail_waiting_in_doubt(error, now);
+            }
         }
     }
 }

@@ -12,6 +12,8 @@ const IDLE_LIMIT_MS: u64 = 10_000;
 pub(super) struct Presence {
     state: State,
     rest_at: Option<Monotonic>,
+    /// The transaction that ends the session: others can hear this context until its answer, which may say who is to be told of a grant.
+    last: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,7 +79,7 @@ impl Machine {
 
     fn wake(&mut self, now: Monotonic) {
         let beacon = self.config.beacon;
-        self.presence.rest_at = None;
+        (self.presence.rest_at, self.presence.last) = (None, None);
         self.presence.state = if beacon { State::Rising { until: now.plus(RISING_LIMIT_MS) } } else { State::Dark };
         self.emit(Command::Wake { session: self.session.id(), beacon });
     }
@@ -114,10 +116,23 @@ impl Machine {
     }
 
     pub(super) fn rest(&mut self) {
-        if self.presence.state != State::Resting {
-            self.presence.state = State::Resting;
-            self.presence.rest_at = None;
+        let is_awake = !self.presence.is_resting() || self.presence.last.is_some();
+        self.presence = Presence::default();
+        if is_awake {
             self.emit(Command::Rest);
+        }
+    }
+
+    /// Rests once this transaction is over. Whoever wakes before that has another session.
+    pub(super) fn rest_after(&mut self, transaction: u64) {
+        let is_awake = !self.presence.is_resting();
+        self.presence = Presence { last: is_awake.then_some(transaction), ..Presence::default() };
+    }
+
+    /// A transaction was answered, or nobody waits for its answer any more.
+    pub(super) fn transaction_is_over(&mut self, transaction: u64) {
+        if self.presence.last == Some(transaction) {
+            self.rest();
         }
     }
 }

@@ -30,6 +30,7 @@ impl Machine {
             Ok(reply) => self.answered(&transaction, reply, now),
             Err(error) => self.failed(&transaction, &error, now),
         }
+        self.transaction_is_over(id);
         // A context that waits keeps no buffer, because most contexts wait most of the time.
         let waits = |operation: &PendingOperation| self.cohorts.get(&operation.slot).is_some_and(Cohort::waits);
         if !transaction.operations.iter().any(waits) {

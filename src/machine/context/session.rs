@@ -452,12 +452,23 @@ impl Machine {
         self.leave_session(now);
     }
 
+    /// This transaction deletes the session's row. The id is dead from now on, whatever becomes of the deletion.
+    pub(super) fn close_session_by(&mut self, transaction: u64, now: Monotonic) {
+        self.session.end();
+        self.drop_all_of_session(now);
+        self.rest_after(transaction);
+    }
+
     /// What was to be given back went with the session, and so did its beacon.
     pub(super) fn leave_session(&mut self, now: Monotonic) {
+        self.drop_all_of_session(now);
+        self.rest();
+    }
+
+    fn drop_all_of_session(&mut self, now: Monotonic) {
         self.heartbeat_at = None;
         self.drop_operations_of_session(now);
         self.forget_watches();
-        self.rest();
     }
 
     /// How long the guard of this turn is still valid, in ms; 0 if it is lost, released or in doubt.

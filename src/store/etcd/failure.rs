@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// What it means for whoever just connects: that there is no such host, or no etcd, will hardly change.
+    /// What it means for whoever just connects: that no etcd is there will hardly change.
     pub(super) fn of_connecting(self, encrypts: bool) -> StoreError {
         let text = self.error.message.clone();
         let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
@@ -81,15 +81,16 @@ impl Failure {
         if has(&[tls::NAMED]) {
             return refused(&text);
         }
-        let sentence = if has(&["dns error"]) {
-            "there is no such host; check the address of etcd"
-        } else if has(&["http2 error", "protocol error", "invalid HTTP"]) {
+        let sentence = if has(&["http2 error", "protocol error", "invalid HTTP"]) {
             "the server there is not etcd, or it wants TLS; name the port for clients, usually 2379, or begin the address with etcds://"
         } else {
             // A server that is shutting down hangs up as well, so trying again may help.
             let nobody =
                 "etcd gives no answer; check the host and the port in its address, and that it runs and has a leader";
             let nobody = has(&["Connection refused", "timed out", "unreachable"]).then_some(nobody);
+            // Without a network, no name is resolved either.
+            let unknown = "there is no such host; check the address of etcd, and that this machine can resolve names";
+            let nobody = if has(&["dns error"]) { Some(unknown) } else { nobody };
             let hint = tls::hint_for(&text, encrypts).or(nobody).map(|hint| format!("{hint} ({text})"));
             let kind = match self.error.kind {
                 StoreErrorKind::Busy => StoreErrorKind::Unavailable,

@@ -3,7 +3,7 @@
 //! record all the time.
 //!
 //! A reservation is a key of its own, which the write deletes. It names the session that made it, and says for how many ms others should
-//! respect it. A random number tells it from the others of that session. The session may die before it writes. So a context that has seen
+//! respect it. A random number tells it from all others, also of that session. The session may die before it writes. So a context that has seen
 //! the same reservation for that long replaces it. No lease depends on that: every write compares the rows, too.
 
 use core::time::Duration;
@@ -13,7 +13,7 @@ use std::{
     string::{String, ToString},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     vec::Vec,
 };
@@ -22,12 +22,12 @@ use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnOpResponse};
 use tokio::time::Instant;
 
 use super::{super::reserving::contested, rows::Names, transaction::random};
-use crate::machine::{Batch, SessionId, StoreError};
+use crate::machine::{Batch, Key, SessionId, StoreError};
 
 /// No reservation is shorter, in ms: a context whose runtime is busy needs that long.
 const SHORTEST_MS: u64 = 250;
-/// Nobody respects a reservation for longer, whatever it says.
-const LONGEST_MS: u64 = 1_000;
+/// Nobody respects a reservation for longer, whatever it says. So a context whose answers take longer than a second may always come too late.
+const LONGEST_MS: u64 = 3_000;
 /// A batch for more keys than this competes without reservations.
 const MOST: usize = 8;
 /// etcd accepts at most this many operations in a transaction, unless it was started with another `--max-txn-ops`. Those of a nested
@@ -43,6 +43,8 @@ pub(super) struct Sightings {
     standing: Mutex<HashMap<String, (String, Instant)>>,
     /// Whether the latest transaction that others may have overtaken had no time left for another attempt.
     was_late: AtomicBool,
+    /// How long the answer to the latest write took, in ms.
+    trip_ms: AtomicU64,
 }
 
 impl Sightings {
@@ -64,6 +66,19 @@ impl Sightings {
         now
     }
 
+    /// The reservation that stood there last.
+    fn latest(&self, key: &str) -> Option<(String, Instant)> {
+        self.standing().get(key).cloned()
+    }
+
+    pub(super) fn trip(&self) -> Duration {
+        Duration::from_millis(self.trip_ms.load(Relaxed))
+    }
+
+    pub(super) fn note_trip(&self, trip: Duration) {
+        self.trip_ms.store(u64::try_from(trip.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
     fn forget(&self, key: &str) {
         self.standing().remove(key);
     }
@@ -81,8 +96,6 @@ impl Sightings {
 /// What one transaction knows of the reservations of its records. All of them are made at once, or none.
 pub(super) struct Reservations<'a> {
     own: SessionId,
-    /// Tells these reservations from others of the same session.
-    number: u128,
     records: Vec<Reserved>,
     sightings: &'a Sightings,
 }
@@ -95,10 +108,15 @@ struct Reserved {
 }
 
 impl<'a> Reservations<'a> {
-    pub(super) fn of(batch: &Batch, names: &Names, sightings: &'a Sightings) -> Result<Self, StoreError> {
-        let keys = contested(batch, MOST);
-        let records = keys.iter().map(|key| Reserved { key: names.reservation(key), seen: None }).collect();
-        Ok(Self { own: batch.session, number: random()?, records, sightings })
+    /// An earlier transaction of the session may have made reservations, and had no time left to use them.
+    pub(super) fn of(batch: &Batch, names: &Names, sightings: &'a Sightings) -> Self {
+        let reserved = |key: &Key| {
+            let key = names.reservation(key);
+            let seen = sightings.latest(&key).filter(|(text, _)| parts(text).0 == Some(batch.session));
+            Reserved { key, seen }
+        };
+        let records = contested(batch, MOST).iter().map(reserved).collect();
+        Self { own: batch.session, records, sightings }
     }
 
     /// Whether a transaction of that many operations has room for reservations. Each key takes a compare, and two operations of the nested
@@ -126,10 +144,15 @@ impl<'a> Reservations<'a> {
         self.records.iter().map(compare).collect()
     }
 
-    /// Deletes what was read, which the write makes obsolete.
-    pub(super) fn ends(&self) -> Vec<TxnOp> {
+    /// What was read, which the write makes obsolete.
+    pub(super) fn obsolete(&self) -> Vec<String> {
         let seen = self.records.iter().filter(|record| record.seen.is_some());
-        seen.map(|record| TxnOp::delete(record.key.as_str(), None)).collect()
+        seen.map(|record| record.key.clone()).collect()
+    }
+
+    /// The write has deleted what was read.
+    pub(super) fn ended(&self) {
+        self.records.iter().for_each(|record| self.sightings.forget(&record.key));
     }
 
     /// Deletes the reservations that this session made, if any. For a transaction that has nothing to write.
@@ -147,13 +170,13 @@ impl<'a> Reservations<'a> {
 
     /// Reads the reservations. If `trip` is given and nobody else has reserved the records, it makes the reservations first. `trip` is how
     /// long the last answer took: a context further away gets more time.
-    pub(super) fn question(&self, trip: Option<Duration>) -> TxnOp {
+    pub(super) fn question(&self, trip: Option<Duration>) -> Result<TxnOp, StoreError> {
         let reads: Vec<_> = self.records.iter().map(|record| TxnOp::get(record.key.as_str(), None)).collect();
-        let Some(trip) = trip.filter(|_| self.are_free()) else { return TxnOp::txn(Txn::new().and_then(reads)) };
-        let text = format!("{} {} {:x}", self.own, span_ms(trip), self.number);
+        let Some(trip) = trip.filter(|_| self.are_free()) else { return Ok(TxnOp::txn(Txn::new().and_then(reads))) };
+        let text = format!("{} {} {:x}", self.own, span_ms(trip), random()?);
         let makes = self.records.iter().map(|record| TxnOp::put(record.key.as_str(), text.as_str(), None));
         let makes = makes.chain(reads.clone()).collect::<Vec<_>>();
-        TxnOp::txn(Txn::new().when(self.compares()).and_then(makes).or_else(reads))
+        Ok(TxnOp::txn(Txn::new().when(self.compares()).and_then(makes).or_else(reads)))
     }
 
     /// Takes the answer to the question, which was the last one of a transaction.
@@ -178,8 +201,8 @@ impl<'a> Reservations<'a> {
 
 /// For how many ms others should respect a reservation.
 fn span_ms(trip: Duration) -> u64 {
-    // The next attempt needs one more answer, and may need a little longer.
-    u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
+    // The next attempt reads the session of whoever holds the record now, and then writes. It may need a little longer than two answers.
+    u64::try_from(3 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
 }
 
 /// The maker of a reservation, and for how long it is respected.

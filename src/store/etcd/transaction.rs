@@ -70,29 +70,52 @@ impl Desk<'_> {
 
     async fn compete(&self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, StoreError> {
         let mut view = View::default();
-        let mut memory = Some(self.memory);
-        let mut reservations = Reservations::of(batch, self.names, self.sightings)?;
-        let (may_reserve, mut trip) = (writes_in_any_case(batch), Duration::ZERO);
+        let reply = self.compete_with(&mut view, batch, now, deadline).await;
+        if reply.as_ref().is_err_and(|error| error.kind == StoreErrorKind::Busy) {
+            // The next transaction goes on where this one had to stop.
+            self.memory.keep(view.rows);
+        }
+        reply
+    }
+
+    async fn compete_with(
+        &self,
+        view: &mut View,
+        batch: &Batch,
+        now: StoreNow,
+        deadline: Instant,
+    ) -> Result<Reply, StoreError> {
+        let (mut memory, began) = (Some(self.memory), Instant::now());
+        let mut reservations = Reservations::of(batch, self.names, self.sightings);
+        let (may_reserve, mut trip) = (writes_in_any_case(batch), self.sightings.trip());
         let failures = if self.sightings.was_late() { 0 } else { FAILURES };
         for attempt in 0_u32.. {
-            let mut outcome = self.apply(batch, now, (&mut view, memory), deadline).await?;
+            let mut outcome = self.apply(batch, now, (&mut *view, memory), deadline).await?;
             if outcome.changed.is_empty() && view.is_of_one_moment() {
                 self.withdraw(&reservations, deadline).await;
-                self.memory.keep(view.rows);
+                self.memory.keep(core::mem::take(view).rows);
                 return Ok(outcome.reply);
             }
-            let (asked, asked_at) = (outcome.used.clone(), Instant::now());
+            let asked_at = Instant::now();
+            let has_waited = asked_at - began > trip / 2;
+            if has_waited && deadline < asked_at + trip {
+                // The answer would come too late, and leave everybody in doubt.
+                break;
+            }
+            let asked = outcome.used.clone();
             let may_reserve = may_reserve && reservations.fit(asked.len());
             let reserves = (attempt >= failures && may_reserve).then_some(trip);
             let next = Next { reservations: &reservations, attempt, reserves };
-            let answer = self.commit(batch.session, &mut outcome, (&view, next), deadline).await?;
+            let answer = self.commit(batch.session, &mut outcome, (&*view, next), deadline).await?;
             if answer.succeeded() {
-                self.remember(&outcome, view, &answer);
+                reservations.ended();
+                self.remember(&outcome, core::mem::take(view), &answer);
                 return Ok(outcome.reply);
             }
             trip = asked_at.elapsed();
+            self.sightings.note_trip(trip);
             // What it went by has changed; the answer says how it is now.
-            (view, memory) = (view.anew(), None);
+            (*view, memory) = (core::mem::take(view).anew(), None);
             if !outcome.is_wide {
                 view.take(asked, &answer);
             }
@@ -104,7 +127,7 @@ impl Desk<'_> {
                 self.pause(attempt).await?;
             }
             if Instant::now() >= deadline {
-                return Err(too_late());
+                break;
             }
         }
         Err(too_late())
@@ -270,15 +293,23 @@ impl Desk<'_> {
         }
         let is_write = !writes.is_empty();
         writes.extend(letters);
+        // Perhaps nobody will write the record of a forgotten key again. Then nobody else would delete a reservation whose maker died.
+        let forgotten = outcome.changed.iter().filter(|row| outcome.records.text(row).is_none());
+        let forgotten = forgotten.filter_map(|row| if let Row::Record(key) = row { Some(key) } else { None });
+        let mut obsolete: Vec<_> = forgotten.map(|key| self.names.reservation(key)).collect();
         let mut reads = gets(self.names, &outcome.used);
         if is_write && next.reservations.fit(reads.len()) {
             compares.extend(next.reservations.compares());
-            writes.extend(next.reservations.ends());
+            // etcd refuses to write a key twice.
+            let read = next.reservations.obsolete();
+            obsolete.retain(|name| !read.contains(name));
+            obsolete.extend(read);
             // Most first attempts succeed, so the first one is kept small.
             if next.attempt > 0 || next.reserves.is_some() {
-                reads.push(next.reservations.question(next.reserves));
+                reads.push(next.reservations.question(next.reserves)?);
             }
         }
+        writes.extend(obsolete.into_iter().map(|name| TxnOp::delete(name, None)));
         let load = Load { rows: reads.len().max(writes.len()), bytes };
         // The reads are there without writes, too: etcd would compare without asking the other servers if there were none.
         let txn = Txn::new().when(compares).and_then(writes).or_else(reads);

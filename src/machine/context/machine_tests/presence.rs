@@ -1,7 +1,7 @@
 //! The beacon: a beat names the one that stands, and no other.
 
-use super::{ME, Script, granted, is_granted};
-use crate::machine::{Command, Event, Input, Outcome, Output, SessionStep, TurnId};
+use super::{ME, OTHER, Script, block, granted, is_granted, said};
+use crate::machine::{Command, Event, Input, Outcome, Output, Promotion, RequestId, SessionStep, Token, TurnId};
 
 #[test]
 fn s4_a_first_beat_waits_for_its_beacon_and_names_it() {
@@ -58,13 +58,45 @@ fn s10_a_beacon_rests_with_its_row_when_nothing_is_held() {
     assert!(!script.outputs.contains(&Output::Command(Command::Rest)), "another request may come");
     for _ in 0..100 {
         script.tick(100);
-        if script.outputs.contains(&Output::Command(Command::Rest)) {
-            assert_eq!(script.sent().1.step, SessionStep::Close);
-            return;
-        }
+        let closes = script.is_sent() && script.sent().1.step == SessionStep::Close;
+        assert!(!script.outputs.contains(&Output::Command(Command::Rest)), "its row is still there");
         if script.is_sent() {
             script.answer([]);
         }
+        if closes {
+            assert!(script.outputs.contains(&Output::Command(Command::Rest)));
+            return;
+        }
     }
     panic!("the beacon stands for ever");
+}
+
+/// Without a beacon, nothing else tells the one who is granted the lease.
+#[test]
+fn s10_a_context_that_closes_is_heard_until_it_has_told_of_the_grant() {
+    for answered in [true, false] {
+        let mut script = Script::holding();
+        script.input(Input::Close);
+        assert_eq!(script.sent().1.step, SessionStep::Close);
+        assert!(!script.outputs.contains(&Output::Command(Command::Rest)), "{:?}", script.outputs);
+        if answered {
+            let (id, mut reply) = (script.sent().0, said([Outcome::Released]));
+            let (key, block) = (script.key.clone(), block(128));
+            let request = RequestId(7);
+            let promoted =
+                Promotion { key, holder: OTHER, request, block, previous: Token(64), contended: false, told: false };
+            reply.answers[0].promoted.push(promoted);
+            script.input(Input::Reply { id, result: Ok(reply) });
+        } else {
+            script.tick(5_000);
+        }
+        let order = script.outputs.iter().filter_map(|output| match output {
+            Output::Command(Command::Send(_)) => Some("tells"),
+            Output::Command(Command::Rest) => Some("rests"),
+            Output::Event(Event::Closed) => Some("closed"),
+            _ => None,
+        });
+        let expected: &[_] = if answered { &["tells", "rests", "closed"] } else { &["rests"] };
+        assert_eq!(order.collect::<Vec<_>>(), expected);
+    }
 }

@@ -81,8 +81,7 @@ impl Machine {
             Some(Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit, forgets });
         self.emit(Command::Store { id: sent.transaction, batch });
         if closes {
-            // The id is dead from now on, whatever becomes of the deletion.
-            self.renew_session(now);
+            self.close_session_by(sent.transaction, now);
         }
     }
 
@@ -254,6 +253,7 @@ impl Machine {
             let limit_ms = self.config.store_timeout_ms;
             let error = StoreError::unknown(alloc::format!("no answer within {limit_ms} ms, the store time-out"));
             self.failed(&transaction, &error, now);
+            self.transaction_is_over(transaction.sent.transaction);
         }
     }
 

@@ -1,0 +1,69 @@
+//! Whether the store is blamed for a request that ends without a lease.
+
+use std::pin::pin;
+
+use leasehold::AcquireError;
+use leasehold::store::Fault;
+
+use crate::support::world::{LEASE, Tab, World, everywhere, ms, secs};
+
+#[test]
+fn a_failure_of_long_ago_is_not_blamed_for_a_time_out() {
+    for fault in [Fault::Refuse, Fault::Fail] {
+        everywhere(async |world| {
+            let tab = world.tab();
+            tab.leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+            world.sim.pass(secs(60)).await;
+            tab.store.fail_always(Some(fault));
+            let told = tab.leases.lock("other").try_acquire().await;
+            assert!(matches!(told, Err(AcquireError::Store(_))), "{told:?}");
+            tab.store.fail_always(None);
+            world.sim.pass(secs(3_600)).await;
+            tab.store.fail_always(Some(Fault::Silence));
+            let told = tab.leases.lock("k").timeout(secs(1)).acquire().await.unwrap_err();
+            assert!(matches!(told, AcquireError::Timeout { .. }), "{told:?}");
+        });
+    }
+}
+
+/// One transaction is under way when the context stops for three leases. The store works all the time.
+async fn stands_still_while_it_asks(world: &World, tab: &Tab) {
+    tab.store.take_seen();
+    tab.store.inject(Fault::Silence);
+    while tab.store.take_seen().is_empty() {
+        world.sim.pass(ms(50)).await;
+    }
+    tab.executor.freeze();
+    world.sim.pass(LEASE * 3).await;
+    tab.executor.thaw();
+}
+
+#[test]
+fn a_waiter_that_stood_still_for_a_lease_asks_again_before_it_blames_the_store() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let held = one.leases.lock("k").acquire().await.unwrap();
+        let mut waits = pin!(two.leases.lock("k").acquire());
+        assert!(world.within(secs(1), &mut waits).await.is_none());
+        stands_still_while_it_asks(world, &two).await;
+        let told = world.within(secs(60), &mut waits).await;
+        assert!(told.is_none(), "the key is held: {told:?}");
+        held.release().await.unwrap();
+        waits.await.unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn whoever_waits_behind_an_own_guard_is_not_failed_after_a_standstill() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        let mut waits = pin!(tab.leases.lock("k").acquire());
+        assert!(world.within(secs(1), &mut waits).await.is_none());
+        stands_still_while_it_asks(world, &tab).await;
+        let told = world.within(secs(60), &mut waits).await;
+        assert!(told.is_none(), "the guard is held ({}): {told:?}", guard.is_valid());
+        guard.release().await.unwrap();
+        waits.await.unwrap().release().await.unwrap();
+    });
+}
