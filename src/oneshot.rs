@@ -64,10 +64,7 @@ impl<T> Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        // Only the sender rings: what it has put rang already.
-        if !self.0.bell.has_rung() {
-            self.0.bell.wake();
-        }
+        self.0.bell.wake();
     }
 }
 
@@ -98,6 +95,10 @@ impl Bell {
     }
 
     fn wake(&self) {
+        // Only the sender rings. If it has put an answer, that rang already.
+        if self.has_rung() {
+            return;
+        }
         if let Some(waker) = self.ring() {
             waker.wake();
         }

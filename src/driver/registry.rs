@@ -66,12 +66,6 @@ impl Question {
             sender.send(response);
         }
     }
-
-    fn channel(&mut self) -> Receiver<Response> {
-        let (sender, receiver) = oneshot::channel();
-        self.sender = Some(sender);
-        receiver
-    }
 }
 
 pub(crate) struct Registry {
@@ -132,9 +126,13 @@ impl Registry {
 
     /// Where the answer will come: never, if it was given already.
     pub(crate) fn receiver(&mut self, turn: TurnId) -> Receiver<Response> {
+        let (sender, receiver) = oneshot::channel();
         let question = self.questions.get_mut(turn);
         debug_assert!(question.is_some(), "a question is open until it is answered");
-        question.map_or_else(|| oneshot::channel().1, Question::channel)
+        if let Some(question) = question {
+            question.sender = Some(sender);
+        }
+        receiver
     }
 
     /// What has become of a request meanwhile.
@@ -162,7 +160,9 @@ impl Registry {
             other => other,
         };
         if question.sender.is_none() {
-            self.at_once = Some(Answer::Coming(question.channel()));
+            let (sender, receiver) = oneshot::channel();
+            self.at_once = Some(Answer::Coming(receiver));
+            question.sender = Some(sender);
         }
         match question.sender {
             Some(sender) if is_safe => sender.put(response).map(Effect::WakeOne),

@@ -108,3 +108,25 @@ test("who waits for a minute for a lease of its own manager is warned, once", as
   await Promise.all([own.release(), foreign.release()]);
   await Promise.all([leases.close(), other.close()]);
 });
+
+test("a warning that throws stops nothing", async () => {
+  const leases = await open("strict console");
+  const lease = await leases.acquire("notes");
+  const waiting = leases.acquire("notes");
+  const { warn } = console;
+  let warned = 0;
+  console.warn = () => {
+    warned++;
+    throw new Error("no warnings, please");
+  };
+  try {
+    await clock.advance(61_000);
+  } finally {
+    console.warn = warn;
+  }
+  assert.equal(warned, 1);
+  assert.equal(lease.valid, true);
+  assert.equal(await lease.release(), "released");
+  await (await waiting).release();
+  await leases.close();
+});

@@ -1,6 +1,6 @@
 // @ts-check
 // `leases.locks`: the shape and the rules of navigator.locks, over leases. Each rule has a test of its name, WL1 to WL31.
-import { INTERNAL, LeaseError, ask } from "./error.mjs";
+import { INTERNAL, LeaseError, ask, refuseClones } from "./error.mjs";
 import { LeaseManager } from "./manager.mjs";
 import { OPEN, isA, read } from "./options.mjs";
 
@@ -109,6 +109,7 @@ export class LockManager {
     if (internal !== INTERNAL) throw new TypeError("it is `leases.locks`");
     this.#source = source;
     this.#checkSource = checkSource;
+    refuseClones(this, "query");
   }
 
   get [Symbol.toStringTag]() {

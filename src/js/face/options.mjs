@@ -7,6 +7,10 @@ export const isObject = (value) => typeof value === "object" && value !== null;
 /** By its looks: an object of another window is no instance of this one's class. */
 export const isA = (type, value) => ({}).toString.call(value) === `[object ${type}]`;
 
+/** Not only by its looks: a getter of the browser's throws for what is a proxy. The wasm must not meet one. */
+const isReal = (type, getter, value) =>
+  isA(type, value) && (Object.getOwnPropertyDescriptor(globalThis[type]?.prototype ?? {}, getter)?.get?.call(value), true);
+
 /** Whoever waits listens, and stops to listen: a lease that came meanwhile would be held by nobody. */
 const isHeard = (value) => typeof value.addEventListener === "function" && typeof value.removeEventListener === "function";
 
@@ -28,8 +32,8 @@ export const KINDS = {
   choice: ["true or false", (value) => typeof value === "boolean"],
   mode: ['"exclusive" or "shared"', (value) => value === "exclusive" || value === "shared"],
   policy: ['"notify" or "abort"', (value) => value === "notify" || value === "abort"],
-  database: ["an open IDBDatabase, or a database that idb or Dexie has opened", (value) => isA("IDBDatabase", value)],
-  transaction: ["an IDBTransaction, or a transaction of idb or Dexie", (value) => isA("IDBTransaction", value)],
+  database: ["an open IDBDatabase, or a database that idb or Dexie has opened", (value) => isReal("IDBDatabase", "name", value)],
+  transaction: ["an IDBTransaction, or a transaction of idb or Dexie", (value) => isReal("IDBTransaction", "mode", value)],
   store: ['"indexeddb" or "memory"', (value) => ["indexeddb", "memory"].includes(value) || KINDS.work[1](value?.nextFault)],
   // By its looks: a signal of another window is no instance of this one's class.
   signal: ["an AbortSignal", (value) => typeof value?.aborted === "boolean" && isHeard(value)],

@@ -17,7 +17,7 @@ use super::{
     pending::Pending,
     rows,
 };
-use crate::machine::{Row, SessionId, StoreError, StoreId};
+use crate::machine::{Row, SessionId, StoreError, StoreErrorKind, StoreId};
 use crate::oneshot::{self, Receiver};
 
 /// The one object store of an own database.
@@ -55,6 +55,10 @@ impl Connection {
     pub(super) async fn open(database: &str, watchers: &Watchers) -> Result<Self, StoreError> {
         let request = factory()?.open_with_u32(database, VERSION);
         let request = request.map_err(|error| failure::of_open(database, &error))?;
+        if request.is_null() {
+            let sentence = "this frame was removed from its page; open the manager in a document that is shown";
+            return Err(StoreError::permanent(StoreErrorKind::Unsupported, sentence));
+        }
         let (late, limit) = oneshot::channel();
         let _timer = Timeout::new(OPEN_LIMIT_MS, move || late.send(()));
         match select(answer_of(&request, watchers), limit).await {

@@ -7,7 +7,7 @@
 //! A connection that the store opened itself is closed when somebody deletes the database. Other contexts can then be granted the leases.
 
 use core::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use js_sys::{Function, Object, Reflect};
 use wasm_bindgen::prelude::*;
@@ -59,12 +59,23 @@ impl Ending {
     }
 }
 
+thread_local! {
+    /// Every `close()` of ours that stands, to find the one that calls another.
+    static LINKS: RefCell<Vec<Weak<Link>>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The `close()` of a database, which tells before it closes. Dropped, it makes way for the one before.
 pub(super) struct HeardClose {
     database: Database,
     own: JsValue,
-    /// What stood in its place on the object itself; else the browser's shows again.
-    before: Option<JsValue>,
+    link: Rc<Link>,
+}
+
+/// What a `close()` of ours calls in turn.
+struct Link {
+    close: RefCell<Function>,
+    /// Whether that stood on the object itself; else it is the browser's, and shows again once nothing hides it.
+    is_on_object: Cell<bool>,
 }
 
 impl HeardClose {
@@ -72,19 +83,38 @@ impl HeardClose {
     /// the transactions that run.
     pub(super) fn hear(database: &Database, ending: &Rc<Ending>) -> Option<Self> {
         let close: Function = Reflect::get(database, &CLOSE.into()).ok()?.dyn_into().ok()?;
-        let before = Object::has_own(database, &CLOSE.into()).then(|| close.clone().into());
+        let is_on_object = Cell::new(Object::has_own(database, &CLOSE.into()));
+        let link = Rc::new(Link { close: RefCell::new(close), is_on_object });
         // Not dropped with this: somebody else may have kept it, to call it in turn.
-        let own = Closure::<dyn Fn()>::new({
-            let (database, ending) = (database.clone(), Rc::clone(ending));
+        let own = Closure::<dyn Fn() -> Result<JsValue, JsValue>>::new({
+            let (database, ending, link) = (database.clone(), Rc::clone(ending), Rc::clone(&link));
             move || {
                 ending.come();
-                // It never fails.
-                let _ = close.call0(&database);
+                let close = link.close.borrow().clone();
+                close.call0(&database)
             }
         })
         .into_js_value();
         Reflect::set(database, &CLOSE.into(), &own).ok()?;
-        Some(Self { database: database.clone(), own, before })
+        LINKS.with_borrow_mut(|links| {
+            links.retain(|link| link.strong_count() > 0);
+            links.push(Rc::downgrade(&link));
+        });
+        Some(Self { database: database.clone(), own, link })
+    }
+
+    /// A manager that was attached later may outlive this one: then its `close()` calls what this one called. Otherwise each hand-over
+    /// from manager to manager would leave a call behind.
+    fn unlink(&self) {
+        let close = self.link.close.borrow().clone();
+        let links = LINKS.with_borrow(Clone::clone);
+        for later in links.iter().filter_map(Weak::upgrade) {
+            if Object::is(&later.close.borrow(), &self.own) {
+                later.is_on_object.set(self.link.is_on_object.get());
+                later.close.replace(close);
+                return;
+            }
+        }
     }
 }
 
@@ -92,12 +122,12 @@ impl Drop for HeardClose {
     fn drop(&mut self) {
         let close = Reflect::get(&self.database, &CLOSE.into());
         if !close.is_ok_and(|close| Object::is(&close, &self.own)) {
-            return;
+            return self.unlink();
         }
         // Neither fails for a property that could be set.
-        let _ = match &self.before {
-            Some(before) => Reflect::set(&self.database, &CLOSE.into(), before),
-            None => Reflect::delete_property(&self.database, &CLOSE.into()),
+        let _ = match self.link.is_on_object.get() {
+            true => Reflect::set(&self.database, &CLOSE.into(), &self.link.close.borrow()),
+            false => Reflect::delete_property(&self.database, &CLOSE.into()),
         };
     }
 }

@@ -194,13 +194,45 @@ pub async fn without_the_object_store_attach_is_refused(world: &World) -> anyhow
         const request = indexedDB.open('bare', 1);
         await new Promise((resolve) => (request.onsuccess = resolve));
         return [await attempt(() => LeaseManager.attach(request.result)), await attempt(() => LeaseManager.attach({})),
-            await attempt(() => LeaseManager.attach(request.result, { store: 'memory' }))]";
+            await attempt(() => LeaseManager.attach(request.result, { store: 'memory' })),
+            await attempt(() => LeaseManager.attach(new Proxy(request.result, {})))]";
     let refused = tab.run(bare, Value::Null).await?;
-    for (case, words) in [(0, "createStore(db) in onupgradeneeded"), (1, "IDBDatabase"), (2, "store")] {
+    for (case, words) in
+        [(0, "createStore(db) in onupgradeneeded"), (1, "IDBDatabase"), (2, "store"), (3, "cannot be looked at")]
+    {
         let refused = &refused[case];
         ensure!(refused["code"] == "InvalidOptions" && refused["typed"] == true, "{refused}");
         ensure!(refused["message"].as_str().is_some_and(|text| text.contains(words)), "{words}: {refused}");
     }
+    Ok(())
+}
+
+/// Each manager is attached before the one before it is closed. Their `close()`s must not come to call each other.
+pub async fn a_database_goes_from_manager_to_manager_and_still_closes(world: &World) -> anyhow::Result<()> {
+    let tab = world.bare_tab().await?;
+    let course = "await loadFence();
+        const opened = (version) => new Promise((resolve, reject) => {
+            const request = indexedDB.open('handed', version);
+            request.onupgradeneeded = () => request.oldVersion || createStore(request.result);
+            [request.onsuccess, request.onerror] = [() => resolve(request.result), () => reject(request.error)];
+        });
+        const db = await opened(1);
+        const others = db.close;
+        let [manager, closes] = [await LeaseManager.attach(db), 0];
+        db.close = new Proxy(db.close, { apply: (close, on) => (closes++, close.call(on)) });
+        for (let round = 0; round < arg; round++) {
+            const next = await LeaseManager.attach(db);
+            await manager.close();
+            manager = next;
+        }
+        const lease = await manager.acquire('notes');
+        db.close();
+        const lost = await lease.lost;
+        await manager.close();
+        (await opened(2)).close();
+        return [lost, closes];";
+    let told = tab.run(course, json!(2_000)).await?;
+    ensure!(told == json!(["StoreFailed", 1]), "{told}");
     Ok(())
 }
 
@@ -228,9 +260,14 @@ pub async fn what_cannot_be_fenced_is_refused_and_not_written(world: &World) -> 
     let other = "const own = await LeaseManager.open('own'); const lease = await own.acquire('notes');
         const transaction = raw.transaction(['notes', 'leasehold'], 'readwrite');
         return [await attempt(() => lease.fence(transaction)), await attempt(() => lease.fence(null)),
-            await attempt(() => window.lease.fence(transaction))]";
+            await attempt(() => window.lease.fence(transaction)),
+            await attempt(() => window.lease.fence(new Proxy(transaction, {}))),
+            await attempt(() => window.lease.fence({ [Symbol.toStringTag]: 'IDBTransaction' }))]";
     let told = tab.run(other, Value::Null).await?;
-    for (case, words) in [(0, "LeaseManager.attach(db)"), (1, "IDBTransaction"), (2, "over")] {
+    let looked_at = "cannot be looked at";
+    for (case, words) in
+        [(0, "LeaseManager.attach(db)"), (1, "IDBTransaction"), (2, "over"), (3, looked_at), (4, looked_at)]
+    {
         let told = &told[case];
         ensure!(told["code"] == "InvalidOptions", "{words}: {told}");
         ensure!(told["message"].as_str().is_some_and(|text| text.contains(words)), "{words}: {told}");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     counting::{count_in_both, read},
-    world::{SOON, World, brief, granted, hold, now_ms, wait_in_queue},
+    world::{SOON, World, brief, granted, hold, lasting, now_ms, wait_in_queue},
 };
 
 const STEPS: usize = 100;
@@ -38,6 +38,19 @@ pub async fn a_silent_holder_without_web_locks_is_replaced(world: &World) -> any
     holder.close().await?;
     let (token, at) = granted(&waiter, SOON).await?;
     world.tell("take-over of a lease of 3 s without Web Locks", at.saturating_sub(ended));
+    ensure!(token > first, "the token {token} is not larger than {first}");
+    Ok(())
+}
+
+/// No beacon shows that the holder is gone, and no heartbeat comes for minutes: only its message tells the waiter.
+pub async fn a_manager_that_closes_without_web_locks_tells_who_is_next(world: &World) -> anyhow::Result<()> {
+    let (holder, waiter) = (tab(world, lasting()).await?, tab(world, lasting()).await?);
+    let first = hold(&holder, "notes").await?;
+    wait_in_queue(&waiter, "notes").await?;
+    let ended = now_ms();
+    holder.run("await leases.close()", Value::Null).await?;
+    let (token, at) = granted(&waiter, SOON).await?;
+    world.tell("take-over from a manager that was closed, without Web Locks", at.saturating_sub(ended));
     ensure!(token > first, "the token {token} is not larger than {first}");
     Ok(())
 }
