@@ -123,11 +123,19 @@ impl TokioExecutor {
     /// The runtime that this is called in; else the one that requests were made in, unless it has ended; before any request, the one
     /// that this was created in.
     fn runtime(&self) -> Option<Handle> {
-        let remembered = || match self.home.runtime() {
+        self.here().or_else(|| self.remembered())
+    }
+
+    fn remembered(&self) -> Option<Handle> {
+        match self.home.runtime() {
             None => self.made_in.clone(),
             home => home.filter(|_| self.home.lives.load(Ordering::Acquire)),
-        };
-        self.here().or_else(remembered)
+        }
+    }
+
+    /// Whether a sleep may be waited for there. The home has timers: requests were made in it.
+    fn can_sleep_in(&self, runtime: &Handle) -> bool {
+        self.home.runtime().is_some_and(|home| home.id() == runtime.id()) || has_timers(runtime)
     }
 
     /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
@@ -255,8 +263,8 @@ impl Executor for TokioExecutor {
     }
 
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
-        let here = self.here();
-        let elsewhere = if here.is_none() { self.runtime() } else { None };
+        let here = self.here().filter(|here| self.can_sleep_in(here));
+        let elsewhere = if here.is_none() { self.remembered() } else { None };
         let called = Instant::now();
         Box::pin(async move {
             // The time counts from the call: a task may be polled much later.
@@ -264,7 +272,7 @@ impl Executor for TokioExecutor {
             if let Some(runtime) = elsewhere {
                 return sleep_in(&runtime, left).await;
             }
-            if here.is_none() && Handle::try_current().is_err() {
+            if here.is_none() && !Handle::try_current().is_ok_and(|at| has_timers(&at)) {
                 return sleep_without_runtime(left()).await;
             }
             // Made when first polled, which may be on a thread of no runtime.

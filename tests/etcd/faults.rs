@@ -199,7 +199,7 @@ fn calls_from_a_plain_thread() {
     let Some(address) = server::shared() else { return };
     let runtime = Runtime::new().unwrap();
     let made = async || manager(&address, "threads").await.build().unwrap();
-    let managers = runtime.block_on(async { [made().await, made().await] });
+    let managers = runtime.block_on(async { [made().await, made().await, made().await] });
     threads::calls_from_a_plain_thread(runtime, managers);
 }
 

@@ -174,3 +174,18 @@ fn a_process_that_is_stopped_past_its_lease_cannot_write() {
         assert!(guard.is_valid());
     });
 }
+
+/// Tokio's timers panic in a runtime that has none.
+#[test]
+fn a_fence_is_made_in_a_runtime_without_timers() {
+    let Some(address) = server::shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    let (store, leases) = runtime.block_on(async {
+        let store = Arc::new(connect(&address, "bare-fence").await);
+        let leases = LeaseManager::builder(Arc::clone(&store), TokioExecutor::new()).build().unwrap();
+        (store, leases)
+    });
+    let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
+    let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert!(!bare.block_on(guard.fence(&*store)).unwrap().compares().is_empty());
+}

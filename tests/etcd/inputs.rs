@@ -31,15 +31,15 @@ async fn refusal(address: &str) -> StoreError {
 
 #[tokio::test]
 async fn an_address_that_cannot_be_right_is_refused_with_its_remedy() {
-    for (address, remedy) in [
-        ("", "host:port"),
-        ("etcd://a b:1", "host:port"),
-        ("etcd://me@localhost", "user:password"),
-        ("etcd://no-such-host.invalid:2379", "check the address"),
-    ] {
+    for (address, remedy) in
+        [("", "host:port"), ("etcd://a b:1", "host:port"), ("etcd://me@localhost", "user:password")]
+    {
         let error = refusal(address).await;
         assert!(!error.retry && error.message.contains(remedy), "{address}: {error}");
     }
+    // A network that is away takes the names along.
+    let error = refusal("etcd://no-such-host.invalid:2379").await;
+    assert!(error.retry && error.message.contains("check the address"), "{error}");
     let error = EtcdStore::connect_with_prefix("localhost", "a/session/b").await.unwrap_err();
     assert!(!error.retry && error.message.contains("session"), "{error}");
 }

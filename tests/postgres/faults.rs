@@ -248,7 +248,7 @@ fn calls_from_a_plain_thread() {
     let Some(server) = Server::start() else { return };
     let (runtime, place) = (Runtime::new().unwrap(), Place { url: server.url(), prefix: "threads".into() });
     let made = async || manager(place.store().await);
-    let managers = runtime.block_on(async { [made().await, made().await] });
+    let managers = runtime.block_on(async { [made().await, made().await, made().await] });
     threads::calls_from_a_plain_thread(runtime, managers);
 }
 

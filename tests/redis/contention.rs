@@ -8,11 +8,14 @@ use std::{
 use futures::future::{Either, select};
 use leasehold::{
     LeaseManager,
-    machine::{Action, Batch, Key, Operation, Outcome, RequestId, SessionId},
+    machine::{Action, Applied, Batch, Key, Operation, Outcome, RequestId, SessionId, StoreErrorKind},
     store::{RedisStore, Store},
 };
 use redis::Client;
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::{JoinHandle, yield_now},
+    time::timeout,
+};
 
 use crate::{
     BUSY, LONG_LEASE, client_of, context,
@@ -240,4 +243,50 @@ async fn waiting_for_the_end_of_a_reservation_costs_few_scripts() {
     drop(leases.lock("k").acquire().await.unwrap());
     // Sixty looks of 16 ms, and the turn itself; with pauses of up to a millisecond there were 500.
     assert!(server.scripts() - scripts < 150, "{} scripts", server.scripts() - scripts);
+}
+
+/// The server answers each of many scripts at once: others have reserved the record.
+#[tokio::test]
+async fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_others_changed_the_rows() {
+    let Some(server) = Server::start(&[]) else { return };
+    let store = open(&server.client(), "told").await;
+    let time: Vec<String> = server.ask(&["TIME"]);
+    let [secs, micros] = [&time[0], &time[1]].map(|part| part.parse::<u64>().unwrap());
+    let text = format!("abc {}", secs * 1_000 + micros / 1_000 + 990);
+    let _: i64 = server.ask(&["HSET", "{told}:rows", "reserved:k", &text]);
+    let error = store.transact(opening(1, waiting(1)), now(), Duration::from_millis(500)).await.unwrap_err();
+    assert_eq!((error.kind, error.applied), (StoreErrorKind::Busy, Applied::No), "{error}");
+    assert!(error.message.contains("kept changing the same rows"), "{error}");
+}
+
+/// The store time-out of a lease of 2 s is 500 ms: enough for two round trips or a few.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_far_context_with_a_short_lease_acquires_the_key_too() {
+    let Some(server) = Server::start(&[]) else { return };
+    let proxy = proxy_before(server.port());
+    let open = async |client: &Client| {
+        context(client, "short").await.1.lease(Duration::from_secs(2)).linger(Duration::ZERO).build().unwrap()
+    };
+    for _ in 0..2 {
+        let near = open(&server.client()).await;
+        tokio::spawn(async move {
+            loop {
+                match near.lock("k").timeout(BUSY).acquire().await {
+                    Ok(guard) => drop(guard.release().await),
+                    // The runtime ends, perhaps.
+                    Err(_) => yield_now().await,
+                }
+            }
+        });
+    }
+    for delay_ms in [120, 180, 220] {
+        let far = open(&client_of(&proxy)).await;
+        drop(far.lock("other").acquire().await.unwrap());
+        proxy.delay(Way::ToServer, Duration::from_millis(delay_ms));
+        let granted = timeout(BUSY, far.lock("k").timeout(BUSY).acquire()).await.unwrap();
+        assert!(granted.is_ok(), "a round trip of {delay_ms} ms: {granted:?}");
+        proxy.delay(Way::ToServer, Duration::ZERO);
+        drop(granted);
+        far.close().await;
+    }
 }

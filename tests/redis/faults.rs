@@ -224,6 +224,6 @@ fn calls_from_a_plain_thread() {
     let Some(server) = shared() else { return };
     let runtime = Runtime::new().unwrap();
     let made = async || context(&server.client(), "threads").await.1.build().unwrap();
-    let managers = runtime.block_on(async { [made().await, made().await] });
+    let managers = runtime.block_on(async { [made().await, made().await, made().await] });
     threads::calls_from_a_plain_thread(runtime, managers);
 }

@@ -10,6 +10,7 @@ use redis::Value;
 use tokio::runtime::Handle;
 
 use super::compare::{Comparison, Found, Memory, Script, Snapshot, Text};
+use super::contest::Pace;
 use super::link::Link;
 use super::listeners::Listeners;
 use crate::machine::{Batch, FORMAT, Key, Peer, Records, Row, SessionId, StoreError, StoreId, StoreNow};
@@ -158,6 +159,7 @@ pub(super) struct Place {
     /// The runtime that the store was made in, for calls from outside any runtime.
     pub(super) runtime: Handle,
     pub(super) memory: Memory,
+    pub(super) pace: Pace,
     pub(super) listeners: Listeners,
     pub(super) prefix: String,
     /// The Redis key that holds all rows, as a hash.
@@ -172,7 +174,7 @@ impl Place {
     pub(super) fn new(link: Link, runtime: Handle, prefix: &str) -> Self {
         let [rows, sessions] = ["rows", "sessions"].map(|name| format!("{{{prefix}}}:{name}"));
         let (memory, listeners, prefix) = (Memory::default(), Listeners::default(), prefix.to_string());
-        Self { link, runtime, memory, listeners, prefix, rows, sessions, plain: Script::plain() }
+        Self { link, runtime, memory, pace: Pace::default(), listeners, prefix, rows, sessions, plain: Script::plain() }
     }
 
     /// The Redis keys that the script works on.

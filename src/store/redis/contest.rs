@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::{
     format,
     string::{String, ToString},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     vec::Vec,
 };
 
@@ -28,6 +29,23 @@ const SHORTEST_MS: u64 = 250;
 /// No pause is longer, in ms.
 const LONGEST_PAUSE_MS: u64 = 32;
 
+/// What the transactions of one handle leave to those after them.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Whether the latest transaction that others may have overtaken had no time left for another attempt.
+    was_late: AtomicBool,
+    /// How long the latest answer took, in ms.
+    trip_ms: AtomicU64,
+}
+
+impl Pace {
+    pub(super) fn note(&self, batch: &Batch, is_late: bool) {
+        if writes_in_any_case(batch) {
+            self.was_late.store(is_late, Relaxed);
+        }
+    }
+}
+
 /// One transaction among others.
 pub(super) struct Contest {
     /// The id of the session, which names its reservations. So a transaction that is sent again does not wait for its own reservation.
@@ -44,15 +62,16 @@ pub(super) struct Contest {
 }
 
 impl Contest {
-    pub(super) fn of(batch: &Batch) -> Self {
+    /// If the transaction before had too little time for several attempts, this one reserves its records at its first failure.
+    pub(super) fn of(batch: &Batch, pace: &Pace) -> Self {
         let keys = contested(batch, MOST_RESERVED);
         Self {
             name: batch.session.to_string(),
             may_reserve: !keys.is_empty() && writes_in_any_case(batch),
             rows: keys.iter().map(|key| format!("reserved:{key}")).collect(),
-            tries: 0,
+            tries: if pace.was_late.load(Relaxed) { AT_ONCE } else { 0 },
             pauses: 0,
-            trip: Duration::ZERO,
+            trip: Duration::from_millis(pace.trip_ms.load(Relaxed)),
             has_reserved: false,
         }
     }
@@ -73,15 +92,25 @@ impl Contest {
 
     /// Notes that an attempt failed, which began at `asked_at`. It pauses if a reservation stands in the way, because the maker needs time
     /// for its own attempt. It also pauses if it may not reserve and has failed repeatedly: otherwise those who write the same rows in the
-    /// same order would always leave the same one behind.
-    pub(super) async fn lost(&mut self, asked_at: Instant, is_free: bool, wrote: bool) {
+    /// same order would always leave the same one behind. Returns false if there is no time left for another attempt.
+    pub(super) async fn lost(&mut self, asked_at: Instant, (is_free, wrote): (bool, bool), deadline: Instant) -> bool {
         self.trip = asked_at.elapsed();
         self.has_reserved |= wrote && is_free && self.reserves();
-        if !is_free || (self.tries > AT_ONCE && !self.may_reserve) {
-            pause(self.pauses).await;
+        let pauses = !is_free || (self.tries > AT_ONCE && !self.may_reserve);
+        let pause = if pauses { pause(self.pauses) } else { Duration::ZERO };
+        if Instant::now() + pause + self.trip >= deadline {
+            return false;
+        }
+        if pauses {
+            sleep(pause).await;
             self.pauses += 1;
         }
         self.tries += u32::from(is_free);
+        true
+    }
+
+    pub(super) fn leave(&self, pace: &Pace) {
+        pace.trip_ms.store(u64::try_from(self.trip.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
     /// What takes the reservations back, if there are any: the transaction has nothing to write.
@@ -96,9 +125,9 @@ fn reservation_ms(trip: Duration) -> u64 {
     u64::try_from(2 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
 }
 
-/// Pauses for a random time. Its upper limit is a millisecond at first, and doubles each time up to [`LONGEST_PAUSE_MS`].
-pub(super) async fn pause(earlier: u32) {
+/// A random time. Its upper limit is a millisecond at first, and doubles each time up to [`LONGEST_PAUSE_MS`].
+pub(super) fn pause(earlier: u32) -> Duration {
     let longest = (1_000_u64 << earlier.min(10)).min(LONGEST_PAUSE_MS * 1_000);
     let micros = u64::try_from(setup::fresh_id().0 % u128::from(longest)).unwrap_or_default();
-    sleep(Duration::from_micros(micros)).await;
+    Duration::from_micros(micros)
 }

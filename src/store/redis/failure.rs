@@ -105,6 +105,11 @@ pub(super) fn of_time(address: &str, limit: Duration, writing: bool) -> StoreErr
     if writing { StoreError::unknown(message) } else { StoreError::busy(message) }
 }
 
+/// Others wrote or reserved the same rows until the time limit.
+pub(super) fn of_haste() -> StoreError {
+    StoreError::busy("other contexts kept changing the same rows of Redis until the time limit")
+}
+
 /// Others wrote the same rows between each read and the write that followed it.
 pub(super) fn of_contention(tries: u32) -> StoreError {
     StoreError::busy(format!("others wrote the same rows {tries} times in a row; try again"))

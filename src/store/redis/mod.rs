@@ -184,11 +184,17 @@ impl RedisStore {
     }
 
     /// Decides on rows as they were read or are guessed, until they still stand when the decision is written.
-    async fn apply(&self, batch: &Batch, now: StoreNow, writing: &AtomicBool) -> Result<Reply, StoreError> {
-        let Place { link, memory, plain, .. } = &*self.place;
+    async fn apply(
+        &self,
+        batch: &Batch,
+        now: StoreNow,
+        writing: &AtomicBool,
+        deadline: Instant,
+    ) -> Result<Reply, StoreError> {
+        let Place { link, memory, plain, pace, .. } = &*self.place;
         let (keys, fresh) = (batch.keys(), setup::fresh_id());
         let mut view = View::new(memory);
-        let mut contest = Contest::of(batch);
+        let mut contest = Contest::of(batch, pace);
         while !contest.is_hopeless() {
             let mut attempt = view.load(&keys, fresh, |records| records.sessions_of(batch))?;
             let mut reply = batch.apply(&mut attempt.records, now);
@@ -216,7 +222,11 @@ impl RedisStore {
                 }
                 Ok(Outcome::Stale { snapshot, is_free }) => {
                     view.found(snapshot);
-                    contest.lost(asked_at, is_free, writes).await;
+                    let goes_on = contest.lost(asked_at, (is_free, writes), deadline).await;
+                    contest.leave(pace);
+                    if !goes_on {
+                        return Err(failure::of_haste());
+                    }
                 }
                 Err(refusal) => return Err(link.refused(&refusal, stage)),
             }
@@ -245,7 +255,10 @@ impl Store for RedisStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         self.place.link.check()?;
         let (now, writing) = (StoreNow::new(self.clock(), now), AtomicBool::new(false));
-        let reply = self.place.link.within(limit, &writing, self.apply(&batch, now, &writing)).await?;
+        let deadline = Instant::now() + limit;
+        let reply = self.place.link.within(limit, &writing, self.apply(&batch, now, &writing, deadline)).await;
+        self.place.pace.note(&batch, reply.is_err());
+        let reply = reply?;
         self.place.listeners.heed(self.place.link.opened());
         Ok(reply)
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use redis::{RedisError, RedisResult, ToRedisArgs, Value};
+use tokio::time::sleep;
 
 use super::{
     attempt::{Attempt, Place, View, fact_of_store},
@@ -110,7 +111,7 @@ impl RedisScript {
         let mut view = View::new(&self.place.memory);
         for tries in 0..TRIES {
             if tries > AT_ONCE {
-                pause(tries - AT_ONCE).await;
+                sleep(pause(tries - AT_ONCE)).await;
             }
             let mut attempt = self.load(&view, fence)?;
             let is_held = attempt.has_all_rows() && fence.ticket().finds_its_grant(&attempt.records);
