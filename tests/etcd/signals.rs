@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt;
 use leasehold::{
     executor::process_clock,
     machine::{Action, Batch, Body, Key, Message, Operation, Outcome, RequestId, SessionId},
@@ -15,7 +16,7 @@ use leasehold::{
     },
     store::Store,
 };
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     Scratch, address_of, connect,
@@ -280,4 +281,13 @@ fn who_closes_and_ends_its_runtime_has_told_the_waiter_before() {
     drop(leaving);
     assert!(staying.block_on(waiter).unwrap().is_ok(), "it was not told");
     staying.block_on(two.close());
+}
+
+/// `#[tokio::main(flavor = "current_thread")]` has returned to plain code: the runtime lives, and nobody drives it.
+#[test]
+fn a_store_without_messages_under_way_is_closed_though_nobody_drives_its_runtime() {
+    let Some(address) = server::shared() else { return };
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let store = runtime.block_on(connect(&address, "undriven"));
+    assert!(store.close().now_or_never().is_some());
 }

@@ -25,6 +25,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures::FutureExt;
 use tokio::{
     runtime::Handle,
     time::{Instant, timeout},
@@ -224,9 +225,12 @@ impl Store for EtcdStore {
         self.memory.forget();
         // Otherwise a waiter that is granted the lease would learn of it only at its next heartbeat. The runtime may end after this call.
         let under_way = self.under_way.clone();
-        let settle = async move { timeout(FAREWELL, under_way.settle()).await };
-        // If the runtime has ended, the messages that were under way have ended with it.
-        drop(inside(&self.runtime, settle).await);
+        let mut settled = Box::pin(async move { under_way.settle().await });
+        // Mostly there are none. Then nobody need drive the runtime.
+        if (&mut settled).now_or_never().is_none() {
+            // If the runtime has ended, the messages that were under way have ended with it.
+            drop(inside(&self.runtime, async move { timeout(FAREWELL, settled).await }).await);
+        }
         self.servers.close();
     }
 
