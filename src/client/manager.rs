@@ -317,11 +317,10 @@ impl LeaseManager {
         }));
     }
 
-    /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist
-    /// are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`].
-    ///
-    /// It ends within two store time-outs, whatever the store does, and at once if the runtime has ended. A second call waits too. On a
-    /// thread without a runtime, the manager's must be driven meanwhile: a current-thread runtime does nothing outside `block_on`.
+    /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist are
+    /// [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within two store time-outs, whatever the store does, and at once
+    /// if the manager's runtime has ended. On a thread without a runtime, that one must be driven meanwhile: a current-thread runtime does
+    /// nothing outside `block_on`. A second call waits too.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open.
