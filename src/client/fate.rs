@@ -146,7 +146,7 @@ impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Until<L> {
         if let Some(known) = (until.look)(&until.fate.state()) {
             return Poll::Ready(known);
         }
-        // Cloning may run the user's code, so the lock is let go meanwhile.
+        // Cloning may run the user's code, so the mutex is not held meanwhile.
         let waker = context.waker().clone();
         let mut state = until.fate.state();
         if let Some(known) = (until.look)(&state) {

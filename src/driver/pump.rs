@@ -22,8 +22,8 @@ pub(super) enum Deed {
 }
 
 impl Driver {
-    /// One turn of the driving rule: an input in, all outputs out, and done. Takes the lock along: a panic lets go of it before anybody is
-    /// asked to clean up.
+    /// Handles one input: feeds it to the machine, then performs all outputs. It owns the mutex guard, so that a panic unlocks the core
+    /// before destructors such as `Unheard` lock it again.
     pub(super) fn step<'a>(&'a self, mut core: MutexGuard<'a, Core>, input: Input) {
         let now = self.executor.now();
         self.digest(&mut core, input, now);
@@ -91,7 +91,7 @@ impl Driver {
         pump.ended = true;
     }
 
-    /// Returns what comes of it at once, which is the next input.
+    /// Returns the store's reply if it came at once: the caller handles it as the next input.
     fn perform(&self, deed: Deed, now: Now) -> Option<Input> {
         match deed {
             Deed::Command(Command::Store { id, batch }) => return self.transact(id, batch, now),
@@ -127,7 +127,7 @@ impl Driver {
     fn obey(&self, command: Command) {
         match command {
             Command::Store { .. } => {
-                debug_assert!(false, "`perform` sends transactions, because it hands on the answer")
+                debug_assert!(false, "`perform` handles `Command::Store` itself, because it returns the reply")
             }
             Command::Abandon(session) => self.store.abandon(session),
             Command::Send(message) => self.signals.send(&message),

@@ -1,4 +1,4 @@
-//! Requests and questions without an answer, by name, and the answer to a request.
+//! The requests and questions that are still open, by id, and the future of a request's answer.
 
 use alloc::collections::VecDeque;
 use core::{
@@ -15,7 +15,7 @@ use crate::oneshot::Receiver;
 
 /// The answer to a request. If the lease was granted at once, no channel is made for it.
 pub(crate) enum Answer {
-    /// `None` once it was taken.
+    /// `None` once it has been taken.
     Granted(Option<Shared<Fate>>),
     Coming(Receiver<Response>),
 }

@@ -48,7 +48,7 @@ pub(crate) enum Effect {
 
 /// A request or a question without an answer.
 pub(crate) struct Question {
-    /// `None` as long as the lock is held under which it was asked.
+    /// `None` until the receiver is taken, which happens before the mutex of the core is released.
     sender: Option<Sender<Response>>,
     /// Where a request for a lease stands.
     slot: Option<Slot>,
@@ -73,7 +73,7 @@ pub(crate) struct Registry {
     holder: SessionId,
     last_turn: u64,
     questions: Questions,
-    /// The answer to the request that is being made.
+    /// The answer to the request that is being made, if it was given before its receiver was taken.
     at_once: Option<Answer>,
     guards: SortedMap<TurnId, Shared<Fate>>,
     warned_of_own_wait: bool,
@@ -116,32 +116,32 @@ impl Registry {
         TurnId(self.last_turn)
     }
 
-    /// An answer is expected under this name. Before the lock is let go, its [`receiver`](Self::receiver) or its [`answer`](Self::heard)
-    /// is to be taken.
+    /// Opens a question with this id. Before the caller unlocks the core, it must call [`receiver`](Self::receiver) or
+    /// [`heard`](Self::heard).
     pub(crate) fn expect(&mut self, turn: TurnId, slot: Option<Slot>, asked_at: Monotonic, origin: Origin) {
         let question = Question { sender: None, slot, asked_at, told_waiting: false, queued: false, origin };
         self.questions.push(turn, question);
         self.at_once = None;
     }
 
-    /// Where the answer will come: never, if it was given already.
+    /// The channel for the answer. Call this while the question is open: after that, the receiver yields `None` at once.
     pub(crate) fn receiver(&mut self, turn: TurnId) -> Receiver<Response> {
         let (sender, receiver) = oneshot::channel();
         let question = self.questions.get_mut(turn);
-        debug_assert!(question.is_some(), "a question is open until it is answered");
+        debug_assert!(question.is_some(), "the question was answered before its receiver was taken");
         if let Some(question) = question {
             question.sender = Some(sender);
         }
         receiver
     }
 
-    /// What has become of a request meanwhile.
+    /// The answer to a request: the one that was given at once, or else the channel on which it will come.
     pub(crate) fn heard(&mut self, turn: TurnId) -> Answer {
         self.at_once.take().unwrap_or_else(|| Answer::Coming(self.receiver(turn)))
     }
 
-    /// Performs an effect if that runs only our own code, and so is safe under the lock; returns what is left to do. Nothing was planned
-    /// before it if `is_next`.
+    /// Performs an effect if that runs only our own code, and so is safe under the lock; returns what is left to do. `is_next` says that no
+    /// other effect is planned before this one.
     pub(crate) fn perform(&mut self, effect: Effect, is_next: bool) -> Option<Effect> {
         match effect {
             Effect::Answer(question, response) => self.give(question, response, is_next),
@@ -290,7 +290,7 @@ impl Registry {
             Some(slot) => {
                 let held_here = self.holds(&slot.key);
                 match self.failure_since(asked_at).filter(|_| !held_here && !held_elsewhere) {
-                    // Nobody was seen to hold the key, and the store fails: the store is the reason.
+                    // Nobody was seen to hold the key, and the latest transaction failed during the wait: the store is the reason.
                     Some(failure) => Response::Failed(Refusal::Store(failure)),
                     None => Response::TimedOut { waited, held_here, held_elsewhere },
                 }
@@ -301,14 +301,14 @@ impl Registry {
         self.refused(turn, response, now)
     }
 
-    /// Notes what a transaction came to.
+    /// Notes whether a transaction succeeded, or how it failed.
     pub(crate) fn note_result(&mut self, result: &Result<Reply, StoreError>, now: Monotonic) {
         self.failure = result.as_ref().err().map(|error| (now, error.clone()));
         self.has_heard |= result.is_ok();
     }
 
-    /// How the latest transaction failed, if that was since then. A failure that does not pass was another request's: it would have ended
-    /// this one.
+    /// The failure of the latest transaction, if it came at or after `then` and may pass. A failure that does not pass would already have
+    /// ended the request that it concerns, so it belongs to another one.
     fn failure_since(&self, then: Monotonic) -> Option<StoreError> {
         let (_, failure) = self.failure.as_ref().filter(|(at, failure)| *at >= then && failure.may_pass())?;
         Some(failure.clone())

@@ -41,7 +41,7 @@ extern "C" {
     fn console_warn(sentence: &str) -> Result<(), JsValue>;
 }
 
-/// Where tests have replaced it, it may throw. The exception must not leave by way of our own code.
+/// Warns on the console. A user's tests may have replaced `console.warn` by a function that throws: that must not disturb our code.
 pub(super) fn warn(sentence: &str) {
     let _ = console_warn(sentence);
 }

@@ -95,7 +95,7 @@ impl<K, V> SortedMap<K, V> {
         Err(start)
     }
 
-    /// Takes out the entry whose key compares as equal, so that no key has to be made for the search.
+    /// Removes the entry for which `compare` returns `Equal`. The caller need not own a key to search for it.
     pub(crate) fn remove_by(&mut self, compare: impl Fn(&K) -> Ordering) -> Option<V> {
         let at = self.find_by(compare).ok()?;
         Some(self.0.remove(at).1)
@@ -103,7 +103,7 @@ impl<K, V> SortedMap<K, V> {
 }
 
 impl<K, V> SortedMap<K, V> {
-    /// The entry at a place that [`find`](Self::find) told. It holds until an entry is put in or taken out.
+    /// The entry at an index that [`find`](Self::find) returned. An index is valid until an entry is inserted or removed.
     pub(crate) fn at_mut(&mut self, at: usize) -> (&K, &mut V) {
         let (key, value) = &mut self.0[at];
         (key, value)
@@ -115,7 +115,7 @@ impl<K, V> SortedMap<K, V> {
 }
 
 impl<K: Ord, V> SortedMap<K, V> {
-    /// The place of a key, or where it would be put in.
+    /// `Ok` with the index of the key, or `Err` with the index at which to insert it.
     pub(crate) fn find(&self, key: &K) -> Result<usize, usize> {
         self.find_by(|known| known.cmp(key))
     }

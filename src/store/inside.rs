@@ -14,11 +14,11 @@ use tokio::{
 
 use crate::machine::{StoreError, StoreErrorKind};
 
-/// Does work in the tokio runtime that the store was made in, which has to run meanwhile. Whether the caller's own has timers, tokio tells by
-/// a panic only.
+/// Does work in the tokio runtime that the store was made in; something must drive that runtime meanwhile. The caller's own runtime is
+/// not used, because it may have no timers, and tokio reveals that only by a panic.
 ///
 /// # Errors
-/// [`StoreError`] if that runtime has ended, or ends before the work.
+/// [`StoreError`] if the store's runtime has ended, or ends before the work.
 pub(super) async fn inside<T: Send + 'static>(
     runtime: &Handle,
     work: impl Future<Output = T> + Send + 'static,

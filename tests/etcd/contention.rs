@@ -53,7 +53,7 @@ fn a_far_context_acquires_a_key_that_near_contexts_acquire_all_the_time() {
     });
 }
 
-/// The store time-out of a lease of 1 s is 250 ms: enough for one, two or three round trips. The next transaction goes on where the one before
+/// The store time-out of a lease of 1 s is 250 ms: enough for two or three round trips. Each transaction goes on where the one before it
 /// had to stop.
 #[test]
 fn a_far_context_with_a_short_lease_acquires_the_key_too() {
@@ -70,7 +70,7 @@ fn a_far_context_with_a_short_lease_acquires_the_key_too() {
                 loop {
                     match near.lock("k").timeout(BUSY).acquire().await {
                         Ok(guard) => drop(guard.release().await),
-                        // The runtime ends, perhaps.
+                        // While the runtime shuts down, each request may fail at once. Yield, so that this task can be stopped.
                         Err(_) => yield_now().await,
                     }
                 }

@@ -37,7 +37,7 @@ async fn an_address_that_cannot_be_right_is_refused_with_its_remedy() {
         let error = refusal(address).await;
         assert!(!error.retry && error.message.contains(remedy), "{address}: {error}");
     }
-    // A network that is away takes the names along.
+    // Without a network no name can be resolved either, so this failure may pass.
     let error = refusal("etcd://no-such-host.invalid:2379").await;
     assert!(error.retry && error.message.contains("check the address"), "{error}");
     let error = EtcdStore::connect_with_prefix("localhost", "a/session/b").await.unwrap_err();

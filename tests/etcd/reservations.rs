@@ -135,7 +135,7 @@ fn a_context_that_is_very_far_away_acquires_the_key_too() {
     });
 }
 
-/// Takes and gives back the key all the time, with a session for each turn, as a command line does.
+/// Acquires and releases the key in a loop, with a new session each time, as a command-line tool does.
 async fn take_turns(store: EtcdStore, first: u128) {
     for session in first.. {
         let acquire = at_k(Action::Acquire(Acquire::new(RequestId(1), 1)));
@@ -148,7 +148,7 @@ async fn take_turns(store: EtcdStore, first: u128) {
     }
 }
 
-/// Between its read and its write lies another read: that of a session that it does not know.
+/// Each holder has a new session, so the far context must read that session, too, before it can write.
 #[test]
 fn a_context_that_is_very_far_away_acquires_the_key_of_contexts_that_come_and_go() {
     let Some(address) = server::shared() else { return };
@@ -158,7 +158,7 @@ fn a_context_that_is_very_far_away_acquires_the_key_of_contexts_that_come_and_go
             tokio::spawn(take_turns(connect(&address, "come-and-go").await, near * 1_000_000_000));
         }
         let far = manager(&address_of(&proxy), "come-and-go").await.lease(LONG).linger(Duration::ZERO);
-        // The near ones send no messages: it looks once a second.
+        // The near contexts send no messages, so the far one must look by itself, once a second.
         let far = far.store_timeout(BUSY).heartbeat(Duration::from_secs(1)).build().unwrap();
         for delay_ms in [200, 400, 600, 800] {
             proxy.delay(Way::ToServer, Duration::ZERO);
@@ -186,7 +186,7 @@ fn a_reservation_with_the_text_of_an_earlier_one_counts_anew() {
     });
 }
 
-/// As in Redis.
+/// Otherwise the reservations of dead contexts would pile up.
 #[test]
 fn a_record_that_is_forgotten_leaves_no_reservation() {
     let Some(address) = server::shared() else { return };

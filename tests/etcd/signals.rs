@@ -283,7 +283,7 @@ fn who_closes_and_ends_its_runtime_has_told_the_waiter_before() {
     staying.block_on(two.close());
 }
 
-/// `#[tokio::main(flavor = "current_thread")]` has returned to plain code: the runtime lives, and nobody drives it.
+/// A current-thread runtime whose `block_on` has returned still lives, but nothing drives it.
 #[test]
 fn a_store_without_messages_under_way_is_closed_though_nobody_drives_its_runtime() {
     let Some(address) = server::shared() else { return };

@@ -245,9 +245,9 @@ async fn waiting_for_the_end_of_a_reservation_costs_few_scripts() {
     assert!(server.scripts() - scripts < 150, "{} scripts", server.scripts() - scripts);
 }
 
-/// The server answers each of many scripts at once: others have reserved the record.
+/// Another context has reserved the record until after the time limit. The server itself answers every script at once.
 #[tokio::test]
-async fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_others_changed_the_rows() {
+async fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_others_reserved_the_rows() {
     let Some(server) = Server::start(&[]) else { return };
     let store = open(&server.client(), "told").await;
     let time: Vec<String> = server.ask(&["TIME"]);
@@ -256,10 +256,10 @@ async fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_other
     let _: i64 = server.ask(&["HSET", "{told}:rows", "reserved:k", &text]);
     let error = store.transact(opening(1, waiting(1)), now(), Duration::from_millis(500)).await.unwrap_err();
     assert_eq!((error.kind, error.applied), (StoreErrorKind::Busy, Applied::No), "{error}");
-    assert!(error.message.contains("kept changing the same rows"), "{error}");
+    assert!(error.message.contains("wrote or reserved the same rows"), "{error}");
 }
 
-/// The store time-out of a lease of 2 s is 500 ms: enough for two round trips or a few.
+/// The store time-out of a lease of 2 s is 500 ms: enough for two to four round trips.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_far_context_with_a_short_lease_acquires_the_key_too() {
     let Some(server) = Server::start(&[]) else { return };
@@ -273,7 +273,7 @@ async fn a_far_context_with_a_short_lease_acquires_the_key_too() {
             loop {
                 match near.lock("k").timeout(BUSY).acquire().await {
                     Ok(guard) => drop(guard.release().await),
-                    // The runtime ends, perhaps.
+                    // While the runtime shuts down, each request may fail at once. Yield, so that this task can be stopped.
                     Err(_) => yield_now().await,
                 }
             }

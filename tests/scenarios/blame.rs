@@ -8,7 +8,7 @@ use leasehold::store::Fault;
 use crate::support::world::{LEASE, Tab, World, everywhere, ms, secs};
 
 #[test]
-fn a_failure_of_long_ago_is_not_blamed_for_a_time_out() {
+fn an_old_failure_of_the_store_is_not_blamed_for_a_time_out() {
     for fault in [Fault::Refuse, Fault::Fail] {
         everywhere(async |world| {
             let tab = world.tab();
@@ -26,7 +26,7 @@ fn a_failure_of_long_ago_is_not_blamed_for_a_time_out() {
     }
 }
 
-/// One transaction is under way when the context stops for three leases. The store works all the time.
+/// Freezes the context for three lease times while the store leaves one transaction unanswered. The store answers all others.
 async fn stands_still_while_it_asks(world: &World, tab: &Tab) {
     tab.store.take_seen();
     tab.store.inject(Fault::Silence);
@@ -39,7 +39,7 @@ async fn stands_still_while_it_asks(world: &World, tab: &Tab) {
 }
 
 #[test]
-fn a_waiter_that_stood_still_for_a_lease_asks_again_before_it_blames_the_store() {
+fn a_waiter_that_was_frozen_asks_again_before_it_blames_the_store() {
     everywhere(async |world| {
         let (one, two) = (world.tab(), world.tab());
         let held = one.leases.lock("k").acquire().await.unwrap();
@@ -54,7 +54,7 @@ fn a_waiter_that_stood_still_for_a_lease_asks_again_before_it_blames_the_store()
 }
 
 #[test]
-fn whoever_waits_behind_an_own_guard_is_not_failed_after_a_standstill() {
+fn a_request_behind_a_guard_of_its_own_manager_survives_a_freeze() {
     everywhere(async |world| {
         let tab = world.tab();
         let guard = tab.leases.lock("k").acquire().await.unwrap();

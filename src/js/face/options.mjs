@@ -7,7 +7,7 @@ export const isObject = (value) => typeof value === "object" && value !== null;
 /** By its looks: an object of another window is no instance of this one's class. */
 export const isA = (type, value) => ({}).toString.call(value) === `[object ${type}]`;
 
-/** Not only by its looks: a getter of the browser's throws for what is a proxy. The wasm must not meet one. */
+/** Stricter than isA: the browser's own getter throws if the value is a proxy or an imitation. Neither must reach the wasm. */
 const isReal = (type, getter, value) =>
   isA(type, value) && (Object.getOwnPropertyDescriptor(globalThis[type]?.prototype ?? {}, getter)?.get?.call(value), true);
 

@@ -17,7 +17,7 @@ use super::{
 pub(super) struct Cohorts {
     by_slot: SortedMap<Slot, Box<Cohort>>,
     by_time: SortedMap<(Monotonic, Slot), ()>,
-    /// The places of those to be planned anew.
+    /// The indices in `by_slot` of the cohorts that [`settle`](Self::settle) must plan again.
     touched: Vec<usize>,
     /// Those that wait in a queue.
     waiting: SortedMap<Slot, ()>,
@@ -49,7 +49,7 @@ impl Cohorts {
         self.get(slot)?.held()
     }
 
-    /// To be planned anew. Mostly it is the same one many times in a row.
+    /// Marks the cohort at this index for `settle`. Most calls in a row mark the same one.
     fn touch(&mut self, at: usize) -> &mut Cohort {
         if self.touched.last() != Some(&at) {
             self.touched.reserve_exact(usize::from(self.touched.is_empty()));
@@ -220,7 +220,7 @@ impl Cohorts {
             }
             move_timer(&mut self.by_time, slot, old.wake, wake);
         }
-        // From behind, so that the other places stay as they are.
+        // From the highest index down, so that the remaining indices stay valid.
         idle.sort_unstable();
         idle.dedup();
         idle.iter().rev().for_each(|at| self.by_slot.remove_at(*at));

@@ -53,7 +53,7 @@ impl Machine {
         self.heartbeat_at = Some(now.plus(delay_ms));
         if self.session.belief_left(now) == 0 {
             self.lose_locks(now);
-            // A context that stood still for a lease has hardly asked the store.
+            // A context that was frozen for a whole lease time may have asked the store only once.
             if failures >= ATTEMPTS {
                 self.fail_waiting_in_doubt(error, now);
             }

@@ -12,7 +12,8 @@ const IDLE_LIMIT_MS: u64 = 10_000;
 pub(super) struct Presence {
     state: State,
     rest_at: Option<Monotonic>,
-    /// The transaction that ends the session: others can hear this context until its answer, which may say who is to be told of a grant.
+    /// The transaction that closes the session, until it is over. Its answer may name a context that this one must tell of a grant, so the
+    /// channel and the beacon stay until then.
     last: Option<u64>,
 }
 
@@ -123,13 +124,13 @@ impl Machine {
         }
     }
 
-    /// Rests once this transaction is over. Whoever wakes before that has another session.
+    /// Rests once this transaction is over. If the context wakes before that, it has a new session and does not rest.
     pub(super) fn rest_after(&mut self, transaction: u64) {
         let is_awake = !self.presence.is_resting();
         self.presence = Presence { last: is_awake.then_some(transaction), ..Presence::default() };
     }
 
-    /// A transaction was answered, or nobody waits for its answer any more.
+    /// Call this when a transaction was answered, or its answer is no longer awaited.
     pub(super) fn transaction_is_over(&mut self, transaction: u64) {
         if self.presence.last == Some(transaction) {
             self.rest();

@@ -141,7 +141,7 @@ impl Machine {
         for slot in &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()) {
             let Some(cohort) = self.cohorts.get(slot) else { continue };
             let Some(seeking) = cohort.seeking() else { continue };
-            // As for a request: a context that stood still for a lease has hardly asked the store.
+            // A context that was frozen for a whole lease time may have asked the store only once.
             if error.retry && (operation.attempts + 1 < ATTEMPTS || now.since(seeking.heard_at) < lease_ms) {
                 continue;
             }

@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// What it means for whoever just connects: that no etcd is there will hardly change.
+    /// What it means for a call that connects. If the server there is not etcd, trying again will not help.
     pub(super) fn of_connecting(self, encrypts: bool) -> StoreError {
         let text = self.error.message.clone();
         let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
@@ -88,8 +88,9 @@ impl Failure {
             let nobody =
                 "etcd gives no answer; check the host and the port in its address, and that it runs and has a leader";
             let nobody = has(&["Connection refused", "timed out", "unreachable"]).then_some(nobody);
-            // Without a network, no name is resolved either.
-            let unknown = "there is no such host; check the address of etcd, and that this machine can resolve names";
+            // Without a network, no name can be resolved either, so trying again may help.
+            let unknown =
+                "the host name cannot be resolved; check the address of etcd, and the network and DNS of this machine";
             let nobody = if has(&["dns error"]) { Some(unknown) } else { nobody };
             let hint = tls::hint_for(&text, encrypts).or(nobody).map(|hint| format!("{hint} ({text})"));
             let kind = match self.error.kind {

@@ -226,7 +226,7 @@ impl Store for EtcdStore {
         // Otherwise a waiter that is granted the lease would learn of it only at its next heartbeat. The runtime may end after this call.
         let under_way = self.under_way.clone();
         let mut settled = Box::pin(async move { under_way.settle().await });
-        // Mostly there are none. Then nobody need drive the runtime.
+        // Usually no messages are under way. Then this ends at once, even if nothing drives the runtime.
         if (&mut settled).now_or_never().is_none() {
             // If the runtime has ended, the messages that were under way have ended with it.
             drop(inside(&self.runtime, async move { timeout(FAREWELL, settled).await }).await);

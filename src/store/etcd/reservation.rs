@@ -3,7 +3,7 @@
 //! record all the time.
 //!
 //! A reservation is a key of its own, which the write deletes. It names the session that made it, and says for how many ms others should
-//! respect it. A random number tells it from all others, also of that session. The session may die before it writes. So a context that has seen
+//! respect it. A random number distinguishes it from all others, even of the same session. The session may die before it writes. So a context that has seen
 //! the same reservation for that long replaces it. No lease depends on that: every write compares the rows, too.
 
 use core::time::Duration;
@@ -26,7 +26,7 @@ use crate::machine::{Batch, Key, SessionId, StoreError};
 
 /// No reservation is shorter, in ms: a context whose runtime is busy needs that long.
 const SHORTEST_MS: u64 = 250;
-/// Nobody respects a reservation for longer, whatever it says. So a context whose answers take longer than a second may always come too late.
+/// Nobody respects a reservation for longer, whatever it says. So a context may starve if its answers take longer than a second.
 const LONGEST_MS: u64 = 3_000;
 /// A batch for more keys than this competes without reservations.
 const MOST: usize = 8;
@@ -41,9 +41,9 @@ const REMEMBERED: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Sightings {
     standing: Mutex<HashMap<String, (String, Instant)>>,
-    /// Whether the latest transaction that others may have overtaken had no time left for another attempt.
+    /// Whether the latest transaction that may reserve failed, for whatever reason. The next one then reserves at its first failure.
     was_late: AtomicBool,
-    /// How long the answer to the latest write took, in ms.
+    /// How long the latest attempt took that found its rows changed or reserved, in ms; 0 before the first.
     trip_ms: AtomicU64,
 }
 
@@ -66,7 +66,7 @@ impl Sightings {
         now
     }
 
-    /// The reservation that stood there last.
+    /// The reservation that was last seen at this key, and since when.
     fn latest(&self, key: &str) -> Option<(String, Instant)> {
         self.standing().get(key).cloned()
     }
@@ -83,7 +83,7 @@ impl Sightings {
         self.standing().remove(key);
     }
 
-    /// Whether a transaction should reserve its records at its first failure: the one before had too little time for several.
+    /// Whether a transaction should reserve its records at its first failure, because the one before failed.
     pub(super) fn was_late(&self) -> bool {
         self.was_late.load(Relaxed)
     }
@@ -108,7 +108,7 @@ struct Reserved {
 }
 
 impl<'a> Reservations<'a> {
-    /// An earlier transaction of the session may have made reservations, and had no time left to use them.
+    /// Starts with the reservations that earlier transactions of the session made, and had no time left to use.
     pub(super) fn of(batch: &Batch, names: &Names, sightings: &'a Sightings) -> Self {
         let reserved = |key: &Key| {
             let key = names.reservation(key);
@@ -144,13 +144,13 @@ impl<'a> Reservations<'a> {
         self.records.iter().map(compare).collect()
     }
 
-    /// What was read, which the write makes obsolete.
+    /// The keys of the reservations that were read. The write makes them obsolete.
     pub(super) fn obsolete(&self) -> Vec<String> {
         let seen = self.records.iter().filter(|record| record.seen.is_some());
         seen.map(|record| record.key.clone()).collect()
     }
 
-    /// The write has deleted what was read.
+    /// Forgets the reservations of these records. Call it only after a write that deleted them.
     pub(super) fn ended(&self) {
         self.records.iter().for_each(|record| self.sightings.forget(&record.key));
     }
@@ -201,7 +201,7 @@ impl<'a> Reservations<'a> {
 
 /// For how many ms others should respect a reservation.
 fn span_ms(trip: Duration) -> u64 {
-    // The next attempt reads the session of whoever holds the record now, and then writes. It may need a little longer than two answers.
+    // The next attempt may read the session of a new holder before it writes. That takes two answers; the third leaves a margin.
     u64::try_from(3 * trip.as_millis()).unwrap_or(LONGEST_MS).clamp(SHORTEST_MS, LONGEST_MS)
 }
 

@@ -72,7 +72,7 @@ impl Desk<'_> {
         let mut view = View::default();
         let reply = self.compete_with(&mut view, batch, now, deadline).await;
         if reply.as_ref().is_err_and(|error| error.kind == StoreErrorKind::Busy) {
-            // The next transaction goes on where this one had to stop.
+            // Keep the rows, so that the next transaction goes on where this one had to stop.
             self.memory.keep(view.rows);
         }
         reply
@@ -97,9 +97,10 @@ impl Desk<'_> {
                 return Ok(outcome.reply);
             }
             let asked_at = Instant::now();
+            // Only after a wait: otherwise one slow answer would make every later transaction give up before its first attempt.
             let has_waited = asked_at - began > trip / 2;
             if has_waited && deadline < asked_at + trip {
-                // The answer would come too late, and leave everybody in doubt.
+                // A write sent now would be answered after the deadline, so nobody would know in time whether it took effect.
                 break;
             }
             let asked = outcome.used.clone();
@@ -108,7 +109,9 @@ impl Desk<'_> {
             let next = Next { reservations: &reservations, attempt, reserves };
             let answer = self.commit(batch.session, &mut outcome, (&*view, next), deadline).await?;
             if answer.succeeded() {
-                reservations.ended();
+                if !outcome.changed.is_empty() && reservations.fit(asked.len()) {
+                    reservations.ended();
+                }
                 self.remember(&outcome, core::mem::take(view), &answer);
                 return Ok(outcome.reply);
             }
@@ -293,14 +296,15 @@ impl Desk<'_> {
         }
         let is_write = !writes.is_empty();
         writes.extend(letters);
-        // Perhaps nobody will write the record of a forgotten key again. Then nobody else would delete a reservation whose maker died.
+        // Also delete the reservations of the records that are deleted here. Nobody may write such a record again, and so delete a
+        // reservation whose maker has died.
         let forgotten = outcome.changed.iter().filter(|row| outcome.records.text(row).is_none());
         let forgotten = forgotten.filter_map(|row| if let Row::Record(key) = row { Some(key) } else { None });
         let mut obsolete: Vec<_> = forgotten.map(|key| self.names.reservation(key)).collect();
         let mut reads = gets(self.names, &outcome.used);
         if is_write && next.reservations.fit(reads.len()) {
             compares.extend(next.reservations.compares());
-            // etcd refuses to write a key twice.
+            // etcd refuses a transaction that writes the same key twice.
             let read = next.reservations.obsolete();
             obsolete.retain(|name| !read.contains(name));
             obsolete.extend(read);

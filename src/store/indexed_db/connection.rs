@@ -56,7 +56,7 @@ impl Connection {
         let request = factory()?.open_with_u32(database, VERSION);
         let request = request.map_err(|error| failure::of_open(database, &error))?;
         if request.is_null() {
-            let sentence = "this frame was removed from its page; open the manager in a document that is shown";
+            let sentence = "this frame was removed from its page; open the manager in a document that is still loaded";
             return Err(StoreError::permanent(StoreErrorKind::Unsupported, sentence));
         }
         let (late, limit) = oneshot::channel();

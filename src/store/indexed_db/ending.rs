@@ -60,7 +60,7 @@ impl Ending {
 }
 
 thread_local! {
-    /// Every `close()` of ours that stands, to find the one that calls another.
+    /// The links of all our `close()`s that still exist. A manager that closes searches them for the `close()` that calls its own.
     static LINKS: RefCell<Vec<Weak<Link>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -74,7 +74,7 @@ pub(super) struct HeardClose {
 /// What a `close()` of ours calls in turn.
 struct Link {
     close: RefCell<Function>,
-    /// Whether that stood on the object itself; else it is the browser's, and shows again once nothing hides it.
+    /// Whether that was an own property of the database. If not, it is inherited, and reappears when our property is deleted.
     is_on_object: Cell<bool>,
 }
 
@@ -103,8 +103,8 @@ impl HeardClose {
         Some(Self { database: database.clone(), own, link })
     }
 
-    /// A manager that was attached later may outlive this one: then its `close()` calls what this one called. Otherwise each hand-over
-    /// from manager to manager would leave a call behind.
+    /// A manager that was attached later may outlive this one. Its replacement of `close()` then calls directly what ours called. Otherwise
+    /// the chain of calls would grow each time a database passes from manager to manager.
     fn unlink(&self) {
         let close = self.link.close.borrow().clone();
         let links = LINKS.with_borrow(Clone::clone);

@@ -32,9 +32,9 @@ const LONGEST_PAUSE_MS: u64 = 32;
 /// What the transactions of one handle leave to those after them.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Whether the latest transaction that others may have overtaken had no time left for another attempt.
+    /// Whether the latest transaction that may reserve failed, for whatever reason. The next one then reserves at its first failure.
     was_late: AtomicBool,
-    /// How long the latest answer took, in ms.
+    /// How long the latest attempt took that found its rows changed or reserved, in ms; 0 before the first.
     trip_ms: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Contest {
 }
 
 impl Contest {
-    /// If the transaction before had too little time for several attempts, this one reserves its records at its first failure.
+    /// If the previous transaction failed, this one reserves its records as soon as an attempt fails.
     pub(super) fn of(batch: &Batch, pace: &Pace) -> Self {
         let keys = contested(batch, MOST_RESERVED);
         Self {

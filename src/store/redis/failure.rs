@@ -105,9 +105,11 @@ pub(super) fn of_time(address: &str, limit: Duration, writing: bool) -> StoreErr
     if writing { StoreError::unknown(message) } else { StoreError::busy(message) }
 }
 
-/// Others wrote or reserved the same rows until the time limit.
-pub(super) fn of_haste() -> StoreError {
-    StoreError::busy("other contexts kept changing the same rows of Redis until the time limit")
+/// Others wrote or reserved the same rows, and there is no time left for another attempt.
+pub(super) fn of_contention_until_limit() -> StoreError {
+    StoreError::busy(
+        "other contexts wrote or reserved the same rows of Redis, and no time is left for another attempt; try again",
+    )
 }
 
 /// Others wrote the same rows between each read and the write that followed it.

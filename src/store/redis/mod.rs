@@ -225,7 +225,7 @@ impl RedisStore {
                     let goes_on = contest.lost(asked_at, (is_free, writes), deadline).await;
                     contest.leave(pace);
                     if !goes_on {
-                        return Err(failure::of_haste());
+                        return Err(failure::of_contention_until_limit());
                     }
                 }
                 Err(refusal) => return Err(link.refused(&refusal, stage)),

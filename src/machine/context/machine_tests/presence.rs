@@ -71,7 +71,7 @@ fn s10_a_beacon_rests_with_its_row_when_nothing_is_held() {
     panic!("the beacon stands for ever");
 }
 
-/// Without a beacon, nothing else tells the one who is granted the lease.
+/// Without a beacon, only this message tells the next holder of the grant.
 #[test]
 fn s10_a_context_that_closes_is_heard_until_it_has_told_of_the_grant() {
     for answered in [true, false] {

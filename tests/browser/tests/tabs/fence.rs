@@ -207,7 +207,7 @@ pub async fn without_the_object_store_attach_is_refused(world: &World) -> anyhow
     Ok(())
 }
 
-/// Each manager is attached before the one before it is closed. Their `close()`s must not come to call each other.
+/// Each manager is attached before its predecessor is closed. The replaced `close()`s must not form a chain that grows each time.
 pub async fn a_database_goes_from_manager_to_manager_and_still_closes(world: &World) -> anyhow::Result<()> {
     let tab = world.bare_tab().await?;
     let course = "await loadFence();

@@ -42,8 +42,8 @@ pub async fn a_silent_holder_without_web_locks_is_replaced(world: &World) -> any
     Ok(())
 }
 
-/// No beacon shows that the holder is gone, and no heartbeat comes for minutes: only its message tells the waiter.
-pub async fn a_manager_that_closes_without_web_locks_tells_who_is_next(world: &World) -> anyhow::Result<()> {
+/// No beacon shows that the holder is gone, and no heartbeat comes for minutes: only the holder's message tells the waiter.
+pub async fn a_manager_that_closes_without_web_locks_tells_the_next_holder(world: &World) -> anyhow::Result<()> {
     let (holder, waiter) = (tab(world, lasting()).await?, tab(world, lasting()).await?);
     let first = hold(&holder, "notes").await?;
     wait_in_queue(&waiter, "notes").await?;

@@ -112,7 +112,7 @@ in_the_browsers! {
         versions::two_builds_hand_over,
         insecure::two_tabs_without_web_locks_lose_no_increment,
         insecure::a_silent_holder_without_web_locks_is_replaced,
-        insecure::a_manager_that_closes_without_web_locks_tells_who_is_next,
+        insecure::a_manager_that_closes_without_web_locks_tells_the_next_holder,
         manners::everybody_can_read_the_page,
         manners::the_page_is_worked_by_keyboard,
         manners::the_page_works_without_a_network,
