@@ -188,6 +188,8 @@ impl Driver {
             core.registry.joins_queue(id);
         }
         let unheard = Unheard::new(self, id, 1);
+        // Declared last: a panic must unlock the core before the destructor of `unheard` locks it.
+        let mut core = core;
         self.digest(&mut core, input(turn), now);
         let answer = core.registry.heard(id);
         self.pump(core);

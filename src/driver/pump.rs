@@ -65,9 +65,11 @@ impl Driver {
     }
 
     /// Takes along so many inputs of other threads, and leaves the rest to a task.
-    pub(super) fn pump_up_to<'a>(&'a self, mut core: MutexGuard<'a, Core>, most_for_others: u32) {
-        (core.pumping, core.for_others) = (Some(this_thread()), 0);
+    pub(super) fn pump_up_to<'a>(&'a self, core: MutexGuard<'a, Core>, most_for_others: u32) {
         let mut pump = Pump { driver: self, ended: false };
+        // Declared last: a panic must unlock the core before the pump's destructor locks it.
+        let mut core = core;
+        (core.pumping, core.for_others) = (Some(this_thread()), 0);
         while let Some(deed) = core.next_deed() {
             let now = core.now;
             drop(core);

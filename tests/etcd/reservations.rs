@@ -212,6 +212,30 @@ fn a_record_that_is_forgotten_leaves_no_reservation() {
     });
 }
 
+/// etcd takes 128 operations. What deletes their reservations must not make records too many that fit.
+#[test]
+fn records_that_fit_into_a_transaction_are_forgotten_together() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let store = connect(&address, "forgets").await;
+        let keys: Vec<_> = (0..70).map(|number| Key::new(&format!("k{number}")).unwrap()).collect();
+        let each = |action: &dyn Fn(u64) -> Action| {
+            let operations =
+                (1..).zip(&keys).map(|(number, key)| Operation { key: key.clone(), action: action(number) });
+            operations.collect::<Vec<_>>()
+        };
+        let acquire = |number| Action::Acquire(Acquire { wait: true, ..Acquire::new(RequestId(number), number) });
+        let mut batch = open(1, waiting(100));
+        batch.operations = each(&acquire);
+        store.transact(batch, process_clock(), BUSY).await.unwrap();
+        let withdraw = |number| Action::Withdraw { request: RequestId(number) };
+        store.transact(Batch::new(SessionId(1), each(&withdraw)), process_clock(), BUSY).await.unwrap();
+        let mut batch = Batch::new(SessionId(1), Vec::new());
+        batch.forgets = keys;
+        store.transact(batch, process_clock(), BUSY).await.unwrap();
+    });
+}
+
 /// Then a request that waits goes on.
 #[test]
 fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_the_store_is_busy() {

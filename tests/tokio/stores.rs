@@ -1,7 +1,11 @@
 //! Stores that need the runtime: they are polled in it, and nowhere else.
 
-use std::time::Duration;
-use std::{sync::Arc, thread};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use leasehold::{
     LeaseManager, LeaseManagerBuilder, StoreError,
@@ -9,7 +13,7 @@ use leasehold::{
     machine::{Batch, Now, Reply, SessionId, StoreClock},
     store::{Durability, MemoryStore, Reach, Store},
 };
-use tokio::{task::yield_now, time::timeout};
+use tokio::{runtime::Builder, task::yield_now, time::timeout};
 
 use crate::{PATIENCE, ms};
 
@@ -77,4 +81,44 @@ async fn a_store_may_be_boxed_or_shared() {
     guard.release().await.unwrap();
     assert!(three.lock("k").try_acquire().await.unwrap().is_some());
     one.close().await;
+}
+
+/// A store that answers no operation, by mistake.
+#[derive(Debug)]
+struct Mute(MemoryStore);
+
+#[async_trait::async_trait]
+impl Store for Mute {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        let reply = self.0.transact(batch, now, limit).await?;
+        Ok(Reply { answers: Vec::new(), ..reply })
+    }
+
+    async fn close(&self) {}
+
+    fn polls_inline(&self) -> bool {
+        true
+    }
+
+    fn reach(&self) -> Reach {
+        self.0.reach()
+    }
+}
+
+/// With debug assertions, the machine panics about such a store. Whoever cleans up must find the manager unlocked.
+#[test]
+fn a_store_that_answers_no_operation_hangs_nobody() {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let asks = || {
+            runtime.block_on(async {
+                let builder = LeaseManager::builder(Mute(MemoryStore::new()), TokioExecutor::new());
+                builder.build().unwrap().lock("k").try_acquire().await.map(drop)
+            })
+        };
+        let granted = matches!(catch_unwind(AssertUnwindSafe(asks)), Ok(Ok(())));
+        done.send(granted).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(PATIENCE), Ok(false));
 }

@@ -4,7 +4,6 @@ use super::{
     Machine,
     failure::StoreError,
     output::LostReason,
-    retry::ATTEMPTS,
     time::{Monotonic, earliest},
 };
 
@@ -53,8 +52,8 @@ impl Machine {
         self.heartbeat_at = Some(now.plus(delay_ms));
         if self.session.belief_left(now) == 0 {
             self.lose_locks(now);
-            // A context that was frozen for a whole lease time may have asked the store only once.
-            if failures >= ATTEMPTS {
+            // A context that was frozen meanwhile has hardly asked the store.
+            if !self.stood_still {
                 self.fail_waiting_in_doubt(error, now);
             }
         }

@@ -99,6 +99,8 @@ pub struct Machine {
     last_request: RequestId,
     heartbeat_at: Option<Monotonic>,
     last_heartbeat: Monotonic,
+    /// Whether the context was frozen, or a clock was set, just before the input that it handles now.
+    stood_still: bool,
     outputs: Vec<Output>,
     /// How many of the outputs were polled.
     polled: usize,
@@ -125,6 +127,7 @@ impl Machine {
             last_request: RequestId::default(),
             heartbeat_at: None,
             last_heartbeat: Monotonic::default(),
+            stood_still: false,
             outputs: Vec::new(),
             polled: 0,
         }
@@ -142,7 +145,8 @@ impl Machine {
 
     /// Takes one input.
     pub fn handle(&mut self, input: Input, now: Now) {
-        if self.clocks.jumped(now, &self.config) {
+        self.stood_still = self.clocks.jumped(now, &self.config);
+        if self.stood_still {
             self.doubt(now.monotonic);
         }
         let now = now.monotonic;
@@ -155,6 +159,7 @@ impl Machine {
         }
         self.fire_due(now);
         self.settle(now);
+        self.stood_still = false;
     }
 
     /// Takes an input of which nothing is kept.

@@ -32,7 +32,7 @@ const LONGEST_MS: u64 = 3_000;
 const MOST: usize = 8;
 /// etcd accepts at most this many operations in a transaction, unless it was started with another `--max-txn-ops`. Those of a nested
 /// transaction count. A transaction that has no room for reservations beside its own operations competes without them.
-const MOST_OPERATIONS: usize = 128;
+pub(super) const MOST_OPERATIONS: usize = 128;
 /// Once this many reservations are remembered, all are forgotten.
 const REMEMBERED: usize = 1_024;
 

@@ -10,7 +10,7 @@ use super::{
     super::reserving::writes_in_any_case,
     failure::Load,
     look,
-    reservation::{Reservations, Sightings},
+    reservation::{MOST_OPERATIONS, Reservations, Sightings},
     rows::{Memory, Names, Seen, View, gets, others},
     servers::Servers,
     signals::Bin,
@@ -307,12 +307,14 @@ impl Desk<'_> {
             // etcd refuses a transaction that writes the same key twice.
             let read = next.reservations.obsolete();
             obsolete.retain(|name| !read.contains(name));
-            obsolete.extend(read);
+            obsolete.splice(0..0, read);
             // Most first attempts succeed, so the first one is kept small.
             if next.attempt > 0 || next.reserves.is_some() {
                 reads.push(next.reservations.question(next.reserves)?);
             }
         }
+        // Without room for all of them, some stay. Whoever writes such a record waits once until it has seen the reservation for long enough.
+        obsolete.truncate(MOST_OPERATIONS.saturating_sub(writes.len()));
         writes.extend(obsolete.into_iter().map(|name| TxnOp::delete(name, None)));
         let load = Load { rows: reads.len().max(writes.len()), bytes };
         // The reads are there without writes, too: etcd would compare without asking the other servers if there were none.

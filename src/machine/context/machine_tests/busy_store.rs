@@ -74,3 +74,14 @@ fn a_context_that_stood_still_for_a_lease_asks_again_before_it_tells_that_the_st
     }
     assert!(granted_to_it, "it was not granted after all");
 }
+
+#[test]
+fn whoever_waits_behind_a_guard_of_its_own_context_is_told_after_a_lease() {
+    let mut script = Script::holding();
+    script.acquire(2, true);
+    let silent_ms = (0..2 * LEASE_MS).step_by(50).find(|_| {
+        let told = events(script.tick(50));
+        told.iter().any(|event| matches!(event, Event::Failed { turn: TurnId(2), .. }))
+    });
+    assert!(silent_ms.is_some_and(|ms| ms <= LEASE_MS + 5_000), "{silent_ms:?}");
+}
