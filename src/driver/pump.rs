@@ -96,8 +96,7 @@ impl Driver {
     /// Returns the store's reply if it came at once: the caller handles it as the next input.
     fn perform(&self, deed: Deed, now: Now) -> Option<Input> {
         match deed {
-            Deed::Command(Command::Store { id, batch }) => return self.transact(id, batch, now),
-            Deed::Command(command) => self.obey(command),
+            Deed::Command(command) => return self.obey(command, now),
             Deed::Effect(Effect::Answer(question, response)) => question.answer(response),
             Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
             Deed::Effect(Effect::WakeOne(waker)) => waker.wake(),
@@ -126,11 +125,9 @@ impl Driver {
         drop(watching);
     }
 
-    fn obey(&self, command: Command) {
+    fn obey(&self, command: Command, now: Now) -> Option<Input> {
         match command {
-            Command::Store { .. } => {
-                debug_assert!(false, "`perform` handles `Command::Store` itself, because it returns the reply")
-            }
+            Command::Store { id, batch } => return self.transact(id, batch, now),
             Command::Abandon(session) => self.store.abandon(session),
             Command::Send(message) => self.signals.send(&message),
             Command::Wake { session, beacon } => self.wake(session, beacon),
@@ -138,6 +135,7 @@ impl Driver {
             Command::Watch { watch, session } => self.watch(watch, session),
             Command::Unwatch { watch } => self.signals.unwatch(watch),
         }
+        None
     }
 
     fn wake(&self, session: SessionId, beacon: bool) {
