@@ -1,8 +1,42 @@
 //! Which transactions reserve records in an optimistic store, so that others do not overtake them again and again.
 
-use std::vec::Vec;
+use core::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    vec::Vec,
+};
 
 use crate::machine::{Action, Batch, Key};
+
+/// What the transactions of one handle leave to those after them.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    failed: AtomicBool,
+    trip_ms: AtomicU64,
+}
+
+impl Pace {
+    /// Whether the latest transaction that may reserve failed, for whatever reason. The next one then reserves at its first failure.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Relaxed)
+    }
+
+    /// Notes how a transaction ended. Of one that may not reserve, nothing is kept.
+    pub(super) fn note_end(&self, batch: &Batch, failed: bool) {
+        if writes_in_any_case(batch) {
+            self.failed.store(failed, Relaxed);
+        }
+    }
+
+    /// How long the latest attempt took that found its rows changed or reserved; zero before the first.
+    pub(super) fn trip(&self) -> Duration {
+        Duration::from_millis(self.trip_ms.load(Relaxed))
+    }
+
+    pub(super) fn note_trip(&self, trip: Duration) {
+        self.trip_ms.store(u64::try_from(trip.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+}
 
 /// Whether a batch waits for a lease or gives one back, so that it writes whatever it finds. A batch that only tries would often find the
 /// key taken and write nothing. Its reservation would stay, and keep the holder from giving the lease back.

@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use leasehold::LeaseManager;
-use tokio::{
-    runtime::Runtime,
-    task::{JoinHandle, yield_now},
-    time::timeout,
-};
+use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 
-use crate::{address_of, faults::BUSY, manager, proxy::Way, proxy_before, server};
+use crate::{address_of, far, faults::BUSY, manager, proxy::Way, proxy_before, server};
 
 /// Longer than anything takes here.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -53,8 +49,7 @@ fn a_far_context_acquires_a_key_that_near_contexts_acquire_all_the_time() {
     });
 }
 
-/// The store time-out of a lease of 1 s is 250 ms: enough for two or three round trips. Each transaction goes on where the one before it
-/// had to stop.
+/// The store time-out of a lease of 1 s is 250 ms: enough for two or three round trips.
 #[test]
 fn a_far_context_with_a_short_lease_acquires_the_key_too() {
     let Some(address) = server::shared() else { return };
@@ -64,27 +59,9 @@ fn a_far_context_with_a_short_lease_acquires_the_key_too() {
             let leases = manager(address, "short").await.lease(Duration::from_secs(1)).linger(Duration::ZERO);
             leases.build().unwrap()
         };
-        for _ in 0..2 {
-            let near = open(&address).await;
-            tokio::spawn(async move {
-                loop {
-                    match near.lock("k").timeout(BUSY).acquire().await {
-                        Ok(guard) => drop(guard.release().await),
-                        // While the runtime shuts down, each request may fail at once. Yield, so that this task can be stopped.
-                        Err(_) => yield_now().await,
-                    }
-                }
-            });
-        }
-        for delay_ms in [70, 85, 100, 120] {
-            let far = open(&address_of(&proxy)).await;
-            drop(far.lock("other").acquire().await.unwrap());
-            proxy.delay(Way::ToServer, Duration::from_millis(delay_ms));
-            let granted = timeout(BUSY, far.lock("k").timeout(BUSY).acquire()).await.unwrap();
-            assert!(granted.is_ok(), "a round trip of {delay_ms} ms: {granted:?}");
-            proxy.delay(Way::ToServer, Duration::ZERO);
-            drop(granted);
-            far.close().await;
-        }
+        let near = [open(&address).await, open(&address).await];
+        let delay = |ms| proxy.delay(Way::ToServer, Duration::from_millis(ms));
+        let far = async || open(&address_of(&proxy)).await;
+        far::a_far_context_with_a_short_lease_acquires_the_key_too(near, far, delay, &[70, 85, 100, 120]).await;
     });
 }

@@ -12,6 +12,8 @@ mod contract;
 #[path = "../stores/delays.rs"]
 mod delays;
 mod division;
+#[path = "../stores/far.rs"]
+mod far;
 mod faults;
 mod fence;
 #[path = "../histories/mod.rs"]

@@ -12,13 +12,10 @@ use leasehold::{
     store::{RedisStore, Store},
 };
 use redis::Client;
-use tokio::{
-    task::{JoinHandle, yield_now},
-    time::timeout,
-};
+use tokio::{task::JoinHandle, time::timeout};
 
 use crate::{
-    BUSY, LONG_LEASE, client_of, context,
+    BUSY, LONG_LEASE, client_of, context, far,
     inputs::{ask, now},
     open,
     proxy::Way,
@@ -267,26 +264,8 @@ async fn a_far_context_with_a_short_lease_acquires_the_key_too() {
     let open = async |client: &Client| {
         context(client, "short").await.1.lease(Duration::from_secs(2)).linger(Duration::ZERO).build().unwrap()
     };
-    for _ in 0..2 {
-        let near = open(&server.client()).await;
-        tokio::spawn(async move {
-            loop {
-                match near.lock("k").timeout(BUSY).acquire().await {
-                    Ok(guard) => drop(guard.release().await),
-                    // While the runtime shuts down, each request may fail at once. Yield, so that this task can be stopped.
-                    Err(_) => yield_now().await,
-                }
-            }
-        });
-    }
-    for delay_ms in [120, 180, 220] {
-        let far = open(&client_of(&proxy)).await;
-        drop(far.lock("other").acquire().await.unwrap());
-        proxy.delay(Way::ToServer, Duration::from_millis(delay_ms));
-        let granted = timeout(BUSY, far.lock("k").timeout(BUSY).acquire()).await.unwrap();
-        assert!(granted.is_ok(), "a round trip of {delay_ms} ms: {granted:?}");
-        proxy.delay(Way::ToServer, Duration::ZERO);
-        drop(granted);
-        far.close().await;
-    }
+    let near = [open(&server.client()).await, open(&server.client()).await];
+    let delay = |ms| proxy.delay(Way::ToServer, Duration::from_millis(ms));
+    let far = async || open(&client_of(&proxy)).await;
+    far::a_far_context_with_a_short_lease_acquires_the_key_too(near, far, delay, &[120, 180, 220]).await;
 }

@@ -14,6 +14,8 @@ mod counter;
 mod delays;
 mod examples;
 mod failover;
+#[path = "../stores/far.rs"]
+mod far;
 mod faults;
 mod fence;
 mod groups;

@@ -11,17 +11,18 @@ use std::{
     collections::HashMap,
     format,
     string::{String, ToString},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     vec::Vec,
 };
 
 use etcd_client::{Compare, CompareOp, GetResponse, Txn, TxnOp, TxnOpResponse};
 use tokio::time::Instant;
 
-use super::{super::reserving::contested, rows::Names, transaction::random};
+use super::{
+    super::reserving::{Pace, contested},
+    rows::Names,
+    transaction::random,
+};
 use crate::machine::{Batch, Key, SessionId, StoreError};
 
 /// No reservation is shorter, in ms: a context whose runtime is busy needs that long.
@@ -41,10 +42,7 @@ const REMEMBERED: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Sightings {
     standing: Mutex<HashMap<String, (String, Instant)>>,
-    /// Whether the latest transaction that may reserve failed, for whatever reason. The next one then reserves at its first failure.
-    was_late: AtomicBool,
-    /// How long the latest attempt took that found its rows changed or reserved, in ms; 0 before the first.
-    trip_ms: AtomicU64,
+    pub(super) pace: Pace,
 }
 
 impl Sightings {
@@ -71,25 +69,8 @@ impl Sightings {
         self.standing().get(key).cloned()
     }
 
-    pub(super) fn trip(&self) -> Duration {
-        Duration::from_millis(self.trip_ms.load(Relaxed))
-    }
-
-    pub(super) fn note_trip(&self, trip: Duration) {
-        self.trip_ms.store(u64::try_from(trip.as_millis()).unwrap_or(u64::MAX), Relaxed);
-    }
-
     fn forget(&self, key: &str) {
         self.standing().remove(key);
-    }
-
-    /// Whether a transaction should reserve its records at its first failure, because the one before failed.
-    pub(super) fn was_late(&self) -> bool {
-        self.was_late.load(Relaxed)
-    }
-
-    pub(super) fn note_late(&self, is_late: bool) {
-        self.was_late.store(is_late, Relaxed);
     }
 }
 

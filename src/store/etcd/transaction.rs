@@ -62,9 +62,7 @@ impl Desk<'_> {
     /// Applies a batch, as often as others were faster, until the deadline.
     pub(super) async fn transact(&self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, StoreError> {
         let reply = self.compete(batch, now, deadline).await;
-        if writes_in_any_case(batch) {
-            self.sightings.note_late(reply.is_err());
-        }
+        self.sightings.pace.note_end(batch, reply.is_err());
         reply
     }
 
@@ -87,8 +85,8 @@ impl Desk<'_> {
     ) -> Result<Reply, StoreError> {
         let (mut memory, began) = (Some(self.memory), Instant::now());
         let mut reservations = Reservations::of(batch, self.names, self.sightings);
-        let (may_reserve, mut trip) = (writes_in_any_case(batch), self.sightings.trip());
-        let failures = if self.sightings.was_late() { 0 } else { FAILURES };
+        let (may_reserve, mut trip) = (writes_in_any_case(batch), self.sightings.pace.trip());
+        let failures = if self.sightings.pace.has_failed() { 0 } else { FAILURES };
         for attempt in 0_u32.. {
             let mut outcome = self.apply(batch, now, (&mut *view, memory), deadline).await?;
             if outcome.changed.is_empty() && view.is_of_one_moment() {
@@ -116,7 +114,7 @@ impl Desk<'_> {
                 return Ok(outcome.reply);
             }
             trip = asked_at.elapsed();
-            self.sightings.note_trip(trip);
+            self.sightings.pace.note_trip(trip);
             // What it went by has changed; the answer says how it is now.
             (*view, memory) = (core::mem::take(view).anew(), None);
             if !outcome.is_wide {

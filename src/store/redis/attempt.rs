@@ -10,10 +10,10 @@ use redis::Value;
 use tokio::runtime::Handle;
 
 use super::compare::{Comparison, Found, Memory, Script, Snapshot, Text};
-use super::contest::Pace;
 use super::link::Link;
 use super::listeners::Listeners;
 use crate::machine::{Batch, FORMAT, Key, Peer, Records, Row, SessionId, StoreError, StoreId, StoreNow};
+use crate::store::reserving::Pace;
 
 /// What an attempt goes by: what one run of the script found, and for all other rows what this process remembers.
 pub(super) struct View<'a> {

@@ -4,14 +4,13 @@ use core::time::Duration;
 use std::{
     format,
     string::{String, ToString},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     vec::Vec,
 };
 
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::reserving::{contested, writes_in_any_case},
+    super::reserving::{Pace, contested, writes_in_any_case},
     compare::{Comparison, LONGEST_MS, Reservation},
     setup,
 };
@@ -28,23 +27,6 @@ const MOST_RESERVED: usize = 8;
 const SHORTEST_MS: u64 = 250;
 /// No pause is longer, in ms.
 const LONGEST_PAUSE_MS: u64 = 32;
-
-/// What the transactions of one handle leave to those after them.
-#[derive(Debug, Default)]
-pub(super) struct Pace {
-    /// Whether the latest transaction that may reserve failed, for whatever reason. The next one then reserves at its first failure.
-    was_late: AtomicBool,
-    /// How long the latest attempt took that found its rows changed or reserved, in ms; 0 before the first.
-    trip_ms: AtomicU64,
-}
-
-impl Pace {
-    pub(super) fn note(&self, batch: &Batch, is_late: bool) {
-        if writes_in_any_case(batch) {
-            self.was_late.store(is_late, Relaxed);
-        }
-    }
-}
 
 /// One transaction among others.
 pub(super) struct Contest {
@@ -69,9 +51,9 @@ impl Contest {
             name: batch.session.to_string(),
             may_reserve: !keys.is_empty() && writes_in_any_case(batch),
             rows: keys.iter().map(|key| format!("reserved:{key}")).collect(),
-            tries: if pace.was_late.load(Relaxed) { AT_ONCE } else { 0 },
+            tries: if pace.has_failed() { AT_ONCE } else { 0 },
             pauses: 0,
-            trip: Duration::from_millis(pace.trip_ms.load(Relaxed)),
+            trip: pace.trip(),
             has_reserved: false,
         }
     }
@@ -109,8 +91,8 @@ impl Contest {
         true
     }
 
-    pub(super) fn leave(&self, pace: &Pace) {
-        pace.trip_ms.store(u64::try_from(self.trip.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    pub(super) const fn trip(&self) -> Duration {
+        self.trip
     }
 
     /// What takes the reservations back, if there are any: the transaction has nothing to write.

@@ -223,7 +223,7 @@ impl RedisStore {
                 Ok(Outcome::Stale { snapshot, is_free }) => {
                     view.found(snapshot);
                     let goes_on = contest.lost(asked_at, (is_free, writes), deadline).await;
-                    contest.leave(pace);
+                    pace.note_trip(contest.trip());
                     if !goes_on {
                         return Err(failure::of_contention_until_limit());
                     }
@@ -257,7 +257,7 @@ impl Store for RedisStore {
         let (now, writing) = (StoreNow::new(self.clock(), now), AtomicBool::new(false));
         let deadline = Instant::now() + limit;
         let reply = self.place.link.within(limit, &writing, self.apply(&batch, now, &writing, deadline)).await;
-        self.place.pace.note(&batch, reply.is_err());
+        self.place.pace.note_end(&batch, reply.is_err());
         let reply = reply?;
         self.place.listeners.heed(self.place.link.opened());
         Ok(reply)
