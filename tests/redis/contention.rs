@@ -267,5 +267,5 @@ async fn a_far_context_with_a_short_lease_acquires_the_key_too() {
     let near = [open(&server.client()).await, open(&server.client()).await];
     let delay = |ms| proxy.delay(Way::ToServer, Duration::from_millis(ms));
     let far = async || open(&client_of(&proxy)).await;
-    far::a_far_context_with_a_short_lease_acquires_the_key_too(near, far, delay, &[120, 180, 220]).await;
+    far::a_far_context_with_a_short_lease_acquires_the_key_too(near, far, delay, &[220, 235, 235, 245]).await;
 }

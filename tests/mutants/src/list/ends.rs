@@ -280,6 +280,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "I11",
+        "a waiter that was frozen blames the store without asking it again",
+        Scenario("a_waiter_that_was_frozen"),
+        &[edit(RETRY, "(self.stood_still || now.since", "(false || now.since")],
+    ),
+    Mutant::new(
+        "I11",
+        "whoever waits behind a guard of its own fails by a freeze",
+        Scenario("survives_a_freeze"),
+        &[edit("src/machine/context/heartbeat.rs", "if !self.stood_still {", "if true {")],
+    ),
+    Mutant::new(
+        "I11",
+        "whoever waits behind a guard of its own waits for a silent store for ever",
+        Rule("busy_store::whoever_waits_behind"),
+        &[edit("src/machine/context/heartbeat.rs", "if !self.stood_still {", "if false {")],
+    ),
+    Mutant::new(
+        "I11",
+        "a time-out blames a failure of long ago",
+        Scenario("an_old_failure"),
+        &[edit("src/driver/registry.rs", "*at >= then && ", "")],
+    ),
+    Mutant::new(
+        "S10",
+        "a context that closes rests before it has told of the grant",
+        Rule("presence::s10_a_context_that_closes"),
+        &[edit(SESSION, "self.rest_after(transaction);", "self.rest();")],
+    ),
+    Mutant::new(
         "S11",
         "what a store refused once waits until nothing else is to be sent",
         Rule("overtaken::a_release_that_was_refused"),
