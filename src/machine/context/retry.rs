@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Attempts to reach a store that has not answered a request yet.
-const ATTEMPTS: u32 = 3;
+pub(super) const ATTEMPTS: u32 = 3;
 
 impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.
@@ -141,8 +141,9 @@ impl Machine {
         for slot in &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()) {
             let Some(cohort) = self.cohorts.get(slot) else { continue };
             let Some(seeking) = cohort.seeking() else { continue };
-            // A context that was frozen meanwhile has hardly asked the store.
-            if error.retry && (self.stood_still || now.since(seeking.heard_at) < lease_ms) {
+            // A context that was frozen meanwhile has hardly asked the store. In a hidden page every timer may be as late as after a freeze.
+            let has_hardly_asked = self.stood_still && operation.attempts + 1 < ATTEMPTS;
+            if error.retry && (has_hardly_asked || now.since(seeking.heard_at) < lease_ms) {
                 continue;
             }
             let request = seeking.request;

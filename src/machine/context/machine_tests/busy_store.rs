@@ -85,3 +85,25 @@ fn whoever_waits_behind_a_guard_of_its_own_context_is_told_after_a_lease() {
     });
     assert!(silent_ms.is_some_and(|ms| ms <= LEASE_MS + 5_000), "{silent_ms:?}");
 }
+
+/// In a hidden page each timer comes a minute late, as if the page had been frozen every time.
+#[test]
+fn whoever_waits_where_every_timer_is_late_is_told_of_a_silent_store_too() {
+    let behind_own_guard = || {
+        let mut script = Script::holding();
+        script.acquire(2, true);
+        script
+    };
+    let in_queue = || {
+        let mut script = Script::new();
+        script.queue(2, 100);
+        script
+    };
+    for mut script in [behind_own_guard(), in_queue()] {
+        let told = (0..10).any(|_| {
+            let told = events(script.tick(60_000));
+            told.iter().any(|event| matches!(event, Event::Failed { turn: TurnId(2), .. }))
+        });
+        assert!(told, "ten minutes have passed");
+    }
+}

@@ -283,19 +283,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I11",
         "a waiter that was frozen blames the store without asking it again",
         Scenario("a_waiter_that_was_frozen"),
-        &[edit(RETRY, "(self.stood_still || now.since", "(false || now.since")],
+        &[edit(RETRY, "(has_hardly_asked || now.since", "(false || now.since")],
     ),
     Mutant::new(
         "I11",
         "whoever waits behind a guard of its own fails by a freeze",
         Scenario("survives_a_freeze"),
-        &[edit("src/machine/context/heartbeat.rs", "if !self.stood_still {", "if true {")],
+        &[edit("src/machine/context/heartbeat.rs", "if !self.stood_still || failures", "if true || failures")],
     ),
     Mutant::new(
         "I11",
         "whoever waits behind a guard of its own waits for a silent store for ever",
         Rule("busy_store::whoever_waits_behind"),
-        &[edit("src/machine/context/heartbeat.rs", "if !self.stood_still {", "if false {")],
+        &[edit("src/machine/context/heartbeat.rs", "if !self.stood_still || failures + 1 >= ATTEMPTS {", "if false {")],
     ),
     Mutant::new(
         "I11",
