@@ -44,12 +44,15 @@ impl Driver {
 
     /// Sets the alarm that was planned last, unless it is set already.
     pub(super) fn set_alarm(&self) {
-        let mut core = self.core();
-        let Some(alarm) = core.alarm.as_mut().filter(|alarm| !alarm.is_set()) else { return };
-        let elsewhere = self.executor.elsewhere();
-        let here = self.bell(alarm, 0, &self.executor);
-        let there = elsewhere.as_ref().map(|place| self.bell(alarm, 1, place));
-        drop(core);
+        // Declared before the guard: if an executor panics, the core must be unlocked before the destructor of a bell locks it.
+        let (elsewhere, here, there);
+        {
+            let mut core = self.core();
+            let Some(alarm) = core.alarm.as_mut().filter(|alarm| !alarm.is_set()) else { return };
+            elsewhere = self.executor.elsewhere();
+            here = self.bell(alarm, 0, &self.executor);
+            there = elsewhere.as_ref().map(|place| self.bell(alarm, 1, place));
+        }
         self.executor.spawn(here);
         if let (Some(place), Some(there)) = (elsewhere, there) {
             place.spawn(there);

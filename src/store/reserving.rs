@@ -28,7 +28,7 @@ impl Pace {
         }
     }
 
-    /// How long the latest attempt took that found its rows changed or reserved; zero before the first.
+    /// How long the latest attempt to write took; zero before the first.
     pub(super) fn trip(&self) -> Duration {
         Duration::from_millis(self.trip_ms.load(Relaxed))
     }

@@ -236,6 +236,33 @@ fn records_that_fit_into_a_transaction_are_forgotten_together() {
     });
 }
 
+/// A transaction that another one has overtaken asks for the reservations, too, which takes operations of their own.
+#[test]
+fn records_that_fit_are_forgotten_together_by_a_second_attempt_too() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        for many in [60, 64, 100] {
+            let prefix = format!("overtaken-{many}");
+            let (one, two) = (connect(&address, &prefix).await, connect(&address, &prefix).await);
+            let gives_back = |request| at_k(Action::Withdraw { request: RequestId(request) });
+            one.transact(open(1, waiting(1)), process_clock(), BUSY).await.unwrap();
+            one.transact(Batch::new(SessionId(1), vec![gives_back(1)]), process_clock(), BUSY).await.unwrap();
+            two.transact(open(2, waiting(2)), process_clock(), BUSY).await.unwrap();
+            two.transact(Batch::new(SessionId(2), vec![gives_back(2)]), process_clock(), BUSY).await.unwrap();
+            let mut batch = Batch::new(SessionId(1), vec![waiting(3)]);
+            batch.forgets = (0..many).map(|number| Key::new(&format!("k{number}")).unwrap()).collect();
+            for key in &batch.forgets {
+                let mut etcd = client(&address).await;
+                let record = etcd.get(format!("{prefix}/record/k"), None).await.unwrap();
+                let text = record.kvs()[0].value().to_vec();
+                etcd.put(format!("{prefix}/record/{key}"), text, None).await.unwrap();
+            }
+            let forgotten = one.transact(batch, process_clock(), BUSY).await;
+            assert!(forgotten.is_ok(), "{many} records: {forgotten:?}");
+        }
+    });
+}
+
 /// Then a request that waits goes on.
 #[test]
 fn whoever_waited_for_reservations_until_its_time_limit_is_told_that_the_store_is_busy() {

@@ -9,7 +9,7 @@ use std::{
 
 use leasehold::{
     LeaseManager, LeaseManagerBuilder, StoreError,
-    executor::TokioExecutor,
+    executor::{Executor, MaybeSendFuture, Shared, TokioExecutor},
     machine::{Batch, Now, Reply, SessionId, StoreClock},
     store::{Durability, MemoryStore, Reach, Store},
 };
@@ -121,4 +121,51 @@ fn a_store_that_answers_no_operation_hangs_nobody() {
         done.send(granted).unwrap();
     });
     assert_eq!(is_done.recv_timeout(PATIENCE), Ok(false));
+}
+
+/// An executor whose other place has no timers any more.
+#[derive(Debug)]
+struct TwoPlaces {
+    inner: TokioExecutor,
+    is_elsewhere: bool,
+}
+
+impl Executor for TwoPlaces {
+    fn now(&self) -> Now {
+        self.inner.now()
+    }
+
+    fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
+        self.inner.spawn(task);
+    }
+
+    fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
+        assert!(!self.is_elsewhere, "the timers of that place are gone");
+        self.inner.sleep(duration)
+    }
+
+    fn random(&self) -> u128 {
+        self.inner.random()
+    }
+
+    fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
+        Some(Arc::new(Self { inner: self.inner.clone(), is_elsewhere: true }))
+    }
+}
+
+#[test]
+fn an_executor_that_panics_hangs_nobody() {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let asks = || {
+            runtime.block_on(async {
+                let executor = TwoPlaces { inner: TokioExecutor::new(), is_elsewhere: false };
+                let leases = LeaseManager::builder(MemoryStore::new(), executor).build().unwrap();
+                leases.lock("k").try_acquire().await.map(drop)
+            })
+        };
+        done.send(catch_unwind(AssertUnwindSafe(asks)).is_ok()).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(PATIENCE), Ok(false), "it panics");
 }

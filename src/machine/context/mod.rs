@@ -99,7 +99,7 @@ pub struct Machine {
     last_request: RequestId,
     heartbeat_at: Option<Monotonic>,
     last_heartbeat: Monotonic,
-    /// Whether the context was frozen, or a clock was set, just before the input that it handles now.
+    /// Whether the context was frozen, or a clock was set, since the store answered last.
     stood_still: bool,
     outputs: Vec<Output>,
     /// How many of the outputs were polled.
@@ -145,8 +145,8 @@ impl Machine {
 
     /// Takes one input.
     pub fn handle(&mut self, input: Input, now: Now) {
-        self.stood_still = self.clocks.jumped(now, &self.config);
-        if self.stood_still {
+        if self.clocks.jumped(now, &self.config) {
+            self.stood_still = true;
             self.doubt(now.monotonic);
         }
         let now = now.monotonic;
@@ -159,7 +159,6 @@ impl Machine {
         }
         self.fire_due(now);
         self.settle(now);
-        self.stood_still = false;
     }
 
     /// Takes an input of which nothing is kept.

@@ -47,6 +47,7 @@ impl Machine {
             let error = StoreError::unknown("the store did not answer each operation");
             return self.failed(transaction, &error, now);
         }
+        self.stood_still = false;
         self.store_queue.note_taken(transaction.load());
         self.meet_store(transaction, reply.store, now);
         self.session_answered(transaction, &reply, now);

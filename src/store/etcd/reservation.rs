@@ -106,6 +106,11 @@ impl<'a> Reservations<'a> {
         !self.records.is_empty() && operations + 1 + 3 * self.records.len() <= MOST_OPERATIONS
     }
 
+    /// How many operations of a transaction must stay free for the one that is nested in it, which makes and reads reservations.
+    pub(super) fn nested_operations(&self) -> usize {
+        2 * self.records.len()
+    }
+
     /// Whether nobody else has reserved a record, or has done so for too long.
     pub(super) fn are_free(&self) -> bool {
         let is_free = |(text, since): &(String, Instant)| {

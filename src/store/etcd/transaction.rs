@@ -106,6 +106,8 @@ impl Desk<'_> {
             let reserves = (attempt >= failures && may_reserve).then_some(trip);
             let next = Next { reservations: &reservations, attempt, reserves };
             let answer = self.commit(batch.session, &mut outcome, (&*view, next), deadline).await?;
+            trip = asked_at.elapsed();
+            self.sightings.pace.note_trip(trip);
             if answer.succeeded() {
                 if !outcome.changed.is_empty() && reservations.fit(asked.len()) {
                     reservations.ended();
@@ -113,8 +115,6 @@ impl Desk<'_> {
                 self.remember(&outcome, core::mem::take(view), &answer);
                 return Ok(outcome.reply);
             }
-            trip = asked_at.elapsed();
-            self.sightings.pace.note_trip(trip);
             // What it went by has changed; the answer says how it is now.
             (*view, memory) = (core::mem::take(view).anew(), None);
             if !outcome.is_wide {
@@ -300,7 +300,9 @@ impl Desk<'_> {
         let forgotten = forgotten.filter_map(|row| if let Row::Record(key) = row { Some(key) } else { None });
         let mut obsolete: Vec<_> = forgotten.map(|key| self.names.reservation(key)).collect();
         let mut reads = gets(self.names, &outcome.used);
+        let mut most = MOST_OPERATIONS;
         if is_write && next.reservations.fit(reads.len()) {
+            most -= next.reservations.nested_operations();
             compares.extend(next.reservations.compares());
             // etcd refuses a transaction that writes the same key twice.
             let read = next.reservations.obsolete();
@@ -312,7 +314,7 @@ impl Desk<'_> {
             }
         }
         // Without room for all of them, some stay. Whoever writes such a record waits once until it has seen the reservation for long enough.
-        obsolete.truncate(MOST_OPERATIONS.saturating_sub(writes.len()));
+        obsolete.truncate(most.saturating_sub(writes.len()));
         writes.extend(obsolete.into_iter().map(|name| TxnOp::delete(name, None)));
         let load = Load { rows: reads.len().max(writes.len()), bytes };
         // The reads are there without writes, too: etcd would compare without asking the other servers if there were none.

@@ -215,6 +215,7 @@ impl RedisStore {
             let asked_at = Instant::now();
             match comparison.run(link, plain, self.place.keys(), &ScriptInput::NONE, stage).await? {
                 Ok(Outcome::Done { said, heard }) => {
+                    pace.note_trip(asked_at.elapsed());
                     view.wrote(&comparison);
                     signals::note_heard(&mut reply, heard);
                     let peers = if comparison.told.is_some() { peers_in(said, batch, now) } else { Vec::new() };

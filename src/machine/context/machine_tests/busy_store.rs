@@ -3,7 +3,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::{LEASE_MS, Script, events, granted, named};
-use crate::machine::{Event, Input, StoreError, Turn, TurnId};
+use crate::machine::{Event, Input, Output, StoreError, Turn, TurnId};
 
 /// Keeps the store busy for this long. Returns which requests failed, and when.
 fn busy_for(script: &mut Script, span_ms: u64) -> Vec<(u64, TurnId)> {
@@ -105,5 +105,27 @@ fn whoever_waits_where_every_timer_is_late_is_told_of_a_silent_store_too() {
             told.iter().any(|event| matches!(event, Event::Failed { turn: TurnId(2), .. }))
         });
         assert!(told, "ten minutes have passed");
+    }
+}
+
+/// A laptop wakes up before its network does.
+#[test]
+fn one_error_after_a_freeze_ends_no_wait() {
+    for waits_in_queue in [false, true] {
+        let mut script = if waits_in_queue { Script::new() } else { Script::holding() };
+        if waits_in_queue {
+            script.queue(2, 64);
+        } else {
+            script.acquire(2, true);
+        }
+        script.tick(600_000);
+        let errors = (1..10).find(|_| {
+            script.until_sent();
+            script.now_ms += 1;
+            script.refuse();
+            let is_told = |output: &Output| matches!(output, Output::Event(Event::Failed { turn: TurnId(2), .. }));
+            script.outputs.iter().any(is_told)
+        });
+        assert!(errors.is_some_and(|errors| errors >= 3), "{errors:?}, in a queue: {waits_in_queue}");
     }
 }
