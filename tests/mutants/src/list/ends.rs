@@ -231,8 +231,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("alarm::"),
         &[edit(
             "src/driver/alarm.rs",
-            "let elsewhere = self.executor.elsewhere();",
-            "let elsewhere = self.executor.elsewhere().filter(|_| false);",
+            "elsewhere = self.executor.elsewhere();",
+            "elsewhere = self.executor.elsewhere().filter(|_| false);",
         )],
     ),
     Mutant::new(
