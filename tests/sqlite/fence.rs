@@ -239,7 +239,7 @@ fn a_transaction_that_is_over_is_refused() {
 /// A backup or a user's own transaction may keep the file locked for longer than all attempts of a request take together.
 #[test]
 fn a_request_with_a_time_limit_outlasts_a_connection_that_keeps_the_file_locked() {
-    const SHORT: Duration = Duration::from_millis(250);
+    const SHORT: Duration = Duration::from_millis(500);
     let scratch = Scratch::new();
     Runtime::new().unwrap().block_on(async {
         let leases = manager(&scratch.0).lease(4 * SHORT).store_timeout(SHORT).build().unwrap();
