@@ -25,9 +25,12 @@ use std::{
     vec::Vec,
 };
 
-use tokio::{runtime::Handle, time::Instant};
+use tokio::time::Instant;
 
-use super::{Durability, Reach, Store, inside::inside};
+use super::{
+    Durability, Reach, Store,
+    inside::{inside, runtime_for},
+};
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
 use crate::signal::Signals;
@@ -163,11 +166,7 @@ impl RedisStore {
                  a cluster; choose one that is not empty and has no brace"
             )));
         }
-        let runtime = Handle::try_current().map_err(|_| {
-            failure::unsupported(
-                "there is no tokio runtime here to connect to Redis in; call this inside one, with I/O and timers enabled",
-            )
-        })?;
+        let runtime = runtime_for("Redis")?;
         let RedisServers(servers) = servers.into();
         let place = Place::new(Link::new(&servers, prefix)?, runtime, prefix);
         let nothing_to_lose = AtomicBool::new(false);
