@@ -211,20 +211,18 @@ impl RedisStore {
                 return Ok(reply);
             }
             comparison.reservation = contest.reservation().filter(|_| writes);
-            let asked_at = Instant::now();
             match comparison.run(link, plain, self.place.keys(), &ScriptInput::NONE, stage).await? {
-                Ok(Outcome::Done { said, heard }) => {
-                    pace.note_trip(asked_at.elapsed());
+                Ok(Outcome::Done { said, heard, trip }) => {
+                    pace.note_trip(trip);
                     view.wrote(&comparison);
                     signals::note_heard(&mut reply, heard);
                     let peers = if comparison.told.is_some() { peers_in(said, batch, now) } else { Vec::new() };
                     return Ok(Reply { peers, ..reply });
                 }
-                Ok(Outcome::Stale { snapshot, is_free }) => {
+                Ok(Outcome::Stale { snapshot, is_free, trip }) => {
                     view.found(snapshot);
-                    let goes_on = contest.lost(asked_at, (is_free, writes), deadline).await;
-                    pace.note_trip(contest.trip());
-                    if !goes_on {
+                    pace.note_trip(trip);
+                    if !contest.lost(trip, (is_free, writes), deadline).await {
                         return Err(failure::of_contention_until_limit());
                     }
                 }
