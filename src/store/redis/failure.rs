@@ -156,6 +156,9 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
             kind: StoreErrorKind::Quota,
             ..StoreError::transient(told("delete something, or raise maxmemory"))
         },
+        "MISCONF" if detail_of(error).contains("No space left") => {
+            StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(told("make room on the server's disk")) }
+        }
         "READONLY" | "MASTERDOWN" => StoreError::transient(told("connect to the master: this is a replica")),
         "LOADING" => StoreError::transient(told("wait until the server has loaded its data")),
         "MISCONF" => StoreError::transient(told("make room on the server's disk, or see its log")),
@@ -221,4 +224,29 @@ fn of_password(address: &str, error: &RedisError) -> StoreError {
 /// A server that must not keep leases, or an address that is none.
 pub(super) fn unsupported(message: impl ToString) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, message.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{RedisError, Value, parse_redis_value};
+
+    use super::*;
+
+    fn refusal(line: &str) -> StoreError {
+        let Ok(Value::ServerError(said)) = parse_redis_value(format!("-{line}\r\n").as_bytes()) else {
+            panic!("it is a refusal")
+        };
+        of_refusal("host:6379", &RedisError::from(said), Stage::Reading)
+    }
+
+    /// A campaign ends because of it, rather than wait until somebody makes room.
+    #[test]
+    fn a_server_whose_disk_is_full_has_no_room() {
+        let full = refusal("MISCONF Errors writing to the AOF file: No space left on device");
+        assert_eq!((full.kind, full.applied), (StoreErrorKind::Quota, crate::machine::Applied::No), "{full}");
+        assert!(full.message.contains("make room"), "{full}");
+        let unable =
+            refusal("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk");
+        assert_eq!(unable.kind, StoreErrorKind::Unavailable, "{unable}");
+    }
 }
