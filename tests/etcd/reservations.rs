@@ -379,7 +379,7 @@ fn a_reservation_of_its_own_that_is_gone_costs_one_round_trip() {
         transact(next(at_k(Action::Inspect)), BUSY).await.unwrap();
         client(&address).await.delete("gone/reserved/k", None).await.unwrap();
         let before = proxy.trips();
-        transact(next(at_k(Action::Withdraw { request: RequestId(1) })), BUSY).await.unwrap();
+        transact(next(waiting(200)), BUSY).await.unwrap();
         assert_eq!(proxy.trips() - before, 2, "one that finds the reservation gone, and one that writes");
     });
 }

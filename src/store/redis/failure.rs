@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use redis::{ErrorKind, RedisError};
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 
 use crate::machine::{StoreError, StoreErrorKind};
 
@@ -57,7 +57,16 @@ pub(super) fn of_url(error: &RedisError) -> StoreError {
 }
 
 /// No connection was opened, so nothing was sent.
-pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
+pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreError {
+    let address = &*server.addr().to_string();
+    if detail_of(error).contains("DB index") {
+        return unsupported(format!(
+            "Redis at {address} refused: {}; it has no database {}: write a smaller number in the URL, as in redis://host:port/0, or raise \
+             `databases` in the server's configuration",
+            Told(error),
+            server.redis_settings().db()
+        ));
+    }
     if error.kind() == ErrorKind::AuthenticationFailed || is_of_password(error) {
         return of_password(address, error);
     }
@@ -78,6 +87,13 @@ pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
              system trust its authority, or give RedisStore::from_client a client made with redis::Client::build_with_tls"
         ));
     }
+    if let (ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }, true) =
+        (server.addr(), is_of_the_name(&said))
+    {
+        return StoreError::transient(format!(
+            "Redis at {address} cannot be reached: no such host: check the name {host:?}, or the DNS of this machine ({error})"
+        ));
+    }
     let is_socket = address.starts_with('/');
     let place = if is_socket { "the path of the socket" } else { "the host and the port" };
     // A server that expects TLS closes a connection without it.
@@ -89,6 +105,11 @@ pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
     StoreError::transient(format!(
         "Redis at {address} cannot be reached: {error}; check {place}, and that the server runs{encryption}"
     ))
+}
+
+/// Whether the system, or tokio, found no address of the host.
+fn is_of_the_name(said: &str) -> bool {
+    ["lookup address", "No address found", "could not resolve", "No such host"].iter().any(|words| said.contains(words))
 }
 
 /// The connection broke before the answer came.
@@ -168,10 +189,6 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
         "BUSY" => StoreError::busy(told("another script runs for too long; end it by SCRIPT KILL")),
         "CLUSTERDOWN" | "TRYAGAIN" => StoreError::transient(told("the cluster is being repaired or changed")),
         "NOSCRIPT" => StoreError::transient(told("the server forgot the script")),
-        _ if detail_of(error).contains("DB index") => unsupported(told(
-            "the number at the end of the URL is too large for this server; use a smaller one, as in redis://host:port/0, or raise \
-             `databases` in the server's configuration",
-        )),
         _ => stage.error(format!("Redis at {address} failed: {error}")),
     }
 }
