@@ -140,7 +140,7 @@ impl fmt::Display for AcquireError {
                     (_, true) => ("others held", ""),
                     _ => ("the store did not say who held", "; it was silent, or this manager was suspended"),
                 };
-                write!(out, "the time-out passed after {} ms while {before} the key \"{key}\"{after}", whole_ms(*waited))
+                write!(out, "the time-out passed after {} ms while {before} the key {key:?}{after}", whole_ms(*waited))
             }
             Self::Closed => out.write_str("the lease manager was closed; make another one"),
             Self::InstanceInUse => out
@@ -151,7 +151,7 @@ impl fmt::Display for AcquireError {
                 out.write_str("another holder of the key is already upgrading; release this lease, and try again")
             }
             Self::Lost { key, reason } => {
-                write!(out, "the lease of the key \"{key}\" is lost: {}; acquire another one", reason.name())
+                write!(out, "the lease of the key {key:?} is lost: {}; acquire another one", reason.name())
             }
             Self::Released => out.write_str("the lease was released; acquire another one"),
             Self::EmptyParts => out.write_str(
@@ -168,3 +168,23 @@ impl fmt::Display for AcquireError {
 }
 
 impl core::error::Error for AcquireError {}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_key_with_control_characters_is_escaped() {
+        let key = || String::from("k\u{1b}[2J");
+        for error in [
+            AcquireError::taken(key(), true),
+            AcquireError::Lost { key: key(), reason: LostReason::Expired },
+            AcquireError::InvalidOptions(InvalidOptions::SameKeyTwice { key: key() }),
+        ] {
+            let text = error.to_string();
+            assert!(text.contains("the key \"k\\u{1b}[2J\""), "{text:?}");
+        }
+    }
+}

@@ -14,7 +14,10 @@ use std::{
 };
 
 use boot_time::Instant;
-use tokio::{runtime::Handle, task::AbortHandle};
+use tokio::{
+    runtime::{Handle, Id},
+    task::AbortHandle,
+};
 
 use super::{Executor, MaybeSendFuture, Shared};
 use crate::machine::{Monotonic, Now, Wall, whole_ms};
@@ -25,8 +28,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio tells only by a panic
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
-/// A call inside a runtime starts its background work there. A call on a thread without a runtime, such as the drop of a guard,
-/// starts it in the runtime in which the first request was made. The timer that renews the leases is set in both of these runtimes: one of
+/// A call inside a runtime starts its background work there. A call on a thread without a runtime, or in a runtime without timers, such as
+/// the drop of a guard, starts it in the runtime in which the first request was made. The timer that renews the leases is set in both of these runtimes: one of
 /// them may end, or be a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the leases and
 /// [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock; requests
 /// that wait fail as [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the next
@@ -59,11 +62,30 @@ struct Home {
     lives: AtomicBool,
     /// The runtime, and the task of the tenant there.
     runtime: Mutex<Option<(Handle, AbortHandle)>>,
+    /// The runtime that was found without timers last, so that tokio panics about it only once.
+    timeless: Mutex<Option<Id>>,
 }
 
 impl Home {
     fn runtime(&self) -> Option<Handle> {
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(runtime, _)| runtime.clone())
+    }
+
+    /// Whether a sleep may be waited for in that runtime. This one has timers: requests were made in it.
+    fn has_timers_in(&self, runtime: &Handle) -> bool {
+        let is_home = |(home, _): &(Handle, AbortHandle)| home.id() == runtime.id();
+        if self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_home) {
+            return true;
+        }
+        let mut timeless = self.timeless.lock().unwrap_or_else(PoisonError::into_inner);
+        if *timeless == Some(runtime.id()) {
+            return false;
+        }
+        let has_timers = has_timers(runtime);
+        if !has_timers {
+            *timeless = Some(runtime.id());
+        }
+        has_timers
     }
 
     /// Adopts a runtime. False if it has ended.
@@ -133,9 +155,9 @@ impl TokioExecutor {
         }
     }
 
-    /// Whether a sleep may be waited for there. The home has timers: requests were made in it.
-    fn can_sleep_in(&self, runtime: &Handle) -> bool {
-        self.home.runtime().is_some_and(|home| home.id() == runtime.id()) || has_timers(runtime)
+    /// The runtime that this is called in, unless it has no timers.
+    fn here_with_timers(&self) -> Option<Handle> {
+        self.here().filter(|here| self.home.has_timers_in(here))
     }
 
     /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
@@ -256,15 +278,20 @@ impl Executor for TokioExecutor {
     }
 
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
+        // A store may set timers, so its transactions would panic in a runtime that has none.
+        let runtime = self.here_with_timers().or_else(|| self.remembered());
+        // Before any request there is no transaction yet.
+        let runtime = runtime.or_else(|| self.here().filter(|_| self.home.runtime().is_none()));
         // Without any, as after the end of `main`, nothing goes on in the background: what is held then runs out.
-        if let Some(runtime) = self.runtime() {
+        if let Some(runtime) = runtime {
             runtime.spawn(task);
         }
     }
 
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
-        let here = self.here().filter(|here| self.can_sleep_in(here));
+        let here = self.here_with_timers();
         let elsewhere = if here.is_none() { self.remembered() } else { None };
+        let home = here.is_none().then(|| self.home.clone());
         let called = Instant::now();
         Box::pin(async move {
             // The time counts from the call: a task may be polled much later.
@@ -272,7 +299,7 @@ impl Executor for TokioExecutor {
             if let Some(runtime) = elsewhere {
                 return sleep_in(&runtime, left).await;
             }
-            if here.is_none() && !Handle::try_current().is_ok_and(|at| has_timers(&at)) {
+            if home.is_some_and(|home| !Handle::try_current().is_ok_and(|at| home.has_timers_in(&at))) {
                 return sleep_without_runtime(left()).await;
             }
             // Made when first polled, which may be on a thread of no runtime.

@@ -289,7 +289,7 @@ impl fmt::Display for InvalidOptions {
             }
             Self::KeyCount { count } => write!(out, "{count} keys cannot be leased together; name 1 to {MOST_KEYS}"),
             Self::SameKeyTwice { ref key } => {
-                write!(out, "the key \"{key}\" is named twice; name it once, in the stronger mode")
+                write!(out, "the key {key:?} is named twice; name it once, in the stronger mode")
             }
             Self::UnknownOption { option, remedy } => {
                 write!(out, "the option `{option}` does not go with this call; {remedy}")

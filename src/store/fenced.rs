@@ -123,7 +123,7 @@ impl core::fmt::Display for FenceError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Lost { key, reason } => {
-                write!(out, "the lease of the key \"{key}\" is lost: {}; acquire another one", reason.name())
+                write!(out, "the lease of the key {key:?} is lost: {}; acquire another one", reason.name())
             }
             Self::Released => out.write_str("the lease was released; acquire another one"),
             Self::Misuse(sentence) => out.write_str(sentence),

@@ -1,11 +1,17 @@
-//! Lets a future that needs tokio's timers be awaited anywhere: on a plain thread, or in another executor.
+//! The tokio runtime of a store: which one it is made in, and how its work is awaited elsewhere: on a plain thread, or in another executor.
 
 use core::{
     future::Future,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
-use std::panic::resume_unwind;
+use std::{
+    format,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    panic::{catch_unwind, resume_unwind},
+    string::String,
+};
 
 use tokio::{
     runtime::Handle,
@@ -13,6 +19,44 @@ use tokio::{
 };
 
 use crate::machine::{StoreError, StoreErrorKind};
+
+/// The runtime that this is called in, for a store that connects to `server` there. Tokio tells only by a panic that a runtime lacks
+/// something. This catches the panic, but the panic hook has printed tokio's message by then; where panics abort, the process ends with it.
+///
+/// # Errors
+/// [`StoreError`] if there is no runtime here, or one without timers or I/O.
+pub(super) fn runtime_for(server: &str) -> Result<Handle, StoreError> {
+    let refused = |sentence: String| StoreError::permanent(StoreErrorKind::Unsupported, sentence);
+    let runtime = Handle::try_current().map_err(|_| {
+        refused(format!(
+            "there is no tokio runtime here to connect to {server} in; call this inside one, with I/O and timers enabled"
+        ))
+    })?;
+    let lacks = |what| {
+        refused(format!(
+            "the tokio runtime here has no {what}, which a connection to {server} needs; call enable_all() on its Builder"
+        ))
+    };
+    if !timers_run_here() {
+        return Err(lacks("timers"));
+    }
+    catch_unwind(open_a_socket).map_err(|_| lacks("I/O"))?;
+    Ok(runtime)
+}
+
+pub(super) fn timers_run_here() -> bool {
+    catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
+}
+
+/// A system that allows no such socket says nothing about the runtime: then the connection shows what is missing.
+fn open_a_socket() {
+    let places = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
+    if let Ok(socket) = UdpSocket::bind(&places[..])
+        && socket.set_nonblocking(true).is_ok()
+    {
+        drop(tokio::net::UdpSocket::from_std(socket));
+    }
+}
 
 /// Does work in the tokio runtime that the store was made in; something must drive that runtime meanwhile. The caller's own runtime is
 /// not used, because it may have no timers, and tokio reveals that only by a panic.

@@ -19,7 +19,7 @@ mod fenced;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod indexed_db;
 #[cfg(all(
-    any(feature = "store-redis", feature = "store-etcd"),
+    any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis", feature = "store-etcd"),
     not(all(target_family = "wasm", target_os = "unknown"))
 ))]
 mod inside;

@@ -48,6 +48,23 @@ fn a_key_that_is_not_utf_8_is_refused() {
     assert!(output.status.code() == Some(64) && err.contains("UTF-8"), "{err}");
 }
 
+/// They would clear the terminal, or colour it.
+#[test]
+fn a_key_with_control_characters_is_escaped() {
+    let scratch = Scratch::new();
+    let key = "k\u{1b}[2J\u{7}";
+    let holder = scratch.start(&["run", key, "--", "sh", "-c", "echo ready; exec sleep 600"]);
+    assert_eq!(holder.line().as_deref(), Some("ready"));
+    let refused = scratch.done(&["run", "-w", "0.1", "--store", "sqlite:other\u{1b}[2J/leases.db", key, "true"]);
+    let waiting = scratch.start(&["run", key, "true"]);
+    waiting.until_err("waiting for");
+    let shown = [scratch.done(&["status", key]).out, scratch.done(&["list"]).out, waiting.err(), refused.err];
+    for text in shown {
+        let commands = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!text.is_empty() && !text.contains(commands), "{text:?}");
+    }
+}
+
 #[test]
 fn input_and_outputs_are_passed_through() {
     let scratch = Scratch::new();

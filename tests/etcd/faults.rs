@@ -204,6 +204,21 @@ fn calls_from_a_plain_thread() {
 }
 
 #[test]
+fn a_runtime_that_lacks_something_is_told() {
+    let url = "etcd://127.0.0.1:1";
+    threads::a_runtime_that_lacks_something(url, async || EtcdStore::connect(url).await.map(drop));
+}
+
+#[test]
+fn a_manager_is_closed_in_a_runtime_without_timers() {
+    let Some(address) = server::shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    let made = async || manager(&address, "bare").await;
+    let managers = runtime.block_on(async { [made().await, made().await] });
+    threads::closing_in_a_runtime_without_timers(runtime, managers);
+}
+
+#[test]
 fn a_list_whose_runtime_ends_is_an_error() {
     let Some(address) = server::shared() else { return };
     let runtime = Runtime::new().unwrap();

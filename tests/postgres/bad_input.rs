@@ -89,9 +89,13 @@ fn a_store_cannot_be_connected_without_a_runtime() {
 fn a_server_that_is_not_there_is_named_with_the_remedy() {
     Runtime::new().unwrap().block_on(async {
         let closed = format!("postgres://u:hunter2@127.0.0.1:{}/d", crate::server::free_port());
-        for url in [closed.as_str(), "postgres://u:hunter2@no-such-host.invalid/d"] {
+        let unknown = "postgres://u:hunter2@no-such-host.invalid/d";
+        for (url, remedy) in [
+            (closed.as_str(), "check the host and the port in the URL"),
+            (unknown, "no such host: check the name \"no-such-host.invalid\""),
+        ] {
             let error = refused(PostgresStore::connect(url)).await;
-            says(&error, &["no server answers", "check the host and the port in the URL"]);
+            says(&error, &["no server answers", remedy]);
             assert!(error.retry, "a server may come back: {error}");
         }
     });

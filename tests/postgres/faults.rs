@@ -252,6 +252,21 @@ fn calls_from_a_plain_thread() {
     threads::calls_from_a_plain_thread(runtime, managers);
 }
 
+#[test]
+fn a_runtime_that_lacks_something_is_told() {
+    let url = "postgres://u@127.0.0.1:1/d";
+    threads::a_runtime_that_lacks_something(url, async || PostgresStore::connect(url).await.map(drop));
+}
+
+#[test]
+fn a_manager_is_closed_in_a_runtime_without_timers() {
+    let Some(server) = Server::start() else { return };
+    let (runtime, place) = (Runtime::new().unwrap(), Place { url: server.url(), prefix: "bare".into() });
+    let made = async || LeaseManager::builder(place.store().await, TokioExecutor::new());
+    let managers = runtime.block_on(async { [made().await, made().await] });
+    threads::closing_in_a_runtime_without_timers(runtime, managers);
+}
+
 /// Keeps what signals bring.
 #[derive(Default)]
 struct Told(Mutex<Vec<Notice>>);

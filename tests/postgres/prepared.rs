@@ -98,6 +98,35 @@ fn a_table_that_stays_locked_gathers_no_processes_of_the_server() {
     });
 }
 
+/// The table is locked when it is time to prepare. Some of the statements are prepared by then, and the others are not.
+#[test]
+fn a_connection_that_could_not_prepare_tries_again_later() {
+    on_server("prepared_later", |place| async move {
+        drop(place.store().await);
+        let named = Place { url: format!("{}?application_name=prepared_later", place.url), ..place.clone() };
+        let store = named.builder().connect().await.unwrap();
+        for session in 0..2 {
+            ask(&store, session, LIMIT).await.unwrap();
+        }
+        let (mut locker, user) = (place.client().await, place.client().await);
+        let transaction = locker.transaction().await.unwrap();
+        transaction.batch_execute("LOCK TABLE prepared_later_record").await.unwrap();
+        ask(&store, 2, Duration::from_millis(400)).await.unwrap_err();
+        drop(transaction);
+        let connections = "SELECT pid, query LIKE '%EXECUTE leasehold_%' FROM pg_stat_activity \
+            WHERE application_name = 'prepared_later'";
+        let seen = async || {
+            let row = user.query_one(connections, &[]).await.expect("it has one connection");
+            (row.get::<_, i32>(0), row.get::<_, Option<bool>>(1) == Some(true))
+        };
+        let (first, _) = seen().await;
+        for session in 3..40 {
+            ask(&store, session, LIMIT).await.unwrap();
+        }
+        assert_eq!(seen().await, (first, true), "the same connection runs prepared statements now");
+    });
+}
+
 /// The server says of each run how it found the row. Where it planned anew, it knew the key.
 #[test]
 fn a_small_table_is_searched_by_the_plan_for_a_large_one() {

@@ -227,3 +227,18 @@ fn calls_from_a_plain_thread() {
     let managers = runtime.block_on(async { [made().await, made().await, made().await] });
     threads::calls_from_a_plain_thread(runtime, managers);
 }
+
+#[test]
+fn a_runtime_that_lacks_something_is_told() {
+    let url = "redis://127.0.0.1:1/";
+    threads::a_runtime_that_lacks_something(url, async || RedisStore::connect(url).await.map(drop));
+}
+
+#[test]
+fn a_manager_is_closed_in_a_runtime_without_timers() {
+    let Some(server) = shared() else { return };
+    let runtime = Runtime::new().unwrap();
+    let made = async || context(&server.client(), "bare").await.1;
+    let managers = runtime.block_on(async { [made().await, made().await] });
+    threads::closing_in_a_runtime_without_timers(runtime, managers);
+}

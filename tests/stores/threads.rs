@@ -1,9 +1,11 @@
-//! Calls from a thread without a runtime.
+//! Calls from a thread without a runtime, or from a runtime that lacks something.
 
 use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
-use leasehold::LeaseManager;
+use leasehold::{
+    AcquireError, LeaseManager, LeaseManagerBuilder, StoreError, executor::TokioExecutor, machine::StoreErrorKind,
+};
 use tokio::runtime::{Builder, Runtime};
 
 /// Longer than anything takes, however busy the machine is.
@@ -26,4 +28,39 @@ pub(crate) fn calls_from_a_plain_thread(runtime: Runtime, [leases, third, other]
     let since = Instant::now();
     block_on(other.close());
     assert!(since.elapsed() < BUSY, "nobody waits for a runtime that has ended");
+}
+
+/// Tokio tells only by a panic that a runtime lacks something.
+pub(crate) fn a_runtime_that_lacks_something(url: &str, connects: impl AsyncFn() -> Result<(), StoreError>) {
+    for (runtime, lacks) in [
+        (Builder::new_current_thread().build(), "timers"),
+        (Builder::new_current_thread().enable_io().build(), "timers"),
+        (Builder::new_current_thread().enable_time().build(), "I/O"),
+    ] {
+        let runtime = runtime.unwrap();
+        let by_url = runtime.block_on(LeaseManager::from_url(url, TokioExecutor::new()));
+        let connected = runtime.block_on(connects()).map_err(AcquireError::from);
+        for refused in [by_url.map(drop), connected] {
+            let Err(AcquireError::Unsupported(error)) = refused else { panic!("{refused:?}") };
+            assert!(error.message.contains(lacks) && error.message.contains("enable_all()"), "{error}");
+            assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false), "{error}");
+        }
+    }
+}
+
+/// Much longer than the test may take, so that nobody is saved by the end of it.
+const TOO_LONG: Duration = Duration::from_secs(600);
+
+/// The leases are given back, whichever runtime the manager is closed in.
+pub(crate) fn closing_in_a_runtime_without_timers(runtime: Runtime, managers: [LeaseManagerBuilder; 2]) {
+    let [leases, other] = managers.map(|builder| builder.lease(TOO_LONG * 4).store_timeout(TOO_LONG).build().unwrap());
+    let guard = runtime.block_on(leases.lock("kept").acquire()).unwrap();
+    let bare = Builder::new_current_thread().build().unwrap();
+    let since = Instant::now();
+    bare.block_on(leases.close());
+    assert!(runtime.block_on(other.lock("kept").try_acquire()).unwrap().is_some(), "it was given back");
+    drop((guard, runtime));
+    bare.block_on(leases.close());
+    bare.block_on(other.close());
+    assert!(since.elapsed() < BUSY, "{:?}", since.elapsed());
 }

@@ -5,6 +5,8 @@ use std::io::Write as _;
 use leasehold::{AcquireError, StoreError};
 use nix::sys::signal::Signal;
 
+use super::table::printable;
+
 /// The lease was not granted at once, or not in time.
 pub(crate) const NOT_ACQUIRED: u8 = 1;
 /// `EX_USAGE` of sysexits(3): the command line is wrong.
@@ -101,9 +103,9 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Says one sentence on stderr. Whoever closed stderr does not want to hear it.
+/// Says one sentence on stderr, without anything that commands a terminal. Whoever closed stderr does not want to hear it.
 pub(crate) fn tell(sentence: &str) {
-    let _ = writeln!(std::io::stderr(), "leasehold: {sentence}");
+    let _ = writeln!(std::io::stderr(), "leasehold: {}", printable(sentence));
 }
 
 /// Writes to stdout what was asked for. A reader that has gone, such as `head`, has read enough.

@@ -10,7 +10,12 @@ use std::{
 };
 
 use futures::future::{Either, select};
-use leasehold::{LeaseManager, executor::TokioExecutor, machine::StoreError, store};
+use leasehold::{
+    LeaseManager,
+    executor::TokioExecutor,
+    machine::{StoreError, StoreErrorKind},
+    store,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::codes::{Failure, STORE, tell};
@@ -209,7 +214,9 @@ async fn open_often(
 /// Why a store was not opened. An invalid URL is a mistake in the command line, not a failure of the store.
 pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
     if names_a_store(url) {
-        Failure { may_pass: error.retry, ..Failure::new(STORE, error.message) }
+        // A full store stays full until somebody makes room, so that whoever leads or waits is told, and ends.
+        let may_pass = error.retry && error.kind != StoreErrorKind::Quota;
+        Failure { may_pass, ..Failure::new(STORE, error.message) }
     } else {
         Failure::usage(error.message)
     }
@@ -228,5 +235,26 @@ fn names_a_store(url: &str) -> bool {
         "postgres" | "postgresql" | "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster"
         | "etcds" | "https" => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else a leader that opens a full store again would try for ever.
+    #[test]
+    fn only_an_outage_is_waited_for() {
+        let full = StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient("no room") };
+        let useless = StoreError::permanent(StoreErrorKind::Unsupported, "a read replica");
+        for (error, may_pass) in [
+            (StoreError::transient("refused"), true),
+            (StoreError::busy("locked"), true),
+            (full, false),
+            (useless, false),
+        ] {
+            let failure = refused("redis://host", error);
+            assert_eq!((failure.may_pass, failure.exit.code()), (may_pass, STORE), "{failure:?}");
+        }
     }
 }

@@ -31,7 +31,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Durability, Reach, Store, inside::inside};
+use super::{
+    Durability, Reach, Store,
+    inside::{inside, runtime_for},
+};
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, Row, SessionId, StoreError, StoreErrorKind, StoreNow};
 use crate::signal::Signals;
@@ -139,11 +142,7 @@ impl EtcdStore {
     pub async fn connect_with_prefix(servers: &str, prefix: &str) -> Result<Self, StoreError> {
         address::check_prefix(prefix)?;
         let address = Address::parse(servers)?;
-        let runtime = Handle::try_current().map_err(|_| {
-            address::refused(
-                "there is no tokio runtime here; connect to etcd inside the one that the leases are used in",
-            )
-        })?;
+        let runtime = runtime_for("etcd")?;
         let names = Names { prefix: prefix.into() };
         let servers = Servers::connect(address, names.of(&Row::Store), Instant::now() + PATIENCE).await?;
         let (closed, has_swept) = (Arc::default(), AtomicBool::new(false));

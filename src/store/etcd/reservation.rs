@@ -106,6 +106,11 @@ impl<'a> Reservations<'a> {
         !self.records.is_empty() && operations + 1 + 3 * self.records.len() <= MOST_OPERATIONS
     }
 
+    /// Whether the transaction goes by a reservation of its own that an earlier one made. Others may have replaced it since.
+    pub(super) fn are_remembered(&self) -> bool {
+        self.records.iter().any(|record| record.seen.is_some())
+    }
+
     /// How many operations of a transaction must stay free for the one that is nested in it, which makes and reads reservations.
     pub(super) fn nested_operations(&self) -> usize {
         2 * self.records.len()

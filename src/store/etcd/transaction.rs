@@ -308,8 +308,9 @@ impl Desk<'_> {
             let read = next.reservations.obsolete();
             obsolete.retain(|name| !read.contains(name));
             obsolete.splice(0..0, read);
-            // Most first attempts succeed, so the first one is kept small.
-            if next.attempt > 0 || next.reserves.is_some() {
+            // Most first attempts succeed, so the first one is kept small. If it fails because of a reservation that it remembered, only the
+            // answer to this shows it.
+            if next.attempt > 0 || next.reserves.is_some() || next.reservations.are_remembered() {
                 reads.push(next.reservations.question(next.reserves)?);
             }
         }

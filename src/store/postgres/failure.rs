@@ -66,8 +66,8 @@ pub(super) fn of_commit(failure: &Failure, names: &Names) -> StoreError {
     }
 }
 
-/// No connection came about.
-pub(super) fn of_connect(failure: &Failure, user: &str) -> StoreError {
+/// No connection came about to one of these hosts.
+pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> StoreError {
     let permanent = |message| StoreError::permanent(StoreErrorKind::Unsupported, message);
     match failure.code.as_str() {
         // The server says this wherever it refuses an unencrypted connection, even if it would refuse an encrypted one too.
@@ -97,6 +97,11 @@ pub(super) fn of_connect(failure: &Failure, user: &str) -> StoreError {
         )),
         "" if failure.said.starts_with("invalid configuration") => permanent(format!(
             "the URL of the database is incomplete: {}; write it like postgres://user:password@host/database",
+            failure.said
+        )),
+        "" if failure.said.contains("lookup address") && !hosts.is_empty() => StoreError::transient(format!(
+            "no server answers: no such host: check the name {:?} in the URL, or the DNS of this machine ({})",
+            hosts.join(", "),
             failure.said
         )),
         "" => StoreError::transient(format!(

@@ -27,7 +27,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::{runtime::Handle, time::timeout};
 
-use super::{Durability, Reach, Store};
+use super::{Durability, Reach, Store, inside::inside};
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreErrorKind, StoreId, StoreNow};
 use crate::signal::Signals;
@@ -264,9 +264,8 @@ impl Store for PostgresStore {
         }
         // A program that ends now would take along what it said last: that somebody else was granted its lease.
         let speaking = self.speaking.clone();
-        let ended = self.place.runtime.spawn(async move { speaking.end().await });
-        // Its runtime has ended, and so have they.
-        let _ = ended.await;
+        // If the runtime has ended, so have they.
+        let _ = inside(&self.place.runtime, async move { speaking.end().await }).await;
     }
 
     fn durability(&self) -> Durability {

@@ -1,13 +1,16 @@
 //! The statements that nearly every transaction runs. Most of their time goes into parsing and planning. So they are prepared, by SQL's
 //! `PREPARE`, on each connection that only this store uses, and are then run by their names.
 
-use std::string::String;
+use std::{string::String, vec::Vec};
 
-use super::{carrier::Round, names::Names, rows::SCHEMA};
+use super::{carrier::Round, literal::text, names::Names, rows::SCHEMA};
 
 /// How many transactions a connection must have carried before it is worth preparing them. A program that takes one lease and ends would
 /// not gain from it.
 const WORTH: u32 = 2;
+/// By how many times more transactions each further try is delayed, and how many there are at most between two tries.
+const RARER: u32 = 8;
+const MOST: u32 = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Often {
@@ -106,6 +109,12 @@ pub(super) fn keep_plans(round: &mut Round) {
 }
 
 impl Names {
+    /// Asks which of them a connection has prepared, if an earlier try may have prepared some.
+    pub(super) fn ask_prepared(&self) -> Round {
+        let names: Vec<_> = Often::ALL.map(|often| text(&self.prepared(often.signature().0))).into();
+        Round::one(&format!("SELECT name FROM pg_prepared_statements WHERE name IN ({})", names.join(", ")))
+    }
+
     /// Adds the statements that prepare all of them. A rollback does not undo that.
     pub(super) fn prepare(&self, round: &mut Round) {
         for often in Often::ALL {
@@ -118,32 +127,66 @@ impl Names {
 
 /// What a connection has prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Prepared {
-    /// Nothing yet. It carried this many transactions to their ends.
-    Not {
-        carried: u32,
-    },
-    All,
-    /// Nothing, or not all, for good: the server refused it.
-    Never,
+pub(super) struct Prepared {
+    is_done: bool,
+    /// How many transactions it carried to their ends since it was made, or since the server refused.
+    carried: u32,
+    /// After how many of them it is time to prepare.
+    worth: u32,
 }
 
 impl Default for Prepared {
     fn default() -> Self {
-        Self::Not { carried: 0 }
+        Self { is_done: false, carried: 0, worth: WORTH }
     }
 }
 
 impl Prepared {
     /// Counts a transaction that came to its end. One that fails shows rather that there is nothing to prepare: no tables yet.
     pub(super) const fn count(&mut self) {
-        if let Self::Not { carried } = self {
-            *carried += 1;
-        }
+        self.carried = self.carried.saturating_add(1);
     }
 
     /// Whether it is time to prepare.
-    pub(super) const fn is_due(&mut self) -> bool {
-        matches!(self, Self::Not { carried } if *carried >= WORTH)
+    pub(super) const fn is_due(&self) -> bool {
+        !self.is_done && self.carried >= self.worth
+    }
+
+    pub(super) const fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Notes that all of them are prepared.
+    pub(super) const fn done(&mut self) {
+        self.is_done = true;
+    }
+
+    /// Notes that the server refused to prepare them, or to run one of them. What was in the way may pass, such as a lock on a table. If it
+    /// does not, as behind a pooler, each further try costs more than it brings: so the tries get rare.
+    pub(super) fn refused(&mut self) {
+        *self = Self { is_done: false, carried: 0, worth: (self.worth * RARER).min(MOST) };
+    }
+
+    /// Whether some of them may be there from an earlier try.
+    pub(super) const fn may_have_some(&self) -> bool {
+        self.worth > WORTH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_get_rarer_and_never_end() {
+        let mut prepared = Prepared::default();
+        for worth in [2, 16, 128, 1_024, 1_024] {
+            for _ in 0..worth {
+                assert!(!prepared.is_due(), "before {worth}");
+                prepared.count();
+            }
+            assert!(prepared.is_due(), "after {worth}");
+            prepared.refused();
+        }
     }
 }

@@ -3,8 +3,6 @@
 use core::fmt;
 use std::{boxed::Box, string::String};
 
-use tokio::runtime::Handle;
-
 use super::{
     CONNECT, Place, PostgresPool, PostgresStore, Voice,
     carrier::{Answers, Failure, Round, Row, Source, Supply},
@@ -19,7 +17,7 @@ use super::{
 };
 use crate::executor::Shared;
 use crate::machine::{StoreError, StoreErrorKind};
-use crate::store::Durability;
+use crate::store::{Durability, inside::runtime_for};
 
 /// Chooses how a [`PostgresStore`] connects.
 ///
@@ -127,9 +125,7 @@ impl PostgresStoreBuilder {
         if let Some(misuse) = self.misuse {
             return Err(invalid(misuse));
         }
-        let runtime = Handle::try_current().map_err(|_| {
-            invalid("there is no tokio runtime here to connect in; call this inside one, with I/O and timers enabled")
-        })?;
+        let runtime = runtime_for("PostgreSQL")?;
         let Supply { lender, exchange } = self.source.open(runtime.clone()).await?;
         if exchange.is_none() && self.signals.is_some_and(|voice| voice.beacons) {
             return Err(invalid(DEAF));

@@ -1,5 +1,6 @@
 //! The script that writes rows only if all that the decision rests on still stand as they were read.
 
+use core::time::Duration;
 use std::{
     collections::HashMap,
     format,
@@ -9,6 +10,7 @@ use std::{
 };
 
 use redis::{Cmd, RedisError, Value};
+use tokio::time::Instant;
 
 use super::{
     failure::{self, Stage},
@@ -247,6 +249,8 @@ pub(super) enum Outcome {
         said: Value,
         /// How many listeners heard each message; empty for a user's script.
         heard: Value,
+        /// How long the script took to answer.
+        trip: Duration,
     },
     /// A row differs, or another transaction has reserved a record. Nothing was written.
     Stale {
@@ -254,6 +258,8 @@ pub(super) enum Outcome {
         snapshot: Snapshot,
         /// Whether no other transaction has reserved a record.
         is_free: bool,
+        /// How long the script took to answer.
+        trip: Duration,
     },
 }
 
@@ -273,13 +279,15 @@ impl Comparison {
         input: &ScriptInput,
         stage: Stage<'_>,
     ) -> Result<Result<Outcome, RedisError>, StoreError> {
+        let mut asked_at = Instant::now();
         let mut answer = link.ask(&self.command("EVALSHA", &script.digest, keys, input), stage).await?;
         if answer.as_ref().is_err_and(|refusal| refusal.code() == Some("NOSCRIPT")) {
-            // It did not run. By its text, the server learns it.
+            // It did not run. By its text, the server learns it. This is a second round trip.
+            asked_at = Instant::now();
             answer = link.ask(&self.command("EVAL", &script.text, keys, input), stage).await?;
         }
         match answer {
-            Ok(value) => self.read_answer(value).map(Ok).ok_or_else(|| failure::of_answer(stage)),
+            Ok(value) => self.read_answer(value, asked_at.elapsed()).map(Ok).ok_or_else(|| failure::of_answer(stage)),
             Err(refusal) => Ok(Err(refusal)),
         }
     }
@@ -319,13 +327,13 @@ impl Comparison {
         command
     }
 
-    fn read_answer(&self, answer: Value) -> Option<Outcome> {
+    fn read_answer(&self, answer: Value, trip: Duration) -> Option<Outcome> {
         let Value::Array(parts) = answer else { return None };
         let mut parts = parts.into_iter();
         match parts.next()? {
             Value::Int(1) => {
                 let mut part = || parts.next().unwrap_or(Value::Nil);
-                Some(Outcome::Done { said: part(), heard: part() })
+                Some(Outcome::Done { said: part(), heard: part(), trip })
             }
             Value::Int(0) => {
                 let (Value::Array(found), Value::Array(named)) = (parts.next()?, parts.next()?) else { return None };
@@ -338,7 +346,7 @@ impl Comparison {
                 for ((name, _), text) in self.read.iter().zip(found) {
                     snapshot.insert(name.clone(), found_in(text)?);
                 }
-                Some(Outcome::Stale { snapshot, is_free })
+                Some(Outcome::Stale { snapshot, is_free, trip })
             }
             _ => None,
         }

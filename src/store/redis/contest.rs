@@ -72,11 +72,11 @@ impl Contest {
         self.may_reserve && self.tries >= AT_ONCE
     }
 
-    /// Notes that an attempt failed, which began at `asked_at`. It pauses if a reservation stands in the way, because the maker needs time
+    /// Notes that an attempt failed, whose answer took `trip`. It pauses if a reservation stands in the way, because the maker needs time
     /// for its own attempt. It also pauses if it may not reserve and has failed repeatedly: otherwise those who write the same rows in the
     /// same order would always leave the same one behind. Returns false if there is no time left for another attempt.
-    pub(super) async fn lost(&mut self, asked_at: Instant, (is_free, wrote): (bool, bool), deadline: Instant) -> bool {
-        self.trip = asked_at.elapsed();
+    pub(super) async fn lost(&mut self, trip: Duration, (is_free, wrote): (bool, bool), deadline: Instant) -> bool {
+        self.trip = trip;
         self.has_reserved |= wrote && is_free && self.reserves();
         let pauses = !is_free || (self.tries > AT_ONCE && !self.may_reserve);
         let pause = if pauses { pause(self.pauses) } else { Duration::ZERO };
@@ -89,10 +89,6 @@ impl Contest {
         }
         self.tries += u32::from(is_free);
         true
-    }
-
-    pub(super) const fn trip(&self) -> Duration {
-        self.trip
     }
 
     /// What takes the reservations back, if there are any: the transaction has nothing to write.

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use redis::{ErrorKind, RedisError};
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 
 use crate::machine::{StoreError, StoreErrorKind};
 
@@ -57,7 +57,16 @@ pub(super) fn of_url(error: &RedisError) -> StoreError {
 }
 
 /// No connection was opened, so nothing was sent.
-pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
+pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreError {
+    let address = &*server.addr().to_string();
+    if detail_of(error).contains("DB index") {
+        return unsupported(format!(
+            "Redis at {address} refused: {}; it has no database {}: write a smaller number in the URL, as in redis://host:port/0, or raise \
+             `databases` in the server's configuration",
+            Told(error),
+            server.redis_settings().db()
+        ));
+    }
     if error.kind() == ErrorKind::AuthenticationFailed || is_of_password(error) {
         return of_password(address, error);
     }
@@ -78,6 +87,13 @@ pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
              system trust its authority, or give RedisStore::from_client a client made with redis::Client::build_with_tls"
         ));
     }
+    if let (ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }, true) =
+        (server.addr(), is_of_the_name(&said))
+    {
+        return StoreError::transient(format!(
+            "Redis at {address} cannot be reached: no such host: check the name {host:?}, or the DNS of this machine ({error})"
+        ));
+    }
     let is_socket = address.starts_with('/');
     let place = if is_socket { "the path of the socket" } else { "the host and the port" };
     // A server that expects TLS closes a connection without it.
@@ -89,6 +105,11 @@ pub(super) fn of_connect(address: &str, error: &RedisError) -> StoreError {
     StoreError::transient(format!(
         "Redis at {address} cannot be reached: {error}; check {place}, and that the server runs{encryption}"
     ))
+}
+
+/// Whether the system, or tokio, found no address of the host.
+fn is_of_the_name(said: &str) -> bool {
+    ["lookup address", "No address found", "could not resolve", "No such host"].iter().any(|words| said.contains(words))
 }
 
 /// The connection broke before the answer came.
@@ -156,6 +177,9 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
             kind: StoreErrorKind::Quota,
             ..StoreError::transient(told("delete something, or raise maxmemory"))
         },
+        "MISCONF" if detail_of(error).contains("No space left") => {
+            StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(told("make room on the server's disk")) }
+        }
         "READONLY" | "MASTERDOWN" => StoreError::transient(told("connect to the master: this is a replica")),
         "LOADING" => StoreError::transient(told("wait until the server has loaded its data")),
         "MISCONF" => StoreError::transient(told("make room on the server's disk, or see its log")),
@@ -165,10 +189,6 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
         "BUSY" => StoreError::busy(told("another script runs for too long; end it by SCRIPT KILL")),
         "CLUSTERDOWN" | "TRYAGAIN" => StoreError::transient(told("the cluster is being repaired or changed")),
         "NOSCRIPT" => StoreError::transient(told("the server forgot the script")),
-        _ if detail_of(error).contains("DB index") => unsupported(told(
-            "the number at the end of the URL is too large for this server; use a smaller one, as in redis://host:port/0, or raise \
-             `databases` in the server's configuration",
-        )),
         _ => stage.error(format!("Redis at {address} failed: {error}")),
     }
 }
@@ -221,4 +241,29 @@ fn of_password(address: &str, error: &RedisError) -> StoreError {
 /// A server that must not keep leases, or an address that is none.
 pub(super) fn unsupported(message: impl ToString) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, message.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{RedisError, Value, parse_redis_value};
+
+    use super::*;
+
+    fn refusal(line: &str) -> StoreError {
+        let Ok(Value::ServerError(said)) = parse_redis_value(format!("-{line}\r\n").as_bytes()) else {
+            panic!("it is a refusal")
+        };
+        of_refusal("host:6379", &RedisError::from(said), Stage::Reading)
+    }
+
+    /// A campaign ends because of it, rather than wait until somebody makes room.
+    #[test]
+    fn a_server_whose_disk_is_full_has_no_room() {
+        let full = refusal("MISCONF Errors writing to the AOF file: No space left on device");
+        assert_eq!((full.kind, full.applied), (StoreErrorKind::Quota, crate::machine::Applied::No), "{full}");
+        assert!(full.message.contains("make room"), "{full}");
+        let unable =
+            refusal("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk");
+        assert_eq!(unable.kind, StoreErrorKind::Unavailable, "{unable}");
+    }
 }

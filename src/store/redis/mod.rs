@@ -25,9 +25,12 @@ use std::{
     vec::Vec,
 };
 
-use tokio::{runtime::Handle, time::Instant};
+use tokio::time::Instant;
 
-use super::{Durability, Reach, Store, inside::inside};
+use super::{
+    Durability, Reach, Store,
+    inside::{inside, runtime_for},
+};
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreId, StoreNow};
 use crate::signal::Signals;
@@ -163,11 +166,7 @@ impl RedisStore {
                  a cluster; choose one that is not empty and has no brace"
             )));
         }
-        let runtime = Handle::try_current().map_err(|_| {
-            failure::unsupported(
-                "there is no tokio runtime here to connect to Redis in; call this inside one, with I/O and timers enabled",
-            )
-        })?;
+        let runtime = runtime_for("Redis")?;
         let RedisServers(servers) = servers.into();
         let place = Place::new(Link::new(&servers, prefix)?, runtime, prefix);
         let nothing_to_lose = AtomicBool::new(false);
@@ -212,20 +211,18 @@ impl RedisStore {
                 return Ok(reply);
             }
             comparison.reservation = contest.reservation().filter(|_| writes);
-            let asked_at = Instant::now();
             match comparison.run(link, plain, self.place.keys(), &ScriptInput::NONE, stage).await? {
-                Ok(Outcome::Done { said, heard }) => {
-                    pace.note_trip(asked_at.elapsed());
+                Ok(Outcome::Done { said, heard, trip }) => {
+                    pace.note_trip(trip);
                     view.wrote(&comparison);
                     signals::note_heard(&mut reply, heard);
                     let peers = if comparison.told.is_some() { peers_in(said, batch, now) } else { Vec::new() };
                     return Ok(Reply { peers, ..reply });
                 }
-                Ok(Outcome::Stale { snapshot, is_free }) => {
+                Ok(Outcome::Stale { snapshot, is_free, trip }) => {
                     view.found(snapshot);
-                    let goes_on = contest.lost(asked_at, (is_free, writes), deadline).await;
-                    pace.note_trip(contest.trip());
-                    if !goes_on {
+                    pace.note_trip(trip);
+                    if !contest.lost(trip, (is_free, writes), deadline).await {
                         return Err(failure::of_contention_until_limit());
                     }
                 }

@@ -40,7 +40,7 @@ impl Node {
         // The callers have their own time limits; the library's would be half a second.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let opened = client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = opened.map_err(|error| failure::of_connect(&address, &error))?;
+        let connection = opened.map_err(|error| failure::of_connect(client.get_connection_info(), &error))?;
         Ok(Self { connection, client, address })
     }
 

@@ -98,15 +98,15 @@ impl FromStr for RedisServers {
 
 /// The client ignores the parameters that it does not know, a prefix among them.
 fn check_parameters(url: &str) -> Result<(), StoreError> {
-    let known = ["db=", "user=", "pass=", "protocol="];
+    let known = ["db", "user", "pass", "protocol"];
     let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters).split('&');
-    let is_known = |one: &str| one.is_empty() || known.iter().any(|name| one.starts_with(name));
-    if parameters.into_iter().all(is_known) {
-        return Ok(());
+    let mut parameters = parameters.filter(|one| !one.is_empty());
+    match parameters.find(|one| one.split_once('=').is_none_or(|(name, _)| !known.contains(&name))) {
+        None => Ok(()),
+        Some(unknown) => {
+            Err(unknown_parameter("redis:", unknown, &format!("db, user, pass and protocol; {PREFIX_REMEDY}")))
+        }
     }
-    Err(failure::unsupported(format!(
-        "a redis: URL takes only the parameters db, user, pass and protocol; remove the others; {PREFIX_REMEDY}"
-    )))
 }
 
 fn open(url: &str) -> Result<Client, StoreError> {
@@ -158,7 +158,10 @@ impl<'a> Parts<'a> {
             match *name {
                 "sentinel_user" => user = value,
                 "sentinel_password" => password = value,
-                _ => return Err(unknown_parameter("redis-sentinel:", "sentinel_user, sentinel_password and prefix")),
+                _ => {
+                    let known = "sentinel_user, sentinel_password and prefix";
+                    return Err(unknown_parameter("redis-sentinel:", &format!("{name}={value}"), known));
+                }
             }
         }
         let (name, database) = match self.path.as_slice() {
@@ -179,8 +182,8 @@ impl<'a> Parts<'a> {
     }
 
     fn cluster(&self) -> Result<RedisServers, StoreError> {
-        if !self.parameters.is_empty() {
-            return Err(unknown_parameter("redis-cluster:", "prefix"));
+        if let Some((name, value)) = self.parameters.first() {
+            return Err(unknown_parameter("redis-cluster:", &format!("{name}={value}"), "prefix"));
         }
         if !matches!(self.path.as_slice(), ["" | "0"]) {
             return Err(failure::unsupported(
@@ -191,8 +194,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn unknown_parameter(scheme: &str, known: &str) -> StoreError {
-    failure::unsupported(format!("a URL of {scheme} has no parameters but {known}"))
+fn unknown_parameter(scheme: &str, unknown: &str, known: &str) -> StoreError {
+    let name = unknown.split('=').next().unwrap_or_default();
+    // Otherwise it may be a part of a password with a question mark.
+    let is_plain = name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_') && !unknown.contains('@');
+    let named = if is_plain { format!("parameter {name:?}") } else { "such parameter".to_string() };
+    failure::unsupported(format!("a URL of {scheme} has no {named}; those that it may have are {known}"))
 }
 
 impl fmt::Debug for RedisServers {
@@ -242,10 +249,19 @@ mod tests {
             ("redis-sentinel://:secret@a:1", "/mymaster/0"),
             ("redis-sentinel://:secret@a:1//m/0", "/mymaster/0"),
             ("redis-sentinel://:secret@a:1/m/0/more", "/mymaster/0"),
-            ("redis-sentinel://:secret@a:1/m?secret=1", "sentinel_password"),
+            (
+                "redis-sentinel://:secret@a:1/m?sentinel_pass=secret",
+                "\"sentinel_pass\"; those that it may have are sentinel_user",
+            ),
+            ("redis-sentinel://:se?secret@a:1/m", "no such parameter; those that it may have are sentinel_user"),
+            (
+                "redis://:secret@a:1/0?protcol=secret",
+                "\"protcol\"; those that it may have are db, user, pass and protocol",
+            ),
+            ("redis://:se?cret=secret@a:1/0", "no such parameter"),
             ("redis-sentinel://:secret@a:1/m/secret", "redis://user:password@host:6379/0"),
             ("redis-cluster://:secret@a:1/1", "choose a prefix"),
-            ("redis-cluster://:secret@a:1/?secret=1", "prefix"),
+            ("redis-cluster://:secret@a:1/?prefx=secret", "\"prefx\"; those that it may have are prefix"),
             ("redis-secret://a:1", "redis-cluster://"),
         ] {
             let error = url.parse::<RedisServers>().expect_err(url);

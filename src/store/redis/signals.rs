@@ -26,6 +26,7 @@ use super::{
 use crate::executor::WeakShared;
 use crate::machine::{Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
+use crate::store::inside::timers_run_here;
 
 /// So many messages wait for a server that is slow. What comes then is dropped: messages are hints.
 const WAITING: usize = 1_024;
@@ -40,7 +41,7 @@ const QUIET: Duration = Duration::from_secs(15);
 /// The signals of one context. Each has a connection of its own to hear by, and sends by that of its store.
 pub(super) struct RedisSignals {
     place: Arc<Place>,
-    /// Where the store was made, for calls from outside of any runtime.
+    /// Where the manager was made, for calls from outside of any runtime with timers.
     made_in: Option<Handle>,
     awake: Mutex<Option<Awake>>,
 }
@@ -77,7 +78,10 @@ impl Signals for RedisSignals {
     }
 
     fn wake(&self, session: SessionId, _beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
-        let Some(runtime) = Handle::try_current().ok().or_else(|| self.made_in.clone()) else { return false };
+        let has_timers =
+            |here: &Handle| self.made_in.as_ref().is_some_and(|made| made.id() == here.id()) || timers_run_here();
+        let here = Handle::try_current().ok().filter(has_timers);
+        let Some(runtime) = here.or_else(|| self.made_in.clone()) else { return false };
         let (outbox, waiting) = channel(WAITING);
         let resting = Arc::new(AtomicBool::new(false));
         let ear = Ear { place: Arc::clone(&self.place), session, inbox, resting: Arc::clone(&resting) };

@@ -56,7 +56,7 @@ impl Lender for Pool {
         let client = self.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => exhausted(NAME, REMEDY, self.timeouts().wait.unwrap_or_default()),
             PoolError::Closed => pool_closed(NAME),
-            PoolError::Backend(error) => failure::of_connect(&failed(&error), "of that pool"),
+            PoolError::Backend(error) => failure::of_connect(&failed(&error), "of that pool", &[]),
             other => StoreError::transient(format!("{NAME} gave no connection: {other}")),
         })?;
         Ok((Box::new(Taken(Some(client))), true))

@@ -162,7 +162,7 @@ impl Work {
             let unprepared =
                 matches!(&fault, Fault::Server(failure) if by_name && UNPREPARED.contains(&&*failure.code));
             if unprepared && let Some(prepared) = lent.loan.prepared() {
-                *prepared = Prepared::Never;
+                prepared.refused();
             }
             roll_back(lent).await;
             match fault {
@@ -185,21 +185,30 @@ impl Work {
 /// Prepares the usual statements on the connection once that is worth it, and returns whether they are prepared.
 async fn has_prepared(loan: &mut dyn Loan, names: &Names, limit: Duration) -> bool {
     if loan.prepared().is_some_and(|prepared| prepared.is_due()) {
-        let mut round = Round::default();
-        // It waits for a table that somebody has locked. Most of the time is left to the transaction itself, if only to report that.
-        begin(limit / 4, &mut round);
-        names.prepare(&mut round);
-        round.add("ROLLBACK");
-        let is_done = loan.carry(&round).await.is_ok();
+        let is_done = prepare(loan, names, limit).await.is_ok();
         if !is_done {
             // The server stopped inside the transaction. Whatever is wrong, the next one on this connection reports it.
             let _ = loan.carry(&Round::one("ROLLBACK")).await;
         }
         if let Some(prepared) = loan.prepared() {
-            *prepared = if is_done { Prepared::All } else { Prepared::Never };
+            if is_done { prepared.done() } else { prepared.refused() }
         }
     }
-    loan.prepared().is_some_and(|prepared| *prepared == Prepared::All)
+    loan.prepared().is_some_and(|prepared| prepared.is_done())
+}
+
+async fn prepare(loan: &mut dyn Loan, names: &Names, limit: Duration) -> Result<(), Failure> {
+    let mut round = Round::default();
+    // It waits for a table that somebody has locked. Most of the time is left to the transaction itself, if only to report that.
+    begin(limit / 4, &mut round);
+    if loan.prepared().is_some_and(|prepared| prepared.may_have_some()) {
+        let there = loan.carry(&names.ask_prepared()).await?;
+        let there = there.rows(0).iter().filter_map(|row| row.text(0));
+        there.for_each(|name| _ = round.add(&format!("DEALLOCATE {name}")));
+    }
+    names.prepare(&mut round);
+    round.add("ROLLBACK");
+    loan.carry(&round).await.map(drop)
 }
 
 /// The connection goes back if it is certainly in no transaction any more.

@@ -7,9 +7,11 @@ use core::{
     time::Duration,
 };
 
+use std::vec::Vec;
+
 use async_trait::async_trait;
 use tokio::{runtime::Handle, time::timeout};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket, tls::MakeTlsConnect};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket, config::Host, tls::MakeTlsConnect};
 
 use super::{
     super::super::{
@@ -93,6 +95,12 @@ impl Dial {
         Self { config, connector, runtime }
     }
 
+    /// The names of the servers, without those that are sockets.
+    fn hosts(&self) -> Vec<&str> {
+        let hosts = self.config.get_hosts().iter();
+        hosts.filter_map(|host| if let Host::Tcp(name) = host { Some(name.as_str()) } else { None }).collect()
+    }
+
     /// For signals: one that the server or the network dropped is noticed within seconds.
     pub(in super::super) fn watchful(&self) -> Self {
         let mut watchful = self.clone();
@@ -110,7 +118,7 @@ impl Dial {
         let user = self.config.get_user().unwrap_or("the one of this process");
         let opening = timeout(LIMIT, self.connector.connect(self.config.clone()));
         let (client, mut wire) = match opening.await {
-            Ok(opened) => opened.map_err(|error| failure::of_connect(&failed(&error), user))?,
+            Ok(opened) => opened.map_err(|error| failure::of_connect(&failed(&error), user, &self.hosts()))?,
             Err(_) => {
                 return Err(StoreError::transient(
                     "the server did not accept a connection within 10 s; check that the host and the port in the URL are those of PostgreSQL, and \

@@ -68,7 +68,10 @@ fn refused(error: &Error, pool: &PgPool) -> StoreError {
     match error {
         Error::PoolTimedOut => exhausted(NAME, REMEDY, pool.options().get_acquire_timeout()),
         Error::PoolClosed => pool_closed(NAME),
-        error => failure::of_connect(&fail(Gathering::default(), error), pool.connect_options().get_username()),
+        error => {
+            let options = pool.connect_options();
+            failure::of_connect(&fail(Gathering::default(), error), options.get_username(), &[options.get_host()])
+        }
     }
 }
 
