@@ -3,7 +3,6 @@
 use super::{
     Machine,
     failure::StoreError,
-    output::LostReason,
     retry::ATTEMPTS,
     time::{Monotonic, earliest},
 };
@@ -46,7 +45,7 @@ impl Machine {
             return;
         }
         if !error.retry {
-            return self.lose_session(LostReason::StoreFailed, now);
+            return self.lose_refused_session(now);
         }
         let failures = self.session.note_failure();
         let delay_ms = self.backoff_ms(failures);

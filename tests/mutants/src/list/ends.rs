@@ -310,6 +310,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(SESSION, "self.rest_after(transaction);", "self.rest();")],
     ),
     Mutant::new(
+        "S10",
+        "a context whose session has ended rests before it has told of the grant",
+        Rule("presence::s10_a_context_whose_session_has_ended"),
+        &[edit(
+            SESSION,
+            "        self.end_session_by(transaction, now);\n        self.lose_all(",
+            "        self.renew_session(now);\n        self.lose_all(",
+        )],
+    ),
+    Mutant::new(
         "S11",
         "what a store refused once waits until nothing else is to be sent",
         Rule("overtaken::a_release_that_was_refused"),
