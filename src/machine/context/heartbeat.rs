@@ -3,7 +3,6 @@
 use super::{
     Machine,
     failure::StoreError,
-    retry::ATTEMPTS,
     time::{Monotonic, earliest},
 };
 
@@ -52,8 +51,7 @@ impl Machine {
         self.heartbeat_at = Some(now.plus(delay_ms));
         if self.session.belief_left(now) == 0 {
             self.lose_locks(now);
-            // A context that was frozen meanwhile has hardly asked the store. In a hidden page every timer may be as late as after a freeze.
-            if !self.stood_still || failures + 1 >= ATTEMPTS {
+            if !self.has_hardly_asked() {
                 self.fail_waiting_in_doubt(error, now);
             }
         }
