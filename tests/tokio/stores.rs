@@ -2,7 +2,11 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -85,42 +89,43 @@ async fn a_store_may_be_boxed_or_shared() {
 
 /// A store that answers no operation, by mistake.
 #[derive(Debug)]
-struct Mute(MemoryStore);
+struct Mute {
+    inner: MemoryStore,
+    polls_inline: bool,
+}
 
 #[async_trait::async_trait]
 impl Store for Mute {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
-        let reply = self.0.transact(batch, now, limit).await?;
+        let reply = self.inner.transact(batch, now, limit).await?;
         Ok(Reply { answers: Vec::new(), ..reply })
     }
 
     async fn close(&self) {}
 
     fn polls_inline(&self) -> bool {
-        true
+        self.polls_inline
     }
 
     fn reach(&self) -> Reach {
-        self.0.reach()
+        self.inner.reach()
     }
 }
 
-/// With debug assertions, the machine panics about such a store. Whoever cleans up must find the manager unlocked.
-#[test]
-fn a_store_that_answers_no_operation_hangs_nobody() {
-    let (done, is_done) = mpsc::channel();
-    thread::spawn(move || {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let asks = || {
-            runtime.block_on(async {
-                let builder = LeaseManager::builder(Mute(MemoryStore::new()), TokioExecutor::new());
-                builder.build().unwrap().lock("k").try_acquire().await.map(drop)
-            })
-        };
-        let granted = matches!(catch_unwind(AssertUnwindSafe(asks)), Ok(Ok(())));
-        done.send(granted).unwrap();
-    });
-    assert_eq!(is_done.recv_timeout(PATIENCE), Ok(false));
+/// Its answers may come while it is asked, or to a task, where a panic would be heard by nobody.
+#[tokio::test]
+async fn whoever_asks_a_store_that_answers_no_operation_is_told() {
+    for polls_inline in [false, true] {
+        let store = Mute { inner: MemoryStore::new(), polls_inline };
+        let builder = LeaseManager::builder(store, TokioExecutor::new()).lease(ms(1_000));
+        let leases = builder.build().unwrap();
+        let asked = timeout(PATIENCE, leases.lock("k").try_acquire()).await;
+        let told = asked.expect("it waits for ever").map(drop).unwrap_err().to_string();
+        assert!(told.contains("Batch::apply"), "it tells the remedy: {told}");
+        let asked = timeout(PATIENCE, leases.lock("k").acquire()).await;
+        assert!(asked.expect("it waits for ever").is_err());
+        timeout(PATIENCE, leases.close()).await.expect("it closes");
+    }
 }
 
 /// An executor whose other place has no timers any more.
@@ -168,4 +173,54 @@ fn an_executor_that_panics_hangs_nobody() {
         done.send(catch_unwind(AssertUnwindSafe(asks)).is_ok()).unwrap();
     });
     assert_eq!(is_done.recv_timeout(PATIENCE), Ok(false), "it panics");
+}
+
+/// An executor that panics at one of the times that its clock is read, often while the manager is locked.
+#[derive(Debug)]
+struct Stopped {
+    inner: TokioExecutor,
+    readings_left: AtomicU64,
+}
+
+impl Executor for Stopped {
+    fn now(&self) -> Now {
+        assert!(self.readings_left.fetch_sub(1, Relaxed) != 1, "the clock has stopped");
+        self.inner.now()
+    }
+
+    fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
+        self.inner.spawn(task);
+    }
+
+    fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
+        self.inner.sleep(duration)
+    }
+
+    fn random(&self) -> u128 {
+        self.inner.random()
+    }
+}
+
+/// Whoever cleans up must find the manager unlocked.
+#[test]
+fn a_clock_that_panics_hangs_nobody() {
+    let mut panicked = 0;
+    for readings in 1..=12 {
+        let (done, is_done) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            let asks = || {
+                runtime.block_on(async {
+                    let executor = Stopped { inner: TokioExecutor::new(), readings_left: AtomicU64::new(readings) };
+                    let leases = LeaseManager::builder(MemoryStore::new(), executor).linger(ms(0)).build().unwrap();
+                    let guard = leases.lock("k").try_acquire().await.unwrap().unwrap();
+                    guard.release().await.unwrap();
+                })
+            };
+            done.send(catch_unwind(AssertUnwindSafe(asks)).is_err()).unwrap();
+        });
+        let ended = is_done.recv_timeout(PATIENCE);
+        panicked += u64::from(ended.unwrap_or_else(|_| panic!("it hangs after reading {readings}")));
+    }
+    assert!(panicked >= 5, "the clock was read only {panicked} times");
 }

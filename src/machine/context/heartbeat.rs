@@ -3,8 +3,6 @@
 use super::{
     Machine,
     failure::StoreError,
-    output::LostReason,
-    retry::ATTEMPTS,
     time::{Monotonic, earliest},
 };
 
@@ -46,15 +44,14 @@ impl Machine {
             return;
         }
         if !error.retry {
-            return self.lose_session(LostReason::StoreFailed, now);
+            return self.lose_refused_session(now);
         }
         let failures = self.session.note_failure();
         let delay_ms = self.backoff_ms(failures);
         self.heartbeat_at = Some(now.plus(delay_ms));
         if self.session.belief_left(now) == 0 {
             self.lose_locks(now);
-            // A context that was frozen meanwhile has hardly asked the store. In a hidden page every timer may be as late as after a freeze.
-            if !self.stood_still || failures + 1 >= ATTEMPTS {
+            if !self.has_hardly_asked() {
                 self.fail_waiting_in_doubt(error, now);
             }
         }

@@ -99,8 +99,9 @@ pub struct Machine {
     last_request: RequestId,
     heartbeat_at: Option<Monotonic>,
     last_heartbeat: Monotonic,
-    /// Whether the context was frozen, or a clock was set, since the store answered last.
-    stood_still: bool,
+    /// How many transactions failed since the context was frozen or a clock was set, up to [`retry::ATTEMPTS`]; `None` once the store has
+    /// answered. In a hidden page every timer may be as late as after a freeze, so a further freeze does not begin a new count.
+    failures_since_freeze: Option<u32>,
     outputs: Vec<Output>,
     /// How many of the outputs were polled.
     polled: usize,
@@ -127,7 +128,7 @@ impl Machine {
             last_request: RequestId::default(),
             heartbeat_at: None,
             last_heartbeat: Monotonic::default(),
-            stood_still: false,
+            failures_since_freeze: None,
             outputs: Vec::new(),
             polled: 0,
         }
@@ -146,7 +147,7 @@ impl Machine {
     /// Takes one input.
     pub fn handle(&mut self, input: Input, now: Now) {
         if self.clocks.jumped(now, &self.config) {
-            self.stood_still = true;
+            self.failures_since_freeze.get_or_insert_default();
             self.doubt(now.monotonic);
         }
         let now = now.monotonic;

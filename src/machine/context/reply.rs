@@ -39,15 +39,15 @@ impl Machine {
     }
 
     fn answered(&mut self, transaction: &Transaction, mut reply: Reply, now: Monotonic) {
-        debug_assert!(
-            reply.answers.len() == transaction.operations.len(),
-            "a store answers each operation: it runs `Batch::apply` once"
-        );
+        // A store of somebody else's may be wrong. An assertion would panic in the task that asked, where nobody hears it.
         if reply.answers.len() != transaction.operations.len() {
-            let error = StoreError::unknown("the store did not answer each operation");
+            let (answers, operations) = (reply.answers.len(), transaction.operations.len());
+            let error = StoreError::unknown(alloc::format!(
+                "the store gave {answers} answers to {operations} operations; its `transact` must return what `Batch::apply` returns"
+            ));
             return self.failed(transaction, &error, now);
         }
-        self.stood_still = false;
+        self.failures_since_freeze = None;
         self.store_queue.note_taken(transaction.load());
         self.meet_store(transaction, reply.store, now);
         self.session_answered(transaction, &reply, now);
@@ -66,7 +66,7 @@ impl Machine {
     fn meet_store(&mut self, transaction: &Transaction, store: StoreId, now: Monotonic) {
         let known = self.store.replace(store);
         if known.is_some_and(|known| known != store) && self.session.is_open() && !transaction.opens {
-            self.lose_session(LostReason::StoreCleared, now);
+            self.lose_session_by(transaction.sent.transaction, LostReason::StoreCleared, now);
         }
     }
 

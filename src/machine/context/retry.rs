@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Attempts to reach a store that has not answered a request yet.
-pub(super) const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 3;
 
 impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.
@@ -22,6 +22,9 @@ impl Machine {
         let is_too_large = error.kind == StoreErrorKind::TooLarge;
         if is_too_large && self.divided(transaction, error, now) {
             return;
+        }
+        if let Some(failures) = &mut self.failures_since_freeze {
+            *failures = ATTEMPTS.min(*failures + 1);
         }
         // By itself the heartbeat that went along is not too large.
         let retry = error.retry || (is_too_large && transaction.load() > 0);
@@ -44,6 +47,11 @@ impl Machine {
                 Action::Fence { .. } => {}
             }
         }
+    }
+
+    /// Whether the context was frozen, and the store has failed only once or twice since: its network may come back after the context.
+    pub(super) fn has_hardly_asked(&self) -> bool {
+        self.failures_since_freeze.is_some_and(|failures| failures < ATTEMPTS)
     }
 
     /// The store accepts no transaction of this size: smaller ones are sent at once. Returns whether this one could be divided.
@@ -141,9 +149,7 @@ impl Machine {
         for slot in &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()) {
             let Some(cohort) = self.cohorts.get(slot) else { continue };
             let Some(seeking) = cohort.seeking() else { continue };
-            // A context that was frozen meanwhile has hardly asked the store. In a hidden page every timer may be as late as after a freeze.
-            let has_hardly_asked = self.stood_still && operation.attempts + 1 < ATTEMPTS;
-            if error.retry && (has_hardly_asked || now.since(seeking.heard_at) < lease_ms) {
+            if error.retry && (self.has_hardly_asked() || now.since(seeking.heard_at) < lease_ms) {
                 continue;
             }
             let request = seeking.request;
@@ -167,8 +173,8 @@ impl Machine {
         let Some(seeking) = cohort.seeking().filter(|seeking| seeking.request == request) else { return };
         // A store that is slow is waited for, as anybody who holds the key would be.
         let waits_out_a_lease = seeking.queued || (seeking.wait && error.is_slowness());
-        // Always all attempts: if this context itself stood still for a lease, it has hardly asked the store.
-        let patience = operation.attempts + 1 < ATTEMPTS || waits_out_a_lease && now.since(seeking.heard_at) < limit_ms;
+        let has_hardly_asked = operation.attempts + 1 < ATTEMPTS || self.has_hardly_asked();
+        let patience = has_hardly_asked || waits_out_a_lease && now.since(seeking.heard_at) < limit_ms;
         let known_unsent = error.applied == Applied::No && !seeking.retried && !seeking.queued;
         let upgrades = cohort.held().is_some();
         if error.retry && patience {
@@ -251,6 +257,7 @@ impl Machine {
         let waits_out_a_lease = operation.looked && error.is_slowness();
         let is_early = waits_out_a_lease && now.since(operation.since) < self.config.lease_ms;
         let patience = operation.attempts + 1 < ATTEMPTS
+            || self.has_hardly_asked()
             || is_early
             // All turns of one call share its time limit.
             || operation.all.iter().all(|slot| self.outlasts(slot, error));

@@ -320,7 +320,7 @@ impl Machine {
             // When a batch is divided, a part without a request may go before the one that opens the session.
             if transaction.is_of_session() && (transaction.opens || self.session.is_open) {
                 let reason = if self.session.was_valid(now) { LostReason::Evicted } else { LostReason::Expired };
-                self.lose_session(reason, now);
+                self.lose_session_by(transaction.sent.transaction, reason, now);
             }
             return;
         };
@@ -425,15 +425,21 @@ impl Machine {
         }
     }
 
-    /// The session has ended: everything that it held is lost, and whoever still waits queues again under the next one.
-    pub(super) fn lose_session(&mut self, reason: LostReason, now: Monotonic) {
-        if reason == LostReason::StoreFailed {
-            // Its row may be there still: the next session ends it, instead of waiting behind itself.
-            self.session.end_unsure(now);
-            self.leave_session(now);
-        } else {
-            self.renew_session(now);
-        }
+    /// A transaction's answer says that the session has ended. The same answer may name contexts that this one must tell of a grant.
+    pub(super) fn lose_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
+        self.end_session_by(transaction, now);
+        self.lose_all(reason, now);
+    }
+
+    /// The store refuses heartbeats for good. The row may be there still: the next session ends it, instead of waiting behind itself.
+    pub(super) fn lose_refused_session(&mut self, now: Monotonic) {
+        self.session.end_unsure(now);
+        self.leave_session(now);
+        self.lose_all(LostReason::StoreFailed, now);
+    }
+
+    /// Everything that the session held is lost, and whoever still waits queues again under the next one.
+    fn lose_all(&mut self, reason: LostReason, now: Monotonic) {
         for slot in &self.cohorts.slots() {
             let believed = self.drop_hold(slot, reason).is_some();
             let tries = self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(|seeking| !seeking.wait);
@@ -452,8 +458,8 @@ impl Machine {
         self.leave_session(now);
     }
 
-    /// This transaction deletes the session's row. The id is dead from now on, whatever becomes of the deletion.
-    pub(super) fn close_session_by(&mut self, transaction: u64, now: Monotonic) {
+    /// This transaction deletes the session's row, or found it gone. The id is dead from now on, whatever becomes of a deletion.
+    pub(super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
         self.session.end();
         self.drop_all_of_session(now);
         self.rest_after(transaction);

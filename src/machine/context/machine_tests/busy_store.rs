@@ -129,3 +129,47 @@ fn one_error_after_a_freeze_ends_no_wait() {
         assert!(errors.is_some_and(|errors| errors >= 3), "{errors:?}, in a queue: {waits_in_queue}");
     }
 }
+
+/// The network goes before the laptop sleeps, and comes back after it wakes up.
+#[test]
+fn errors_from_before_a_freeze_do_not_count_after_it() {
+    let behind_own_guard = || {
+        let mut script = Script::holding();
+        script.acquire(2, true);
+        script
+    };
+    let in_queue = || {
+        let mut script = Script::new();
+        script.queue(2, 64);
+        script
+    };
+    let unheard = || {
+        let mut script = Script::new();
+        script.acquire(2, true);
+        script
+    };
+    let several = || {
+        let mut script = Script::new();
+        let turn = |number, key| Turn { alone: true, ..Turn::new(TurnId(number), named(key)) };
+        script.input(Input::AcquireAll(vec![turn(2, "a"), turn(3, "b")]));
+        script
+    };
+    for (what, mut script) in
+        [("own guard", behind_own_guard()), ("queue", in_queue()), ("unheard", unheard()), ("several", several())]
+    {
+        let fails = |script: &mut Script| {
+            script.until_sent();
+            script.now_ms += 1;
+            let busy = Err(StoreError::busy("locked by others"));
+            script.input(Input::Reply { id: script.sent().0, result: busy });
+            let is_told = |output: &Output| matches!(output, Output::Event(Event::Failed { turn: TurnId(2), .. }));
+            script.outputs.iter().any(is_told)
+        };
+        for _ in 0..3 {
+            assert!(!fails(&mut script), "{what}: a lease has not passed");
+        }
+        script.tick(600_000);
+        let errors = (1..10).find(|_| fails(&mut script));
+        assert!(errors.is_some_and(|errors| errors >= 3), "{what}: {errors:?}");
+    }
+}

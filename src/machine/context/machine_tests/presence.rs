@@ -1,7 +1,9 @@
 //! The beacon: a beat names the one that stands, and no other.
 
-use super::{ME, OTHER, Script, block, granted, is_granted, said};
-use crate::machine::{Command, Event, Input, Outcome, Output, Promotion, RequestId, SessionStep, Token, TurnId};
+use super::{ME, OTHER, STORE, Script, block, granted, is_granted, said};
+use crate::machine::{
+    Command, Event, Input, Outcome, Output, Promotion, RequestId, SessionStep, StoreId, Token, TurnId,
+};
 
 #[test]
 fn s4_a_first_beat_waits_for_its_beacon_and_names_it() {
@@ -97,6 +99,35 @@ fn s10_a_context_that_closes_is_heard_until_it_has_told_of_the_grant() {
             _ => None,
         });
         let expected: &[_] = if answered { &["tells", "rests", "closed"] } else { &["rests"] };
+        assert_eq!(order.collect::<Vec<_>>(), expected);
+    }
+}
+
+/// The same where the answer also says that the own session has ended: the grant is still to be told.
+#[test]
+fn s10_a_context_whose_session_has_ended_is_heard_until_it_has_told_of_the_grant() {
+    for wiped in [false, true] {
+        let mut script = Script::holding();
+        script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+        let (id, mut reply) = (script.sent().0, said([Outcome::Released]));
+        let (key, block, request) = (script.key.clone(), block(128), RequestId(7));
+        let promoted =
+            Promotion { key, holder: OTHER, request, block, previous: Token(64), contended: false, told: false };
+        reply.answers[0].promoted.push(promoted);
+        if wiped {
+            reply.store = StoreId(10);
+        } else {
+            reply.robbed = None;
+        }
+        script.input(Input::Reply { id, result: Ok(reply) });
+        let order = script.outputs.iter().filter_map(|output| match output {
+            Output::Command(Command::Send(message)) => {
+                Some(if message.store == STORE { "tells" } else { "tells anew" })
+            }
+            Output::Command(Command::Rest) => Some("rests"),
+            _ => None,
+        });
+        let expected = if wiped { ["tells anew", "rests"] } else { ["tells", "rests"] };
         assert_eq!(order.collect::<Vec<_>>(), expected);
     }
 }

@@ -81,7 +81,7 @@ impl Machine {
             Some(Transaction { sent, session, opens, lease_ms, ends, operations: pending, limit, forgets });
         self.emit(Command::Store { id: sent.transaction, batch });
         if closes {
-            self.close_session_by(sent.transaction, now);
+            self.end_session_by(sent.transaction, now);
         }
     }
 

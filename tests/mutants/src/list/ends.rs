@@ -283,19 +283,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I11",
         "a waiter that was frozen blames the store without asking it again",
         Scenario("a_waiter_that_was_frozen"),
-        &[edit(RETRY, "(has_hardly_asked || now.since", "(false || now.since")],
+        &[edit(RETRY, "(self.has_hardly_asked() || now.since", "(false || now.since")],
     ),
     Mutant::new(
         "I11",
         "whoever waits behind a guard of its own fails by a freeze",
         Scenario("survives_a_freeze"),
-        &[edit("src/machine/context/heartbeat.rs", "if !self.stood_still || failures", "if true || failures")],
+        &[edit("src/machine/context/heartbeat.rs", "if !self.has_hardly_asked() {", "if true {")],
     ),
     Mutant::new(
         "I11",
         "whoever waits behind a guard of its own waits for a silent store for ever",
         Rule("busy_store::whoever_waits_behind"),
-        &[edit("src/machine/context/heartbeat.rs", "if !self.stood_still || failures + 1 >= ATTEMPTS {", "if false {")],
+        &[edit("src/machine/context/heartbeat.rs", "if !self.has_hardly_asked() {", "if false {")],
+    ),
+    Mutant::new(
+        "I11",
+        "errors from before a freeze count after it",
+        Rule("busy_store::errors_from_before"),
+        &[edit(
+            "src/machine/context/mod.rs",
+            "self.failures_since_freeze.get_or_insert_default();",
+            "self.failures_since_freeze.get_or_insert(u32::MAX - 1);",
+        )],
+    ),
+    Mutant::new(
+        "I11",
+        "each late timer begins a new count of errors",
+        Rule("busy_store::whoever_waits_where"),
+        &[edit(
+            "src/machine/context/mod.rs",
+            "self.failures_since_freeze.get_or_insert_default();",
+            "self.failures_since_freeze = Some(0);",
+        )],
     ),
     Mutant::new(
         "I11",
@@ -308,6 +328,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a context that closes rests before it has told of the grant",
         Rule("presence::s10_a_context_that_closes"),
         &[edit(SESSION, "self.rest_after(transaction);", "self.rest();")],
+    ),
+    Mutant::new(
+        "S10",
+        "a context whose session has ended rests before it has told of the grant",
+        Rule("presence::s10_a_context_whose_session_has_ended"),
+        &[edit(
+            SESSION,
+            "        self.end_session_by(transaction, now);\n        self.lose_all(",
+            "        self.renew_session(now);\n        self.lose_all(",
+        )],
     ),
     Mutant::new(
         "S11",
