@@ -40,6 +40,7 @@ function shrinkClasses(glue) {
   glue = replaced(glue, /^        let deferred1_0;\n[^]*?const ret = (.*);\n[^]*?^        \} finally \{\n.*\n        \}\n/gm, "        return takeString($1);\n");
   glue = replaced(glue, /^        const ret = (.*);\n        let v1;\n        if \(ret\[0\] !== 0\) \{\n[^]*?^        \}\n        return v1;\n/gm, "        return takeString($1);\n");
   glue = replaced(glue, /^        try \{\n([^]*?)^        \} catch \(e\) \{\n(?: {12}if \(ptr\d\) \{.*\}\n)+ {12}throw e;\n {8}\}\n/gm, "$1");
+  glue = replaced(glue, /^ {4}(static )?\w+\([^)]*\) \{\n[^]*?^ {4}\}\n/gm, withoutNumbers);
   glue = replaced(
     glue,
     /^export class (\w+) \{\n    static __wrap\(ptr\) \{\n[^]*?^    \}\n    __destroy_into_raw\(\) \{\n[^]*?^    \}\n    free\(\) \{\n.*\n        wasm\.(\w+)\(ptr, 0\);\n    \}\n/gm,
@@ -47,6 +48,12 @@ function shrinkClasses(glue) {
   );
   glue = replaced(glue, /^const \w+Finalization = \(typeof FinalizationRegistry === 'undefined'\)\n.*\n.*;\n/gm, "");
   return glue;
+}
+
+/** The engine itself makes numbers of what it passes to the wasm, which does not look at one that it is told to be absent. */
+function withoutNumbers(method) {
+  const numbers = [...method.matchAll(/^ +const (val\d) = \+(?:\(isLikeNone\((\w+)\) \? 0 : \2\)|(\w+));\n/gm)];
+  return numbers.reduce((code, [line, local, maybe, sure]) => code.replace(line, "").replace(local, maybe ?? sure), method);
 }
 
 function importsOf(list) {

@@ -7,6 +7,15 @@ const BRAND = Symbol.for("leasehold.LeaseError");
 /** Only the package makes leases, managers and events. */
 export const INTERNAL = Symbol();
 
+export function checkMaker(internal, sentence) {
+  if (internal !== INTERNAL) throw new TypeError(sentence);
+}
+
+/** Gives an object what can be seen and not be written. Assigned, a `code` would meet the DOM's own, which is read-only. */
+export function show(object, values) {
+  for (const [name, value] of Object.entries(values)) Object.defineProperty(object, name, { value, enumerable: true });
+}
+
 /** The DOM's names for what goes wrong, where it has one. */
 const DOM_NAMES = {
   Timeout: "TimeoutError",
@@ -23,10 +32,7 @@ const Base = DOMException;
 export class LeaseError extends Base {
   constructor(code, message, details) {
     super(message, DOM_NAMES[code] ?? "LeaseError");
-    for (const [name, value] of Object.entries({ code, ...details })) {
-      // Assigned, it would meet the DOM's own `code`, which is read-only.
-      Object.defineProperty(this, name, { value, enumerable: true });
-    }
+    show(this, { code, ...details });
   }
 
   get [BRAND]() {
@@ -90,6 +96,16 @@ function kept(answer) {
  *  would arrive elsewhere. It changes nothing else: the object has this method anyhow. */
 export function refuseClones(object, method) {
   object[method] = object[method];
+}
+
+/** Ends what an object stands for by a method of it, for `using` and `await using`. Where an engine lacks the symbol, a computed
+ *  name in the class would make a method called "undefined". */
+export function disposes({ prototype }, method, mustWait = false) {
+  if (Symbol.asyncDispose) prototype[Symbol.asyncDispose] = prototype[method];
+  if (!Symbol.dispose || mustWait) return;
+  prototype[Symbol.dispose] = function () {
+    this[method]().catch(() => {});
+  };
 }
 
 /** What a method says that was taken off its object, or a property that is read of another object. */

@@ -1,6 +1,6 @@
 // @ts-check
 // Leases that were granted together.
-import { INTERNAL, LeaseError, detached } from "./error.mjs";
+import { LeaseError, checkMaker, detached, disposes } from "./error.mjs";
 import { ITEM, check, read } from "./options.mjs";
 import { follow } from "./signal.mjs";
 
@@ -37,7 +37,7 @@ export class LeaseGroup {
   #signal;
 
   constructor(internal, leases) {
-    if (internal !== INTERNAL) throw new TypeError("a group is made by `await leases.acquireAll(keys)`");
+    checkMaker(internal, "a group is made by `await leases.acquireAll(keys)`");
     this.leases = Object.freeze(leases);
     Object.freeze(this);
   }
@@ -82,10 +82,4 @@ export class LeaseGroup {
   }
 }
 
-// As in manager.mjs.
-if (Symbol.asyncDispose) LeaseGroup.prototype[Symbol.asyncDispose] = LeaseGroup.prototype.release;
-if (Symbol.dispose) {
-  LeaseGroup.prototype[Symbol.dispose] = function () {
-    this.release().catch(() => {});
-  };
-}
+disposes(LeaseGroup, "release");

@@ -1,7 +1,7 @@
 // @ts-check
 // A lease that is held.
 import { rawTransaction } from "./database.mjs";
-import { INTERNAL, ask, detached, lossOf, refuseClones } from "./error.mjs";
+import { ask, checkMaker, detached, disposes, lossOf, refuseClones } from "./error.mjs";
 import { FENCE, KINDS, UPGRADE, check, isObject, read } from "./options.mjs";
 import { follow, stoppable } from "./signal.mjs";
 
@@ -28,7 +28,7 @@ export class Lease {
   #stopped;
 
   constructor(internal, wasm, key, stopped) {
-    if (internal !== INTERNAL) throw new TypeError("a lease is made by `await leases.acquire(key)`");
+    checkMaker(internal, "a lease is made by `await leases.acquire(key)`");
     this.#wasm = wasm;
     this.#stopped = stopped;
     this.key = key;
@@ -190,10 +190,4 @@ function signalOf(reason, lost, name, stopped) {
   return controller.signal;
 }
 
-// As in manager.mjs.
-if (Symbol.asyncDispose) Lease.prototype[Symbol.asyncDispose] = Lease.prototype.release;
-if (Symbol.dispose) {
-  Lease.prototype[Symbol.dispose] = function () {
-    this.release().catch(() => {});
-  };
-}
+disposes(Lease, "release");

@@ -1,6 +1,6 @@
 // @ts-check
 // `leases.locks`: the shape and the rules of navigator.locks, over leases. Each rule has a test of its name, WL1 to WL31.
-import { INTERNAL, LeaseError, ask, refuseClones } from "./error.mjs";
+import { INTERNAL, LeaseError, ask, checkMaker, refuseClones } from "./error.mjs";
 import { LeaseManager } from "./manager.mjs";
 import { KINDS, OPEN, isObject, misfit, read } from "./options.mjs";
 import { isOver, listen } from "./signal.mjs";
@@ -88,7 +88,7 @@ function checkWish({ name, ifAvailable, mode, signal, steal }) {
 /** A lock as it is held. */
 export class Lock {
   constructor(internal, name, mode) {
-    if (internal !== INTERNAL) throw new TypeError("a lock comes to a callback");
+    checkMaker(internal, "a lock comes to the callback of `leases.locks.request(name, callback)`");
     this.name = name;
     this.mode = mode;
     refuseClones(this, "toString");
@@ -114,7 +114,7 @@ export class LockManager {
   madeOfLeases = true;
 
   constructor(internal, source, checkSource) {
-    if (internal !== INTERNAL) throw new TypeError("it is `leases.locks`");
+    checkMaker(internal, "the locks of a manager are `leases.locks`");
     this.#source = source;
     this.#checkSource = checkSource;
     refuseClones(this, "query");

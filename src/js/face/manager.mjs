@@ -2,7 +2,7 @@
 // A context's door to the leases of a store.
 import { LeaseManager as Wasm } from "./leasehold.js";
 import { deleteDatabase, rawDatabase } from "./database.mjs";
-import { INTERNAL, LeaseError, ask, detached, refuseClones } from "./error.mjs";
+import { INTERNAL, LeaseError, ask, checkMaker, detached, disposes, refuseClones } from "./error.mjs";
 import { HAPPENINGS, LeaseEvent } from "./event.mjs";
 import { LeaseGroup, giveBack, itemsOf } from "./group.mjs";
 import { Lease } from "./lease.mjs";
@@ -11,7 +11,7 @@ import { LockManager } from "./locks.mjs";
 import * as kinds from "./options.mjs";
 import { check, checkKey, isObject, quiet, read } from "./options.mjs";
 import { follow, stoppable } from "./signal.mjs";
-import { end, unlessAborted, worked } from "./work.mjs";
+import { end, unlessLost, worked } from "./work.mjs";
 
 /** The bits that say to the wasm how a store is opened. */
 const IN_MEMORY = 1;
@@ -36,7 +36,7 @@ export class LeaseManager extends EventTarget {
   #locks;
 
   constructor(internal, wasm, name, options) {
-    if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
+    checkMaker(internal, "a manager is made by `await LeaseManager.open(name)`");
     super();
     refuseClones(this, "close");
     this.#wasm = wasm;
@@ -184,7 +184,7 @@ export class LeaseManager extends EventTarget {
       let unfollow;
       try {
         unfollow = wish.signal && follow(wish.signal, stop);
-        return await unlessAborted([lease.signal], lease, work);
+        return await unlessLost(lease, work);
       } catch (error) {
         const isLost = lease.signal.aborted && !(stop.signal.aborted && lease.signal.reason === stop.signal.reason);
         // A lead that is lost is won anew, never revived.
@@ -328,5 +328,4 @@ function lateness(message, key, timeoutMs, holder, isOfSeveral) {
   return `${what} ${late}: ${holder.own ? own : `${nameOf(holder)} holds it`}`;
 }
 
-// Where an engine lacks the symbol, a computed name in the class would make a method called "undefined".
-if (Symbol.asyncDispose) LeaseManager.prototype[Symbol.asyncDispose] = LeaseManager.prototype.close;
+disposes(LeaseManager, "close", true);
