@@ -178,7 +178,7 @@ function finalize() {
 }`;
 }
 
-/** Memory that has grown is another buffer. */
+/** When the memory grows, what was seen of it has no length any more. */
 const HELPERS = `
 class Wrapped {
   static __wrap(ptr) {
@@ -198,10 +198,12 @@ const WRAPPED = finalization(([type, ptr]) => type.drop(ptr, 1));
 function finalization(drop) {
   return globalThis.FinalizationRegistry ? new FinalizationRegistry(drop) : { register() {}, unregister() {} };
 }
-let seen = {};
+let seen = { bytes: new Uint8Array() };
 function memory() {
-  const { buffer } = wasm.memory;
-  if (seen.buffer !== buffer) seen = { buffer, bytes: new Uint8Array(buffer), view: new DataView(buffer) };
+  if (seen.bytes.length === 0) {
+    const { buffer } = wasm.memory;
+    seen = { bytes: new Uint8Array(buffer), view: new DataView(buffer) };
+  }
   return seen;
 }
 function optional(value) {

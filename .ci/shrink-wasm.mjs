@@ -101,6 +101,11 @@ function shortenNames() {
     if (!(name in shrunk.places)) throw new Error(`the glue has no ${name}, which the wasm imports`);
     return ` (import "_" "${shrunk.places[name]}"`;
   });
+  // In the order of their places: numbers that count up compress better.
+  wasm = wasm.replace(/(?:^ \(import .*\n)+/m, (lines) => {
+    const place = (line) => Number(line.split('"')[3]);
+    return lines.trimEnd().split("\n").sort((one, other) => place(one) - place(other)).map((line) => `${line}\n`).join("");
+  });
   writeFileSync(text, wasm);
   writeFileSync(glue, javascript);
 }
