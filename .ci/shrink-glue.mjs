@@ -53,7 +53,7 @@ function shrinkClasses(glue) {
 /** The engine itself makes numbers of what it passes to the wasm, which does not look at one that it is told to be absent. */
 function withoutNumbers(method) {
   const numbers = [...method.matchAll(/^ +const (val\d) = \+(?:\(isLikeNone\((\w+)\) \? 0 : \2\)|(\w+));\n/gm)];
-  return numbers.reduce((code, [line, local, maybe, sure]) => code.replace(line, "").replace(local, maybe ?? sure), method);
+  return numbers.reduce((code, [line, local, maybe, sure]) => renamed(code.replace(line, ""), local, maybe ?? sure), method);
 }
 
 function importsOf(list) {
@@ -78,13 +78,17 @@ function importsOf(list) {
 
 /** What an import does, in one expression if it can be; what it returns beyond its type, nobody sees. */
 function expression(body) {
-  const lines = body.replace(/^ +/gm, "").replace(/^const (obj|val) = (\w+);\n([^]*)/, (_, local, arg, rest) => rest.replaceAll(local, arg));
+  const lines = body.replace(/^ +/gm, "").replace(/^const (obj|val) = (\w+);\n([^]*)/, (_, local, arg, rest) => renamed(rest, local, arg));
   const steps = lines
     .replace(/^const ret = typeof (\w+) === 'undefined' \? undefined : \1;\n/, "const ret = globalThis;\n")
     .replace(/^const ret = (.*);\nreturn optional\(ret\);\n$/, "optional($1);\n")
     .replace(/^const ret = (.*);\n(?:var|const) ptr1 = (?:isLikeNone\(ret\) \? 0 : )?passStringToWasm0\(ret\);\n.* len1 = WASM_VECTOR_LEN;\n.*len1, true\);\n.*ptr1, true\);\n$/, "giveString(arg0, $1);\n")
     .replace(/^const ret = (.*);\nreturn ret;\n$/, "$1;\n");
   return /^(?!throw|const|let|var|return|try|if).*;\n$/.test(steps) ? `(${steps.slice(0, -2)})` : `{\n${lines}}`;
+}
+
+function renamed(code, from, to) {
+  return code.replaceAll(new RegExp(`\\b${from}\\b`, "g"), to);
 }
 
 function replacePart(glue, kind, name, hash, short) {
