@@ -1,6 +1,7 @@
 // Makes the wasm that wasm-bindgen left as small as it gets, compressed above all: node .ci/shrink-wasm.mjs WASM GLUE
 import { spawnSync } from "node:child_process";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { shrinkGlue } from "./shrink-glue.mjs";
 
 const [file, glue] = process.argv.slice(2);
 const text = `${file}.wat`;
@@ -89,16 +90,21 @@ function shortenNames() {
   let count = 0;
   const short = () => (count++).toString(36);
   let wasm = readFileSync(text, "utf8");
-  let javascript = readFileSync(glue, "utf8");
+  const shrunk = shrinkGlue(readFileSync(glue, "utf8"));
+  let javascript = shrunk.glue;
   wasm = wasm.replaceAll(/^ \(export "(\w+)"/gm, (_, name) => {
     const letter = `_${short()}`;
     javascript = javascript.replaceAll(new RegExp(`\\bwasm\\.${name}\\b`, "g"), `wasm.${letter}`);
     return ` (export "${letter}"`;
   });
-  wasm = wasm.replaceAll(/^ \(import "([^"]+)" "(\w+)"/gm, (_, module, name) => {
-    const letter = `_${short()}`;
-    javascript = javascript.replaceAll(new RegExp(`^( +)${name}\\b`, "gm"), `$1${letter}`).replaceAll(`"${module}"`, '"_"');
-    return ` (import "_" "${letter}"`;
+  wasm = wasm.replaceAll(/^ \(import "[^"]+" "(\w+)"/gm, (_, name) => {
+    if (!(name in shrunk.places)) throw new Error(`the glue has no ${name}, which the wasm imports`);
+    return ` (import "_" "${shrunk.places[name]}"`;
+  });
+  // In the order of their places: numbers that count up compress better.
+  wasm = wasm.replace(/(?:^ \(import .*\n)+/m, (lines) => {
+    const place = (line) => Number(line.split('"')[3]);
+    return lines.trimEnd().split("\n").sort((one, other) => place(one) - place(other)).map((line) => `${line}\n`).join("");
   });
   writeFileSync(text, wasm);
   writeFileSync(glue, javascript);

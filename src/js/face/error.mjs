@@ -7,6 +7,15 @@ const BRAND = Symbol.for("leasehold.LeaseError");
 /** Only the package makes leases, managers and events. */
 export const INTERNAL = Symbol();
 
+export function checkMaker(internal, sentence) {
+  if (internal !== INTERNAL) throw new TypeError(sentence);
+}
+
+/** Gives an object what can be seen and not be written. Assigned, a `code` would meet the DOM's own, which is read-only. */
+export function show(object, values) {
+  for (const [name, value] of Object.entries(values)) Object.defineProperty(object, name, { value, enumerable: true });
+}
+
 /** The DOM's names for what goes wrong, where it has one. */
 const DOM_NAMES = {
   Timeout: "TimeoutError",
@@ -23,10 +32,7 @@ const Base = DOMException;
 export class LeaseError extends Base {
   constructor(code, message, details) {
     super(message, DOM_NAMES[code] ?? "LeaseError");
-    for (const [name, value] of Object.entries({ code, ...details })) {
-      // Assigned, it would meet the DOM's own `code`, which is read-only.
-      Object.defineProperty(this, name, { value, enumerable: true });
-    }
+    show(this, { code, ...details });
   }
 
   get [BRAND]() {
@@ -35,7 +41,12 @@ export class LeaseError extends Base {
 }
 
 export function isLeaseError(value) {
-  return typeof value === "object" && value !== null && BRAND in value;
+  try {
+    return typeof value === "object" && value !== null && BRAND in value;
+  } catch {
+    // A proxy may throw, or be revoked.
+    return false;
+  }
 }
 
 /** Calls the wasm. Brings what is there at once, else a promise. What goes wrong there becomes a LeaseError, a loss one of
@@ -87,45 +98,25 @@ export function refuseClones(object, method) {
   object[method] = object[method];
 }
 
-/** What a method says that was taken off its object. */
-export function detached(object, name) {
-  const sentence = `${name}() was called without its object, or on a proxy: call ${object}.${name}(…), or bind it`;
-  return new LeaseError("InvalidOptions", sentence);
+/** Ends what an object stands for by a method of it, for `using` and `await using`. Where an engine lacks the symbol, a computed
+ *  name in the class would make a method called "undefined". */
+export function disposes({ prototype }, method, mustWait = false) {
+  if (Symbol.asyncDispose) prototype[Symbol.asyncDispose] = prototype[method];
+  if (!Symbol.dispose || mustWait) return;
+  prototype[Symbol.dispose] = function () {
+    this[method]().catch(() => {});
+  };
+}
+
+/** What a method says that was taken off its object, or a property that is read of another object. */
+export function detached(object, name, isRead = false) {
+  const called = `${name}() was called without its object, or on a proxy: call ${object}.${name}(…), or bind it`;
+  const read = `${object}.${name} was read of a proxy: read it of the object itself`;
+  return new LeaseError("InvalidOptions", isRead ? read : called);
 }
 
 /** A loss, as `lease.signal` tells it; without a reason, the lease was released. */
 export function lossOf({ key, token }, reason) {
   const what = reason ? `was lost: ${reason}` : "was released";
   return new LeaseError("LeaseLost", `the lease of ${key === undefined ? "a key" : JSON.stringify(key)} ${what}`, { reason, key, token });
-}
-
-/** Asks for what stops when the signal aborts: then its reason is thrown as it is, and what came in that moment is
- *  undone, if it can be. */
-export async function stoppable(signal, call, undo) {
-  if (signal.aborted) throw signal.reason;
-  let stop;
-  const stopped = new Promise((resolve) => (stop = () => resolve(undefined)));
-  signal.addEventListener("abort", stop);
-  try {
-    const answer = await call(stopped);
-    if (answer !== undefined) {
-      if (!undo || !signal.aborted) return answer;
-      undo(answer);
-    }
-    throw signal.reason;
-  } finally {
-    signal.removeEventListener("abort", stop);
-    // The wasm waits for this promise, too.
-    stop();
-  }
-}
-
-/** The same of what cannot be stopped: it is left behind, and what comes of it is undone. */
-export function unlessStopped(signal, call, undo) {
-  return stoppable(signal, async (stopped) => {
-    const called = call();
-    const answer = await Promise.race([called, stopped]);
-    if (!signal.aborted) return answer;
-    called.then(undo, () => {});
-  });
 }

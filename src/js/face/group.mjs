@@ -1,7 +1,8 @@
 // @ts-check
 // Leases that were granted together.
-import { INTERNAL, LeaseError } from "./error.mjs";
+import { LeaseError, checkMaker, detached, disposes } from "./error.mjs";
 import { ITEM, check, read } from "./options.mjs";
+import { follow } from "./signal.mjs";
 
 /** The store takes no more in one transaction. */
 const MOST_KEYS = 1_000;
@@ -25,11 +26,10 @@ export function giveBack(leases) {
   for (const lease of leases) lease.release().catch(() => {});
 }
 
-/** Aborts when the signal does. */
-export function follow(signal, controller, options) {
-  const abort = () => controller.abort(signal.reason);
-  if (signal.aborted) abort();
-  else signal.addEventListener("abort", abort, options);
+/** The leases of a group, to a method that may have been taken off it. */
+function membersOf(group, name) {
+  if (group?.leases) return group.leases;
+  throw detached("group", name);
 }
 
 export class LeaseGroup {
@@ -37,7 +37,7 @@ export class LeaseGroup {
   #signal;
 
   constructor(internal, leases) {
-    if (internal !== INTERNAL) throw new TypeError("a group is made by `await leases.acquireAll(keys)`");
+    checkMaker(internal, "a group is made by `await leases.acquireAll(keys)`");
     this.leases = Object.freeze(leases);
     Object.freeze(this);
   }
@@ -69,23 +69,17 @@ export class LeaseGroup {
   }
 
   async verify() {
-    const held = await Promise.all(this.leases.map((lease) => lease.verify()));
+    const held = await Promise.all(membersOf(this, "verify").map((lease) => lease.verify()));
     return held.every(Boolean);
   }
 
   async release() {
     // All of them begin at the call, and none is left under way when one has failed.
     /** @type {any[]} */
-    const ends = await Promise.allSettled(this.leases.map((lease) => lease.release()));
+    const ends = await Promise.allSettled(membersOf(this, "release").map((lease) => lease.release()));
     for (const end of ends) if (end.status === "rejected") throw end.reason;
     return ends.some(({ value }) => value === "lost") ? "lost" : "released";
   }
 }
 
-// As in manager.mjs.
-if (Symbol.asyncDispose) LeaseGroup.prototype[Symbol.asyncDispose] = LeaseGroup.prototype.release;
-if (Symbol.dispose) {
-  LeaseGroup.prototype[Symbol.dispose] = function () {
-    this.release().catch(() => {});
-  };
-}
+disposes(LeaseGroup, "release");

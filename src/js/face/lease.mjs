@@ -1,9 +1,9 @@
 // @ts-check
 // A lease that is held.
 import { rawTransaction } from "./database.mjs";
-import { INTERNAL, ask, detached, lossOf, refuseClones, stoppable } from "./error.mjs";
-import { follow } from "./group.mjs";
-import { FENCE, KINDS, UPGRADE, check, read } from "./options.mjs";
+import { ask, checkMaker, detached, disposes, lossOf, refuseClones } from "./error.mjs";
+import { FENCE, KINDS, UPGRADE, check, isObject, read } from "./options.mjs";
+import { follow, stoppable } from "./signal.mjs";
 
 /** What cannot be checked must not be written. */
 function abort(transaction) {
@@ -28,7 +28,7 @@ export class Lease {
   #stopped;
 
   constructor(internal, wasm, key, stopped) {
-    if (internal !== INTERNAL) throw new TypeError("a lease is made by `await leases.acquire(key)`");
+    checkMaker(internal, "a lease is made by `await leases.acquire(key)`");
     this.#wasm = wasm;
     this.#stopped = stopped;
     this.key = key;
@@ -45,32 +45,33 @@ export class Lease {
   }
 
   get token() {
-    return this.#name.token;
+    return Lease.#read(this, "token").#name.token;
   }
 
   get mode() {
-    return this.#name.mode;
+    return Lease.#read(this, "mode").#name.mode;
   }
 
   // Neither of these two is made before somebody asks: they cost more than all else of a lease that lingered.
   get lost() {
-    return (this.#lost ??= Promise.resolve(this.#wasm?.lost ?? new Promise(() => {})));
+    return (Lease.#read(this, "lost").#lost ??= Promise.resolve(this.#wasm?.lost ?? new Promise(() => {})));
   }
 
   get signal() {
-    return (this.#signal ??= signalOf(this.#reason ?? this.#wasm?.reason, this.lost, this.#name, this.#stopped));
+    return (Lease.#read(this, "signal").#signal ??= signalOf(this.#reason ?? this.#wasm?.reason, this.lost, this.#name, this.#stopped));
   }
 
   get changedHands() {
-    return this.#wasm?.changedHands ?? false;
+    return Lease.#read(this, "changedHands").#wasm?.changedHands ?? false;
   }
 
   clearChanged() {
+    Lease.#check(this, "clearChanged");
     this.#wasm?.clearChanged();
   }
 
   get remainingMs() {
-    return this.#wasm?.remainingMs ?? 0;
+    return Lease.#read(this, "remainingMs").#wasm?.remainingMs ?? 0;
   }
 
   get valid() {
@@ -82,9 +83,13 @@ export class Lease {
   }
 
   /** For every method that can be taken off its lease. */
-  static #check(lease, name) {
-    if (Object(lease) !== lease || !(#name in lease)) throw detached("lease", name);
+  static #check(lease, name, isRead = false) {
+    if (!(isObject(lease) && #name in lease)) throw detached("lease", name, isRead);
+    return lease;
   }
+
+  /** For every property that can be read of a proxy. */
+  static #read = (lease, name) => Lease.#check(lease, name, true);
 
   async verify() {
     Lease.#check(this, "verify");
@@ -156,7 +161,7 @@ export class Lease {
 
   release() {
     // Never a throw, and the same promise each time.
-    return Object(this) === this && #name in this ? (this.#released ??= this.#giveBack()) : Promise.reject(detached("lease", "release"));
+    return isObject(this) && #name in this ? (this.#released ??= this.#giveBack()) : Promise.reject(detached("lease", "release"));
   }
 
   async #giveBack() {
@@ -185,10 +190,4 @@ function signalOf(reason, lost, name, stopped) {
   return controller.signal;
 }
 
-// As in manager.mjs.
-if (Symbol.asyncDispose) Lease.prototype[Symbol.asyncDispose] = Lease.prototype.release;
-if (Symbol.dispose) {
-  Lease.prototype[Symbol.dispose] = function () {
-    this.release().catch(() => {});
-  };
-}
+disposes(Lease, "release");

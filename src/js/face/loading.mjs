@@ -19,7 +19,7 @@ export function wasmFrom(source, reading = download) {
 export function init(source) {
   if (source === undefined && chosen) return chosen.ready;
   try {
-    const wasm = source ?? located();
+    const wasm = source === undefined ? located() : source;
     const [identity, name] = harmless("InvalidOptions", "what init() takes", () => identify(wasm));
     chosen ??= { identity, name, ready: start(wasm, name) };
     if (chosen.identity === identity) return chosen.ready;

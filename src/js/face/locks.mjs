@@ -1,8 +1,9 @@
 // @ts-check
 // `leases.locks`: the shape and the rules of navigator.locks, over leases. Each rule has a test of its name, WL1 to WL31.
-import { INTERNAL, LeaseError, ask, refuseClones } from "./error.mjs";
+import { INTERNAL, LeaseError, ask, checkMaker, refuseClones } from "./error.mjs";
 import { LeaseManager } from "./manager.mjs";
-import { OPEN, isA, read } from "./options.mjs";
+import { KINDS, OPEN, isObject, misfit, read } from "./options.mjs";
+import { isOver, listen } from "./signal.mjs";
 
 /** What the wasm puts before the name of a lock, to have its key. */
 const PREFIX = "\0lock:";
@@ -55,15 +56,21 @@ function checkStorage() {
   }
 }
 
+/** By a TypeError, as the browser's own locks do it. */
+function checkType(what, kind, value) {
+  const [mustBe, fits] = KINDS[kind];
+  if (!fits(value)) throw new TypeError(misfit(what, mustBe, value));
+}
+
 /** As WebIDL reads a dictionary: by name in order, and what it does not know it does not see. */
 function wishOf(name, options) {
-  if (options != null && Object(options) !== options) throw new TypeError("the options must be an object, or left out");
+  if (options != null && Object(options) !== options) throw new TypeError(misfit("what holds the options", "an object", options));
   const ifAvailable = !!options?.ifAvailable;
   const given = options?.mode;
   const mode = given === undefined ? "exclusive" : `${given}`;
-  if (mode !== "exclusive" && mode !== "shared") throw new TypeError(`the mode must be "exclusive" or "shared", not ${JSON.stringify(mode)}`);
+  checkType("the mode", "mode", mode);
   const signal = options?.signal;
-  if (signal !== undefined && !isA("AbortSignal", signal)) throw new TypeError("the signal must be an AbortSignal, or left out");
+  if (signal !== undefined) checkType("the signal", "signal", signal);
   const steal = !!options?.steal;
   return { name, key: escape(name), ifAvailable, mode, shared: mode === "shared", signal, steal };
 }
@@ -81,9 +88,10 @@ function checkWish({ name, ifAvailable, mode, signal, steal }) {
 /** A lock as it is held. */
 export class Lock {
   constructor(internal, name, mode) {
-    if (internal !== INTERNAL) throw new TypeError("a lock comes to a callback");
+    checkMaker(internal, "a lock comes to the callback of `leases.locks.request(name, callback)`");
     this.name = name;
     this.mode = mode;
+    refuseClones(this, "toString");
     Object.freeze(this);
   }
 
@@ -106,7 +114,7 @@ export class LockManager {
   madeOfLeases = true;
 
   constructor(internal, source, checkSource) {
-    if (internal !== INTERNAL) throw new TypeError("it is `leases.locks`");
+    checkMaker(internal, "the locks of a manager are `leases.locks`");
     this.#source = source;
     this.#checkSource = checkSource;
     refuseClones(this, "query");
@@ -118,12 +126,13 @@ export class LockManager {
 
   request(name, options, callback = undefined) {
     try {
-      if (Object(this) !== this || !(#source in this)) throw new TypeError("request() was called without its LockManager: call locks.request(…), or bind it");
-      if (arguments.length < 2) throw new TypeError("call request(name, callback) or request(name, options, callback)");
+      LockManager.#check(this, "request");
+      const count = arguments.length;
+      if (count < 2) throw new TypeError(`call request(name, callback) or request(name, options, callback), not with ${count} argument${count ? "" : "s"}`);
       name = `${name}`;
-      if (arguments.length === 2) [options, callback] = [undefined, options];
+      if (count === 2) [options, callback] = [undefined, options];
       const wish = wishOf(name, options);
-      if (typeof callback !== "function") throw new TypeError("the callback must be a function; pass it last");
+      checkType("the last argument, the callback,", "work", callback);
       checkActive();
       this.#checkSource?.();
       checkWish(wish);
@@ -135,13 +144,17 @@ export class LockManager {
 
   query() {
     try {
-      if (Object(this) !== this || !(#source in this)) throw new TypeError("query() was called without its LockManager: call locks.query(), or bind it");
+      LockManager.#check(this, "query");
       checkActive();
       this.#checkSource?.();
       return this.#query();
     } catch (error) {
       return Promise.reject(error);
     }
+  }
+
+  static #check(locks, name) {
+    if (!(isObject(locks) && #source in locks)) throw new TypeError(`${name}() was called without its LockManager: call locks.${name}(…), or bind it`);
   }
 
   #request(wish, callback) {
@@ -153,21 +166,19 @@ export class LockManager {
         while (this.#gate) await this.#gate;
         if (wish.request !== undefined) this.#wasm.cancelLock(wish.request);
       };
-      // In this phase it hears before all other listeners, whatever they do.
-      const first = { capture: true };
-      signal?.addEventListener("abort", abort, first);
-      this.#work(wish, callback, () => signal?.removeEventListener("abort", abort, first)).then(resolve, reject);
+      const unlisten = signal && listen(signal, abort);
+      this.#work(wish, callback, unlisten).then(resolve, reject);
     });
   }
 
-  async #work(wish, callback, stopListening) {
+  async #work(wish, callback, unlisten) {
     let lease;
     try {
       lease = await this.#grant(wish);
     } finally {
-      stopListening();
+      unlisten?.();
     }
-    if (wish.signal?.aborted) {
+    if (isOver(wish.signal)) {
       // The cancellation gives it back as well.
       if (lease) this.#release(lease).catch(() => {});
       throw wish.signal.reason;
@@ -209,7 +220,7 @@ export class LockManager {
       if (!this.#wasm) throw this.#failure;
       wish.request = this.#wasm.requestLock(wish.key, wish.shared, !wish.ifAvailable, wish.steal, this.#clientId);
       const lease = await granted(this.#wasm, wish);
-      if (lease !== null || wish.signal?.aborted) return lease;
+      if (lease !== null || isOver(wish.signal)) return lease;
     }
   }
 
@@ -262,7 +273,7 @@ async function granted(wasm, { name, ifAvailable, signal }) {
     giveBack(lease).catch(() => {});
   } catch (error) {
     if (error.code !== "LeaseLost") {
-      if (!signal?.aborted) throw error;
+      if (!isOver(signal)) throw error;
     } else if (ifAvailable) {
       throw lossOf(name, error.reason);
     }

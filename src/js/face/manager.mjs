@@ -2,15 +2,16 @@
 // A context's door to the leases of a store.
 import { LeaseManager as Wasm } from "./leasehold.js";
 import { deleteDatabase, rawDatabase } from "./database.mjs";
-import { INTERNAL, LeaseError, ask, detached, refuseClones, stoppable } from "./error.mjs";
+import { INTERNAL, LeaseError, ask, checkMaker, detached, disposes, refuseClones } from "./error.mjs";
 import { HAPPENINGS, LeaseEvent } from "./event.mjs";
-import { LeaseGroup, follow, giveBack, itemsOf } from "./group.mjs";
+import { LeaseGroup, giveBack, itemsOf } from "./group.mjs";
 import { Lease } from "./lease.mjs";
 import { init } from "./loading.mjs";
 import { LockManager } from "./locks.mjs";
 import * as kinds from "./options.mjs";
-import { check, checkKey, read } from "./options.mjs";
-import { end, unlessAborted, worked } from "./work.mjs";
+import { check, checkKey, isObject, quiet, read } from "./options.mjs";
+import { follow, stoppable } from "./signal.mjs";
+import { end, unlessLost, worked } from "./work.mjs";
 
 /** The bits that say to the wasm how a store is opened. */
 const IN_MEMORY = 1;
@@ -24,6 +25,9 @@ const WITHOUT_RENEWAL = 8;
 /** How long the time-out of a request is held up to find out who was in the way, in ms. */
 const LOOK_LIMIT_MS = 250;
 
+/** More turns of promises than there are between an answer of the wasm and whoever asked. */
+const TURNS = 20;
+
 export class LeaseManager extends EventTarget {
   #wasm;
   #name;
@@ -32,7 +36,7 @@ export class LeaseManager extends EventTarget {
   #locks;
 
   constructor(internal, wasm, name, options) {
-    if (internal !== INTERNAL) throw new TypeError("a manager is made by `await LeaseManager.open(name)`");
+    checkMaker(internal, "a manager is made by `await LeaseManager.open(name)`");
     super();
     refuseClones(this, "close");
     this.#wasm = wasm;
@@ -47,34 +51,38 @@ export class LeaseManager extends EventTarget {
       this.addEventListener(type, (event) => {
         const { key, ahead } = event;
         const said = `leasehold ${this.#name}: ${type} ${JSON.stringify(key)}`;
-        console.debug(said, event);
+        quiet(() => console.debug(said, event));
         // Once a key: most such waits end.
         if (ahead !== 0 || told.has(key)) return;
         told.add(key);
-        console.warn(`${said} for this manager's own lease; ${OWN_WAIT}`);
+        quiet(() => console.warn(`${said} for this manager's own lease; ${OWN_WAIT}`));
       });
     }
   }
 
   /** For every method that does not begin with another one of them. */
-  static #check(leases, name) {
-    if (Object(leases) !== leases || !(#wasm in leases)) throw detached("leases", name);
+  static #check(leases, name, isRead = false) {
+    if (!(isObject(leases) && #wasm in leases)) throw detached("leases", name, isRead);
   }
 
   /** Another one after each suspension. */
   get holder() {
+    LeaseManager.#check(this, "holder", true);
     return this.#wasm.holder;
   }
 
   get locks() {
+    LeaseManager.#check(this, "locks", true);
     return (this.#locks ??= new LockManager(INTERNAL, () => this.#wasm));
   }
 
   addEventListener(type, listener, options) {
+    LeaseManager.#check(this, "addEventListener");
     super.addEventListener(type, listener, options);
     if (!HAPPENINGS.has(type)) {
       // It may be an event of the user's own; one that differs from ours in its case only is a slip.
-      if (HAPPENINGS.has(`${type}`.toLowerCase())) console.warn(`leasehold: no event ${type}: types are in lower case`);
+      const isSlip = HAPPENINGS.has(`${type}`.toLowerCase());
+      if (isSlip) quiet(() => console.warn(`leasehold: no event ${type}: types are in lower case`));
       return;
     }
     if (this.#listens) return;
@@ -171,17 +179,18 @@ export class LeaseManager extends EventTarget {
     check("InvalidOptions", "the work", "work", work);
     for (;;) {
       // Aborts with the user's signal, and lets go of that with the end of the lead.
-      const [stop, over] = [new AbortController(), new AbortController()];
+      const stop = new AbortController();
       const lease = await this.#lease(key, wish, 0, stop.signal);
-      if (wish.signal) follow(wish.signal, stop, { signal: over.signal });
+      let unfollow;
       try {
-        return await unlessAborted([lease.signal], lease, work);
+        unfollow = wish.signal && follow(wish.signal, stop);
+        return await unlessLost(lease, work);
       } catch (error) {
         const isLost = lease.signal.aborted && !(stop.signal.aborted && lease.signal.reason === stop.signal.reason);
         // A lead that is lost is won anew, never revived.
         if (!isLost) throw error;
       } finally {
-        over.abort(null);
+        unfollow?.();
         await end(lease);
       }
     }
@@ -268,11 +277,13 @@ export class LeaseManager extends EventTarget {
 
   close() {
     // Never a throw, and the same promise each time.
-    return Object(this) === this && #wasm in this ? (this.#closed ??= this.#end()) : Promise.reject(detached("leases", "close"));
+    return isObject(this) && #wasm in this ? (this.#closed ??= this.#end()) : Promise.reject(detached("leases", "close"));
   }
 
   async #end() {
     await ask(() => this.#wasm.close());
+    // The wasm has refused all who waited: their own promises reject after fewer turns than these.
+    for (let turn = 0; turn < TURNS; turn++) await null;
   }
 }
 
@@ -317,5 +328,4 @@ function lateness(message, key, timeoutMs, holder, isOfSeveral) {
   return `${what} ${late}: ${holder.own ? own : `${nameOf(holder)} holds it`}`;
 }
 
-// Where an engine lacks the symbol, a computed name in the class would make a method called "undefined".
-if (Symbol.asyncDispose) LeaseManager.prototype[Symbol.asyncDispose] = LeaseManager.prototype.close;
+disposes(LeaseManager, "close", true);

@@ -11,13 +11,17 @@ export const isA = (type, value) => ({}).toString.call(value) === `[object ${typ
 const isReal = (type, getter, value) =>
   isA(type, value) && (Object.getOwnPropertyDescriptor(globalThis[type]?.prototype ?? {}, getter)?.get?.call(value), true);
 
+/** What is no container of other things: the properties of a signal, say, would be overlooked, and so would the signal. */
+const isPlain = (value) => isObject(value) && isA("Object", value);
+
 /** Whoever waits listens, and stops to listen: a lease that came meanwhile would be held by nobody. */
 const isHeard = (value) => typeof value.addEventListener === "function" && typeof value.removeEventListener === "function";
 
 /** What a value must be, in words and as a test. @type {Record<string, [string, (value: any) => boolean]>} */
 export const KINDS = {
   any: ["anything", () => true],
-  object: ["an object", (value) => isObject(value) && !Array.isArray(value)],
+  object: ["an object such as { signal }", isPlain],
+  item: ["an object such as { key, mode }", isPlain],
   list: ["an array of one or more { key, mode }", (value) => Array.isArray(value) && value.length > 0],
   work: ["a function", (value) => typeof value === "function"],
   source: ["a URL, bytes or a WebAssembly.Module", (value) => typeof value === "string"],
@@ -69,6 +73,15 @@ export function harmless(code, what, look) {
   }
 }
 
+/** The same where nobody is to hear of it. */
+export function quiet(call) {
+  try {
+    return call();
+  } catch {
+    // As if it had not been called.
+  }
+}
+
 function show(value) {
   try {
     if (Array.isArray(value)) return `an array of length ${value.length}`;
@@ -79,10 +92,12 @@ function show(value) {
   }
 }
 
+export const misfit = (what, mustBe, value) => `${what} must be ${mustBe}; it is ${show(value)}`;
+
 export function check(code, what, kind, value) {
   const [mustBe, fits] = KINDS[kind];
   if (harmless(code, what, () => fits(value))) return;
-  throw new LeaseError(code, `${what} must be ${mustBe}; it is ${show(value)}`);
+  throw new LeaseError(code, misfit(what, mustBe, value));
 }
 
 /** What it may be apart from that, the wasm knows, which never sees halves of surrogate pairs: in UTF-8, all are one. */
@@ -96,7 +111,7 @@ export function checkKey(key) {
 export function read(options, kinds, item = "") {
   if (options === undefined && !item) return {};
   const what = item || "what holds the options";
-  check("InvalidOptions", what, "object", options);
+  check("InvalidOptions", what, item ? "item" : "object", options);
   const where = item && `${item}.`;
   return harmless("InvalidOptions", what, () => {
     const names = Object.keys(kinds);

@@ -1,13 +1,15 @@
 // @ts-check
 // Work under a lease. A promise cannot be dropped as in Rust: work that is left behind goes on, and nobody hears how it ends.
 
+import { listen } from "./signal.mjs";
+
 /** Does the work under a lease or the promise of one, and gives that back. What became of it. */
 export async function worked(granted, aborts, work) {
   // Also for a lease that is there already: work never begins within the call that asks for it.
   const lease = await granted;
   let value;
   try {
-    value = await (aborts ? unlessAborted([lease.signal], lease, work) : work(lease));
+    value = await (aborts ? unlessLost(lease, work) : work(lease));
   } catch (error) {
     await end(lease);
     throw error;
@@ -20,16 +22,15 @@ export async function worked(granted, aborts, work) {
 /** Gives a lease back, and waits for that; not for long if it is lost, whatever the store does. */
 export const end = (lease) => lease.release().catch(() => {});
 
-/** What the work gives, or the reason of the signal that aborts before. */
-export function unlessAborted(signals, lease, work) {
+/** What the work gives, or the reason of the lease's signal if that aborts before. */
+export function unlessLost(lease, work) {
+  const { signal } = lease;
   return new Promise((resolve, reject) => {
-    const stops = new AbortController();
-    for (const signal of signals) {
-      if (signal.aborted) return reject(signal.reason);
-      // Before the work hears of it, which may then fail in its own words.
-      signal.addEventListener("abort", () => reject(signal.reason), { signal: stops.signal });
-    }
+    const lose = () => reject(signal.reason);
+    if (signal.aborted) return lose();
+    // Before the work hears of it, which may then fail in its own words.
+    const unlisten = listen(signal, lose);
     const working = (async () => work(lease))();
-    working.then(resolve, reject).finally(() => stops.abort(null));
+    working.then(resolve, reject).finally(unlisten);
   });
 }

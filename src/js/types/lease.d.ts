@@ -119,7 +119,8 @@ export class Lease {
 
   /**
    * Lets a transaction commit only if the lease is still current *in that transaction*: a page that was paused and
-   * overtaken writes nothing. Otherwise the transaction is aborted, and the returned promise rejects.
+   * overtaken writes nothing. Otherwise the transaction is aborted, and the returned promise rejects. Only this promise says why:
+   * `transaction.error` is `null`, as after any `abort()`, and your requests in it fail with `AbortError`.
    *
    * The check begins at the call, before any request that you make afterwards in the transaction. You need not await the check.
    * You may even release the lease meanwhile: the browser runs the transaction before the release. If you await the check, you can go

@@ -123,6 +123,29 @@ export async function writeAfterPause({ text, ms, ways }) {
   return Promise.all(ways.map((way) => fencedWrite({ text, ...way })));
 }
 
+// Clears the object store of the leases by hand.
+export async function clearLeases() {
+  const raw = await libraries.raw.open();
+  const transaction = raw.transaction("leasehold", "readwrite");
+  transaction.objectStore("leasehold").clear();
+  await new Promise((resolve) => (transaction.oncomplete = resolve));
+  raw.close();
+}
+
+// A fenced write by the names of the browser alone: what the transaction tells of its end, and what the fence says.
+export async function endOfFencedWrite() {
+  const transaction = db.transaction(["notes", "leasehold"], "readwrite");
+  // Before the fence, which aborts the transaction at the call if the loss is known.
+  const put = transaction.objectStore("notes").put("late", "note");
+  const said = lease.fence(transaction).then(() => "current", (error) => error.code);
+  const failed = new Promise((resolve) => (put.onerror = () => resolve(put.error.name)));
+  const ended = await new Promise((resolve) => {
+    transaction.oncomplete = () => resolve("complete");
+    transaction.onabort = () => resolve("abort");
+  });
+  return { ended, error: transaction.error?.name ?? null, failed: await failed, said: await said };
+}
+
 // A fenced write whose transaction never ends by itself: it asks again and again. How it ended, and what the fence said.
 export async function writeWithoutEnd(text, options) {
   const raw = await libraries.raw.open();

@@ -207,6 +207,42 @@ pub async fn without_the_object_store_attach_is_refused(world: &World) -> anyhow
     Ok(())
 }
 
+/// Of a refused fence only its own promise tells why: the transaction ends as after any `abort()`, without an error.
+pub async fn a_refused_fence_leaves_the_transaction_without_an_error(world: &World) -> anyhow::Result<()> {
+    let (tab, thief) = (desk(world, json!({ "by": "raw" })).await?, desk(world, json!({ "by": "raw" })).await?);
+    hold(&tab, "notes").await?;
+    thief.run("window.lease = await leases.steal('notes')", Value::Null).await?;
+    let end = tab.run("return endOfFencedWrite()", Value::Null).await?;
+    let expected = json!({ "ended": "abort", "error": null, "failed": "AbortError", "said": "LeaseLost" });
+    ensure!(end == expected, "the write ended so: {end}");
+    Ok(())
+}
+
+/// Somebody clears the object store by hand: the holder believes in its lease until its next heartbeat, but writes nothing.
+pub async fn when_the_object_store_is_cleared_the_holder_writes_nothing_and_is_told(
+    world: &World,
+) -> anyhow::Result<()> {
+    let brief = json!({ "by": "raw", "options": brief() });
+    let (tab, other) = (desk(world, brief.clone()).await?, desk(world, brief).await?);
+    hold(&tab, "notes").await?;
+    let token = tab.run("return lease.token", Value::Null).await?;
+    let seen = "await clearLeases(); const { valid } = lease; return [valid, await fencedWrite({ text: 'late' })]";
+    let seen = tab.run(seen, Value::Null).await?;
+    ensure!(seen[0] == true, "right after the clearing the lease is valid: {seen}");
+    ensure!(seen[1]["written"] == false && seen[1]["said"][1] == "StoreCleared", "the fenced write: {seen}");
+    // Nobody writes: the heartbeat finds it. By then another tab may have the lease.
+    hold(&other, "others").await?;
+    let taken = "await clearLeases(); return (await leases.tryAcquire('others'))?.key ?? null";
+    let taken = tab.run(taken, Value::Null).await?;
+    ensure!(taken == "others", "who tries right after the clearing gets {taken}");
+    let told = other.run("return [await lease.lost, lease.valid]", Value::Null).await?;
+    ensure!(told == json!(["StoreCleared", false]), "who wrote nothing is told {told}");
+    // The key is free, and its tokens go on growing.
+    let next = other.run("return (await leases.acquire('notes', { timeoutMs: 5_000 })).token", Value::Null).await?;
+    ensure!(next.as_u64() > token.as_u64(), "after the token {token} comes {next}");
+    Ok(())
+}
+
 /// Each manager is attached before its predecessor is closed. The replaced `close()`s must not form a chain that grows each time.
 pub async fn a_database_goes_from_manager_to_manager_and_still_closes(world: &World) -> anyhow::Result<()> {
     let tab = world.bare_tab().await?;

@@ -97,6 +97,8 @@ in_the_browsers! {
         fence::a_dexie_upgrade_keeps_the_records,
         fence::without_the_object_store_attach_is_refused,
         fence::a_database_goes_from_manager_to_manager_and_still_closes,
+        fence::a_refused_fence_leaves_the_transaction_without_an_error,
+        fence::when_the_object_store_is_cleared_the_holder_writes_nothing_and_is_told,
         fence::what_cannot_be_fenced_is_refused_and_not_written,
         fence::a_busy_writer_needs_no_heartbeat,
         locks::the_rules_hold_by_both,
