@@ -16,9 +16,13 @@ use std::{
 use tokio::{
     runtime::Handle,
     task::{JoinError, JoinHandle},
+    time::{sleep, timeout},
 };
 
 use crate::machine::{StoreError, StoreErrorKind};
+
+/// A runtime that does not run a task for so long stands still: nobody drives it.
+const STANDS_STILL: Duration = Duration::from_secs(1);
 
 /// The runtime that this is called in, for a store that connects to `server` there. Tokio tells only by a panic that a runtime lacks
 /// something. This catches the panic, but the panic hook has printed tokio's message by then; where panics abort, the process ends with it.
@@ -44,8 +48,9 @@ pub(super) fn runtime_for(server: &str) -> Result<Handle, StoreError> {
     Ok(runtime)
 }
 
+/// Whether the runtime that this is called in has timers. Where panics abort, nobody can ask.
 pub(super) fn timers_run_here() -> bool {
-    catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
+    catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
 }
 
 /// A system that allows no such socket says nothing about the runtime: then the connection shows what is missing.
@@ -58,8 +63,9 @@ fn open_a_socket() {
     }
 }
 
-/// Does work in the tokio runtime that the store was made in; something must drive that runtime meanwhile. The caller's own runtime is
-/// not used, because it may have no timers, and tokio reveals that only by a panic.
+/// Does work in the tokio runtime that the store was made in. The caller's own runtime may have no timers, and tokio reveals that only by a
+/// panic. If the store's runtime stands still and the caller's has timers, the work is done in the caller's. A caller without a runtime
+/// waits until something drives the store's.
 ///
 /// # Errors
 /// [`StoreError`] if the store's runtime has ended, or ends before the work.
@@ -67,15 +73,26 @@ pub(super) async fn inside<T: Send + 'static>(
     runtime: &Handle,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, StoreError> {
-    if Handle::try_current().is_ok_and(|current| current.id() == runtime.id()) {
+    let here = Handle::try_current().ok();
+    if here.as_ref().is_some_and(|here| here.id() == runtime.id()) {
         return Ok(work.await);
     }
+    if here.is_some() && cfg!(panic = "unwind") && timers_run_here() {
+        let turns = Task(runtime.spawn(async {}));
+        match timeout(STANDS_STILL, turns).await {
+            Ok(turned) => turned.map_err(has_ended)?,
+            Err(_) => return Ok(work.await),
+        }
+    }
+    Task(runtime.spawn(work)).await.map_err(has_ended)
+}
+
+fn has_ended(error: JoinError) -> StoreError {
     let sentence = "the tokio runtime that the store was made in has ended; make the store in one that outlives it";
-    let has_ended = |error: JoinError| match error.try_into_panic() {
+    match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
         Err(_) => StoreError::permanent(StoreErrorKind::Closed, sentence),
-    };
-    Task(runtime.spawn(work)).await.map_err(has_ended)
+    }
 }
 
 /// A task that ends when nobody awaits it any more.

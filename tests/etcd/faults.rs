@@ -9,7 +9,10 @@ use leasehold::{
     machine::{Acquire, Action, Applied, Batch, Beat, Key, Operation, Outcome, RequestId, SessionId, SessionStep},
     store::{EtcdStore, Store},
 };
-use tokio::{runtime::Runtime, task::block_in_place};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::block_in_place,
+};
 
 use crate::{
     address_of, connect,
@@ -17,7 +20,7 @@ use crate::{
     fence::{compares, deaf},
     manager, outage, proxy_before,
     server::{self, Member, Server},
-    threads,
+    still, threads,
 };
 
 /// Longer than anything takes, however busy the machine is.
@@ -397,4 +400,12 @@ fn a_cluster_that_replaces_another_is_used_and_the_leases_of_the_old_one_are_los
         };
         assert!(futures::join!(wait, release).0.unwrap().is_valid());
     });
+}
+
+#[test]
+fn calls_while_the_first_runtime_stands_still() {
+    let Some(address) = server::shared() else { return };
+    let first = Builder::new_current_thread().enable_all().build().unwrap();
+    let leases = first.block_on(async { manager(&address, "still").await.build().unwrap() });
+    still::calls_while_the_first_runtime_stands_still(&leases);
 }

@@ -38,6 +38,8 @@ mod server;
 mod shared;
 mod signals;
 mod slow;
+#[path = "../stores/still.rs"]
+mod still;
 #[path = "../stores/threads.rs"]
 mod threads;
 #[cfg(feature = "store-etcd-tls")]

@@ -10,7 +10,10 @@ use leasehold::{
     machine::{Applied, Outcome},
     store::{RedisStore, Store},
 };
-use tokio::{runtime::Runtime, time::timeout};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
 
 use crate::{
     BUSY, LONG_LEASE, SHORT_LEASE, client_of, context,
@@ -19,7 +22,7 @@ use crate::{
     proxy::{Commit, Proxy},
     proxy_before,
     server::Server,
-    shared, threads,
+    shared, still, threads,
 };
 
 /// Much shorter than a server is waited for.
@@ -241,4 +244,12 @@ fn a_manager_is_closed_in_a_runtime_without_timers() {
     let made = async || context(&server.client(), "bare").await.1;
     let managers = runtime.block_on(async { [made().await, made().await] });
     threads::closing_in_a_runtime_without_timers(runtime, managers);
+}
+
+#[test]
+fn calls_while_the_first_runtime_stands_still() {
+    let Some(server) = shared() else { return };
+    let first = Builder::new_current_thread().enable_all().build().unwrap();
+    let leases = first.block_on(async { context(&server.client(), "still").await.1.build().unwrap() });
+    still::calls_while_the_first_runtime_stands_still(&leases);
 }

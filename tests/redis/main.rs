@@ -39,6 +39,8 @@ mod server;
 mod shared_store;
 mod signals;
 mod slow;
+#[path = "../stores/still.rs"]
+mod still;
 mod takeovers;
 #[path = "../stores/threads.rs"]
 mod threads;
