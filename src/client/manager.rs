@@ -7,13 +7,13 @@ use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::client::parts::LeaseParts;
 use crate::client::request::{LeaseRequest, Pending};
-use crate::client::status::{HolderStatus, LeaseStatus};
-use crate::driver::{Driver, Response};
+use crate::client::status::{HolderStatus, LeaseStatus, seen};
+use crate::driver::Driver;
 use crate::driver::{LeaseEvents, LeaseStats};
 use crate::executor::{Executor, MaybeSend, MaybeSendSync, Shared};
 use crate::machine::{
-    Config, Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Options, Outcome, SessionId, StoreError,
-    StoreErrorKind, Turn, TurnId, whole_ms,
+    Config, Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Options, SessionId, StoreError, StoreErrorKind,
+    Turn, TurnId, whole_ms,
 };
 use crate::signal::{self, Signals};
 use crate::store::Store;
@@ -341,22 +341,6 @@ impl LeaseManager {
     /// ```
     pub fn is_closed(&self) -> bool {
         self.driver().is_closed()
-    }
-}
-
-/// The answer to a look.
-fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus, AcquireError> {
-    match answer {
-        Some(Response::Status(status)) => match *status {
-            Ok(Outcome::Status { last_token, grants, queue, sessions }) => {
-                Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions))
-            }
-            Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
-            Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
-            _ => Err(AcquireError::Closed),
-        },
-        Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, key.as_str())),
-        _ => Err(AcquireError::Closed),
     }
 }
 

@@ -3,7 +3,25 @@
 use alloc::{string::String, vec::Vec};
 use core::time::Duration;
 
-use crate::machine::{Grant, Key, Mode, Session, SessionId, Token, Waiter, Wall};
+use crate::client::error::AcquireError;
+use crate::driver::Response;
+use crate::machine::{Grant, Key, Mode, Outcome, Session, SessionId, StoreErrorKind, Token, Waiter, Wall};
+
+/// The answer to a look.
+pub(crate) fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus, AcquireError> {
+    match answer {
+        Some(Response::Status(status)) => match *status {
+            Ok(Outcome::Status { last_token, grants, queue, sessions }) => {
+                Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions))
+            }
+            Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
+            Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
+            _ => Err(AcquireError::Closed),
+        },
+        Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, key.as_str())),
+        _ => Err(AcquireError::Closed),
+    }
+}
 
 /// A snapshot of a key, as the store has it: one holder or waiter for each context and mode, not one for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
