@@ -80,7 +80,7 @@ pub struct LeaseManagerBuilder {
     long_wait: Duration,
     /// How JavaScript is warned; in Rust `tracing` does it.
     pub(crate) warn_of_own_wait: fn(&Key),
-    linger_is_chosen: bool,
+    pub(crate) linger_is_chosen: bool,
     options: Options,
 }
 
@@ -90,16 +90,7 @@ const LONG_WAIT: Duration = Duration::from_secs(60);
 impl LeaseManager {
     /// Starts building a manager.
     pub fn builder(store: impl Store, executor: impl Executor) -> LeaseManagerBuilder {
-        LeaseManagerBuilder {
-            store: Shared::new(store),
-            executor: Shared::new(executor),
-            signals: None,
-            codec: None,
-            long_wait: LONG_WAIT,
-            warn_of_own_wait: |_| {},
-            linger_is_chosen: false,
-            options: Options::default(),
-        }
+        LeaseManagerBuilder::new(Shared::new(store), Shared::new(executor), Options::default())
     }
 
     /// A request for the lease of this key: 1 to 1024 UTF-16 units. [`acquire`](LeaseRequest::acquire) reports an invalid key.
@@ -187,18 +178,23 @@ impl LeaseManager {
     pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, AcquireError> {
         self.driver().check()?;
         let own = self.driver().keys_under(prefix);
-        let mut keys = stored_keys(self.driver(), prefix).await?;
-        for key in own {
-            if let Err(at) = keys.binary_search(&key) {
+        let stored = stored_keys(self.driver(), prefix).await?;
+        let mut keys = Vec::with_capacity(stored.len());
+        for key in stored.into_iter().chain(own) {
+            if key.is_of_lock() == locks
+                && let Err(at) = keys.binary_search(&key)
+            {
                 keys.insert(at, key);
             }
         }
-        keys.retain(|key| key.is_of_lock() == locks);
         let me = self.session();
         let looks = self.driver().look_at(keys.clone());
         let mut listed = Vec::new();
         for (key, look) in keys.into_iter().zip(looks) {
-            listed.extend(Some(seen(me, key, look.await)?).filter(|status| !status.is_idle()));
+            let status = seen(me, key, look.await)?;
+            if !status.is_idle() {
+                listed.push(status);
+            }
         }
         Ok(listed)
     }
@@ -369,6 +365,19 @@ async fn close(driver: &Driver) {
 }
 
 impl LeaseManagerBuilder {
+    pub(crate) fn new(store: Shared<dyn Store>, executor: Shared<dyn Executor>, options: Options) -> Self {
+        Self {
+            store,
+            executor,
+            signals: None,
+            codec: None,
+            long_wait: LONG_WAIT,
+            warn_of_own_wait: |_| {},
+            linger_is_chosen: false,
+            options,
+        }
+    }
+
     /// How long a lease lasts without renewal: 1 s to 24 h, by default 20 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;

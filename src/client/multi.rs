@@ -24,7 +24,7 @@ use crate::machine::{
 pub struct MultiRequest {
     leases: LeaseManager,
     keys: Vec<(String, Mode)>,
-    wish: Wish,
+    pub(crate) wish: Wish,
 }
 
 impl LeaseManager {
@@ -42,14 +42,18 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub fn lock_all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = (K, Mode)>) -> MultiRequest {
-        let mut keys: Vec<_> = keys.into_iter().map(|(key, mode)| (key.as_ref().to_owned(), mode)).collect();
-        // In this order they are waited for, by everybody: so two requests never wait for each other.
-        keys.sort();
-        MultiRequest { leases: self.clone(), keys, wish: Wish::default() }
+        let keys = keys.into_iter().map(|(key, mode)| (key.as_ref().to_owned(), mode)).collect();
+        MultiRequest::new(self, keys)
     }
 }
 
 impl MultiRequest {
+    pub(crate) fn new(leases: &LeaseManager, mut keys: Vec<(String, Mode)>) -> Self {
+        // In this order they are waited for, by everybody: so two requests never wait for each other.
+        keys.sort_unstable();
+        Self { leases: leases.clone(), keys, wish: Wish::default() }
+    }
+
     /// Waits at most this long for all of them (whole ms, rounded up); zero tries once. Without it, the wait for holders
     /// has no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {

@@ -22,9 +22,10 @@ use super::{
 };
 use crate::{
     InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder,
-    executor::WebExecutor,
+    client::{multi::MultiRequest, request::Wish},
+    executor::{Shared, WebExecutor},
     machine::{Config, Key, Options},
-    store::{IndexedDbStore, MemoryStore},
+    store::{IndexedDbStore, MemoryStore, Store},
 };
 
 std::thread_local! {
@@ -73,21 +74,20 @@ impl JsLeaseManager {
     ) -> JsValue {
         let options = options(&times, how & WITHOUT_BEACON == 0, instance);
         promise(async move {
-            let builder = if let Some(database) = database {
-                let store = IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?;
-                LeaseManager::builder(store, WebExecutor::new())
+            let store: Shared<dyn Store> = if let Some(database) = database {
+                Shared::new(IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?)
             } else if let Some(next_fault) = next_fault {
-                LeaseManager::builder(FaultyMemory { inner: memory(name), next_fault }, WebExecutor::new())
+                Shared::new(FaultyMemory { inner: memory(name), next_fault })
             } else if how & IN_MEMORY != 0 {
-                LeaseManager::builder(memory(name), WebExecutor::new())
+                Shared::new(memory(name))
             } else {
                 // Before the store is opened: wrong options leave no database behind.
                 Config::parse(&options)?;
                 let store = IndexedDbStore::new(&name);
                 store.open().await?;
-                LeaseManager::builder(store, WebExecutor::new())
+                Shared::new(store)
             };
-            Ok(Self { leases: manager(builder, options)? }.into())
+            Ok(Self { leases: manager(store, options)? }.into())
         })
     }
 
@@ -109,21 +109,17 @@ impl JsLeaseManager {
         max_hold_ms: Option<f64>,
         stopped: Option<Promise>,
     ) -> JsValue {
-        let mut request = self.leases.lock(key).mode(mode(how & SHARED != 0)).priority(priority);
-        request = request.auto_renew(how & WITHOUT_RENEWAL == 0);
-        if let Some(ms) = max_hold_ms {
-            request = request.max_hold(rounded_up(ms));
-        }
-        if how & TOGETHER != 0 {
-            request = request.share_in_process();
-        }
-        if let Some(ms) = timeout_ms {
-            request = request.timeout(rounded_up(ms));
-        }
-        if let Some(info) = info {
-            request = request.info(info);
-        }
-        request.wish.steal = how & STEAL != 0;
+        let mut request = self.leases.lock(key);
+        request.wish = Wish {
+            mode: mode(how & SHARED != 0),
+            timeout: timeout_ms.map(rounded_up),
+            priority,
+            share: how & TOGETHER != 0,
+            steal: how & STEAL != 0,
+            auto_renew: how & WITHOUT_RENEWAL == 0,
+            max_hold: max_hold_ms.map(rounded_up),
+            info: info.unwrap_or_default(),
+        };
         stoppable(Box::pin(async { Ok(lease(request.acquire().await?)) }), stopped)
     }
 
@@ -138,15 +134,16 @@ impl JsLeaseManager {
         timeout_ms: Option<f64>,
         stopped: Option<Promise>,
     ) -> JsValue {
-        let mut names = Vec::with_capacity(keys.len());
-        for key in &keys {
-            names.push(String::from(key));
+        let (mut names, mut sorted) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
+        for (key, shared) in keys.iter().zip(shared) {
+            let name = String::from(key);
+            sorted.push((name.clone(), mode(shared != 0)));
+            names.push(name);
         }
-        let modes = names.iter().zip(shared).map(|(name, shared)| (name, mode(shared != 0)));
-        let mut request = self.leases.lock_all(modes).priority(priority).info(info.unwrap_or_default());
-        if let Some(ms) = timeout_ms {
-            request = request.timeout(rounded_up(ms));
-        }
+        let mut request = MultiRequest::new(&self.leases, sorted);
+        request.wish.priority = priority;
+        request.wish.info = info.unwrap_or_default();
+        request.wish.timeout = timeout_ms.map(rounded_up);
         stoppable(Box::pin(acquire_all(request, names)), stopped)
     }
 
@@ -206,18 +203,10 @@ fn options(times: &[f64], beacon: bool, instance: Option<String>) -> Options {
     }
 }
 
-fn manager(builder: LeaseManagerBuilder, options: Options) -> Result<LeaseManager, InvalidOptions> {
-    let mut builder = builder.lease(options.lease).linger(options.linger).beacon(options.beacon);
+fn manager(store: Shared<dyn Store>, options: Options) -> Result<LeaseManager, InvalidOptions> {
+    let mut builder = LeaseManagerBuilder::new(store, Shared::new(WebExecutor::new()), options);
+    builder.linger_is_chosen = true;
     builder.warn_of_own_wait = warn_of_own_wait;
-    if let Some(heartbeat) = options.heartbeat {
-        builder = builder.heartbeat(heartbeat);
-    }
-    if let Some(limit) = options.store_timeout {
-        builder = builder.store_timeout(limit);
-    }
-    if let Some(name) = options.instance {
-        builder = builder.instance(name);
-    }
     builder.build()
 }
 
