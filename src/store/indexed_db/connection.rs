@@ -229,31 +229,30 @@ fn factory() -> Result<IdbFactory, StoreError> {
 /// What comes of the request. If it opens after nobody waits any more, it is closed at once.
 fn answer_of(request: &IdbOpenDbRequest, watchers: &Watchers) -> Receiver<Result<Connection, JsValue>> {
     let (pending, answer) = Pending::new();
-    let on_upgrade = pending.handler(|event| {
-        let made = opened(&event).and_then(|database| database.create_object_store(OBJECT_STORE));
-        // A database without an object store must not come to be: then it does not open.
-        if let (Err(_), Some(upgrade)) = (made, request_of(&event).transaction()) {
-            let _ = upgrade.abort();
+    let (settled, watchers) = (Rc::clone(&pending), Rc::clone(watchers));
+    let handler = pending.handler(move |event| match event.type_().as_str() {
+        "upgradeneeded" => make_store(&event),
+        "success" => {
+            settled.settle(opened(&event).map(|database| Connection::new(database.unchecked_into(), &watchers)));
         }
-    });
-    let on_success = pending.handler({
-        let (pending, watchers) = (Rc::clone(&pending), Rc::clone(watchers));
-        move |event| {
-            pending.settle(opened(&event).map(|database| Connection::new(database.unchecked_into(), &watchers)))
-        }
-    });
-    let on_error = pending.handler({
-        let pending = Rc::clone(&pending);
-        move |event| {
+        _ => {
             // The caller is told; the console need not be.
             event.prevent_default();
-            pending.settle(Err(error_of(&event)));
+            settled.settle(Err(error_of(&event)));
         }
     });
-    request.set_onupgradeneeded(Some(&on_upgrade));
-    request.set_onsuccess(Some(&on_success));
-    request.set_onerror(Some(&on_error));
+    request.set_onupgradeneeded(Some(&handler));
+    request.set_onsuccess(Some(&handler));
+    request.set_onerror(Some(&handler));
     answer
+}
+
+/// A database without an object store must not come to be: then it does not open.
+fn make_store(event: &Event) {
+    let made = opened(event).and_then(|database| database.create_object_store(OBJECT_STORE));
+    if let (Err(_), Some(upgrade)) = (made, request_of(event).transaction()) {
+        let _ = upgrade.abort();
+    }
 }
 
 fn request_of(event: &Event) -> IdbOpenDbRequest {

@@ -25,7 +25,7 @@ use wasm_bindgen::JsValue;
 
 use super::{Reach, Store, StoreWatcher};
 use crate::executor::WeakShared;
-use crate::machine::{Batch, Key, Now, Reply, SessionId, SortedMap, StoreError, StoreErrorKind, StoreNow};
+use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreError, StoreErrorKind, StoreNow};
 use crate::oneshot::{self, Receiver, Sender};
 
 use connection::Connection;
@@ -177,7 +177,7 @@ type Answer = Receiver<Result<Reply, StoreError>>;
 #[async_trait(?Send)]
 impl Store for IndexedDbStore {
     async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
-        let now = StoreNow::new(self.clock(), now);
+        let (batch, now) = (Rc::new(batch), StoreNow::new(self.clock(), now));
         let sent = bindings::now();
         let answer = self.start(|connection| transaction::start(connection, &batch, now, sent)).await?;
         answer.await.unwrap_or_else(|| Err(StoreError::unknown("the transaction ended without an answer")))
@@ -187,15 +187,16 @@ impl Store for IndexedDbStore {
         let listed = self.start(listing::start_used).await?;
         let names = listed.await.unwrap_or_else(|| Err(StoreError::unknown("the listing ended without an answer")))?;
         // The browser's order is that of UTF-16 units.
-        let mut ordered = SortedMap::new();
+        let mut keys = Vec::new();
         for name in &names {
             if name.starts_with(prefix)
                 && let Ok(key) = Key::new(name)
             {
-                ordered.insert(key.clone(), key);
+                keys.push(key);
             }
         }
-        Ok(ordered.into_values())
+        keys.sort_unstable();
+        Ok(keys)
     }
 
     fn abandons(&self) -> bool {

@@ -32,8 +32,10 @@ async fn sweep(connection: Weak<Connection>, session: SessionId, now: StoreNow) 
     let names = listing.await?.ok()?;
     for some in names.chunks(AT_ONCE) {
         let mut batch = Batch::new(session, Vec::new());
-        batch.forgets.extend(some.iter().filter_map(|name| Key::new(name).ok()));
-        let forgetting = transaction::start(&connection.upgrade()?, &batch, now, Now::default()).ok()?;
+        for name in some {
+            batch.forgets.extend(Key::new(name).ok());
+        }
+        let forgetting = transaction::start(&connection.upgrade()?, &Rc::new(batch), now, Now::default()).ok()?;
         forgetting.await?.ok()?;
     }
     Some(())

@@ -22,7 +22,12 @@ use super::{
 use crate::machine::{Batch, Key, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
 
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
-pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow, sent: Now) -> Result<Answer, JsValue> {
+pub(super) fn start(
+    connection: &Rc<Connection>,
+    batch: &Rc<Batch>,
+    now: StoreNow,
+    sent: Now,
+) -> Result<Answer, JsValue> {
     let transaction = connection.open_transaction()?;
     let leases = transaction.object_store(connection.object_store())?;
     let (pending, answer) = Pending::new();
@@ -31,7 +36,7 @@ pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow, s
         connection: Rc::clone(connection),
         transaction,
         leases,
-        batch: batch.clone(),
+        batch: Rc::clone(batch),
         now,
         sent,
         decision: RefCell::new(None),
@@ -47,7 +52,7 @@ struct Running {
     transaction: Transaction,
     leases: IdbObjectStore,
     reads: Reads,
-    batch: Batch,
+    batch: Rc<Batch>,
     now: StoreNow,
     /// When it was sent, by the clocks of this context.
     sent: Now,
