@@ -127,11 +127,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, span: Duration) -> Result<(), AcquireError> {
-        let span_ms = whole_ms(span.saturating_add(Duration::from_nanos(999_999)));
-        if !(1..=LONGEST_LEASE_MS).contains(&span_ms) {
-            return Err(InvalidOptions::Span { span_ms }.into());
-        }
-        self.kept(self.ask_to_verify(span_ms)).await
+        self.kept(self.ask_to_extend(span)?).await
     }
 
     /// Turns an exclusive lease into a shared one, at once. A shared lease stays as it is.
@@ -155,7 +151,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(&self) -> Result<(), AcquireError> {
-        self.kept(self.ask(|query, turn, slot| Input::Downgrade { query, turn, slot })).await
+        self.kept(self.ask_to_downgrade()).await
     }
 
     /// Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody
@@ -362,6 +358,18 @@ impl LeaseGuard {
         self.fate.state().lost
     }
 
+    pub(crate) fn ask_to_extend(&self, span: Duration) -> Result<Option<Receiver<Response>>, InvalidOptions> {
+        let span_ms = whole_ms(span.saturating_add(Duration::from_nanos(999_999)));
+        if !(1..=LONGEST_LEASE_MS).contains(&span_ms) {
+            return Err(InvalidOptions::Span { span_ms });
+        }
+        Ok(self.ask_to_verify(span_ms))
+    }
+
+    pub(crate) fn ask_to_downgrade(&self) -> Option<Receiver<Response>> {
+        self.ask(|query, turn, slot| Input::Downgrade { query, turn, slot })
+    }
+
     fn ask_to_verify(&self, span_ms: u64) -> Option<Receiver<Response>> {
         self.ask(|query, turn, slot| Input::Verify { query, turn, slot, span_ms })
     }
@@ -376,7 +384,7 @@ impl LeaseGuard {
     }
 
     /// Waits for what becomes of the lease; not to hold it any more is an error.
-    async fn kept(&self, answer: Option<Receiver<Response>>) -> Result<(), AcquireError> {
+    pub(crate) async fn kept(&self, answer: Option<Receiver<Response>>) -> Result<(), AcquireError> {
         if verdict(answer).await? { Ok(()) } else { Err(self.loss()) }
     }
 

@@ -89,7 +89,7 @@ impl MultiRequest {
     }
 
     /// Waits as [`acquire`](Self::acquire) does; a failure names the key that it concerns.
-    pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Refused> {
+    pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Box<Refused>> {
         self.check()?;
         if self.wish.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return self.try_insisting().await;
@@ -104,7 +104,7 @@ impl MultiRequest {
         })
     }
 
-    async fn wait_for_all(&self) -> Result<MultiGuard, Refused> {
+    async fn wait_for_all(&self) -> Result<MultiGuard, Box<Refused>> {
         let deadline = self.wish.deadline(self.leases.driver());
         let mut holds = Holds::default();
         while holds.guards.len() < self.keys.len() {
@@ -122,12 +122,12 @@ impl MultiRequest {
         &self,
         keys: &[(String, Mode)],
         deadline: Option<Monotonic>,
-    ) -> Result<Vec<LeaseGuard>, Refused> {
+    ) -> Result<Vec<LeaseGuard>, Box<Refused>> {
         let at_once = match keys {
             [_] => None,
             // A suspended context tries nothing, but may wait until it goes on.
             keys => match self.all_of(keys, true, deadline).await {
-                Err(AcquireError::Lost { .. }) => None,
+                Err(refused) if matches!(refused.error, AcquireError::Lost { .. }) => None,
                 tried => tried?,
             },
         };
@@ -168,7 +168,7 @@ impl MultiRequest {
     }
 
     /// What is taken is an error.
-    async fn try_insisting(&self) -> Result<MultiGuard, Refused> {
+    async fn try_insisting(&self) -> Result<MultiGuard, Box<Refused>> {
         if let Some(guards) = self.try_checked().await? {
             return Ok(guards);
         }
@@ -177,13 +177,15 @@ impl MultiRequest {
         Err(AcquireError::taken(names.join(", "), names.iter().any(holds)).into())
     }
 
-    async fn try_checked(&self) -> Result<Option<MultiGuard>, Refused> {
-        let mut granted = self.all_of(&self.keys, false, None).await?;
-        // Once only: a namesake that shares a key stands in nobody's way there.
-        if granted.is_none() && self.outlives_namesake().await? {
-            granted = self.all_of(&self.keys, false, None).await?;
+    async fn try_checked(&self) -> Result<Option<MultiGuard>, Box<Refused>> {
+        let mut is_first = true;
+        loop {
+            let granted = self.all_of(&self.keys, false, None).await?;
+            // Again once only: a namesake that shares a key stands in nobody's way there.
+            if granted.is_some() || !core::mem::take(&mut is_first) || !self.outlives_namesake().await? {
+                return Ok(granted.map(|guards| MultiGuard { guards }));
+            }
         }
-        Ok(granted.map(|guards| MultiGuard { guards }))
     }
 
     /// All of these keys in one transaction, or `None` if any is taken: sooner for who waits for one of them next.
@@ -192,11 +194,11 @@ impl MultiRequest {
         keys: &[(String, Mode)],
         waits_next: bool,
         deadline: Option<Monotonic>,
-    ) -> Result<Option<Vec<LeaseGuard>>, AcquireError> {
+    ) -> Result<Option<Vec<LeaseGuard>>, Box<Refused>> {
         let driver = self.leases.driver();
         let (mut turns, mut names) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
         for (name, mode) in keys {
-            let (key, name) = self.leases.encode(name)?;
+            let (key, name) = self.leases.encode(name).map_err(AcquireError::from)?;
             turns.push(Turn { mode: *mode, alone: true, ..self.wish.turn(key, waits_next, deadline) });
             names.push(name);
         }
@@ -221,13 +223,14 @@ impl MultiRequest {
 
     /// Whether a key was held by an earlier incarnation of this [instance](crate::LeaseManagerBuilder::instance), and is
     /// free now. Only who asks for a single key finds out whether a namesake lives, and is refused if it does.
-    async fn outlives_namesake(&self) -> Result<bool, Refused> {
+    async fn outlives_namesake(&self) -> Result<bool, Box<Refused>> {
         let Some(instance) = self.leases.instance() else { return Ok(false) };
         for (name, mode) in &self.keys {
             let at_key = |error| Refused::at(name, error);
             let holders = self.leases.status(name).await.map_err(at_key)?.holders;
             if holders.iter().any(|holder| !holder.own && holder.instance == instance) {
-                let request = self.leases.lock(name).mode(*mode);
+                let mut request = self.leases.lock(name);
+                request.wish.mode = *mode;
                 let freed = request.try_acquire().await.map_err(at_key)?;
                 if freed.is_some() {
                     return Ok(true);
@@ -241,16 +244,15 @@ impl MultiRequest {
     async fn one(&self, name: &str, mode: Mode, deadline: Option<Monotonic>) -> Result<LeaseGuard, AcquireError> {
         let Self { leases, wish, .. } = self;
         let now = leases.driver().executor.now().monotonic;
-        let mut request = leases.lock(name).mode(mode).priority(wish.priority).info(wish.info.clone());
-        if let Some(deadline) = deadline {
-            request = request.timeout(Duration::from_millis(deadline.since(now)));
-        }
+        let mut request = leases.lock(name);
+        request.wish = Wish { mode, ..wish.clone() };
+        request.wish.timeout = deadline.map(|deadline| Duration::from_millis(deadline.since(now)));
         request.acquire().await
     }
 }
 
 /// What is waited for while others are held.
-type Waiting<'a> = MaybeSendFuture<'a, Result<Vec<LeaseGuard>, Refused>>;
+type Waiting<'a> = MaybeSendFuture<'a, Result<Vec<LeaseGuard>, Box<Refused>>>;
 
 /// Why several leases were not granted.
 #[derive(Debug)]
@@ -262,14 +264,14 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    fn at(key: &str, error: AcquireError) -> Self {
-        Self { key: Some(key.to_owned()), error }
+    fn at(key: &str, error: AcquireError) -> Box<Self> {
+        Box::new(Self { key: Some(key.to_owned()), error })
     }
 }
 
-impl From<AcquireError> for Refused {
+impl From<AcquireError> for Box<Refused> {
     fn from(error: AcquireError) -> Self {
-        Self { key: None, error }
+        Self::new(Refused { key: None, error })
     }
 }
 
@@ -287,7 +289,7 @@ impl Holds {
     }
 
     /// Waits as long as all of them are held. By hand: as a selection of futures it would make the wasm larger.
-    async fn wait_for(&mut self, mut waiting: Waiting<'_>) -> Result<Vec<LeaseGuard>, Refused> {
+    async fn wait_for(&mut self, mut waiting: Waiting<'_>) -> Result<Vec<LeaseGuard>, Box<Refused>> {
         poll_fn(|context| {
             if let Poll::Ready(granted) = waiting.as_mut().poll(context) {
                 return Poll::Ready(granted);

@@ -12,7 +12,7 @@ use super::{
     failure::{Failure, promise, stoppable},
     options::rounded_up,
 };
-use crate::{AcquireError, LeaseGuard, Mode, ReleaseOutcome};
+use crate::{AcquireError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, driver::Response, oneshot::Receiver};
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
 /// release leaves the guard to a task that ends with the loss.
@@ -26,6 +26,12 @@ pub struct JsLease {
 impl JsLease {
     pub(super) fn new(guard: LeaseGuard) -> Self {
         Self { guard: Rc::new(guard), released: Cell::new(false) }
+    }
+
+    /// What the store answers to a question that only a held lease may ask.
+    fn kept(&self, asked: Result<Option<Receiver<Response>>, InvalidOptions>) -> JsValue {
+        let guard = Rc::clone(&self.guard);
+        promise(async move { done(guard.kept(asked?).await) })
     }
 }
 
@@ -123,14 +129,12 @@ impl JsLease {
 
     /// Has the lease last at least this long from now.
     pub fn extend(&self, span_ms: f64) -> JsValue {
-        let guard = Rc::clone(&self.guard);
-        promise(async move { done(guard.extend(rounded_up(span_ms)).await) })
+        self.kept(self.guard.ask_to_extend(rounded_up(span_ms)))
     }
 
     /// Lets others share the key.
     pub fn downgrade(&self) -> JsValue {
-        let guard = Rc::clone(&self.guard);
-        promise(async move { done(guard.downgrade().await) })
+        self.kept(Ok(self.guard.ask_to_downgrade()))
     }
 
     /// Waits until the key is held by this lease alone, or the promise `stopped` is fulfilled.

@@ -9,7 +9,7 @@ use crate::executor::{Shared, WeakShared, process_wide};
 use crate::machine::{Message, SessionId, SortedMap};
 use crate::store::Reach;
 
-process_wide!(with_hubs, SortedMap<Reach, WeakShared<Hub>>, SortedMap::new());
+process_wide!(with_hubs, Vec<(Reach, WeakShared<Hub>)>, Vec::new());
 
 /// Messages between contexts of one process. A message is delivered before `send` returns.
 ///
@@ -45,12 +45,13 @@ impl LocalSignals {
     pub fn new(reach: &Reach) -> Self {
         let hub = with_hubs(|hubs| {
             let mut hubs = hubs.lock().unwrap_or_else(PoisonError::into_inner);
-            hubs.retain(|_, hub| hub.strong_count() > 0);
-            if let Some(hub) = hubs.get(reach).and_then(WeakShared::upgrade) {
+            hubs.retain(|(_, hub)| hub.strong_count() > 0);
+            let known = hubs.iter().find(|(known, _)| known == reach);
+            if let Some(hub) = known.and_then(|(_, hub)| hub.upgrade()) {
                 return hub;
             }
             let hub = Shared::new(Hub::default());
-            hubs.insert(reach.clone(), Shared::downgrade(&hub));
+            hubs.push((reach.clone(), Shared::downgrade(&hub)));
             hub
         });
         let seat = hub.next_seat();

@@ -42,13 +42,13 @@ pub(super) struct LockRequest {
 
 impl LockRequest {
     /// Requests the lock. `granted` is called when it is, and the lock is held until what it returns has settled; `over`
-    /// is called after that, or when the browser refuses or takes the lock away.
+    /// is called after that, or when the browser refuses or takes the lock away. Both are boxed: the wasm has this once.
     pub(super) fn new(
         locks: &LockManager,
         name: &str,
         mode: &str,
-        granted: impl FnOnce() -> JsValue + 'static,
-        over: impl FnOnce() + 'static,
+        granted: Box<dyn FnOnce() -> JsValue>,
+        over: Box<dyn FnOnce()>,
     ) -> Self {
         let controller = AbortController::new();
         let options = Object::new().unchecked_into::<LockOptions>();
@@ -94,7 +94,7 @@ impl HeldLock {
             stands();
             held.into()
         };
-        let request = LockRequest::new(locks, name, "exclusive", granted, over);
+        let request = LockRequest::new(locks, name, "exclusive", Box::new(granted), Box::new(over));
         Self { release, _request: request }
     }
 }

@@ -161,7 +161,7 @@ impl Awake {
             // The lock is let go at once: it has said what it had to say.
             JsValue::UNDEFINED
         };
-        let request = LockRequest::new(locks, &name, "shared", gone, || {});
+        let request = LockRequest::new(locks, &name, "shared", Box::new(gone), Box::new(|| {}));
         watches.push(Watch { number, name, _request: request });
     }
 

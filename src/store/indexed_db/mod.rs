@@ -113,29 +113,30 @@ impl IndexedDbStore {
         Ok(self.connection.borrow().clone().filter(|connection| connection.is_usable()))
     }
 
-    /// A connection for a transaction, unless the context is stopped meanwhile: what it asked for is void by then.
-    async fn connect_uninterrupted(&self, since: u64) -> Result<Rc<Connection>, StoreError> {
-        let connection = self.connect().await?;
-        if self.interruptions.get() == since {
-            Ok(connection)
-        } else {
-            Err(StoreError::transient("the context was stopped before the transaction began"))
-        }
-    }
-
-    /// Starts a transaction, on a new connection if the one at hand turns out to be dead.
+    /// Starts a transaction, on a new connection if the one at hand turns out to be dead; unless the context is stopped meanwhile: what it
+    /// asked for is void by then.
     async fn start<T>(&self, start: impl Fn(&Rc<Connection>) -> Result<T, JsValue>) -> Result<T, StoreError> {
         let since = self.interruptions.get();
-        let connection = self.connect_uninterrupted(since).await?;
-        match start(&connection) {
-            Ok(answer) => return Ok(answer),
-            Err(error) if self.attached => return Err(attach::of_start(&self.database, &error)),
-            Err(_) => {}
+        let mut is_second = false;
+        loop {
+            let connection = self.connect().await?;
+            if self.interruptions.get() != since {
+                return Err(StoreError::transient("the context was stopped before the transaction began"));
+            }
+            let error = match start(&connection) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if self.attached {
+                return Err(attach::of_start(&self.database, &error));
+            }
+            if is_second {
+                return Err(failure::of_start(&error));
+            }
+            // Nothing was asked of the database yet, so that a second try does nothing twice.
+            connection.give_up();
+            is_second = true;
         }
-        // Nothing was asked of the database yet, so that a second try does nothing twice.
-        connection.give_up();
-        let connection = self.connect_uninterrupted(since).await?;
-        start(&connection).map_err(|error| failure::of_start(&error))
     }
 }
 
