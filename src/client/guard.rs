@@ -370,7 +370,7 @@ impl LeaseGuard {
         self.ask(|query, turn, slot| Input::Downgrade { query, turn, slot })
     }
 
-    fn ask_to_verify(&self, span_ms: u64) -> Option<Receiver<Response>> {
+    pub(crate) fn ask_to_verify(&self, span_ms: u64) -> Option<Receiver<Response>> {
         self.ask(|query, turn, slot| Input::Verify { query, turn, slot, span_ms })
     }
 
@@ -403,7 +403,7 @@ impl LeaseGuard {
 }
 
 /// What the store said of a guard.
-async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
+pub(crate) async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
     let Some(answer) = answer else { return Ok(false) };
     match answer.await {
         Some(Response::Verified(result)) => result,

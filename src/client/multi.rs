@@ -12,7 +12,7 @@ use futures::future::{join_all, select_all};
 use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::client::manager::LeaseManager;
-use crate::client::request::{Pending, Wish};
+use crate::client::request::{LeaseRequest, Pending, Wish};
 use crate::executor::MaybeSendFuture;
 use crate::machine::{
     InvalidOptions, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn, check_info,
@@ -92,26 +92,22 @@ impl MultiRequest {
     pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Box<Refused>> {
         self.check()?;
         if self.wish.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return self.try_insisting().await;
+            return self.try_checked().await?.ok_or_else(|| self.taken().into());
         }
-        let since = self.leases.driver().executor.now().monotonic;
-        self.wait_for_all().await.map_err(|mut refused| {
-            // Each single request counts `waited` from its own start, not from the start of this call.
-            if let AcquireError::Timeout { waited, .. } = &mut refused.error {
-                *waited = Duration::from_millis(self.leases.driver().executor.now().monotonic.since(since));
-            }
-            refused
-        })
-    }
-
-    async fn wait_for_all(&self) -> Result<MultiGuard, Box<Refused>> {
-        let deadline = self.wish.deadline(self.leases.driver());
+        let driver = self.leases.driver();
+        let (since, deadline) = (driver.executor.now().monotonic, self.wish.deadline(driver));
         let mut holds = Holds::default();
         while holds.guards.len() < self.keys.len() {
             let rest = &self.keys[holds.guards.len()..];
-            let granted = holds.wait_for(Box::pin(self.all_of_or_wait(rest, deadline))).await?;
-            for guard in granted {
-                holds.add(guard);
+            match holds.wait_for(Box::pin(self.all_of_or_wait(rest, deadline))).await {
+                Ok(granted) => granted.into_iter().for_each(|guard| holds.add(guard)),
+                Err(mut refused) => {
+                    // Each single request counts `waited` from its own start, not from the start of this call.
+                    if let AcquireError::Timeout { waited, .. } = &mut refused.error {
+                        *waited = Duration::from_millis(driver.executor.now().monotonic.since(since));
+                    }
+                    return Err(refused);
+                }
             }
         }
         Ok(MultiGuard { guards: holds.guards })
@@ -136,7 +132,8 @@ impl MultiRequest {
         }
         let mut guards = Vec::new();
         if let Some((name, mode)) = keys.first() {
-            guards.push(self.one(name, *mode, deadline).await.map_err(|error| Refused::at(name, error))?);
+            let granted = self.one(name, *mode, deadline).acquire().await;
+            guards.push(granted.map_err(|error| Refused::at(name, error))?);
         }
         Ok(guards)
     }
@@ -167,14 +164,11 @@ impl MultiRequest {
         self.leases.driver().check()
     }
 
-    /// What is taken is an error.
-    async fn try_insisting(&self) -> Result<MultiGuard, Box<Refused>> {
-        if let Some(guards) = self.try_checked().await? {
-            return Ok(guards);
-        }
+    /// The refusal of a request that did not wait.
+    fn taken(&self) -> AcquireError {
         let names: Vec<_> = self.keys.iter().map(|(name, _)| name.as_str()).collect();
         let holds = |name: &&str| self.leases.encode(name).is_ok_and(|(key, _)| self.leases.driver().holds(&key));
-        Err(AcquireError::taken(names.join(", "), names.iter().any(holds)).into())
+        AcquireError::taken(names.join(", "), names.iter().any(holds))
     }
 
     async fn try_checked(&self) -> Result<Option<MultiGuard>, Box<Refused>> {
@@ -241,13 +235,13 @@ impl MultiRequest {
     }
 
     /// One of the keys, inside the time that is left for all of them.
-    async fn one(&self, name: &str, mode: Mode, deadline: Option<Monotonic>) -> Result<LeaseGuard, AcquireError> {
+    fn one(&self, name: &str, mode: Mode, deadline: Option<Monotonic>) -> LeaseRequest {
         let Self { leases, wish, .. } = self;
         let now = leases.driver().executor.now().monotonic;
         let mut request = leases.lock(name);
         request.wish = Wish { mode, ..wish.clone() };
         request.wish.timeout = deadline.map(|deadline| Duration::from_millis(deadline.since(now)));
-        request.acquire().await
+        request
     }
 }
 

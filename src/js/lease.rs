@@ -12,7 +12,10 @@ use super::{
     failure::{Failure, promise, stoppable},
     options::rounded_up,
 };
-use crate::{AcquireError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, driver::Response, oneshot::Receiver};
+use crate::{
+    AcquireError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, client::guard::verdict, driver::Response,
+    oneshot::Receiver,
+};
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
 /// release leaves the guard to a task that ends with the loss.
@@ -123,8 +126,8 @@ impl JsLease {
 
     /// Asks the store whether the lease is still held.
     pub fn verify(&self) -> JsValue {
-        let guard = Rc::clone(&self.guard);
-        promise(async move { Ok(guard.verify().await?.into()) })
+        let asked = self.guard.ask_to_verify(0);
+        promise(async { Ok(verdict(asked).await?.into()) })
     }
 
     /// Has the lease last at least this long from now.

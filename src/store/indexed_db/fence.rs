@@ -3,7 +3,7 @@
 //! It is driven by the transaction's own events, so that whoever waits for it can go on in the same transaction.
 
 use core::cell::{Cell, OnceCell, RefCell};
-use std::{boxed::Box, rc::Rc, string::String, vec::Vec};
+use std::{boxed::Box, rc::Rc, string::String};
 
 use js_sys::Function;
 use wasm_bindgen::prelude::*;
@@ -18,7 +18,7 @@ use super::{
     transaction::text_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{Key, Records, Row, StoreError, StoreId, Ticket};
+use crate::machine::{Records, Row, StoreError, StoreId, Ticket};
 use crate::oneshot::{self, Sender};
 
 type Verdict = Result<(), FenceError>;
@@ -103,7 +103,7 @@ struct Reads {
     /// What is known of the connection need not be read.
     known: Option<StoreId>,
     store: Option<IdbRequest>,
-    records: Vec<(Key, IdbRequest)>,
+    records: rows::Asked,
     /// Requests are answered in order: after this one, all are.
     last: IdbRequest,
 }
@@ -258,11 +258,7 @@ impl OpenTransaction for Fenced {
 impl Reads {
     fn ask(known: Option<StoreId>, leases: &IdbObjectStore, ticket: &Ticket) -> Result<Self, JsValue> {
         let store = if known.is_none() { Some(rows::ask(leases, &Row::Store)?) } else { None };
-        let mut records = Vec::new();
-        for key in ticket.batch.keys() {
-            let read = leases.get(&key.as_str().into())?;
-            records.push((key, read));
-        }
+        let records = rows::ask_records(leases, &ticket.batch)?;
         // A ticket names a key.
         let last = records.last().map(|(_, read)| read.clone()).ok_or(JsValue::UNDEFINED)?;
         Ok(Self { known, store, records, last })

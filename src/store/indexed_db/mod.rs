@@ -123,19 +123,24 @@ impl IndexedDbStore {
             if self.interruptions.get() != since {
                 return Err(StoreError::transient("the context was stopped before the transaction began"));
             }
-            let error = match start(&connection) {
+            match start(&connection) {
                 Ok(answer) => return Ok(answer),
-                Err(error) => error,
-            };
-            if self.attached {
-                return Err(attach::of_start(&self.database, &error));
-            }
-            if is_second {
-                return Err(failure::of_start(&error));
+                Err(error) => self.not_started(&error, is_second)?,
             }
             // Nothing was asked of the database yet, so that a second try does nothing twice.
             connection.give_up();
             is_second = true;
+        }
+    }
+
+    /// Whether another connection may help.
+    fn not_started(&self, error: &JsValue, is_second: bool) -> Result<(), StoreError> {
+        if self.attached {
+            Err(attach::of_start(&self.database, error))
+        } else if is_second {
+            Err(failure::of_start(error))
+        } else {
+            Ok(())
         }
     }
 }

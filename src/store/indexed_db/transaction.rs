@@ -19,7 +19,7 @@ use super::{
     pending::Pending,
     rows, sweep,
 };
-use crate::machine::{Batch, Key, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
+use crate::machine::{Batch, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
 
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
 pub(super) fn start(
@@ -147,7 +147,7 @@ impl Running {
 struct Reads {
     /// How many records there are, if that was asked.
     count: Option<IdbRequest>,
-    records: Vec<(Key, IdbRequest)>,
+    records: rows::Asked,
     /// Not there while the records alone may be enough.
     beside: OnceCell<Beside>,
 }
@@ -163,11 +163,7 @@ enum Beside {
 impl Reads {
     fn ask(leases: &IdbObjectStore, batch: &Batch, connection: &Connection) -> Result<Self, JsValue> {
         let count = if connection.counts() { Some(rows::ask_count(leases)?) } else { None };
-        let mut records = Vec::new();
-        for key in batch.keys() {
-            let read = leases.get(&key.as_str().into())?;
-            records.push((key, read));
-        }
+        let records = rows::ask_records(leases, batch)?;
         let beside = OnceCell::new();
         if batch.sure_ms == 0 || records.is_empty() || !connection.expects_alone() {
             let _ = beside.set(Beside::ask(leases, batch, connection)?);
