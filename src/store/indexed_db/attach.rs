@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use wasm_bindgen::prelude::*;
 use web_sys::IdbDatabase;
 
-use super::{IndexedDbStore, connection::Connection, failure};
+use super::{IndexedDbStore, connection::Connection, ending::keep, failure};
 use crate::machine::{StoreError, StoreErrorKind, StoreId};
 
 /// The object store among the user's own.
@@ -43,10 +43,7 @@ impl IndexedDbStore {
         let mut store = Self::named(reach_of(&database));
         store.attached = true;
         let connection = Rc::new(Connection::attached(database.unchecked_into(), &store.watchers));
-        ATTACHED.with_borrow_mut(|all| {
-            all.retain(|known| known.strong_count() > 0);
-            all.push(Rc::downgrade(&connection));
-        });
+        ATTACHED.with_borrow_mut(|all| keep(all, Rc::downgrade(&connection)));
         store.connection = Some(connection).into();
         Ok(store)
     }

@@ -29,7 +29,7 @@ use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreError, StoreErrorKi
 use crate::oneshot::{self, Receiver, Sender};
 
 use connection::Connection;
-use ending::Watchers;
+use ending::{Watchers, keep};
 
 /// Leases in [IndexedDB](https://developer.mozilla.org/en-US/docs/Web/API/IndexedDB_API), shared by all windows and
 /// workers of one origin.
@@ -230,9 +230,7 @@ impl Store for IndexedDbStore {
     }
 
     fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
-        let mut watchers = self.watchers.borrow_mut();
-        watchers.retain(|known| known.strong_count() > 0);
-        watchers.push(watcher);
+        keep(&mut self.watchers.borrow_mut(), watcher);
     }
 
     /// Closes the connection once the transactions that run are over.

@@ -95,7 +95,8 @@ impl Running {
 
     /// `None` if it has requested more rows, and decides when they are there.
     fn decide(&self) -> Result<Option<Reply>, StoreError> {
-        let mut records = self.reads.records()?;
+        let mut records = Records::new();
+        self.reads.load(&mut records)?;
         let reply = if let Some(beside) = self.reads.beside.get() {
             if self.batch.sure_ms > 0 {
                 self.connection.expect_alone(records.concern_only_sender_of(&self.batch));
@@ -187,12 +188,11 @@ impl Reads {
         }
     }
 
-    fn records(&self) -> Result<Records, StoreError> {
-        let mut records = Records::new();
+    fn load(&self, records: &mut Records) -> Result<(), StoreError> {
         for (key, read) in &self.records {
             records.load(key.clone(), text_of(read)?.as_deref());
         }
-        Ok(records)
+        Ok(())
     }
 
     fn count(&self) -> f64 {
@@ -215,10 +215,9 @@ impl Beside {
     fn load(&self, records: &mut Records, own: SessionId) -> Result<(), StoreError> {
         match self {
             Self::Own { store, session } => {
-                match text_of(store)? {
-                    None => records.load_store(None, StoreId(random_bits()))?,
-                    Some(text) => records.load_store(Some(&text), StoreId::default())?,
-                }
+                let text = text_of(store)?;
+                let new = if text.is_none() { random_bits() } else { 0 };
+                records.load_store(text.as_deref(), StoreId(new))?;
                 records.load_session(own, text_of(session)?.as_deref());
             }
             Self::All(read) => {
