@@ -1,7 +1,7 @@
 //! A lease that is held.
 
 use core::cell::Cell;
-use std::{boxed::Box, rc::Rc, string::String};
+use std::{boxed::Box, rc::Rc};
 
 use js_sys::Promise;
 use wasm_bindgen::prelude::*;
@@ -104,8 +104,8 @@ impl JsLease {
 
     /// Why the lease was lost, if it is known by now.
     #[wasm_bindgen(getter)]
-    pub fn reason(&self) -> Option<String> {
-        self.guard.told_loss().map(|reason| reason.name().into())
+    pub fn reason(&self) -> JsValue {
+        self.guard.told_loss().map_or(JsValue::UNDEFINED, |reason| reason.name().into())
     }
 
     /// The promise of why the lease was lost, to be asked for once. After a release it stays open for ever, and nothing

@@ -93,8 +93,8 @@ impl JsLeaseManager {
 
     /// The name of this context's session.
     #[wasm_bindgen(getter)]
-    pub fn holder(&self) -> String {
-        self.leases.session().to_string()
+    pub fn holder(&self) -> JsValue {
+        self.leases.session().to_string().into()
     }
 
     /// Asks for the lease as the bits of `how` say, until the promise `stopped` is fulfilled.

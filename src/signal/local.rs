@@ -37,7 +37,13 @@ struct Seat {
     session: SessionId,
     inbox: WeakShared<dyn Inbox>,
     beacon: bool,
-    watches: SortedMap<u64, SessionId>,
+    watches: Vec<(u64, SessionId)>,
+}
+
+impl Seat {
+    fn unwatch(&mut self, watch: u64) {
+        self.watches.retain(|(known, _)| *known != watch);
+    }
 }
 
 impl LocalSignals {
@@ -89,12 +95,10 @@ impl Seats {
     fn end_watches(&mut self, gone: SessionId) -> Vec<(WeakShared<dyn Inbox>, u64)> {
         let mut told = Vec::new();
         for seat in self.taken.values_mut() {
-            seat.watches.retain(|watch, session| {
-                if *session == gone {
-                    told.push((seat.inbox.clone(), *watch));
-                }
-                *session != gone
-            });
+            while let Some(at) = seat.watches.iter().position(|(_, session)| *session == gone) {
+                let (watch, _) = seat.watches.remove(at);
+                told.push((seat.inbox.clone(), watch));
+            }
         }
         told
     }
@@ -115,7 +119,7 @@ impl Signals for LocalSignals {
     fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
         self.rest();
         let beacon = beacon && self.raises_beacons();
-        let seat = Seat { session, inbox: inbox.clone(), beacon, watches: SortedMap::new() };
+        let seat = Seat { session, inbox: inbox.clone(), beacon, watches: Vec::new() };
         self.hub.seats().taken.insert(self.seat, seat);
         if beacon {
             tell(&inbox, Notice::BeaconStands(session));
@@ -155,7 +159,8 @@ impl Signals for LocalSignals {
         let stands = seats.stands(session);
         let Some(seat) = seats.taken.get_mut(&self.seat) else { return };
         if stands {
-            seat.watches.insert(watch, session);
+            seat.unwatch(watch);
+            seat.watches.push((watch, session));
             return;
         }
         let inbox = seat.inbox.clone();
@@ -165,7 +170,7 @@ impl Signals for LocalSignals {
 
     fn unwatch(&self, watch: u64) {
         if let Some(seat) = self.hub.seats().taken.get_mut(&self.seat) {
-            seat.watches.remove(&watch);
+            seat.unwatch(watch);
         }
     }
 }

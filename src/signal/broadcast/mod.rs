@@ -151,7 +151,7 @@ impl Awake {
         let (awake, told) = (Rc::downgrade(self), Rc::clone(&number));
         let gone = move || {
             if let Some(awake) = awake.upgrade() {
-                awake.watches.borrow_mut().retain(|watch| !Rc::ptr_eq(&watch.number, &told));
+                awake.forget(&told);
                 awake.rest_looks();
             }
             // A watch that was ended meanwhile has nothing to say.
@@ -163,6 +163,14 @@ impl Awake {
         };
         let request = LockRequest::new(locks, &name, "shared", Box::new(gone), Box::new(|| {}));
         watches.push(Watch { number, name, _request: request });
+    }
+
+    /// The lock of this watch was granted.
+    fn forget(&self, number: &Rc<Cell<Option<u64>>>) {
+        let mut watches = self.watches.borrow_mut();
+        if let Some(at) = watches.iter().position(|watch| Rc::ptr_eq(&watch.number, number)) {
+            watches.remove(at);
+        }
     }
 
     /// The watch has nothing to say from now on. Its request stays, alone of its kind: contexts that take turns mostly wait

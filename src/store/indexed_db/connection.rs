@@ -3,7 +3,6 @@
 use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
-use futures::future::{Either, select};
 use gloo_timers::callback::Timeout;
 use js_sys::Object;
 use wasm_bindgen::prelude::*;
@@ -18,7 +17,7 @@ use super::{
     rows,
 };
 use crate::machine::{Row, SessionId, StoreError, StoreErrorKind, StoreId};
-use crate::oneshot::{self, Receiver};
+use crate::oneshot::Receiver;
 
 /// The one object store of an own database.
 const OBJECT_STORE: &str = "leases";
@@ -26,6 +25,8 @@ const OBJECT_STORE: &str = "leases";
 const VERSION: u32 = 1;
 /// Some browsers never answer.
 const OPEN_LIMIT_MS: u32 = 5_000;
+
+type Opened = Result<Connection, StoreError>;
 
 /// An open database. Dropping it closes an own one, after the transactions that run.
 pub(super) struct Connection {
@@ -59,12 +60,10 @@ impl Connection {
             let sentence = "this frame was removed from its page; open the manager in a document that is still loaded";
             return Err(StoreError::permanent(StoreErrorKind::Unsupported, sentence));
         }
-        let (late, limit) = oneshot::channel();
-        let _timer = Timeout::new(OPEN_LIMIT_MS, move || late.send(()));
-        match select(answer_of(&request, watchers), limit).await {
-            Either::Left((Some(answer), _)) => answer.map_err(|error| failure::of_open(database, &error)),
-            _ => Err(StoreError::transient(["the database ", database, " did not open within 5 s"].concat())),
-        }
+        let (pending, answer) = answer_of(&request, database, watchers);
+        let late = failure::late(database);
+        let _timer = Timeout::new(OPEN_LIMIT_MS, move || pending.give_up(Err(late)));
+        answer.await.unwrap_or_else(|| Err(failure::late(database)))
     }
 
     /// The connection of an own database.
@@ -227,24 +226,28 @@ fn factory() -> Result<IdbFactory, StoreError> {
 }
 
 /// What comes of the request. If it opens after nobody waits any more, it is closed at once.
-fn answer_of(request: &IdbOpenDbRequest, watchers: &Watchers) -> Receiver<Result<Connection, JsValue>> {
+fn answer_of(request: &IdbOpenDbRequest, name: &str, watchers: &Watchers) -> (Rc<Pending<Opened>>, Receiver<Opened>) {
     let (pending, answer) = Pending::new();
-    let (settled, watchers) = (Rc::clone(&pending), Rc::clone(watchers));
-    let handler = pending.handler(move |event| match event.type_().as_str() {
-        "upgradeneeded" => make_store(&event),
-        "success" => {
-            settled.settle(opened(&event).map(|database| Connection::new(database.unchecked_into(), &watchers)));
-        }
-        _ => {
-            // The caller is told; the console need not be.
-            event.prevent_default();
-            settled.settle(Err(error_of(&event)));
-        }
+    let (settled, name, watchers) = (Rc::clone(&pending), String::from(name), Rc::clone(watchers));
+    let handler = pending.handler(move |event| {
+        let answer = match event.type_().as_str() {
+            "upgradeneeded" => return make_store(&event),
+            "success" => opened(&event),
+            _ => {
+                // The caller is told; the console need not be.
+                event.prevent_default();
+                Err(error_of(&event))
+            }
+        };
+        settled.settle(match answer {
+            Ok(database) => Ok(Connection::new(database.unchecked_into(), &watchers)),
+            Err(error) => Err(failure::of_open(&name, &error)),
+        });
     });
     request.set_onupgradeneeded(Some(&handler));
     request.set_onsuccess(Some(&handler));
     request.set_onerror(Some(&handler));
-    answer
+    (pending, answer)
 }
 
 /// A database without an object store must not come to be: then it does not open.
