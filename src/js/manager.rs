@@ -1,13 +1,13 @@
 //! The manager: one context's door to the leases of a store.
 
-use core::cell::RefCell;
+use core::{cell::RefCell, time::Duration};
 use std::{
     boxed::Box,
     string::{String, ToString},
     vec::Vec,
 };
 
-use js_sys::{Function, JsString, Promise};
+use js_sys::{Array, Function, Promise};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbDatabase;
@@ -63,16 +63,29 @@ pub struct JsLeaseManager {
 #[wasm_bindgen(js_class = LeaseManager)]
 impl JsLeaseManager {
     /// Checks the options and opens the store, so that what is missing shows now: the user's own database if there is one,
-    /// else that of the name. The times are those of `options`; with `next_fault`, it is a store in memory that fails.
+    /// else that of the name. The times are in ms; `NaN` is none. With `next_fault`, it is a store in memory that fails.
+    #[allow(clippy::too_many_arguments, reason = "an object of options would be read property by property")]
     pub fn open(
         name: String,
         database: Option<IdbDatabase>,
         how: u32,
-        times: Vec<f64>,
+        lease_ms: f64,
+        heartbeat_ms: f64,
+        store_timeout_ms: f64,
+        linger_ms: f64,
         instance: Option<String>,
         next_fault: Option<Function>,
     ) -> JsValue {
-        let options = options(&times, how & WITHOUT_BEACON == 0, instance);
+        let unset = Options::default();
+        let options = Options {
+            lease: time(lease_ms).unwrap_or(unset.lease),
+            heartbeat: time(heartbeat_ms),
+            store_timeout: time(store_timeout_ms),
+            linger: time(linger_ms).unwrap_or(unset.linger),
+            beacon: how & WITHOUT_BEACON == 0,
+            instance,
+            ..unset
+        };
         promise(async move {
             let store: Shared<dyn Store> = if let Some(database) = database {
                 Shared::new(IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?)
@@ -123,21 +136,22 @@ impl JsLeaseManager {
         stoppable(Box::pin(async { Ok(lease(request.acquire().await?)) }), stopped)
     }
 
-    /// Asks for several leases, of which those are shared whose bytes say so, until the promise `stopped` is fulfilled.
+    /// Asks for several leases, of which those are shared whose place in `shared` is not `undefined`, until the promise `stopped` is
+    /// fulfilled.
     #[wasm_bindgen(js_name = requestAll)]
     pub fn request_all(
         &self,
-        keys: Vec<JsString>,
-        shared: Vec<u8>,
+        keys: Array,
+        shared: Array,
         priority: i32,
         info: Option<String>,
         timeout_ms: Option<f64>,
         stopped: Option<Promise>,
     ) -> JsValue {
-        let (mut names, mut sorted) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
-        for (key, shared) in keys.iter().zip(shared) {
-            let name = String::from(key);
-            sorted.push((name.clone(), mode(shared != 0)));
+        let (mut names, mut sorted) = (Vec::new(), Vec::new());
+        for at in 0..keys.length() {
+            let name = keys.get(at).as_string().unwrap_or_default();
+            sorted.push((name.clone(), mode(!shared.get(at).is_undefined())));
             names.push(name);
         }
         let mut request = MultiRequest::new(&self.leases, sorted);
@@ -188,19 +202,8 @@ impl JsLeaseManager {
     }
 }
 
-/// The times are those of the lease, the heartbeat, the store's time limit and the linger, in ms; `NaN` is none.
-fn options(times: &[f64], beacon: bool, instance: Option<String>) -> Options {
-    let unset = Options::default();
-    let time = |at: usize| times.get(at).filter(|ms| !ms.is_nan()).map(|ms| rounded_down(*ms));
-    Options {
-        lease: time(0).unwrap_or(unset.lease),
-        heartbeat: time(1),
-        store_timeout: time(2),
-        linger: time(3).unwrap_or(unset.linger),
-        beacon,
-        instance,
-        ..unset
-    }
+fn time(ms: f64) -> Option<Duration> {
+    if ms.is_nan() { None } else { Some(rounded_down(ms)) }
 }
 
 fn manager(store: Shared<dyn Store>, options: Options) -> Result<LeaseManager, InvalidOptions> {
