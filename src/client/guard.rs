@@ -1,6 +1,6 @@
 //! The guard of a held lease.
 
-use alloc::string::String;
+use alloc::{boxed::Box, string::String};
 use core::{
     future::Future,
     sync::atomic::{AtomicBool, Ordering},
@@ -127,7 +127,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, span: Duration) -> Result<(), AcquireError> {
-        self.kept(self.ask_to_extend(span)?).await
+        self.kept(self.ask_to_extend(span)?).await.map_err(|refused| *refused)
     }
 
     /// Turns an exclusive lease into a shared one, at once. A shared lease stays as it is.
@@ -151,7 +151,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(&self) -> Result<(), AcquireError> {
-        self.kept(self.ask_to_downgrade()).await
+        self.kept(self.ask_to_downgrade()).await.map_err(|refused| *refused)
     }
 
     /// Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody
@@ -177,8 +177,12 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn upgrade(&self) -> Result<(), AcquireError> {
+        self.upgraded().await.map_err(|refused| *refused)
+    }
+
+    pub(crate) async fn upgraded(&self) -> Result<(), Box<AcquireError>> {
         if self.is_given_back() {
-            return Err(self.loss());
+            return Err(self.loss().into());
         }
         let (turn, slot) = (self.fate.turn, self.fate.slot.clone());
         let shared = self.mode() == Mode::Shared;
@@ -190,20 +194,20 @@ impl LeaseGuard {
         let response = answer.await;
         let told = matches!(response, Some(Response::Upgraded));
         // As with a new guard: nothing is told that is not valid in this moment.
-        let held = if told && !self.is_valid() { self.verify().await? } else { true };
+        let held = if told && !self.is_valid() { self.verify().await.map_err(AcquireError::from)? } else { true };
         upgrading.query = None;
         match response {
             Some(Response::Upgraded) if held => {
                 self.fate.state().told_exclusive = true;
                 Ok(())
             }
-            Some(Response::Upgraded) => Err(self.loss()),
+            Some(Response::Upgraded) => Err(self.loss().into()),
             // The machine does not know why it no longer has a lease.
             Some(Response::Failed(refusal)) if matches!(refusal, Refusal::Lost(_)) || self.told_loss().is_some() => {
-                Err(self.loss())
+                Err(self.loss().into())
             }
-            Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, self.key())),
-            _ => Err(AcquireError::Closed),
+            Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, self.key()).into()),
+            _ => Err(AcquireError::Closed.into()),
         }
     }
 
@@ -384,8 +388,8 @@ impl LeaseGuard {
     }
 
     /// Waits for what becomes of the lease; not to hold it any more is an error.
-    pub(crate) async fn kept(&self, answer: Option<Receiver<Response>>) -> Result<(), AcquireError> {
-        if verdict(answer).await? { Ok(()) } else { Err(self.loss()) }
+    pub(crate) async fn kept(&self, answer: Option<Receiver<Response>>) -> Result<(), Box<AcquireError>> {
+        if verdict(answer).await.map_err(AcquireError::from)? { Ok(()) } else { Err(self.loss().into()) }
     }
 
     fn give_back(&self) {

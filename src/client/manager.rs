@@ -143,7 +143,11 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn status(&self, key: &str) -> Result<LeaseStatus, AcquireError> {
-        let (key, _) = self.encode(key)?;
+        self.look_at(key).await.map_err(|refused| *refused)
+    }
+
+    pub(crate) async fn look_at(&self, key: &str) -> Result<LeaseStatus, Box<AcquireError>> {
+        let (key, _) = self.encode(key).map_err(AcquireError::from)?;
         self.driver().check()?;
         let (me, asked) = (self.session(), key.clone());
         let (_, answer) = self.driver().ask(|query| Input::Inspect { query, key: asked });
@@ -170,12 +174,12 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn list(&self, prefix: &str) -> Result<Vec<LeaseStatus>, AcquireError> {
-        self.in_use(prefix, false).await
+        self.in_use(prefix, false).await.map_err(|refused| *refused)
     }
 
     /// What is held or waited for under a prefix at one moment, after all that this context asked for before: the locks, or
     /// all but these.
-    pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, AcquireError> {
+    pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, Box<AcquireError>> {
         self.driver().check()?;
         let own = self.driver().keys_under(prefix);
         let stored = stored_keys(self.driver(), prefix).await?;
@@ -341,13 +345,15 @@ impl LeaseManager {
 }
 
 /// The store's keys, within the time limit of a store operation.
-async fn stored_keys(driver: &Driver, prefix: &str) -> Result<Vec<Key>, AcquireError> {
+async fn stored_keys(driver: &Driver, prefix: &str) -> Result<Vec<Key>, Box<AcquireError>> {
     let limit = driver.store_timeout;
     let listed = driver.within(limit, (*driver.store).keys(prefix)).await;
     let late = || StoreError::transient(format!("the store did not list its keys within {} ms", whole_ms(limit)));
-    listed.unwrap_or_else(|| Err(late())).map_err(|error| match error.kind {
-        StoreErrorKind::Closed => AcquireError::Closed,
-        _ => error.into(),
+    listed.unwrap_or_else(|| Err(late())).map_err(|error| {
+        Box::new(match error.kind {
+            StoreErrorKind::Closed => AcquireError::Closed,
+            _ => error.into(),
+        })
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a key looks like from outside.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use core::time::Duration;
 
 use crate::client::error::AcquireError;
@@ -8,19 +8,19 @@ use crate::driver::Response;
 use crate::machine::{Grant, Key, Mode, Outcome, Session, SessionId, StoreErrorKind, Token, Waiter, Wall};
 
 /// The answer to a look.
-pub(crate) fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus, AcquireError> {
-    match answer {
+pub(crate) fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus, Box<AcquireError>> {
+    Err(Box::new(match answer {
         Some(Response::Status(status)) => match *status {
             Ok(Outcome::Status { last_token, grants, queue, sessions }) => {
-                Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions))
+                return Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions));
             }
-            Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
-            Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
-            _ => Err(AcquireError::Closed),
+            Ok(Outcome::Unreadable(unreadable)) => unreadable.into(),
+            Err(error) if error.kind != StoreErrorKind::Closed => error.into(),
+            _ => AcquireError::Closed,
         },
-        Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, key.as_str())),
-        _ => Err(AcquireError::Closed),
-    }
+        Some(Response::Failed(refusal)) => AcquireError::refused(refusal, key.as_str()),
+        _ => AcquireError::Closed,
+    }))
 }
 
 /// A snapshot of a key, as the store has it: one holder or waiter for each context and mode, not one for each request.

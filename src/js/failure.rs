@@ -89,6 +89,12 @@ impl From<AcquireError> for Failure {
     }
 }
 
+impl From<Box<AcquireError>> for Failure {
+    fn from(error: Box<AcquireError>) -> Self {
+        (*error).into()
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::new(store_code(&error), &error)

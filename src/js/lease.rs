@@ -39,7 +39,7 @@ impl JsLease {
 }
 
 /// That it was done, unlike `undefined`.
-fn done(outcome: Result<(), AcquireError>) -> Result<JsValue, Failure> {
+fn done(outcome: Result<(), Box<AcquireError>>) -> Result<JsValue, Failure> {
     Ok(outcome.map(|()| JsValue::TRUE)?)
 }
 
@@ -143,7 +143,7 @@ impl JsLease {
     /// Waits until the key is held by this lease alone, or the promise `stopped` is fulfilled.
     pub fn upgrade(&self, stopped: Option<Promise>) -> JsValue {
         let guard = Rc::clone(&self.guard);
-        stoppable(Box::pin(async move { done(guard.upgrade().await) }), stopped)
+        stoppable(Box::pin(async move { done(guard.upgraded().await) }), stopped)
     }
 
     /// Has a transaction commit only if the lease is current in it. It begins at the call.

@@ -164,7 +164,7 @@ impl JsLeaseManager {
     /// Looks at a key.
     pub fn status(&self, key: String) -> JsValue {
         let leases = self.leases.clone();
-        promise(async move { Ok(status(&leases.status(&key).await?)) })
+        promise(async move { Ok(status(&leases.look_at(&key).await?)) })
     }
 
     /// Looks at all keys that begin like this and are in use: those of locks, or all others. The prefix is well-formed text.

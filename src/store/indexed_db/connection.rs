@@ -26,7 +26,7 @@ const VERSION: u32 = 1;
 /// Some browsers never answer.
 const OPEN_LIMIT_MS: u32 = 5_000;
 
-type Opened = Result<Connection, StoreError>;
+type Opened = Result<Rc<Connection>, StoreError>;
 
 /// An open database. Dropping it closes an own one, after the transactions that run.
 pub(super) struct Connection {
@@ -53,7 +53,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBFactory/open)
-    pub(super) async fn open(database: &str, watchers: &Watchers) -> Result<Self, StoreError> {
+    pub(super) async fn open(database: &str, watchers: &Watchers) -> Opened {
         let request = factory()?.open_with_u32(database, VERSION);
         let request = request.map_err(|error| failure::of_open(database, &error))?;
         if request.is_null() {
@@ -240,7 +240,7 @@ fn answer_of(request: &IdbOpenDbRequest, name: &str, watchers: &Watchers) -> (Rc
             }
         };
         settled.settle(match answer {
-            Ok(database) => Ok(Connection::new(database.unchecked_into(), &watchers)),
+            Ok(database) => Ok(Rc::new(Connection::new(database.unchecked_into(), &watchers))),
             Err(error) => Err(failure::of_open(&name, &error)),
         });
     });

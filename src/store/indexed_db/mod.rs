@@ -99,7 +99,7 @@ impl IndexedDbStore {
         if let Some(connection) = self.standing()? {
             return Ok(connection);
         }
-        let connection = Rc::new(Connection::open(&self.database, &self.watchers).await?);
+        let connection = Connection::open(&self.database, &self.watchers).await?;
         // It may have been closed meanwhile.
         self.standing()?;
         *self.connection.borrow_mut() = Some(Rc::clone(&connection));
