@@ -9,7 +9,7 @@ use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbTransaction;
 
 use super::{
-    failure::{Failure, promise, stoppable},
+    failure::{Failure, promise, stoppable, unsettled},
     options::rounded_up,
 };
 use crate::{
@@ -112,16 +112,16 @@ impl JsLease {
     /// holds on to it.
     #[wasm_bindgen(getter)]
     pub fn lost(&self) -> Promise {
-        Promise::new(&mut |resolve, _| {
-            let ended = self.guard.ended();
-            // A task that never ends is never freed, so a release ends this task too.
-            spawn_local(async move {
-                if let Some(reason) = ended.await {
-                    // It never fails.
-                    let _ = resolve.call1(&JsValue::NULL, &reason.name().into());
-                }
-            });
-        })
+        let (promise, resolve, _) = unsettled();
+        let ended = self.guard.ended();
+        // A task that never ends is never freed, so a release ends this task too.
+        spawn_local(async move {
+            if let Some(reason) = ended.await {
+                // It never fails.
+                let _ = resolve.call1(&JsValue::NULL, &reason.name().into());
+            }
+        });
+        promise
     }
 
     /// Asks the store whether the lease is still held.
