@@ -146,7 +146,7 @@ impl Awake {
         if let Some(same) = watches.iter().find(|same| same.name == name && same.is_idle()) {
             return same.number.set(Some(watch));
         }
-        watches.retain(|watch| !watch.is_idle());
+        drop_idle(&mut watches);
         let number = Rc::new(Cell::new(Some(watch)));
         let (awake, told) = (Rc::downgrade(self), Rc::clone(&number));
         let gone = move || {
@@ -178,7 +178,7 @@ impl Awake {
     fn end_watch(&self, watch: u64) {
         let mut watches = self.watches.borrow_mut();
         if watches.iter().any(|placed| placed.number.get() == Some(watch)) {
-            watches.retain(|watch| !watch.is_idle());
+            drop_idle(&mut watches);
             watches.iter().filter(|placed| placed.number.get() == Some(watch)).for_each(|ended| ended.number.set(None));
         }
         drop(watches);
@@ -203,6 +203,12 @@ struct Watch {
 impl Watch {
     fn is_idle(&self) -> bool {
         self.number.get().is_none()
+    }
+}
+
+fn drop_idle(watches: &mut Vec<Watch>) {
+    while let Some(at) = watches.iter().position(Watch::is_idle) {
+        watches.swap_remove(at);
     }
 }
 
