@@ -148,25 +148,30 @@ impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Until<L> {
         }
         // Cloning may run the user's code, so the mutex is not held meanwhile.
         let waker = context.waker().clone();
-        let mut state = until.fate.state();
+        let state = until.fate.state();
         if let Some(known) = (until.look)(&state) {
             return Poll::Ready(known);
         }
-        if state.released.is_some() {
-            // Nothing more will change. A stored waker would keep its task alive, and the task would keep this fate alive.
-            return Poll::Pending;
-        }
-        let place = *until.place.get_or_insert_with(|| {
-            state.last_place += 1;
-            state.last_place
-        });
-        let old = state.wakers.remove(&place);
-        state.wakers.insert(place, waker);
-        // Dropped after the lock was let go: it may own what locks it.
-        drop(state);
-        drop(old);
+        wait(&mut until.place, waker, state);
         Poll::Pending
     }
+}
+
+/// Has this waker called when the state changes. The state stands last, so that its lock is let go before a waker is dropped.
+fn wait(place: &mut Option<u64>, waker: Waker, mut state: MutexGuard<'_, FateState>) {
+    if state.released.is_some() {
+        // Nothing more will change. A stored waker would keep its task alive, and the task would keep this fate alive.
+        return;
+    }
+    let place = *place.get_or_insert_with(|| {
+        state.last_place += 1;
+        state.last_place
+    });
+    let old = state.wakers.remove(&place);
+    state.wakers.insert(place, waker);
+    // Dropped after the lock was let go: it may own what locks it.
+    drop(state);
+    drop(old);
 }
 
 impl<L> Drop for Until<L> {

@@ -1,6 +1,6 @@
 //! The guard of a held lease.
 
-use alloc::string::String;
+use alloc::{boxed::Box, string::String};
 use core::{
     future::Future,
     sync::atomic::{AtomicBool, Ordering},
@@ -127,11 +127,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, span: Duration) -> Result<(), AcquireError> {
-        let span_ms = whole_ms(span.saturating_add(Duration::from_nanos(999_999)));
-        if !(1..=LONGEST_LEASE_MS).contains(&span_ms) {
-            return Err(InvalidOptions::Span { span_ms }.into());
-        }
-        self.kept(self.ask_to_verify(span_ms)).await
+        self.kept(self.ask_to_extend(span)?).await.map_err(|refused| *refused)
     }
 
     /// Turns an exclusive lease into a shared one, at once. A shared lease stays as it is.
@@ -155,7 +151,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(&self) -> Result<(), AcquireError> {
-        self.kept(self.ask(|query, turn, slot| Input::Downgrade { query, turn, slot })).await
+        self.kept(self.ask_to_downgrade()).await.map_err(|refused| *refused)
     }
 
     /// Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody
@@ -181,8 +177,12 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn upgrade(&self) -> Result<(), AcquireError> {
+        self.upgraded().await.map_err(|refused| *refused)
+    }
+
+    pub(crate) async fn upgraded(&self) -> Result<(), Box<AcquireError>> {
         if self.is_given_back() {
-            return Err(self.loss());
+            return Err(self.loss().into());
         }
         let (turn, slot) = (self.fate.turn, self.fate.slot.clone());
         let shared = self.mode() == Mode::Shared;
@@ -194,20 +194,20 @@ impl LeaseGuard {
         let response = answer.await;
         let told = matches!(response, Some(Response::Upgraded));
         // As with a new guard: nothing is told that is not valid in this moment.
-        let held = if told && !self.is_valid() { self.verify().await? } else { true };
+        let held = if told && !self.is_valid() { self.verify().await.map_err(AcquireError::from)? } else { true };
         upgrading.query = None;
         match response {
             Some(Response::Upgraded) if held => {
                 self.fate.state().told_exclusive = true;
                 Ok(())
             }
-            Some(Response::Upgraded) => Err(self.loss()),
+            Some(Response::Upgraded) => Err(self.loss().into()),
             // The machine does not know why it no longer has a lease.
             Some(Response::Failed(refusal)) if matches!(refusal, Refusal::Lost(_)) || self.told_loss().is_some() => {
-                Err(self.loss())
+                Err(self.loss().into())
             }
-            Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, self.key())),
-            _ => Err(AcquireError::Closed),
+            Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, self.key()).into()),
+            _ => Err(AcquireError::Closed.into()),
         }
     }
 
@@ -362,7 +362,19 @@ impl LeaseGuard {
         self.fate.state().lost
     }
 
-    fn ask_to_verify(&self, span_ms: u64) -> Option<Receiver<Response>> {
+    pub(crate) fn ask_to_extend(&self, span: Duration) -> Result<Option<Receiver<Response>>, InvalidOptions> {
+        let span_ms = whole_ms(span.saturating_add(Duration::from_nanos(999_999)));
+        if !(1..=LONGEST_LEASE_MS).contains(&span_ms) {
+            return Err(InvalidOptions::Span { span_ms });
+        }
+        Ok(self.ask_to_verify(span_ms))
+    }
+
+    pub(crate) fn ask_to_downgrade(&self) -> Option<Receiver<Response>> {
+        self.ask(|query, turn, slot| Input::Downgrade { query, turn, slot })
+    }
+
+    pub(crate) fn ask_to_verify(&self, span_ms: u64) -> Option<Receiver<Response>> {
         self.ask(|query, turn, slot| Input::Verify { query, turn, slot, span_ms })
     }
 
@@ -376,8 +388,8 @@ impl LeaseGuard {
     }
 
     /// Waits for what becomes of the lease; not to hold it any more is an error.
-    async fn kept(&self, answer: Option<Receiver<Response>>) -> Result<(), AcquireError> {
-        if verdict(answer).await? { Ok(()) } else { Err(self.loss()) }
+    pub(crate) async fn kept(&self, answer: Option<Receiver<Response>>) -> Result<(), Box<AcquireError>> {
+        if verdict(answer).await.map_err(AcquireError::from)? { Ok(()) } else { Err(self.loss().into()) }
     }
 
     fn give_back(&self) {
@@ -395,7 +407,7 @@ impl LeaseGuard {
 }
 
 /// What the store said of a guard.
-async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
+pub(crate) async fn verdict(answer: Option<Receiver<Response>>) -> Result<bool, StoreError> {
     let Some(answer) = answer else { return Ok(false) };
     match answer.await {
         Some(Response::Verified(result)) => result,

@@ -7,13 +7,13 @@ use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::client::parts::LeaseParts;
 use crate::client::request::{LeaseRequest, Pending};
-use crate::client::status::{HolderStatus, LeaseStatus};
-use crate::driver::{Driver, Response};
+use crate::client::status::{HolderStatus, LeaseStatus, seen};
+use crate::driver::Driver;
 use crate::driver::{LeaseEvents, LeaseStats};
 use crate::executor::{Executor, MaybeSend, MaybeSendSync, Shared};
 use crate::machine::{
-    Config, Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Options, Outcome, SessionId, StoreError,
-    StoreErrorKind, Turn, TurnId, whole_ms,
+    Config, Input, InvalidKey, InvalidOptions, Key, LostReason, Mode, Options, SessionId, StoreError, StoreErrorKind,
+    Turn, TurnId, whole_ms,
 };
 use crate::signal::{self, Signals};
 use crate::store::Store;
@@ -80,7 +80,7 @@ pub struct LeaseManagerBuilder {
     long_wait: Duration,
     /// How JavaScript is warned; in Rust `tracing` does it.
     pub(crate) warn_of_own_wait: fn(&Key),
-    linger_is_chosen: bool,
+    pub(crate) linger_is_chosen: bool,
     options: Options,
 }
 
@@ -90,16 +90,7 @@ const LONG_WAIT: Duration = Duration::from_secs(60);
 impl LeaseManager {
     /// Starts building a manager.
     pub fn builder(store: impl Store, executor: impl Executor) -> LeaseManagerBuilder {
-        LeaseManagerBuilder {
-            store: Shared::new(store),
-            executor: Shared::new(executor),
-            signals: None,
-            codec: None,
-            long_wait: LONG_WAIT,
-            warn_of_own_wait: |_| {},
-            linger_is_chosen: false,
-            options: Options::default(),
-        }
+        LeaseManagerBuilder::new(Shared::new(store), Shared::new(executor), Options::default())
     }
 
     /// A request for the lease of this key: 1 to 1024 UTF-16 units. [`acquire`](LeaseRequest::acquire) reports an invalid key.
@@ -152,7 +143,11 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn status(&self, key: &str) -> Result<LeaseStatus, AcquireError> {
-        let (key, _) = self.encode(key)?;
+        self.look_at(key).await.map_err(|refused| *refused)
+    }
+
+    pub(crate) async fn look_at(&self, key: &str) -> Result<LeaseStatus, Box<AcquireError>> {
+        let (key, _) = self.encode(key).map_err(AcquireError::from)?;
         self.driver().check()?;
         let (me, asked) = (self.session(), key.clone());
         let (_, answer) = self.driver().ask(|query| Input::Inspect { query, key: asked });
@@ -179,26 +174,31 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn list(&self, prefix: &str) -> Result<Vec<LeaseStatus>, AcquireError> {
-        self.in_use(prefix, false).await
+        self.in_use(prefix, false).await.map_err(|refused| *refused)
     }
 
     /// What is held or waited for under a prefix at one moment, after all that this context asked for before: the locks, or
     /// all but these.
-    pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, AcquireError> {
+    pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, Box<AcquireError>> {
         self.driver().check()?;
         let own = self.driver().keys_under(prefix);
-        let mut keys = stored_keys(self.driver(), prefix).await?;
-        for key in own {
-            if let Err(at) = keys.binary_search(&key) {
+        let stored = stored_keys(self.driver(), prefix).await?;
+        let mut keys = Vec::with_capacity(stored.len());
+        for key in stored.into_iter().chain(own) {
+            if key.is_of_lock() == locks
+                && let Err(at) = keys.binary_search(&key)
+            {
                 keys.insert(at, key);
             }
         }
-        keys.retain(|key| key.is_of_lock() == locks);
         let me = self.session();
         let looks = self.driver().look_at(keys.clone());
         let mut listed = Vec::new();
         for (key, look) in keys.into_iter().zip(looks) {
-            listed.extend(Some(seen(me, key, look.await)?).filter(|status| !status.is_idle()));
+            let status = seen(me, key, look.await)?;
+            if !status.is_idle() {
+                listed.push(status);
+            }
         }
         Ok(listed)
     }
@@ -344,30 +344,16 @@ impl LeaseManager {
     }
 }
 
-/// The answer to a look.
-fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus, AcquireError> {
-    match answer {
-        Some(Response::Status(status)) => match *status {
-            Ok(Outcome::Status { last_token, grants, queue, sessions }) => {
-                Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions))
-            }
-            Ok(Outcome::Unreadable(unreadable)) => Err(unreadable.into()),
-            Err(error) if error.kind != StoreErrorKind::Closed => Err(error.into()),
-            _ => Err(AcquireError::Closed),
-        },
-        Some(Response::Failed(refusal)) => Err(AcquireError::refused(refusal, key.as_str())),
-        _ => Err(AcquireError::Closed),
-    }
-}
-
 /// The store's keys, within the time limit of a store operation.
-async fn stored_keys(driver: &Driver, prefix: &str) -> Result<Vec<Key>, AcquireError> {
+async fn stored_keys(driver: &Driver, prefix: &str) -> Result<Vec<Key>, Box<AcquireError>> {
     let limit = driver.store_timeout;
     let listed = driver.within(limit, (*driver.store).keys(prefix)).await;
     let late = || StoreError::transient(format!("the store did not list its keys within {} ms", whole_ms(limit)));
-    listed.unwrap_or_else(|| Err(late())).map_err(|error| match error.kind {
-        StoreErrorKind::Closed => AcquireError::Closed,
-        _ => error.into(),
+    listed.unwrap_or_else(|| Err(late())).map_err(|error| {
+        Box::new(match error.kind {
+            StoreErrorKind::Closed => AcquireError::Closed,
+            _ => error.into(),
+        })
     })
 }
 
@@ -385,6 +371,19 @@ async fn close(driver: &Driver) {
 }
 
 impl LeaseManagerBuilder {
+    pub(crate) fn new(store: Shared<dyn Store>, executor: Shared<dyn Executor>, options: Options) -> Self {
+        Self {
+            store,
+            executor,
+            signals: None,
+            codec: None,
+            long_wait: LONG_WAIT,
+            warn_of_own_wait: |_| {},
+            linger_is_chosen: false,
+            options,
+        }
+    }
+
     /// How long a lease lasts without renewal: 1 s to 24 h, by default 20 s.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease = lease;

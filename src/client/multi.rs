@@ -12,7 +12,7 @@ use futures::future::{join_all, select_all};
 use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::client::manager::LeaseManager;
-use crate::client::request::{Pending, Wish};
+use crate::client::request::{LeaseRequest, Pending, Wish};
 use crate::executor::MaybeSendFuture;
 use crate::machine::{
     InvalidOptions, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn, check_info,
@@ -24,7 +24,7 @@ use crate::machine::{
 pub struct MultiRequest {
     leases: LeaseManager,
     keys: Vec<(String, Mode)>,
-    wish: Wish,
+    pub(crate) wish: Wish,
 }
 
 impl LeaseManager {
@@ -42,14 +42,18 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub fn lock_all<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = (K, Mode)>) -> MultiRequest {
-        let mut keys: Vec<_> = keys.into_iter().map(|(key, mode)| (key.as_ref().to_owned(), mode)).collect();
-        // In this order they are waited for, by everybody: so two requests never wait for each other.
-        keys.sort();
-        MultiRequest { leases: self.clone(), keys, wish: Wish::default() }
+        let keys = keys.into_iter().map(|(key, mode)| (key.as_ref().to_owned(), mode)).collect();
+        MultiRequest::new(self, keys)
     }
 }
 
 impl MultiRequest {
+    pub(crate) fn new(leases: &LeaseManager, mut keys: Vec<(String, Mode)>) -> Self {
+        // In this order they are waited for, by everybody: so two requests never wait for each other.
+        keys.sort_unstable();
+        Self { leases: leases.clone(), keys, wish: Wish::default() }
+    }
+
     /// Waits at most this long for all of them (whole ms, rounded up); zero tries once. Without it, the wait for holders
     /// has no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -85,29 +89,25 @@ impl MultiRequest {
     }
 
     /// Waits as [`acquire`](Self::acquire) does; a failure names the key that it concerns.
-    pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Refused> {
+    pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Box<Refused>> {
         self.check()?;
         if self.wish.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return self.try_insisting().await;
+            return self.try_checked().await?.ok_or_else(|| self.taken().into());
         }
-        let since = self.leases.driver().executor.now().monotonic;
-        self.wait_for_all().await.map_err(|mut refused| {
-            // Each single request counts `waited` from its own start, not from the start of this call.
-            if let AcquireError::Timeout { waited, .. } = &mut refused.error {
-                *waited = Duration::from_millis(self.leases.driver().executor.now().monotonic.since(since));
-            }
-            refused
-        })
-    }
-
-    async fn wait_for_all(&self) -> Result<MultiGuard, Refused> {
-        let deadline = self.wish.deadline(self.leases.driver());
+        let driver = self.leases.driver();
+        let (since, deadline) = (driver.executor.now().monotonic, self.wish.deadline(driver));
         let mut holds = Holds::default();
         while holds.guards.len() < self.keys.len() {
             let rest = &self.keys[holds.guards.len()..];
-            let granted = holds.wait_for(Box::pin(self.all_of_or_wait(rest, deadline))).await?;
-            for guard in granted {
-                holds.add(guard);
+            match holds.wait_for(Box::pin(self.all_of_or_wait(rest, deadline))).await {
+                Ok(granted) => granted.into_iter().for_each(|guard| holds.add(guard)),
+                Err(mut refused) => {
+                    // Each single request counts `waited` from its own start, not from the start of this call.
+                    if let AcquireError::Timeout { waited, .. } = &mut refused.error {
+                        *waited = Duration::from_millis(driver.executor.now().monotonic.since(since));
+                    }
+                    return Err(refused);
+                }
             }
         }
         Ok(MultiGuard { guards: holds.guards })
@@ -118,12 +118,12 @@ impl MultiRequest {
         &self,
         keys: &[(String, Mode)],
         deadline: Option<Monotonic>,
-    ) -> Result<Vec<LeaseGuard>, Refused> {
+    ) -> Result<Vec<LeaseGuard>, Box<Refused>> {
         let at_once = match keys {
             [_] => None,
             // A suspended context tries nothing, but may wait until it goes on.
             keys => match self.all_of(keys, true, deadline).await {
-                Err(AcquireError::Lost { .. }) => None,
+                Err(refused) if matches!(refused.error, AcquireError::Lost { .. }) => None,
                 tried => tried?,
             },
         };
@@ -132,7 +132,8 @@ impl MultiRequest {
         }
         let mut guards = Vec::new();
         if let Some((name, mode)) = keys.first() {
-            guards.push(self.one(name, *mode, deadline).await.map_err(|error| Refused::at(name, error))?);
+            let granted = self.one(name, *mode, deadline).acquire().await;
+            guards.push(granted.map_err(|error| Refused::at(name, error))?);
         }
         Ok(guards)
     }
@@ -163,23 +164,22 @@ impl MultiRequest {
         self.leases.driver().check()
     }
 
-    /// What is taken is an error.
-    async fn try_insisting(&self) -> Result<MultiGuard, Refused> {
-        if let Some(guards) = self.try_checked().await? {
-            return Ok(guards);
-        }
+    /// The refusal of a request that did not wait.
+    fn taken(&self) -> AcquireError {
         let names: Vec<_> = self.keys.iter().map(|(name, _)| name.as_str()).collect();
         let holds = |name: &&str| self.leases.encode(name).is_ok_and(|(key, _)| self.leases.driver().holds(&key));
-        Err(AcquireError::taken(names.join(", "), names.iter().any(holds)).into())
+        AcquireError::taken(names.join(", "), names.iter().any(holds))
     }
 
-    async fn try_checked(&self) -> Result<Option<MultiGuard>, Refused> {
-        let mut granted = self.all_of(&self.keys, false, None).await?;
-        // Once only: a namesake that shares a key stands in nobody's way there.
-        if granted.is_none() && self.outlives_namesake().await? {
-            granted = self.all_of(&self.keys, false, None).await?;
+    async fn try_checked(&self) -> Result<Option<MultiGuard>, Box<Refused>> {
+        let mut is_first = true;
+        loop {
+            let granted = self.all_of(&self.keys, false, None).await?;
+            // Again once only: a namesake that shares a key stands in nobody's way there.
+            if granted.is_some() || !core::mem::take(&mut is_first) || !self.outlives_namesake().await? {
+                return Ok(granted.map(|guards| MultiGuard { guards }));
+            }
         }
-        Ok(granted.map(|guards| MultiGuard { guards }))
     }
 
     /// All of these keys in one transaction, or `None` if any is taken: sooner for who waits for one of them next.
@@ -188,11 +188,11 @@ impl MultiRequest {
         keys: &[(String, Mode)],
         waits_next: bool,
         deadline: Option<Monotonic>,
-    ) -> Result<Option<Vec<LeaseGuard>>, AcquireError> {
+    ) -> Result<Option<Vec<LeaseGuard>>, Box<Refused>> {
         let driver = self.leases.driver();
         let (mut turns, mut names) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
         for (name, mode) in keys {
-            let (key, name) = self.leases.encode(name)?;
+            let (key, name) = self.leases.encode(name).map_err(AcquireError::from)?;
             turns.push(Turn { mode: *mode, alone: true, ..self.wish.turn(key, waits_next, deadline) });
             names.push(name);
         }
@@ -217,13 +217,14 @@ impl MultiRequest {
 
     /// Whether a key was held by an earlier incarnation of this [instance](crate::LeaseManagerBuilder::instance), and is
     /// free now. Only who asks for a single key finds out whether a namesake lives, and is refused if it does.
-    async fn outlives_namesake(&self) -> Result<bool, Refused> {
+    async fn outlives_namesake(&self) -> Result<bool, Box<Refused>> {
         let Some(instance) = self.leases.instance() else { return Ok(false) };
         for (name, mode) in &self.keys {
             let at_key = |error| Refused::at(name, error);
             let holders = self.leases.status(name).await.map_err(at_key)?.holders;
             if holders.iter().any(|holder| !holder.own && holder.instance == instance) {
-                let request = self.leases.lock(name).mode(*mode);
+                let mut request = self.leases.lock(name);
+                request.wish.mode = *mode;
                 let freed = request.try_acquire().await.map_err(at_key)?;
                 if freed.is_some() {
                     return Ok(true);
@@ -234,19 +235,18 @@ impl MultiRequest {
     }
 
     /// One of the keys, inside the time that is left for all of them.
-    async fn one(&self, name: &str, mode: Mode, deadline: Option<Monotonic>) -> Result<LeaseGuard, AcquireError> {
+    fn one(&self, name: &str, mode: Mode, deadline: Option<Monotonic>) -> LeaseRequest {
         let Self { leases, wish, .. } = self;
         let now = leases.driver().executor.now().monotonic;
-        let mut request = leases.lock(name).mode(mode).priority(wish.priority).info(wish.info.clone());
-        if let Some(deadline) = deadline {
-            request = request.timeout(Duration::from_millis(deadline.since(now)));
-        }
-        request.acquire().await
+        let mut request = leases.lock(name);
+        request.wish = Wish { mode, ..wish.clone() };
+        request.wish.timeout = deadline.map(|deadline| Duration::from_millis(deadline.since(now)));
+        request
     }
 }
 
 /// What is waited for while others are held.
-type Waiting<'a> = MaybeSendFuture<'a, Result<Vec<LeaseGuard>, Refused>>;
+type Waiting<'a> = MaybeSendFuture<'a, Result<Vec<LeaseGuard>, Box<Refused>>>;
 
 /// Why several leases were not granted.
 #[derive(Debug)]
@@ -258,14 +258,14 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    fn at(key: &str, error: AcquireError) -> Self {
-        Self { key: Some(key.to_owned()), error }
+    fn at(key: &str, error: AcquireError) -> Box<Self> {
+        Box::new(Self { key: Some(key.to_owned()), error })
     }
 }
 
-impl From<AcquireError> for Refused {
+impl From<AcquireError> for Box<Refused> {
     fn from(error: AcquireError) -> Self {
-        Self { key: None, error }
+        Self::new(Refused { key: None, error })
     }
 }
 
@@ -283,7 +283,7 @@ impl Holds {
     }
 
     /// Waits as long as all of them are held. By hand: as a selection of futures it would make the wasm larger.
-    async fn wait_for(&mut self, mut waiting: Waiting<'_>) -> Result<Vec<LeaseGuard>, Refused> {
+    async fn wait_for(&mut self, mut waiting: Waiting<'_>) -> Result<Vec<LeaseGuard>, Box<Refused>> {
         poll_fn(|context| {
             if let Poll::Ready(granted) = waiting.as_mut().poll(context) {
                 return Poll::Ready(granted);

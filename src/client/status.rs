@@ -1,9 +1,27 @@
 //! What a key looks like from outside.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use core::time::Duration;
 
-use crate::machine::{Grant, Key, Mode, Session, SessionId, Token, Waiter, Wall};
+use crate::client::error::AcquireError;
+use crate::driver::Response;
+use crate::machine::{Grant, Key, Mode, Outcome, Session, SessionId, StoreErrorKind, Token, Waiter, Wall};
+
+/// The answer to a look.
+pub(crate) fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<LeaseStatus, Box<AcquireError>> {
+    Err(Box::new(match answer {
+        Some(Response::Status(status)) => match *status {
+            Ok(Outcome::Status { last_token, grants, queue, sessions }) => {
+                return Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions));
+            }
+            Ok(Outcome::Unreadable(unreadable)) => unreadable.into(),
+            Err(error) if error.kind != StoreErrorKind::Closed => error.into(),
+            _ => AcquireError::Closed,
+        },
+        Some(Response::Failed(refusal)) => AcquireError::refused(refusal, key.as_str()),
+        _ => AcquireError::Closed,
+    }))
+}
 
 /// A snapshot of a key, as the store has it: one holder or waiter for each context and mode, not one for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,40 +109,58 @@ impl LeaseStatus {
         queue: Vec<Waiter>,
         sessions: &[(SessionId, Session)],
     ) -> Self {
-        // The store returns the sessions sorted, and thousands may wait.
-        let at = |id| sessions.binary_search_by_key(&id, |(known, _)| *known).ok();
-        let session = |id| at(id).map(|at| &sessions[at].1);
-        let instance = |id| session(id).map_or_else(String::new, |session| session.instance.clone());
-        let expires_at = |id| session(id).map_or_else(Wall::default, Session::expires_at);
-        let lease = |id| session(id).map_or(Duration::ZERO, |session| Duration::from_millis(session.lease_ms));
-        let beacon = |id| session(id).is_some_and(|session| session.beacon);
         let mut status = Self { key, last_token, holders: Vec::new(), queue: Vec::new() };
         for grant in grants {
+            let session = Known::of(grant.holder, sessions);
             status.holders.push(HolderStatus {
                 holder: grant.holder,
                 own: grant.holder == me,
-                instance: instance(grant.holder),
+                instance: session.instance,
                 mode: grant.mode,
                 token: grant.block.first,
-                expires_at: expires_at(grant.holder),
-                lease: lease(grant.holder),
-                beacon: beacon(grant.holder),
+                expires_at: session.expires_at,
+                lease: session.lease,
+                beacon: session.beacon,
                 info: grant.info,
             });
         }
         for waiter in queue {
+            let session = Known::of(waiter.holder, sessions);
             status.queue.push(WaiterStatus {
                 holder: waiter.holder,
                 own: waiter.holder == me,
-                instance: instance(waiter.holder),
+                instance: session.instance,
                 mode: waiter.mode,
                 priority: waiter.priority,
-                expires_at: expires_at(waiter.holder),
-                lease: lease(waiter.holder),
-                beacon: beacon(waiter.holder),
+                expires_at: session.expires_at,
+                lease: session.lease,
+                beacon: session.beacon,
                 info: waiter.info,
             });
         }
         status
+    }
+}
+
+/// What is known of a session; nothing if it has ended.
+#[derive(Default)]
+struct Known {
+    instance: String,
+    expires_at: Wall,
+    lease: Duration,
+    beacon: bool,
+}
+
+impl Known {
+    /// The store returns the sessions sorted, and thousands may wait.
+    fn of(id: SessionId, sessions: &[(SessionId, Session)]) -> Self {
+        let Ok(at) = sessions.binary_search_by_key(&id, |(known, _)| *known) else { return Self::default() };
+        let session = &sessions[at].1;
+        Self {
+            instance: session.instance.clone(),
+            expires_at: session.expires_at(),
+            lease: Duration::from_millis(session.lease_ms),
+            beacon: session.beacon,
+        }
     }
 }

@@ -8,9 +8,9 @@ use core::{
 use std::{boxed::Box, format, string::String};
 
 use futures::future::{Either, LocalBoxFuture, select};
-use js_sys::Promise;
+use js_sys::{Function, Promise};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::{JsFuture, future_to_promise};
+use wasm_bindgen_futures::{JsFuture, spawn_local};
 
 use crate::{AcquireError, FenceError, InvalidKey, InvalidOptions, StoreError, machine::StoreErrorKind};
 
@@ -30,8 +30,26 @@ fn promise_of_boxed(mut future: Answer) -> JsValue {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(value)) => value,
         Poll::Ready(Err(failure)) => Promise::reject(&failure.0.into()).into(),
-        Poll::Pending => future_to_promise(async { future.await.map_err(|failure| failure.0.into()) }).into(),
+        Poll::Pending => {
+            let (promise, resolve, reject) = unsettled();
+            spawn_local(async move {
+                // Neither throws.
+                let _ = match future.await {
+                    Ok(value) => resolve.call1(&JsValue::UNDEFINED, &value),
+                    Err(failure) => reject.call1(&JsValue::UNDEFINED, &failure.0.into()),
+                };
+            });
+            promise.into()
+        }
     }
+}
+
+/// A promise, and the functions that fulfil and reject it.
+pub(super) fn unsettled() -> (Promise, Function, Function) {
+    let mut settle = None;
+    let promise = Promise::new(&mut |resolve, reject| settle = Some((resolve, reject)));
+    let (resolve, reject) = settle.expect("a promise hands out its functions while it is made");
+    (promise, resolve, reject)
 }
 
 /// The same, or `undefined` when the promise `stopped` is fulfilled first; that one must settle in the end. What is asked
@@ -86,6 +104,12 @@ impl From<AcquireError> for Failure {
             }
         };
         Self::new(code, &error)
+    }
+}
+
+impl From<Box<AcquireError>> for Failure {
+    fn from(error: Box<AcquireError>) -> Self {
+        (*error).into()
     }
 }
 

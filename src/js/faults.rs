@@ -39,27 +39,28 @@ fn refusal(fault: &str) -> Option<StoreError> {
 
 #[async_trait(?Send)]
 impl Store for FaultyMemory {
-    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+    async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
         let fault = self.fault(false);
         if let Some(error) = refusal(&fault) {
             return Err(error);
         }
-        if fault == "stall" {
-            pending().await
+        if fault != "stall" {
+            let reply = self.inner.apply(&batch, now);
+            if fault == "loseReply" {
+                return Err(StoreError::unknown("the answer was lost on demand"));
+            }
+            if fault != "silence" {
+                return reply;
+            }
         }
-        let reply = self.inner.transact(batch, now, limit).await;
-        match &*fault {
-            "silence" => pending().await,
-            "loseReply" => Err(StoreError::unknown("the answer was lost on demand")),
-            _ => reply,
-        }
+        pending().await
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
         let fault = self.fault(true);
         match refusal(&fault) {
             Some(error) => Err(error),
-            None if fault.is_empty() => self.inner.keys(prefix).await,
+            None if fault.is_empty() => self.inner.list(prefix),
             None => pending().await,
         }
     }
@@ -73,7 +74,7 @@ impl Store for FaultyMemory {
     }
 
     async fn close(&self) {
-        self.inner.close().await;
+        self.inner.end();
     }
 
     fn polls_inline(&self) -> bool {

@@ -1,7 +1,7 @@
 //! A lease that is held.
 
 use core::cell::Cell;
-use std::{boxed::Box, rc::Rc, string::String};
+use std::{boxed::Box, rc::Rc};
 
 use js_sys::Promise;
 use wasm_bindgen::prelude::*;
@@ -9,10 +9,13 @@ use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbTransaction;
 
 use super::{
-    failure::{Failure, promise, stoppable},
+    failure::{Failure, promise, stoppable, unsettled},
     options::rounded_up,
 };
-use crate::{AcquireError, LeaseGuard, Mode, ReleaseOutcome};
+use crate::{
+    AcquireError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, client::guard::verdict, driver::Response,
+    oneshot::Receiver,
+};
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
 /// release leaves the guard to a task that ends with the loss.
@@ -27,10 +30,16 @@ impl JsLease {
     pub(super) fn new(guard: LeaseGuard) -> Self {
         Self { guard: Rc::new(guard), released: Cell::new(false) }
     }
+
+    /// What the store answers to a question that only a held lease may ask.
+    fn kept(&self, asked: Result<Option<Receiver<Response>>, InvalidOptions>) -> JsValue {
+        let guard = Rc::clone(&self.guard);
+        promise(async move { done(guard.kept(asked?).await) })
+    }
 }
 
 /// That it was done, unlike `undefined`.
-fn done(outcome: Result<(), AcquireError>) -> Result<JsValue, Failure> {
+fn done(outcome: Result<(), Box<AcquireError>>) -> Result<JsValue, Failure> {
     Ok(outcome.map(|()| JsValue::TRUE)?)
 }
 
@@ -95,48 +104,46 @@ impl JsLease {
 
     /// Why the lease was lost, if it is known by now.
     #[wasm_bindgen(getter)]
-    pub fn reason(&self) -> Option<String> {
-        self.guard.told_loss().map(|reason| reason.name().into())
+    pub fn reason(&self) -> JsValue {
+        self.guard.told_loss().map_or(JsValue::UNDEFINED, |reason| reason.name().into())
     }
 
     /// The promise of why the lease was lost, to be asked for once. After a release it stays open for ever, and nothing
     /// holds on to it.
     #[wasm_bindgen(getter)]
     pub fn lost(&self) -> Promise {
-        Promise::new(&mut |resolve, _| {
-            let ended = self.guard.ended();
-            // A task that never ends is never freed, so a release ends this task too.
-            spawn_local(async move {
-                if let Some(reason) = ended.await {
-                    // It never fails.
-                    let _ = resolve.call1(&JsValue::NULL, &reason.name().into());
-                }
-            });
-        })
+        let (promise, resolve, _) = unsettled();
+        let ended = self.guard.ended();
+        // A task that never ends is never freed, so a release ends this task too.
+        spawn_local(async move {
+            if let Some(reason) = ended.await {
+                // It never fails.
+                let _ = resolve.call1(&JsValue::NULL, &reason.name().into());
+            }
+        });
+        promise
     }
 
     /// Asks the store whether the lease is still held.
     pub fn verify(&self) -> JsValue {
-        let guard = Rc::clone(&self.guard);
-        promise(async move { Ok(guard.verify().await?.into()) })
+        let asked = self.guard.ask_to_verify(0);
+        promise(async { Ok(verdict(asked).await?.into()) })
     }
 
     /// Has the lease last at least this long from now.
     pub fn extend(&self, span_ms: f64) -> JsValue {
-        let guard = Rc::clone(&self.guard);
-        promise(async move { done(guard.extend(rounded_up(span_ms)).await) })
+        self.kept(self.guard.ask_to_extend(rounded_up(span_ms)))
     }
 
     /// Lets others share the key.
     pub fn downgrade(&self) -> JsValue {
-        let guard = Rc::clone(&self.guard);
-        promise(async move { done(guard.downgrade().await) })
+        self.kept(Ok(self.guard.ask_to_downgrade()))
     }
 
     /// Waits until the key is held by this lease alone, or the promise `stopped` is fulfilled.
     pub fn upgrade(&self, stopped: Option<Promise>) -> JsValue {
         let guard = Rc::clone(&self.guard);
-        stoppable(Box::pin(async move { done(guard.upgrade().await) }), stopped)
+        stoppable(Box::pin(async move { done(guard.upgraded().await) }), stopped)
     }
 
     /// Has a transaction commit only if the lease is current in it. It begins at the call.

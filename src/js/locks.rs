@@ -8,9 +8,9 @@ use wasm_bindgen::prelude::*;
 use super::{
     failure::promise,
     manager::{JsLeaseManager, lease},
+    options::mode,
 };
 use crate::{
-    Mode,
     client::request::Pending,
     machine::{Input, Key, Turn, TurnId},
 };
@@ -20,18 +20,18 @@ std::thread_local! {
     static BEGUN: Cell<Option<(Pending, Key)>> = const { Cell::new(None) };
 }
 
-fn mode(shared: bool) -> Mode {
-    if shared { Mode::Shared } else { Mode::Exclusive }
-}
-
 #[wasm_bindgen(js_class = LeaseManager)]
 impl JsLeaseManager {
     /// Asks for a lock at the call; the request's number. The name is escaped: well-formed text.
     #[wasm_bindgen(js_name = requestLock)]
     pub fn request_lock(&self, name: &str, shared: bool, wait: bool, steal: bool, info: String) -> f64 {
         let key = Key::of_lock(name);
-        let plain = Turn::new(TurnId::default(), key.clone());
-        let turn = Turn { mode: mode(shared), wait, steal, info, alone: true, ..plain };
+        let mut turn = Turn::new(TurnId::default(), key.clone());
+        turn.mode = mode(shared);
+        turn.wait = wait;
+        turn.steal = steal;
+        turn.info = info;
+        turn.alone = true;
         let pending = Pending::start(self.leases.driver().clone(), turn, Input::Acquire);
         let TurnId(number) = pending.turn;
         BEGUN.set(Some((pending, key)));

@@ -1,13 +1,13 @@
 //! The manager: one context's door to the leases of a store.
 
-use core::cell::RefCell;
+use core::{cell::RefCell, time::Duration};
 use std::{
     boxed::Box,
     string::{String, ToString},
     vec::Vec,
 };
 
-use js_sys::{Function, JsString, Promise};
+use js_sys::{Array, Function, Promise};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 use web_sys::IdbDatabase;
@@ -22,9 +22,10 @@ use super::{
 };
 use crate::{
     InvalidOptions, LeaseGuard, LeaseManager, LeaseManagerBuilder,
-    executor::WebExecutor,
+    client::{multi::MultiRequest, request::Wish},
+    executor::{Shared, WebExecutor},
     machine::{Config, Key, Options},
-    store::{IndexedDbStore, MemoryStore},
+    store::{IndexedDbStore, MemoryStore, Store},
 };
 
 std::thread_local! {
@@ -62,39 +63,51 @@ pub struct JsLeaseManager {
 #[wasm_bindgen(js_class = LeaseManager)]
 impl JsLeaseManager {
     /// Checks the options and opens the store, so that what is missing shows now: the user's own database if there is one,
-    /// else that of the name. The times are those of `options`; with `next_fault`, it is a store in memory that fails.
+    /// else that of the name. The times are in ms; `NaN` is none. With `next_fault`, it is a store in memory that fails.
+    #[allow(clippy::too_many_arguments, reason = "an object of options would be read property by property")]
     pub fn open(
         name: String,
         database: Option<IdbDatabase>,
         how: u32,
-        times: Vec<f64>,
+        lease_ms: f64,
+        heartbeat_ms: f64,
+        store_timeout_ms: f64,
+        linger_ms: f64,
         instance: Option<String>,
         next_fault: Option<Function>,
     ) -> JsValue {
-        let options = options(&times, how & WITHOUT_BEACON == 0, instance);
+        let unset = Options::default();
+        let options = Options {
+            lease: time(lease_ms).unwrap_or(unset.lease),
+            heartbeat: time(heartbeat_ms),
+            store_timeout: time(store_timeout_ms),
+            linger: time(linger_ms).unwrap_or(unset.linger),
+            beacon: how & WITHOUT_BEACON == 0,
+            instance,
+            ..unset
+        };
         promise(async move {
-            let builder = if let Some(database) = database {
-                let store = IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?;
-                LeaseManager::builder(store, WebExecutor::new())
+            let store: Shared<dyn Store> = if let Some(database) = database {
+                Shared::new(IndexedDbStore::attach(database).map_err(|error| Failure::invalid(&error.message))?)
             } else if let Some(next_fault) = next_fault {
-                LeaseManager::builder(FaultyMemory { inner: memory(name), next_fault }, WebExecutor::new())
+                Shared::new(FaultyMemory { inner: memory(name), next_fault })
             } else if how & IN_MEMORY != 0 {
-                LeaseManager::builder(memory(name), WebExecutor::new())
+                Shared::new(memory(name))
             } else {
                 // Before the store is opened: wrong options leave no database behind.
                 Config::parse(&options)?;
                 let store = IndexedDbStore::new(&name);
                 store.open().await?;
-                LeaseManager::builder(store, WebExecutor::new())
+                Shared::new(store)
             };
-            Ok(Self { leases: manager(builder, options)? }.into())
+            Ok(Self { leases: manager(store, options)? }.into())
         })
     }
 
     /// The name of this context's session.
     #[wasm_bindgen(getter)]
-    pub fn holder(&self) -> String {
-        self.leases.session().to_string()
+    pub fn holder(&self) -> JsValue {
+        self.leases.session().to_string().into()
     }
 
     /// Asks for the lease as the bits of `how` say, until the promise `stopped` is fulfilled.
@@ -109,51 +122,49 @@ impl JsLeaseManager {
         max_hold_ms: Option<f64>,
         stopped: Option<Promise>,
     ) -> JsValue {
-        let mut request = self.leases.lock(key).mode(mode(how & SHARED != 0)).priority(priority);
-        request = request.auto_renew(how & WITHOUT_RENEWAL == 0);
-        if let Some(ms) = max_hold_ms {
-            request = request.max_hold(rounded_up(ms));
-        }
-        if how & TOGETHER != 0 {
-            request = request.share_in_process();
-        }
-        if let Some(ms) = timeout_ms {
-            request = request.timeout(rounded_up(ms));
-        }
-        if let Some(info) = info {
-            request = request.info(info);
-        }
-        request.wish.steal = how & STEAL != 0;
+        let mut request = self.leases.lock(key);
+        request.wish = Wish {
+            mode: mode(how & SHARED != 0),
+            timeout: timeout_ms.map(rounded_up),
+            priority,
+            share: how & TOGETHER != 0,
+            steal: how & STEAL != 0,
+            auto_renew: how & WITHOUT_RENEWAL == 0,
+            max_hold: max_hold_ms.map(rounded_up),
+            info: info.unwrap_or_default(),
+        };
         stoppable(Box::pin(async { Ok(lease(request.acquire().await?)) }), stopped)
     }
 
-    /// Asks for several leases, of which those are shared whose bytes say so, until the promise `stopped` is fulfilled.
+    /// Asks for several leases, of which those are shared whose place in `shared` is not `undefined`, until the promise `stopped` is
+    /// fulfilled.
     #[wasm_bindgen(js_name = requestAll)]
     pub fn request_all(
         &self,
-        keys: Vec<JsString>,
-        shared: Vec<u8>,
+        keys: Array,
+        shared: Array,
         priority: i32,
         info: Option<String>,
         timeout_ms: Option<f64>,
         stopped: Option<Promise>,
     ) -> JsValue {
-        let mut names = Vec::with_capacity(keys.len());
-        for key in &keys {
-            names.push(String::from(key));
+        let (mut names, mut sorted) = (Vec::new(), Vec::new());
+        for at in 0..keys.length() {
+            let name = keys.get(at).as_string().unwrap_or_default();
+            sorted.push((name.clone(), mode(!shared.get(at).is_undefined())));
+            names.push(name);
         }
-        let modes = names.iter().zip(shared).map(|(name, shared)| (name, mode(shared != 0)));
-        let mut request = self.leases.lock_all(modes).priority(priority).info(info.unwrap_or_default());
-        if let Some(ms) = timeout_ms {
-            request = request.timeout(rounded_up(ms));
-        }
+        let mut request = MultiRequest::new(&self.leases, sorted);
+        request.wish.priority = priority;
+        request.wish.info = info.unwrap_or_default();
+        request.wish.timeout = timeout_ms.map(rounded_up);
         stoppable(Box::pin(acquire_all(request, names)), stopped)
     }
 
     /// Looks at a key.
     pub fn status(&self, key: String) -> JsValue {
         let leases = self.leases.clone();
-        promise(async move { Ok(status(&leases.status(&key).await?)) })
+        promise(async move { Ok(status(&leases.look_at(&key).await?)) })
     }
 
     /// Looks at all keys that begin like this and are in use: those of locks, or all others. The prefix is well-formed text.
@@ -191,33 +202,14 @@ impl JsLeaseManager {
     }
 }
 
-/// The times are those of the lease, the heartbeat, the store's time limit and the linger, in ms; `NaN` is none.
-fn options(times: &[f64], beacon: bool, instance: Option<String>) -> Options {
-    let unset = Options::default();
-    let time = |at: usize| times.get(at).filter(|ms| !ms.is_nan()).map(|ms| rounded_down(*ms));
-    Options {
-        lease: time(0).unwrap_or(unset.lease),
-        heartbeat: time(1),
-        store_timeout: time(2),
-        linger: time(3).unwrap_or(unset.linger),
-        beacon,
-        instance,
-        ..unset
-    }
+fn time(ms: f64) -> Option<Duration> {
+    if ms.is_nan() { None } else { Some(rounded_down(ms)) }
 }
 
-fn manager(builder: LeaseManagerBuilder, options: Options) -> Result<LeaseManager, InvalidOptions> {
-    let mut builder = builder.lease(options.lease).linger(options.linger).beacon(options.beacon);
+fn manager(store: Shared<dyn Store>, options: Options) -> Result<LeaseManager, InvalidOptions> {
+    let mut builder = LeaseManagerBuilder::new(store, Shared::new(WebExecutor::new()), options);
+    builder.linger_is_chosen = true;
     builder.warn_of_own_wait = warn_of_own_wait;
-    if let Some(heartbeat) = options.heartbeat {
-        builder = builder.heartbeat(heartbeat);
-    }
-    if let Some(limit) = options.store_timeout {
-        builder = builder.store_timeout(limit);
-    }
-    if let Some(name) = options.instance {
-        builder = builder.instance(name);
-    }
     builder.build()
 }
 

@@ -15,15 +15,10 @@ pub(super) async fn acquire_all(request: MultiRequest, names: Vec<String>) -> Re
         Failure::from(refused.error).at(at)
     })?;
     // The guards come sorted by key.
-    let (mut keys, mut leases) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
+    let ordered = Array::new_with_length(names.len() as u32);
     for guard in granted.into_guards() {
-        keys.push(String::from(guard.key()));
-        leases.push(lease(guard));
-    }
-    let ordered = Array::new();
-    for name in &names {
-        if let Ok(at) = keys.binary_search(name) {
-            ordered.push(&leases[at]);
+        if let Some(at) = names.iter().position(|name| name == guard.key()) {
+            ordered.set(at as u32, lease(guard));
         }
     }
     Ok(ordered.into())

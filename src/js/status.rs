@@ -1,5 +1,6 @@
 //! What a manager tells, as plain JavaScript objects.
 
+use core::time::Duration;
 use std::string::ToString;
 
 use js_sys::{Array, Object};
@@ -19,17 +20,22 @@ extern "C" {
     fn set(this: &Fields, name: &str, value: &JsValue);
 }
 
-fn object(fields: &[(&str, JsValue)]) -> Fields {
-    let object = Object::new().unchecked_into::<Fields>();
-    object.add(fields);
-    object
-}
-
 impl Fields {
-    fn add(&self, fields: &[(&str, JsValue)]) {
-        for (name, value) in fields {
-            self.set(name, value);
-        }
+    fn new() -> Self {
+        Object::new().unchecked_into()
+    }
+
+    /// Tokens and times are below 2^53.
+    fn number(&self, name: &str, value: u64) {
+        self.set(name, &(value as f64).into());
+    }
+
+    fn text(&self, name: &str, value: &str) {
+        self.set(name, &value.into());
+    }
+
+    fn span(&self, name: &str, span: Duration) {
+        self.number(name, whole_ms(span));
     }
 }
 
@@ -41,20 +47,17 @@ fn array<T>(items: &[T], show: fn(&T) -> JsValue) -> JsValue {
     array.into()
 }
 
-/// Tokens and times are below 2^53.
-fn number(value: u64) -> JsValue {
-    (value as f64).into()
-}
-
 /// The `LeaseStatus` of `types/status.d.ts`.
 pub(super) fn status(status: &LeaseStatus) -> JsValue {
-    let fields = object(&[
-        ("key", status.key.as_str().into()),
-        ("lastToken", number(status.last_token.as_u64())),
-        ("holders", array(&status.holders, holder)),
-        ("queue", array(&status.queue, waiter)),
-        ("position", status.position().map_or(JsValue::NULL, |place| number(place as u64))),
-    ]);
+    let fields = Fields::new();
+    fields.text("key", status.key.as_str());
+    fields.number("lastToken", status.last_token.as_u64());
+    fields.set("holders", &array(&status.holders, holder));
+    fields.set("queue", &array(&status.queue, waiter));
+    match status.position() {
+        Some(place) => fields.number("position", place as u64),
+        None => fields.set("position", &JsValue::NULL),
+    }
     fields.into()
 }
 
@@ -64,58 +67,60 @@ pub(super) fn statuses(listed: &[LeaseStatus]) -> JsValue {
 
 fn holder(holder: &HolderStatus) -> JsValue {
     let fields = context(holder.holder, holder.own, &holder.instance, holder.mode, &holder.info);
-    let (token, expires_at) = (holder.token.as_u64(), holder.expires_at.as_ms());
-    fields.add(&[("token", number(token)), ("expiresAt", number(expires_at))]);
+    fields.number("token", holder.token.as_u64());
+    fields.number("expiresAt", holder.expires_at.as_ms());
     fields.into()
 }
 
 fn waiter(waiter: &WaiterStatus) -> JsValue {
     let fields = context(waiter.holder, waiter.own, &waiter.instance, waiter.mode, &waiter.info);
-    fields.add(&[("priority", waiter.priority.into())]);
+    fields.set("priority", &waiter.priority.into());
     fields.into()
 }
 
 /// What holders and waiters have in common.
 fn context(holder: SessionId, own: bool, instance: &str, mode: Mode, info: &str) -> Fields {
-    object(&[
-        ("holder", holder.to_string().into()),
-        ("own", own.into()),
-        ("instance", instance.into()),
-        ("mode", mode.name().into()),
-        ("info", info.into()),
-    ])
+    let fields = Fields::new();
+    fields.text("holder", &holder.to_string());
+    fields.set("own", &own.into());
+    fields.text("instance", instance);
+    fields.text("mode", mode.name());
+    fields.text("info", info);
+    fields
 }
 
 /// The `LeaseStats` of `types/status.d.ts`.
 pub(super) fn stats(stats: LeaseStats) -> JsValue {
-    let fields = object(&[
-        ("granted", number(stats.granted)),
-        ("waited", number(stats.waited)),
-        ("renewed", number(stats.renewed)),
-        ("released", number(stats.released)),
-        ("lost", number(stats.lost)),
-        ("transactions", number(stats.transactions)),
-    ]);
+    let fields = Fields::new();
+    fields.number("granted", stats.granted);
+    fields.number("waited", stats.waited);
+    fields.number("renewed", stats.renewed);
+    fields.number("released", stats.released);
+    fields.number("lost", stats.lost);
+    fields.number("transactions", stats.transactions);
     fields.into()
 }
 
 /// What a `LeaseEvent` of `types/event.d.ts` has beside its type.
 pub(super) fn event(event: &LeaseEvent) -> JsValue {
-    let span = |span| number(whole_ms(span));
-    let fields = object(&[("key", event.key.as_str().into()), ("mode", event.mode.name().into())]);
+    let fields = Fields::new();
+    fields.text("key", event.key.as_str());
+    fields.text("mode", event.mode.name());
     if let Some(token) = event.kind.token() {
-        fields.add(&[("token", number(token.as_u64()))]);
+        fields.number("token", token.as_u64());
     }
     match event.kind {
-        LeaseEventKind::Waiting { ahead } => fields.add(&[("ahead", number(ahead as u64))]),
-        LeaseEventKind::Withdrawn { waited } => fields.add(&[("waitedMs", span(waited))]),
+        LeaseEventKind::Waiting { ahead } => fields.number("ahead", ahead as u64),
+        LeaseEventKind::Withdrawn { waited } => fields.span("waitedMs", waited),
         LeaseEventKind::Granted { holder, waited, .. } => {
-            fields.add(&[("holder", holder.to_string().into()), ("waitedMs", span(waited))]);
+            fields.text("holder", &holder.to_string());
+            fields.span("waitedMs", waited);
         }
         LeaseEventKind::Lost { reason, held, .. } => {
-            fields.add(&[("reason", reason.name().into()), ("heldMs", span(held))]);
+            fields.text("reason", reason.name());
+            fields.span("heldMs", held);
         }
-        LeaseEventKind::Released { held, .. } => fields.add(&[("heldMs", span(held))]),
+        LeaseEventKind::Released { held, .. } => fields.span("heldMs", held),
         LeaseEventKind::Suspect { .. } | LeaseEventKind::Certain { .. } => {}
     }
     fields.into()

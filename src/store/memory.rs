@@ -62,7 +62,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    fn apply(&self, batch: &Batch, now: Now) -> Result<Reply, StoreError> {
+    pub(crate) fn apply(&self, batch: &Batch, now: Now) -> Result<Reply, StoreError> {
         self.check()?;
         let mut records = self.records();
         let reply = batch.apply(&mut records, StoreNow::new(self.clock(), now));
@@ -73,6 +73,15 @@ impl MemoryStore {
         }
         records.forget_changes();
         Ok(reply)
+    }
+
+    pub(crate) fn list(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        self.check()?;
+        Ok(self.records().keys(prefix))
+    }
+
+    pub(crate) fn end(&self) {
+        self.closed.store(true, Ordering::Relaxed);
     }
 
     /// `apply` leaves no record half changed, so a poisoned lock guards sound records.
@@ -111,8 +120,7 @@ impl Store for MemoryStore {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        self.check()?;
-        Ok(self.records().keys(prefix))
+        self.list(prefix)
     }
 
     fn durability(&self) -> Durability {
@@ -132,7 +140,7 @@ impl Store for MemoryStore {
     }
 
     async fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        self.end();
     }
 
     fn polls_inline(&self) -> bool {

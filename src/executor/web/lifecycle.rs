@@ -44,10 +44,7 @@ pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn
         }
     });
     let listeners = Listeners { window: window.unchecked_into(), document, on_event };
-    listeners.each(|target, name, listener| {
-        // It fails only for what is no listener.
-        let _ = target.add_event_listener_with_callback(name, listener);
-    });
+    listeners.listen(true);
     Some(Box::new(listeners))
 }
 
@@ -61,19 +58,22 @@ fn meaning(event: &str, document: &Document) -> Lifecycle {
 }
 
 impl Listeners {
-    fn each(&self, visit: impl Fn(&EventTarget, &str, &Function)) {
+    /// Adds them, or removes them. Both fail only for what is no listener.
+    fn listen(&self, begin: bool) {
+        let listener: &Function = self.on_event.as_ref().unchecked_ref();
         for (name, of_document) in EVENTS {
             let target = if of_document { AsRef::<EventTarget>::as_ref(&*self.document) } else { &self.window };
-            visit(target, name, self.on_event.as_ref().unchecked_ref());
+            let _ = match begin {
+                true => target.add_event_listener_with_callback(name, listener),
+                false => target.remove_event_listener_with_callback(name, listener),
+            };
         }
     }
 }
 
 impl Drop for Listeners {
     fn drop(&mut self) {
-        self.each(|target, name, listener| {
-            let _ = target.remove_event_listener_with_callback(name, listener);
-        });
+        self.listen(false);
     }
 }
 

@@ -145,7 +145,7 @@ export class LeaseManager extends EventTarget {
 
   /** All leases, in the order of the items. */
   async #all(items, { signal, priority, info, timeoutMs }) {
-    const [keys, shared] = [items.map(({ key }) => key), items.map(({ mode }) => Number(mode === "shared"))];
+    const [keys, shared] = [items.map(({ key }) => key), items.map(({ mode }) => mode === "shared" || undefined)];
     const made = (all) => all.map((wasm, at) => new Lease(INTERNAL, wasm, keys[at]));
     const call = (stopped) =>
       ask(() => this.#wasm.requestAll(keys, shared, priority, info, bounded(timeoutMs), stopped), { keys });
@@ -292,9 +292,9 @@ async function opened(name, database, { leaseMs = NaN, heartbeatMs = NaN, storeT
   const { beacon, instance, store } = rest;
   await init();
   const how = (store === "memory" ? IN_MEMORY : 0) | (beacon === false ? WITHOUT_BEACON : 0);
-  const times = [leaseMs, heartbeatMs, storeTimeoutMs, lingerMs];
   const fault = store?.nextFault && (() => store.nextFault());
-  const wasm = await ask(() => Wasm.open(name, database, how, times, instance, fault));
+  const open = () => Wasm.open(name, database, how, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, instance, fault);
+  const wasm = await ask(open);
   return new LeaseManager(INTERNAL, wasm, name, rest);
 }
 

@@ -2,12 +2,11 @@
 //!
 //! [Specification](https://w3c.github.io/web-locks/)
 
-use gloo_timers::callback::Interval;
 use js_sys::{Function, Object, Promise};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
-use super::bindings::{AbortController, LockManager, LockOptions, locks};
+use super::bindings::{AbortController, LockManager, LockOptions, clear_interval, locks, set_interval};
 
 /// How often those who queue look.
 const LOOK_MS: u32 = 3_000;
@@ -17,12 +16,20 @@ const LOOK_MS: u32 = 3_000;
 /// Chromium keeps a page that holds a lock in its back/forward cache, if it does not let go of it in time, and lets
 /// starve whoever queued for the lock before that. To be looked at drives the page out, and its lock goes with it.
 pub(super) struct Looks {
-    _interval: Interval,
+    id: JsValue,
+    _look: Closure<dyn Fn()>,
 }
 
 impl Looks {
     pub(super) fn begin() -> Self {
-        Self { _interval: Interval::new(LOOK_MS, look) }
+        let look = Closure::<dyn Fn()>::new(look);
+        Self { id: set_interval(look.as_ref().unchecked_ref(), LOOK_MS), _look: look }
+    }
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        clear_interval(&self.id);
     }
 }
 
@@ -42,13 +49,13 @@ pub(super) struct LockRequest {
 
 impl LockRequest {
     /// Requests the lock. `granted` is called when it is, and the lock is held until what it returns has settled; `over`
-    /// is called after that, or when the browser refuses or takes the lock away.
+    /// is called after that, or when the browser refuses or takes the lock away. Both are boxed: the wasm has this once.
     pub(super) fn new(
         locks: &LockManager,
         name: &str,
         mode: &str,
-        granted: impl FnOnce() -> JsValue + 'static,
-        over: impl FnOnce() + 'static,
+        granted: Box<dyn FnOnce() -> JsValue>,
+        over: Box<dyn FnOnce()>,
     ) -> Self {
         let controller = AbortController::new();
         let options = Object::new().unchecked_into::<LockOptions>();
@@ -94,7 +101,7 @@ impl HeldLock {
             stands();
             held.into()
         };
-        let request = LockRequest::new(locks, name, "exclusive", granted, over);
+        let request = LockRequest::new(locks, name, "exclusive", Box::new(granted), Box::new(over));
         Self { release, _request: request }
     }
 }

@@ -146,12 +146,12 @@ impl Awake {
         if let Some(same) = watches.iter().find(|same| same.name == name && same.is_idle()) {
             return same.number.set(Some(watch));
         }
-        watches.retain(|watch| !watch.is_idle());
+        drop_idle(&mut watches);
         let number = Rc::new(Cell::new(Some(watch)));
         let (awake, told) = (Rc::downgrade(self), Rc::clone(&number));
         let gone = move || {
             if let Some(awake) = awake.upgrade() {
-                awake.watches.borrow_mut().retain(|watch| !Rc::ptr_eq(&watch.number, &told));
+                awake.forget(&told);
                 awake.rest_looks();
             }
             // A watch that was ended meanwhile has nothing to say.
@@ -161,8 +161,16 @@ impl Awake {
             // The lock is let go at once: it has said what it had to say.
             JsValue::UNDEFINED
         };
-        let request = LockRequest::new(locks, &name, "shared", gone, || {});
+        let request = LockRequest::new(locks, &name, "shared", Box::new(gone), Box::new(|| {}));
         watches.push(Watch { number, name, _request: request });
+    }
+
+    /// The lock of this watch was granted.
+    fn forget(&self, number: &Rc<Cell<Option<u64>>>) {
+        let mut watches = self.watches.borrow_mut();
+        if let Some(at) = watches.iter().position(|watch| Rc::ptr_eq(&watch.number, number)) {
+            watches.remove(at);
+        }
     }
 
     /// The watch has nothing to say from now on. Its request stays, alone of its kind: contexts that take turns mostly wait
@@ -170,7 +178,7 @@ impl Awake {
     fn end_watch(&self, watch: u64) {
         let mut watches = self.watches.borrow_mut();
         if watches.iter().any(|placed| placed.number.get() == Some(watch)) {
-            watches.retain(|watch| !watch.is_idle());
+            drop_idle(&mut watches);
             watches.iter().filter(|placed| placed.number.get() == Some(watch)).for_each(|ended| ended.number.set(None));
         }
         drop(watches);
@@ -195,6 +203,12 @@ struct Watch {
 impl Watch {
     fn is_idle(&self) -> bool {
         self.number.get().is_none()
+    }
+}
+
+fn drop_idle(watches: &mut Vec<Watch>) {
+    while let Some(at) = watches.iter().position(Watch::is_idle) {
+        watches.swap_remove(at);
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 use wasm_bindgen::prelude::*;
 use web_sys::IdbDatabase;
 
-use super::{IndexedDbStore, connection::Connection, failure};
+use super::{IndexedDbStore, connection::Connection, ending::keep, failure};
 use crate::machine::{StoreError, StoreErrorKind, StoreId};
 
 /// The object store among the user's own.
@@ -35,18 +35,13 @@ impl IndexedDbStore {
     /// ```
     pub fn attach(database: IdbDatabase) -> Result<Self, StoreError> {
         if !database.object_store_names().contains(ATTACHED_STORE) {
-            let name = database.name();
-            let parts = ["the database ", &name, " has no object store \"leasehold\"; ", HOW_TO_MAKE_IT];
-            return Err(StoreError::permanent(StoreErrorKind::Unavailable, parts.concat()));
+            return Err(unfit(&database, " has no object store \"leasehold\"; ", HOW_TO_MAKE_IT));
         }
         check_store(&database)?;
         let mut store = Self::named(reach_of(&database));
         store.attached = true;
         let connection = Rc::new(Connection::attached(database.unchecked_into(), &store.watchers));
-        ATTACHED.with_borrow_mut(|all| {
-            all.retain(|known| known.strong_count() > 0);
-            all.push(Rc::downgrade(&connection));
-        });
+        ATTACHED.with_borrow_mut(|all| keep(all, Rc::downgrade(&connection)));
         store.connection = Some(connection).into();
         Ok(store)
     }
@@ -76,21 +71,22 @@ impl IndexedDbStore {
 const HOW_TO_MAKE_IT: &str = "raise its version and call createStore(db) in onupgradeneeded \
     (Rust: IndexedDbStore::upgrade), or with Dexie declare leasehold: \"\" in stores()";
 
+fn unfit(database: &IdbDatabase, what: &str, remedy: &str) -> StoreError {
+    let parts = ["the database ", &database.name(), what, remedy];
+    StoreError::permanent(StoreErrorKind::Unavailable, parts.concat())
+}
+
 /// Leases are kept under keys that the object store must not have an opinion of.
 fn check_store(database: &IdbDatabase) -> Result<(), StoreError> {
-    let failed = |what: &str, remedy: &str| {
-        let parts = ["the database ", &database.name(), what, remedy];
-        StoreError::permanent(StoreErrorKind::Unavailable, parts.concat())
-    };
     // One that asks for nothing: it is over at once.
     let transaction = database.transaction_with_str(ATTACHED_STORE);
     let leases = transaction.and_then(|transaction| transaction.object_store(ATTACHED_STORE));
     let Ok(leases) = leases else {
-        return Err(failed(" is closed, or is being upgraded; ", "attach to it when it is open"));
+        return Err(unfit(database, " is closed, or is being upgraded; ", "attach to it when it is open"));
     };
     let has_key_path = leases.key_path().is_ok_and(|path| !path.is_null());
     if has_key_path || leases.auto_increment() {
-        return Err(failed(" has an object store \"leasehold\" with keys of its own; ", HOW_TO_MAKE_IT_ANEW));
+        return Err(unfit(database, " has an object store \"leasehold\" with keys of its own; ", HOW_TO_MAKE_IT_ANEW));
     }
     Ok(())
 }

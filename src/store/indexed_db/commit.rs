@@ -63,7 +63,10 @@ impl HeldCommit {
         if held.fences.get() > 0 {
             return;
         }
-        HELD.with_borrow_mut(|all| all.retain(|other| !Rc::ptr_eq(other, &held)));
+        HELD.with_borrow_mut(|all| {
+            let at = all.iter().position(|other| Rc::ptr_eq(other, &held));
+            at.map(|at| all.swap_remove(at))
+        });
         let _ = Reflect::delete_property(&held.transaction, &COMMIT.into());
         if held.wanted.get() {
             // Where the method is missing, nobody can have called it.

@@ -3,22 +3,20 @@
 use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
-use futures::future::{Either, select};
-use gloo_timers::callback::Timeout;
 use js_sys::Object;
 use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbDatabase, IdbFactory, IdbKeyRange, IdbOpenDbRequest, IdbTransaction};
 
 use super::{
     attach::ATTACHED_STORE,
-    bindings::{Database, Transaction, TransactionOptions, global},
+    bindings::{Database, Timeout, Transaction, TransactionOptions, global},
     ending::{Ending, HeardClose, Watchers},
     failure,
     pending::Pending,
     rows,
 };
 use crate::machine::{Row, SessionId, StoreError, StoreErrorKind, StoreId};
-use crate::oneshot::{self, Receiver};
+use crate::oneshot::Receiver;
 
 /// The one object store of an own database.
 const OBJECT_STORE: &str = "leases";
@@ -26,6 +24,8 @@ const OBJECT_STORE: &str = "leases";
 const VERSION: u32 = 1;
 /// Some browsers never answer.
 const OPEN_LIMIT_MS: u32 = 5_000;
+
+type Opened = Result<Rc<Connection>, StoreError>;
 
 /// An open database. Dropping it closes an own one, after the transactions that run.
 pub(super) struct Connection {
@@ -52,19 +52,17 @@ pub(super) struct Connection {
 
 impl Connection {
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBFactory/open)
-    pub(super) async fn open(database: &str, watchers: &Watchers) -> Result<Self, StoreError> {
+    pub(super) async fn open(database: &str, watchers: &Watchers) -> Opened {
         let request = factory()?.open_with_u32(database, VERSION);
         let request = request.map_err(|error| failure::of_open(database, &error))?;
         if request.is_null() {
             let sentence = "this frame was removed from its page; open the manager in a document that is still loaded";
             return Err(StoreError::permanent(StoreErrorKind::Unsupported, sentence));
         }
-        let (late, limit) = oneshot::channel();
-        let _timer = Timeout::new(OPEN_LIMIT_MS, move || late.send(()));
-        match select(answer_of(&request, watchers), limit).await {
-            Either::Left((Some(answer), _)) => answer.map_err(|error| failure::of_open(database, &error)),
-            _ => Err(StoreError::transient(["the database ", database, " did not open within 5 s"].concat())),
-        }
+        let (pending, answer) = answer_of(&request, database, watchers);
+        let name = String::from(database);
+        let _timer = Timeout::new(OPEN_LIMIT_MS, move || pending.give_up(Err(failure::late(&name))));
+        answer.await.unwrap_or_else(|| Err(failure::late(database)))
     }
 
     /// The connection of an own database.
@@ -227,33 +225,36 @@ fn factory() -> Result<IdbFactory, StoreError> {
 }
 
 /// What comes of the request. If it opens after nobody waits any more, it is closed at once.
-fn answer_of(request: &IdbOpenDbRequest, watchers: &Watchers) -> Receiver<Result<Connection, JsValue>> {
+fn answer_of(request: &IdbOpenDbRequest, name: &str, watchers: &Watchers) -> (Rc<Pending<Opened>>, Receiver<Opened>) {
     let (pending, answer) = Pending::new();
-    let on_upgrade = pending.handler(|event| {
-        let made = opened(&event).and_then(|database| database.create_object_store(OBJECT_STORE));
-        // A database without an object store must not come to be: then it does not open.
-        if let (Err(_), Some(upgrade)) = (made, request_of(&event).transaction()) {
-            let _ = upgrade.abort();
-        }
+    let (settled, name, watchers) = (Rc::clone(&pending), String::from(name), Rc::clone(watchers));
+    let handler = pending.handler(move |event| {
+        let answer = match event.type_().as_str() {
+            "upgradeneeded" => return make_store(&event),
+            "success" => opened(&event),
+            _ => {
+                // The caller is told; the console need not be.
+                event.prevent_default();
+                Err(error_of(&event))
+            }
+        };
+        settled.settle(match answer {
+            Ok(database) => Ok(Rc::new(Connection::new(database.unchecked_into(), &watchers))),
+            Err(error) => Err(failure::of_open(&name, &error)),
+        });
     });
-    let on_success = pending.handler({
-        let (pending, watchers) = (Rc::clone(&pending), Rc::clone(watchers));
-        move |event| {
-            pending.settle(opened(&event).map(|database| Connection::new(database.unchecked_into(), &watchers)))
-        }
-    });
-    let on_error = pending.handler({
-        let pending = Rc::clone(&pending);
-        move |event| {
-            // The caller is told; the console need not be.
-            event.prevent_default();
-            pending.settle(Err(error_of(&event)));
-        }
-    });
-    request.set_onupgradeneeded(Some(&on_upgrade));
-    request.set_onsuccess(Some(&on_success));
-    request.set_onerror(Some(&on_error));
-    answer
+    request.set_onupgradeneeded(Some(&handler));
+    request.set_onsuccess(Some(&handler));
+    request.set_onerror(Some(&handler));
+    (pending, answer)
+}
+
+/// A database without an object store must not come to be: then it does not open.
+fn make_store(event: &Event) {
+    let made = opened(event).and_then(|database| database.create_object_store(OBJECT_STORE));
+    if let (Err(_), Some(upgrade)) = (made, request_of(event).transaction()) {
+        let _ = upgrade.abort();
+    }
 }
 
 fn request_of(event: &Event) -> IdbOpenDbRequest {

@@ -96,10 +96,7 @@ impl HeardClose {
         })
         .into_js_value();
         Reflect::set(database, &CLOSE.into(), &own).ok()?;
-        LINKS.with_borrow_mut(|links| {
-            links.retain(|link| link.strong_count() > 0);
-            links.push(Rc::downgrade(&link));
-        });
+        LINKS.with_borrow_mut(|links| keep(links, Rc::downgrade(&link)));
         Some(Self { database: database.clone(), own, link })
     }
 
@@ -129,5 +126,13 @@ impl Drop for HeardClose {
             true => Reflect::set(&self.database, &CLOSE.into(), &self.link.close.borrow()),
             false => Reflect::delete_property(&self.database, &CLOSE.into()),
         };
+    }
+}
+
+/// Adds this one, in the place of one that is gone if there is any.
+pub(super) fn keep<T: ?Sized>(all: &mut Vec<Weak<T>>, new: Weak<T>) {
+    match all.iter().position(|known| known.strong_count() == 0) {
+        Some(free) => all[free] = new,
+        None => all.push(new),
     }
 }

@@ -30,6 +30,11 @@ pub(super) fn of_open(database: &str, error: &JsValue) -> StoreError {
     }
 }
 
+/// The browser has not answered in time.
+pub(super) fn late(database: &str) -> StoreError {
+    StoreError::transient(["the database ", database, " did not open within 5 s"].concat())
+}
+
 /// The transaction could not be created, so that nothing was asked of it.
 pub(super) fn of_start(error: &JsValue) -> StoreError {
     let (name, text) = read(error);

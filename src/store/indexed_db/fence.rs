@@ -3,7 +3,7 @@
 //! It is driven by the transaction's own events, so that whoever waits for it can go on in the same transaction.
 
 use core::cell::{Cell, OnceCell, RefCell};
-use std::{boxed::Box, rc::Rc, string::String, vec::Vec};
+use std::{boxed::Box, rc::Rc, string::String};
 
 use js_sys::Function;
 use wasm_bindgen::prelude::*;
@@ -18,7 +18,7 @@ use super::{
     transaction::text_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{Key, Records, Row, StoreError, StoreId, Ticket};
+use crate::machine::{Records, Row, StoreError, StoreId, Ticket};
 use crate::oneshot::{self, Sender};
 
 type Verdict = Result<(), FenceError>;
@@ -103,7 +103,7 @@ struct Reads {
     /// What is known of the connection need not be read.
     known: Option<StoreId>,
     store: Option<IdbRequest>,
-    records: Vec<(Key, IdbRequest)>,
+    records: rows::Asked,
     /// Requests are answered in order: after this one, all are.
     last: IdbRequest,
 }
@@ -148,11 +148,12 @@ impl Fenced {
     }
 
     fn found(&self) {
-        let found = self.load();
-        if found.as_ref().is_ok_and(|(_, records)| self.wants_session(records)) {
-            return;
-        }
-        let mut verdict = found.map_err(FenceError::Store).and_then(|(store, records)| self.judge(store, records));
+        let mut records = Records::new();
+        let mut verdict = match self.load(&mut records) {
+            Ok(_) if self.wants_session(&records) => return,
+            Ok(store) => self.judge(store, &mut records),
+            Err(error) => Err(FenceError::Store(error)),
+        };
         if verdict.is_err() && self.transaction.abort().is_err() {
             // It was committed behind our back.
             verdict = Err(FenceError::Misuse(OVER.into()));
@@ -172,8 +173,8 @@ impl Fenced {
         self.session.set(read).is_ok()
     }
 
-    fn judge(&self, store: Option<StoreId>, mut records: Records) -> Verdict {
-        self.fence.judge(store, &mut records)?;
+    fn judge(&self, store: Option<StoreId>, records: &mut Records) -> Verdict {
+        self.fence.judge(store, records)?;
         for row in records.take_changed() {
             let text = records.text(&row);
             self.write(row, text).map_err(FenceError::Store)?;
@@ -182,8 +183,7 @@ impl Fenced {
     }
 
     /// What was read, and which store it is. One whose row cannot be read is none that a lease was granted in.
-    fn load(&self) -> Result<(Option<StoreId>, Records), StoreError> {
-        let mut records = Records::new();
+    fn load(&self, records: &mut Records) -> Result<Option<StoreId>, StoreError> {
         if let Some(read) = self.session.get() {
             let session = self.fence.ticket().batch.session;
             records.load_session(session, self.latest(&Row::Session(session), read)?.as_deref());
@@ -191,10 +191,10 @@ impl Fenced {
         for (key, read) in &self.reads.records {
             records.load(key.clone(), self.latest(&Row::Record(key.clone()), read)?.as_deref());
         }
-        let Some(read) = &self.reads.store else { return Ok((self.reads.known, records)) };
+        let Some(read) = &self.reads.store else { return Ok(self.reads.known) };
         let text = self.latest(&Row::Store, read)?;
         let is_known = text.is_some_and(|text| records.load_store(Some(&text), StoreId::default()).is_ok());
-        Ok((is_known.then(|| records.store()), records))
+        Ok(is_known.then(|| records.store()))
     }
 
     /// The text of a row: what another fence in this transaction made of it since this one asked, or what was read.
@@ -258,11 +258,7 @@ impl OpenTransaction for Fenced {
 impl Reads {
     fn ask(known: Option<StoreId>, leases: &IdbObjectStore, ticket: &Ticket) -> Result<Self, JsValue> {
         let store = if known.is_none() { Some(rows::ask(leases, &Row::Store)?) } else { None };
-        let mut records = Vec::new();
-        for key in ticket.batch.keys() {
-            let read = leases.get(&key.as_str().into())?;
-            records.push((key, read));
-        }
+        let records = rows::ask_records(leases, &ticket.batch)?;
         // A ticket names a key.
         let last = records.last().map(|(_, read)| read.clone()).ok_or(JsValue::UNDEFINED)?;
         Ok(Self { known, store, records, last })

@@ -32,17 +32,18 @@ fn list(connection: &Rc<Connection>, only_used: bool) -> Result<Names, JsValue> 
     // Answered last.
     let request = leases.get_all_keys()?;
     let (pending, names) = Pending::new();
-    let (found, failed) = (Rc::clone(&pending), Rc::clone(&pending));
-    let (listed, listing, at) = (request.clone(), transaction.clone(), Rc::clone(connection));
-    request.set_onsuccess(Some(&pending.handler(move |_| {
+    let (settled, listed, listing, at) =
+        (Rc::clone(&pending), request.clone(), transaction.clone(), Rc::clone(connection));
+    // `success` of the last read, or `abort` of the transaction.
+    let handler = pending.handler(move |event| {
         at.over(&listing);
-        found.settle(names_of(&listed, records.as_ref()));
-    })));
-    let (aborted, at) = (transaction.clone(), Rc::clone(connection));
-    transaction.set_onabort(Some(&pending.handler(move |_| {
-        at.over(&aborted);
-        failed.settle(Err(failure::of_abort(aborted.error().as_ref().map(AsRef::as_ref), false)));
-    })));
+        settled.settle(match event.type_().as_str() {
+            "success" => names_of(&listed, records.as_ref()),
+            _ => Err(failure::of_abort(listing.error().as_ref().map(AsRef::as_ref), false)),
+        });
+    });
+    request.set_onsuccess(Some(&handler));
+    transaction.set_onabort(Some(&handler));
     Ok(names)
 }
 
@@ -52,10 +53,12 @@ fn names_of(request: &IdbRequest, records: Option<&IdbRequest>) -> Result<Vec<St
     let records = records.map(found).transpose()?.map(JsCast::unchecked_into::<Array>);
     let mut names = Vec::new();
     for at in 0..keys.length() {
-        // What cannot be read may be in use.
-        let is_idle = |text: String| Record::decode(&text).is_ok_and(|record| record.is_idle());
         let text = records.as_ref().and_then(|records| records.get(at).as_string());
-        names.extend(keys.get(at).as_string().filter(|_| !text.is_some_and(is_idle)));
+        // What cannot be read may be in use.
+        let is_idle = text.is_some_and(|text| Record::decode(&text).is_ok_and(|record| record.is_idle()));
+        if let Some(name) = keys.get(at).as_string().filter(|_| !is_idle) {
+            names.push(name);
+        }
     }
     Ok(names)
 }

@@ -25,11 +25,11 @@ use wasm_bindgen::JsValue;
 
 use super::{Reach, Store, StoreWatcher};
 use crate::executor::WeakShared;
-use crate::machine::{Batch, Key, Now, Reply, SessionId, SortedMap, StoreError, StoreErrorKind, StoreNow};
+use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreError, StoreErrorKind, StoreNow};
 use crate::oneshot::{self, Receiver, Sender};
 
 use connection::Connection;
-use ending::Watchers;
+use ending::{Watchers, keep};
 
 /// Leases in [IndexedDB](https://developer.mozilla.org/en-US/docs/Web/API/IndexedDB_API), shared by all windows and
 /// workers of one origin.
@@ -99,7 +99,7 @@ impl IndexedDbStore {
         if let Some(connection) = self.standing()? {
             return Ok(connection);
         }
-        let connection = Rc::new(Connection::open(&self.database, &self.watchers).await?);
+        let connection = Connection::open(&self.database, &self.watchers).await?;
         // It may have been closed meanwhile.
         self.standing()?;
         *self.connection.borrow_mut() = Some(Rc::clone(&connection));
@@ -113,29 +113,35 @@ impl IndexedDbStore {
         Ok(self.connection.borrow().clone().filter(|connection| connection.is_usable()))
     }
 
-    /// A connection for a transaction, unless the context is stopped meanwhile: what it asked for is void by then.
-    async fn connect_uninterrupted(&self, since: u64) -> Result<Rc<Connection>, StoreError> {
-        let connection = self.connect().await?;
-        if self.interruptions.get() == since {
-            Ok(connection)
-        } else {
-            Err(StoreError::transient("the context was stopped before the transaction began"))
+    /// Starts a transaction, on a new connection if the one at hand turns out to be dead; unless the context is stopped meanwhile: what it
+    /// asked for is void by then.
+    async fn start<T>(&self, start: impl Fn(&Rc<Connection>) -> Result<T, JsValue>) -> Result<T, StoreError> {
+        let since = self.interruptions.get();
+        let mut is_second = false;
+        loop {
+            let connection = self.connect().await?;
+            if self.interruptions.get() != since {
+                return Err(StoreError::transient("the context was stopped before the transaction began"));
+            }
+            match start(&connection) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => self.not_started(&error, is_second)?,
+            }
+            // Nothing was asked of the database yet, so that a second try does nothing twice.
+            connection.give_up();
+            is_second = true;
         }
     }
 
-    /// Starts a transaction, on a new connection if the one at hand turns out to be dead.
-    async fn start<T>(&self, start: impl Fn(&Rc<Connection>) -> Result<T, JsValue>) -> Result<T, StoreError> {
-        let since = self.interruptions.get();
-        let connection = self.connect_uninterrupted(since).await?;
-        match start(&connection) {
-            Ok(answer) => return Ok(answer),
-            Err(error) if self.attached => return Err(attach::of_start(&self.database, &error)),
-            Err(_) => {}
+    /// Whether another connection may help.
+    fn not_started(&self, error: &JsValue, is_second: bool) -> Result<(), StoreError> {
+        if self.attached {
+            Err(attach::of_start(&self.database, error))
+        } else if is_second {
+            Err(failure::of_start(error))
+        } else {
+            Ok(())
         }
-        // Nothing was asked of the database yet, so that a second try does nothing twice.
-        connection.give_up();
-        let connection = self.connect_uninterrupted(since).await?;
-        start(&connection).map_err(|error| failure::of_start(&error))
     }
 }
 
@@ -177,7 +183,7 @@ type Answer = Receiver<Result<Reply, StoreError>>;
 #[async_trait(?Send)]
 impl Store for IndexedDbStore {
     async fn transact(&self, batch: Batch, now: Now, _limit: Duration) -> Result<Reply, StoreError> {
-        let now = StoreNow::new(self.clock(), now);
+        let (batch, now) = (Rc::new(batch), StoreNow::new(self.clock(), now));
         let sent = bindings::now();
         let answer = self.start(|connection| transaction::start(connection, &batch, now, sent)).await?;
         answer.await.unwrap_or_else(|| Err(StoreError::unknown("the transaction ended without an answer")))
@@ -187,15 +193,16 @@ impl Store for IndexedDbStore {
         let listed = self.start(listing::start_used).await?;
         let names = listed.await.unwrap_or_else(|| Err(StoreError::unknown("the listing ended without an answer")))?;
         // The browser's order is that of UTF-16 units.
-        let mut ordered = SortedMap::new();
+        let mut keys = Vec::new();
         for name in &names {
             if name.starts_with(prefix)
                 && let Ok(key) = Key::new(name)
             {
-                ordered.insert(key.clone(), key);
+                keys.push(key);
             }
         }
-        Ok(ordered.into_values())
+        keys.sort_unstable();
+        Ok(keys)
     }
 
     fn abandons(&self) -> bool {
@@ -223,9 +230,7 @@ impl Store for IndexedDbStore {
     }
 
     fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
-        let mut watchers = self.watchers.borrow_mut();
-        watchers.retain(|known| known.strong_count() > 0);
-        watchers.push(watcher);
+        keep(&mut self.watchers.borrow_mut(), watcher);
     }
 
     /// Closes the connection once the transactions that run are over.

@@ -11,38 +11,49 @@ use crate::oneshot::{self, Receiver, Sender};
 
 type Handler = Closure<dyn Fn(Event)>;
 
-/// Who waits for an answer, and the event handlers that may bring it. The handlers live exactly until the answer, even
+/// Who waits for an answer, and the event handler that may bring it. The handler lives exactly until the browser has answered, even
 /// if nobody waits for it any more: the browser would call one that was dropped, and log an error.
 pub(super) struct Pending<T>(RefCell<Option<Asked<T>>>);
 
 struct Asked<T> {
-    answer: Sender<T>,
-    handlers: Vec<Handler>,
+    /// `None` once it was given ahead of the browser's.
+    answer: Option<Sender<T>>,
+    handler: Option<Handler>,
 }
 
 impl<T: 'static> Pending<T> {
     pub(super) fn new() -> (Rc<Self>, Receiver<T>) {
         let (answer, receiver) = oneshot::channel();
-        let asked = Asked { answer, handlers: Vec::new() };
+        let asked = Asked { answer: Some(answer), handler: None };
         (Rc::new(Self(RefCell::new(Some(asked)))), receiver)
     }
 
-    /// Makes an event handler that lives until the answer. What it captures may own this `Pending`.
+    /// Makes the event handler, which lives until the answer. What it captures may own this `Pending`.
     pub(super) fn handler(&self, handle: impl Fn(Event) + 'static) -> Function {
         let handler = Handler::new(handle);
         let function = handler.as_ref().unchecked_ref::<Function>().clone();
         if let Some(asked) = &mut *self.0.borrow_mut() {
-            asked.handlers.push(handler);
+            asked.handler = Some(handler);
         }
         function
     }
 
-    /// Gives the answer, once, and drops all handlers. A handler may do this in its own call: it is freed after that.
+    /// Gives an answer ahead of the browser's, which is dropped when it comes.
+    pub(super) fn give_up(&self, value: T) {
+        let answer = self.0.borrow_mut().as_mut().and_then(|asked| asked.answer.take());
+        if let Some(answer) = answer {
+            answer.send(value);
+        }
+    }
+
+    /// Gives the answer, once, and drops the handler. A handler may do this in its own call: it is freed after that.
     pub(super) fn settle(&self, value: T) {
         let asked = self.0.take();
-        if let Some(Asked { answer, handlers }) = asked {
-            drop(handlers);
-            answer.send(value);
+        if let Some(Asked { answer, handler }) = asked {
+            drop(handler);
+            if let Some(answer) = answer {
+                answer.send(value);
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use wasm_bindgen::prelude::*;
 use web_sys::{IdbKeyRange, IdbObjectStore, IdbRequest};
 
 use super::failure;
-use crate::machine::{Row, StoreError};
+use crate::machine::{Batch, Key, Row, StoreError};
 
 const SESSION: &str = "session";
 
@@ -22,6 +22,19 @@ pub(super) fn name_of(row: &Row) -> JsValue {
 /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBObjectStore/get)
 pub(super) fn ask(leases: &IdbObjectStore, row: &Row) -> Result<IdbRequest, JsValue> {
     leases.get(&name_of(row))
+}
+
+/// The records that were asked for, each with its key.
+pub(super) type Asked = Vec<(Key, IdbRequest)>;
+
+/// Asks for the records that a batch concerns.
+pub(super) fn ask_records(leases: &IdbObjectStore, batch: &Batch) -> Result<Asked, JsValue> {
+    let mut records = Vec::new();
+    for key in batch.keys() {
+        let read = leases.get(&key.as_str().into())?;
+        records.push((key, read));
+    }
+    Ok(records)
 }
 
 /// The names of all rows beside the records: those of the sessions, and then the store's own.

@@ -2,12 +2,18 @@
 
 use std::{
     rc::{Rc, Weak},
+    string::String,
     vec::Vec,
 };
 
 use wasm_bindgen_futures::spawn_local;
 
-use super::{connection::Connection, listing, transaction};
+use super::{
+    Answer,
+    connection::Connection,
+    listing::{self, Names},
+    transaction,
+};
 use crate::machine::{Batch, Key, Now, SessionId, StoreNow};
 
 /// More records than this are looked through.
@@ -19,22 +25,30 @@ const AT_ONCE: usize = 128;
 /// over, and ends early with the connection, or when a transaction fails.
 pub(super) fn begin_if_many(count: f64, connection: &Rc<Connection>, session: SessionId, now: StoreNow) {
     if count > MANY {
-        let connection = Rc::downgrade(connection);
-        spawn_local(async move {
-            // What is left stays until the next connection.
-            let _ = sweep(connection, session, now).await;
-        });
+        spawn_local(sweep(Rc::downgrade(connection), session, now));
     }
 }
 
-async fn sweep(connection: Weak<Connection>, session: SessionId, now: StoreNow) -> Option<()> {
-    let listing = listing::start(&connection.upgrade()?).ok()?;
-    let names = listing.await?.ok()?;
+/// What is left stays until the next connection.
+async fn sweep(connection: Weak<Connection>, session: SessionId, now: StoreNow) {
+    let Some(listing) = list(&connection) else { return };
+    let Some(Ok(names)) = listing.await else { return };
     for some in names.chunks(AT_ONCE) {
-        let mut batch = Batch::new(session, Vec::new());
-        batch.forgets.extend(some.iter().filter_map(|name| Key::new(name).ok()));
-        let forgetting = transaction::start(&connection.upgrade()?, &batch, now, Now::default()).ok()?;
-        forgetting.await?.ok()?;
+        let Some(forgetting) = forget(some, &connection, session, now) else { return };
+        let Some(Ok(_)) = forgetting.await else { return };
     }
-    Some(())
+}
+
+fn list(connection: &Weak<Connection>) -> Option<Names> {
+    listing::start(&connection.upgrade()?).ok()
+}
+
+fn forget(names: &[String], connection: &Weak<Connection>, session: SessionId, now: StoreNow) -> Option<Answer> {
+    let mut batch = Batch::new(session, Vec::new());
+    for name in names {
+        if let Ok(key) = Key::new(name) {
+            batch.forgets.push(key);
+        }
+    }
+    transaction::start(&connection.upgrade()?, &Rc::new(batch), now, Now::default()).ok()
 }

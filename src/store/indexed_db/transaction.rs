@@ -19,10 +19,15 @@ use super::{
     pending::Pending,
     rows, sweep,
 };
-use crate::machine::{Batch, Key, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
+use crate::machine::{Batch, Now, Records, Reply, Row, SessionId, SessionStep, StoreError, StoreId, StoreNow};
 
 /// Creates the transaction and asks for what it reads. The error is the browser's; then nothing was asked.
-pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow, sent: Now) -> Result<Answer, JsValue> {
+pub(super) fn start(
+    connection: &Rc<Connection>,
+    batch: &Rc<Batch>,
+    now: StoreNow,
+    sent: Now,
+) -> Result<Answer, JsValue> {
     let transaction = connection.open_transaction()?;
     let leases = transaction.object_store(connection.object_store())?;
     let (pending, answer) = Pending::new();
@@ -31,7 +36,7 @@ pub(super) fn start(connection: &Rc<Connection>, batch: &Batch, now: StoreNow, s
         connection: Rc::clone(connection),
         transaction,
         leases,
-        batch: batch.clone(),
+        batch: Rc::clone(batch),
         now,
         sent,
         decision: RefCell::new(None),
@@ -47,7 +52,7 @@ struct Running {
     transaction: Transaction,
     leases: IdbObjectStore,
     reads: Reads,
-    batch: Batch,
+    batch: Rc<Batch>,
     now: StoreNow,
     /// When it was sent, by the clocks of this context.
     sent: Now,
@@ -90,7 +95,8 @@ impl Running {
 
     /// `None` if it has requested more rows, and decides when they are there.
     fn decide(&self) -> Result<Option<Reply>, StoreError> {
-        let mut records = self.reads.records()?;
+        let mut records = Records::new();
+        self.reads.load(&mut records)?;
         let reply = if let Some(beside) = self.reads.beside.get() {
             if self.batch.sure_ms > 0 {
                 self.connection.expect_alone(records.concern_only_sender_of(&self.batch));
@@ -142,7 +148,7 @@ impl Running {
 struct Reads {
     /// How many records there are, if that was asked.
     count: Option<IdbRequest>,
-    records: Vec<(Key, IdbRequest)>,
+    records: rows::Asked,
     /// Not there while the records alone may be enough.
     beside: OnceCell<Beside>,
 }
@@ -158,11 +164,7 @@ enum Beside {
 impl Reads {
     fn ask(leases: &IdbObjectStore, batch: &Batch, connection: &Connection) -> Result<Self, JsValue> {
         let count = if connection.counts() { Some(rows::ask_count(leases)?) } else { None };
-        let mut records = Vec::new();
-        for key in batch.keys() {
-            let read = leases.get(&key.as_str().into())?;
-            records.push((key, read));
-        }
+        let records = rows::ask_records(leases, batch)?;
         let beside = OnceCell::new();
         if batch.sure_ms == 0 || records.is_empty() || !connection.expects_alone() {
             let _ = beside.set(Beside::ask(leases, batch, connection)?);
@@ -186,12 +188,11 @@ impl Reads {
         }
     }
 
-    fn records(&self) -> Result<Records, StoreError> {
-        let mut records = Records::new();
+    fn load(&self, records: &mut Records) -> Result<(), StoreError> {
         for (key, read) in &self.records {
             records.load(key.clone(), text_of(read)?.as_deref());
         }
-        Ok(records)
+        Ok(())
     }
 
     fn count(&self) -> f64 {
@@ -214,10 +215,9 @@ impl Beside {
     fn load(&self, records: &mut Records, own: SessionId) -> Result<(), StoreError> {
         match self {
             Self::Own { store, session } => {
-                match text_of(store)? {
-                    None => records.load_store(None, StoreId(random_bits()))?,
-                    Some(text) => records.load_store(Some(&text), StoreId::default())?,
-                }
+                let text = text_of(store)?;
+                let new = if text.is_none() { random_bits() } else { 0 };
+                records.load_store(text.as_deref(), StoreId(new))?;
                 records.load_session(own, text_of(session)?.as_deref());
             }
             Self::All(read) => {
