@@ -22,7 +22,7 @@ const PARTS = [
   ["dropping values", /drop_in_place/],
   ["the allocator", /^(rlsf|__rustc|__rust_)/],
   ["Rust's standard library", /^(core|alloc|std|str|u8|u32|u64|i32|usize|f64|compiler_builtins|mem)\b/],
-  ["wasm-bindgen, js-sys and web-sys", /^(wasm_bindgen|js_sys|web_sys|__externref|__wbindgen)/],
+  ["wasm-bindgen, js-sys and web-sys", /^(wasm_bindgen|js_sys|web_sys|__externref|__wbindgen|gloo)/],
   ["futures", /^futures/],
   ["the rest", /^/],
 ];

@@ -24,7 +24,7 @@ const BANS: [Ban; 11] = [
         because: "features choose modules, where modules are listed; stores, by their URL; and whether events are told",
     },
     Ban {
-        words: "wasm_bindgen wasm_bindgen_futures js_sys web_sys",
+        words: "wasm_bindgen wasm_bindgen_futures js_sys web_sys gloo_timers",
         except: "src/executor/web src/signal/broadcast src/store/indexed_db src/js/",
         because: "only the browser's adapters and bindings know the browser",
     },

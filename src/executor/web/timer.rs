@@ -1,4 +1,4 @@
-//! One timer. It does not keep Node.js from ending.
+//! One timer. Unlike those of gloo, it does not keep Node.js from ending.
 
 use core::{
     future::Future,

@@ -5,13 +5,6 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/Window/setInterval)
-    #[wasm_bindgen(js_name = setInterval)]
-    pub(super) fn set_interval(ring: &Function, period_ms: u32) -> JsValue;
-
-    #[wasm_bindgen(js_name = clearInterval)]
-    pub(super) fn clear_interval(id: &JsValue);
-
     /// `globalThis`: a window or a worker.
     type Global;
 

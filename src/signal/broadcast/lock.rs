@@ -2,11 +2,12 @@
 //!
 //! [Specification](https://w3c.github.io/web-locks/)
 
+use gloo_timers::callback::Interval;
 use js_sys::{Function, Object, Promise};
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
-use super::bindings::{AbortController, LockManager, LockOptions, clear_interval, locks, set_interval};
+use super::bindings::{AbortController, LockManager, LockOptions, locks};
 
 /// How often those who queue look.
 const LOOK_MS: u32 = 3_000;
@@ -16,20 +17,12 @@ const LOOK_MS: u32 = 3_000;
 /// Chromium keeps a page that holds a lock in its back/forward cache, if it does not let go of it in time, and lets
 /// starve whoever queued for the lock before that. To be looked at drives the page out, and its lock goes with it.
 pub(super) struct Looks {
-    id: JsValue,
-    _look: Closure<dyn Fn()>,
+    _interval: Interval,
 }
 
 impl Looks {
     pub(super) fn begin() -> Self {
-        let look = Closure::<dyn Fn()>::new(look);
-        Self { id: set_interval(look.as_ref().unchecked_ref(), LOOK_MS), _look: look }
-    }
-}
-
-impl Drop for Looks {
-    fn drop(&mut self) {
-        clear_interval(&self.id);
+        Self { _interval: Interval::new(LOOK_MS, look) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What web-sys has only behind an unstable flag, or only for windows.
 
-use js_sys::{Date, Function, Uint8Array};
+use js_sys::{Date, Uint8Array};
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbDatabase, IdbFactory, IdbTransaction};
 
@@ -26,13 +26,6 @@ extern "C" {
 
     #[wasm_bindgen(js_namespace = performance, js_name = now)]
     fn performance_now() -> f64;
-
-    /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/Window/setTimeout)
-    #[wasm_bindgen(js_name = setTimeout)]
-    fn set_timeout(ring: &Function, delay_ms: u32) -> JsValue;
-
-    #[wasm_bindgen(js_name = clearTimeout)]
-    fn clear_timeout(id: &JsValue);
 
     /// A database whose transactions take options.
     #[derive(Clone)]
@@ -92,23 +85,4 @@ pub(super) fn random_bits() -> u128 {
     let mut bytes = [0; 16];
     drawn.copy_to(&mut bytes);
     u128::from_ne_bytes(bytes)
-}
-
-/// Calls back when its time has passed, unless it is dropped before.
-pub(super) struct Timeout {
-    id: JsValue,
-    _ring: Closure<dyn Fn()>,
-}
-
-impl Timeout {
-    pub(super) fn new(delay_ms: u32, ring: impl Fn() + 'static) -> Self {
-        let ring = Closure::<dyn Fn()>::new(ring);
-        Self { id: set_timeout(ring.as_ref().unchecked_ref(), delay_ms), _ring: ring }
-    }
-}
-
-impl Drop for Timeout {
-    fn drop(&mut self) {
-        clear_timeout(&self.id);
-    }
 }

@@ -3,13 +3,14 @@
 use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
+use gloo_timers::callback::Timeout;
 use js_sys::Object;
 use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbDatabase, IdbFactory, IdbKeyRange, IdbOpenDbRequest, IdbTransaction};
 
 use super::{
     attach::ATTACHED_STORE,
-    bindings::{Database, Timeout, Transaction, TransactionOptions, global},
+    bindings::{Database, Transaction, TransactionOptions, global},
     ending::{Ending, HeardClose, Watchers},
     failure,
     pending::Pending,
@@ -60,8 +61,8 @@ impl Connection {
             return Err(StoreError::permanent(StoreErrorKind::Unsupported, sentence));
         }
         let (pending, answer) = answer_of(&request, database, watchers);
-        let name = String::from(database);
-        let _timer = Timeout::new(OPEN_LIMIT_MS, move || pending.give_up(Err(failure::late(&name))));
+        let late = failure::late(database);
+        let _timer = Timeout::new(OPEN_LIMIT_MS, move || pending.give_up(Err(late)));
         answer.await.unwrap_or_else(|| Err(failure::late(database)))
     }
 
