@@ -1,7 +1,6 @@
 // Makes the wasm that wasm-bindgen left as small as it gets, compressed above all: node .ci/shrink-wasm.mjs WASM GLUE
 import { spawnSync } from "node:child_process";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
-import { shrinkGlue } from "./shrink-glue.mjs";
 
 const [file, glue] = process.argv.slice(2);
 const text = `${file}.wat`;
@@ -54,9 +53,10 @@ function rewrite(change) {
   writeFileSync(text, `${head}${change(functions).join("")})\n`);
 }
 
-/** V8 before version 13 (Node.js 20 and 22, Chromium of 2024) inlines a call of wasm into optimized JavaScript, and ends the
- *  whole process if that JavaScript is deoptimized during a call that returns a reference. It inlines none that takes a
- *  `funcref`, so each of these takes one more argument, a null. tests/js/optimized.test.mjs */
+/** Where the standard library is not built along, the wasm works with references. V8 before version 13 (Node.js 20 and 22, Chromium of 2024)
+ *  inlines a call of wasm into optimized JavaScript, and ends the whole process if that JavaScript is deoptimized during a call that
+ *  returns a reference. It inlines none that takes a `funcref`, so each of these takes one more argument, a null.
+ *  tests/js/optimized.test.mjs */
 function keepFromInlining() {
   let wasm = readFileSync(text, "utf8");
   let javascript = readFileSync(glue, "utf8");
@@ -90,21 +90,16 @@ function shortenNames() {
   let count = 0;
   const short = () => (count++).toString(36);
   let wasm = readFileSync(text, "utf8");
-  const shrunk = shrinkGlue(readFileSync(glue, "utf8"));
-  let javascript = shrunk.glue;
+  let javascript = readFileSync(glue, "utf8");
   wasm = wasm.replaceAll(/^ \(export "(\w+)"/gm, (_, name) => {
     const letter = `_${short()}`;
     javascript = javascript.replaceAll(new RegExp(`\\bwasm\\.${name}\\b`, "g"), `wasm.${letter}`);
     return ` (export "${letter}"`;
   });
-  wasm = wasm.replaceAll(/^ \(import "[^"]+" "(\w+)"/gm, (_, name) => {
-    if (!(name in shrunk.places)) throw new Error(`the glue has no ${name}, which the wasm imports`);
-    return ` (import "_" "${shrunk.places[name]}"`;
-  });
-  // In the order of their places: numbers that count up compress better.
-  wasm = wasm.replace(/(?:^ \(import .*\n)+/m, (lines) => {
-    const place = (line) => Number(line.split('"')[3]);
-    return lines.trimEnd().split("\n").sort((one, other) => place(one) - place(other)).map((line) => `${line}\n`).join("");
+  wasm = wasm.replaceAll(/^ \(import "([^"]+)" "(\w+)"/gm, (_, module, name) => {
+    const letter = `_${short()}`;
+    javascript = javascript.replaceAll(new RegExp(`^( +)${name}\\b`, "gm"), `$1${letter}`).replaceAll(`"${module}"`, '"_"');
+    return ` (import "_" "${letter}"`;
   });
   writeFileSync(text, wasm);
   writeFileSync(glue, javascript);

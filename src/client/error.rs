@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::{fmt, time::Duration};
 
 use crate::machine::{
-    InvalidKey, InvalidOptions, LostReason, Refusal, StoreError, StoreErrorKind, Unreadable, whole_ms,
+    InvalidKey, InvalidOptions, LostReason, Quoted, Refusal, StoreError, StoreErrorKind, Unreadable, whole_ms,
 };
 
 /// Why a lease was not granted, extended or changed. That a key is taken is no error: see
@@ -140,7 +140,7 @@ impl fmt::Display for AcquireError {
                     (_, true) => ("others held", ""),
                     _ => ("the store did not say who held", "; it was silent, or this manager was suspended"),
                 };
-                write!(out, "the time-out passed after {} ms while {before} the key {key:?}{after}", whole_ms(*waited))
+                write!(out, "the time-out passed after {} ms while {before} the key {}{after}", whole_ms(*waited), Quoted(key))
             }
             Self::Closed => out.write_str("the lease manager was closed; make another one"),
             Self::InstanceInUse => out
@@ -151,7 +151,7 @@ impl fmt::Display for AcquireError {
                 out.write_str("another holder of the key is already upgrading; release this lease, and try again")
             }
             Self::Lost { key, reason } => {
-                write!(out, "the lease of the key {key:?} is lost: {}; acquire another one", reason.name())
+                write!(out, "the lease of the key {} is lost: {}; acquire another one", Quoted(key), reason.name())
             }
             Self::Released => out.write_str("the lease was released; acquire another one"),
             Self::EmptyParts => out.write_str(

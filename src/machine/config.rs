@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::{fmt, time::Duration};
 
-use super::time::whole_ms;
+use super::{key::Quoted, time::whole_ms};
 
 /// Shorter leases are refused: the margin would eat them.
 pub const LEAST_LEASE_MS: u64 = 1_000;
@@ -289,7 +289,7 @@ impl fmt::Display for InvalidOptions {
             }
             Self::KeyCount { count } => write!(out, "{count} keys cannot be leased together; name 1 to {MOST_KEYS}"),
             Self::SameKeyTwice { ref key } => {
-                write!(out, "the key {key:?} is named twice; name it once, in the stronger mode")
+                write!(out, "the key {} is named twice; name it once, in the stronger mode", Quoted(key))
             }
             Self::UnknownOption { option, remedy } => {
                 write!(out, "the option `{option}` does not go with this call; {remedy}")

@@ -46,6 +46,24 @@ pub enum InvalidKey {
     Reserved,
 }
 
+/// A name in quotes, as errors show it: no control character of a key reaches a terminal. Rust's own `{:?}` would bring the wasm its tables of
+/// printable characters.
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("\"")?;
+        for character in self.0.chars() {
+            match character {
+                '"' | '\\' => write!(out, "\\{character}")?,
+                _ if character.is_control() => write!(out, "\\u{{{:x}}}", u32::from(character))?,
+                _ => write!(out, "{character}")?,
+            }
+        }
+        out.write_str("\"")
+    }
+}
+
 impl Key {
     /// Checks a name.
     ///

@@ -27,6 +27,7 @@ pub use context::{Machine, Ticket};
 pub use failure::{Applied, StoreError, StoreErrorKind};
 pub use id::{RequestId, SessionId, StoreId};
 pub use input::{Input, Parcel, Slot, Turn, TurnId};
+pub(crate) use key::Quoted;
 pub use key::{InvalidKey, KEY_LIMIT, Key, LOCK_PREFIX};
 pub use message::{Body, Message};
 pub use mode::Mode;

@@ -5,7 +5,7 @@ use std::string::String;
 
 use super::Reach;
 use crate::executor::{MaybeSendSync, Shared};
-use crate::machine::{LostReason, Records, StoreError, StoreId, Ticket};
+use crate::machine::{LostReason, Quoted, Records, StoreError, StoreId, Ticket};
 
 /// An open transaction of the user's, in which [`LeaseGuard::fence`](crate::LeaseGuard::fence) checks a lease.
 ///
@@ -123,7 +123,7 @@ impl core::fmt::Display for FenceError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Lost { key, reason } => {
-                write!(out, "the lease of the key {key:?} is lost: {}; acquire another one", reason.name())
+                write!(out, "the lease of the key {} is lost: {}; acquire another one", Quoted(key), reason.name())
             }
             Self::Released => out.write_str("the lease was released; acquire another one"),
             Self::Misuse(sentence) => out.write_str(sentence),

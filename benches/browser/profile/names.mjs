@@ -12,18 +12,23 @@ const READINGS = [
   [/\w\[\w+>>>0\]/, () => "an element"],
   [/\w\.([a-z]\w*)=[^=]/, ([, name]) => `set ${name}`],
   [/typeof \w+[!=]=+"(\w+)"/, ([, type]) => `a ${type}?`],
-  [/\((globalThis)\)/, ([, name]) => name],
-  [/(?:=|return |return \w\(|,)\w\.([a-z]\w*)/, ([, name]) => `get ${name}`],
+  [/typeof (\w{3,})/, ([, name]) => name],
+  [/(?:=|return )\w\.([a-z]\w*)/, ([, name]) => `get ${name}`],
   [/return \w+===(null|void 0)/, ([, value]) => `${value}?`],
-  [/return \w+\(\w+,\w+,\w+\)/, () => "make a closure"],
-  [/return \w+\(\w+,\w+\)/, () => "make a text"],
+  [/(?:return |=)\w+\(\w+,\w+,\w+\)/, () => "make a closure"],
+  [/(?:return |=)\w+\(\w+,\w+\)/, () => "make a text"],
   [/\{return \w+\}/, () => "make a number"],
+  [/\{let (\w)=\w;return \1\}/, () => "copy a reference"],
+  [/^\{\w\}$/, () => "drop a reference"],
 ];
 
 const ownerOf = (owner) => (owner.length > 2 ? `${owner}.` : "");
 
-export function nameOf(source) {
-  const text = source.replace(/^(\w|\([\w,]*\))=>/, "").replace(/^[^{].*/, "{return $&}");
+export function nameOf(called) {
+  const text = String(called)
+    .replace(/^function\([^)]*\)/, "")
+    // To the wasm, a value of JavaScript is a number: functions of one argument take the value for it, or the number.
+    .replaceAll(/(?<![\w.])[a-z]\w?\((\w)\)/g, "$1");
   for (const [pattern, name] of READINGS) {
     const match = text.match(pattern);
     if (match) return name(match);
@@ -31,26 +36,12 @@ export function nameOf(source) {
   return text.slice(0, 24);
 }
 
-// The sources of what the wasm imports, in their order: some are wrapped, so that the functions themselves do not tell.
-export function importsIn(module) {
-  const [, list] = module.split("{_:[", 2);
-  const sources = [""];
-  let depth = 0;
-  for (const letter of list.replace("...[", "")) {
-    depth += { "(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1 }[letter] ?? 0;
-    if (depth < 0) break;
-    if (letter === "," && depth === 0) sources.push("");
-    else sources[sources.length - 1] += letter;
-  }
-  return sources;
-}
-
 export const CLOSURES = "promises and closures";
 
 // Finds the method that calls each function of the wasm, in the source of the calling module.
 export function callersIn(module) {
   return (name) => {
-    if (new RegExp(`,\\w+\\.${name}[,)]|\\.${name}\\([^()]*,1\\)`).test(module)) return "memory for texts";
+    if (new RegExp(`,\\w+\\.${name}[,)]|\\.${name}\\(\\w+,\\w+\\*`).test(module)) return "memory for texts";
     const at = module.search(new RegExp(`\\.${name}\\(`));
     if (at < 0) return "others";
     // The last head of a function or a method before the call.

@@ -1,15 +1,9 @@
 // Wraps all that a wasm and its glue call of each other. The glue takes any object for the exports of an instance.
-import { CLOSURES, callersIn, importsIn, nameOf } from "./names.mjs";
+import { CLOSURES, callersIn, nameOf } from "./names.mjs";
 import { spanned } from "./spans.mjs";
 
 export async function hookWasm(module) {
-  const text = await (await fetch(module)).text();
-  const callerOf = callersIn(text);
-  const sources = importsIn(text);
-  // By their places; another wasm's, such as that of Node.js itself, have names.
-  const importOf = (called, place) =>
-    typeof called === "function" ? spanned("import", nameOf(sources[place] ?? String(called)), called) : called;
-  const importsOf = (imports) => mapped(imports, importOf);
+  const callerOf = callersIn(await (await fetch(module)).text());
   // Memories and tables are as they were.
   const exportOf = (called, name) => (typeof called === "function" ? entered(callerOf(name), called) : called);
   for (const way of ["instantiate", "instantiateStreaming"]) {
@@ -35,3 +29,6 @@ function entered(name, called) {
     return (byType[event.type] ??= spanned("wasm", `on ${event.type}`, called))(...args);
   };
 }
+
+const importsOf = (imports) =>
+  mapped(imports, (called) => (typeof called === "function" ? spanned("import", nameOf(called), called) : called));
