@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     AcquireError, InvalidOptions, LeaseGuard, Mode, ReleaseOutcome, client::guard::verdict, driver::Response,
-    oneshot::Receiver,
+    machine::whole_ms, oneshot::Receiver,
 };
 
 /// Names a lease that is held. Collecting the JavaScript object never releases the lease: what is dropped before its
@@ -99,7 +99,7 @@ impl JsLease {
     /// How long the lease is certain to last; 0 if it is lost, released or in doubt.
     #[wasm_bindgen(getter, js_name = remainingMs)]
     pub fn remaining_ms(&self) -> f64 {
-        self.guard.remaining().as_millis() as f64
+        whole_ms(self.guard.remaining()) as f64
     }
 
     /// Why the lease was lost, if it is known by now.
