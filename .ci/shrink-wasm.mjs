@@ -53,10 +53,10 @@ function rewrite(change) {
   writeFileSync(text, `${head}${change(functions).join("")})\n`);
 }
 
-/** Where the standard library is not built along, the wasm works with references. V8 before version 13 (Node.js 20 and 22, Chromium of 2024)
- *  inlines a call of wasm into optimized JavaScript, and ends the whole process if that JavaScript is deoptimized during a call that
- *  returns a reference. It inlines none that takes a `funcref`, so each of these takes one more argument, a null.
- *  tests/js/optimized.test.mjs */
+/** If the prebuilt standard library is used, the wasm has functions that return references. V8 before version 13 (Node.js 20 and 22,
+ *  Chromium of 2024) inlines a call of wasm into optimized JavaScript, and ends the whole process if that JavaScript is deoptimized
+ *  during a call that returns a reference. V8 inlines no function that takes a `funcref`, so each function that returns a reference
+ *  takes one more argument, a null. tests/js/optimized.test.mjs */
 function keepFromInlining() {
   let wasm = readFileSync(text, "utf8");
   let javascript = readFileSync(glue, "utf8");

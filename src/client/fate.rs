@@ -157,7 +157,8 @@ impl<T, L: Fn(&FateState) -> Option<T> + Unpin> Future for Until<L> {
     }
 }
 
-/// Has this waker called when the state changes. The state stands last, so that its lock is let go before a waker is dropped.
+/// Stores a waker, which each change of the state wakes. Rust drops the last parameter first, so the lock is released before
+/// a waker is dropped.
 fn wait(place: &mut Option<u64>, waker: Waker, mut state: MutexGuard<'_, FateState>) {
     if state.released.is_some() {
         // Nothing more will change. A stored waker would keep its task alive, and the task would keep this fate alive.
@@ -169,7 +170,7 @@ fn wait(place: &mut Option<u64>, waker: Waker, mut state: MutexGuard<'_, FateSta
     });
     let old = state.wakers.remove(&place);
     state.wakers.insert(place, waker);
-    // Dropped after the lock was let go: it may own what locks it.
+    // The old waker is dropped after the lock is released: it may own something that takes the lock.
     drop(state);
     drop(old);
 }

@@ -49,7 +49,7 @@ impl LeaseManager {
 
 impl MultiRequest {
     pub(crate) fn new(leases: &LeaseManager, mut keys: Vec<(String, Mode)>) -> Self {
-        // In this order they are waited for, by everybody: so two requests never wait for each other.
+        // Every request waits for its keys in this order, so two requests never wait for each other.
         keys.sort_unstable();
         Self { leases: leases.clone(), keys, wish: Wish::default() }
     }
@@ -175,7 +175,7 @@ impl MultiRequest {
         let mut is_first = true;
         loop {
             let granted = self.all_of(&self.keys, false, None).await?;
-            // Again once only: a namesake that shares a key stands in nobody's way there.
+            // It tries again only once: a namesake that shares the key blocks nobody.
             if granted.is_some() || !core::mem::take(&mut is_first) || !self.outlives_namesake().await? {
                 return Ok(granted.map(|guards| MultiGuard { guards }));
             }

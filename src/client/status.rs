@@ -152,7 +152,7 @@ struct Known {
 }
 
 impl Known {
-    /// The store returns the sessions sorted, and thousands may wait.
+    /// Finds the session by binary search: the store returns the sessions sorted, and thousands may wait.
     fn of(id: SessionId, sessions: &[(SessionId, Session)]) -> Self {
         let Ok(at) = sessions.binary_search_by_key(&id, |(known, _)| *known) else { return Self::default() };
         let session = &sessions[at].1;

@@ -28,12 +28,12 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio tells only by a panic
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
-/// A call inside a runtime starts its background work there. A call on a thread without a runtime, or in a runtime without timers, such as
-/// the drop of a guard, starts it in the runtime in which the first request was made. The timer that renews the leases is set in both of these runtimes: one of
-/// them may end, or be a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the leases and
-/// [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock; requests
-/// that wait fail as [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the next
-/// request inside a runtime makes that one the first; on a thread without a runtime it is refused.
+/// A call inside a runtime with timers starts its background work there. Any other call, such as the drop of a guard on a thread without a
+/// runtime, starts it in the runtime in which the first request was made. The timer that renews the leases is set in both of these
+/// runtimes: one of them may end, or be a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the
+/// leases and [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock;
+/// requests that wait fail as [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the
+/// next request inside a runtime makes that one the first; on a thread without a runtime it is refused.
 ///
 /// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard
 /// is dropped just before, its release transaction is lost with the runtime, and the manager's other requests wait for it until the
@@ -62,7 +62,7 @@ struct Home {
     lives: AtomicBool,
     /// The runtime, and the task of the tenant there.
     runtime: Mutex<Option<(Handle, AbortHandle)>>,
-    /// The runtime that was found without timers last, so that tokio panics about it only once.
+    /// The runtime that was last found to have no timers. It is not asked again, because tokio panics each time.
     timeless: Mutex<Option<Id>>,
 }
 
@@ -71,7 +71,7 @@ impl Home {
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(runtime, _)| runtime.clone())
     }
 
-    /// Whether a sleep may be waited for in that runtime. This one has timers: requests were made in it.
+    /// Whether that runtime has timers. The home has them, because requests were made in it.
     fn has_timers_in(&self, runtime: &Handle) -> bool {
         let is_home = |(home, _): &(Handle, AbortHandle)| home.id() == runtime.id();
         if self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_home) {
@@ -155,7 +155,7 @@ impl TokioExecutor {
         }
     }
 
-    /// The runtime that this is called in, unless it has no timers.
+    /// The runtime that this is called in, if it has timers.
     fn here_with_timers(&self) -> Option<Handle> {
         self.here().filter(|here| self.home.has_timers_in(here))
     }
@@ -280,9 +280,9 @@ impl Executor for TokioExecutor {
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
         // A store may set timers, so its transactions would panic in a runtime that has none.
         let runtime = self.here_with_timers().or_else(|| self.remembered());
-        // Before any request there is no transaction yet.
+        // Before the first request, no transaction exists that could set a timer, so a runtime without timers will do.
         let runtime = runtime.or_else(|| self.here().filter(|_| self.home.runtime().is_none()));
-        // Without any, as after the end of `main`, nothing goes on in the background: what is held then runs out.
+        // Without a runtime, as after the end of `main`, nothing goes on in the background: what is held then runs out.
         if let Some(runtime) = runtime {
             runtime.spawn(task);
         }

@@ -33,7 +33,7 @@ fn promise_of_boxed(mut future: Answer) -> JsValue {
         Poll::Pending => {
             let (promise, resolve, reject) = unsettled();
             spawn_local(async move {
-                // Neither throws.
+                // Neither of these two functions throws.
                 let _ = match future.await {
                     Ok(value) => resolve.call1(&JsValue::UNDEFINED, &value),
                     Err(failure) => reject.call1(&JsValue::UNDEFINED, &failure.0.into()),

@@ -63,7 +63,8 @@ pub struct JsLeaseManager {
 #[wasm_bindgen(js_class = LeaseManager)]
 impl JsLeaseManager {
     /// Checks the options and opens the store, so that what is missing shows now: the user's own database if there is one,
-    /// else that of the name. The times are in ms; `NaN` is none. With `next_fault`, it is a store in memory that fails.
+    /// else that of the name. The times are in ms; `NaN` stands for none. With `next_fault`, the store is in memory and fails
+    /// on demand.
     #[allow(clippy::too_many_arguments, reason = "an object of options would be read property by property")]
     pub fn open(
         name: String,
@@ -136,8 +137,7 @@ impl JsLeaseManager {
         stoppable(Box::pin(async { Ok(lease(request.acquire().await?)) }), stopped)
     }
 
-    /// Asks for several leases, of which those are shared whose place in `shared` is not `undefined`, until the promise `stopped` is
-    /// fulfilled.
+    /// Asks for several leases, until the promise `stopped` is fulfilled. A lease is shared if its place in `shared` is not `undefined`.
     #[wasm_bindgen(js_name = requestAll)]
     pub fn request_all(
         &self,

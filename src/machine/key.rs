@@ -46,8 +46,8 @@ pub enum InvalidKey {
     Reserved,
 }
 
-/// A name in quotes, as errors show it: no control character of a key reaches a terminal. Rust's own `{:?}` would bring the wasm its tables of
-/// printable characters.
+/// A name in quotes, as errors show it: no control character of a key reaches a terminal. Rust's own `{:?}` would add its tables
+/// of printable characters to the wasm.
 pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Quoted<'_> {

@@ -1,4 +1,4 @@
-//! The tokio runtime of a store: which one it is made in, and how its work is awaited elsewhere: on a plain thread, or in another executor.
+//! The tokio runtime that a store is made in, and how a plain thread or another executor awaits the store's work.
 
 use core::{
     future::Future,
@@ -21,11 +21,12 @@ use tokio::{
 
 use crate::machine::{StoreError, StoreErrorKind};
 
-/// A runtime that does not run a task for so long stands still: nobody drives it.
+/// A runtime that has not run a new task after this time counts as standing still: nobody drives it.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
 /// The runtime that this is called in, for a store that connects to `server` there. Tokio tells only by a panic that a runtime lacks
-/// something. This catches the panic, but the panic hook has printed tokio's message by then; where panics abort, the process ends with it.
+/// something. This function catches the panic, but the panic hook has printed tokio's message by then. Where panics abort, the
+/// process ends.
 ///
 /// # Errors
 /// [`StoreError`] if there is no runtime here, or one without timers or I/O.
@@ -48,12 +49,12 @@ pub(super) fn runtime_for(server: &str) -> Result<Handle, StoreError> {
     Ok(runtime)
 }
 
-/// Whether the runtime that this is called in has timers. Where panics abort, nobody can ask.
+/// Whether the runtime that this is called in has timers. If it has none, and panics abort, the process ends.
 pub(super) fn timers_run_here() -> bool {
     catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
 }
 
-/// A system that allows no such socket says nothing about the runtime: then the connection shows what is missing.
+/// Panics if the runtime has no I/O. If the system allows no such socket, this shows nothing, and the connection shows what is missing.
 fn open_a_socket() {
     let places = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
     if let Ok(socket) = UdpSocket::bind(&places[..])
@@ -64,8 +65,8 @@ fn open_a_socket() {
 }
 
 /// Does work in the tokio runtime that the store was made in. The caller's own runtime may have no timers, and tokio reveals that only by a
-/// panic. If the store's runtime stands still and the caller's has timers, the work is done in the caller's. A caller without a runtime
-/// waits until something drives the store's.
+/// panic. If the store's runtime stands still and the caller's has timers, the work is done in the caller's. Any other caller waits until
+/// something drives the store's runtime, and so does every caller where panics abort.
 ///
 /// # Errors
 /// [`StoreError`] if the store's runtime has ended, or ends before the work.

@@ -48,7 +48,7 @@ fn a_key_that_is_not_utf_8_is_refused() {
     assert!(output.status.code() == Some(64) && err.contains("UTF-8"), "{err}");
 }
 
-/// They would clear the terminal, or colour it.
+/// The control characters of this key would clear the terminal and ring its bell.
 #[test]
 fn a_key_with_control_characters_is_escaped() {
     let scratch = Scratch::new();

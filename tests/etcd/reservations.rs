@@ -351,8 +351,8 @@ fn the_reservations_of_one_store_are_no_rows_of_another() {
     });
 }
 
-/// How long a transaction takes whose handle remembers a reservation that it made and had no time left to use, and that is gone. Each round
-/// trip takes 300 ms.
+/// Measures a transaction whose handle remembers a reservation of its own. The handle had no time left to use the reservation, which has
+/// been deleted since. Each round trip takes 300 ms.
 async fn with_a_reservation_that_is_gone(address: &str, prefix: &str) -> Duration {
     let proxy = proxy_before(address);
     let (near, far) = (connect(address, prefix).await, connect(&address_of(&proxy), prefix).await);
@@ -363,7 +363,7 @@ async fn with_a_reservation_that_is_gone(address: &str, prefix: &str) -> Duratio
     proxy.delay(Way::ToServer, Duration::from_millis(200));
     for number in 2.. {
         assert!(number < 20, "it always had enough time");
-        // The first of them is late, so that the second one reserves at once; but it has no time for another attempt.
+        // The far handle's first transaction comes too late, so its second one reserves at once, but has no time for another attempt.
         drop(transact(next(elsewhere(number)), Duration::from_millis(50)).await);
         near.transact(open(1_000 + u128::from(number), waiting(1)), process_clock(), BUSY).await.unwrap();
         drop(transact(next(waiting(number)), Duration::from_millis(380)).await);
@@ -372,7 +372,7 @@ async fn with_a_reservation_that_is_gone(address: &str, prefix: &str) -> Duratio
         }
     }
     proxy.delay(Way::ToServer, Duration::ZERO);
-    // This one succeeds, and so the next one does not reserve at once.
+    // This transaction succeeds, so the next one does not reserve at once.
     transact(next(elsewhere(100)), BUSY).await.unwrap();
     transact(next(at_k(Action::Inspect)), BUSY).await.unwrap();
     client(address).await.delete(format!("{prefix}/reserved/k"), None).await.unwrap();
@@ -382,7 +382,7 @@ async fn with_a_reservation_that_is_gone(address: &str, prefix: &str) -> Duratio
     since.elapsed()
 }
 
-/// One round trip finds the reservation gone, and one writes. A busy machine has more tries, and so has one on which the handle did not hear
+/// One round trip finds the reservation gone, and one writes. The test tries again if the machine was busy, or if the handle did not hear
 /// of its reservation.
 #[test]
 fn a_reservation_of_its_own_that_is_gone_costs_one_round_trip() {

@@ -1,5 +1,5 @@
-// What a program does to us that is in error, or that a test has prepared: signals and consoles that throw, objects in the
-// wrong place, a close in the midst of everything. Run as leases.test.mjs is.
+// Programs that misuse the package, or replace parts of the platform: signals and consoles that throw, objects in the wrong place, a
+// close() in the midst of everything. They run as leases.test.mjs does.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LeaseError, init, isLeaseError, openManager, refused, settle } from "./pkg.mjs";
@@ -10,7 +10,7 @@ const fail = () => {
   throw new Error("on purpose");
 };
 
-test("who is withdrawn by close() hears of it before close() resolves", async () => {
+test("a request that close() withdraws rejects before close() resolves", async () => {
   const { signal } = new AbortController();
   const key = "taken";
   const asks = {
@@ -46,7 +46,7 @@ test("who is withdrawn by close() hears of it before close() resolves", async ()
   }
 });
 
-test("a console that throws, or is none, breaks no call and hides no warning", async (t) => {
+test("a console that throws breaks no call, and a debug() that throws hides no warning", async (t) => {
   t.after(() => t.mock.restoreAll());
   const reported = t.mock.fn();
   process.on("uncaughtException", reported);
@@ -74,7 +74,7 @@ test("a console that throws, or is none, breaks no call and hides no warning", a
   assert.equal(reported.mock.callCount(), 0);
 });
 
-test("a copy of a lock fails, as that of the browser's own does", async () => {
+test("cloning a lock fails, as cloning one of the browser's own does", async () => {
   const leases = await openManager();
   await leases.locks.request("notes", (lock) => {
     assert.throws(() => structuredClone(lock), { name: "DataCloneError" });
@@ -110,14 +110,14 @@ const waits = {
   lock: (leases, signal) => leases.locks.request("notes", { signal }, () => "done"),
 };
 
-test("a signal that cannot be left is left all the same, and nothing stays held", async () => {
+test("a signal whose removeEventListener() throws fails no call, and nothing stays held", async () => {
   for (const [name, ask] of Object.entries(waits)) {
     const [leases, other] = await pair(`left by ${name}`);
     const [signal] = imitation({ removeEventListener: fail });
     const got = await ask(leases, signal);
     await (got === "done" || got.release());
     assert.ok(await other.tryAcquire("notes").then((lease) => lease?.release()), `${name}: nobody holds it`);
-    // And aborted while it waits.
+    // The second signal aborts while the request waits.
     const held = name === "lock" ? other.locks.request("notes", never).catch(() => {}) : await other.acquire("notes");
     await settle();
     const [second, controller] = imitation({ removeEventListener: fail });
@@ -137,13 +137,13 @@ test("a signal that cannot be left is left all the same, and nothing stays held"
   await leases.close();
 });
 
-test("a signal that cannot be heard is refused by name, and nothing stays held", async () => {
+test("a signal that throws when it is listened to is refused by name, and nothing stays held", async () => {
   for (const [name, ask] of Object.entries(waits)) {
     const [leases, other] = await pair(`heard by ${name}`);
     let asked = 0;
     const later = imitation({ get aborted() { return (asked += 1) > 2 ? fail() : false; } })[0];
     for (const signal of [imitation({ addEventListener: fail })[0], later]) {
-      // A lease that came is as good as a refusal: what is wrong is one that nobody has.
+      // A lease that came is as good as a refusal. Only a lease that nobody knows of would be wrong.
       const got = await ask(leases, signal).catch((error) => error);
       if (got instanceof Error && name !== "lock") assert.ok(isLeaseError(got) && got.message.includes("signal"), `${name}: ${got}`);
       else await got.release?.();
@@ -155,7 +155,7 @@ test("a signal that cannot be heard is refused by name, and nothing stays held",
   }
 });
 
-test("what stands in the place of the options is told what to do", async () => {
+test("a wrong value in the place of the options is refused with the remedy", async () => {
   const leases = await openManager();
   const shared = await leases.acquire("shared", { mode: "shared" });
   const { signal } = new AbortController();
@@ -168,7 +168,7 @@ test("what stands in the place of the options is told what to do", async () => {
   await refuse(() => leases.acquireAll(["a", "b"]), "keys[0]", "{ key, mode }", '"a"');
   await refuse(() => leases.acquireAll(new Set(["a"])), "{ key, mode }", "[object Set]");
   await refuse(() => init(null), "null", "a URL");
-  // The options may be an instance of a class, or come from nowhere.
+  // The options may be an instance of a class, or have no prototype.
   class Wish { get timeoutMs() { return 0; } }
   for (const wish of [new Wish(), Object.create(null), Object.freeze({ timeoutMs: 0 })]) {
     await (await leases.acquire("k", wish)).release();
@@ -177,7 +177,7 @@ test("what stands in the place of the options is told what to do", async () => {
   await leases.close();
 });
 
-test("a property that is read of a proxy, or of the prototype, says what to do", async () => {
+test("a property that is read on a proxy, or on an object that inherits it, says what to do", async () => {
   const leases = await openManager();
   const lease = await leases.acquire("k");
   const group = await leases.acquireAll([{ key: "a" }]);
@@ -197,7 +197,7 @@ test("a property that is read of a proxy, or of the prototype, says what to do",
   await leases.close();
 });
 
-test("whether a value is an error of ours can be asked of any value", () => {
+test("isLeaseError() takes any value", () => {
   const { proxy, revoke } = Proxy.revocable({}, {});
   revoke();
   for (const odd of [proxy, new Proxy({}, { has: fail }), undefined, null, 5, () => {}]) assert.equal(isLeaseError(odd), false);

@@ -92,7 +92,7 @@ fn a_server_that_is_not_there_is_named_with_the_remedy() {
         let unknown = "postgres://u:hunter2@no-such-host.invalid/d";
         for (url, remedy) in [
             (closed.as_str(), "check the host and the port in the URL"),
-            (unknown, "no such host: check the name \"no-such-host.invalid\""),
+            (unknown, "the host name was not found; check \"no-such-host.invalid\" in the URL"),
         ] {
             let error = refused(PostgresStore::connect(url)).await;
             says(&error, &["no server answers", remedy]);

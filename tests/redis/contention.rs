@@ -278,7 +278,7 @@ async fn a_script_that_the_server_did_not_know_does_not_lengthen_the_reservation
     let near = open(&server.client(), "unknown").await;
     let left_ms = async |round: u64| {
         proxy.delay(Way::ToServer, Duration::ZERO);
-        // It knows no row yet, so its first attempt fails in any case.
+        // The new store knows no row yet, so its first attempt fails in any case.
         let far = open(&client_of(&proxy), "unknown").await;
         let _: String = server.ask(&["SCRIPT", "FLUSH"]);
         proxy.delay(Way::ToServer, Duration::from_millis(240));
@@ -300,7 +300,7 @@ async fn a_script_that_the_server_did_not_know_does_not_lengthen_the_reservation
     let mut least = u64::MAX;
     for round in 1..=10 {
         least = least.min(left_ms(round).await);
-        // Two round trips are 480 ms, four would be 960. A busy machine has another try.
+        // Two round trips are 480 ms, four would be 960. If the machine was busy, the test tries again.
         if least < 750 {
             return;
         }

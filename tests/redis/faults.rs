@@ -232,7 +232,7 @@ fn calls_from_a_plain_thread() {
 }
 
 #[test]
-fn a_runtime_that_lacks_something_is_told() {
+fn a_runtime_that_lacks_something_is_refused() {
     let url = "redis://127.0.0.1:1/";
     threads::a_runtime_that_lacks_something(url, async || RedisStore::connect(url).await.map(drop));
 }

@@ -53,7 +53,7 @@ async fn an_address_that_leads_nowhere_is_told() {
     assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
     assert!(error.message.contains("redis://user:password@host:6379/0"), "{error}");
 
-    let words = ["no-such-host.invalid:6379", "no such host: check the name \"no-such-host.invalid\""];
+    let words = ["no-such-host.invalid:6379", "the host name was not found; check \"no-such-host.invalid\""];
     let unknown = refused("redis://no-such-host.invalid/", &words).await;
     assert_eq!((unknown.kind, unknown.retry), (StoreErrorKind::Unavailable, true));
     refused("redis://127.0.0.1:1/", &["127.0.0.1:1", "that the server runs"]).await;

@@ -48,10 +48,10 @@ pub(crate) fn a_runtime_that_lacks_something(url: &str, connects: impl AsyncFn()
     }
 }
 
-/// Much longer than the test may take, so that nobody is saved by the end of it.
+/// Much longer than the test may take, so that the test does not pass because a time limit ran out.
 const TOO_LONG: Duration = Duration::from_secs(600);
 
-/// The leases are given back, whichever runtime the manager is closed in.
+/// The leases are given back, although the manager is closed in a runtime without timers.
 pub(crate) fn closing_in_a_runtime_without_timers(runtime: Runtime, managers: [LeaseManagerBuilder; 2]) {
     let [leases, other] = managers.map(|builder| builder.lease(TOO_LONG * 4).store_timeout(TOO_LONG).build().unwrap());
     let guard = runtime.block_on(leases.lock("kept").acquire()).unwrap();

@@ -112,7 +112,7 @@ impl Store for Mute {
     }
 }
 
-/// Its answers may come while it is asked, or to a task, where a panic would be heard by nobody.
+/// The store may answer within the call, or in a task, where nobody would hear a panic.
 #[tokio::test]
 async fn whoever_asks_a_store_that_answers_no_operation_is_told() {
     for polls_inline in [false, true] {
@@ -175,7 +175,7 @@ fn an_executor_that_panics_hangs_nobody() {
     assert_eq!(is_done.recv_timeout(PATIENCE), Ok(false), "it panics");
 }
 
-/// An executor that panics at one of the times that its clock is read, often while the manager is locked.
+/// An executor whose clock panics at one of its readings, often while the manager is locked.
 #[derive(Debug)]
 struct Stopped {
     inner: TokioExecutor,

@@ -27,7 +27,7 @@ const ownerOf = (owner) => (owner.length > 2 ? `${owner}.` : "");
 export function nameOf(called) {
   const text = String(called)
     .replace(/^function\([^)]*\)/, "")
-    // To the wasm, a value of JavaScript is a number: functions of one argument take the value for it, or the number.
+    // The wasm has a number for each JavaScript value. Functions of one argument turn the one into the other, and are left out here.
     .replaceAll(/(?<![\w.])[a-z]\w?\((\w)\)/g, "$1");
   for (const [pattern, name] of READINGS) {
     const match = text.match(pattern);

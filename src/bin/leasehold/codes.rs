@@ -103,7 +103,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Says one sentence on stderr, without anything that commands a terminal. Whoever closed stderr does not want to hear it.
+/// Says one sentence on stderr, and escapes whatever would command the terminal. Whoever closed stderr does not want to hear it.
 pub(crate) fn tell(sentence: &str) {
     let _ = writeln!(std::io::stderr(), "leasehold: {}", printable(sentence));
 }

@@ -214,7 +214,7 @@ async fn open_often(
 /// Why a store was not opened. An invalid URL is a mistake in the command line, not a failure of the store.
 pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
     if names_a_store(url) {
-        // A full store stays full until somebody makes room, so that whoever leads or waits is told, and ends.
+        // A full store stays full until somebody makes room, so the command says so and ends, instead of trying again.
         let may_pass = error.retry && error.kind != StoreErrorKind::Quota;
         Failure { may_pass, ..Failure::new(STORE, error.message) }
     } else {
@@ -242,7 +242,7 @@ fn names_a_store(url: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Else a leader that opens a full store again would try for ever.
+    /// Otherwise an `elect` that opens a full store again would try for ever.
     #[test]
     fn only_an_outage_is_waited_for() {
         let full = StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient("no room") };

@@ -58,7 +58,7 @@ fn meaning(event: &str, document: &Document) -> Lifecycle {
 }
 
 impl Listeners {
-    /// Adds them, or removes them. Both fail only for what is no listener.
+    /// Adds the listeners, or removes them. Either call fails only for a value that is no listener.
     fn listen(&self, begin: bool) {
         let listener: &Function = self.on_event.as_ref().unchecked_ref();
         for (name, of_document) in EVENTS {

@@ -11,7 +11,7 @@ export function checkMaker(internal, sentence) {
   if (internal !== INTERNAL) throw new TypeError(sentence);
 }
 
-/** Gives an object what can be seen and not be written. Assigned, a `code` would meet the DOM's own, which is read-only. */
+/** Gives an object properties that can be listed and not written. An assignment of `code` would fail: the DOM's own is read-only. */
 export function show(object, values) {
   for (const [name, value] of Object.entries(values)) Object.defineProperty(object, name, { value, enumerable: true });
 }
@@ -98,8 +98,8 @@ export function refuseClones(object, method) {
   object[method] = object[method];
 }
 
-/** Ends what an object stands for by a method of it, for `using` and `await using`. Where an engine lacks the symbol, a computed
- *  name in the class would make a method called "undefined". */
+/** Has `using` and `await using` call a method of the object; with `mustWait`, only `await using`. Where an engine lacks the symbol, a
+ *  computed name in the class would make a method called "undefined". */
 export function disposes({ prototype }, method, mustWait = false) {
   if (Symbol.asyncDispose) prototype[Symbol.asyncDispose] = prototype[method];
   if (!Symbol.dispose || mustWait) return;
@@ -108,10 +108,10 @@ export function disposes({ prototype }, method, mustWait = false) {
   };
 }
 
-/** What a method says that was taken off its object, or a property that is read of another object. */
+/** The error of a method that was taken off its object, or of a property that is read on another object. */
 export function detached(object, name, isRead = false) {
   const called = `${name}() was called without its object, or on a proxy: call ${object}.${name}(…), or bind it`;
-  const read = `${object}.${name} was read of a proxy: read it of the object itself`;
+  const read = `${object}.${name} was read on a proxy: read it on the object itself`;
   return new LeaseError("InvalidOptions", isRead ? read : called);
 }
 

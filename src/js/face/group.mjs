@@ -26,7 +26,7 @@ export function giveBack(leases) {
   for (const lease of leases) lease.release().catch(() => {});
 }
 
-/** The leases of a group, to a method that may have been taken off it. */
+/** The leases of a group, for a method that may have been taken off it. */
 function membersOf(group, name) {
   if (group?.leases) return group.leases;
   throw detached("group", name);

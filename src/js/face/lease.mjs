@@ -88,7 +88,7 @@ export class Lease {
     return lease;
   }
 
-  /** For every property that can be read of a proxy. */
+  /** For every property that can be read on a proxy. */
   static #read = (lease, name) => Lease.#check(lease, name, true);
 
   async verify() {

@@ -56,7 +56,7 @@ function checkStorage() {
   }
 }
 
-/** By a TypeError, as the browser's own locks do it. */
+/** Refuses a value by a TypeError, as the browser's own locks do. */
 function checkType(what, kind, value) {
   const [mustBe, fits] = KINDS[kind];
   if (!fits(value)) throw new TypeError(misfit(what, mustBe, value));

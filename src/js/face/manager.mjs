@@ -25,7 +25,7 @@ const WITHOUT_RENEWAL = 8;
 /** How long the time-out of a request is held up to find out who was in the way, in ms. */
 const LOOK_LIMIT_MS = 250;
 
-/** More turns of promises than there are between an answer of the wasm and whoever asked. */
+/** An answer of the wasm passes through fewer promises than this before it reaches the caller. */
 const TURNS = 20;
 
 export class LeaseManager extends EventTarget {
@@ -282,7 +282,7 @@ export class LeaseManager extends EventTarget {
 
   async #end() {
     await ask(() => this.#wasm.close());
-    // The wasm has refused all who waited: their own promises reject after fewer turns than these.
+    // The wasm has refused every request that waited. The callers' promises reject within these turns.
     for (let turn = 0; turn < TURNS; turn++) await null;
   }
 }

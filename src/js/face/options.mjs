@@ -11,7 +11,7 @@ export const isA = (type, value) => ({}).toString.call(value) === `[object ${typ
 const isReal = (type, getter, value) =>
   isA(type, value) && (Object.getOwnPropertyDescriptor(globalThis[type]?.prototype ?? {}, getter)?.get?.call(value), true);
 
-/** What is no container of other things: the properties of a signal, say, would be overlooked, and so would the signal. */
+/** Whether it is an object that can hold options. A signal or a map in the place of the options would be overlooked. */
 const isPlain = (value) => isObject(value) && isA("Object", value);
 
 /** Whoever waits listens, and stops to listen: a lease that came meanwhile would be held by nobody. */
@@ -73,12 +73,12 @@ export function harmless(code, what, look) {
   }
 }
 
-/** The same where nobody is to hear of it. */
+/** Calls something that may throw, where nobody needs to hear of the failure. */
 export function quiet(call) {
   try {
     return call();
   } catch {
-    // As if it had not been called.
+    // The caller goes on as if nothing had been called.
   }
 }
 

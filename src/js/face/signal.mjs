@@ -1,26 +1,26 @@
 // @ts-check
-// The user's signals. Whatever they are made of, a lease that has come must not get lost because of them.
+// The user's signals. Even if their methods throw, no granted lease may be left behind.
 import { harmless, quiet } from "./options.mjs";
 
-/** Whether it aborted, if there is one. */
+/** Whether the signal has aborted, if there is one. */
 export const isOver = (signal) => quiet(() => signal?.aborted);
 
-/** Calls back when the signal aborts, before its other listeners do anything. Returns what ends that, and never throws. */
+/** Calls back when the signal aborts, before its other listeners run. Returns a function that ends this, and that never throws. */
 export function listen(signal, abort) {
   const first = { capture: true };
   harmless("InvalidOptions", "signal", () => signal.addEventListener("abort", abort, first));
   return () => quiet(() => signal.removeEventListener("abort", abort, first));
 }
 
-/** Aborts when the signal does. Returns what ends that. */
+/** Aborts the controller when the signal aborts. Returns a function that ends this. */
 export function follow(signal, controller) {
   const abort = () => controller.abort(signal.reason);
   if (isOver(signal)) abort();
   return listen(signal, abort);
 }
 
-/** Asks for what stops when the signal aborts: then its reason is thrown as it is, and what came in that moment is
- *  undone, if it can be. */
+/** Makes a call that stops when the signal aborts. Then the signal's reason is thrown as it is, and an answer that came at the same moment
+ *  is undone, if it can be. */
 export async function stoppable(signal, call, undo) {
   if (isOver(signal)) throw signal.reason;
   let stop;

@@ -22,13 +22,13 @@ export async function worked(granted, aborts, work) {
 /** Gives a lease back, and waits for that; not for long if it is lost, whatever the store does. */
 export const end = (lease) => lease.release().catch(() => {});
 
-/** What the work gives, or the reason of the lease's signal if that aborts before. */
+/** Returns what the work returns. If the lease's signal aborts before, rejects with the signal's reason. */
 export function unlessLost(lease, work) {
   const { signal } = lease;
   return new Promise((resolve, reject) => {
     const lose = () => reject(signal.reason);
     if (signal.aborted) return lose();
-    // Before the work hears of it, which may then fail in its own words.
+    // This listener runs before those of the work, because the work may then fail with an error of its own.
     const unlisten = listen(signal, lose);
     const working = (async () => work(lease))();
     working.then(resolve, reject).finally(unlisten);

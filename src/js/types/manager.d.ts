@@ -45,8 +45,8 @@ export class LeaseManager extends EventTarget {
    * `leasehold: ""` in `stores()`.
    *
    * Leave the rows of `leasehold` alone. If a script clears the object store by hand, a holder believes in its lease until its
-   * next heartbeat, when it is lost as `StoreCleared`; by then another context may have been granted it. A fenced write of the
-   * old holder is refused at once, and tokens go on growing.
+   * next heartbeat, and then loses it as `StoreCleared`. Until then another context may be granted the same lease. The old
+   * holder's fenced writes are refused at once. Tokens go on growing as long as the clock is not behind the last grant.
    *
    * The database stays yours: closing the manager does not close it, and its `versionchange` event is left to you. When you
    * close it (for example to let another tab upgrade it), or the browser does, the leases are lost at once as
@@ -284,8 +284,8 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Refuses new requests, withdraws the waiting ones, releases what is held, and lets go of the store. Leases that are
-   * held are lost with the reason `Closed`. It ends within two store time-outs, and not before every request that it withdraws
-   * has rejected. Closing again does nothing.
+   * held are lost with the reason `Closed`. It ends within two store time-outs, after every request that it withdraws has
+   * rejected. Closing again does nothing.
    */
   close(): Promise<void>;
 

@@ -12,8 +12,8 @@ const IDLE_LIMIT_MS: u64 = 10_000;
 pub(super) struct Presence {
     state: State,
     rest_at: Option<Monotonic>,
-    /// The transaction that closes the session or found it gone, until it is over. Its answer may name a context that this one must tell of
-    /// a grant, so the channel and the beacon stay until then.
+    /// The transaction that closes the session, or that found it gone, until that transaction is over. Its answer may name a context that
+    /// this one must tell of a grant, so the channel and the beacon stay until then.
     last: Option<u64>,
 }
 

@@ -39,7 +39,7 @@ impl Machine {
     }
 
     fn answered(&mut self, transaction: &Transaction, mut reply: Reply, now: Monotonic) {
-        // A store of somebody else's may be wrong. An assertion would panic in the task that asked, where nobody hears it.
+        // Somebody else's store may be wrong. An assertion would panic in the task that asked, where nobody hears it.
         if reply.answers.len() != transaction.operations.len() {
             let (answers, operations) = (reply.answers.len(), transaction.operations.len());
             let error = StoreError::unknown(alloc::format!(

@@ -49,7 +49,8 @@ impl Machine {
         }
     }
 
-    /// Whether the context was frozen, and the store has failed only once or twice since: its network may come back after the context.
+    /// Whether the context was frozen, and fewer than [`ATTEMPTS`] transactions have failed since: the network may come back later than
+    /// the context.
     pub(super) fn has_hardly_asked(&self) -> bool {
         self.failures_since_freeze.is_some_and(|failures| failures < ATTEMPTS)
     }

@@ -425,13 +425,15 @@ impl Machine {
         }
     }
 
-    /// A transaction's answer says that the session has ended. The same answer may name contexts that this one must tell of a grant.
+    /// Loses the session, because a transaction's answer says that it has ended. The same answer may name contexts that this one must tell
+    /// of a grant.
     pub(super) fn lose_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
         self.end_session_by(transaction, now);
         self.lose_all(reason, now);
     }
 
-    /// The store refuses heartbeats for good. The row may be there still: the next session ends it, instead of waiting behind itself.
+    /// Loses the session, because the store refuses heartbeats for good. The row may still be there: the next session ends it, or would
+    /// wait behind its own predecessor.
     pub(super) fn lose_refused_session(&mut self, now: Monotonic) {
         self.session.end_unsure(now);
         self.leave_session(now);

@@ -42,7 +42,7 @@ pub(super) struct LockRequest {
 
 impl LockRequest {
     /// Requests the lock. `granted` is called when it is, and the lock is held until what it returns has settled; `over`
-    /// is called after that, or when the browser refuses or takes the lock away. Both are boxed: the wasm has this once.
+    /// is called after that, or when the browser refuses or takes the lock away. Both are boxed, so that the wasm has this code once.
     pub(super) fn new(
         locks: &LockManager,
         name: &str,

@@ -165,7 +165,7 @@ impl Awake {
         watches.push(Watch { number, name, _request: request });
     }
 
-    /// The lock of this watch was granted.
+    /// Drops a watch whose lock was granted.
     fn forget(&self, number: &Rc<Cell<Option<u64>>>) {
         let mut watches = self.watches.borrow_mut();
         if let Some(at) = watches.iter().position(|watch| Rc::ptr_eq(&watch.number, number)) {

@@ -106,7 +106,7 @@ impl<'a> Reservations<'a> {
         !self.records.is_empty() && operations + 1 + 3 * self.records.len() <= MOST_OPERATIONS
     }
 
-    /// Whether the transaction goes by a reservation of its own that an earlier one made. Others may have replaced it since.
+    /// Whether the transaction relies on a reservation that an earlier one of its session made. Others may have replaced it since.
     pub(super) fn are_remembered(&self) -> bool {
         self.records.iter().any(|record| record.seen.is_some())
     }

@@ -308,8 +308,8 @@ impl Desk<'_> {
             let read = next.reservations.obsolete();
             obsolete.retain(|name| !read.contains(name));
             obsolete.splice(0..0, read);
-            // Most first attempts succeed, so the first one is kept small. If it fails because of a reservation that it remembered, only the
-            // answer to this shows it.
+            // Most first attempts succeed, so the first one is kept small. If it fails because a remembered reservation is gone, only the
+            // answer to this question shows that.
             if next.attempt > 0 || next.reserves.is_some() || next.reservations.are_remembered() {
                 reads.push(next.reservations.question(next.reserves)?);
             }

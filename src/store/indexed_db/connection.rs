@@ -250,7 +250,7 @@ fn answer_of(request: &IdbOpenDbRequest, name: &str, watchers: &Watchers) -> (Rc
     (pending, answer)
 }
 
-/// A database without an object store must not come to be: then it does not open.
+/// Makes the object store. If that fails, the upgrade is aborted, because a database without an object store must not come to be.
 fn make_store(event: &Event) {
     let made = opened(event).and_then(|database| database.create_object_store(OBJECT_STORE));
     if let (Err(_), Some(upgrade)) = (made, request_of(event).transaction()) {

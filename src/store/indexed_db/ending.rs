@@ -129,7 +129,7 @@ impl Drop for HeardClose {
     }
 }
 
-/// Adds this one, in the place of one that is gone if there is any.
+/// Adds a weak reference, in the place of one whose target is gone if there is any.
 pub(super) fn keep<T: ?Sized>(all: &mut Vec<Weak<T>>, new: Weak<T>) {
     match all.iter().position(|known| known.strong_count() == 0) {
         Some(free) => all[free] = new,

@@ -182,7 +182,7 @@ impl Fenced {
         Ok(())
     }
 
-    /// What was read, and which store it is. One whose row cannot be read is none that a lease was granted in.
+    /// Loads what was read, and returns which store it is. No lease was granted in a store whose row cannot be read.
     fn load(&self, records: &mut Records) -> Result<Option<StoreId>, StoreError> {
         if let Some(read) = self.session.get() {
             let session = self.fence.ticket().batch.session;

@@ -34,7 +34,7 @@ fn list(connection: &Rc<Connection>, only_used: bool) -> Result<Names, JsValue> 
     let (pending, names) = Pending::new();
     let (settled, listed, listing, at) =
         (Rc::clone(&pending), request.clone(), transaction.clone(), Rc::clone(connection));
-    // `success` of the last read, or `abort` of the transaction.
+    // It hears the `success` of the last read, or the `abort` of the transaction.
     let handler = pending.handler(move |event| {
         at.over(&listing);
         settled.settle(match event.type_().as_str() {

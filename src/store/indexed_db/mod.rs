@@ -113,8 +113,8 @@ impl IndexedDbStore {
         Ok(self.connection.borrow().clone().filter(|connection| connection.is_usable()))
     }
 
-    /// Starts a transaction, on a new connection if the one at hand turns out to be dead; unless the context is stopped meanwhile: what it
-    /// asked for is void by then.
+    /// Starts a transaction, on a new connection if the present one turns out to be dead. It fails if the context is stopped meanwhile:
+    /// what the context asked for is void by then.
     async fn start<T>(&self, start: impl Fn(&Rc<Connection>) -> Result<T, JsValue>) -> Result<T, StoreError> {
         let since = self.interruptions.get();
         let mut is_second = false;
@@ -127,13 +127,13 @@ impl IndexedDbStore {
                 Ok(answer) => return Ok(answer),
                 Err(error) => self.not_started(&error, is_second)?,
             }
-            // Nothing was asked of the database yet, so that a second try does nothing twice.
+            // Nothing was asked of the database yet, so a second try does nothing twice.
             connection.give_up();
             is_second = true;
         }
     }
 
-    /// Whether another connection may help.
+    /// Returns an error unless another connection may help.
     fn not_started(&self, error: &JsValue, is_second: bool) -> Result<(), StoreError> {
         if self.attached {
             Err(attach::of_start(&self.database, error))

@@ -16,7 +16,7 @@ type Handler = Closure<dyn Fn(Event)>;
 pub(super) struct Pending<T>(RefCell<Option<Asked<T>>>);
 
 struct Asked<T> {
-    /// `None` once it was given ahead of the browser's.
+    /// `None` once an answer was given ahead of the browser's.
     answer: Option<Sender<T>>,
     handler: Option<Handler>,
 }

@@ -29,7 +29,7 @@ pub(super) fn begin_if_many(count: f64, connection: &Rc<Connection>, session: Se
     }
 }
 
-/// What is left stays until the next connection.
+/// Forgets those records. What is left when it ends early stays until the next connection.
 async fn sweep(connection: Weak<Connection>, session: SessionId, now: StoreNow) {
     let Some(listing) = list(&connection) else { return };
     let Some(Ok(names)) = listing.await else { return };

@@ -100,7 +100,7 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
             failure.said
         )),
         "" if failure.said.contains("lookup address") && !hosts.is_empty() => StoreError::transient(format!(
-            "no server answers: no such host: check the name {:?} in the URL, or the DNS of this machine ({})",
+            "no server answers: the host name was not found; check {:?} in the URL, or the DNS of this machine ({})",
             hosts.join(", "),
             failure.said
         )),

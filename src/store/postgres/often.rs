@@ -8,8 +8,9 @@ use super::{carrier::Round, literal::text, names::Names, rows::SCHEMA};
 /// How many transactions a connection must have carried before it is worth preparing them. A program that takes one lease and ends would
 /// not gain from it.
 const WORTH: u32 = 2;
-/// By how many times more transactions each further try is delayed, and how many there are at most between two tries.
+/// After each refusal, the connection carries this many times more transactions before the next try.
 const RARER: u32 = 8;
+/// Between two tries, the connection carries at most this many transactions.
 const MOST: u32 = 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +110,7 @@ pub(super) fn keep_plans(round: &mut Round) {
 }
 
 impl Names {
-    /// Asks which of them a connection has prepared, if an earlier try may have prepared some.
+    /// Asks which of the statements a connection has prepared: an earlier try may have prepared some.
     pub(super) fn ask_prepared(&self) -> Round {
         let names: Vec<_> = Often::ALL.map(|often| text(&self.prepared(often.signature().0))).into();
         Round::one(&format!("SELECT name FROM pg_prepared_statements WHERE name IN ({})", names.join(", ")))
@@ -162,7 +163,7 @@ impl Prepared {
     }
 
     /// Notes that the server refused to prepare them, or to run one of them. What was in the way may pass, such as a lock on a table. If it
-    /// does not, as behind a pooler, each further try costs more than it brings: so the tries get rare.
+    /// does not, as behind a pooler, each further try costs more than it brings, so the tries get rarer.
     pub(super) fn refused(&mut self) {
         *self = Self { is_done: false, carried: 0, worth: (self.worth * RARER).min(MOST) };
     }

@@ -282,7 +282,7 @@ impl Comparison {
         let mut asked_at = Instant::now();
         let mut answer = link.ask(&self.command("EVALSHA", &script.digest, keys, input), stage).await?;
         if answer.as_ref().is_err_and(|refusal| refusal.code() == Some("NOSCRIPT")) {
-            // It did not run. By its text, the server learns it. This is a second round trip.
+            // The script did not run. `EVAL` sends its text, and the server learns it, in a second round trip.
             asked_at = Instant::now();
             answer = link.ask(&self.command("EVAL", &script.text, keys, input), stage).await?;
         }

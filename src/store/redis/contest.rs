@@ -72,9 +72,9 @@ impl Contest {
         self.may_reserve && self.tries >= AT_ONCE
     }
 
-    /// Notes that an attempt failed, whose answer took `trip`. It pauses if a reservation stands in the way, because the maker needs time
-    /// for its own attempt. It also pauses if it may not reserve and has failed repeatedly: otherwise those who write the same rows in the
-    /// same order would always leave the same one behind. Returns false if there is no time left for another attempt.
+    /// Notes that an attempt failed; its answer took `trip`. The contest pauses if a reservation stands in the way, because the maker needs
+    /// time for its own attempt. It also pauses if it may not reserve and has failed repeatedly: otherwise those who write the same rows in
+    /// the same order would always leave the same one behind. Returns false if there is no time left for another attempt.
     pub(super) async fn lost(&mut self, trip: Duration, (is_free, wrote): (bool, bool), deadline: Instant) -> bool {
         self.trip = trip;
         self.has_reserved |= wrote && is_free && self.reserves();

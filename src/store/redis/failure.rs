@@ -91,7 +91,7 @@ pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreEr
         (server.addr(), is_of_the_name(&said))
     {
         return StoreError::transient(format!(
-            "Redis at {address} cannot be reached: no such host: check the name {host:?}, or the DNS of this machine ({error})"
+            "Redis at {address} cannot be reached: the host name was not found; check {host:?}, or the DNS of this machine ({error})"
         ));
     }
     let is_socket = address.starts_with('/');
@@ -107,7 +107,7 @@ pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreEr
     ))
 }
 
-/// Whether the system, or tokio, found no address of the host.
+/// Whether the system, or tokio, found no address for the host.
 fn is_of_the_name(said: &str) -> bool {
     ["lookup address", "No address found", "could not resolve", "No such host"].iter().any(|words| said.contains(words))
 }
@@ -256,7 +256,7 @@ mod tests {
         of_refusal("host:6379", &RedisError::from(said), Stage::Reading)
     }
 
-    /// A campaign ends because of it, rather than wait until somebody makes room.
+    /// An `elect` ends because of this kind, and does not wait until somebody makes room.
     #[test]
     fn a_server_whose_disk_is_full_has_no_room() {
         let full = refusal("MISCONF Errors writing to the AOF file: No space left on device");

@@ -196,10 +196,10 @@ impl<'a> Parts<'a> {
 
 fn unknown_parameter(scheme: &str, unknown: &str, known: &str) -> StoreError {
     let name = unknown.split('=').next().unwrap_or_default();
-    // Otherwise it may be a part of a password with a question mark.
+    // Any other text may be part of a password with a question mark, so the error does not show it.
     let is_plain = name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_') && !unknown.contains('@');
     let named = if is_plain { format!("parameter {name:?}") } else { "such parameter".to_string() };
-    failure::unsupported(format!("a URL of {scheme} has no {named}; those that it may have are {known}"))
+    failure::unsupported(format!("a {scheme} URL takes no {named}; it takes only {known}"))
 }
 
 impl fmt::Debug for RedisServers {
@@ -249,19 +249,13 @@ mod tests {
             ("redis-sentinel://:secret@a:1", "/mymaster/0"),
             ("redis-sentinel://:secret@a:1//m/0", "/mymaster/0"),
             ("redis-sentinel://:secret@a:1/m/0/more", "/mymaster/0"),
-            (
-                "redis-sentinel://:secret@a:1/m?sentinel_pass=secret",
-                "\"sentinel_pass\"; those that it may have are sentinel_user",
-            ),
-            ("redis-sentinel://:se?secret@a:1/m", "no such parameter; those that it may have are sentinel_user"),
-            (
-                "redis://:secret@a:1/0?protcol=secret",
-                "\"protcol\"; those that it may have are db, user, pass and protocol",
-            ),
+            ("redis-sentinel://:secret@a:1/m?sentinel_pass=secret", "\"sentinel_pass\"; it takes only sentinel_user"),
+            ("redis-sentinel://:se?secret@a:1/m", "takes no such parameter; it takes only sentinel_user"),
+            ("redis://:secret@a:1/0?protcol=secret", "\"protcol\"; it takes only db, user, pass and protocol"),
             ("redis://:se?cret=secret@a:1/0", "no such parameter"),
             ("redis-sentinel://:secret@a:1/m/secret", "redis://user:password@host:6379/0"),
             ("redis-cluster://:secret@a:1/1", "choose a prefix"),
-            ("redis-cluster://:secret@a:1/?prefx=secret", "\"prefx\"; those that it may have are prefix"),
+            ("redis-cluster://:secret@a:1/?prefx=secret", "\"prefx\"; it takes only prefix"),
             ("redis-secret://a:1", "redis-cluster://"),
         ] {
             let error = url.parse::<RedisServers>().expect_err(url);

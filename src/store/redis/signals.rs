@@ -41,7 +41,7 @@ const QUIET: Duration = Duration::from_secs(15);
 /// The signals of one context. Each has a connection of its own to hear by, and sends by that of its store.
 pub(super) struct RedisSignals {
     place: Arc<Place>,
-    /// Where the manager was made, for calls from outside of any runtime with timers.
+    /// The runtime that the manager was made in, for calls that come from no runtime with timers.
     made_in: Option<Handle>,
     awake: Mutex<Option<Awake>>,
 }

@@ -132,10 +132,10 @@ export async function clearLeases() {
   raw.close();
 }
 
-// A fenced write by the names of the browser alone: what the transaction tells of its end, and what the fence says.
+// Makes a fenced write by the browser's own API. Returns what the transaction tells of its end, and what the fence says.
 export async function endOfFencedWrite() {
   const transaction = db.transaction(["notes", "leasehold"], "readwrite");
-  // Before the fence, which aborts the transaction at the call if the loss is known.
+  // The write comes before the fence, which aborts the transaction at the call if the loss is known.
   const put = transaction.objectStore("notes").put("late", "note");
   const said = lease.fence(transaction).then(() => "current", (error) => error.code);
   const failed = new Promise((resolve) => (put.onerror = () => resolve(put.error.name)));

@@ -138,7 +138,7 @@ fn a_context_that_rests_while_a_refused_release_is_in_flight_waits_for_its_answe
     }
 }
 
-/// A store of somebody else's.
+/// Somebody else's store may give too few answers.
 #[test]
 fn a_reply_with_fewer_answers_than_operations_leaves_nobody_waiting() {
     let mut script = Script::new();

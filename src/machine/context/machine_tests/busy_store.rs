@@ -130,7 +130,7 @@ fn one_error_after_a_freeze_ends_no_wait() {
     }
 }
 
-/// The network goes before the laptop sleeps, and comes back after it wakes up.
+/// The network goes away before the laptop sleeps, and comes back after the laptop has woken up.
 #[test]
 fn errors_from_before_a_freeze_do_not_count_after_it() {
     let behind_own_guard = || {

@@ -103,7 +103,7 @@ fn s10_a_context_that_closes_is_heard_until_it_has_told_of_the_grant() {
     }
 }
 
-/// The same where the answer also says that the own session has ended: the grant is still to be told.
+/// The same holds if the answer also says that the context's own session has ended: the context still has to tell of the grant.
 #[test]
 fn s10_a_context_whose_session_has_ended_is_heard_until_it_has_told_of_the_grant() {
     for wiped in [false, true] {

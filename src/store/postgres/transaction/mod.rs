@@ -199,7 +199,7 @@ async fn has_prepared(loan: &mut dyn Loan, names: &Names, limit: Duration) -> bo
 
 async fn prepare(loan: &mut dyn Loan, names: &Names, limit: Duration) -> Result<(), Failure> {
     let mut round = Round::default();
-    // It waits for a table that somebody has locked. Most of the time is left to the transaction itself, if only to report that.
+    // PREPARE waits for a table that somebody has locked. Most of the time is left to the transaction itself, if only to report that.
     begin(limit / 4, &mut round);
     if loan.prepared().is_some_and(|prepared| prepared.may_have_some()) {
         let there = loan.carry(&names.ask_prepared()).await?;

@@ -207,7 +207,7 @@ pub async fn without_the_object_store_attach_is_refused(world: &World) -> anyhow
     Ok(())
 }
 
-/// Of a refused fence only its own promise tells why: the transaction ends as after any `abort()`, without an error.
+/// Only the fence's own promise tells why the fence was refused: the transaction ends as after any `abort()`, without an error.
 pub async fn a_refused_fence_leaves_the_transaction_without_an_error(world: &World) -> anyhow::Result<()> {
     let (tab, thief) = (desk(world, json!({ "by": "raw" })).await?, desk(world, json!({ "by": "raw" })).await?);
     hold(&tab, "notes").await?;
@@ -230,13 +230,13 @@ pub async fn when_the_object_store_is_cleared_the_holder_writes_nothing_and_is_t
     let seen = tab.run(seen, Value::Null).await?;
     ensure!(seen[0] == true, "right after the clearing the lease is valid: {seen}");
     ensure!(seen[1]["written"] == false && seen[1]["said"][1] == "StoreCleared", "the fenced write: {seen}");
-    // Nobody writes: the heartbeat finds it. By then another tab may have the lease.
+    // Nobody writes, so the heartbeat finds the store cleared. By then another tab may have the lease.
     hold(&other, "others").await?;
     let taken = "await clearLeases(); return (await leases.tryAcquire('others'))?.key ?? null";
     let taken = tab.run(taken, Value::Null).await?;
-    ensure!(taken == "others", "who tries right after the clearing gets {taken}");
+    ensure!(taken == "others", "a tab that tries right after the clearing gets {taken}");
     let told = other.run("return [await lease.lost, lease.valid]", Value::Null).await?;
-    ensure!(told == json!(["StoreCleared", false]), "who wrote nothing is told {told}");
+    ensure!(told == json!(["StoreCleared", false]), "a holder that wrote nothing is told {told}");
     // The key is free, and its tokens go on growing.
     let next = other.run("return (await leases.acquire('notes', { timeoutMs: 5_000 })).token", Value::Null).await?;
     ensure!(next.as_u64() > token.as_u64(), "after the token {token} comes {next}");
