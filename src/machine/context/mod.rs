@@ -99,8 +99,8 @@ pub struct Machine {
     last_request: RequestId,
     heartbeat_at: Option<Monotonic>,
     last_heartbeat: Monotonic,
-    /// How many transactions failed since the context was frozen or a clock was set, up to the attempts that a request has; `None` once the store has
-    /// answered. In a hidden page every timer may be as late as after a freeze, so a further freeze does not begin a new count.
+    /// How many transactions failed since the context was frozen or a clock was set, up to the attempts that a request has; `None` once the
+    /// store has answered. In a hidden page every timer may be as late as after a freeze, so a further freeze does not begin a new count.
     failures_since_freeze: Option<u32>,
     outputs: Vec<Output>,
     /// How many of the outputs were polled.
