@@ -121,8 +121,11 @@ export class Lease {
    * Lets a transaction commit only if the lease is still current *in that transaction*: a page that was paused and
    * overtaken writes nothing. Otherwise the transaction is aborted, and the returned promise rejects. Only this promise says why:
    * `transaction.error` is `null`, as after any `abort()`, and your requests in it fail with `AbortError`.
+   * If the manager knows of the loss already, it aborts the transaction during the call: what you ask of it next, such as
+   * `transaction.objectStore()`, throws `InvalidStateError`.
    *
-   * The check begins at the call, before any request that you make afterwards in the transaction. You need not await the check.
+   * The check begins at the call, before any request that you make afterwards in the transaction. Writes that do not await it are just
+   * as safe, but may throw that `InvalidStateError` instead of `LeaseLost`.
    * You may even release the lease meanwhile: the browser runs the transaction before the release. If you await the check, you can go
    * on in the same transaction. Keep the transaction short, under a third of the lease: renewals wait behind it.
    * The transaction's own `commit()` waits for the check; one that is borrowed from the prototype does not, nor does any
@@ -135,7 +138,7 @@ export class Lease {
    * @example
    * ```js
    * const tx = db.transaction(["notes", "leasehold"], "readwrite");
-   * lease.fence(tx);
+   * await lease.fence(tx);
    * tx.objectStore("notes").put(note, id);
    * ```
    */
