@@ -86,20 +86,24 @@ fn whoever_waits_behind_a_guard_of_its_own_context_is_told_after_a_lease() {
     assert!(silent_ms.is_some_and(|ms| ms <= LEASE_MS + 5_000), "{silent_ms:?}");
 }
 
+/// Request 2 waits for a guard of its own context.
+fn behind_own_guard() -> Script {
+    let mut script = Script::holding();
+    script.acquire(2, true);
+    script
+}
+
+/// Request 2 waits for another context, whose record has given out tokens up to this one.
+fn in_queue(last_token: u64) -> Script {
+    let mut script = Script::new();
+    script.queue(2, last_token);
+    script
+}
+
 /// In a hidden page each timer comes a minute late, as if the page had been frozen every time.
 #[test]
 fn whoever_waits_where_every_timer_is_late_is_told_of_a_silent_store_too() {
-    let behind_own_guard = || {
-        let mut script = Script::holding();
-        script.acquire(2, true);
-        script
-    };
-    let in_queue = || {
-        let mut script = Script::new();
-        script.queue(2, 100);
-        script
-    };
-    for mut script in [behind_own_guard(), in_queue()] {
+    for mut script in [behind_own_guard(), in_queue(100)] {
         let told = (0..10).any(|_| {
             let told = events(script.tick(60_000));
             told.iter().any(|event| matches!(event, Event::Failed { turn: TurnId(2), .. }))
@@ -111,13 +115,7 @@ fn whoever_waits_where_every_timer_is_late_is_told_of_a_silent_store_too() {
 /// A laptop wakes up before its network does.
 #[test]
 fn one_error_after_a_freeze_ends_no_wait() {
-    for waits_in_queue in [false, true] {
-        let mut script = if waits_in_queue { Script::new() } else { Script::holding() };
-        if waits_in_queue {
-            script.queue(2, 64);
-        } else {
-            script.acquire(2, true);
-        }
+    for (what, mut script) in [("own guard", behind_own_guard()), ("queue", in_queue(64))] {
         script.tick(600_000);
         let errors = (1..10).find(|_| {
             script.until_sent();
@@ -126,23 +124,13 @@ fn one_error_after_a_freeze_ends_no_wait() {
             let is_told = |output: &Output| matches!(output, Output::Event(Event::Failed { turn: TurnId(2), .. }));
             script.outputs.iter().any(is_told)
         });
-        assert!(errors.is_some_and(|errors| errors >= 3), "{errors:?}, in a queue: {waits_in_queue}");
+        assert!(errors.is_some_and(|errors| errors >= 3), "{what}: {errors:?}");
     }
 }
 
 /// The network goes away before the laptop sleeps, and comes back after the laptop has woken up.
 #[test]
 fn errors_from_before_a_freeze_do_not_count_after_it() {
-    let behind_own_guard = || {
-        let mut script = Script::holding();
-        script.acquire(2, true);
-        script
-    };
-    let in_queue = || {
-        let mut script = Script::new();
-        script.queue(2, 64);
-        script
-    };
     let unheard = || {
         let mut script = Script::new();
         script.acquire(2, true);
@@ -155,7 +143,7 @@ fn errors_from_before_a_freeze_do_not_count_after_it() {
         script
     };
     for (what, mut script) in
-        [("own guard", behind_own_guard()), ("queue", in_queue()), ("unheard", unheard()), ("several", several())]
+        [("own guard", behind_own_guard()), ("queue", in_queue(64)), ("unheard", unheard()), ("several", several())]
     {
         let fails = |script: &mut Script| {
             script.until_sent();
