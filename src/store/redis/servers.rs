@@ -99,12 +99,14 @@ impl FromStr for RedisServers {
 /// The client ignores the parameters that it does not know, a prefix among them.
 fn check_parameters(url: &str) -> Result<(), StoreError> {
     let known = ["db", "user", "pass", "protocol"];
-    let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters).split('&');
-    let mut parameters = parameters.filter(|one| !one.is_empty());
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let mut parameters = query.split('&').filter(|one| !one.is_empty());
     match parameters.find(|one| one.split_once('=').is_none_or(|(name, _)| !known.contains(&name))) {
         None => Ok(()),
         Some(unknown) => {
-            Err(unknown_parameter("redis:", unknown, &format!("db, user, pass and protocol; {PREFIX_REMEDY}")))
+            let name = unknown.split('=').next().unwrap_or_default();
+            let known = format!("db, user, pass and protocol; {PREFIX_REMEDY}");
+            Err(unknown_parameter("redis:", (name, query), &known))
         }
     }
 }
@@ -121,6 +123,8 @@ struct Parts<'a> {
     login: &'a str,
     hosts: &'a str,
     path: Vec<&'a str>,
+    /// What follows the question mark.
+    query: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
 }
 
@@ -136,6 +140,7 @@ impl<'a> Parts<'a> {
             login,
             hosts,
             path: path.strip_suffix('/').unwrap_or(path).split('/').collect(),
+            query,
             parameters: parameters.map(|one| one.split_once('=').unwrap_or((one, ""))).collect(),
         }
     }
@@ -160,7 +165,7 @@ impl<'a> Parts<'a> {
                 "sentinel_password" => password = value,
                 _ => {
                     let known = "sentinel_user, sentinel_password and prefix";
-                    return Err(unknown_parameter("redis-sentinel:", &format!("{name}={value}"), known));
+                    return Err(unknown_parameter("redis-sentinel:", (name, self.query), known));
                 }
             }
         }
@@ -182,8 +187,8 @@ impl<'a> Parts<'a> {
     }
 
     fn cluster(&self) -> Result<RedisServers, StoreError> {
-        if let Some((name, value)) = self.parameters.first() {
-            return Err(unknown_parameter("redis-cluster:", &format!("{name}={value}"), "prefix"));
+        if let Some((name, _)) = self.parameters.first() {
+            return Err(unknown_parameter("redis-cluster:", (name, self.query), "prefix"));
         }
         if !matches!(self.path.as_slice(), ["" | "0"]) {
             return Err(failure::unsupported(
@@ -194,10 +199,10 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn unknown_parameter(scheme: &str, unknown: &str, known: &str) -> StoreError {
-    let name = unknown.split('=').next().unwrap_or_default();
-    // Any other text may be part of a password with a question mark, so the error does not show it.
-    let is_plain = name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_') && !unknown.contains('@');
+fn unknown_parameter(scheme: &str, (name, query): (&str, &str), known: &str) -> StoreError {
+    // A password may contain a question mark and ampersands. Then the `@` that ends it is in the query, maybe in another parameter, and the
+    // error must not show any of it.
+    let is_plain = name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_') && !query.contains('@');
     let named = if is_plain { format!("parameter {name:?}") } else { "such parameter".to_string() };
     failure::unsupported(format!("a {scheme} URL takes no {named}; it takes only {known}"))
 }
@@ -253,6 +258,9 @@ mod tests {
             ("redis-sentinel://:se?secret@a:1/m", "takes no such parameter; it takes only sentinel_user"),
             ("redis://:secret@a:1/0?protcol=secret", "\"protcol\"; it takes only db, user, pass and protocol"),
             ("redis://:se?cret=secret@a:1/0", "no such parameter"),
+            ("redis://:se?secret&x@a:1/0", "no such parameter"),
+            ("redis-sentinel://:se?secret&x@a:1/m", "no such parameter"),
+            ("redis-cluster://:se?secret&x@a:1/", "no such parameter"),
             ("redis-sentinel://:secret@a:1/m/secret", "redis://user:password@host:6379/0"),
             ("redis-cluster://:secret@a:1/1", "choose a prefix"),
             ("redis-cluster://:secret@a:1/?prefx=secret", "\"prefx\"; it takes only prefix"),
