@@ -124,13 +124,19 @@ impl Drop for Bell {
 }
 
 impl Core {
-    /// Plans the alarm anew if it must ring earlier: one that rings too early does no harm, one that rings late does.
-    pub(super) fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic) {
+    /// Plans the alarm anew if it must ring earlier, or also in this place: one that rings too early does no harm, one that rings late does.
+    /// `is_away` tells whether this is another place than that of the first use.
+    pub(super) fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic, is_away: impl Fn() -> bool) {
         let keeps_alive = self.machine.has_loose_ends();
-        // If only the bell at home is left, this may be a place where the other one would ring.
-        let is_whole = |alarm: &Alarm| alarm.bells[0].is_some() || !alarm.is_set();
+        let rings_here = |alarm: &Alarm| match alarm.bells {
+            [Some(_), Some(_)] | [None, None] => true,
+            // It was set in the place of the first use, which may stand still while this place waits.
+            [Some(_), None] => !is_away(),
+            // If only the bell at home is left, this may be a place where the other one would ring.
+            [None, Some(_)] => false,
+        };
         let serves = |alarm: &Alarm, at| {
-            alarm.at <= at && alarm.at > now && (alarm.keeps_alive || !keeps_alive) && is_whole(alarm)
+            alarm.at <= at && alarm.at > now && (alarm.keeps_alive || !keeps_alive) && rings_here(alarm)
         };
         if !wake.is_some_and(|at| self.alarm.as_ref().is_some_and(|alarm| serves(alarm, at))) {
             self.replace_alarm(wake);

@@ -312,10 +312,15 @@ impl Executor for TokioExecutor {
     }
 
     fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
-        let home = self.home.runtime().filter(|_| self.home.lives.load(Ordering::Acquire))?;
+        if !self.home.lives.load(Ordering::Acquire) {
+            return None;
+        }
         // Without a runtime, all is done at home.
-        let is_away = Handle::try_current().is_ok_and(|here| here.id() != home.id());
-        is_away.then(|| -> Shared<dyn Executor> { Shared::new(Self { bound_to: Some(home), ..self.clone() }) })
+        let here = Handle::try_current().ok()?.id();
+        let home = self.home.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        // The driver asks for each input, so the handle is cloned only if it is needed.
+        let home = home.as_ref().filter(|(home, _)| home.id() != here)?.0.clone();
+        Some(Shared::new(Self { bound_to: Some(home), ..self.clone() }))
     }
 
     fn random(&self) -> u128 {

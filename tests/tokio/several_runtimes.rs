@@ -2,6 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::mpsc,
     thread,
 };
@@ -215,4 +216,38 @@ fn a_heartbeat_that_is_due_after_synchronous_work_is_sent_at_once() {
         assert!(second.lock("k").try_acquire().await.unwrap().is_none(), "{:?}", leases.stats());
         assert!(guard.is_valid());
     });
+}
+
+/// The next heartbeat comes before anything that the request elsewhere needs an alarm for. So it is with the default times, over a store
+/// whose leases do not linger.
+#[test]
+fn a_lease_is_renewed_elsewhere_although_the_request_there_needs_no_earlier_alarm() {
+    let (home, other) = (single(), single());
+    let builder = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).lease(ms(1_000)).linger(ms(0));
+    let leases = builder.build().unwrap();
+    let held = home.block_on(leases.lock("held").acquire()).unwrap();
+    let second = other.block_on(leases.lock("second").acquire()).unwrap();
+    other.block_on(renewals(&leases, 3));
+    assert!(held.is_valid() && second.is_valid() && leases.stats().renewed >= 3, "{:?}", leases.stats());
+}
+
+/// The store has not answered what was asked in the first runtime, and nobody drives that one any more.
+#[test]
+fn who_asks_elsewhere_is_answered_although_the_first_runtime_was_left_with_a_question() {
+    let (leases, store) = faulty(&MemoryStore::new());
+    let (first, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let _held = first.block_on(leases.lock("held").acquire()).unwrap();
+    store.inject(Fault::Silence);
+    first.block_on(async {
+        let mut asked = pin!(leases.status("k"));
+        for _ in 0..10 {
+            assert!(futures::poll!(asked.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+        }
+    });
+    let asks = leases.clone();
+    let asking = other.spawn(async move { asks.lock("free").timeout(ms(2_000)).acquire().await });
+    let told = soon(async move { asking.await.unwrap() });
+    assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
+    drop(first);
 }
