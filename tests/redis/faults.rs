@@ -280,3 +280,35 @@ fn a_context_hears_and_speaks_although_its_manager_was_built_in_a_runtime_withou
     assert!(since.elapsed() < BUSY, "it was told of the grant");
     drop(granted);
 }
+
+/// A task is opening a connection in the first runtime, which nobody drives any more.
+#[test]
+fn a_connection_that_nobody_goes_on_opening_holds_up_nobody_elsewhere() {
+    let Some(server) = shared() else { return };
+    let proxy = proxy_before(server.port());
+    let (first, other) = (Builder::new_current_thread().enable_all().build().unwrap(), Runtime::new().unwrap());
+    let leases = first.block_on(async { context(&client_of(&proxy), "left").await.1.build().unwrap() });
+    first.block_on(leases.status("k")).unwrap();
+    proxy.cut();
+    proxy.fall_silent();
+    let pause = || tokio::time::sleep(Duration::from_millis(1));
+    let opens = async {
+        while proxy.open() > 0 {
+            pause().await;
+        }
+        // Whoever asks first learns that the connection is gone. Whoever asks next opens another one, which gets no answer.
+        while proxy.open() == 0 {
+            let mut asked = pin!(leases.status("k"));
+            while proxy.open() == 0 && futures::poll!(asked.as_mut()).is_pending() {
+                pause().await;
+            }
+        }
+    };
+    first.block_on(async { timeout(BUSY, opens).await.unwrap() });
+    proxy.cut();
+    let since = Instant::now();
+    while let Err(told) = other.block_on(leases.status("k")) {
+        assert!(since.elapsed() < BUSY, "it cannot look: {told}");
+    }
+    other.block_on(leases.close());
+}
