@@ -251,3 +251,19 @@ fn who_asks_elsewhere_is_answered_although_the_first_runtime_was_left_with_a_que
     assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
     drop(first);
 }
+
+/// The time-out there needs an earlier alarm, and then the runtime stands still. The guard is used in the other one.
+#[test]
+fn a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last() {
+    let memory = MemoryStore::new();
+    let (home, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let builder = LeaseManager::builder(memory.clone(), TokioExecutor::new()).lease(ms(1_000)).linger(ms(0));
+    let (leases, second) = (builder.build().unwrap(), manager(&memory));
+    let _taken = other.block_on(second.lock("taken").acquire()).unwrap();
+    let _first = home.block_on(leases.lock("first").acquire()).unwrap();
+    let held = other.block_on(leases.lock("held").acquire()).unwrap();
+    assert!(home.block_on(leases.lock("taken").timeout(ms(50)).acquire()).is_err());
+    let renewed = leases.stats().renewed;
+    other.block_on(renewals(&leases, renewed + 3));
+    assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
+}
