@@ -4,7 +4,7 @@ use alloc::sync::{Arc, Weak};
 use core::{
     cell::Cell,
     future::pending,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 use std::{
@@ -53,8 +53,8 @@ pub struct TokioExecutor {
     home: Arc<Home>,
     /// The latest other runtime that it was used in.
     away: Arc<Mutex<Arc<Place>>>,
-    /// If set, the runtime to use, wherever the executor is called.
-    bound_to: Option<Handle>,
+    /// If set, the place to use, wherever the executor is called.
+    bound_to: Option<Arc<Place>>,
 }
 
 /// The runtime of the first request, which has timers. Once it has ended, the runtime of the next request takes its place.
@@ -90,6 +90,27 @@ struct Place {
     lives: AtomicBool,
     /// The runtime, and the task of the tenant there.
     runtime: Mutex<Option<(Handle, AbortHandle)>>,
+    /// How many tasks that were sent there from elsewhere have not begun. A runtime that stands still collects them.
+    unbegun: AtomicUsize,
+}
+
+/// A runtime with so many tasks that have not begun stands still. Unless it is the home, no more are sent there until it goes on.
+const STANDS_STILL: usize = 64;
+
+/// Counts a task that has not begun.
+struct Unbegun(Arc<Place>);
+
+impl Unbegun {
+    fn new(place: Arc<Place>) -> Self {
+        place.unbegun.fetch_add(1, Ordering::Relaxed);
+        Self(place)
+    }
+}
+
+impl Drop for Unbegun {
+    fn drop(&mut self) {
+        self.0.unbegun.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Place {
@@ -157,7 +178,10 @@ impl TokioExecutor {
     }
 
     fn here(&self) -> Option<Handle> {
-        self.bound_to.clone().or_else(|| Handle::try_current().ok())
+        match &self.bound_to {
+            Some(place) => place.runtime(),
+            None => Handle::try_current().ok(),
+        }
     }
 
     /// The runtime that this is called in; else the one that requests were made in, unless it has ended; before any request, the one
@@ -314,9 +338,14 @@ impl Executor for TokioExecutor {
         // Before the first request, no transaction exists that could set a timer, so a runtime without timers will do.
         let runtime = runtime.or_else(|| self.here().filter(|_| self.home.place.runtime().is_none()));
         // Without a runtime, as after the end of `main`, nothing goes on in the background: what is held then runs out.
-        if let Some(runtime) = runtime {
-            runtime.spawn(task);
-        }
+        let Some(runtime) = runtime else { return };
+        match self.bound_to.clone().map(Unbegun::new) {
+            None => runtime.spawn(task),
+            Some(unbegun) => runtime.spawn(async move {
+                drop(unbegun);
+                task.await;
+            }),
+        };
     }
 
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
@@ -355,8 +384,10 @@ impl Executor for TokioExecutor {
         };
         // The home may have ended, and the other runtime may be the home by now.
         let is_another = |runtime: &Handle| is_away || !self.home.place.is_in(runtime);
-        let runtime = place.runtime().filter(|runtime| place.lives() && is_another(runtime))?;
-        Some(Shared::new(Self { bound_to: Some(runtime), ..self.clone() }))
+        // The first runtime must hear of each alarm even if it stands still: it may go on when the other one has ended.
+        let goes_on = is_away || place.unbegun.load(Ordering::Relaxed) < STANDS_STILL;
+        (place.lives() && goes_on && place.runtime().as_ref().is_some_and(is_another))
+            .then(|| -> Shared<dyn Executor> { Shared::new(Self { bound_to: Some(place), ..self.clone() }) })
     }
 
     fn random(&self) -> u128 {

@@ -267,3 +267,17 @@ fn a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last() {
     other.block_on(renewals(&leases, renewed + 3));
     assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
 }
+
+/// Each alarm that is set also sets a timer in the latest other runtime, where nobody takes the old ones away.
+#[test]
+fn another_runtime_that_stands_still_collects_few_tasks() {
+    let memory = MemoryStore::new();
+    let (home, still) = (single(), single());
+    let (leases, second) = (manager(&memory), manager(&memory));
+    let _taken = home.block_on(second.lock("taken").acquire()).unwrap();
+    let times_out = |runtime: &Runtime| runtime.block_on(leases.lock("taken").timeout(ms(1)).acquire()).is_err();
+    assert!(times_out(&home) && times_out(&still));
+    assert!((0..500).all(|_| times_out(&home)));
+    let tasks = still.metrics().num_alive_tasks();
+    assert!(tasks < 100, "{tasks} tasks, after 500 time-outs elsewhere");
+}
