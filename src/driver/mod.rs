@@ -7,6 +7,7 @@ mod alarm;
 mod baton;
 mod event;
 mod events;
+mod flight;
 mod pump;
 mod questions;
 mod registry;
