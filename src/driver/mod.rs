@@ -39,7 +39,7 @@ use transactions::OpenTransactions;
 use unheard::Unheard;
 
 pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
-pub(crate) use event::{Origin, span, within};
+pub(crate) use event::{Origin, span, tell_of_outage, within};
 pub use events::LeaseEvents;
 pub(crate) use questions::Answer;
 pub(crate) use registry::Response;
