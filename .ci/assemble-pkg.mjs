@@ -68,7 +68,8 @@ export default async function load(source) {
 }
 
 /** The same glue in fewer bytes. What stands in the wasm's imports needs neither `this` nor a name, and no user can dispose of the wasm's
- *  classes. Each browser that reads the rest of the glue has `encodeInto`. */
+ *  classes. Each browser that reads the rest of the glue has `encodeInto` and `FinalizationRegistry`. The face gives the wasm nothing that fails to be copied, so
+ *  nothing has to be freed halfway. */
 function shorter(glue) {
   return glue
     .replaceAll(/: function\(\) \{ return handleError\(function \(([^)]*)\) \{/g, ": (...given) => handleError(($1) => {")
@@ -76,6 +77,9 @@ function shorter(glue) {
     .replaceAll(/^( +\w+): function\(([^)]*)\) \{/gm, "$1: ($2) => {")
     .replaceAll(/const ret = (.*);\n +return (\w+)\(ret\);/g, "return $2($1);")
     .replaceAll(/const ret = (.*);\n +return ret( .*)?;/g, "return $1$2;")
+    .replaceAll(/try \{\n([^}]*)\} catch \(e\) \{\n(?: +if \(ptr\d\) .*\n)+ +throw e;\n +\}\n/g, "$1")
+    .replaceAll(/\(typeof FinalizationRegistry === 'undefined'\)\n.*\n +: new/g, "new")
+    .replaceAll(/^ +wasm(Instance|Module) = .*\n/gm, "")
     .replaceAll(/^if \(Symbol\.dispose\).*\n/gm, "")
     .replace(/^if \(!\('encodeInto' in cachedTextEncoder\)\) \{[^]*?^\}\n/m, "");
 }
