@@ -58,7 +58,9 @@ function withOwnLoader(glue) {
   if (!generated || more.length > 0 || !/^function __wbg_finalize_init\(instance, module\)/m.test(imports)) {
     fail("wasm-bindgen's glue has changed: see what has become of its loader");
   }
-  return `${shorter(imports)}
+  if (!imports.includes("console.warn(")) fail("the wasm warns by another way than console.warn: have it call the face's warn() there, too");
+  return `import { warn } from "./options.mjs";
+${shorter(imports).replaceAll("console.warn(", "warn(")}
 export default async function load(source) {
   // Some simulated browsers have none.
   const start = globalThis.Response && source instanceof Response ? "instantiateStreaming" : "instantiate";

@@ -114,17 +114,21 @@ test("a warning that throws stops nothing", async () => {
   const lease = await leases.acquire("notes");
   const waiting = leases.acquire("notes");
   const { warn } = console;
+  const { error } = console;
   let warned = 0;
+  const errors = [];
   console.warn = () => {
     warned++;
     throw new Error("no warnings, please");
   };
+  console.error = (sentence) => errors.push(sentence);
   try {
     await clock.advance(61_000);
   } finally {
-    console.warn = warn;
+    Object.assign(console, { warn, error });
   }
   assert.equal(warned, 1);
+  assert.match(errors.join("\n"), /^leasehold: .*"notes" has waited for a minute/);
   assert.equal(lease.valid, true);
   assert.equal(await lease.release(), "released");
   await (await waiting).release();

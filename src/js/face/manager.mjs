@@ -9,7 +9,7 @@ import { Lease } from "./lease.mjs";
 import { init } from "./loading.mjs";
 import { LockManager } from "./locks.mjs";
 import * as kinds from "./options.mjs";
-import { check, checkKey, isObject, quiet, read } from "./options.mjs";
+import { check, checkKey, isObject, quiet, read, warn } from "./options.mjs";
 import { follow, stoppable } from "./signal.mjs";
 import { end, unlessLost, worked } from "./work.mjs";
 
@@ -24,9 +24,6 @@ const WITHOUT_RENEWAL = 8;
 
 /** How long the time-out of a request is held up to find out who was in the way, in ms. */
 const LOOK_LIMIT_MS = 250;
-
-/** An answer of the wasm passes through fewer promises than this before it reaches the caller. */
-const TURNS = 20;
 
 export class LeaseManager extends EventTarget {
   #wasm;
@@ -55,7 +52,7 @@ export class LeaseManager extends EventTarget {
         // Once a key: most such waits end.
         if (ahead !== 0 || told.has(key)) return;
         told.add(key);
-        quiet(() => console.warn(`${said} for this manager's own lease; ${OWN_WAIT}`));
+        warn(`${said} for this manager's own lease; ${OWN_WAIT}`);
       });
     }
   }
@@ -82,7 +79,7 @@ export class LeaseManager extends EventTarget {
     if (!HAPPENINGS.has(type)) {
       // It may be an event of the user's own; one that differs from ours in its case only is a slip.
       const isSlip = HAPPENINGS.has(`${type}`.toLowerCase());
-      if (isSlip) quiet(() => console.warn(`leasehold: no event ${type}: types are in lower case`));
+      if (isSlip) warn(`leasehold: no event ${type}: types are in lower case`);
       return;
     }
     if (this.#listens) return;
@@ -282,9 +279,20 @@ export class LeaseManager extends EventTarget {
 
   async #end() {
     await ask(() => this.#wasm.close());
-    // The wasm has refused every request that waited. The callers' promises reject within these turns.
-    for (let turn = 0; turn < TURNS; turn++) await null;
+    await reactions();
   }
+}
+
+/** Ends when all has happened that waits for nothing but promises which have settled: a message is delivered after that, however many
+ *  promises follow each other. The wasm has refused every request that waited, and so their callers have heard of it. */
+function reactions() {
+  return new Promise((resolve) => {
+    // Some simulated browsers have no channels.
+    if (!globalThis.MessageChannel) return setTimeout(resolve);
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => resolve(port1.close());
+    port2.postMessage(0);
+  });
 }
 
 /** Times that are not chosen are no numbers, to the wasm. */

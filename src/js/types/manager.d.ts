@@ -252,6 +252,7 @@ export class LeaseManager extends EventTarget {
   /**
    * Calls the listener for each event of this manager's leases, in order, until the manager has closed. The manager makes
    * events only once a listener was added. Types are in lower case: the manager never emits an event of any other type.
+   * A listener that is added after {@link close} is never called for them, as with any other target that has closed.
    *
    * @example
    * ```js
