@@ -89,12 +89,12 @@ export class LeaseManager extends EventTarget {
 
   static async open(name, options) {
     check("InvalidOptions", "the name", "name", name);
-    return opened(name, undefined, read(options, kinds.OPEN));
+    return opened(this, name, undefined, read(options, kinds.OPEN));
   }
 
   static async attach(db, options) {
     const raw = rawDatabase(db);
-    return opened(raw.name, raw, read(options, kinds.ATTACH));
+    return opened(this, raw.name, raw, read(options, kinds.ATTACH));
   }
 
   static async delete(name) {
@@ -295,15 +295,17 @@ function reactions() {
   });
 }
 
-/** Times that are not chosen are no numbers, to the wasm. */
-async function opened(name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {
+/** A manager of the class whose method was called. Times that are not chosen are no numbers, to the wasm. */
+async function opened(called, name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {
   const { beacon, instance, store } = rest;
   await init();
   const how = (store === "memory" ? IN_MEMORY : 0) | (beacon === false ? WITHOUT_BEACON : 0);
   const fault = store?.nextFault && (() => store.nextFault());
   const open = () => Wasm.open(name, database, how, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, instance, fault);
   const wasm = await ask(open);
-  return new LeaseManager(INTERNAL, wasm, name, rest);
+  // The method may have been taken off its class.
+  const type = typeof called === "function" ? called : LeaseManager;
+  return new type(INTERNAL, wasm, name, rest);
 }
 
 /** The options may be left out. */

@@ -24,10 +24,11 @@ import type { ElectOptions, RunOptions, TryRunOptions, TryRunOutcome, Work } fro
  * ```
  */
 export class LeaseManager extends EventTarget {
-  private constructor();
+  /** A subclass needs no constructor of its own. If it has one, that passes on what it is given. */
+  protected constructor(...given: unknown[]);
 
   /**
-   * Loads the wasm if need be, checks the options, and opens the store.
+   * Loads the wasm if need be, checks the options, and opens the store. Called on a subclass, it makes a manager of that class.
    *
    * @param name The store: managers that open the same name share its leases.
    * @throws {LeaseError} `InvalidOptions`; `Unsupported` where there is no IndexedDB, or it is forbidden; `Quota`;
@@ -37,7 +38,7 @@ export class LeaseManager extends EventTarget {
    * const leases = await LeaseManager.open("my-app", { leaseMs: 20_000, heartbeatMs: 5_000 });
    * ```
    */
-  static open(name: string, options?: OpenOptions): Promise<LeaseManager>;
+  static open<T extends LeaseManager = LeaseManager>(this: { prototype: T } | void, name: string, options?: OpenOptions): Promise<T>;
 
   /**
    * Keeps the leases in the object store `leasehold` of a database of your own that is open, so that a write to that
@@ -62,7 +63,11 @@ export class LeaseManager extends EventTarget {
    * const leases = await LeaseManager.attach(db);
    * ```
    */
-  static attach(db: OpenDatabase, options?: AttachOptions): Promise<LeaseManager>;
+  static attach<T extends LeaseManager = LeaseManager>(
+    this: { prototype: T } | void,
+    db: OpenDatabase,
+    options?: AttachOptions,
+  ): Promise<T>;
 
   /**
    * Deletes the leases and locks of a name, database and all, if nobody holds any. Managers that are open go on: their next
