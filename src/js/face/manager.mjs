@@ -10,7 +10,7 @@ import { init } from "./loading.mjs";
 import { LockManager } from "./locks.mjs";
 import * as kinds from "./options.mjs";
 import { check, checkKey, isObject, quiet, read, warn } from "./options.mjs";
-import { follow, stoppable } from "./signal.mjs";
+import { follow, isOver, stoppable } from "./signal.mjs";
 import { end, unlessLost, worked } from "./work.mjs";
 
 /** The bits that say to the wasm how a store is opened. */
@@ -174,10 +174,11 @@ export class LeaseManager extends EventTarget {
     checkKey(key);
     const wish = read(options, kinds.ELECT);
     check("InvalidOptions", "the work", "work", work);
+    const causes = new Set();
     for (;;) {
       // Aborts with the user's signal, and lets go of that with the end of the lead.
       const stop = new AbortController();
-      const lease = await this.#lease(key, wish, 0, stop.signal);
+      const lease = await this.#campaign(key, wish, stop.signal, causes);
       let unfollow;
       try {
         unfollow = wish.signal && follow(wish.signal, stop);
@@ -189,6 +190,21 @@ export class LeaseManager extends EventTarget {
       } finally {
         unfollow?.();
         await end(lease);
+      }
+    }
+  }
+
+  /** The lease of a lead. A store that fails may answer again, and is waited for. The console warns once of each cause. */
+  async #campaign(key, wish, stopped, causes) {
+    for (;;) {
+      try {
+        return await this.#lease(key, wish, 0, stopped);
+      } catch (error) {
+        // A signal may have aborted with such an error.
+        if (isOver(wish.signal) || !mayPass(error)) throw error;
+        if (causes.has(error.message)) continue;
+        causes.add(error.message);
+        warn(`leasehold: the election for ${JSON.stringify(key)} waits: ${error.message}`);
       }
     }
   }
@@ -294,6 +310,9 @@ function reactions() {
     port2.postMessage(0);
   });
 }
+
+/** Whether trying again may help. The wasm's message says so. */
+const mayPass = (error) => error instanceof LeaseError && error.code === "Store" && error.message.includes("may help");
 
 /** A manager of the class whose method was called. Times that are not chosen are no numbers, to the wasm. */
 async function opened(called, name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {

@@ -204,7 +204,10 @@ export class LeaseManager extends EventTarget {
    * Its outcome is ignored. When `signal` aborts, the campaign or the lead is given up: `lease.signal` aborts and the
    * promise rejects, both with its reason. The promise settles only when the lease is released, as with {@link run}.
    *
-   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`. What the work throws while it leads, as it is.
+   * A campaign goes on while the store fails, if trying again may help, and the console warns once of each cause.
+   *
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`, and for `Store` if trying again may help. What the work throws while
+   * it leads, as it is.
    * @example
    * ```js
    * const controller = new AbortController();
