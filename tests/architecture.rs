@@ -81,7 +81,7 @@ const FLOORS: [(&str, &str, &str); 5] = [
     ),
     (
         "src/signal/",
-        "machine signal store::Reach executor::MaybeSend executor::Shared executor::WeakShared executor::process_wide",
+        "machine signal store::Reach executor::MaybeSend executor::Shared executor::WeakShared executor::HAS_MANY_CONTEXTS executor::process_wide",
         "",
     ),
     ("src/executor/", "machine::Now machine::Monotonic machine::Wall machine::whole_ms executor", ""),

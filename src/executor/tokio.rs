@@ -36,8 +36,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// next request inside a runtime makes that one the first; on a thread without a runtime it is refused.
 ///
 /// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard
-/// is dropped just before, its release transaction is lost with the runtime, and the manager's other requests wait for it until the
-/// store's time limit (5 s by default).
+/// is dropped just before, its release transaction is lost with the runtime, and the manager repeats it in the runtime of the first request.
+/// If that one has ended, too, the next call repeats it, or the lease runs out.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};

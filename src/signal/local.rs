@@ -5,7 +5,7 @@ use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Beacons, Inbox, Notice, Signals};
-use crate::executor::{Shared, WeakShared, process_wide};
+use crate::executor::{HAS_MANY_CONTEXTS, Shared, WeakShared, process_wide};
 use crate::machine::{Message, SessionId, SortedMap};
 use crate::store::Reach;
 
@@ -29,6 +29,8 @@ struct Hub(Mutex<Seats>);
 #[derive(Default)]
 struct Seats {
     taken: SortedMap<u64, Seat>,
+    /// The numbers of the seats by their sessions, sorted: a message to one session looks at no other. Empty where there are few contexts.
+    by_session: Vec<(SessionId, u64)>,
     last: u64,
 }
 
@@ -80,6 +82,41 @@ impl Hub {
 }
 
 impl Seats {
+    /// Where a seat stands among those by session, or would stand.
+    fn place(&self, session: SessionId, number: u64) -> usize {
+        self.by_session.partition_point(|known| *known < (session, number))
+    }
+
+    fn take(&mut self, number: u64, seat: Seat) {
+        if HAS_MANY_CONTEXTS {
+            let at = self.place(seat.session, number);
+            self.by_session.insert(at, (seat.session, number));
+        }
+        self.taken.insert(number, seat);
+    }
+
+    fn leave(&mut self, number: u64) -> Option<Seat> {
+        let seat = self.taken.remove(&number)?;
+        if HAS_MANY_CONTEXTS {
+            let at = self.place(seat.session, number);
+            self.by_session.remove(at);
+        }
+        Some(seat)
+    }
+
+    /// Visits the seats that hear a message, in the order of their numbers.
+    fn visit(&self, recipient: Option<SessionId>, mut visit: impl FnMut(u64, &Seat)) {
+        if HAS_MANY_CONTEXTS && let Some(session) = recipient {
+            // One, as a rule.
+            let own = self.by_session[self.place(session, 0)..].iter().take_while(|(known, _)| *known == session);
+            own.filter_map(|(_, number)| Some((number, self.taken.get(number)?)))
+                .for_each(|(at, seat)| visit(*at, seat));
+            return;
+        }
+        let hears = |seat: &Seat| recipient.is_none_or(|recipient| recipient == seat.session);
+        self.taken.iter().filter(|(_, seat)| hears(seat)).for_each(|(number, seat)| visit(*number, seat));
+    }
+
     fn stands(&self, session: SessionId) -> bool {
         self.taken.values().any(|seat| seat.beacon && seat.session == session)
     }
@@ -115,7 +152,7 @@ impl Signals for LocalSignals {
         self.rest();
         let beacon = beacon && self.raises_beacons();
         let seat = Seat { session, inbox: inbox.clone(), beacon, watches: SortedMap::new() };
-        self.hub.seats().taken.insert(self.seat, seat);
+        self.hub.seats().take(self.seat, seat);
         if beacon {
             tell(&inbox, Notice::BeaconStands(session));
         }
@@ -124,7 +161,7 @@ impl Signals for LocalSignals {
 
     fn rest(&self) {
         let mut seats = self.hub.seats();
-        let left = seats.taken.remove(&self.seat);
+        let left = seats.leave(self.seat);
         let told = left.filter(|seat| seat.beacon).map(|seat| seats.end_watches(seat.session));
         drop(seats);
         for (inbox, watch) in &told.unwrap_or_default() {
@@ -133,14 +170,12 @@ impl Signals for LocalSignals {
     }
 
     fn send(&self, message: &Message) {
-        let recipient = message.body.recipient();
-        let hears = |seat: &Seat| recipient.is_none_or(|recipient| recipient == seat.session);
         let mut others = Vec::new();
-        for (number, seat) in self.hub.seats().taken.iter() {
-            if *number != self.seat && hears(seat) {
+        self.hub.seats().visit(message.body.recipient(), |number, seat| {
+            if number != self.seat {
                 others.push(seat.inbox.clone());
             }
-        }
+        });
         for inbox in &others {
             tell(inbox, Notice::Message(message.clone()));
         }
@@ -178,5 +213,51 @@ impl Drop for LocalSignals {
 impl fmt::Debug for LocalSignals {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "LocalSignals({})", self.seat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::machine::{Body, Key, StoreId};
+
+    struct Deaf;
+
+    impl Inbox for Deaf {
+        fn notice(&self, _: Notice) {}
+    }
+
+    /// The least time of many messages to one of so many contexts: whatever else the machine does is not in it.
+    #[expect(clippy::disallowed_methods, reason = "a test that measures")]
+    fn message_among(contexts: u32) -> Duration {
+        let reach = Reach::Named(format!("{contexts} contexts"));
+        let inbox: Shared<dyn Inbox> = Shared::new(Deaf);
+        let all: Vec<_> = (0..contexts).map(|_| LocalSignals::new(&reach)).collect();
+        for (number, signals) in all.iter().enumerate() {
+            // The ids are in no order, as drawn ones are.
+            signals.wake(
+                SessionId((number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+                false,
+                Shared::downgrade(&inbox),
+            );
+        }
+        let holder = SessionId(0x9e37_79b9_7f4a_7c15);
+        let message = Message { store: StoreId(1), key: Key::of_lock("k"), body: Body::Ended { holder } };
+        let sender = LocalSignals::new(&reach);
+        let batch = || {
+            let start = Instant::now();
+            (0..100).for_each(|_| sender.send(&message));
+            start.elapsed()
+        };
+        (0..50).map(|_| batch()).min().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_message_to_one_context_costs_the_same_among_many() {
+        let (few, many) = (message_among(1), message_among(10_000));
+        assert!(many < few * 20, "{few:?} among one, {many:?} among 10,000");
     }
 }

@@ -15,6 +15,7 @@ mod jumps;
 mod other;
 mod processes;
 mod real;
+mod runtimes;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod shared;

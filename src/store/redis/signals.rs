@@ -26,7 +26,7 @@ use super::{
 use crate::executor::WeakShared;
 use crate::machine::{Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
-use crate::store::inside::timers_run_here;
+use crate::store::inside::{io_runs_here, timers_run_here};
 
 /// So many messages wait for a server that is slow. What comes then is dropped: messages are hints.
 const WAITING: usize = 1_024;
@@ -41,7 +41,7 @@ const QUIET: Duration = Duration::from_secs(15);
 /// The signals of one context. Each has a connection of its own to hear by, and sends by that of its store.
 pub(super) struct RedisSignals {
     place: Arc<Place>,
-    /// The runtime that the manager was made in, for calls that come from no runtime with timers.
+    /// The runtime that the manager was made in, for calls that come from no runtime with timers and I/O.
     made_in: Option<Handle>,
     awake: Mutex<Option<Awake>>,
 }
@@ -78,9 +78,10 @@ impl Signals for RedisSignals {
     }
 
     fn wake(&self, session: SessionId, _beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
-        let has_timers =
-            |here: &Handle| self.made_in.as_ref().is_some_and(|made| made.id() == here.id()) || timers_run_here();
-        let here = Handle::try_current().ok().filter(has_timers);
+        let is_made_here = |here: &Handle| self.made_in.as_ref().is_some_and(|made| made.id() == here.id());
+        // The task opens a connection, and sets timers.
+        let carries = |here: &Handle| is_made_here(here) || (timers_run_here() && io_runs_here());
+        let here = Handle::try_current().ok().filter(carries);
         let Some(runtime) = here.or_else(|| self.made_in.clone()) else { return false };
         let (outbox, waiting) = channel(WAITING);
         let resting = Arc::new(AtomicBool::new(false));
