@@ -319,8 +319,8 @@ impl LeaseManager {
 
     /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist are
     /// [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within two store time-outs, whatever the store does, and at once
-    /// if the manager's runtime has ended. If you call it on a thread without a runtime, something must drive that one meanwhile: a
-    /// current-thread runtime runs only inside `block_on`. A second call waits too.
+    /// if the manager's runtime has ended. If you call it on a thread without a runtime, or in a runtime without timers, something must drive
+    /// that one meanwhile: a current-thread runtime runs only inside `block_on`. A second call waits too.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open.

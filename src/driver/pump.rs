@@ -48,7 +48,9 @@ impl Driver {
         core.sort_news();
         loop {
             match core.machine.poll_output() {
-                Output::Timeout(wake) => break core.plan_alarm(wake, now.monotonic),
+                Output::Timeout(wake) => {
+                    break core.plan_alarm(wake, now.monotonic, || self.executor.elsewhere().is_some());
+                }
                 Output::Command(command) => core.sort_command(command),
                 Output::Event(event) => core.sort_event(event, now.monotonic),
             }

@@ -72,8 +72,8 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
         Ok(())
     }
 
-    /// An executor for the place where this context was first used, if the caller is in another place, such as another runtime. The driver
-    /// sets its timer in both, because either may end or stand still.
+    /// An executor for the place where this context was first used, if the caller is in another place, such as another runtime. In the first
+    /// place, an executor for the latest other one, if there is any. The driver sets its timer in both, because either may end or stand still.
     fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
         None
     }

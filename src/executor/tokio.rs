@@ -29,8 +29,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
 /// A call inside a runtime with timers starts its background work there. Any other call, such as the drop of a guard on a thread without a
-/// runtime, starts it in the runtime in which the first request was made. The timer that renews the leases is set in both of these
-/// runtimes: one of them may end, or be a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the
+/// runtime, starts it in the runtime in which the first request was made. The timer that renews the leases is set in that runtime and in the
+/// latest other one: one of them may end, or be a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the
 /// leases and [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock;
 /// requests that wait fail as [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the
 /// next request inside a runtime makes that one the first; on a thread without a runtime it is refused.
@@ -51,6 +51,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 pub struct TokioExecutor {
     made_in: Option<Handle>,
     home: Arc<Home>,
+    /// The latest other runtime that it was used in.
+    away: Arc<Mutex<Arc<Place>>>,
     /// If set, the runtime to use, wherever the executor is called.
     bound_to: Option<Handle>,
 }
@@ -58,23 +60,15 @@ pub struct TokioExecutor {
 /// The runtime of the first request, which has timers. Once it has ended, the runtime of the next request takes its place.
 #[derive(Debug, Default)]
 struct Home {
-    /// Whether there is a runtime that has not ended. Each request checks this.
-    lives: AtomicBool,
-    /// The runtime, and the task of the tenant there.
-    runtime: Mutex<Option<(Handle, AbortHandle)>>,
+    place: Arc<Place>,
     /// The runtime that was last found to have no timers. It is not asked again, because tokio panics each time.
     timeless: Mutex<Option<Id>>,
 }
 
 impl Home {
-    fn runtime(&self) -> Option<Handle> {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(runtime, _)| runtime.clone())
-    }
-
     /// Whether that runtime has timers. The home has them, because requests were made in it.
     fn has_timers_in(&self, runtime: &Handle) -> bool {
-        let is_home = |(home, _): &(Handle, AbortHandle)| home.id() == runtime.id();
-        if self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_home) {
+        if self.place.is_in(runtime) {
             return true;
         }
         let mut timeless = self.timeless.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,10 +81,34 @@ impl Home {
         }
         has_timers
     }
+}
+
+/// A runtime, and whether it lives.
+#[derive(Debug, Default)]
+struct Place {
+    /// Whether there is a runtime that has not ended. Each request checks this.
+    lives: AtomicBool,
+    /// The runtime, and the task of the tenant there.
+    runtime: Mutex<Option<(Handle, AbortHandle)>>,
+}
+
+impl Place {
+    fn runtime(&self) -> Option<Handle> {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(runtime, _)| runtime.clone())
+    }
+
+    fn is_in(&self, runtime: &Handle) -> bool {
+        let is_there = |(known, _): &(Handle, AbortHandle)| known.id() == runtime.id();
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_there)
+    }
+
+    fn lives(&self) -> bool {
+        self.lives.load(Ordering::Acquire)
+    }
 
     /// Adopts a runtime. False if it has ended.
     fn settle(self: &Arc<Self>, runtime: Handle) -> bool {
-        let mut home = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
         if self.lives.swap(true, Ordering::AcqRel) {
             // Another thread did. With two tenants, the end of one would pass for the end of the other.
             return true;
@@ -101,26 +119,26 @@ impl Home {
             let _tenant = tenant;
             pending::<()>().await;
         });
-        *home = Some((runtime, task.abort_handle()));
-        self.lives.load(Ordering::Acquire)
+        *place = Some((runtime, task.abort_handle()));
+        self.lives()
     }
 }
 
-impl Drop for Home {
+impl Drop for Place {
     fn drop(&mut self) {
-        let home = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let place = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Else each manager would leave a task behind for as long as its runtime lives.
-        home.take().into_iter().for_each(|(_, tenant)| tenant.abort());
+        place.take().into_iter().for_each(|(_, tenant)| tenant.abort());
     }
 }
 
 /// Is dropped when its runtime ends, because a task there owns it.
-struct Tenant(Weak<Home>);
+struct Tenant(Weak<Place>);
 
 impl Drop for Tenant {
     fn drop(&mut self) {
-        if let Some(home) = self.0.upgrade() {
-            home.lives.store(false, Ordering::Release);
+        if let Some(place) = self.0.upgrade() {
+            place.lives.store(false, Ordering::Release);
         }
     }
 }
@@ -135,7 +153,7 @@ const NO_TIMERS: &str = "the tokio runtime has no timers, so nothing would renew
 impl TokioExecutor {
     /// The executor of whichever runtime it is used in; where there is none, of the one that this is called in.
     pub fn new() -> Self {
-        Self { made_in: Handle::try_current().ok(), home: Arc::default(), bound_to: None }
+        Self { made_in: Handle::try_current().ok(), home: Arc::default(), away: Arc::default(), bound_to: None }
     }
 
     fn here(&self) -> Option<Handle> {
@@ -149,15 +167,28 @@ impl TokioExecutor {
     }
 
     fn remembered(&self) -> Option<Handle> {
-        match self.home.runtime() {
+        match self.home.place.runtime() {
             None => self.made_in.clone(),
-            home => home.filter(|_| self.home.lives.load(Ordering::Acquire)),
+            home => home.filter(|_| self.home.place.lives()),
         }
     }
 
-    /// The runtime that this is called in, if it has timers.
+    /// The runtime that this is called in, if it has timers. If it is not the home, it is remembered.
     fn here_with_timers(&self) -> Option<Handle> {
-        self.here().filter(|here| self.home.has_timers_in(here))
+        let here = self.here().filter(|here| self.home.has_timers_in(here))?;
+        if self.home.place.lives() && !self.home.place.is_in(&here) {
+            self.note_away(&here);
+        }
+        Some(here)
+    }
+
+    fn note_away(&self, here: &Handle) {
+        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        if !(away.lives() && away.is_in(here)) {
+            // A place of its own: the end of the tenant in the runtime before must not pass for the end of this one's.
+            *away = Arc::default();
+            away.settle(here.clone());
+        }
     }
 
     /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
@@ -266,22 +297,22 @@ impl Executor for TokioExecutor {
     }
 
     fn check(&self) -> Result<(), &'static str> {
-        if self.home.lives.load(Ordering::Acquire) {
+        if self.home.place.lives() {
             return Ok(());
         }
-        let missing = || if self.home.runtime().is_some() { RUNTIME_ENDED } else { NO_RUNTIME };
+        let missing = || if self.home.place.runtime().is_some() { RUNTIME_ENDED } else { NO_RUNTIME };
         let runtime = self.runtime().ok_or_else(missing)?;
         if !has_timers(&runtime) {
             return Err(NO_TIMERS);
         }
-        if self.home.settle(runtime) { Ok(()) } else { Err(RUNTIME_ENDED) }
+        if self.home.place.settle(runtime) { Ok(()) } else { Err(RUNTIME_ENDED) }
     }
 
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {
         // A store may set timers, so its transactions would panic in a runtime that has none.
         let runtime = self.here_with_timers().or_else(|| self.remembered());
         // Before the first request, no transaction exists that could set a timer, so a runtime without timers will do.
-        let runtime = runtime.or_else(|| self.here().filter(|_| self.home.runtime().is_none()));
+        let runtime = runtime.or_else(|| self.here().filter(|_| self.home.place.runtime().is_none()));
         // Without a runtime, as after the end of `main`, nothing goes on in the background: what is held then runs out.
         if let Some(runtime) = runtime {
             runtime.spawn(task);
@@ -312,10 +343,20 @@ impl Executor for TokioExecutor {
     }
 
     fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
-        let home = self.home.runtime().filter(|_| self.home.lives.load(Ordering::Acquire))?;
-        // Without a runtime, all is done at home.
-        let is_away = Handle::try_current().is_ok_and(|here| here.id() != home.id());
-        is_away.then(|| -> Shared<dyn Executor> { Shared::new(Self { bound_to: Some(home), ..self.clone() }) })
+        if !self.home.place.lives() {
+            return None;
+        }
+        let is_away = Handle::try_current().is_ok_and(|here| !self.home.place.is_in(&here));
+        let place = if is_away {
+            self.home.place.clone()
+        } else {
+            // Without a runtime, all is done at home.
+            self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        // The home may have ended, and the other runtime may be the home by now.
+        let is_another = |runtime: &Handle| is_away || !self.home.place.is_in(runtime);
+        let runtime = place.runtime().filter(|runtime| place.lives() && is_another(runtime))?;
+        Some(Shared::new(Self { bound_to: Some(runtime), ..self.clone() }))
     }
 
     fn random(&self) -> u128 {

@@ -1,6 +1,7 @@
 //! Answers that are lost, servers that die: what is reported, and what stands afterwards.
 
 use std::{
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -252,4 +253,62 @@ fn calls_while_the_first_runtime_stands_still() {
     let first = Builder::new_current_thread().enable_all().build().unwrap();
     let leases = first.block_on(async { context(&server.client(), "still").await.1.build().unwrap() });
     still::calls_while_the_first_runtime_stands_still(&leases);
+}
+
+/// The manager was built there, and the first request was made in a runtime that has timers.
+#[test]
+fn a_context_hears_and_speaks_although_its_manager_was_built_in_a_runtime_without_timers() {
+    let Some(server) = shared() else { return };
+    let (runtime, bare) = (Runtime::new().unwrap(), Builder::new_current_thread().build().unwrap());
+    let made = async || context(&server.client(), "built").await.1.lease(BUSY * 20);
+    let [built, other] = runtime.block_on(async { [made().await, made().await] });
+    let (leases, other) = (bare.block_on(async { built.build().unwrap() }), other.build().unwrap());
+    let held = runtime.block_on(other.lock("k").acquire()).unwrap();
+    runtime.block_on(leases.status("k")).unwrap();
+    // From here on, the context is used in the runtime without timers only.
+    let mut waiting = pin!(leases.lock("k").timeout(BUSY * 2).acquire());
+    bare.block_on(async {
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        tokio::task::yield_now().await;
+    });
+    runtime.block_on(async {
+        while other.status("k").await.unwrap().queue.is_empty() {}
+        held.release().await.unwrap();
+    });
+    let since = Instant::now();
+    let granted = bare.block_on(waiting).unwrap();
+    assert!(since.elapsed() < BUSY, "it was told of the grant");
+    drop(granted);
+}
+
+/// A task is opening a connection in the first runtime, which nobody drives any more.
+#[test]
+fn a_connection_that_nobody_goes_on_opening_holds_up_nobody_elsewhere() {
+    let Some(server) = shared() else { return };
+    let proxy = proxy_before(server.port());
+    let (first, other) = (Builder::new_current_thread().enable_all().build().unwrap(), Runtime::new().unwrap());
+    let leases = first.block_on(async { context(&client_of(&proxy), "left").await.1.build().unwrap() });
+    first.block_on(leases.status("k")).unwrap();
+    proxy.cut();
+    proxy.fall_silent();
+    let pause = || tokio::time::sleep(Duration::from_millis(1));
+    let opens = async {
+        while proxy.open() > 0 {
+            pause().await;
+        }
+        // Whoever asks first learns that the connection is gone. Whoever asks next opens another one, which gets no answer.
+        while proxy.open() == 0 {
+            let mut asked = pin!(leases.status("k"));
+            while proxy.open() == 0 && futures::poll!(asked.as_mut()).is_pending() {
+                pause().await;
+            }
+        }
+    };
+    first.block_on(async { timeout(BUSY, opens).await.unwrap() });
+    proxy.cut();
+    let since = Instant::now();
+    while let Err(told) = other.block_on(leases.status("k")) {
+        assert!(since.elapsed() < BUSY, "it cannot look: {told}");
+    }
+    other.block_on(leases.close());
 }

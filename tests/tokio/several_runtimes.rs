@@ -2,6 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::mpsc,
     thread,
     time::Duration,
@@ -255,4 +256,54 @@ fn a_release_that_went_down_with_its_runtime_holds_nobody_up() {
     assert!(asked.is_ok_and(|granted| granted.is_ok()), "nobody waits for the answer that was lost");
     let heir = home.block_on(manager(&memory).lock("k").timeout(PATIENCE).acquire());
     assert!(heir.is_ok(), "the release is repeated: {heir:?}");
+}
+
+/// The next heartbeat comes before anything that the request elsewhere needs an alarm for. So it is with the default times, over a store
+/// whose leases do not linger.
+#[test]
+fn a_lease_is_renewed_elsewhere_although_the_request_there_needs_no_earlier_alarm() {
+    let (home, other) = (single(), single());
+    let builder = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).lease(ms(1_000)).linger(ms(0));
+    let leases = builder.build().unwrap();
+    let held = home.block_on(leases.lock("held").acquire()).unwrap();
+    let second = other.block_on(leases.lock("second").acquire()).unwrap();
+    other.block_on(renewals(&leases, 3));
+    assert!(held.is_valid() && second.is_valid() && leases.stats().renewed >= 3, "{:?}", leases.stats());
+}
+
+/// The store has not answered what was asked in the first runtime, and nobody drives that one any more.
+#[test]
+fn who_asks_elsewhere_is_answered_although_the_first_runtime_was_left_with_a_question() {
+    let (leases, store) = faulty(&MemoryStore::new());
+    let (first, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let _held = first.block_on(leases.lock("held").acquire()).unwrap();
+    store.inject(Fault::Silence);
+    first.block_on(async {
+        let mut asked = pin!(leases.status("k"));
+        for _ in 0..10 {
+            assert!(futures::poll!(asked.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+        }
+    });
+    let asks = leases.clone();
+    let asking = other.spawn(async move { asks.lock("free").timeout(ms(2_000)).acquire().await });
+    let told = soon(async move { asking.await.unwrap() });
+    assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
+    drop(first);
+}
+
+/// The time-out there needs an earlier alarm, and then the runtime stands still. The guard is used in the other one.
+#[test]
+fn a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last() {
+    let memory = MemoryStore::new();
+    let (home, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let builder = LeaseManager::builder(memory.clone(), TokioExecutor::new()).lease(ms(1_000)).linger(ms(0));
+    let (leases, second) = (builder.build().unwrap(), manager(&memory));
+    let _taken = other.block_on(second.lock("taken").acquire()).unwrap();
+    let _first = home.block_on(leases.lock("first").acquire()).unwrap();
+    let held = other.block_on(leases.lock("held").acquire()).unwrap();
+    assert!(home.block_on(leases.lock("taken").timeout(ms(50)).acquire()).is_err());
+    let renewed = leases.stats().renewed;
+    other.block_on(renewals(&leases, renewed + 3));
+    assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
 }

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use futures::lock::Mutex;
+use futures::lock::{Mutex, OwnedMutexGuard};
 use redis::{Cmd, RedisError, RedisResult, Value, aio::PubSub};
 use tokio::time::{Instant, timeout};
 
@@ -27,9 +27,9 @@ pub(super) struct Link {
     route: Route,
     /// What errors call the server. It has no password.
     address: Lock<Arc<str>>,
-    connection: Mutex<Option<Kept>>,
+    connection: Slot,
     /// The connection to the cluster's node that the slot is being migrated to.
-    importing: Mutex<Option<Kept>>,
+    importing: Slot,
     /// How many connections were opened so far.
     opened: AtomicU64,
     closed: AtomicBool,
@@ -40,11 +40,53 @@ struct Kept {
     asked_at: Instant,
 }
 
+/// The place of one connection. Whoever opens the connection, or asks whether it still stands, locks the place meanwhile.
+#[derive(Default)]
+struct Slot(Lock<Arc<Mutex<Option<Kept>>>>);
+
+impl Slot {
+    fn current(&self) -> Arc<Mutex<Option<Kept>>> {
+        // No other code runs under the outer lock, so it guards a sound value even if it is poisoned.
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whoever has locked the place may be a task of a runtime that nobody drives any more. So nobody waits long for it: another place
+    /// is put in this one's stead.
+    async fn lock(&self) -> OwnedMutexGuard<Option<Kept>> {
+        loop {
+            let current = self.current();
+            if let Ok(kept) = timeout(STANDS_STILL, Arc::clone(&current).lock_owned()).await {
+                return kept;
+            }
+            let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if Arc::ptr_eq(&latest, &current) {
+                *latest = Arc::default();
+            }
+        }
+    }
+
+    /// Nobody finds the connection any more. Whoever is opening one at this moment closes it after its command. This waits for nobody: it
+    /// may be called where no timers run.
+    fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+    }
+
+    fn forget(&self) {
+        // Whoever holds the lock is already opening a new one.
+        if let Some(mut kept) = self.current().try_lock() {
+            *kept = None;
+        }
+    }
+}
+
 /// A connection that nobody used for so long is asked whether it still stands: servers and what stands before them cut idle
 /// ones, and of a write into such a one nobody could say whether it arrived.
 const IDLE: Duration = Duration::from_secs(2);
 /// One that then says nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A task that has kept others from the connection for so long probably stands still. If it is only slow, there are two connections for a
+/// moment.
+const STANDS_STILL: Duration = Duration::from_secs(2);
 /// How often the nodes of a cluster may redirect a command.
 const HOPS: usize = 5;
 
@@ -56,8 +98,8 @@ impl Link {
         Ok(Self {
             address: Lock::new(route.address().into()),
             route,
-            connection: Mutex::default(),
-            importing: Mutex::default(),
+            connection: Slot::default(),
+            importing: Slot::default(),
             opened: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
@@ -101,7 +143,7 @@ impl Link {
             let (kept, address, is_asking) = match self.route.redirect(refusal, &node.address) {
                 Some(Redirect::Moved(address)) => {
                     // The migration is over.
-                    forget_in(&self.importing);
+                    self.importing.forget();
                     (&self.connection, address, false)
                 }
                 Some(Redirect::Ask(address)) => (&self.importing, address, true),
@@ -154,7 +196,7 @@ impl Link {
     }
 
     /// The server of the connection that is kept here, or the one at `wanted` if a node of the cluster has named it.
-    async fn node(&self, place: &Mutex<Option<Kept>>, wanted: Option<&str>) -> Result<Node, StoreError> {
+    async fn node(&self, place: &Slot, wanted: Option<&str>) -> Result<Node, StoreError> {
         let mut kept = place.lock().await;
         self.check()?;
         if let Some(node) = standing(&mut kept).await
@@ -193,18 +235,19 @@ impl Link {
 
     /// Lets the next command open a connection anew: this one is broken, or nothing comes back on it.
     pub(super) fn forget(&self) {
-        forget_in(&self.connection);
-        forget_in(&self.importing);
+        self.connection.forget();
+        self.importing.forget();
     }
 
-    pub(super) async fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-        *self.connection.lock().await = None;
-        *self.importing.lock().await = None;
+    pub(super) fn close(&self) {
+        // A task that locks a place after this finds the store closed.
+        self.closed.store(true, Ordering::SeqCst);
+        self.connection.clear();
+        self.importing.clear();
     }
 
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        if self.closed.load(Ordering::Relaxed) {
+        if self.closed.load(Ordering::SeqCst) {
             return Err(StoreError::permanent(
                 StoreErrorKind::Closed,
                 "this RedisStore was closed; connect another one",
@@ -230,13 +273,6 @@ impl Link {
                 Err(failure::of_time(&self.address(), limit, writing.load(Ordering::Relaxed)))
             }
         }
-    }
-}
-
-fn forget_in(place: &Mutex<Option<Kept>>) {
-    // Whoever holds the lock is already opening a new one.
-    if let Some(mut kept) = place.try_lock() {
-        *kept = None;
     }
 }
 

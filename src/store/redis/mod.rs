@@ -275,7 +275,7 @@ impl Store for RedisStore {
     }
 
     async fn close(&self) {
-        self.place.link.close().await;
+        self.place.link.close();
     }
 
     fn durability(&self) -> Durability {

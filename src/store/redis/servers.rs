@@ -98,29 +98,32 @@ impl FromStr for RedisServers {
 
 /// The client ignores the parameters that it does not know, a prefix among them; and those of a socket in the URL of a host.
 fn check_parameters(url: &str) -> Result<(), StoreError> {
-    let (place, parameters) = url.split_once('?').unwrap_or((url, ""));
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
     let is_socket = place.split(':').next().is_some_and(|scheme| scheme.ends_with("unix"));
     let (known, listed): (&[_], _) = if is_socket {
         (&["db", "user", "pass", "protocol"], "db, user, pass and protocol")
     } else {
         (&["protocol"], "protocol")
     };
-    let mut parameters = parameters.split('&').filter(|one| !one.is_empty());
+    let mut parameters = query.split('&').filter(|one| !one.is_empty());
     let is_unknown = |one: &&str| one.split_once('=').is_none_or(|(name, _)| !known.contains(&name));
     let Some(unknown) = parameters.find(is_unknown) else { return Ok(()) };
     let (name, value) = unknown.split_once('=').unwrap_or((unknown, ""));
     let remedy = match name {
         "db" => {
             // Anything else may be part of a password with a question mark.
-            let number = if value.bytes().all(|digit| digit.is_ascii_digit()) { value } else { "0" };
-            format!("; the database is written after the host, as in redis://host:6379/{number}")
+            let is_number = value.bytes().all(|digit| digit.is_ascii_digit()) && !query.contains('@');
+            format!(
+                "; the database is written after the host, as in redis://host:6379/{}",
+                if is_number { value } else { "0" }
+            )
         }
         "user" | "pass" => {
             "; user and password are written before the host, as in redis://user:password@host:6379/0".into()
         }
         _ => format!("; {PREFIX_REMEDY}"),
     };
-    Err(unknown_parameter("redis:", unknown, &format!("{listed}{remedy}")))
+    Err(unknown_parameter("redis:", (name, query), &format!("{listed}{remedy}")))
 }
 
 fn open(url: &str) -> Result<Client, StoreError> {
@@ -135,6 +138,8 @@ struct Parts<'a> {
     login: &'a str,
     hosts: &'a str,
     path: Vec<&'a str>,
+    /// What follows the question mark.
+    query: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
 }
 
@@ -150,6 +155,7 @@ impl<'a> Parts<'a> {
             login,
             hosts,
             path: path.strip_suffix('/').unwrap_or(path).split('/').collect(),
+            query,
             parameters: parameters.map(|one| one.split_once('=').unwrap_or((one, ""))).collect(),
         }
     }
@@ -174,7 +180,7 @@ impl<'a> Parts<'a> {
                 "sentinel_password" => password = value,
                 _ => {
                     let known = "sentinel_user, sentinel_password and prefix";
-                    return Err(unknown_parameter("redis-sentinel:", &format!("{name}={value}"), known));
+                    return Err(unknown_parameter("redis-sentinel:", (name, self.query), known));
                 }
             }
         }
@@ -196,8 +202,8 @@ impl<'a> Parts<'a> {
     }
 
     fn cluster(&self) -> Result<RedisServers, StoreError> {
-        if let Some((name, value)) = self.parameters.first() {
-            return Err(unknown_parameter("redis-cluster:", &format!("{name}={value}"), "prefix"));
+        if let Some((name, _)) = self.parameters.first() {
+            return Err(unknown_parameter("redis-cluster:", (name, self.query), "prefix"));
         }
         if !matches!(self.path.as_slice(), ["" | "0"]) {
             return Err(failure::unsupported(
@@ -208,10 +214,10 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn unknown_parameter(scheme: &str, unknown: &str, known: &str) -> StoreError {
-    let name = unknown.split('=').next().unwrap_or_default();
-    // Any other text may be part of a password with a question mark, so the error does not show it.
-    let is_plain = name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_') && !unknown.contains('@');
+fn unknown_parameter(scheme: &str, (name, query): (&str, &str), known: &str) -> StoreError {
+    // A password may contain a question mark and ampersands. Then the `@` that ends it is in the query, maybe in another parameter, and the
+    // error must not show any of it.
+    let is_plain = name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_') && !query.contains('@');
     let named = if is_plain { format!("parameter {name:?}") } else { "such parameter".to_string() };
     failure::unsupported(format!("a {scheme} URL takes no {named}; it takes only {known}"))
 }
@@ -279,6 +285,10 @@ mod tests {
             ("redis://a:1?pass=secret", "redis://user:password@host:6379/0"),
             ("unix:///a.sock?db=3&prefx=secret", "\"prefx\"; it takes only db, user, pass and protocol"),
             ("redis://:se?cret=secret@a:1/0", "no such parameter"),
+            ("redis://:se?secret&x@a:1/0", "no such parameter"),
+            ("redis://:se?db=7315&x@a:1/0", "redis://host:6379/0"),
+            ("redis-sentinel://:se?secret&x@a:1/m", "no such parameter"),
+            ("redis-cluster://:se?secret&x@a:1/", "no such parameter"),
             ("redis-sentinel://:secret@a:1/m/secret", "redis://user:password@host:6379/0"),
             ("redis-cluster://:secret@a:1/1", "choose a prefix"),
             ("redis-cluster://:secret@a:1/?prefx=secret", "\"prefx\"; it takes only prefix"),

@@ -41,8 +41,9 @@ const QUIET: Duration = Duration::from_secs(15);
 /// The signals of one context. Each has a connection of its own to hear by, and sends by that of its store.
 pub(super) struct RedisSignals {
     place: Arc<Place>,
-    /// The runtime that the manager was made in, for calls that come from no runtime with timers and I/O.
-    made_in: Option<Handle>,
+    /// For calls that come from no runtime with timers and I/O: the runtime that the manager was made in or, if that one lacks them too, the
+    /// runtime of the store.
+    home: Handle,
     awake: Mutex<Option<Awake>>,
 }
 
@@ -62,7 +63,8 @@ impl Drop for Awake {
 
 impl RedisSignals {
     pub(super) fn new(place: Arc<Place>) -> Self {
-        Self { place, made_in: Handle::try_current().ok(), awake: Mutex::default() }
+        let home = here_unless(&place.runtime).unwrap_or_else(|| place.runtime.clone());
+        Self { place, home, awake: Mutex::default() }
     }
 
     /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
@@ -78,11 +80,7 @@ impl Signals for RedisSignals {
     }
 
     fn wake(&self, session: SessionId, _beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
-        let is_made_here = |here: &Handle| self.made_in.as_ref().is_some_and(|made| made.id() == here.id());
-        // The task opens a connection, and sets timers.
-        let carries = |here: &Handle| is_made_here(here) || (timers_run_here() && io_runs_here());
-        let here = Handle::try_current().ok().filter(carries);
-        let Some(runtime) = here.or_else(|| self.made_in.clone()) else { return false };
+        let runtime = here_unless(&self.home).unwrap_or_else(|| self.home.clone());
         let (outbox, waiting) = channel(WAITING);
         let resting = Arc::new(AtomicBool::new(false));
         let ear = Ear { place: Arc::clone(&self.place), session, inbox, resting: Arc::clone(&resting) };
@@ -116,6 +114,11 @@ impl Signals for RedisSignals {
     fn watch(&self, _watch: u64, _session: SessionId) {}
 
     fn unwatch(&self, _watch: u64) {}
+}
+
+/// The runtime that this is called in, unless it is `known` or has no timers or no I/O.
+fn here_unless(known: &Handle) -> Option<Handle> {
+    Handle::try_current().ok().filter(|here| here.id() != known.id() && timers_run_here() && io_runs_here())
 }
 
 /// The messages that go out with the transaction that grants the leases. Sent separately, they would cost one more round trip.
