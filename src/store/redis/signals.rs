@@ -3,7 +3,7 @@
 use core::{fmt, pin::pin, time::Duration};
 use std::{
     format,
-    string::String,
+    string::{String, ToString},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -20,6 +20,7 @@ use tokio::{runtime::Handle, time};
 
 use super::{
     attempt::Place,
+    compare::{Enclosed, Text},
     failure::Stage,
     outbox::{Letter, send_all},
 };
@@ -118,12 +119,22 @@ impl Signals for RedisSignals {
 }
 
 /// The messages that go out with the transaction that grants the leases. Sent separately, they would cost one more round trip.
-pub(super) fn letters(place: &Place, session: SessionId, reply: &Reply) -> Vec<(String, String)> {
+///
+/// The record goes with its grant: the new holder's next transaction would otherwise begin with an outdated guess, and the refusal of that
+/// guess would send the same text. Not so in a cluster, which passes each message on to all its nodes.
+pub(super) fn letters(place: &Place, session: SessionId, reply: &Reply) -> Vec<Enclosed> {
     let letter = |promotion: &Promotion| {
         let message = promotion.message(reply.store);
-        (channel_of(place, Some(promotion.holder)), format!("{session} {}", message.encode()))
+        let row = if place.link.is_cluster() { String::new() } else { record_of(&message) };
+        let channel = channel_of(place, Some(promotion.holder));
+        Enclosed { channel, text: format!("{session} {}", message.encode()), row }
     };
     reply.answers.iter().flat_map(|answer| &answer.promoted).map(letter).collect()
+}
+
+/// The name of the record that a message is about.
+fn record_of(message: &Message) -> String {
+    Row::Record(message.key.clone()).to_string()
 }
 
 /// Notes which of these [`letters`] had a listener.
@@ -210,7 +221,12 @@ impl Ear {
         if self.resting.load(Ordering::SeqCst) || sender == format!("{}", self.session) {
             return;
         }
+        let (text, record) = text.split_once('\n').map_or((text, None), |(text, record)| (text, Some(record)));
         if let (Some(message), Some(inbox)) = (Message::decode(text), self.inbox.upgrade()) {
+            if let Some(record) = record {
+                // As any other guess, it is compared before anything that rests on it is written.
+                self.place.memory.learn(&record_of(&message), Some(Text::new(record.as_bytes().to_vec())));
+            }
             inbox.notice(Notice::Message(message));
         }
     }
