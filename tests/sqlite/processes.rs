@@ -11,6 +11,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::{
     runtime::{Builder, Runtime},
     task::spawn_blocking,
+    time::timeout,
 };
 
 use crate::{Other, Scratch, connect, manager, other::killing_lasts, say, told};
@@ -56,7 +57,7 @@ pub(crate) fn hold_until_shutdown(directory: &Path) {
         leases.close_when(TokioExecutor::shutdown_signal());
         let guard = leases.lock("k").acquire().await.unwrap();
         say("held");
-        say(guard.lost().await.name());
+        say(timeout(BUSY, guard.lost()).await.map_or("it still holds", |reason| reason.name()));
         leases.close().await;
     });
 }
@@ -251,7 +252,7 @@ fn whoever_holds_the_write_lock_is_waited_for() {
         let mut contestant = Other::start("contestant", &scratch);
         let (sender, mut said) = tokio::sync::oneshot::channel();
         let hearing = spawn_blocking(move || drop(sender.send(contestant.hear())));
-        assert!(tokio::time::timeout(Duration::from_millis(300), &mut said).await.is_err(), "it waits");
+        assert!(timeout(Duration::from_millis(300), &mut said).await.is_err(), "it waits");
         transaction.commit().unwrap();
         assert_eq!(said.await.unwrap(), "granted");
         hearing.await.unwrap();
