@@ -173,7 +173,7 @@ tell('-', '(' .. own)
 local heard = {}
 for i = 1, tonumber(ARGV[at]) do
     local text, row = ARGV[at + 2], written[ARGV[at + 3]]
-    if row and #row <= 16384 then text = text .. '\n' .. row end
+    if row and #row <= 4096 then text = text .. '\n' .. row end
     local listeners = redis.pcall('PUBLISH', ARGV[at + 1], text)
     heard[i] = type(listeners) == 'number' and listeners or 0
     at = at + 3
@@ -207,6 +207,9 @@ impl Script {
 
 /// No reservation lasts longer than this, in ms, because its maker may have died. The script knows the number, too.
 pub(super) const LONGEST_MS: u64 = 1_000;
+
+/// A longer record does not go with a message. The script knows the number, too.
+pub(super) const LONGEST_ENCLOSED: usize = 4_096;
 
 /// What a script of the user's is given.
 #[derive(Debug, Default)]

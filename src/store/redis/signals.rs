@@ -20,12 +20,12 @@ use tokio::{runtime::Handle, time};
 
 use super::{
     attempt::Place,
-    compare::{Enclosed, Text},
+    compare::{Enclosed, LONGEST_ENCLOSED, Text},
     failure::Stage,
     outbox::{Letter, send_all},
 };
 use crate::executor::WeakShared;
-use crate::machine::{Message, Promotion, Reply, Row, SessionId};
+use crate::machine::{Body, Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
 use crate::store::inside::timers_run_here;
 
@@ -108,7 +108,7 @@ impl Signals for RedisSignals {
         let recipient = message.body.recipient();
         if recipient != Some(*session) {
             // Who cannot be told now looks into the store.
-            let text = format!("{session} {}", message.encode());
+            let text = format!("{session} {}{}", message.encode(), enclosed(&self.place, *session, message));
             let _ = outbox.try_send(Letter::new(channel_of(&self.place, recipient), text, recipient.is_some()));
         }
     }
@@ -130,6 +130,17 @@ pub(super) fn letters(place: &Place, session: SessionId, reply: &Reply) -> Vec<E
         Enclosed { channel, text: format!("{session} {}", message.encode()), row }
     };
     reply.answers.iter().flat_map(|answer| &answer.promoted).map(letter).collect()
+}
+
+/// The rows that go with a message: whoever tells a holder that it waits has just written itself into the record, and the release of that
+/// holder will rest on the record and on the session of whoever waits. A line for each.
+fn enclosed(place: &Place, session: SessionId, message: &Message) -> String {
+    if place.link.is_cluster() || !matches!(message.body, Body::Wanted { tries: false, .. }) {
+        return String::new();
+    }
+    let rows = [record_of(message), Row::Session(session).to_string()].map(|name| place.memory.guess(&name));
+    let [Some(record), Some(own)] = rows.map(|row| row.map(|row| row.text())) else { return String::new() };
+    if record.len() > LONGEST_ENCLOSED { String::new() } else { format!("\n{record}\n{own}") }
 }
 
 /// The name of the record that a message is about.
@@ -221,11 +232,14 @@ impl Ear {
         if self.resting.load(Ordering::SeqCst) || sender == format!("{}", self.session) {
             return;
         }
-        let (text, record) = text.split_once('\n').map_or((text, None), |(text, record)| (text, Some(record)));
-        if let (Some(message), Some(inbox)) = (Message::decode(text), self.inbox.upgrade()) {
-            if let Some(record) = record {
+        let mut lines = text.split('\n');
+        let message = lines.next().and_then(Message::decode);
+        if let (Some(message), Some(inbox)) = (message, self.inbox.upgrade()) {
+            let sender = u128::from_str_radix(sender, 16).map(|sender| Row::Session(SessionId(sender)).to_string());
+            let names = [Some(record_of(&message)), sender.ok()];
+            for (name, row) in names.into_iter().flatten().zip(lines) {
                 // As any other guess, it is compared before anything that rests on it is written.
-                self.place.memory.learn(&record_of(&message), Some(Text::new(record.as_bytes().to_vec())));
+                self.place.memory.learn(&name, Some(Text::new(row.as_bytes().to_vec())));
             }
             inbox.notice(Notice::Message(message));
         }
