@@ -288,9 +288,13 @@ fn concerns_nobody_else(batch: &Batch) -> bool {
 /// What a finished request found. One that failed found nothing, and does not end the transaction where a handler of the
 /// user's says so: that is no empty record.
 pub(super) fn found(read: &IdbRequest) -> Result<JsValue, StoreError> {
-    match read.error() {
-        Ok(Some(error)) => Err(failure::of_abort(Some(&error), false)),
-        _ => failure::asked(read.result()),
+    match read.result() {
+        Ok(found) if !found.is_undefined() => Ok(found),
+        // So is the result of one that failed.
+        found => match read.error() {
+            Ok(Some(error)) => Err(failure::of_abort(Some(&error), false)),
+            _ => failure::asked(found),
+        },
     }
 }
 
