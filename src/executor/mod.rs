@@ -21,6 +21,10 @@ use core::{fmt::Debug, time::Duration};
 
 use crate::machine::Now;
 
+/// Whether a task may be dropped before it has ended, as by a runtime that ends. The bindings for JavaScript have the browser's executor
+/// only, which drops none.
+pub(crate) const DROPS_TASKS: bool = cfg!(not(all(feature = "js", target_family = "wasm", target_os = "unknown")));
+
 /// What a platform does to the contexts that run on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
