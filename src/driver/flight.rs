@@ -7,7 +7,7 @@ use core::{
 };
 
 use super::{Driver, RUNTIME_ENDED, is_panicking};
-use crate::executor::{MaybeSendFuture, Shared, TASKS_MAY_BE_DROPPED};
+use crate::executor::{DROPS_TASKS, MaybeSendFuture, Shared};
 use crate::machine::{Input, Reply, StoreError};
 
 /// Brings the store's answer to the machine. If the task is dropped before, because its runtime ends, the machine is told that nobody knows
@@ -43,7 +43,7 @@ impl Future for Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        if !TASKS_MAY_BE_DROPPED {
+        if !DROPS_TASKS {
             return;
         }
         // It goes before the machine is told, which may send another one.

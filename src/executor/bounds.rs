@@ -27,9 +27,6 @@ mod sys {
         THIS.with(|this| *this)
     }
 
-    /// A runtime that ends drops its tasks.
-    pub(crate) const TASKS_MAY_BE_DROPPED: bool = true;
-
     /// A server may have thousands of contexts in one process.
     pub(crate) const HAS_MANY_CONTEXTS: bool = true;
 
@@ -75,9 +72,6 @@ mod sys {
         ThreadMark
     }
 
-    /// A task goes on until the page ends.
-    pub(crate) const TASKS_MAY_BE_DROPPED: bool = false;
-
     /// A page has few contexts, and downloads what would find one among many.
     pub(crate) const HAS_MANY_CONTEXTS: bool = false;
 
@@ -98,5 +92,5 @@ mod sys {
     pub(crate) use process_wide;
 }
 
-pub(crate) use sys::{HAS_MANY_CONTEXTS, TASKS_MAY_BE_DROPPED, ThreadMark, after_panic, process_wide, this_thread};
+pub(crate) use sys::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, process_wide, this_thread};
 pub use sys::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};

@@ -12,7 +12,7 @@ mod web;
 pub use self::tokio::{TokioExecutor, process_clock};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use self::web::WebExecutor;
-pub(crate) use bounds::{HAS_MANY_CONTEXTS, TASKS_MAY_BE_DROPPED, ThreadMark, after_panic, process_wide, this_thread};
+pub(crate) use bounds::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, process_wide, this_thread};
 pub use bounds::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
 #[cfg(feature = "test-util")]
 pub use sim::SimExecutor;

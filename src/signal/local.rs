@@ -218,11 +218,7 @@ impl fmt::Debug for LocalSignals {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-    use std::time::Instant;
-
     use super::*;
-    use crate::machine::{Body, Key, StoreId};
 
     struct Deaf;
 
@@ -230,34 +226,32 @@ mod tests {
         fn notice(&self, _: Notice) {}
     }
 
-    /// The least time of many messages to one of so many contexts: whatever else the machine does is not in it.
-    #[expect(clippy::disallowed_methods, reason = "a test that measures")]
-    fn message_among(contexts: u32) -> Duration {
-        let reach = Reach::Named(format!("{contexts} contexts"));
+    fn seats(sessions: &[u128]) -> Seats {
         let inbox: Shared<dyn Inbox> = Shared::new(Deaf);
-        let all: Vec<_> = (0..contexts).map(|_| LocalSignals::new(&reach)).collect();
-        for (number, signals) in all.iter().enumerate() {
-            // The ids are in no order, as drawn ones are.
-            signals.wake(
-                SessionId((number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-                false,
-                Shared::downgrade(&inbox),
-            );
+        let mut seats = Seats::default();
+        for (number, session) in (1..).zip(sessions) {
+            let inbox = Shared::downgrade(&inbox);
+            let seat = Seat { session: SessionId(*session), inbox, beacon: false, watches: SortedMap::new() };
+            seats.take(number, seat);
         }
-        let holder = SessionId(0x9e37_79b9_7f4a_7c15);
-        let message = Message { store: StoreId(1), key: Key::of_lock("k"), body: Body::Ended { holder } };
-        let sender = LocalSignals::new(&reach);
-        let batch = || {
-            let start = Instant::now();
-            (0..100).for_each(|_| sender.send(&message));
-            start.elapsed()
-        };
-        (0..50).map(|_| batch()).min().unwrap_or_default()
+        seats
+    }
+
+    fn visited(seats: &Seats, recipient: Option<u128>) -> Vec<u64> {
+        let mut visited = Vec::new();
+        seats.visit(recipient.map(SessionId), |number, _| visited.push(number));
+        visited
     }
 
     #[test]
-    fn a_message_to_one_context_costs_the_same_among_many() {
-        let (few, many) = (message_among(1), message_among(10_000));
-        assert!(many < few * 20, "{few:?} among one, {many:?} among 10,000");
+    fn a_message_to_one_context_visits_its_seats_and_a_broadcast_visits_all_in_order() {
+        let mut seats = seats(&[7, 3, 7, 9]);
+        assert_eq!(visited(&seats, Some(7)), [1, 3]);
+        assert_eq!(visited(&seats, Some(9)), [4]);
+        assert_eq!(visited(&seats, Some(8)), [0; 0]);
+        assert_eq!(visited(&seats, None), [1, 2, 3, 4]);
+        assert!(seats.leave(1).is_some() && seats.leave(1).is_none());
+        assert_eq!(visited(&seats, Some(7)), [3]);
+        assert_eq!(visited(&seats, None), [2, 3, 4]);
     }
 }
