@@ -8,6 +8,11 @@ mod tokio;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod web;
 
+#[cfg(all(
+    any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+pub(crate) use self::tokio::timers_run_here;
 #[cfg(all(feature = "tokio", not(all(target_family = "wasm", target_os = "unknown"))))]
 pub use self::tokio::{TokioExecutor, process_clock};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]

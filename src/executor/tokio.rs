@@ -224,10 +224,14 @@ impl Default for TokioExecutor {
     }
 }
 
-/// Whether the runtime has timers. Tokio tells it by a panic only; where panics abort, that is what happens here, with
-/// tokio's own sentence about the remedy.
 fn has_timers(runtime: &Handle) -> bool {
     let _entered = runtime.enter();
+    timers_run_here()
+}
+
+/// Whether the runtime that this is called in has timers. Tokio tells it by a panic only; where panics abort, that is what happens here,
+/// with tokio's own sentence about the remedy.
+pub(crate) fn timers_run_here() -> bool {
     catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
 }
 

@@ -16,9 +16,10 @@ use std::{
 use tokio::{
     runtime::Handle,
     task::{JoinError, JoinHandle},
-    time::{sleep, timeout},
+    time::timeout,
 };
 
+use crate::executor::timers_run_here;
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// A runtime that has not run a new task after this time counts as standing still: nobody drives it.
@@ -59,12 +60,7 @@ fn lacks(what: &str, server: &str) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, sentence)
 }
 
-/// Whether the runtime that this is called in has timers. If it has none, and panics abort, the process ends.
-pub(super) fn timers_run_here() -> bool {
-    catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
-}
-
-/// As [`timers_run_here`], for I/O.
+/// Whether the runtime that this is called in has I/O. If it has none, and panics abort, the process ends.
 pub(super) fn io_runs_here() -> bool {
     catch_unwind(open_a_socket).is_ok()
 }

@@ -2,7 +2,6 @@
 
 use std::thread;
 
-use futures::executor::block_on;
 use leasehold::AcquireError;
 use tokio::{
     runtime::{Builder, Runtime},
@@ -22,14 +21,18 @@ fn a_context_without_io_is_told_so_when_it_has_to_connect_again() {
     let Some(server) = shared() else { return };
     let (made_in, proxy, bare) = (Runtime::new().unwrap(), proxy_before(server.port()), without_io());
     let leases = made_in.block_on(async { context(&client_of(&proxy), "no_io").await.1.build().unwrap() });
-    let taken = |runtime: &Runtime, key| runtime.block_on(async { timeout(BUSY, leases.lock(key).acquire()).await });
-    taken(&bare, "before").expect("the connection stands").unwrap();
+    let turn = async || {
+        let guard = leases.lock("k").acquire().await?;
+        guard.release().await.map(drop).map_err(AcquireError::from)
+    };
+    let turn_in = |runtime: &Runtime| runtime.block_on(async { timeout(BUSY, turn()).await });
+    turn_in(&bare).expect("the connection stands").unwrap();
     proxy.cut();
-    let refused = taken(&bare, "after").expect("it is told at once");
+    let refused = turn_in(&bare).expect("it is told at once");
     let Err(AcquireError::Unsupported(error)) = refused else { panic!("{refused:?}") };
     assert!(error.message.contains("no I/O") && error.message.contains("enable_all()"), "{error}");
-    taken(&made_in, "elsewhere").expect("another runtime connects").unwrap();
-    block_on(leases.close());
+    turn_in(&made_in).expect("another runtime connects").unwrap();
+    made_in.block_on(leases.close());
 }
 
 /// It hears in the runtime that the manager was made in. Otherwise it would look into the store at its next heartbeat, in a quarter of an hour.
@@ -49,7 +52,7 @@ fn a_context_without_io_hears_of_a_release() {
         guard.release().await.unwrap();
     });
     assert!(waiting.join().unwrap().is_ok(), "it was told");
-    block_on(async {
+    made_in.block_on(async {
         holder.close().await;
         waiter.close().await;
     });

@@ -24,10 +24,10 @@ use super::{
     failure::Stage,
     outbox::{Letter, send_all},
 };
-use crate::executor::WeakShared;
+use crate::executor::{WeakShared, timers_run_here};
 use crate::machine::{Body, Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
-use crate::store::inside::{io_runs_here, timers_run_here};
+use crate::store::inside::io_runs_here;
 
 /// So many messages wait for a server that is slow. What comes then is dropped: messages are hints.
 const WAITING: usize = 1_024;
