@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Both, for a context that holds so many keys.
 pub(crate) async fn measure(figures: &mut Figures, url: &str, keys: usize) {
     let address = url.strip_prefix("etcd://").expect("it is the URL of a store");
-    let store = EtcdStore::connect_with_prefix(url, &format!("beats of {keys}")).await.expect("the server runs");
+    let store = EtcdStore::connect_with_prefix(url, &format!("beats-{keys}")).await.expect("the server runs");
     let session = SessionId(keys as u128);
     hold(&store, session, keys).await;
     let mut beat = 1;
