@@ -58,13 +58,32 @@ function withOwnLoader(glue) {
   if (!generated || more.length > 0 || !/^function __wbg_finalize_init\(instance, module\)/m.test(imports)) {
     fail("wasm-bindgen's glue has changed: see what has become of its loader");
   }
-  return `${imports}
+  if (!imports.includes("console.warn(")) fail("the wasm warns by another way than console.warn: have it call the face's warn() there, too");
+  return `import { warn } from "./options.mjs";
+${shorter(imports).replaceAll("console.warn(", "warn(")}
 export default async function load(source) {
   // Some simulated browsers have none.
   const start = globalThis.Response && source instanceof Response ? "instantiateStreaming" : "instantiate";
   const made = await WebAssembly[start](source, __wbg_get_imports());
   __wbg_finalize_init(made.instance ?? made);
 }\n`;
+}
+
+/** The same glue in fewer bytes. What stands in the wasm's imports needs neither `this` nor a name, and no user can dispose of the wasm's
+ *  classes. Each browser that reads the rest of the glue has `encodeInto` and `FinalizationRegistry`. The face gives the wasm nothing that fails to be copied, so
+ *  nothing has to be freed halfway. */
+function shorter(glue) {
+  return glue
+    .replaceAll(/: function\(\) \{ return handleError\(function \(([^)]*)\) \{/g, ": (...given) => handleError(($1) => {")
+    .replaceAll("}, arguments); },", "}, given),")
+    .replaceAll(/^( +\w+): function\(([^)]*)\) \{/gm, "$1: ($2) => {")
+    .replaceAll(/const ret = (.*);\n +return (\w+)\(ret\);/g, "return $2($1);")
+    .replaceAll(/const ret = (.*);\n +return ret( .*)?;/g, "return $1$2;")
+    .replaceAll(/try \{\n([^}]*)\} catch \(e\) \{\n(?: +if \(ptr\d\) .*\n)+ +throw e;\n +\}\n/g, "$1")
+    .replaceAll(/\(typeof FinalizationRegistry === 'undefined'\)\n.*\n +: new/g, "new")
+    .replaceAll(/^ +wasm(Instance|Module) = .*\n/gm, "")
+    .replaceAll(/^if \(Symbol\.dispose\).*\n/gm, "")
+    .replace(/^if \(!\('encodeInto' in cachedTextEncoder\)\) \{[^]*?^\}\n/m, "");
 }
 
 function fail(sentence) {

@@ -76,12 +76,12 @@ const FLOORS: [(&str, &str, &str); 5] = [
     ("src/machine/", "machine", "std async await Rc Cell RefCell Mutex atomic futures rand tracing"),
     (
         "src/store/",
-        "oneshot machine store signal::deliver signal::Signals signal::Beacons signal::Inbox signal::Notice executor::MaybeSend executor::Shared executor::WeakShared executor::process_wide",
+        "oneshot machine store signal::deliver signal::Signals signal::Beacons signal::Inbox signal::Notice executor::MaybeSend executor::Shared executor::WeakShared executor::process_wide executor::timers_run_here",
         "",
     ),
     (
         "src/signal/",
-        "machine signal store::Reach executor::MaybeSend executor::Shared executor::WeakShared executor::process_wide",
+        "machine signal store::Reach executor::MaybeSend executor::Shared executor::WeakShared executor::HAS_MANY_CONTEXTS executor::process_wide",
         "",
     ),
     ("src/executor/", "machine::Now machine::Monotonic machine::Wall machine::whole_ms executor", ""),

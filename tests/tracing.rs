@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use leasehold::{LeaseManager, executor::SimExecutor, store::MemoryStore};
+use leasehold::{
+    LeaseManager,
+    executor::SimExecutor,
+    store::{Fault, FaultyStore, MemoryStore},
+};
 use tracing::{
     Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
@@ -117,6 +121,29 @@ fn a_long_wait_is_told_once() {
     assert_eq!(long.len(), 1, "{told:?}");
     assert_eq!((long[0]["key"].as_str(), long[0]["waited_ms"].as_str()), ("notes", "60000"));
     assert_eq!(long[0]["held_here"], "true", "the task waits for itself");
+}
+
+/// A server may refuse writes for hours, for example because its disk is full.
+#[test]
+fn an_election_tells_once_why_it_waits_for_its_store() {
+    let outages = told(Level::WARN, async |world| {
+        let store = FaultyStore::new(MemoryStore::new());
+        let leases = LeaseManager::builder(store.clone(), world.context()).build().unwrap();
+        leases.lock("other").acquire().await.unwrap().release().await.unwrap();
+        let lead = leases.elect("notes", async |_| ());
+        let outage = async {
+            for fault in [Fault::Refuse, Fault::LoseReply] {
+                store.fail_always(Some(fault));
+                world.pass(Duration::from_secs(600)).await;
+            }
+            store.fail_always(None);
+        };
+        store.fail_always(Some(Fault::Refuse));
+        futures::join!(async { lead.await.unwrap() }, outage);
+    });
+    let causes: Vec<_> = outages.iter().filter_map(|fields| fields.get("cause")).collect();
+    assert_eq!(causes, ["\"refused on demand\"", "\"the answer was lost on demand\""], "{outages:?}");
+    assert_eq!(find(&outages, "the election waits for a store that fails")["key"], "notes");
 }
 
 #[test]

@@ -78,6 +78,13 @@ impl LeaseRequest {
         Self { driver, key, name, wish: Wish::default(), on_loss: None }
     }
 
+    /// Warns that this request goes on although the store fails.
+    pub(crate) fn tell_of_outage(&self, cause: &str) {
+        if let Ok(key) = &self.key {
+            driver::tell_of_outage(key, self.driver.session(), cause);
+        }
+    }
+
     /// Holds the key together with others who share it, while nobody holds it exclusively.
     pub fn shared(self) -> Self {
         self.mode(Mode::Shared)

@@ -1,5 +1,6 @@
 //! Work under a lease, as a closure.
 
+use alloc::{string::String, vec::Vec};
 use core::pin::pin;
 
 use futures::future::{Either, select};
@@ -8,7 +9,7 @@ use crate::client::error::AcquireError;
 use crate::client::fate::LeaseState;
 use crate::client::guard::LeaseGuard;
 use crate::client::request::{LeaseRequest, OnLoss, unknown};
-use crate::machine::{LostReason, Mode, ReleaseOutcome};
+use crate::machine::{LostReason, Mode, ReleaseOutcome, StoreError};
 
 /// What became of work under a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,8 +134,9 @@ impl LeaseRequest {
     /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
     ///
-    /// A campaign waits for a store that is away if it has answered this manager before, unless the request has a
-    /// [`timeout`](Self::timeout). The work owns its guard, since each lead has another one; [`run`](Self::run) lends its own.
+    /// A campaign waits for a store that is away, or that refuses writes, if it has answered this manager before, unless the request has a
+    /// [`timeout`](Self::timeout). With the feature `tracing`, a warning names each cause of such a wait once. The work owns its guard,
+    /// since each lead has another one; [`run`](Self::run) lends its own.
     ///
     /// # Errors
     /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead.
@@ -163,8 +165,10 @@ impl LeaseRequest {
         if self.wish.mode == Mode::Shared {
             return Err(unknown("shared", "leave it out: one context leads").into());
         }
+        let mut causes = Causes::default();
         loop {
-            let Some(guard) = self.campaign().await? else { continue };
+            let Some(guard) = self.campaign(&mut causes).await? else { continue };
+            causes = Causes::default();
             match while_held(&guard, work(guard.clone())).await {
                 Ok(value) => {
                     // However the release ends, the work is done.
@@ -178,13 +182,36 @@ impl LeaseRequest {
     }
 
     /// One campaign; `None` if it failed because a store is away that has answered before, and is waited for.
-    async fn campaign(&self) -> Result<Option<LeaseGuard>, AcquireError> {
+    async fn campaign(&self, causes: &mut Causes) -> Result<Option<LeaseGuard>, AcquireError> {
         let campaigned = self.clone().acquire().await;
         let waits = self.wish.timeout.is_none() && self.driver.has_heard_of_store();
         match campaigned {
-            Err(AcquireError::Store(error)) if error.retry && waits => Ok(None),
+            Err(AcquireError::Store(error)) if error.retry && waits => {
+                if causes.note(&error) {
+                    self.tell_of_outage(&error.message);
+                }
+                Ok(None)
+            }
             campaigned => campaigned.map(Some),
         }
+    }
+}
+
+/// Why campaigns failed since the last lead, each once: the store may refuse for hours, and a log is to name the cause, not each attempt.
+#[derive(Default)]
+struct Causes(Vec<String>);
+
+impl Causes {
+    /// A cause that has a number in its message may be a new one each time.
+    const MOST: usize = 8;
+
+    /// Whether this cause is to be told.
+    fn note(&mut self, error: &StoreError) -> bool {
+        let is_new = self.0.len() < Self::MOST && !self.0.contains(&error.message);
+        if is_new {
+            self.0.push(error.message.clone());
+        }
+        is_new
     }
 }
 

@@ -11,7 +11,7 @@ use core::{
 use futures::future::{AbortHandle, FutureExt, abortable};
 
 use super::{Core, Driver, pump::Deed};
-use crate::executor::{Executor, MaybeSendFuture, Shared, WeakShared};
+use crate::executor::{DROPS_TASKS, Executor, MaybeSendFuture, Shared, WeakShared};
 use crate::machine::{Input, Monotonic};
 
 /// The alarm of a context; it stands only while the machine waits for a time.
@@ -114,7 +114,8 @@ impl Bell {
 impl Drop for Bell {
     fn drop(&mut self) {
         // An alarm that will never ring must not keep the next one from being set.
-        if let Some(driver) = self.driver.upgrade()
+        if DROPS_TASKS
+            && let Some(driver) = self.driver.upgrade()
             && !driver.executor.has_crashed()
             && driver.core().forget_bell(self.id, self.at)
         {

@@ -245,6 +245,16 @@ fn tell_of_lease(key: &Key, mode: Mode, kind: LeaseEventKind, holder: SessionId,
     }
 }
 
+/// Warns, in the caller's span, that an election goes on although the store fails.
+#[cfg(feature = "tracing")]
+pub(crate) fn tell_of_outage(key: &Key, holder: SessionId, cause: &str) {
+    tracing::warn!(%key, %holder, cause, "the election waits for a store that fails");
+}
+
+/// Stands for a warning where the feature `tracing` is off.
+#[cfg(not(feature = "tracing"))]
+pub(crate) fn tell_of_outage(_: &Key, _: SessionId, _: &str) {}
+
 /// The span in which a lease is asked for.
 #[cfg(feature = "tracing")]
 pub(crate) fn span(key: &str, mode: Mode) -> tracing::Span {

@@ -7,6 +7,7 @@ mod alarm;
 mod baton;
 mod event;
 mod events;
+mod flight;
 mod pump;
 mod questions;
 mod registry;
@@ -38,7 +39,7 @@ use transactions::OpenTransactions;
 use unheard::Unheard;
 
 pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
-pub(crate) use event::{Origin, span, within};
+pub(crate) use event::{Origin, span, tell_of_outage, within};
 pub use events::LeaseEvents;
 pub(crate) use questions::Answer;
 pub(crate) use registry::Response;

@@ -5,7 +5,7 @@ use core::task::{Context, Poll, Waker};
 use std::sync::{MutexGuard, PoisonError};
 
 use super::registry::{Effect, Response};
-use super::{Core, Driver, baton::MOST_FOR_OTHERS};
+use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight};
 use crate::executor::{MaybeSendFuture, Shared, this_thread};
 use crate::machine::{Batch, Command, Event, Input, Monotonic, Now, Output, SessionId};
 use crate::oneshot::Sender;
@@ -172,12 +172,8 @@ impl Driver {
                 return at_once(result);
             }
         }
-        let this = self.this.upgrade()?;
-        self.executor.spawn(Box::pin(async move {
-            let result = transaction.await;
-            this.handle(Input::Reply { id, result });
-            this.reset_alarm();
-        }));
+        let driver = self.this.upgrade()?;
+        self.executor.spawn(Box::pin(Flight { transaction: Some(transaction), driver, id }));
         None
     }
 }

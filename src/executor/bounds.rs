@@ -27,6 +27,9 @@ mod sys {
         THIS.with(|this| *this)
     }
 
+    /// A server may have thousands of contexts in one process.
+    pub(crate) const HAS_MANY_CONTEXTS: bool = true;
+
     /// Runs on a thread of its own what a panicking thread must not run. If the system starts no thread, it is not run.
     pub(crate) fn after_panic(task: impl FnOnce() + Send + 'static) {
         let thread = std::thread::Builder::new().name("leasehold after a panic".into());
@@ -69,6 +72,9 @@ mod sys {
         ThreadMark
     }
 
+    /// A page has few contexts, and downloads what would find one among many.
+    pub(crate) const HAS_MANY_CONTEXTS: bool = false;
+
     /// A panic drops nothing here.
     pub(crate) fn after_panic(_: impl FnOnce() + 'static) {}
 
@@ -86,5 +92,5 @@ mod sys {
     pub(crate) use process_wide;
 }
 
+pub(crate) use sys::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, process_wide, this_thread};
 pub use sys::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
-pub(crate) use sys::{ThreadMark, after_panic, process_wide, this_thread};

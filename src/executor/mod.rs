@@ -8,18 +8,27 @@ mod tokio;
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 mod web;
 
+#[cfg(all(
+    any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+pub(crate) use self::tokio::timers_run_here;
 #[cfg(all(feature = "tokio", not(all(target_family = "wasm", target_os = "unknown"))))]
 pub use self::tokio::{TokioExecutor, process_clock};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use self::web::WebExecutor;
+pub(crate) use bounds::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, process_wide, this_thread};
 pub use bounds::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
-pub(crate) use bounds::{ThreadMark, after_panic, process_wide, this_thread};
 #[cfg(feature = "test-util")]
 pub use sim::SimExecutor;
 
 use core::{fmt::Debug, time::Duration};
 
 use crate::machine::Now;
+
+/// Whether a task may be dropped before it has ended, as by a runtime that ends. The bindings for JavaScript have the browser's executor
+/// only, which drops none.
+pub(crate) const DROPS_TASKS: bool = cfg!(not(all(feature = "js", target_family = "wasm", target_os = "unknown")));
 
 /// What a platform does to the contexts that run on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

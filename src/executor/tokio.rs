@@ -36,8 +36,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// next request inside a runtime makes that one the first; on a thread without a runtime it is refused.
 ///
 /// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard
-/// is dropped just before, its release transaction is lost with the runtime, and the manager's other requests wait for it until the
-/// store's time limit (5 s by default).
+/// is dropped just before, its release transaction is lost with the runtime, and the manager repeats it in the runtime of the first request.
+/// If that one has ended, too, the next call repeats it, or the lease runs out.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -248,10 +248,14 @@ impl Default for TokioExecutor {
     }
 }
 
-/// Whether the runtime has timers. Tokio tells it by a panic only; where panics abort, that is what happens here, with
-/// tokio's own sentence about the remedy.
 fn has_timers(runtime: &Handle) -> bool {
     let _entered = runtime.enter();
+    timers_run_here()
+}
+
+/// Whether the runtime that this is called in has timers. Tokio tells it by a panic only; where panics abort, that is what happens here,
+/// with tokio's own sentence about the remedy.
+pub(crate) fn timers_run_here() -> bool {
     catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
 }
 

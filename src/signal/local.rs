@@ -5,7 +5,7 @@ use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Beacons, Inbox, Notice, Signals};
-use crate::executor::{Shared, WeakShared, process_wide};
+use crate::executor::{HAS_MANY_CONTEXTS, Shared, WeakShared, process_wide};
 use crate::machine::{Message, SessionId, SortedMap};
 use crate::store::Reach;
 
@@ -29,6 +29,8 @@ struct Hub(Mutex<Seats>);
 #[derive(Default)]
 struct Seats {
     taken: SortedMap<u64, Seat>,
+    /// The numbers of the seats by their sessions, sorted: a message to one session looks at no other. Empty where there are few contexts.
+    by_session: Vec<(SessionId, u64)>,
     last: u64,
 }
 
@@ -80,6 +82,41 @@ impl Hub {
 }
 
 impl Seats {
+    /// Where a seat stands among those by session, or would stand.
+    fn place(&self, session: SessionId, number: u64) -> usize {
+        self.by_session.partition_point(|known| *known < (session, number))
+    }
+
+    fn take(&mut self, number: u64, seat: Seat) {
+        if HAS_MANY_CONTEXTS {
+            let at = self.place(seat.session, number);
+            self.by_session.insert(at, (seat.session, number));
+        }
+        self.taken.insert(number, seat);
+    }
+
+    fn leave(&mut self, number: u64) -> Option<Seat> {
+        let seat = self.taken.remove(&number)?;
+        if HAS_MANY_CONTEXTS {
+            let at = self.place(seat.session, number);
+            self.by_session.remove(at);
+        }
+        Some(seat)
+    }
+
+    /// Visits the seats that hear a message, in the order of their numbers.
+    fn visit(&self, recipient: Option<SessionId>, mut visit: impl FnMut(u64, &Seat)) {
+        if HAS_MANY_CONTEXTS && let Some(session) = recipient {
+            // One, as a rule.
+            let own = self.by_session[self.place(session, 0)..].iter().take_while(|(known, _)| *known == session);
+            own.filter_map(|(_, number)| Some((number, self.taken.get(number)?)))
+                .for_each(|(at, seat)| visit(*at, seat));
+            return;
+        }
+        let hears = |seat: &Seat| recipient.is_none_or(|recipient| recipient == seat.session);
+        self.taken.iter().filter(|(_, seat)| hears(seat)).for_each(|(number, seat)| visit(*number, seat));
+    }
+
     fn stands(&self, session: SessionId) -> bool {
         self.taken.values().any(|seat| seat.beacon && seat.session == session)
     }
@@ -115,7 +152,7 @@ impl Signals for LocalSignals {
         self.rest();
         let beacon = beacon && self.raises_beacons();
         let seat = Seat { session, inbox: inbox.clone(), beacon, watches: SortedMap::new() };
-        self.hub.seats().taken.insert(self.seat, seat);
+        self.hub.seats().take(self.seat, seat);
         if beacon {
             tell(&inbox, Notice::BeaconStands(session));
         }
@@ -124,7 +161,7 @@ impl Signals for LocalSignals {
 
     fn rest(&self) {
         let mut seats = self.hub.seats();
-        let left = seats.taken.remove(&self.seat);
+        let left = seats.leave(self.seat);
         let told = left.filter(|seat| seat.beacon).map(|seat| seats.end_watches(seat.session));
         drop(seats);
         for (inbox, watch) in &told.unwrap_or_default() {
@@ -133,14 +170,12 @@ impl Signals for LocalSignals {
     }
 
     fn send(&self, message: &Message) {
-        let recipient = message.body.recipient();
-        let hears = |seat: &Seat| recipient.is_none_or(|recipient| recipient == seat.session);
         let mut others = Vec::new();
-        for (number, seat) in self.hub.seats().taken.iter() {
-            if *number != self.seat && hears(seat) {
+        self.hub.seats().visit(message.body.recipient(), |number, seat| {
+            if number != self.seat {
                 others.push(seat.inbox.clone());
             }
-        }
+        });
         for inbox in &others {
             tell(inbox, Notice::Message(message.clone()));
         }
@@ -178,5 +213,45 @@ impl Drop for LocalSignals {
 impl fmt::Debug for LocalSignals {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "LocalSignals({})", self.seat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl Inbox for Deaf {
+        fn notice(&self, _: Notice) {}
+    }
+
+    fn seats(sessions: &[u128]) -> Seats {
+        let inbox: Shared<dyn Inbox> = Shared::new(Deaf);
+        let mut seats = Seats::default();
+        for (number, session) in (1..).zip(sessions) {
+            let inbox = Shared::downgrade(&inbox);
+            let seat = Seat { session: SessionId(*session), inbox, beacon: false, watches: SortedMap::new() };
+            seats.take(number, seat);
+        }
+        seats
+    }
+
+    fn visited(seats: &Seats, recipient: Option<u128>) -> Vec<u64> {
+        let mut visited = Vec::new();
+        seats.visit(recipient.map(SessionId), |number, _| visited.push(number));
+        visited
+    }
+
+    #[test]
+    fn a_message_to_one_context_visits_its_seats_and_a_broadcast_visits_all_in_order() {
+        let mut seats = seats(&[7, 3, 7, 9]);
+        assert_eq!(visited(&seats, Some(7)), [1, 3]);
+        assert_eq!(visited(&seats, Some(9)), [4]);
+        assert_eq!(visited(&seats, Some(8)), [0; 0]);
+        assert_eq!(visited(&seats, None), [1, 2, 3, 4]);
+        assert!(seats.leave(1).is_some() && seats.leave(1).is_none());
+        assert_eq!(visited(&seats, Some(7)), [3]);
+        assert_eq!(visited(&seats, None), [2, 3, 4]);
     }
 }

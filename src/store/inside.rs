@@ -16,9 +16,10 @@ use std::{
 use tokio::{
     runtime::Handle,
     task::{JoinError, JoinHandle},
-    time::{sleep, timeout},
+    time::timeout,
 };
 
+use crate::executor::timers_run_here;
 use crate::machine::{StoreError, StoreErrorKind};
 
 /// A runtime that has not run a new task after this time counts as standing still: nobody drives it.
@@ -37,21 +38,31 @@ pub(super) fn runtime_for(server: &str) -> Result<Handle, StoreError> {
             "there is no tokio runtime here to connect to {server} in; call this inside one, with I/O and timers enabled"
         ))
     })?;
-    let lacks = |what| {
-        refused(format!(
-            "the tokio runtime here has no {what}, which a connection to {server} needs; call enable_all() on its Builder"
-        ))
-    };
     if !timers_run_here() {
-        return Err(lacks("timers"));
+        return Err(lacks("timers", server));
     }
-    catch_unwind(open_a_socket).map_err(|_| lacks("I/O"))?;
+    check_io(server)?;
     Ok(runtime)
 }
 
-/// Whether the runtime that this is called in has timers. If it has none, and panics abort, the process ends.
-pub(super) fn timers_run_here() -> bool {
-    catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
+/// For whoever is about to open a connection to `server`, possibly in another runtime than the one that the store was made in.
+///
+/// # Errors
+/// [`StoreError`] if the runtime that this is called in has no I/O, so that the connection would panic.
+pub(super) fn check_io(server: &str) -> Result<(), StoreError> {
+    if io_runs_here() { Ok(()) } else { Err(lacks("I/O", server)) }
+}
+
+fn lacks(what: &str, server: &str) -> StoreError {
+    let sentence = format!(
+        "the tokio runtime here has no {what}, which a connection to {server} needs; call enable_all() on its Builder"
+    );
+    StoreError::permanent(StoreErrorKind::Unsupported, sentence)
+}
+
+/// Whether the runtime that this is called in has I/O. If it has none, and panics abort, the process ends.
+pub(super) fn io_runs_here() -> bool {
+    catch_unwind(open_a_socket).is_ok()
 }
 
 /// Panics if the runtime has no I/O. If the system allows no such socket, this shows nothing, and the connection shows what is missing.

@@ -76,7 +76,10 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
             Err(refused("the URL names no store after `indexeddb:`; add a name, as in indexeddb:my-app".into()))
         }
         #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
-        "indexeddb" => Ok(Box::new(super::IndexedDbStore::new(named.place))),
+        "indexeddb" => {
+            named.check(&[])?;
+            Ok(Box::new(super::IndexedDbStore::new(named.place)))
+        }
         #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
         "sqlite" => named.sqlite().await,
         #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
@@ -109,27 +112,29 @@ impl<'a> Named<'a> {
         Some(Self { scheme, place, prefix, others })
     }
 
-    /// For a store that knows no parameter but the prefix.
-    fn check(&self) -> Result<(), StoreError> {
-        let Some(other) = self.others.first() else { return Ok(()) };
+    /// For a store that knows no other parameters than these: the prefix, or none.
+    fn check(&self, known: &[&str]) -> Result<(), StoreError> {
+        let prefix = self.prefix.filter(|_| known.is_empty()).map(|_| "prefix");
+        let Some(other) = self.others.first().copied().or(prefix) else { return Ok(()) };
         let name = other.split('=').next().unwrap_or_default();
         // What is no plain name may be a part of a password.
         let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
         let name = if is_plain { name } else { "like this" };
-        Err(refused(format!("a URL of {}: has no parameter {name:?}; the only one is prefix", self.scheme)))
+        let remedy = if known.is_empty() { "leave it out" } else { "the only one is prefix" };
+        Err(refused(format!("a URL of {}: has no parameter {name:?}; {remedy}", self.scheme)))
     }
 
     fn memory(&self) -> Result<Box<dyn Store>, StoreError> {
-        self.check()?;
-        if self.place.is_empty() && self.prefix.is_none() {
+        self.check(&[])?;
+        if self.place.is_empty() {
             return Ok(Box::new(MemoryStore::new()));
         }
-        Err(refused("a store in memory has no name and no prefix; write memory:, and share the manager".into()))
+        Err(refused("a store in memory has no name; write memory:, and share the manager".into()))
     }
 
     #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
     async fn sqlite(&self) -> Result<Box<dyn Store>, StoreError> {
-        self.check()?;
+        self.check(&["prefix"])?;
         let path = self.place.strip_prefix("//").unwrap_or(self.place);
         if path.split('/').next().is_some_and(|host| host.contains('@')) {
             return Err(refused("a URL of sqlite: names a file, and neither a user nor a host".into()));
@@ -250,7 +255,9 @@ mod tests {
 
     #[test]
     fn parameters_that_nobody_knows_are_refused_by_name() {
-        assert!(refusal("memory:?durable=yes").contains("\"durable\""));
+        let durable = refusal("memory:?durable=yes");
+        assert!(durable.contains("\"durable\"") && !durable.contains("prefix"), "{durable}");
+        assert!(refusal("memory:?prefix=jobs").contains("\"prefix\"; leave it out"));
         assert!(!refusal("memory:?Secret@host").contains("Secret"));
         assert!(refusal("memory:shared").contains("no name"));
     }

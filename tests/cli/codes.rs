@@ -88,6 +88,19 @@ fn those_who_share_hold_together_and_exclude_others() {
     drop(writer);
 }
 
+/// A full disk; a reader that has gone is no failure.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_output_that_cannot_be_written_gives_71() {
+    let scratch = Scratch::new();
+    for command in ["list --json", "status k", "watch", "bench --rounds 1", "man", "completions bash"] {
+        let done =
+            crate::harness::done(&mut scratch.command("sh", &["-c", &format!("leasehold {command} >/dev/full")]));
+        assert_eq!(done.code, 71, "{command}: {done:?}");
+        assert!(done.err.contains("cannot write to stdout") && done.err.contains("redirect it"), "{command}: {done:?}");
+    }
+}
+
 #[test]
 fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
     let scratch = Scratch::new();

@@ -76,6 +76,30 @@ fn a_candidate_whose_store_is_away_campaigns_again_when_it_is_back() {
     assert_eq!([leader.end().0, next.end().0], [143, 143], "neither has given up");
 }
 
+/// The store refuses, while the processes that wait have it open.
+#[test]
+fn who_waits_for_a_store_that_fails_says_why() {
+    let scratch = Scratch::new();
+    let leader = scratch.start(&["run", "--lease", "600", "k", "--", "sh", "-c", TERM]);
+    leader.line().unwrap();
+    let waiters = ["elect", "run"].map(|order| scratch.start(&[order, "--lease", "1", "k", "--", "sh", "-c", TERM]));
+    let quiet = scratch.start(&["elect", "-q", "--lease", "1", "k", "--", "sh", "-c", TERM]);
+    until_queued(&scratch, 3);
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
+    for waiter in &waiters {
+        waiter.until_err("still waiting for \"k\"");
+    }
+    drop(busy);
+    drop(leader);
+    for waiter in waiters.iter().chain([&quiet]) {
+        waiter.signal(Signal::SIGTERM);
+    }
+    let ends = waiters.map(crate::harness::Running::end);
+    assert!(ends.iter().all(|(code, _)| *code == 143), "none has given up: {ends:?}");
+    assert_eq!(quiet.end(), (143, String::new()));
+}
+
 /// Else such candidates would pile up.
 #[test]
 fn a_candidate_that_only_tries_does_not_wait_for_its_store() {

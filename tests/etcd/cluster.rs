@@ -5,12 +5,12 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use etcd_client::Client;
 use leasehold::LeaseManager;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::timeout};
 
 use crate::{
     contract::client,
@@ -73,6 +73,42 @@ fn a_counter_goes_on_when_the_leader_hangs() {
     }
 }
 
+/// An etcd lease of that length often ends then, though its owner goes on sending keep-alives to a server that works: that server waits for
+/// the one that hangs. So a heartbeat is a transaction.
+#[test]
+fn a_holder_keeps_its_lease_while_the_leader_hangs_for_longer_than_the_lease() {
+    const LEASE: Duration = Duration::from_secs(5);
+    if !server::is_installed() {
+        return;
+    }
+    let members = [Member::new(), Member::new(), Member::new()];
+    let all: Vec<_> = members.iter().collect();
+    let mut servers: Vec<_> = all.iter().map(|member| Server::start_member(member, &all, &[])).collect();
+    servers.iter().for_each(Server::wait);
+    let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+    Runtime::new().unwrap().block_on(async {
+        let leads = leader(&addresses).await.expect("one of them leads");
+        let leases = manager(&addresses[(leads + 1) % 3], "hangs").await.lease(LEASE).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        servers[leads].stop();
+        let stopped = Instant::now();
+        while stopped.elapsed() < LEASE * 8 / 5 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let verified = async {
+            loop {
+                match guard.verify().await {
+                    Ok(is_current) => break is_current,
+                    // Two servers have no leader yet.
+                    Err(error) => println!("{error}"),
+                }
+            }
+        };
+        assert!(timeout(BUSY, verified).await.expect("they elect a leader"), "the session was ended");
+        guard.release().await.unwrap();
+    });
+}
+
 fn count_while_the_leader(what: &str, befalls: impl Fn(&mut Server)) {
     let members = [Member::new(), Member::new(), Member::new()];
     let all: Vec<_> = members.iter().collect();
@@ -98,7 +134,7 @@ fn count_while_the_leader(what: &str, befalls: impl Fn(&mut Server)) {
         reach(50).await;
         let leads = leader(&addresses).await.expect("one of them leads");
         befalls(&mut servers[leads]);
-        let (hurt, began) = (shared.turns.load(SeqCst), std::time::Instant::now());
+        let (hurt, began) = (shared.turns.load(SeqCst), Instant::now());
         reach(hurt + 5).await;
         println!("the counters went on {:?} after the leader {what}", began.elapsed());
         shared.goal.store(hurt + 60, SeqCst);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use etcd_client::{Client, GetOptions};
 use leasehold::{
     executor::process_clock,
-    machine::{Action, Batch, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, Wall},
-    store::{EtcdStore, Store, contract},
+    machine::{Action, Batch, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, StoreClock, Wall},
+    store::{Durability, EtcdStore, Store, contract},
 };
 use tokio::runtime::Runtime;
 
@@ -28,6 +28,15 @@ fn it_keeps_the_contract() {
     let Some(address) = server::shared() else { return };
     let open = async || connect(&address, "contract").await;
     Runtime::new().unwrap().block_on(contract::all(open));
+}
+
+#[test]
+fn it_says_what_its_leases_survive_and_that_its_clock_decides_nothing() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let store = connect(&address, "says").await;
+        assert_eq!((store.durability(), store.clock()), (Durability::Quorum, StoreClock::Observed));
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { LeaseError, openManager, refused, settle } from "./pkg.mjs";
+import { LeaseError, LeaseManager, openManager, refused, settle } from "./pkg.mjs";
 
 test("a lease is taken, shown and given back", async () => {
   const leases = await openManager();
@@ -332,6 +332,28 @@ test("a lease is held for so long at most, or as long as it is not renewed", asy
   await refuse({ autoRenew: 1 }, "autoRenew", "true or false");
   clearInterval(keeper);
   await leases.close();
+});
+
+test("open() of a subclass makes a manager of that class", async () => {
+  class Notes extends LeaseManager {
+    prefix = "notes/";
+    #opened = true;
+
+    edit(name) {
+      assert.ok(this.#opened);
+      return this.acquire(this.prefix + name);
+    }
+  }
+  await openManager().then((leases) => leases.close());
+  const notes = await Notes.open("subclass", { store: "memory" });
+  assert.ok(notes instanceof Notes && notes instanceof LeaseManager && notes instanceof EventTarget);
+  const lease = await notes.edit("today");
+  assert.equal(lease.key, "notes/today");
+  await notes.close();
+  const { open } = LeaseManager;
+  const plain = await open("subclass", { store: "memory" });
+  assert.equal(plain.constructor, LeaseManager);
+  await plain.close();
 });
 
 /** How a fresh process ends that runs this, and what it printed. */

@@ -29,6 +29,7 @@ test("a request that close() withdraws rejects before close() resolves", async (
     lock: ({ leases }) => leases.locks.request(key, assert.fail),
     lockWithAll: ({ leases }) => leases.locks.request(key, { signal }, assert.fail),
     ownFunction: async ({ leases }) => await leases.acquire(key),
+    manyFunctions: ({ leases }) => Array(1_000).fill(async (asked) => await asked).reduce((asked, pass) => pass(asked), leases.acquire(key)),
   };
   for (const [name, ask] of Object.entries(asks)) {
     const [leases, other] = await pair(`closed ${name}`);
@@ -68,6 +69,10 @@ test("a console that throws breaks no call, and a debug() that throws hides no w
   const warned = [];
   await unheard((sentence) => warned.push(sentence), fail);
   assert.match(warned.join("\n"), /no event Lost.*\n.*waits for ever/s);
+  const errors = t.mock.method(console, "error", () => {});
+  await unheard(fail, () => {});
+  const said = errors.mock.calls.map(({ arguments: [sentence] }) => sentence);
+  assert.match(said.join("\n"), /no event Lost.*\n.*waits for ever/s);
   await unheard(fail, fail);
   await settle();
   process.off("uncaughtException", reported);
@@ -190,6 +195,9 @@ test("a property that is read on a proxy, or on an object that inherits it, says
     assert.throws(() => new Proxy(lease, {})[name], told("lease."));
   }
   assert.throws(() => lease.clearChanged.call(undefined), told("lease.clearChanged"));
+  for (const self of [new Proxy(group, {}), Object.create(group)]) {
+    for (const name of ["lost", "signal"]) assert.throws(() => self[name], told(`group.${name}`));
+  }
   for (const name of ["release", "verify"]) {
     const { [name]: method } = group;
     await assert.rejects(method(), told(`group.${name}`));

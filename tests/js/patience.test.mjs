@@ -114,19 +114,70 @@ test("a warning that throws stops nothing", async () => {
   const lease = await leases.acquire("notes");
   const waiting = leases.acquire("notes");
   const { warn } = console;
+  const { error } = console;
   let warned = 0;
+  const errors = [];
   console.warn = () => {
     warned++;
     throw new Error("no warnings, please");
   };
+  console.error = (sentence) => errors.push(sentence);
   try {
     await clock.advance(61_000);
   } finally {
-    console.warn = warn;
+    Object.assign(console, { warn, error });
   }
   assert.equal(warned, 1);
+  assert.match(errors.join("\n"), /^leasehold: .*"notes" has waited for a minute/);
   assert.equal(lease.valid, true);
   assert.equal(await lease.release(), "released");
   await (await waiting).release();
   await leases.close();
+});
+
+test("an election waits for a store that fails, and warns once of each cause", async (t) => {
+  const store = new FaultyStore();
+  const leases = await open("outage", store);
+  const warn = t.mock.method(console, "warn", () => {});
+  store.failAlways("refuse");
+  const leading = leases.elect("leader", ({ token }) => token);
+  await clock.advance(600_000);
+  store.failAlways("loseReply");
+  await clock.advance(600_000);
+  assert.equal(await state(leading), "waits");
+  store.heal();
+  await clock.advance(60_000);
+  assert.ok((await state(leading)).value > 0);
+  const said = warn.mock.calls.map(({ arguments: [sentence] }) => sentence);
+  assert.equal(said.length, 2, said.join("\n"));
+  for (const [at, cause] of ["refused on demand", "the answer was lost"].entries()) {
+    assert.ok(said[at].startsWith('leasehold: the election for "leader" waits: ') && said[at].includes(cause), said[at]);
+  }
+  await leases.close();
+});
+
+test("an election ends with a store that fails for good, or by its signal, whatever that says", async (t) => {
+  t.mock.method(console, "warn", () => {});
+  const store = new FaultyStore();
+  const leases = await open("lasting outage", store);
+  store.failAlways("fail");
+  const refused = leases.elect("leader", never);
+  refused.catch(() => {});
+  await clock.advance(60_000);
+  const { error } = await state(refused);
+  assert.equal(error?.code, "Store");
+  store.failAlways("refuse");
+  const failed = leases.acquire("leader");
+  failed.catch(() => {});
+  await clock.advance(60_000);
+  const reason = (await state(failed)).error;
+  assert.ok(reason.code === "Store" && reason.message.includes("may help"), `${reason}`);
+  const controller = new AbortController();
+  const stopped = leases.elect("leader", { signal: controller.signal }, never);
+  stopped.catch(() => {});
+  await clock.advance(60_000);
+  controller.abort(reason);
+  assert.equal((await state(stopped)).error, reason);
+  store.heal();
+  await Promise.all([leases.close(), clock.advance(60_000)]);
 });

@@ -150,6 +150,15 @@ test("the options of requests", async () => {
   await leases.close();
 });
 
+test("a long value is shown by its beginning", async () => {
+  const leases = await openManager();
+  const long = "k".repeat(100_000);
+  for (const call of [() => leases.acquireAll([{ key: long }]), () => leases.acquire("notes", { mode: long })]) {
+    await assert.rejects(call, ({ message }) => message.includes(`"${"k".repeat(50)}`) && message.includes("…") && message.length < 300);
+  }
+  await leases.close();
+});
+
 test("names of stores", async () => {
   for (const name of ["", undefined, 5, null, "a\ud800"]) {
     await refused(() => LeaseManager.open(name, { store: "memory" }), "InvalidOptions", LEASE_ERROR, "the name");

@@ -78,6 +78,14 @@ export async function everything(signal: AbortSignal): Promise<void> {
   // @ts-expect-error
   new LeaseManager();
   same<typeof leases.holder, string>();
+  class Notes extends LeaseManager {
+    readonly prefix = "notes/";
+  }
+  const notes = await Notes.open("my-app", times);
+  same<typeof notes, Notes>();
+  const { open } = LeaseManager;
+  const taken = await open("my-app");
+  same<typeof taken, LeaseManager>();
 
   const options: AcquireOptions = { timeoutMs: Infinity, signal, info: "tab 1", mode: "shared", priority: -1, share: true };
   await using lease = await leases.acquire("notes", options);

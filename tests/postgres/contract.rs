@@ -3,7 +3,7 @@
 use leasehold::{
     LeaseManager,
     executor::{Executor, TokioExecutor},
-    machine::{Batch, Key, SessionId},
+    machine::{Batch, Key, SessionId, StoreClock},
     store::{Durability, PostgresStore, Reach, Store, contract},
 };
 use tokio::runtime::Runtime;
@@ -144,7 +144,8 @@ fn a_list_of_few_keys_reads_few_rows() {
 #[test]
 fn durability_is_as_the_user_says() {
     on_server("contract_durability", |place| async move {
-        assert_eq!(place.builder().connect().await.unwrap().durability(), Durability::Local);
+        let store = place.builder().connect().await.unwrap();
+        assert_eq!((store.durability(), store.clock()), (Durability::Local, StoreClock::Observed));
         let quorum = place.builder().durability(Durability::Quorum).connect().await.unwrap();
         assert_eq!(quorum.durability(), Durability::Quorum);
     });

@@ -124,9 +124,15 @@ impl Other {
         self.signal("-CONT");
     }
 
-    fn signal(&self, signal: &str) {
+    /// Sends it a signal, such as `-TERM`.
+    pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(sent.expect("there is a kill").success());
+    }
+
+    /// Whether it ended by itself, and well.
+    pub(crate) fn ended_well(&mut self) -> bool {
+        self.child.wait().expect("it ends").success()
     }
 
     /// It dies without a word.

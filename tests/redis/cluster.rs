@@ -91,6 +91,11 @@ impl Cluster {
         RedisServers::cluster(self.nodes.iter().map(Server::remote_client))
     }
 
+    /// A client of the node that has the slot of this prefix.
+    pub(crate) fn client(&self, prefix: &str) -> Client {
+        self.nodes[self.owner(prefix)].client()
+    }
+
     fn slot(&self, prefix: &str) -> String {
         self.nodes[0].ask::<u16>(&["CLUSTER", "KEYSLOT", &format!("{{{prefix}}}:rows")]).to_string()
     }

@@ -3,7 +3,7 @@
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
-    machine::{Action, Batch, Key, Now, Outcome, RequestId, Row, SessionId, SessionStep, Wall},
+    machine::{Action, Batch, Key, Now, Outcome, RequestId, Row, SessionId, SessionStep, StoreClock, Wall},
     store::{Durability, RedisStore, Store, contract},
 };
 use tokio::runtime::Runtime;
@@ -171,6 +171,7 @@ async fn a_store_tells_what_its_server_does_with_what_is_written() {
     assert_eq!(open(&server.client(), "durability").await.durability(), Durability::Ephemeral);
     assert_eq!(durability("yes", "everysec", "d").await, Durability::Ephemeral);
     assert_eq!(durability("yes", "always", "d").await, Durability::Local);
+    assert_eq!(open(&server.client(), "durability").await.clock(), StoreClock::Observed);
 }
 
 /// Forgetting raises the floor of tokens in the store's own row, which other contexts remember.

@@ -31,6 +31,7 @@ mod outage;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;
+mod runtimes;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod sentinel;

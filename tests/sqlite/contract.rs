@@ -5,10 +5,11 @@ use std::time::Duration;
 use futures::executor::block_on;
 use leasehold::{
     machine::{
-        Acquire, Action, Batch, Beat, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, SessionStep, Wall,
+        Acquire, Action, Batch, Beat, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, SessionStep,
+        StoreClock, Wall,
     },
     signal::{DirectorySignals, contract::Half},
-    store::{Reach, SqliteStore, Store, contract},
+    store::{Durability, Reach, SqliteStore, Store, contract},
 };
 use rusqlite::OptionalExtension;
 use tokio::runtime::Runtime;
@@ -20,6 +21,13 @@ fn it_keeps_the_contract() {
     let scratch = Scratch::new();
     let open = async || SqliteStore::open(file(&scratch.0)).unwrap();
     Runtime::new().unwrap().block_on(contract::all(open));
+}
+
+#[test]
+fn it_says_what_its_leases_survive_and_that_its_clock_decides_nothing() {
+    let scratch = Scratch::new();
+    let store = SqliteStore::open(file(&scratch.0)).unwrap();
+    assert_eq!((store.durability(), store.clock()), (Durability::Local, StoreClock::Observed));
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Transactions of the user's own, checked for a lease.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use leasehold::{FenceError, LeaseGuard, LostReason, store::SqliteStore};
+use leasehold::{FenceError, LeaseGuard, LeaseManager, LostReason, executor::TokioExecutor, store::SqliteStore};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::runtime::Runtime;
 
-use crate::{Scratch, connect, manager};
+use crate::{Scratch, connect, file, manager};
 
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -116,7 +116,7 @@ fn the_right_one_of_several_files_is_found() {
     let scratch = Scratch::new();
     Runtime::new().unwrap().block_on(async {
         let guard = manager(&scratch.0).build().unwrap().lock("k").acquire().await.unwrap();
-        let leases = crate::file(&scratch.0);
+        let leases = file(&scratch.0);
         let alike = leases.with_file_name("leases.db-app");
         let store = SqliteStore::open_with_prefix(&alike, "x").unwrap();
         drop(store);
@@ -198,6 +198,31 @@ fn a_renewal_counts_once_its_transaction_is_committed() {
         }
         assert!(guard.verify().await.unwrap());
     });
+}
+
+/// Nobody reports the commits. Each handle goes, whatever became of its transaction.
+#[test]
+fn handles_without_a_report_keep_nothing() {
+    let scratch = Scratch::new();
+    let store = Arc::new(SqliteStore::open(file(&scratch.0)).unwrap());
+    let (runtime, kept) = (Runtime::new().unwrap(), Arc::downgrade(&store));
+    runtime.block_on(async {
+        let leases = LeaseManager::builder(store, TokioExecutor::new()).lease(LONG).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let mut database = notes(&scratch.0);
+        for commits in [true, false].repeat(20) {
+            let transaction = database.transaction().unwrap();
+            let _fenced = guard.fence_and_renew(&transaction).await.unwrap();
+            if commits {
+                transaction.commit().unwrap();
+            }
+        }
+        assert!(guard.verify().await.unwrap());
+        guard.release().await.unwrap();
+        leases.close().await;
+    });
+    drop(runtime);
+    assert!(kept.upgrade().is_none(), "a fence keeps its manager and its store");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod jumps;
 mod other;
 mod processes;
 mod real;
+mod runtimes;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod shared;
@@ -43,6 +44,7 @@ fn the_other_process() {
         "holder" => processes::hold(&directory),
         "jumping holder" => jumps::hold(LEASE, async || manager(&directory)),
         "jumping waiter" => jumps::wait(LEASE, async || manager(&directory)),
+        "until shutdown" => processes::hold_until_shutdown(&directory),
         "opener" => files::open_as_told(&directory),
         "waiter" => processes::wait(&directory),
         "writer" => processes::write(&directory),

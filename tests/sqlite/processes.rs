@@ -6,9 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use leasehold::{AcquireError, FenceError, LeaseGuard};
+use leasehold::{AcquireError, FenceError, LeaseGuard, executor::TokioExecutor};
 use rusqlite::{Connection, TransactionBehavior};
-use tokio::{runtime::Runtime, task::spawn_blocking};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::spawn_blocking,
+    time::timeout,
+};
 
 use crate::{Other, Scratch, connect, manager, other::killing_lasts, say, told};
 
@@ -42,6 +46,36 @@ fn a_process_that_dies_is_replaced_at_once_and_a_living_one_never() {
         holder.kill();
         assert!(leases.lock("k").timeout(BUSY).acquire().await.unwrap().is_valid());
     });
+}
+
+/// The other process: holds the key until the system asks it to end.
+pub(crate) fn hold_until_shutdown(directory: &Path) {
+    // On one thread, the manager listens for signals before the key is granted.
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
+        leases.close_when(TokioExecutor::shutdown_signal());
+        let guard = leases.lock("k").acquire().await.unwrap();
+        say("held");
+        say(timeout(BUSY, guard.lost()).await.map_or("it still holds", |reason| reason.name()));
+        leases.close().await;
+    });
+}
+
+/// Whoever dies leaves the row of its session behind.
+#[test]
+fn a_process_that_the_system_asks_to_end_releases_what_it_holds() {
+    for signal in ["-TERM", "-INT"] {
+        let scratch = Scratch::new();
+        let mut holder = Other::start("until shutdown", &scratch);
+        assert_eq!(holder.hear(), "held");
+        holder.signal(signal);
+        assert_eq!(holder.try_hear().as_deref(), Some("Closed"), "{signal}");
+        assert!(holder.ended_well(), "{signal}");
+        let sessions = "SELECT count(*) FROM leasehold_session";
+        let left: i64 = connect(&scratch.0).query_row(sessions, [], |row| row.get(0)).unwrap();
+        assert_eq!(left, 0, "{signal}");
+    }
 }
 
 /// The other process: waits for the key each time that it is told, and says with which token it came.
@@ -218,7 +252,7 @@ fn whoever_holds_the_write_lock_is_waited_for() {
         let mut contestant = Other::start("contestant", &scratch);
         let (sender, mut said) = tokio::sync::oneshot::channel();
         let hearing = spawn_blocking(move || drop(sender.send(contestant.hear())));
-        assert!(tokio::time::timeout(Duration::from_millis(300), &mut said).await.is_err(), "it waits");
+        assert!(timeout(Duration::from_millis(300), &mut said).await.is_err(), "it waits");
         transaction.commit().unwrap();
         assert_eq!(said.await.unwrap(), "granted");
         hearing.await.unwrap();

@@ -5,17 +5,19 @@ use std::{
     pin::pin,
     sync::mpsc,
     thread,
+    time::Duration,
 };
 
 use futures::{FutureExt, executor::block_on};
 use leasehold::{
-    LeaseGuard, LeaseManager,
+    LeaseGuard, LeaseManager, StoreError,
     executor::TokioExecutor,
-    store::{Fault, FaultyStore, MemoryStore},
+    machine::{Batch, Now, Reply, StoreClock},
+    store::{Fault, FaultyStore, MemoryStore, Reach, Store},
 };
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{manager, ms};
+use crate::{PATIENCE, manager, ms};
 
 fn single() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
@@ -216,6 +218,44 @@ fn a_heartbeat_that_is_due_after_synchronous_work_is_sent_at_once() {
         assert!(second.lock("k").try_acquire().await.unwrap().is_none(), "{:?}", leases.stats());
         assert!(guard.is_valid());
     });
+}
+
+/// A store that answers in tasks only, as one over a network does.
+#[derive(Debug)]
+struct Far(MemoryStore);
+
+#[async_trait::async_trait]
+impl Store for Far {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.0.transact(batch, now, limit).await
+    }
+
+    async fn close(&self) {}
+
+    fn clock(&self) -> StoreClock {
+        self.0.clock()
+    }
+
+    fn reach(&self) -> Reach {
+        self.0.reach()
+    }
+}
+
+/// The release is a task of the second runtime, which ends before it runs the task.
+#[test]
+fn a_release_that_went_down_with_its_runtime_holds_nobody_up() {
+    let memory = MemoryStore::new();
+    let builder = LeaseManager::builder(Far(memory.clone()), TokioExecutor::new()).lease(PATIENCE * 10).linger(ms(0));
+    let leases = builder.store_timeout(PATIENCE * 2).build().unwrap();
+    let home = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let guard = home.block_on(leases.lock("k").acquire()).unwrap();
+    let other = single();
+    other.block_on(async { drop(guard) });
+    drop(other);
+    let asked = home.block_on(async { tokio::time::timeout(PATIENCE, leases.lock("other").acquire()).await });
+    assert!(asked.is_ok_and(|granted| granted.is_ok()), "nobody waits for the answer that was lost");
+    let heir = home.block_on(manager(&memory).lock("k").timeout(PATIENCE).acquire());
+    assert!(heir.is_ok(), "the release is repeated: {heir:?}");
 }
 
 /// The next heartbeat comes before anything that the request elsewhere needs an alarm for. So it is with the default times, over a store

@@ -4,6 +4,7 @@ mod attached;
 mod desk;
 mod executor;
 mod fence;
+mod foresight;
 mod guide;
 mod indexed_db;
 mod leases;

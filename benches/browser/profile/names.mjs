@@ -15,18 +15,20 @@ const READINGS = [
   [/typeof (\w{3,})/, ([, name]) => name],
   [/(?:=|return )\w\.([a-z]\w*)/, ([, name]) => `get ${name}`],
   [/return \w+===(null|void 0)/, ([, value]) => `${value}?`],
-  [/(?:return |=)\w+\(\w+,\w+,\w+\)/, () => "make a closure"],
+  [/(?:return |=)\w+\(\w+,\w+,[\w$]+\)/, () => "make a closure"],
+  [/^\{\w+\(\w+\(\w,\w\)\)\}$/, () => "warn()"],
   [/(?:return |=)\w+\(\w+,\w+\)/, () => "make a text"],
   [/\{return \w+\}/, () => "make a number"],
-  [/\{let (\w)=\w;return \1\}/, () => "copy a reference"],
   [/^\{\w\}$/, () => "drop a reference"],
 ];
 
 const ownerOf = (owner) => (owner.length > 2 ? `${owner}.` : "");
 
 export function nameOf(called) {
-  const text = String(called)
-    .replace(/^function\([^)]*\)/, "")
+  const source = String(called).replace(/^\(\.\.\.\w\)=>\w\((.*),\w\)$/s, "$1");
+  if (/^\w=>\w\(\w\(\w\)\)$/.test(source)) return "copy a reference";
+  const body = source.replace(/^(?:\w|\([^)]*\))=>/, "");
+  const text = (body.startsWith("{") ? body : `{return ${unwrapped(body)}}`)
     // The wasm has a number for each JavaScript value. Functions of one argument turn the one into the other, and are left out here.
     .replaceAll(/(?<![\w.])[a-z]\w?\((\w)\)/g, "$1");
   for (const [pattern, name] of READINGS) {
@@ -34,6 +36,14 @@ export function nameOf(called) {
     if (match) return name(match);
   }
   return text.slice(0, 24);
+}
+
+/** What a function of one argument is given, if that is all that the expression says. */
+function unwrapped(expression) {
+  const [, given] = /^\w{1,2}\((.*)\)$/s.exec(expression) ?? [];
+  let depth = 0;
+  const isOne = given && [...given].every((letter) => (depth += { "(": 1, ")": -1 }[letter] ?? 0) >= 0 && (depth > 0 || letter !== ","));
+  return isOne ? given : expression;
 }
 
 export const CLOSURES = "promises and closures";

@@ -110,6 +110,7 @@ pub(crate) async fn measure(figures: &mut Figures) {
     forming(figures).await;
     local_waiters(figures).await;
     awaited_keys(figures).await;
+    crowded_process(figures).await;
 }
 
 /// A heartbeat of one who holds many keys, and what it takes to doubt them all and be certain again.
@@ -314,5 +315,33 @@ async fn awaited_keys(figures: &mut Figures) {
         let each = micros(start.elapsed()) / f64::from(count);
         first = if count == 100 { each } else { first };
         figures.add(name, each, Target::AtMost(first * 2.0));
+    }
+}
+
+/// Two contexts hand a lease to and fro while many others of the process hold other keys: what the others are costs nothing.
+async fn crowded_process(figures: &mut Figures) {
+    const HAND_OFFS: u32 = 2_000;
+    let mut first = 0.0;
+    for (count, name) in [
+        (1, "handoff_beside_1_context_us"),
+        (100, "handoff_beside_100_contexts_us"),
+        (10_000, "handoff_beside_10000_contexts_us"),
+    ] {
+        let store = MemoryStore::new();
+        let others: Vec<_> = (0..count).map(|_| leases::eager(store.clone())).collect();
+        let names: Vec<_> = (0..count).map(|number| format!("key {number}")).collect();
+        let _guards = join_all(others.iter().zip(&names).map(|(leases, name)| leases.lock(name).acquire())).await;
+        let pair = [leases::eager(store.clone()), leases::eager(store)];
+        let mut guard = pair[0].lock("k").acquire().await.expect("it is free");
+        let start = ThreadTime::now();
+        for round in 0..HAND_OFFS {
+            let mut waiting = Box::pin(pair[if round % 2 == 0 { 1 } else { 0 }].lock("k").acquire());
+            assert!(futures::poll!(waiting.as_mut()).is_pending(), "the key is held");
+            guard.release().await.expect("a memory store releases");
+            guard = waiting.await.expect("it was released");
+        }
+        let each = micros(start.elapsed()) / f64::from(HAND_OFFS);
+        first = if count == 1 { each } else { first };
+        figures.add(name, each, Target::AtMost(first * 1.5));
     }
 }

@@ -6,13 +6,15 @@ use etcd_client::{Client, Compare, CompareOp, LockOptions, Txn, TxnOp, WatchStre
 use leasehold::machine::SessionId;
 
 use crate::{
-    figures::Target,
-    servers,
+    figures::{Figures, Target},
+    keep_alive, servers,
     trial::{Engine, LONG, Place},
 };
 
 pub(crate) struct Etcd {
     client: Client,
+    /// Where it tells its figures.
+    address: String,
     /// The revision of the row.
     revision: i64,
     heard: Option<WatchStream>,
@@ -51,7 +53,7 @@ impl Engine for Etcd {
         let revision = found.kvs().first().map_or(0, etcd_client::KeyValue::mod_revision);
         let lease = client.lease_grant(i64::try_from(LONG.as_secs()).expect("it is short"), None).await;
         let lease = lease.expect("the server runs").id();
-        Self { client, revision, heard: None, lease, locked: Vec::new() }
+        Self { client, address: address.to_owned(), revision, heard: None, lease, locked: Vec::new() }
     }
 
     /// The row is read where it has changed: the writer remembers it.
@@ -93,6 +95,23 @@ impl Engine for Etcd {
         let found = self.client.get("raw", None).await.expect("the server runs");
         let revision = found.header().expect("each answer has one").revision();
         usize::try_from(revision).expect("it counts from 1")
+    }
+
+    /// All of the store's requests are for keys.
+    async fn round_trips(&mut self) -> Option<usize> {
+        let told = keep_alive::metrics(&self.address).await;
+        let answered = |line: &str| {
+            let line = line.strip_prefix("grpc_server_handled_total")?;
+            let (_, count) = line.split_once("grpc_service=\"etcdserverpb.KV\"")?.1.rsplit_once(' ')?;
+            count.parse::<usize>().ok()
+        };
+        Some(told.lines().filter_map(answered).sum())
+    }
+
+    async fn heartbeats(figures: &mut Figures, url: &str) {
+        for keys in [1, 100, 10_000] {
+            keep_alive::measure(figures, url, keys).await;
+        }
     }
 
     async fn row(&mut self, session: SessionId) -> String {

@@ -15,6 +15,7 @@ mod crowds;
 mod etcd;
 mod figures;
 mod idle;
+mod keep_alive;
 mod leases;
 mod matrix;
 mod memory;

@@ -1,6 +1,11 @@
 //! Leases in Redis, beside two scripts that compare and set, and `SET NX PX` with a script that deletes.
 
-use std::time::Duration;
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use futures::StreamExt;
 use leasehold::machine::SessionId;
@@ -30,6 +35,7 @@ pub(crate) struct Redis {
     /// What the row says.
     state: String,
     heard: Option<PubSubStream>,
+    written: Log,
 }
 
 impl Engine for Redis {
@@ -60,6 +66,9 @@ impl Engine for Redis {
             "yes",
             "--appendfsync",
             "always",
+            // The benchmark counts what is appended.
+            "--auto-aof-rewrite-percentage",
+            "0",
         ];
         Some(servers::run(&folder, "TERM", &command, format!("redis://127.0.0.1:{port}")).await)
     }
@@ -74,7 +83,8 @@ impl Engine for Redis {
             load.arg("LOAD").arg(script).query_async(&mut connection).await.expect("the server runs")
         };
         let (compare_and_set, delete) = (load(COMPARE_AND_SET).await, load(DELETE).await);
-        Self { client, connection, compare_and_set, delete, state, heard: None }
+        let written = Log::of(&mut connection).await;
+        Self { client, connection, compare_and_set, delete, state, heard: None, written }
     }
 
     async fn transact(&mut self, turn: usize) {
@@ -114,19 +124,88 @@ impl Engine for Redis {
         assert!(is_deleted, "it is locked");
     }
 
-    /// All of the store's transactions are scripts.
+    /// The server appends each script that writes to its log, as one transaction.
     async fn transactions(&mut self) -> usize {
+        self.written.transactions()
+    }
+
+    /// All of the store's transactions are scripts.
+    async fn round_trips(&mut self) -> Option<usize> {
         let mut info = redis::cmd("INFO");
         let stats: String = info.arg("commandstats").query_async(&mut self.connection).await.expect("the server runs");
         let calls = |line: &str| {
             let (_, calls) = line.strip_prefix("cmdstat_eval")?.split_once("calls=")?;
             calls.split_once(',')?.0.parse::<usize>().ok()
         };
-        stats.lines().filter_map(calls).sum()
+        Some(stats.lines().filter_map(calls).sum())
     }
 
     async fn row(&mut self, session: SessionId) -> String {
         let row = format!("session:{session}");
         self.connection.hget("{leasehold}:rows", row).await.expect("there is a session")
     }
+}
+
+/// The file that the server appends to whatever it writes, before it answers.
+struct Log {
+    path: PathBuf,
+    /// How much of it was read.
+    read: u64,
+    /// What came last, and is not a whole command yet.
+    rest: Vec<u8>,
+    /// Whether it is between `MULTI` and `EXEC`.
+    is_inside: bool,
+    transactions: usize,
+}
+
+impl Log {
+    async fn of(connection: &mut MultiplexedConnection) -> Self {
+        let mut setting = async |name: &str| -> String {
+            let mut ask = redis::cmd("CONFIG");
+            let told: Vec<String> = ask.arg("GET").arg(name).query_async(connection).await.expect("the server runs");
+            told.into_iter().next_back().expect("it has the setting")
+        };
+        let (folder, part, file) =
+            (setting("dir").await, setting("appenddirname").await, setting("appendfilename").await);
+        let path = Path::new(&folder).join(part).join(format!("{file}.1.incr.aof"));
+        Self { path, read: 0, rest: Vec::new(), is_inside: false, transactions: 0 }
+    }
+
+    fn transactions(&mut self) -> usize {
+        let mut file = File::open(&self.path).expect("the server appends to it");
+        file.seek(SeekFrom::Start(self.read)).expect("it only grows");
+        let read = file.read_to_end(&mut self.rest).expect("it can be read");
+        self.read += u64::try_from(read).expect("it is a small file");
+        let mut whole = 0;
+        while let Some((name, length)) = command_in(&self.rest[whole..]) {
+            match &*name {
+                "MULTI" => self.is_inside = true,
+                "EXEC" => self.is_inside = false,
+                _ => {}
+            }
+            let is_transaction = !self.is_inside && name != "SELECT";
+            self.transactions += usize::from(is_transaction);
+            whole += length;
+        }
+        self.rest.drain(..whole);
+        self.transactions
+    }
+}
+
+/// The name of the command that this begins with, and how many bytes it has; `None` if it is not whole.
+fn command_in(bytes: &[u8]) -> Option<(String, usize)> {
+    let number_at = |at: usize| {
+        let length = bytes.get(at..)?.windows(2).position(|end| end == b"\r\n")?;
+        let number: usize = std::str::from_utf8(&bytes[at + 1..at + length]).ok()?.parse().ok()?;
+        Some((number, at + length + 2))
+    };
+    let (words, mut at) = number_at(0)?;
+    let mut name = None;
+    for _ in 0..words {
+        let (length, from) = number_at(at)?;
+        let word = bytes.get(from..from + length)?;
+        name.get_or_insert_with(|| String::from_utf8_lossy(word).to_uppercase());
+        at = from + length + 2;
+    }
+    (at <= bytes.len()).then_some((name?, at))
 }

@@ -53,7 +53,7 @@ pub(crate) trait Engine: Sized {
     const TURNS: usize = 300;
     /// Whether [`transactions`](Self::transactions) misses none, however seldom it is asked.
     const COUNTS_ALL: bool = true;
-    const KEYS: &'static [usize] = &[1, 100, 10_000];
+    const KEYS: &'static [usize] = &[1, 100, 1_000, 10_000];
     const HAND_OFF: Target = Target::None;
     /// The leases of holders that are killed. If beacons show a death, nobody waits for the end of such a lease.
     const MORTAL: Duration = LONG;
@@ -88,12 +88,23 @@ pub(crate) trait Engine: Sized {
     /// How many transactions that write has the store run so far?
     async fn transactions(&mut self) -> usize;
 
+    /// How many requests has the store sent so far, each a round trip? Those that are refused because rows have changed count, too. `None`
+    /// if the server does not count them.
+    async fn round_trips(&mut self) -> Option<usize> {
+        None
+    }
+
     /// The session's row as the store keeps it.
     async fn row(&mut self, session: SessionId) -> String;
 
+    /// What a heartbeat costs, beside what the engine itself has for that purpose.
+    async fn heartbeats(_figures: &mut Figures, _url: &str) {}
+
     /// What one queue of a hundred contexts costs.
     async fn crowd(figures: &mut Figures, url: &str) {
-        let crowd = Crowd::<Self>::queue(url, 4, 25, crowd::USUAL_LEASE).await;
+        let crowd = Crowd::<Self>::queue(url, 4, 25, crowd::PATIENT_LEASE).await;
+        let (percent, engine) = (crowd.cpu_percent().await, Self::NAME);
+        figures.add(format!("{engine}_100_waiting_contexts_polling_percent"), percent, Target::AtMost(1.0));
         crowd.serve(figures, "100_contexts").await;
     }
 }
@@ -119,6 +130,7 @@ pub(crate) async fn measure<E: Engine>(figures: &mut Figures) {
     for keys in E::KEYS {
         held::<E>(figures, &url, *keys).await;
     }
+    E::heartbeats(figures, &url).await;
     hand_offs::<E>(figures, &url).await;
     deaths::<E>(figures, &url).await;
     E::crowd(figures, &url).await;

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::codes::{Exit, Failure, tell};
 use super::life::Eyes;
-use super::options::{LONGEST, Waiting};
+use super::options::Waiting;
 use super::place::Opened;
 use super::signals::Signals;
 use super::table::printable;
@@ -22,6 +22,10 @@ const NOTICE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The same for the release.
 const RELEASE: Duration = Duration::from_secs(5);
+/// Between two requests to a store that fails.
+const PAUSE: Duration = Duration::from_millis(200);
+/// A cause that has a number in its message may be a new one each time.
+const MOST_CAUSES: usize = 8;
 /// Longer texts say nothing more.
 const LONGEST_INFO: usize = 160;
 
@@ -47,8 +51,7 @@ impl Waiting {
         let first = match self.wait {
             _ if self.nonblock => request().try_acquire().await?,
             Some(limit) => in_time_or_tried(&request, limit.saturating_sub(opened.took)).await?,
-            // A request without a limit would fail after an outage of a lease.
-            None => Some(request().timeout(LONGEST).acquire().await?),
+            None => Some(self.without_end(key, &request).await?),
         };
         if first.is_some() {
             return Ok(first);
@@ -58,6 +61,23 @@ impl Waiting {
         match opened.eyes.patience(&status?, mode) {
             Some(limit) => in_time(request(), limit).await,
             None => Ok(None),
+        }
+    }
+
+    /// Waits without end. A request without a limit fails after an outage of a lease, or when the store refuses it three times. It is then
+    /// made anew, so that people learn what keeps it waiting: each cause is told once.
+    async fn without_end(&self, key: &str, request: impl Fn() -> LeaseRequest) -> Result<LeaseGuard, AcquireError> {
+        let mut told = Vec::new();
+        loop {
+            let error = match request().acquire().await {
+                Err(AcquireError::Store(error)) if error.retry => error,
+                asked => return asked,
+            };
+            if !self.quiet && told.len() < MOST_CAUSES && !told.contains(&error.message) {
+                tell(&format!("still waiting for {key:?}: {}", error.message));
+                told.push(error.message);
+            }
+            sleep(PAUSE).await;
         }
     }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // Leases that were granted together.
 import { LeaseError, checkMaker, detached, disposes } from "./error.mjs";
-import { ITEM, check, read } from "./options.mjs";
+import { ITEM, check, isObject, read } from "./options.mjs";
 import { follow } from "./signal.mjs";
 
 /** The store takes no more in one transaction. */
@@ -42,6 +42,12 @@ export class LeaseGroup {
     Object.freeze(this);
   }
 
+  /** For the properties that are kept: a proxy has none of them. */
+  static #read(group, name) {
+    if (!(isObject(group) && #lost in group)) throw detached("group", name, true);
+    return group;
+  }
+
   [Symbol.iterator]() {
     return this.leases.values();
   }
@@ -55,11 +61,11 @@ export class LeaseGroup {
   }
 
   get lost() {
-    return (this.#lost ??= Promise.race(this.leases.map((lease) => lease.lost)));
+    return (LeaseGroup.#read(this, "lost").#lost ??= Promise.race(this.leases.map((lease) => lease.lost)));
   }
 
   get signal() {
-    if (!this.#signal) {
+    if (!LeaseGroup.#read(this, "signal").#signal) {
       // As `AbortSignal.any`, which is young.
       const controller = new AbortController();
       for (const lease of this.leases) follow(lease.signal, controller);

@@ -9,8 +9,8 @@ import { Lease } from "./lease.mjs";
 import { init } from "./loading.mjs";
 import { LockManager } from "./locks.mjs";
 import * as kinds from "./options.mjs";
-import { check, checkKey, isObject, quiet, read } from "./options.mjs";
-import { follow, stoppable } from "./signal.mjs";
+import { check, checkKey, isObject, quiet, read, warn } from "./options.mjs";
+import { follow, isOver, stoppable } from "./signal.mjs";
 import { end, unlessLost, worked } from "./work.mjs";
 
 /** The bits that say to the wasm how a store is opened. */
@@ -24,9 +24,6 @@ const WITHOUT_RENEWAL = 8;
 
 /** How long the time-out of a request is held up to find out who was in the way, in ms. */
 const LOOK_LIMIT_MS = 250;
-
-/** An answer of the wasm passes through fewer promises than this before it reaches the caller. */
-const TURNS = 20;
 
 export class LeaseManager extends EventTarget {
   #wasm;
@@ -55,7 +52,7 @@ export class LeaseManager extends EventTarget {
         // Once a key: most such waits end.
         if (ahead !== 0 || told.has(key)) return;
         told.add(key);
-        quiet(() => console.warn(`${said} for this manager's own lease; ${OWN_WAIT}`));
+        warn(`${said} for this manager's own lease; ${OWN_WAIT}`);
       });
     }
   }
@@ -82,7 +79,7 @@ export class LeaseManager extends EventTarget {
     if (!HAPPENINGS.has(type)) {
       // It may be an event of the user's own; one that differs from ours in its case only is a slip.
       const isSlip = HAPPENINGS.has(`${type}`.toLowerCase());
-      if (isSlip) quiet(() => console.warn(`leasehold: no event ${type}: types are in lower case`));
+      if (isSlip) warn(`leasehold: no event ${type}: types are in lower case`);
       return;
     }
     if (this.#listens) return;
@@ -92,12 +89,12 @@ export class LeaseManager extends EventTarget {
 
   static async open(name, options) {
     check("InvalidOptions", "the name", "name", name);
-    return opened(name, undefined, read(options, kinds.OPEN));
+    return opened(this, name, undefined, read(options, kinds.OPEN));
   }
 
   static async attach(db, options) {
     const raw = rawDatabase(db);
-    return opened(raw.name, raw, read(options, kinds.ATTACH));
+    return opened(this, raw.name, raw, read(options, kinds.ATTACH));
   }
 
   static async delete(name) {
@@ -177,10 +174,11 @@ export class LeaseManager extends EventTarget {
     checkKey(key);
     const wish = read(options, kinds.ELECT);
     check("InvalidOptions", "the work", "work", work);
+    const causes = new Set();
     for (;;) {
       // Aborts with the user's signal, and lets go of that with the end of the lead.
       const stop = new AbortController();
-      const lease = await this.#lease(key, wish, 0, stop.signal);
+      const lease = await this.#campaign(key, wish, stop.signal, causes);
       let unfollow;
       try {
         unfollow = wish.signal && follow(wish.signal, stop);
@@ -192,6 +190,21 @@ export class LeaseManager extends EventTarget {
       } finally {
         unfollow?.();
         await end(lease);
+      }
+    }
+  }
+
+  /** The lease of a lead. A store that fails may answer again, and is waited for. The console warns once of each cause. */
+  async #campaign(key, wish, stopped, causes) {
+    for (;;) {
+      try {
+        return await this.#lease(key, wish, 0, stopped);
+      } catch (error) {
+        // A signal may have aborted with such an error.
+        if (isOver(wish.signal) || !mayPass(error)) throw error;
+        if (causes.has(error.message)) continue;
+        causes.add(error.message);
+        warn(`leasehold: the election for ${JSON.stringify(key)} waits: ${error.message}`);
       }
     }
   }
@@ -282,20 +295,36 @@ export class LeaseManager extends EventTarget {
 
   async #end() {
     await ask(() => this.#wasm.close());
-    // The wasm has refused every request that waited. The callers' promises reject within these turns.
-    for (let turn = 0; turn < TURNS; turn++) await null;
+    await reactions();
   }
 }
 
-/** Times that are not chosen are no numbers, to the wasm. */
-async function opened(name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {
+/** Ends when all has happened that waits for nothing but promises which have settled: a message is delivered after that, however many
+ *  promises follow each other. The wasm has refused every request that waited, and so their callers have heard of it. */
+function reactions() {
+  return new Promise((resolve) => {
+    // Some simulated browsers have no channels.
+    if (!globalThis.MessageChannel) return setTimeout(resolve);
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => resolve(port1.close());
+    port2.postMessage(0);
+  });
+}
+
+/** Whether trying again may help. The wasm's message says so. */
+const mayPass = (error) => error instanceof LeaseError && error.code === "Store" && error.message.includes("may help");
+
+/** A manager of the class whose method was called. Times that are not chosen are no numbers, to the wasm. */
+async function opened(called, name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {
   const { beacon, instance, store } = rest;
   await init();
   const how = (store === "memory" ? IN_MEMORY : 0) | (beacon === false ? WITHOUT_BEACON : 0);
   const fault = store?.nextFault && (() => store.nextFault());
   const open = () => Wasm.open(name, database, how, leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, instance, fault);
   const wasm = await ask(open);
-  return new LeaseManager(INTERNAL, wasm, name, rest);
+  // The method may have been taken off its class.
+  const type = typeof called === "function" ? called : LeaseManager;
+  return new type(INTERNAL, wasm, name, rest);
 }
 
 /** The options may be left out. */

@@ -82,11 +82,23 @@ export function quiet(call) {
   }
 }
 
+/** Warns. If somebody replaced `console.warn` by a function that throws, as some tests do, the sentence goes to `console.error`. */
+export function warn(sentence) {
+  try {
+    console.warn(sentence);
+  } catch {
+    quiet(() => console.error(sentence));
+  }
+}
+
+/** The rest of a long text says nothing more. */
+const shortened = (text) => (text.length > 99 ? `${text.slice(0, 99)}…` : text);
+
 function show(value) {
   try {
     if (Array.isArray(value)) return `an array of length ${value.length}`;
     if (isObject(value) && !(value instanceof Error)) return {}.toString.call(value);
-    return typeof value === "string" ? JSON.stringify(value) : `${String(value)}${typeof value === "bigint" ? "n" : ""}`;
+    return typeof value === "string" ? JSON.stringify(shortened(value)) : `${String(value)}${typeof value === "bigint" ? "n" : ""}`;
   } catch {
     return "something odd";
   }

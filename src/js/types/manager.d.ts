@@ -24,10 +24,11 @@ import type { ElectOptions, RunOptions, TryRunOptions, TryRunOutcome, Work } fro
  * ```
  */
 export class LeaseManager extends EventTarget {
-  private constructor();
+  /** A subclass needs no constructor of its own. If it has one, that passes on what it is given. */
+  protected constructor(...given: unknown[]);
 
   /**
-   * Loads the wasm if need be, checks the options, and opens the store.
+   * Loads the wasm if need be, checks the options, and opens the store. Called on a subclass, it makes a manager of that class.
    *
    * @param name The store: managers that open the same name share its leases.
    * @throws {LeaseError} `InvalidOptions`; `Unsupported` where there is no IndexedDB, or it is forbidden; `Quota`;
@@ -37,7 +38,7 @@ export class LeaseManager extends EventTarget {
    * const leases = await LeaseManager.open("my-app", { leaseMs: 20_000, heartbeatMs: 5_000 });
    * ```
    */
-  static open(name: string, options?: OpenOptions): Promise<LeaseManager>;
+  static open<T extends LeaseManager = LeaseManager>(this: { prototype: T } | void, name: string, options?: OpenOptions): Promise<T>;
 
   /**
    * Keeps the leases in the object store `leasehold` of a database of your own that is open, so that a write to that
@@ -62,7 +63,11 @@ export class LeaseManager extends EventTarget {
    * const leases = await LeaseManager.attach(db);
    * ```
    */
-  static attach(db: OpenDatabase, options?: AttachOptions): Promise<LeaseManager>;
+  static attach<T extends LeaseManager = LeaseManager>(
+    this: { prototype: T } | void,
+    db: OpenDatabase,
+    options?: AttachOptions,
+  ): Promise<T>;
 
   /**
    * Deletes the leases and locks of a name, database and all, if nobody holds any. Managers that are open go on: their next
@@ -199,7 +204,10 @@ export class LeaseManager extends EventTarget {
    * Its outcome is ignored. When `signal` aborts, the campaign or the lead is given up: `lease.signal` aborts and the
    * promise rejects, both with its reason. The promise settles only when the lease is released, as with {@link run}.
    *
-   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`. What the work throws while it leads, as it is.
+   * A campaign goes on while the store fails, if trying again may help, and the console warns once of each cause.
+   *
+   * @throws {LeaseError} as {@link acquire} does, but for `Timeout`, and for `Store` if trying again may help. What the work throws while
+   * it leads, as it is.
    * @example
    * ```js
    * const controller = new AbortController();
@@ -252,6 +260,7 @@ export class LeaseManager extends EventTarget {
   /**
    * Calls the listener for each event of this manager's leases, in order, until the manager has closed. The manager makes
    * events only once a listener was added. Types are in lower case: the manager never emits an event of any other type.
+   * A listener that is added after {@link close} is never called for them, as with any other target that has closed.
    *
    * @example
    * ```js

@@ -16,7 +16,7 @@ use super::{
     pending::Pending,
     rows,
 };
-use crate::machine::{Row, SessionId, StoreError, StoreErrorKind, StoreId};
+use crate::machine::{Key, Row, SessionId, StoreError, StoreErrorKind, StoreId};
 use crate::oneshot::Receiver;
 
 /// The one object store of an own database.
@@ -40,6 +40,8 @@ pub(super) struct Connection {
     /// Whether the records of the latest batch that was sure of its session were all there and concerned only its sender: probably true of
     /// the next one, too.
     alone: Cell<bool>,
+    /// The record that was written last, and what it says unless the write failed, or others have written since.
+    left: RefCell<Option<(Key, String)>>,
     /// Whether it was seen how many records there are.
     counted: Cell<bool>,
     /// The transactions that wait for this context.
@@ -106,6 +108,7 @@ impl Connection {
             beside_records: OnceCell::new(),
             store: Cell::new(None),
             alone: Cell::new(true),
+            left: RefCell::default(),
             counted: Cell::new(false),
             open: RefCell::default(),
             on_close,
@@ -152,6 +155,19 @@ impl Connection {
 
     pub(super) fn expect_alone(&self, alone: bool) {
         self.alone.set(alone);
+    }
+
+    /// What this record will probably say. On the user's connection, a handler of the user's may have a transaction commit although its
+    /// read failed, so nothing may be written there before that is over.
+    pub(super) fn foresee(&self, key: &Key) -> Option<String> {
+        let left = self.left.borrow();
+        let (known, text) = left.as_ref().filter(|_| self.on_version_change.is_some())?;
+        (known == key).then(|| text.clone())
+    }
+
+    /// A transaction leaves this in a record.
+    pub(super) fn left(&self, key: Key, text: String) {
+        *self.left.borrow_mut() = Some((key, text));
     }
 
     /// The names of all rows [beside the records](rows::beside_records).

@@ -7,7 +7,7 @@ use std::{boxed::Box, rc::Rc, string::String};
 
 use js_sys::Function;
 use wasm_bindgen::prelude::*;
-use web_sys::{Event, IdbObjectStore, IdbRequest, IdbTransaction, IdbTransactionMode};
+use web_sys::{Event, IdbDatabase, IdbObjectStore, IdbRequest, IdbTransaction, IdbTransactionMode};
 
 use super::{
     super::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach},
@@ -114,11 +114,12 @@ impl Fenced {
         fence: Shared<dyn Fence>,
         sender: Sender<Verdict>,
     ) -> Result<(), &'static str> {
-        let leases = leases_in(transaction, &fence)?;
+        let database = transaction.db();
+        let leases = leases_in(transaction, &database, &fence)?;
         // It was created, and is asked to commit, or its turn is over.
         let session =
             if fence.ticket().renews() { OnceCell::from(ask_session(&leases, &*fence)?) } else { OnceCell::new() };
-        let reads = Reads::ask(store_of(&transaction.db()), &leases, fence.ticket()).map_err(|_| OVER)?;
+        let reads = Reads::ask(store_of(&database), &leases, fence.ticket()).map_err(|_| OVER)?;
         let transaction: Transaction = transaction.clone().unchecked_into();
         let commit = RefCell::new(Some(HeldCommit::hold(&transaction)));
         let (asked, listener) = (Cell::new(Some(sender)), RefCell::default());
@@ -275,15 +276,20 @@ fn hear(read: &IdbRequest, listener: &Function) {
 }
 
 /// The object store of the leases, if the transaction can be fenced; else why not.
-fn leases_in(transaction: &IdbTransaction, fence: &Shared<dyn Fence>) -> Result<IdbObjectStore, &'static str> {
-    if fence.reach() != Reach::Named(reach_of(&transaction.db())) {
+fn leases_in(
+    transaction: &IdbTransaction,
+    database: &IdbDatabase,
+    fence: &Shared<dyn Fence>,
+) -> Result<IdbObjectStore, &'static str> {
+    if fence.reach() != Reach::Named(reach_of(database)) {
         return Err(ELSEWHERE);
     }
-    if !transaction.object_store_names().contains(ATTACHED_STORE) {
+    let leases = transaction.object_store(ATTACHED_STORE);
+    if leases.is_err() && !transaction.object_store_names().contains(ATTACHED_STORE) {
         return Err(NO_STORE);
     }
     if transaction.mode() == Ok(IdbTransactionMode::Readonly) {
         return Err(READ_ONLY);
     }
-    transaction.object_store(ATTACHED_STORE).map_err(|_| OVER)
+    leases.map_err(|_| OVER)
 }

@@ -89,16 +89,17 @@ impl IndexedDbStore {
     }
 
     async fn connect(&self) -> Result<Rc<Connection>, StoreError> {
-        if let Some(connection) = self.standing()? {
-            return Ok(connection);
+        loop {
+            if let Some(connection) = self.standing()? {
+                return Ok(connection);
+            }
+            if self.attached {
+                return Err(attach::gone(&self.database));
+            }
+            let Some(over) = self.wait_for_opening() else { break };
+            over.await;
         }
-        if self.attached {
-            return Err(attach::gone(&self.database));
-        }
-        let _one_at_a_time = Opening::begin(self).await;
-        if let Some(connection) = self.standing()? {
-            return Ok(connection);
-        }
+        let _opening = Opening::begin(self);
         let connection = Connection::open(&self.database, &self.watchers).await?;
         // It may have been closed meanwhile.
         self.standing()?;
@@ -145,15 +146,11 @@ impl IndexedDbStore {
     }
 }
 
-/// What a running transaction will answer.
 /// The right to open the database, for one at a time. By hand: `futures::lock::Mutex` would make the wasm larger.
 struct Opening<'a>(&'a IndexedDbStore);
 
 impl<'a> Opening<'a> {
-    async fn begin(store: &'a IndexedDbStore) -> Self {
-        while let Some(over) = store.wait_for_opening() {
-            over.await;
-        }
+    fn begin(store: &'a IndexedDbStore) -> Self {
         store.opening.replace(Some(Vec::new()));
         Self(store)
     }
@@ -178,6 +175,7 @@ impl IndexedDbStore {
     }
 }
 
+/// What a running transaction will answer.
 type Answer = Receiver<Result<Reply, StoreError>>;
 
 #[async_trait(?Send)]

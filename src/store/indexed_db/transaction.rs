@@ -1,10 +1,15 @@
 //! One transaction: read, apply, write, commit. All that it reads is requested at once; the rows of the store and the sessions are left out
 //! if the records will probably be enough.
 //!
+//! A context that takes turns alone finds in a record what it wrote there last. So its transaction asks for the record, and in the same
+//! breath for the write that would follow. It commits only after its handler has read the record. If the record says something else, the
+//! handler puts that back, and goes the usual way. Nobody sees what was written meanwhile: the transaction excludes all others until it
+//! ends. If the handler does not come to its end, because it fails or its context goes, the transaction is aborted.
+//!
 //! It is driven by the database's own events. An `await` in the middle would give control back, and the browser would
 //! commit what there is.
 
-use core::cell::{OnceCell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use js_sys::Array;
@@ -33,15 +38,19 @@ pub(super) fn start(
     let (pending, answer) = Pending::new();
     let running = Rc::new(Running {
         reads: Reads::ask(&leases, batch, connection)?,
+        foreseen: RefCell::default(),
         connection: Rc::clone(connection),
         transaction,
         leases,
         batch: Rc::clone(batch),
         now,
         sent,
-        decision: RefCell::new(None),
+        reply: RefCell::default(),
+        is_decided: Cell::new(false),
+        failure: RefCell::default(),
         pending,
     });
+    running.foresee();
     running.listen();
     Ok(answer)
 }
@@ -52,12 +61,18 @@ struct Running {
     transaction: Transaction,
     leases: IdbObjectStore,
     reads: Reads,
+    /// What the only record must say, if there is a reply before that was read.
+    foreseen: RefCell<Option<String>>,
     batch: Rc<Batch>,
     now: StoreNow,
     /// When it was sent, by the clocks of this context.
     sent: Now,
-    /// What it will answer once it is complete, or why it was aborted.
-    decision: RefCell<Option<Result<Reply, StoreError>>>,
+    /// What it will answer once it is complete.
+    reply: RefCell<Option<Reply>>,
+    /// Whether the reply rests on what was read.
+    is_decided: Cell<bool>,
+    /// Why it is aborted.
+    failure: RefCell<Option<StoreError>>,
     pending: Rc<Pending<Result<Reply, StoreError>>>,
 }
 
@@ -81,54 +96,92 @@ impl Running {
 
     /// Everything is read. What fails from here on aborts the transaction.
     fn go_on(&self) {
-        let Some(decision) = self.decide().transpose() else { return };
-        let failed = decision.is_err();
-        *self.decision.borrow_mut() = Some(decision);
-        if failed {
-            // It fails only if the browser is ending the transaction already.
-            let _ = self.transaction.abort();
-        } else {
-            // Saves a turn. Where the method is missing, the browser commits when it sees that nothing more is asked.
-            let _ = self.transaction.commit();
+        match self.decide() {
+            Ok(true) => {
+                self.is_decided.set(true);
+                // Saves a turn. Where the method is missing, the browser commits when it sees that nothing more is asked.
+                let _ = self.transaction.commit();
+            }
+            Ok(false) => {}
+            Err(error) => {
+                *self.failure.borrow_mut() = Some(error);
+                // It fails only if the browser is ending the transaction already.
+                let _ = self.transaction.abort();
+            }
         }
     }
 
-    /// `None` if it has requested more rows, and decides when they are there.
-    fn decide(&self) -> Result<Option<Reply>, StoreError> {
+    /// `false` if it has requested more rows, and decides when they are there.
+    fn decide(&self) -> Result<bool, StoreError> {
+        if let Some(text) = self.foreseen.take() {
+            let (key, read) = &self.reads.records[0];
+            let found = text_of(read)?;
+            if found.as_ref() == Some(&text) && self.is_sure() {
+                return Ok(true);
+            }
+            rows::write(&self.leases, &Row::Record(key.clone()), found.as_deref())?;
+        }
+        let is_decided = self.apply(None)?;
+        if !is_decided {
+            failure::asked(self.reads.ask_beside(&self.leases, &self.batch, &self.connection))?;
+        }
+        Ok(is_decided)
+    }
+
+    /// Applies the batch to what the records say, or to what their only one will probably say. Writes what changes, and keeps the reply;
+    /// `false` if the records are not enough.
+    fn apply(&self, foreseen: Option<&str>) -> Result<bool, StoreError> {
         let mut records = Records::new();
-        self.reads.load(&mut records)?;
+        for (key, read) in &self.reads.records {
+            let text = if let Some(text) = foreseen { Some(text.into()) } else { text_of(read)? };
+            records.load(key.clone(), text.as_deref());
+        }
         let reply = if let Some(beside) = self.reads.beside.get() {
             if self.batch.sure_ms > 0 {
                 self.connection.expect_alone(records.concern_only_sender_of(&self.batch));
             }
             beside.load(&mut records, self.batch.session)?;
             self.batch.apply(&mut records, self.now)
-        } else if let Some(reply) = self.decide_alone(&mut records) {
-            reply
         } else {
-            failure::asked(self.reads.ask_beside(&self.leases, &self.batch, &self.connection))?;
-            return Ok(None);
+            let Some(store) = self.connection.store().filter(|_| self.is_sure()) else { return Ok(false) };
+            let Some(reply) = self.batch.apply_alone(&mut records, store, self.now) else { return Ok(false) };
+            reply
         };
         for row in records.take_changed() {
-            rows::write(&self.leases, &row, records.text(&row).as_deref())?;
+            let text = records.text(&row);
+            rows::write(&self.leases, &row, text.as_deref())?;
+            if let (Row::Record(key), Some(text)) = (row, text) {
+                self.connection.left(key, text);
+            }
         }
-        Ok(Some(reply))
+        *self.reply.borrow_mut() = Some(reply);
+        Ok(true)
+    }
+
+    /// Writes at once what will probably be decided: only a record, as nothing else changes where the records are enough.
+    fn foresee(&self) {
+        if let [(key, _)] = &*self.reads.records
+            && self.reads.beside.get().is_none()
+            && let Some(text) = self.connection.foresee(key)
+            && let Ok(true) = self.apply(Some(&text))
+        {
+            *self.foreseen.borrow_mut() = Some(text);
+        }
     }
 
     /// The transaction may have waited for others so long that its sender's session ended meanwhile.
-    fn decide_alone(&self, records: &mut Records) -> Option<Reply> {
-        let store = self.connection.store().filter(|_| self.batch.is_sure(self.sent, bindings::now()))?;
-        self.batch.apply_alone(records, store, self.now)
+    fn is_sure(&self) -> bool {
+        self.batch.is_sure(self.sent, bindings::now())
     }
 
     fn complete(&self) {
         self.connection.over(&self.transaction);
-        let decision = self.decision.take().unwrap_or_else(|| Err(failure::of_abort(None, false)));
-        if let Ok(reply) = &decision {
+        let reply = self.reply.take().filter(|_| self.is_decided.get());
+        if let Some(reply) = &reply {
             self.connection.remember(reply.store);
             sweep::begin_if_many(self.reads.count(), &self.connection, self.batch.session, self.now);
         }
-        self.pending.settle(decision);
+        self.pending.settle(reply.ok_or_else(|| failure::of_abort(None, false)));
     }
 
     fn abort(&self) {
@@ -136,10 +189,9 @@ impl Running {
             // It may be the connection that failed, and not every browser says so.
             self.connection.give_up();
         }
-        let error = match self.decision.take() {
-            Some(Err(error)) => error,
-            decision => failure::of_abort(self.transaction.error().as_ref().map(AsRef::as_ref), decision.is_some()),
-        };
+        let error = self.failure.take().unwrap_or_else(|| {
+            failure::of_abort(self.transaction.error().as_ref().map(AsRef::as_ref), self.is_decided.get())
+        });
         self.pending.settle(Err(error));
     }
 }
@@ -186,13 +238,6 @@ impl Reads {
             Some(Beside::Own { session: last, .. } | Beside::All(last)) => last,
             None => &self.records.last().expect("without a record, the rows beside are asked for").1,
         }
-    }
-
-    fn load(&self, records: &mut Records) -> Result<(), StoreError> {
-        for (key, read) in &self.records {
-            records.load(key.clone(), text_of(read)?.as_deref());
-        }
-        Ok(())
     }
 
     fn count(&self) -> f64 {
@@ -243,9 +288,13 @@ fn concerns_nobody_else(batch: &Batch) -> bool {
 /// What a finished request found. One that failed found nothing, and does not end the transaction where a handler of the
 /// user's says so: that is no empty record.
 pub(super) fn found(read: &IdbRequest) -> Result<JsValue, StoreError> {
-    match read.error() {
-        Ok(Some(error)) => Err(failure::of_abort(Some(&error), false)),
-        _ => failure::asked(read.result()),
+    match read.result() {
+        Ok(found) if !found.is_undefined() => Ok(found),
+        // So is the result of one that failed.
+        found => match read.error() {
+            Ok(Some(error)) => Err(failure::of_abort(Some(&error), false)),
+            _ => failure::asked(found),
+        },
     }
 }
 

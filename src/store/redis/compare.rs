@@ -61,6 +61,7 @@ pub(super) struct Script {
 /// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
 ///
 /// Messages are published with the writes, and the answer counts the listeners of each. One that the user may not send counts as unheard.
+/// A message may name one of the rows that are written: then the row's new text follows it on a second line, unless it is long.
 ///
 /// The ids of all sessions with a row stand in a sorted set, so that a session that opens is told of those that follow it. It is written
 /// before the rows: a user who may not write it, or who finds another type under its name, has then written nothing.
@@ -142,7 +143,11 @@ for i = deleted, deleted + deletions - 1 do
     local session = string.match(ARGV[i], '^session:(%x+)$')
     if session then redis.call('ZREM', index, session) end
 end
-for i = set, deleted - 2, 2 do redis.call('HSET', rows, ARGV[i], ARGV[i + 1]) end
+local written = {}
+for i = set, deleted - 2, 2 do
+    redis.call('HSET', rows, ARGV[i], ARGV[i + 1])
+    written[ARGV[i]] = ARGV[i + 1]
+end
 for i = deleted, deleted + deletions - 1 do
     redis.call('HDEL', rows, ARGV[i], (string.gsub(ARGV[i], '^lease:', 'reserved:')))
 end
@@ -167,9 +172,11 @@ tell('(' .. own, '+')
 tell('-', '(' .. own)
 local heard = {}
 for i = 1, tonumber(ARGV[at]) do
-    local listeners = redis.pcall('PUBLISH', ARGV[at + 1], ARGV[at + 2])
+    local text, row = ARGV[at + 2], written[ARGV[at + 3]]
+    if row and #row <= 4096 then text = text .. '\n' .. row end
+    local listeners = redis.pcall('PUBLISH', ARGV[at + 1], text)
     heard[i] = type(listeners) == 'number' and listeners or 0
-    at = at + 2
+    at = at + 3
 end
 at = at + 1
 "#;
@@ -201,6 +208,9 @@ impl Script {
 /// No reservation lasts longer than this, in ms, because its maker may have died. The script knows the number, too.
 pub(super) const LONGEST_MS: u64 = 1_000;
 
+/// A longer record does not go with a message. The script knows the number, too.
+pub(super) const LONGEST_ENCLOSED: usize = 4_096;
+
 /// What a script of the user's is given.
 #[derive(Debug, Default)]
 pub(super) struct ScriptInput {
@@ -224,9 +234,17 @@ pub(super) struct Comparison {
     pub(super) writes: Vec<(String, Option<String>)>,
     /// Who is to be told of so many other sessions.
     pub(super) told: Option<(SessionId, usize)>,
-    /// What is to be published, each with its channel.
-    pub(super) letters: Vec<(String, String)>,
+    pub(super) letters: Vec<Enclosed>,
     pub(super) reservation: Option<Reservation>,
+}
+
+/// A message that is published with the writes.
+#[derive(Debug)]
+pub(super) struct Enclosed {
+    pub(super) channel: String,
+    pub(super) text: String,
+    /// The row that goes with it, by its name; empty for none.
+    pub(super) row: String,
 }
 
 /// Reserves records for the next try of a transaction. A try that fails again renews it.
@@ -320,8 +338,8 @@ impl Comparison {
         });
         let (own, wanted) = self.told.map_or((String::new(), 0), |(session, wanted)| (session.to_string(), wanted));
         command.arg(own).arg(wanted).arg(self.letters.len());
-        for (channel, text) in &self.letters {
-            command.arg(channel).arg(text);
+        for Enclosed { channel, text, row } in &self.letters {
+            command.arg(channel).arg(text).arg(row);
         }
         command.arg(&input.arguments);
         command

@@ -224,7 +224,11 @@ struct Told<'a>(&'a RedisError);
 impl fmt::Display for Told<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.code(), self.0.detail()) {
-            (Some(code), Some(detail)) => write!(out, "{code} {}", detail.trim_end_matches('.')),
+            (Some(code), Some(detail)) => {
+                // In a script, the server adds where it was refused. The cause is the same anywhere.
+                let cause = detail.split_once(" script: ").map_or(detail, |(cause, _)| cause);
+                write!(out, "{code} {}", cause.trim_end_matches('.'))
+            }
             _ => self.0.fmt(out),
         }
     }
@@ -254,6 +258,13 @@ mod tests {
             panic!("it is a refusal")
         };
         of_refusal("host:6379", &RedisError::from(said), Stage::Reading)
+    }
+
+    /// Whoever waits for the server is told each cause once.
+    #[test]
+    fn a_refusal_in_a_script_reads_as_any_other() {
+        let plain = "NOREPLICAS Not enough good replicas to write.";
+        assert_eq!(refusal(plain), refusal(&format!("{plain} script: d027dde1, on @user_script:77.")));
     }
 
     /// An `elect` ends because of this kind, and does not wait until somebody makes room.

@@ -120,6 +120,10 @@ impl Link {
         self.route.has_successors()
     }
 
+    pub(super) fn is_cluster(&self) -> bool {
+        self.route.is_cluster()
+    }
+
     /// Sends one command, and gives back what the server answered; its refusal is an error.
     ///
     /// # Errors

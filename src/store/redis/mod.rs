@@ -57,7 +57,9 @@ const PREFIX: &str = "leasehold";
 /// `Arc` of the store if you also need [`script`](Self::script), which fences a Lua script by a lease.
 ///
 /// * A transaction reads rows, decides, and runs a script that writes only if those rows are unchanged. It takes one round trip if
-///   this process knows the rows, else two, and one more for each time that another context changes them meanwhile.
+///   this process knows the rows, else two, and one more for each time that another context changes them meanwhile. The message that
+///   announces a grant brings the record along, and so does the one that tells a holder of a waiter, unless the record is longer than
+///   4 KiB or the store is in a cluster.
 /// * The rows are the fields of one hash, `{leasehold}:rows`. A sorted set, `{leasehold}:sessions`, has the ids of the sessions. Neither
 ///   has a time to live; nothing may delete or evict them. A server that may evict any key (`maxmemory-policy allkeys-…`) is refused,
 ///   and so is a read replica.

@@ -16,7 +16,7 @@ use redis::{
 use tokio::time::timeout;
 
 use super::failure::{self, Stage};
-use crate::machine::StoreError;
+use crate::{machine::StoreError, store::inside::check_io};
 
 /// The store gives up on a server that takes longer to connect, or to name the master.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -37,6 +37,7 @@ impl Node {
     /// [`StoreError`] if it cannot be reached. Then nothing was sent but the password and the number of the database.
     pub(super) async fn open(client: Client) -> Result<Self, StoreError> {
         let address: Arc<str> = address_of(&client).into();
+        check_io(&format!("Redis at {address}"))?;
         // The callers have their own time limits; the library's would be half a second.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let opened = client.get_multiplexed_async_connection_with_config(&config).await;
@@ -149,6 +150,15 @@ mod tests {
     fn run(attempts: Vec<BoxFuture<'_, Result<u8, StoreError>>>) -> Result<u8, Vec<StoreError>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         runtime.expect("a runtime starts").block_on(first_of(attempts))
+    }
+
+    /// A store that was made elsewhere opens a new connection where it is used. Tokio would panic there.
+    #[test]
+    fn a_connection_in_a_runtime_without_io_is_refused() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime starts");
+        let client = Client::open("redis://127.0.0.1:1").expect("it is a URL");
+        let error = runtime.block_on(Node::open(client)).err().expect("it cannot be opened");
+        assert!(error.message.contains("127.0.0.1:1") && error.message.contains("enable_all()"), "{error}");
     }
 
     #[test]

@@ -96,19 +96,34 @@ impl FromStr for RedisServers {
     }
 }
 
-/// The client ignores the parameters that it does not know, a prefix among them.
+/// The client ignores the parameters that it does not know, a prefix among them; and those of a socket in the URL of a host.
 fn check_parameters(url: &str) -> Result<(), StoreError> {
-    let known = ["db", "user", "pass", "protocol"];
-    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let is_socket = place.split(':').next().is_some_and(|scheme| scheme.ends_with("unix"));
+    let (known, listed): (&[_], _) = if is_socket {
+        (&["db", "user", "pass", "protocol"], "db, user, pass and protocol")
+    } else {
+        (&["protocol"], "protocol")
+    };
     let mut parameters = query.split('&').filter(|one| !one.is_empty());
-    match parameters.find(|one| one.split_once('=').is_none_or(|(name, _)| !known.contains(&name))) {
-        None => Ok(()),
-        Some(unknown) => {
-            let name = unknown.split('=').next().unwrap_or_default();
-            let known = format!("db, user, pass and protocol; {PREFIX_REMEDY}");
-            Err(unknown_parameter("redis:", (name, query), &known))
+    let is_unknown = |one: &&str| one.split_once('=').is_none_or(|(name, _)| !known.contains(&name));
+    let Some(unknown) = parameters.find(is_unknown) else { return Ok(()) };
+    let (name, value) = unknown.split_once('=').unwrap_or((unknown, ""));
+    let remedy = match name {
+        "db" => {
+            // Anything else may be part of a password with a question mark.
+            let is_number = value.bytes().all(|digit| digit.is_ascii_digit()) && !query.contains('@');
+            format!(
+                "; the database is written after the host, as in redis://host:6379/{}",
+                if is_number { value } else { "0" }
+            )
         }
-    }
+        "user" | "pass" => {
+            "; user and password are written before the host, as in redis://user:password@host:6379/0".into()
+        }
+        _ => format!("; {PREFIX_REMEDY}"),
+    };
+    Err(unknown_parameter("redis:", (name, query), &format!("{listed}{remedy}")))
 }
 
 fn open(url: &str) -> Result<Client, StoreError> {
@@ -233,6 +248,7 @@ mod tests {
     fn a_url_names_one_server_or_several() {
         let shown = |url| format!("{:?}", parsed(url));
         assert_eq!(shown("redis://host"), "Single(\"host:6379\")");
+        assert_eq!(shown("redis+unix:///a.sock?db=3&user=u&pass=p&protocol=3"), "Single(\"/a.sock\")");
         assert_eq!(shown("redis-sentinel://a,b:1/m"), "Sentinel(\"m\", [\"a:26379\", \"b:1\"])");
         assert_eq!(shown("redis-cluster://u:p@a:7000,[::1]/0"), "Cluster([\"a:7000\", \"::1:6379\"])");
     }
@@ -256,9 +272,21 @@ mod tests {
             ("redis-sentinel://:secret@a:1/m/0/more", "/mymaster/0"),
             ("redis-sentinel://:secret@a:1/m?sentinel_pass=secret", "\"sentinel_pass\"; it takes only sentinel_user"),
             ("redis-sentinel://:se?secret@a:1/m", "takes no such parameter; it takes only sentinel_user"),
-            ("redis://:secret@a:1/0?protcol=secret", "\"protcol\"; it takes only db, user, pass and protocol"),
+            ("redis://:secret@a:1/0?protcol=secret", "\"protcol\"; it takes only protocol"),
+            (
+                "redis://:secret@a:1?db=3",
+                "\"db\"; it takes only protocol; the database is written after the host, as in redis://host:6379/3",
+            ),
+            ("rediss://:secret@a:1?protocol=3&db=x", "redis://host:6379/0"),
+            (
+                "redis://a:1?user=me&pass=secret",
+                "\"user\"; it takes only protocol; user and password are written before the host",
+            ),
+            ("redis://a:1?pass=secret", "redis://user:password@host:6379/0"),
+            ("unix:///a.sock?db=3&prefx=secret", "\"prefx\"; it takes only db, user, pass and protocol"),
             ("redis://:se?cret=secret@a:1/0", "no such parameter"),
             ("redis://:se?secret&x@a:1/0", "no such parameter"),
+            ("redis://:se?db=7315&x@a:1/0", "redis://host:6379/0"),
             ("redis-sentinel://:se?secret&x@a:1/m", "no such parameter"),
             ("redis-cluster://:se?secret&x@a:1/", "no such parameter"),
             ("redis-sentinel://:secret@a:1/m/secret", "redis://user:password@host:6379/0"),

@@ -3,7 +3,7 @@
 use core::{fmt, pin::pin, time::Duration};
 use std::{
     format,
-    string::String,
+    string::{String, ToString},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -20,13 +20,14 @@ use tokio::{runtime::Handle, time};
 
 use super::{
     attempt::Place,
+    compare::{Enclosed, LONGEST_ENCLOSED, Text},
     failure::Stage,
     outbox::{Letter, send_all},
 };
-use crate::executor::WeakShared;
-use crate::machine::{Message, Promotion, Reply, Row, SessionId};
+use crate::executor::{WeakShared, timers_run_here};
+use crate::machine::{Body, Message, Promotion, Reply, Row, SessionId};
 use crate::signal::{Beacons, Inbox, Notice, Signals};
-use crate::store::inside::timers_run_here;
+use crate::store::inside::io_runs_here;
 
 /// So many messages wait for a server that is slow. What comes then is dropped: messages are hints.
 const WAITING: usize = 1_024;
@@ -41,7 +42,7 @@ const QUIET: Duration = Duration::from_secs(15);
 /// The signals of one context. Each has a connection of its own to hear by, and sends by that of its store.
 pub(super) struct RedisSignals {
     place: Arc<Place>,
-    /// For calls that come from no runtime with timers: the runtime that the manager was made in or, if that one has no timers either, the
+    /// For calls that come from no runtime with timers and I/O: the runtime that the manager was made in or, if that one lacks them too, the
     /// runtime of the store.
     home: Handle,
     awake: Mutex<Option<Awake>>,
@@ -106,7 +107,7 @@ impl Signals for RedisSignals {
         let recipient = message.body.recipient();
         if recipient != Some(*session) {
             // Who cannot be told now looks into the store.
-            let text = format!("{session} {}", message.encode());
+            let text = format!("{session} {}{}", message.encode(), enclosed(&self.place, *session, message));
             let _ = outbox.try_send(Letter::new(channel_of(&self.place, recipient), text, recipient.is_some()));
         }
     }
@@ -116,18 +117,39 @@ impl Signals for RedisSignals {
     fn unwatch(&self, _watch: u64) {}
 }
 
-/// The runtime that this is called in, unless it is `known` or has no timers.
+/// The runtime that this is called in, unless it is `known` or has no timers or no I/O.
 fn here_unless(known: &Handle) -> Option<Handle> {
-    Handle::try_current().ok().filter(|here| here.id() != known.id() && timers_run_here())
+    Handle::try_current().ok().filter(|here| here.id() != known.id() && timers_run_here() && io_runs_here())
 }
 
 /// The messages that go out with the transaction that grants the leases. Sent separately, they would cost one more round trip.
-pub(super) fn letters(place: &Place, session: SessionId, reply: &Reply) -> Vec<(String, String)> {
+///
+/// The record goes with its grant: the new holder's next transaction would otherwise begin with an outdated guess, and the refusal of that
+/// guess would send the same text. Not so in a cluster, which passes each message on to all its nodes.
+pub(super) fn letters(place: &Place, session: SessionId, reply: &Reply) -> Vec<Enclosed> {
     let letter = |promotion: &Promotion| {
         let message = promotion.message(reply.store);
-        (channel_of(place, Some(promotion.holder)), format!("{session} {}", message.encode()))
+        let row = if place.link.is_cluster() { String::new() } else { record_of(&message) };
+        let channel = channel_of(place, Some(promotion.holder));
+        Enclosed { channel, text: format!("{session} {}", message.encode()), row }
     };
     reply.answers.iter().flat_map(|answer| &answer.promoted).map(letter).collect()
+}
+
+/// The rows that go with a message: whoever tells a holder that it waits has just written itself into the record, and the release of that
+/// holder will rest on the record and on the session of whoever waits. A line for each.
+fn enclosed(place: &Place, session: SessionId, message: &Message) -> String {
+    if place.link.is_cluster() || !matches!(message.body, Body::Wanted { tries: false, .. }) {
+        return String::new();
+    }
+    let rows = [record_of(message), Row::Session(session).to_string()].map(|name| place.memory.guess(&name));
+    let [Some(record), Some(own)] = rows.map(|row| row.map(|row| row.text())) else { return String::new() };
+    if record.len() > LONGEST_ENCLOSED { String::new() } else { format!("\n{record}\n{own}") }
+}
+
+/// The name of the record that a message is about.
+fn record_of(message: &Message) -> String {
+    Row::Record(message.key.clone()).to_string()
 }
 
 /// Notes which of these [`letters`] had a listener.
@@ -214,7 +236,15 @@ impl Ear {
         if self.resting.load(Ordering::SeqCst) || sender == format!("{}", self.session) {
             return;
         }
-        if let (Some(message), Some(inbox)) = (Message::decode(text), self.inbox.upgrade()) {
+        let mut lines = text.split('\n');
+        let message = lines.next().and_then(Message::decode);
+        if let (Some(message), Some(inbox)) = (message, self.inbox.upgrade()) {
+            let sender = u128::from_str_radix(sender, 16).map(|sender| Row::Session(SessionId(sender)).to_string());
+            let names = [Some(record_of(&message)), sender.ok()];
+            for (name, row) in names.into_iter().flatten().zip(lines) {
+                // As any other guess, it is compared before anything that rests on it is written.
+                self.place.memory.learn(&name, Some(Text::new(row.as_bytes().to_vec())));
+            }
             inbox.notice(Notice::Message(message));
         }
     }

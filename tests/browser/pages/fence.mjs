@@ -132,18 +132,25 @@ export async function clearLeases() {
   raw.close();
 }
 
-// Makes a fenced write by the browser's own API. Returns what the transaction tells of its end, and what the fence says.
-export async function endOfFencedWrite() {
+// Makes a fenced write by the browser's own API, with the write before or after the fence. Returns what the transaction tells of
+// its end, what became of the write, and what the fence says.
+export async function endOfFencedWrite({ writesFirst }) {
   const transaction = db.transaction(["notes", "leasehold"], "readwrite");
-  // The write comes before the fence, which aborts the transaction at the call if the loss is known.
-  const put = transaction.objectStore("notes").put("late", "note");
+  const write = () => {
+    const put = transaction.objectStore("notes").put("late", "note");
+    return new Promise((resolve) => {
+      put.onsuccess = () => resolve("done");
+      put.onerror = () => resolve(put.error.name);
+    });
+  };
+  const early = writesFirst ? write() : null;
   const said = lease.fence(transaction).then(() => "current", (error) => error.code);
-  const failed = new Promise((resolve) => (put.onerror = () => resolve(put.error.name)));
+  const wrote = early ?? write();
   const ended = await new Promise((resolve) => {
     transaction.oncomplete = () => resolve("complete");
     transaction.onabort = () => resolve("abort");
   });
-  return { ended, error: transaction.error?.name ?? null, failed: await failed, said: await said };
+  return { ended, error: transaction.error?.name ?? null, wrote: await wrote, said: await said };
 }
 
 // A fenced write whose transaction never ends by itself: it asks again and again. How it ended, and what the fence said.

@@ -1,5 +1,5 @@
 // What the library does to the page, seen from between the two: to be set before a manager is opened.
-Object.assign(globalThis, { spyOnChannels, spyOnTimers, spyOnVisibility, spyOnValidity, spyOnPage, setClock });
+Object.assign(globalThis, { spyOnChannels, deafen, spyOnTimers, spyOnVisibility, spyOnValidity, spyOnPage, setClock });
 
 // `openChannels` counts.
 function spyOnChannels() {
@@ -13,6 +13,13 @@ function spyOnChannels() {
       super.close();
       openChannels--;
     }
+  };
+}
+
+// The page hears no message of others.
+function deafen() {
+  globalThis.BroadcastChannel = class extends BroadcastChannel {
+    set onmessage(_) {}
   };
 }
 

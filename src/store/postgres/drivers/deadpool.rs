@@ -1,7 +1,7 @@
 //! deadpool-postgres: the application's own pool of tokio-postgres connections.
 
 use core::any::Any;
-use std::boxed::Box;
+use std::{boxed::Box, format, string::String, vec::Vec};
 
 use async_trait::async_trait;
 use deadpool_postgres::{Object, Pool, PoolError, TimeoutType, Transaction};
@@ -47,6 +47,14 @@ impl Source for Deadpool {
     }
 }
 
+/// The hosts that the pool connects to, for an error message. The pool shows its options to people only, and without the password. A
+/// quotation mark within a text has a backslash before it there, so nothing else passes for a host.
+fn hosts_of(pool: &Pool) -> Vec<String> {
+    let shown = format!("{:?}", pool.manager());
+    let hosts = shown.split("Tcp(\"").skip(1);
+    hosts.filter_map(|host| Some(host.split_once('"')?.0.into())).collect()
+}
+
 /// A connection of the application's pool; `None` once it went back.
 struct Taken(Option<Object>);
 
@@ -56,7 +64,11 @@ impl Lender for Pool {
         let client = self.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => exhausted(NAME, REMEDY, self.timeouts().wait.unwrap_or_default()),
             PoolError::Closed => pool_closed(NAME),
-            PoolError::Backend(error) => failure::of_connect(&failed(&error), "of that pool", &[]),
+            PoolError::Backend(error) => {
+                let hosts = hosts_of(self);
+                let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
+                failure::of_connect(&failed(&error), "of that pool", &hosts)
+            }
             other => StoreError::transient(format!("{NAME} gave no connection: {other}")),
         })?;
         Ok((Box::new(Taken(Some(client))), true))
@@ -148,5 +160,32 @@ impl<'a, 'b: 'a> FencedTransaction for &'a mut Transaction<'b> {
 
     fn refuse(self, why: FenceError) -> Self::Answer {
         FencedTransaction::refuse(&mut **self, why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deadpool_postgres::Manager;
+
+    use super::*;
+
+    fn pool(config: Config) -> Pool {
+        Pool::builder(Manager::new(config, NoTls)).build().expect("it has no time limits")
+    }
+
+    #[test]
+    fn a_host_that_is_not_found_is_named() {
+        let mut config = Config::new();
+        config.host("no-such-host.invalid").user("me").password("secret");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        let error = runtime.block_on(pool(config).lend()).err().expect("nobody is there");
+        assert!(error.message.contains("check \"no-such-host.invalid\"") && error.retry, "{error}");
+    }
+
+    #[test]
+    fn only_hosts_pass_for_hosts() {
+        let mut config = Config::new();
+        config.host("one").host("/run/postgresql").host("two").user("Tcp(\"me").password("secret");
+        assert_eq!(hosts_of(&pool(config)), ["one", "two"]);
     }
 }

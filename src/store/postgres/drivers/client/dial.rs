@@ -22,6 +22,7 @@ use super::{
 };
 use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::StoreError;
+use crate::store::inside::check_io;
 
 /// More than a server takes that answers at all.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -115,6 +116,7 @@ impl Dial {
         &self,
         mut hear: impl FnMut(Option<AsyncMessage>) + Send + 'static,
     ) -> Result<Client, StoreError> {
+        check_io("PostgreSQL")?;
         let user = self.config.get_user().unwrap_or("the one of this process");
         let opening = timeout(LIMIT, self.connector.connect(self.config.clone()));
         let (client, mut wire) = match opening.await {

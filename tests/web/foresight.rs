@@ -1,0 +1,130 @@
+//! A context that is alone at a key asks for its write along with its read. What it wrote by mistake is never seen.
+
+use futures::FutureExt;
+use leasehold::{
+    machine::{Applied, Batch, Outcome, Reply},
+    store::{IndexedDbStore, Store},
+};
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::{
+    desk::open,
+    indexed_db::{LIMIT, acquire, granted, now, working_store},
+    platform::{Replaced, fresh_name, get_raw, put_raw, soon},
+    sessions::{Asked, another, release, sure},
+};
+
+async fn transact(store: &IndexedDbStore, batch: Batch) -> Reply {
+    store.transact(batch, now(), LIMIT).await.unwrap()
+}
+
+/// A store whose session 2 held the key `k` and gave it back, and the name of its database.
+async fn free_key(test: &str) -> (IndexedDbStore, String) {
+    let (store, database) = working_store(test).await;
+    let held = granted(Ok(transact(&store, acquire("k", 2)).await));
+    assert_eq!(transact(&store, sure(9_000, release("k", 2, 1, &held))).await.answers[0].outcome, Outcome::Released);
+    (store, database)
+}
+
+#[test]
+async fn who_takes_turns_alone_writes_in_the_breath_in_which_it_reads() {
+    let (store, database) = free_key("one breath").await;
+    let asked = Asked::of(&database);
+    let mut acquiring = Box::pin(store.transact(sure(9_000, another("k", 2, 2)), now(), LIMIT));
+    assert!((&mut acquiring).now_or_never().is_none());
+    assert_eq!(asked.methods(), ["get", "put"], "nothing was answered so far");
+    let held = granted(acquiring.await);
+    let mut releasing = Box::pin(store.transact(sure(9_000, release("k", 2, 2, &held)), now(), LIMIT));
+    assert!((&mut releasing).now_or_never().is_none());
+    assert_eq!(asked.methods(), ["get", "put"]);
+    assert_eq!(releasing.await.unwrap().answers[0].outcome, Outcome::Released);
+    assert_eq!(asked.methods(), [""; 0], "what was foreseen came true");
+}
+
+#[test]
+async fn whoever_came_between_is_neither_overwritten_nor_overlooked() {
+    let (store, database) = free_key("between").await;
+    let other = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
+    let held = granted(Ok(transact(&other, acquire("k", 3)).await));
+    let before = get_raw(&database, "k").await;
+    let asked = Asked::of(&database);
+    // It does not wait, so that nothing of it stays.
+    let reply = transact(&store, sure(9_000, another("k", 2, 2))).await;
+    assert!(matches!(reply.answers[0].outcome, Outcome::Busy { .. }), "{reply:?}");
+    assert_eq!(asked.methods(), ["get", "put", "put", "getAll"], "what was foreseen is put back");
+    assert_eq!(get_raw(&database, "k").await, before);
+    let reply = transact(&other, sure(9_000, release("k", 3, 1, &held))).await;
+    assert_eq!(reply.answers[0].outcome, Outcome::Released);
+}
+
+#[test]
+async fn a_record_that_went_meanwhile_does_not_come_back() {
+    let (store, database) = free_key("went").await;
+    let held = granted(Ok(transact(&store, sure(9_000, another("k", 2, 2))).await));
+    put_raw(&database, "k", &"nonsense".into()).await;
+    let asked = Asked::of(&database);
+    let reply = transact(&store, sure(9_000, release("k", 2, 2, &held))).await;
+    assert!(matches!(reply.answers[0].outcome, Outcome::Unreadable(_)), "{reply:?}");
+    assert_eq!(asked.methods(), ["get", "put", "put", "getAll"]);
+    assert_eq!(get_raw(&database, "k").await, "nonsense");
+}
+
+/// A handler of the user's may have a transaction commit of which a read failed.
+#[test]
+async fn nothing_is_foreseen_on_the_users_connection() {
+    let name = fresh_name("attached foresight");
+    let store = IndexedDbStore::attach(open(&name, 1, true).await).unwrap();
+    let held = granted(Ok(transact(&store, acquire("k", 2)).await));
+    let asked = Asked::of(&name);
+    let mut releasing = Box::pin(store.transact(sure(9_000, release("k", 2, 1, &held)), now(), LIMIT));
+    assert!((&mut releasing).now_or_never().is_none());
+    assert_eq!(asked.methods(), ["get"]);
+    assert_eq!(releasing.await.unwrap().answers[0].outcome, Outcome::Released);
+    assert_eq!(asked.methods(), ["put"]);
+}
+
+/// A page that is left, or frozen.
+#[test]
+async fn what_was_foreseen_goes_with_an_interruption() {
+    let (store, database) = free_key("interrupted foresight").await;
+    let before = get_raw(&database, "k").await;
+    let mut early = Box::pin(store.transact(sure(9_000, another("k", 2, 2)), now(), LIMIT));
+    assert!((&mut early).now_or_never().is_none());
+    store.interrupt();
+    let error = soon(early).await.unwrap_err();
+    assert_eq!((error.applied, error.retry), (Applied::No, true));
+    assert_eq!(get_raw(&database, "k").await, before);
+}
+
+#[test]
+async fn what_was_foreseen_goes_with_a_read_that_fails() {
+    let (store, database) = free_key("failed foresight").await;
+    let before = get_raw(&database, "k").await;
+    let fails = "function (...given) {
+        const request = original.apply(this, given);
+        const get = () => { throw new DOMException('gone', 'UnknownError') };
+        return Object.defineProperty(request, 'result', { get });
+    }";
+    let failing = Replaced::in_database(&database, "IDBObjectStore", "get", fails);
+    let error = store.transact(sure(9_000, another("k", 2, 2)), now(), LIMIT).await.unwrap_err();
+    drop(failing);
+    assert_eq!((error.applied, error.retry), (Applied::No, true));
+    assert_eq!(get_raw(&database, "k").await, before);
+}
+
+/// The browser does this, and the store rests on it.
+#[test]
+async fn what_was_foreseen_goes_with_a_handler_that_throws() {
+    let (store, database) = free_key("thrown foresight").await;
+    let before = get_raw(&database, "k").await;
+    let throws = "function (...given) {
+        const request = original.apply(this, given);
+        const set = () => request.addEventListener('success', () => { throw new Error('thrown by a test') });
+        return Object.defineProperty(request, 'onsuccess', { set });
+    }";
+    let throwing = Replaced::in_database(&database, "IDBObjectStore", "get", throws);
+    let error = store.transact(sure(9_000, another("k", 2, 2)), now(), LIMIT).await.unwrap_err();
+    drop(throwing);
+    assert_eq!((error.applied, error.retry), (Applied::No, true));
+    assert_eq!(get_raw(&database, "k").await, before);
+}
