@@ -58,6 +58,33 @@ async fn whoever_came_between_is_neither_overwritten_nor_overlooked() {
 }
 
 #[test]
+async fn contexts_that_take_turns_foresee_nothing_after_the_first_mistake() {
+    let (store, database) = free_key("turns").await;
+    let other = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
+    granted(Ok(transact(&other, acquire("other", 3)).await));
+    let asked = Asked::of(&database);
+    for request in 2..6 {
+        let held = granted(Ok(transact(&other, sure(9_000, another("k", 3, request))).await));
+        transact(&other, sure(9_000, release("k", 3, request, &held))).await;
+        asked.methods();
+        let held = granted(Ok(transact(&store, sure(9_000, another("k", 2, request))).await));
+        let acquired = asked.methods();
+        transact(&store, sure(9_000, release("k", 2, request, &held))).await;
+        assert_eq!(acquired.len(), if request == 2 { 4 } else { 2 }, "{acquired:?}");
+        assert_eq!(asked.methods(), ["get", "put"]);
+    }
+    // Alone again.
+    for request in 6..9 {
+        let mut acquiring = Box::pin(store.transact(sure(9_000, another("k", 2, request)), now(), LIMIT));
+        assert!((&mut acquiring).now_or_never().is_none());
+        assert_eq!(asked.methods().len(), if request == 6 { 1 } else { 2 }, "request {request}");
+        let held = granted(acquiring.await);
+        transact(&store, sure(9_000, release("k", 2, request, &held))).await;
+        asked.methods();
+    }
+}
+
+#[test]
 async fn a_record_that_went_meanwhile_does_not_come_back() {
     let (store, database) = free_key("went").await;
     let held = granted(Ok(transact(&store, sure(9_000, another("k", 2, 2))).await));

@@ -135,24 +135,21 @@ export class Lease {
 
   fence(transaction, options) {
     // Never a throw.
-    const fenced = (async () => {
-      Lease.#check(this, "fence");
-      await this.#fence(transaction, options);
-    })();
+    const fenced = Lease.#fence(this, transaction, options);
     // Who does not wait for it need not hear: nothing was written.
     fenced.catch(() => {});
     return fenced;
   }
 
-  async #fence(transaction, options) {
+  static async #fence(lease, transaction, options) {
+    Lease.#check(lease, "fence");
     let raw;
     try {
       raw = rawTransaction(transaction);
-      check("InvalidOptions", "what is fenced", "transaction", raw);
       const { renew = false } = read(options, FENCE);
-      const wasm = this.#held();
+      const wasm = lease.#held();
       // Nothing was awaited so far: it is asked before whatever the caller asks next.
-      await ask(() => wasm.fence(raw, renew), this);
+      await ask(() => wasm.fence(raw, renew), lease);
     } catch (error) {
       abort(raw);
       throw error;

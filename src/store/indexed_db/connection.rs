@@ -40,8 +40,8 @@ pub(super) struct Connection {
     /// Whether the records of the latest batch that was sure of its session were all there and concerned only its sender: probably true of
     /// the next one, too.
     alone: Cell<bool>,
-    /// The record that was written last, and what it says unless the write failed, or others have written since.
-    left: RefCell<Option<(Key, String)>>,
+    /// The record that was written last.
+    left: RefCell<Option<Left>>,
     /// Whether it was seen how many records there are.
     counted: Cell<bool>,
     /// The transactions that wait for this context.
@@ -52,6 +52,17 @@ pub(super) struct Connection {
     /// On the user's connection: the call that closes it.
     _heard_close: Option<HeardClose>,
 }
+
+/// What a record says, unless the write failed, or others have written since.
+struct Left {
+    key: Key,
+    text: String,
+    /// How often in a row what this context had left was found again.
+    stayed: u8,
+}
+
+/// Contexts that take turns find at every other time, at the release, what they left. That is not enough to go by.
+const OFTEN: u8 = 2;
 
 impl Connection {
     /// [MDN](https://developer.mozilla.org/en-US/docs/Web/API/IDBFactory/open)
@@ -161,13 +172,24 @@ impl Connection {
     /// read failed, so nothing may be written there before that is over.
     pub(super) fn foresee(&self, key: &Key) -> Option<String> {
         let left = self.left.borrow();
-        let (known, text) = left.as_ref().filter(|_| self.on_version_change.is_some())?;
-        (known == key).then(|| text.clone())
+        let left = left.as_ref().filter(|left| left.key == *key && left.stayed >= OFTEN)?;
+        self.on_version_change.as_ref().map(|_| left.text.clone())
+    }
+
+    /// A transaction reads this in a record.
+    pub(super) fn found(&self, key: &Key, text: Option<&str>) {
+        if let Some(left) = &mut *self.left.borrow_mut()
+            && left.key == *key
+        {
+            left.stayed = if text == Some(&left.text) { left.stayed.saturating_add(1) } else { 0 };
+        }
     }
 
     /// A transaction leaves this in a record.
     pub(super) fn left(&self, key: Key, text: String) {
-        *self.left.borrow_mut() = Some((key, text));
+        let mut left = self.left.borrow_mut();
+        let stayed = left.as_ref().filter(|left| left.key == key).map_or(OFTEN, |left| left.stayed);
+        *left = Some(Left { key, text, stayed });
     }
 
     /// The names of all rows [beside the records](rows::beside_records).

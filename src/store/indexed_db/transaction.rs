@@ -133,7 +133,11 @@ impl Running {
     fn apply(&self, foreseen: Option<&str>) -> Result<bool, StoreError> {
         let mut records = Records::new();
         for (key, read) in &self.reads.records {
-            let text = if let Some(text) = foreseen { Some(text.into()) } else { text_of(read)? };
+            let mut text = foreseen.map(String::from);
+            if foreseen.is_none() {
+                text = text_of(read)?;
+                self.connection.found(key, text.as_deref());
+            }
             records.load(key.clone(), text.as_deref());
         }
         let reply = if let Some(beside) = self.reads.beside.get() {
