@@ -14,6 +14,8 @@ mod several_runtimes;
 mod spawned;
 #[path = "tokio/stores.rs"]
 mod stores;
+#[path = "tokio/words.rs"]
+mod words;
 
 use std::{
     sync::{

@@ -43,7 +43,10 @@ pub enum AcquireError {
         reason: LostReason,
     },
     /// This guard was released before, so that nothing more can be done with it.
-    Released,
+    Released {
+        /// The key.
+        key: String,
+    },
     /// The parts hold no lease: their guard had clones, shared its lease with other requests, or was released or lost.
     EmptyParts,
     /// The store does not have the lease of these parts: it ran out, was taken over or resumed before, or is in another store.
@@ -153,7 +156,9 @@ impl fmt::Display for AcquireError {
             Self::Lost { key, reason } => {
                 write!(out, "the lease of the key {} is lost: {}; acquire another one", Quoted(key), reason.name())
             }
-            Self::Released => out.write_str("the lease was released; acquire another one"),
+            Self::Released { key } => {
+                write!(out, "the lease of the key {} was released; acquire another one", Quoted(key))
+            }
             Self::EmptyParts => out.write_str(
                 "the parts hold no lease: when the guard was taken apart, clones or other requests used its lease, or it was gone",
             ),

@@ -77,7 +77,7 @@ impl LeaseGuard {
             Some(fence) => transaction.check(Shared::new(fence)),
             None => transaction.refuse(match self.loss() {
                 AcquireError::Lost { key, reason } => FenceError::Lost { key, reason },
-                _ => FenceError::Released,
+                _ => FenceError::Released { key: self.key().into() },
             }),
         }
     }
@@ -115,9 +115,13 @@ impl GuardFence {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The user's name for it.
+    fn key(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.fate.slot.key.as_str().to_owned())
+    }
+
     fn lost(&self, reason: LostReason) -> FenceError {
-        let key = self.name.clone().unwrap_or_else(|| self.fate.slot.key.as_str().to_owned());
-        FenceError::Lost { key, reason }
+        FenceError::Lost { key: self.key(), reason }
     }
 
     /// Whether the guard was released but its lease not lost, and the database runs the release after this transaction.
@@ -157,7 +161,10 @@ impl Fence for GuardFence {
 
     fn loss(&self) -> Option<FenceError> {
         let state = self.fate.state();
-        state.lost.map(|reason| self.lost(reason)).or_else(|| state.releasing.then_some(FenceError::Released))
+        state
+            .lost
+            .map(|reason| self.lost(reason))
+            .or_else(|| state.releasing.then(|| FenceError::Released { key: self.key() }))
     }
 
     fn open(&self, transaction: Shared<dyn OpenTransaction>) {

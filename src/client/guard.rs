@@ -2,13 +2,14 @@
 
 use alloc::{boxed::Box, string::String};
 use core::{
+    fmt,
     future::Future,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use crate::client::error::AcquireError;
-use crate::client::fate::{Fate, FateState, LeaseWatch, Until};
+use crate::client::fate::{Fate, FateState, LeaseState, LeaseWatch, Until};
 use crate::client::fence::GuardFence;
 use crate::client::mapped::MappedLeaseGuard;
 use crate::client::parts::LeaseParts;
@@ -29,7 +30,6 @@ use crate::oneshot::Receiver;
 /// A guard is no proof: if a holder is paused for longer than its lease, another context may take over.
 /// [Fence](Self::fence) what two holders must never both write, or send the guard's [`token`](Self::token) with it to a
 /// server that refuses smaller tokens.
-#[derive(Debug)]
 #[must_use = "the lease is released when the guard is dropped"]
 pub struct LeaseGuard {
     driver: Shared<Driver>,
@@ -343,7 +343,7 @@ impl LeaseGuard {
     /// Why nothing more can be done with this guard.
     pub(crate) fn loss(&self) -> AcquireError {
         match self.told_loss() {
-            None if self.is_given_back() => AcquireError::Released,
+            None if self.is_given_back() => AcquireError::Released { key: self.key().into() },
             told => self.lost_by(told.unwrap_or(LostReason::Expired)),
         }
     }
@@ -365,7 +365,7 @@ impl LeaseGuard {
     pub(crate) fn ask_to_extend(&self, span: Duration) -> Result<Option<Receiver<Response>>, InvalidOptions> {
         let span_ms = whole_ms(span.saturating_add(Duration::from_nanos(999_999)));
         if !(1..=LONGEST_LEASE_MS).contains(&span_ms) {
-            return Err(InvalidOptions::Span { span_ms });
+            return Err(InvalidOptions::Span { option: "extend", span_ms });
         }
         Ok(self.ask_to_verify(span_ms))
     }
@@ -442,6 +442,21 @@ impl Clone for LeaseGuard {
         }
         let (driver, fate, name) = (self.driver.clone(), self.fate.clone(), self.name.clone());
         Self { driver, fate, name, given_back: AtomicBool::new(given_back) }
+    }
+}
+
+/// The key, the token, the mode and the state, by this context's own clock.
+impl fmt::Debug for LeaseGuard {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (token, mode) = self.fate.lease();
+        let state = match self.watch().state() {
+            // Its clones may hold the lease still.
+            LeaseState::Held | LeaseState::Suspect if self.is_given_back() => LeaseState::Released,
+            LeaseState::Held if !self.is_valid() => LeaseState::Suspect,
+            state => state,
+        };
+        let mut shown = out.debug_struct("LeaseGuard");
+        shown.field("key", &self.key()).field("token", &token).field("mode", &mode).field("state", &state).finish()
     }
 }
 

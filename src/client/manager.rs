@@ -35,7 +35,7 @@ use crate::store::Store;
 /// leases.close().await;
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LeaseManager {
     door: Shared<Door>,
 }
@@ -63,9 +63,11 @@ impl Drop for Door {
     }
 }
 
-impl fmt::Debug for Door {
+/// The session, and the place of the store, which says who shares it.
+impl fmt::Debug for LeaseManager {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.driver.fmt(out)
+        let (session, reach) = (self.session(), (*self.driver().store).reach());
+        out.debug_struct("LeaseManager").field("session", &session).field("store", &reach).finish()
     }
 }
 

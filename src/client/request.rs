@@ -14,7 +14,7 @@ use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::driver;
 use crate::driver::{Answer, Driver, Response};
-use crate::executor::Shared;
+use crate::executor::{DROPS_TASKS, Shared};
 use crate::machine::{
     Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Turn, TurnId, check_info,
     whole_ms,
@@ -262,6 +262,9 @@ impl LeaseRequest {
     }
 }
 
+/// What users call the option.
+const MAX_HOLD: &str = if DROPS_TASKS { "max_hold" } else { "maxHoldMs" };
+
 /// A call does not have this option.
 pub(crate) const fn unknown(option: &'static str, remedy: &'static str) -> InvalidOptions {
     InvalidOptions::UnknownOption { option, remedy }
@@ -277,7 +280,9 @@ impl Wish {
         }
         check_info(&self.info)?;
         match self.max_hold.map(rounded_up_ms) {
-            Some(span_ms) if !(1..=LONGEST_LEASE_MS).contains(&span_ms) => Err(InvalidOptions::Span { span_ms }),
+            Some(span_ms) if !(1..=LONGEST_LEASE_MS).contains(&span_ms) => {
+                Err(InvalidOptions::Span { option: MAX_HOLD, span_ms })
+            }
             _ => Ok(()),
         }
     }

@@ -89,7 +89,7 @@ impl From<AcquireError> for Failure {
             // The face makes the message.
             AcquireError::Lost { reason, .. } => return Self::new("LeaseLost", &reason.name()),
             // Without a reason, the face says that it was released. JavaScript has no parts.
-            AcquireError::Released | AcquireError::EmptyParts | AcquireError::NotResumable => {
+            AcquireError::Released { .. } | AcquireError::EmptyParts | AcquireError::NotResumable => {
                 return Self::new("LeaseLost", &"");
             }
             AcquireError::Timeout { .. } => "Timeout",
@@ -124,7 +124,7 @@ impl From<FenceError> for Failure {
         match &error {
             // The face makes the message.
             FenceError::Lost { reason, .. } => Self::new("LeaseLost", &reason.name()),
-            FenceError::Released => Self::new("LeaseLost", &""),
+            FenceError::Released { .. } => Self::new("LeaseLost", &""),
             FenceError::Misuse(sentence) => Self::new("InvalidOptions", sentence),
             FenceError::Store(error) => Self::new(store_code(error), error),
         }

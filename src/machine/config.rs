@@ -136,6 +136,8 @@ pub enum InvalidOptions {
     },
     /// A span that a lease is to last is out of range.
     Span {
+        /// The option or the call that names it.
+        option: &'static str,
         /// The span in ms.
         span_ms: u64,
     },
@@ -252,12 +254,26 @@ pub(super) fn silence_ms(lease_ms: u64) -> u64 {
     lease_ms.saturating_add(margin_ms(lease_ms))
 }
 
+/// Milliseconds, as a message shows them. The largest number stands for all times that are too long to be counted, such as
+/// [`Duration::MAX`].
+struct Length(u64);
+
+impl fmt::Display for Length {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            u64::MAX => out.write_str("more than 500 million years"),
+            ms => write!(out, "{ms} ms"),
+        }
+    }
+}
+
 impl fmt::Display for InvalidOptions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Lease { lease_ms } => write!(
                 out,
-                "a lease of {lease_ms} ms is out of range; choose {LEAST_LEASE_MS} to {LONGEST_LEASE_MS} ms"
+                "a lease of {} is out of range; choose {LEAST_LEASE_MS} to {LONGEST_LEASE_MS} ms",
+                Length(lease_ms)
             ),
             Self::Heartbeat { heartbeat_ms } => write!(
                 out,
@@ -272,14 +288,12 @@ impl fmt::Display for InvalidOptions {
             Self::InstanceTooLong { bytes } => {
                 write!(out, "an instance name of {bytes} bytes is too long; choose at most {LONGEST_INSTANCE}")
             }
-            Self::InfoTooLong { bytes } => {
-                write!(
-                    out,
-                    "an info of {bytes} bytes is too long; say at most {LONGEST_INFO}, and keep the rest elsewhere"
-                )
-            }
+            Self::InfoTooLong { bytes } => write!(
+                out,
+                "an info of {bytes} bytes is too long; say at most {LONGEST_INFO}, and keep the rest elsewhere"
+            ),
             Self::Linger { linger_ms } => {
-                write!(out, "a linger of {linger_ms} ms is too long; choose at most {LONGEST_LINGER_MS} ms")
+                write!(out, "a linger of {} is too long; choose at most {LONGEST_LINGER_MS} ms", Length(linger_ms))
             }
             Self::LocalHandoffs => out.write_str(
                 "0 local hand-offs would send each request of this context to the end of the queue; choose at least 1",
@@ -294,8 +308,9 @@ impl fmt::Display for InvalidOptions {
             Self::UnknownOption { option, remedy } => {
                 write!(out, "the option `{option}` does not go with this call; {remedy}")
             }
-            Self::Span { span_ms } => {
-                write!(out, "a span of {span_ms} ms is out of range; choose 1 to {LONGEST_LEASE_MS} ms")
+            Self::Span { option, span_ms } => {
+                let span = Length(span_ms);
+                write!(out, "a span of {span} is out of range for `{option}`; choose 1 to {LONGEST_LEASE_MS} ms")
             }
             Self::Sum { lease_ms, heartbeat_ms, store_timeout_ms, margin_ms } => write!(
                 out,

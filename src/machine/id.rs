@@ -6,7 +6,7 @@ use core::fmt;
 /// one follows from that by a fixed step.
 ///
 /// As long as the store has a row for it, the context may be alive. Once the row is gone, the session has ended for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u128);
 
 impl SessionId {
@@ -39,6 +39,13 @@ impl RequestId {
 impl fmt::Display for SessionId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:032x}", self.0)
+    }
+}
+
+/// In hexadecimal digits, as in the store, in the names of beacons and in logs.
+impl fmt::Debug for SessionId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "SessionId({self})")
     }
 }
 

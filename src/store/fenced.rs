@@ -112,7 +112,10 @@ pub enum FenceError {
         reason: LostReason,
     },
     /// The guard was already released.
-    Released,
+    Released {
+        /// The key.
+        key: String,
+    },
     /// The transaction cannot be fenced; the message names the remedy.
     Misuse(String),
     /// The store failed, or the transaction ended, before the lease was checked.
@@ -125,7 +128,9 @@ impl core::fmt::Display for FenceError {
             Self::Lost { key, reason } => {
                 write!(out, "the lease of the key {} is lost: {}; acquire another one", Quoted(key), reason.name())
             }
-            Self::Released => out.write_str("the lease was released; acquire another one"),
+            Self::Released { key } => {
+                write!(out, "the lease of the key {} was released; acquire another one", Quoted(key))
+            }
             Self::Misuse(sentence) => out.write_str(sentence),
             Self::Store(error) => error.fmt(out),
         }

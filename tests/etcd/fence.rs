@@ -123,7 +123,7 @@ fn what_cannot_be_fenced_is_told_the_remedy() {
         let before = guard.fence(&*store).await.unwrap();
         guard.release().await.unwrap();
         let refused = guard.fence(&*store).await;
-        assert!(matches!(refused, Err(FenceError::Released)), "{refused:?}");
+        assert!(matches!(refused, Err(FenceError::Released { .. })), "{refused:?}");
         let mut etcd = client(&address).await;
         let late = Txn::new().when(compares(&before)).and_then([TxnOp::put("misused-note", "milk", None)]);
         assert!(!etcd.txn(late).await.unwrap().succeeded(), "a lease that was given back writes nothing");

@@ -67,7 +67,10 @@ async fn a_lease_that_another_took_writes_nothing() {
 
     let released = others.lock("free").acquire().await.unwrap();
     drop(released.release().await);
-    assert_eq!(number(&released, add(&others_store, "taken: n", 10)).await, Err(FenceError::Released));
+    assert_eq!(
+        number(&released, add(&others_store, "taken: n", 10)).await,
+        Err(FenceError::Released { key: "free".into() })
+    );
     assert_eq!(server.ask::<i64>(&["GET", "taken: n"]), 3);
 }
 

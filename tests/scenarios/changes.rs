@@ -170,7 +170,7 @@ fn an_upgrade_of_a_lost_guard_says_why() {
         thief.release().await.unwrap();
         let released = read(&one).await;
         released.release().await.unwrap();
-        assert_eq!(released.upgrade().await, Err(AcquireError::Released));
+        assert_eq!(released.upgrade().await, Err(AcquireError::Released { key: "k".into() }));
         assert!(one.leases.lock("k").try_acquire().await.unwrap().is_some(), "nothing is left behind");
     });
 }

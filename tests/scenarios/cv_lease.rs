@@ -174,7 +174,8 @@ fn l15_a_lease_that_is_over_gone_or_anothers_is_not_extended() {
         assert!(two.leases.status("k").await.unwrap().is_idle(), "it is not won back by the way");
         let released = one.leases.lock("k").acquire().await.unwrap();
         released.release().await.unwrap();
-        assert_eq!(released.extend(LEASE).await, Err(AcquireError::Released), "missing");
+        let again = released.extend(LEASE).await;
+        assert_eq!(again, Err(AcquireError::Released { key: "k".into() }), "missing");
         let robbed = one.leases.lock("k").acquire().await.unwrap();
         let thief = two.leases.lock("k").steal().await.unwrap();
         assert!(matches!(robbed.extend(LEASE).await, Err(AcquireError::Lost { .. })), "not current");

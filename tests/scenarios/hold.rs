@@ -105,7 +105,7 @@ fn what_is_lost_or_absurd_is_not_extended() {
         let guard = hold(&one).await;
         for (span, span_ms) in [(ms(0), 0), (secs(86_401), 86_401_000)] {
             let refused = guard.extend(span).await.unwrap_err();
-            assert_eq!(refused, AcquireError::InvalidOptions(InvalidOptions::Span { span_ms }));
+            assert_eq!(refused, AcquireError::InvalidOptions(InvalidOptions::Span { option: "extend", span_ms }));
         }
         one.store.inject(Fault::Refuse);
         assert!(matches!(guard.extend(secs(60)).await, Err(AcquireError::Store(_))));
@@ -115,7 +115,7 @@ fn what_is_lost_or_absurd_is_not_extended() {
             Err(AcquireError::Lost { key: "k".into(), reason: LostReason::Stolen })
         );
         thief.release().await.unwrap();
-        assert_eq!(thief.extend(secs(60)).await, Err(AcquireError::Released));
+        assert_eq!(thief.extend(secs(60)).await, Err(AcquireError::Released { key: "k".into() }));
     });
 }
 

@@ -144,7 +144,7 @@ async fn a_guard_that_was_given_back_writes_nothing() {
     let next = desk.hold().await;
     let transaction = desk.begin();
     let ended = end(&transaction);
-    assert_eq!(soon(guard.fence(&transaction)).await, Err(FenceError::Released));
+    assert_eq!(soon(guard.fence(&transaction)).await, Err(FenceError::Released { key: "k".into() }));
     assert_eq!(ended.await, "abort");
     assert_eq!(desk.note().await, None);
     assert!(next.is_valid());
