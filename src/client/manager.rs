@@ -5,9 +5,10 @@ use core::{fmt, future::Future, time::Duration};
 
 use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
+use crate::client::look::{is_without_tasks, look_at_all};
 use crate::client::parts::LeaseParts;
 use crate::client::request::{LeaseRequest, Pending};
-use crate::client::status::{HolderStatus, LeaseStatus, seen};
+use crate::client::status::{HolderStatus, LeaseStatus};
 use crate::driver::Driver;
 use crate::driver::{LeaseEvents, LeaseStats};
 use crate::executor::{Executor, MaybeSend, MaybeSendSync, Shared};
@@ -128,6 +129,8 @@ impl LeaseManager {
 
     /// Reads who holds a key, and who waits for it: contexts, not tasks. See [`LeaseStatus`].
     ///
+    /// A look renews nothing. So it works without a runtime, too, if the store needs none, as in memory and in SQLite.
+    ///
     /// # Errors
     /// [`AcquireError`] if the key is invalid, the record cannot be read, or the store failed.
     ///
@@ -150,14 +153,14 @@ impl LeaseManager {
 
     pub(crate) async fn look_at(&self, key: &str) -> Result<LeaseStatus, Box<AcquireError>> {
         let (key, _) = self.encode(key).map_err(AcquireError::from)?;
-        self.driver().check()?;
-        let (me, asked) = (self.session(), key.clone());
-        let (_, answer) = self.driver().ask(|query| Input::Inspect { query, key: asked });
-        seen(me, key, answer.await)
+        let without_tasks = is_without_tasks(self.driver())?;
+        let mut looks = look_at_all(self.driver(), Vec::from([key]), without_tasks).await?;
+        looks.pop().ok_or_else(|| Box::new(AcquireError::Closed))
     }
 
     /// Reads all keys with this prefix that are held or waited for, in order. With a
-    /// [key codec](LeaseManagerBuilder::key_codec) the prefix is compared with the store's names for the keys.
+    /// [key codec](LeaseManagerBuilder::key_codec) the prefix is compared with the store's names for the keys. As
+    /// [`status`](Self::status), it needs no runtime where the store needs none.
     ///
     /// # Errors
     /// [`AcquireError`] if a record cannot be read, or the store failed.
@@ -182,7 +185,7 @@ impl LeaseManager {
     /// What is held or waited for under a prefix at one moment, after all that this context asked for before: the locks, or
     /// all but these.
     pub(crate) async fn in_use(&self, prefix: &str, locks: bool) -> Result<Vec<LeaseStatus>, Box<AcquireError>> {
-        self.driver().check()?;
+        let without_tasks = is_without_tasks(self.driver())?;
         let own = self.driver().keys_under(prefix);
         let stored = stored_keys(self.driver(), prefix).await?;
         let mut keys = Vec::with_capacity(stored.len());
@@ -193,15 +196,8 @@ impl LeaseManager {
                 keys.insert(at, key);
             }
         }
-        let me = self.session();
-        let looks = self.driver().look_at(keys.clone());
-        let mut listed = Vec::new();
-        for (key, look) in keys.into_iter().zip(looks) {
-            let status = seen(me, key, look.await)?;
-            if !status.is_idle() {
-                listed.push(status);
-            }
-        }
+        let mut listed = look_at_all(self.driver(), keys, without_tasks).await?;
+        listed.retain(|status| !status.is_idle());
         Ok(listed)
     }
 

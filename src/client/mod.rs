@@ -5,6 +5,7 @@ pub(crate) mod fate;
 pub(crate) mod fence;
 mod from_url;
 pub(crate) mod guard;
+mod look;
 pub(crate) mod manager;
 pub(crate) mod mapped;
 pub(crate) mod multi;

@@ -164,12 +164,12 @@ impl Drop for Tenant {
     }
 }
 
-const NO_RUNTIME: &str = "there is no tokio runtime here, so nothing would renew a lease; make the request inside one, or call \
-                          TokioExecutor::new() inside one";
-const RUNTIME_ENDED: &str = "the tokio runtime that this manager was used in has ended, so nothing would renew a lease; make the \
-                             request inside a running one";
-const NO_TIMERS: &str = "the tokio runtime has no timers, so nothing would renew a lease; call enable_time() or enable_all() on its \
-                         Builder";
+const NO_RUNTIME: &str = "there is no tokio runtime here, so nothing would reach a store or keep a lease; make the request inside one, \
+                          or call TokioExecutor::new() inside one";
+const RUNTIME_ENDED: &str = "the tokio runtime that this manager was used in has ended, so nothing would reach a store or keep a \
+                             lease; make the request inside a running one";
+const NO_TIMERS: &str = "the tokio runtime has no timers, so nothing would reach a store or keep a lease; call enable_time() or \
+                         enable_all() on its Builder";
 
 impl TokioExecutor {
     /// The executor of whichever runtime it is used in; where there is none, of the one that this is called in.
@@ -262,9 +262,12 @@ pub(crate) fn timers_run_here() -> bool {
 /// For a manager that is closed on a plain thread, in a program that has no runtime: closing has a time limit.
 async fn sleep_without_runtime(duration: Duration) {
     let (slept, waited) = futures::channel::oneshot::channel();
+    // Disconnected when this future is dropped, so that the thread does not outlive it.
+    let (_dropped, wakes) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::Builder::new().name("leasehold sleeps".into());
     let spawned = thread.spawn(move || {
-        std::thread::sleep(duration);
+        // It times out, unless the future is dropped before.
+        let _ = wakes.recv_timeout(duration);
         // Nobody may be waiting any more.
         let _ = slept.send(());
     });

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures::executor::block_on;
 use leasehold::{LeaseGuard, LeaseManager, LeaseManagerBuilder};
 use tokio::runtime::Builder;
 
@@ -46,4 +47,17 @@ fn a_manager_that_is_closed_in_a_runtime_without_timers_after_its_own_has_ended_
 #[test]
 fn so_does_one_whose_runtime_ended_within_a_release() {
     closed_without_timers(drop);
+}
+
+/// The thread of the store does the work, so that nothing else need run.
+#[test]
+fn a_file_is_looked_at_without_a_runtime() {
+    let scratch = Scratch::new();
+    let (holder, looks) = (patient(manager(&scratch.0)), patient(manager(&scratch.0)));
+    let own = Builder::new_current_thread().enable_time().build().unwrap();
+    let guard = own.block_on(holder.lock("k").acquire()).unwrap();
+    let status = block_on(looks.status("k")).unwrap();
+    assert_eq!((status.holders[0].holder, status.holders[0].token), (holder.session(), guard.token()));
+    assert_eq!(block_on(looks.list("")).unwrap(), [status]);
+    own.block_on(guard.release()).unwrap();
 }

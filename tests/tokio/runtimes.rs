@@ -12,11 +12,12 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use futures::executor::block_on;
 use leasehold::{
     AcquireError, LeaseGuard, LeaseManager, Mode, StoreError,
     executor::{Executor, TokioExecutor, process_clock},
-    machine::{Batch, Now, Reply, StoreClock},
+    machine::{Batch, Key, Now, Reply, StoreClock},
     store::{FaultyStore, MemoryStore, Reach, Store},
 };
 use tokio::runtime::{Builder, Runtime};
@@ -44,9 +45,79 @@ async fn all_refusals(leases: &LeaseManager) -> Vec<String> {
         refused(both.clone().acquire().await),
         refused(both.try_acquire().await),
         refused(leases.elect("k", async |_| ()).await),
-        refused(leases.status("k").await),
-        refused(leases.list("").await),
     ]
+}
+
+/// A store that may only be asked inside a runtime, as those of servers may.
+#[derive(Debug)]
+struct Remote(MemoryStore);
+
+#[async_trait]
+impl Store for Remote {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        tokio::time::sleep(ms(0)).await;
+        self.0.transact(batch, now, limit).await
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {
+        tokio::time::sleep(ms(0)).await;
+        self.0.keys(prefix).await
+    }
+
+    async fn close(&self) {}
+
+    fn clock(&self) -> StoreClock {
+        self.0.clock()
+    }
+
+    fn reach(&self) -> Reach {
+        self.0.reach()
+    }
+}
+
+/// A look renews nothing. A store in memory is looked at on any thread.
+#[test]
+fn who_holds_a_key_is_told_without_a_runtime() {
+    let store = MemoryStore::new();
+    let runtime = runtime();
+    let holder = manager(&store);
+    let guard = runtime.block_on(holder.lock("k").info("ada").acquire()).unwrap();
+    let looks = manager(&store);
+    let look = async {
+        let status = looks.status("k").await.unwrap();
+        let listed = looks.list("").await.unwrap();
+        let leader = looks.leader("k").await.unwrap().unwrap();
+        assert_eq!((&status.holders[0].info[..], status.holders[0].token, leader.own), ("ada", guard.token(), false));
+        assert_eq!(listed, [status]);
+    };
+    block_on(look);
+    block_on(looks.close());
+    assert!(matches!(block_on(looks.status("k")), Err(AcquireError::Closed)));
+    assert!(matches!(block_on(looks.list("")), Err(AcquireError::Closed)));
+}
+
+/// The runtime that it was used in has ended.
+#[test]
+fn who_holds_a_key_is_told_after_the_end_of_the_runtime() {
+    let (leases, runtime) = (manager(&MemoryStore::new()), runtime());
+    let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
+    drop(runtime);
+    let timeless = Builder::new_current_thread().build().unwrap();
+    assert!(timeless.block_on(leases.status("k")).unwrap().holders[0].own);
+    assert_eq!(block_on(leases.list("")).unwrap().len(), 1);
+    drop(guard);
+}
+
+#[test]
+fn a_look_at_a_store_that_needs_a_runtime_says_that_this_is_missing() {
+    let leases = LeaseManager::builder(Remote(MemoryStore::new()), TokioExecutor::new()).build().unwrap();
+    for sentence in [refused(block_on(leases.status("k"))), refused(block_on(leases.list("")))] {
+        assert!(sentence.contains("reach a store") && sentence.contains("inside one"), "{sentence}");
+    }
+    let timeless = Builder::new_current_thread().build().unwrap();
+    let sentence = refused(timeless.block_on(leases.status("k")));
+    assert!(sentence.contains("reach a store") && sentence.contains("enable_time"), "{sentence}");
+    runtime().block_on(leases.status("k")).unwrap();
 }
 
 #[test]
@@ -141,7 +212,8 @@ fn a_request_on_a_plain_thread_learns_that_the_runtime_has_ended() {
     tells_of_the_end(soon(async move { again.lock("k").acquire().await }));
     let again = leases.clone();
     tells_of_the_end(soon(async move { again.lock("k").timeout(PATIENCE * 2).acquire().await }));
-    tells_of_the_end(soon(async move { leases.status("k").await }));
+    let status = soon(async move { leases.status("k").await }).expect("a look renews nothing");
+    assert!(status.is_idle(), "{status:?}");
 }
 
 #[test]

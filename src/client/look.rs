@@ -1,0 +1,63 @@
+//! Looks at keys, also where nothing runs tasks, as outside of any runtime. A look renews nothing, so there it needs only a store that
+//! needs no runtime either.
+
+use alloc::{boxed::Box, format, vec::Vec};
+
+use crate::client::error::AcquireError;
+use crate::client::status::{LeaseStatus, seen};
+use crate::driver::{Driver, Response};
+use crate::executor::{DROPS_TASKS, MaybeSendFuture, Shared};
+use crate::machine::{Action, Batch, Key, Operation, StoreError, whole_ms};
+
+/// Whether whoever looks must do without the tasks of the executor.
+///
+/// # Errors
+/// [`AcquireError::Unsupported`] if the store needs what is missing, too.
+pub(crate) fn is_without_tasks(driver: &Driver) -> Result<bool, AcquireError> {
+    match driver.check() {
+        Ok(()) => Ok(false),
+        Err(_) if DROPS_TASKS && driver.is_closed() => Err(AcquireError::Closed),
+        Err(_) if DROPS_TASKS && driver.store.polls_inline() => Ok(true),
+        Err(missing) => Err(missing),
+    }
+}
+
+/// What these keys look like at one moment.
+pub(crate) async fn look_at_all(
+    driver: &Shared<Driver>,
+    keys: Vec<Key>,
+    without_tasks: bool,
+) -> Result<Vec<LeaseStatus>, Box<AcquireError>> {
+    let me = driver.session();
+    let mut found = Vec::with_capacity(keys.len());
+    // The constant keeps all of this out of the npm package.
+    if DROPS_TASKS && without_tasks {
+        let looks = look_without_tasks(driver.clone(), keys.clone()).await;
+        for (key, look) in keys.into_iter().zip(looks) {
+            found.push(seen(me, key, Some(look))?);
+        }
+        return Ok(found);
+    }
+    let looks = driver.look_at(keys.clone());
+    for (key, look) in keys.into_iter().zip(looks) {
+        found.push(seen(me, key, look.await)?);
+    }
+    Ok(found)
+}
+
+/// What the store says of these keys: asked by a transaction of the caller's own, which no task carries. Boxed, so that where it is not used
+/// nothing of it is left.
+fn look_without_tasks(driver: Shared<Driver>, keys: Vec<Key>) -> MaybeSendFuture<'static, Vec<Response>> {
+    Box::pin(async move {
+        let look = |key: &Key| Operation { key: key.clone(), action: Action::Inspect };
+        let batch = Batch::new(driver.session(), keys.iter().map(look).collect());
+        let limit = driver.store_timeout;
+        let asked = (*driver.store).transact(batch, driver.executor.now(), limit);
+        let late = || StoreError::transient(format!("the store did not answer within {} ms", whole_ms(limit)));
+        let status = |result| Response::Status(Box::new(result));
+        match driver.within(limit, asked).await.unwrap_or_else(|| Err(late())) {
+            Ok(reply) => reply.answers.into_iter().map(|answer| status(Ok(answer.outcome))).collect(),
+            Err(error) => keys.iter().map(|_| status(Err(error.clone()))).collect(),
+        }
+    })
+}
