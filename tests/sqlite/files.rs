@@ -206,6 +206,17 @@ fn a_file_in_another_journal_mode_that_is_read_is_named_as_such() {
     assert!(error.retry && error.message.contains("PRAGMA journal_mode = WAL"), "{error}");
 }
 
+/// Such a connection keeps its lock when its transaction has ended.
+#[test]
+fn a_file_that_a_connection_has_for_itself_is_named_as_such() {
+    let scratch = Scratch::new();
+    drop(SqliteStore::open(file(&scratch.0)).unwrap());
+    let user = connect(&scratch.0);
+    user.execute_batch("PRAGMA locking_mode = exclusive; CREATE TABLE t (a)").unwrap();
+    let error = SqliteStore::open(file(&scratch.0)).expect_err("nobody else can open it");
+    assert!(error.retry && error.message.contains("locking_mode"), "{error}");
+}
+
 #[test]
 fn users_of_the_file_may_use_the_directory_beside_it() {
     let scratch = Scratch::new();

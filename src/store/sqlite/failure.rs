@@ -4,8 +4,8 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::machine::{StoreError, StoreErrorKind, Unreadable};
 
-const WRITES: &str =
-    "another connection held the write lock of the SQLite file until the time limit; end its transaction";
+const WRITES: &str = "another connection held the write lock of the SQLite file until the time limit; end its transaction; if it has \
+     set PRAGMA locking_mode = exclusive, close it";
 /// Why a file cannot be switched to write-ahead logging.
 pub(super) const OTHER_JOURNAL: &str = "the SQLite file is not yet in journal mode WAL, and another connection has it open; close that \
     connection, or set PRAGMA journal_mode = WAL on it";
