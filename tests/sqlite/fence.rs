@@ -95,6 +95,7 @@ fn nothing_of_the_users_disarms_a_refusal() {
         "CREATE TEMP TABLE leasehold_refused (id INTEGER, never INTEGER)",
         "CREATE TEMP TABLE leasehold_refused_0 (id INTEGER, never INTEGER)",
         "INSERT INTO notes VALUES ('early'); PRAGMA query_only = ON",
+        "INSERT INTO notes VALUES ('early'); PRAGMA defer_foreign_keys = ON",
     ];
     for trick in tricks {
         let scratch = Scratch::new();
@@ -106,6 +107,30 @@ fn nothing_of_the_users_disarms_a_refusal() {
             old.fence(&transaction).await.expect_err("another holds the key");
             transaction.commit().expect_err("what was refused is not committed");
             assert_eq!(count(&database), 0, "{trick}");
+        });
+    }
+}
+
+/// What the documentation of a fence names as lifting a refusal is all that does.
+#[test]
+fn a_refusal_outlasts_what_is_done_after_it() {
+    for deed in [
+        "SAVEPOINT s; RELEASE s",
+        "SAVEPOINT s; ROLLBACK TO s",
+        "PRAGMA foreign_keys = OFF",
+        "PRAGMA defer_foreign_keys = ON",
+    ] {
+        let scratch = Scratch::new();
+        Runtime::new().unwrap().block_on(async {
+            let (old, _new) = overtaken(&scratch.0).await;
+            let mut database = notes(&scratch.0);
+            let transaction = database.transaction().unwrap();
+            write(&transaction);
+            old.fence(&transaction).await.expect_err("another holds the key");
+            transaction.execute_batch(deed).unwrap();
+            write(&transaction);
+            transaction.commit().expect_err("what was refused is not committed");
+            assert_eq!(count(&database), 0, "{deed}");
         });
     }
 }
