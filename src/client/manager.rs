@@ -294,7 +294,8 @@ impl LeaseManager {
     ///
     /// Await [`close`](Self::close) once more before the program ends: work and requests fail as soon as the closing begins,
     /// and the end of the runtime would cut the closing short. Work that makes no requests meanwhile does not notice the closing: stop it
-    /// by the same signal, or when [`events`](Self::events) ends.
+    /// by the same signal, or when [`events`](Self::events) ends. After `TokioExecutor::shutdown_signal()`, no Ctrl-C or SIGTERM ends the
+    /// process any more: the program has to end by itself, for example at a second signal (see there).
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};

@@ -24,6 +24,12 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 
 /// Runs tasks on a tokio runtime, and counts on a clock that goes on while the machine is suspended.
 ///
+/// **Not for a paused clock.** Leases count on this clock, and not on that of tokio. In a test under `tokio::time::pause` or
+/// `#[tokio::test(start_paused = true)]`, tokio's clock jumps from timer to timer while hardly any real time passes: each timer of a lease
+/// rings too early and is set again at once, so the test spins and ends no sooner. Test with `SimExecutor` (feature `test-util`), whose
+/// [own virtual time](https://github.com/leasehold/leasehold/blob/HEAD/docs/test-your-code.md#in-rust) the leases follow, or leave the
+/// clock running. Tokio does not tell whether its clock is paused, so this is not refused.
+///
 /// The runtime needs its timers (`enable_time`, `enable_all` or `#[tokio::main]`). A first request that finds no runtime, or one
 /// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio tells only by a panic
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
@@ -218,6 +224,20 @@ impl TokioExecutor {
     /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
     /// [`LeaseManager::close_when`](crate::LeaseManager::close_when). From its first poll on, the signal no longer ends the
     /// process by itself: the program does so, when its leases are given back. It never ends where signals cannot be had.
+    ///
+    /// The same holds of every later Ctrl-C and SIGTERM, until the process ends, because tokio cannot give a signal back. So a program
+    /// whose own work may hang should wait for a second signal, and end itself at it:
+    ///
+    /// ```no_run
+    /// # use leasehold::executor::TokioExecutor;
+    /// # async fn example() {
+    /// tokio::spawn(async {
+    ///     TokioExecutor::shutdown_signal().await;    // the leases are given back meanwhile, by `close_when`
+    ///     TokioExecutor::shutdown_signal().await;
+    ///     std::process::exit(130);                   // whoever sent it twice does not want to wait
+    /// });
+    /// # }
+    /// ```
     pub async fn shutdown_signal() {
         if Handle::try_current().is_err() {
             return futures::future::pending().await;
