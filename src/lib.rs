@@ -7,7 +7,7 @@
 //!   Those for browsers are `IndexedDbStore` and `WebExecutor`, of the feature `web`: see the
 //!   [pages for wasm32-unknown-unknown](https://docs.rs/leasehold/latest/wasm32-unknown-unknown/leasehold/), and
 //!   [Rust in the browser](https://github.com/leasehold/leasehold/blob/HEAD/docs/rust-in-the-browser.md).
-//! * [`machine`] makes every decision. It is pure code, for model checkers, simulators and authors of stores.
+//! * [`machine`] has the rules that all this obeys, as pure code. Authors of stores and signals need it, and so do model checkers.
 //!
 //! The [README](https://github.com/leasehold/leasehold#what-it-promises-and-what-not) says what a lease promises and what it
 //! does not.
@@ -50,6 +50,8 @@ pub use store::FenceError;
 mod guides {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/a-native-worker.md")]
+    struct ANativeWorker;
     #[doc = include_str!("../docs/beyond-one-process.md")]
     struct BeyondOneProcess;
     #[doc = include_str!("../docs/command-line.md")]
