@@ -90,6 +90,29 @@ fn the_readme_links_to_whole_addresses() {
     assert!(relative.is_empty(), "these work in the repository only: {relative:?}");
 }
 
+/// Whoever has the crate has what `include` names, and nothing beside it.
+#[test]
+fn no_guide_links_out_of_the_package() {
+    let packaged = |file: &Path| {
+        let inside: Vec<_> = file.components().collect();
+        let top = inside.first().map(|part| part.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
+        let listed = format!("\"/{top}{}\"", if inside.len() > 1 || path(&top).is_dir() { "/**" } else { "" });
+        read("Cargo.toml").lines().any(|line| line.starts_with("include = ") && line.contains(&listed))
+    };
+    let mut complaints = Vec::new();
+    for guide in guides() {
+        let text = prose(&read(&format!("docs/{guide}")));
+        for link in links(&text).into_iter().filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let target = link.split('#').next().unwrap_or_default();
+            let file = target.strip_prefix("../").map_or_else(|| Path::new("docs").join(target), Into::into);
+            if !packaged(&file) {
+                complaints.push(format!("docs/{guide}: {link} leads out of the package; write the whole address"));
+            }
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
 /// `[words][name]` is shown as it stands if nothing has that name.
 #[test]
 fn every_name_that_the_readme_links_by_is_there() {
