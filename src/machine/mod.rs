@@ -1,4 +1,8 @@
-//! Floor 0: it decides everything and does nothing.
+//! The rules of leases, as pure code: which request is granted, queued or refused, and when a context renews, doubts or gives up.
+//!
+//! A program that takes leases needs only the few types of this module that the rest of the API names, such as [`Key`], [`Mode`] and
+//! [`SessionId`]. Authors of stores and signals need more of it, such as [`Batch`], [`Records`] and [`Message`]; so do model checkers and
+//! simulators. It decides everything and does nothing: it calls no store, sets no timer and sends no message.
 //!
 //! Two pure halves. `record` is *what a store does*: [`Batch::apply`] is the only code that grants, queues, promotes,
 //! ends or refuses. `context` is *what a context does*: the [`Machine`] never waits, never asks the time, never knows
