@@ -14,7 +14,7 @@ use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::driver;
 use crate::driver::{Answer, Driver, Response};
-use crate::executor::{DROPS_TASKS, Shared};
+use crate::executor::Shared;
 use crate::machine::{
     Input, InvalidKey, InvalidOptions, Key, LONGEST_LEASE_MS, LostReason, Mode, Monotonic, Turn, TurnId, check_info,
     whole_ms,
@@ -263,7 +263,7 @@ impl LeaseRequest {
 }
 
 /// What users call the option.
-const MAX_HOLD: &str = if DROPS_TASKS { "max_hold" } else { "maxHoldMs" };
+const MAX_HOLD: &str = if cfg!(feature = "js") { "maxHoldMs" } else { "max_hold" };
 
 /// A call does not have this option.
 pub(crate) const fn unknown(option: &'static str, remedy: &'static str) -> InvalidOptions {
