@@ -58,7 +58,7 @@ function withOwnLoader(glue) {
   if (!generated || more.length > 0 || !/^function __wbg_finalize_init\(instance, module\)/m.test(imports)) {
     fail("wasm-bindgen's glue has changed: see what has become of its loader");
   }
-  if (!imports.includes("console.warn(")) fail("the wasm warns by another way than console.warn: have it call the face's warn() there, too");
+  if (!imports.includes("console.warn(")) fail("the glue no longer calls console.warn(): replace what it calls instead by warn()");
   return `import { warn } from "./options.mjs";
 ${shorter(imports).replaceAll("console.warn(", "warn(")}
 export default async function load(source) {
@@ -69,9 +69,9 @@ export default async function load(source) {
 }\n`;
 }
 
-/** The same glue in fewer bytes. What stands in the wasm's imports needs neither `this` nor a name, and no user can dispose of the wasm's
- *  classes. Each browser that reads the rest of the glue has `encodeInto` and `FinalizationRegistry`. The face gives the wasm nothing that fails to be copied, so
- *  nothing has to be freed halfway. */
+/** Writes the same glue in fewer bytes. The functions that the wasm imports use neither `this` nor their names, so arrow functions will do.
+ *  No user can dispose of the wasm's classes. Each browser that can read the rest of the glue has `encodeInto` and `FinalizationRegistry`.
+ *  The face passes the wasm nothing that cannot be copied, so nothing has to be freed halfway. */
 function shorter(glue) {
   return glue
     .replaceAll(/: function\(\) \{ return handleError\(function \(([^)]*)\) \{/g, ": (...given) => handleError(($1) => {")

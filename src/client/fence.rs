@@ -115,7 +115,7 @@ impl GuardFence {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The user's name for it.
+    /// The key by the user's name for it.
     fn key(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.fate.slot.key.as_str().to_owned())
     }

@@ -1,5 +1,5 @@
-//! Looks at keys, also where nothing runs tasks, as outside of any runtime. A look renews nothing, so there it needs only a store that
-//! needs no runtime either.
+//! Looks at keys. A look renews nothing, so it also works where nothing runs tasks, such as outside of any runtime, if the store needs no
+//! runtime either.
 
 use alloc::{boxed::Box, format, vec::Vec};
 
@@ -9,7 +9,7 @@ use crate::driver::{Driver, Response};
 use crate::executor::{DROPS_TASKS, MaybeSendFuture, Shared};
 use crate::machine::{Action, Batch, Key, Operation, StoreError, whole_ms};
 
-/// Whether whoever looks must do without the tasks of the executor.
+/// Whether a look must do without the tasks of the executor.
 ///
 /// # Errors
 /// [`AcquireError::Unsupported`] if the store needs what is missing, too.
@@ -45,8 +45,8 @@ pub(crate) async fn look_at_all(
     Ok(found)
 }
 
-/// What the store says of these keys: asked by a transaction of the caller's own, which no task carries. Boxed, so that where it is not used
-/// nothing of it is left.
+/// What the store says of these keys. The caller's own future carries the transaction, and no task does. It is boxed, so that nothing of it
+/// is left in a build that never calls it.
 fn look_without_tasks(driver: Shared<Driver>, keys: Vec<Key>) -> MaybeSendFuture<'static, Vec<Response>> {
     Box::pin(async move {
         let look = |key: &Key| Operation { key: key.clone(), action: Action::Inspect };

@@ -295,7 +295,7 @@ impl LeaseManager {
     /// Await [`close`](Self::close) once more before the program ends: work and requests fail as soon as the closing begins,
     /// and the end of the runtime would cut the closing short. Work that makes no requests meanwhile does not notice the closing: stop it
     /// by the same signal, or when [`events`](Self::events) ends. After `TokioExecutor::shutdown_signal()`, no Ctrl-C or SIGTERM ends the
-    /// process any more: the program has to end by itself, for example at a second signal (see there).
+    /// process any more: the program has to end by itself, for example at a second signal, as the documentation of that function shows.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -318,8 +318,8 @@ impl LeaseManager {
 
     /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist are
     /// [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within two store time-outs, whatever the store does, and at once
-    /// if the manager's runtime has ended. If you call it on a thread without a runtime, or in a runtime without timers, something must drive
-    /// that one meanwhile: a current-thread runtime runs only inside `block_on`. A second call waits too.
+    /// if the manager's runtime has ended. If you call it on a thread without a runtime, or in a runtime without timers, something must
+    /// drive the manager's own runtime meanwhile: a current-thread runtime runs only inside `block_on`. A second call waits too.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open.

@@ -78,7 +78,7 @@ impl LeaseRequest {
         Self { driver, key, name, wish: Wish::default(), on_loss: None }
     }
 
-    /// Warns that this request goes on although the store fails.
+    /// Warns that the election with this request goes on although the store fails.
     pub(crate) fn tell_of_outage(&self, cause: &str) {
         if let Ok(key) = &self.key {
             driver::tell_of_outage(key, self.driver.session(), cause);

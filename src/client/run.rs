@@ -134,9 +134,9 @@ impl LeaseRequest {
     /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.
     ///
-    /// A campaign waits for a store that is away, or that refuses writes, if it has answered this manager before, unless the request has a
-    /// [`timeout`](Self::timeout). With the feature `tracing`, a warning names each cause of such a wait once. The work owns its guard,
-    /// since each lead has another one; [`run`](Self::run) lends its own.
+    /// While the store fails but trying again may help, `elect` goes on campaigning, if the store has answered this manager before and the
+    /// request has no [`timeout`](Self::timeout). With the feature `tracing`, a warning names each cause once before each lead. The work
+    /// owns its guard, since each lead has another one; [`run`](Self::run) lends its own.
     ///
     /// # Errors
     /// As for [`acquire`](Self::acquire); a [`timeout`](Self::timeout) limits each campaign, not the lead.
@@ -181,7 +181,7 @@ impl LeaseRequest {
         }
     }
 
-    /// One campaign; `None` if it failed because a store is away that has answered before, and is waited for.
+    /// One campaign; `None` if it failed because of the store, and `elect` is to campaign again.
     async fn campaign(&self, causes: &mut Causes) -> Result<Option<LeaseGuard>, AcquireError> {
         let campaigned = self.clone().acquire().await;
         let waits = self.wish.timeout.is_none() && self.driver.has_heard_of_store();
@@ -197,15 +197,16 @@ impl LeaseRequest {
     }
 }
 
-/// Why campaigns failed since the last lead, each once: the store may refuse for hours, and a log is to name the cause, not each attempt.
+/// The causes of failed campaigns since the last lead. The store may refuse for hours, and a log should name each cause once, not for each
+/// attempt.
 #[derive(Default)]
 struct Causes(Vec<String>);
 
 impl Causes {
-    /// A cause that has a number in its message may be a new one each time.
+    /// No more are told: a message with a number in it may differ at each attempt.
     const MOST: usize = 8;
 
-    /// Whether this cause is to be told.
+    /// Remembers a cause. Returns whether to warn of it.
     fn note(&mut self, error: &StoreError) -> bool {
         let is_new = self.0.len() < Self::MOST && !self.0.contains(&error.message);
         if is_new {

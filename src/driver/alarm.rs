@@ -20,7 +20,7 @@ pub(super) struct Alarm {
     at: Monotonic,
     /// Keeps the context alive until it rings: there is something to be tried again.
     keeps_alive: bool,
-    /// Its timers, once they are set: where it was set, and elsewhere if the context is used in another place, too.
+    /// Its timers, once they are set: in the place where the alarm was set, and elsewhere if the context is used in another place, too.
     bells: [Option<AbortHandle>; 2],
     /// Whether the store's answer set it, rather than whatever ran when it was planned.
     by_answer: bool,
@@ -125,15 +125,15 @@ impl Drop for Bell {
 }
 
 impl Core {
-    /// Plans the alarm anew if it must ring earlier, or in one more place: one that rings too early does no harm, one that rings late does.
+    /// Plans the alarm anew if it must ring earlier, or in one more place: an alarm that rings too early does no harm, a late one does.
     /// `has_elsewhere` tells whether the context is used in another place, too.
     pub(super) fn plan_alarm(&mut self, wake: Option<Monotonic>, now: Monotonic, has_elsewhere: impl Fn() -> bool) {
         let keeps_alive = self.machine.has_loose_ends();
         let is_whole = |alarm: &Alarm| match alarm.bells {
             [Some(_), Some(_)] | [None, None] => true,
-            // The place where it was set may stand still by now.
+            // The place where the alarm was set may stand still by now.
             [Some(_), None] => !has_elsewhere(),
-            // If only the bell elsewhere is left, this may be a place where the other one would ring.
+            // The place where the alarm was set has ended. A bell that is set here may ring.
             [None, Some(_)] => false,
         };
         let serves = |alarm: &Alarm, at| {

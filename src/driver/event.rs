@@ -251,7 +251,7 @@ pub(crate) fn tell_of_outage(key: &Key, holder: SessionId, cause: &str) {
     tracing::warn!(%key, %holder, cause, "the election waits for a store that fails");
 }
 
-/// Stands for a warning where the feature `tracing` is off.
+/// Does nothing, as the feature `tracing` is off.
 #[cfg(not(feature = "tracing"))]
 pub(crate) fn tell_of_outage(_: &Key, _: SessionId, _: &str) {}
 

@@ -10,10 +10,10 @@ use super::{Driver, RUNTIME_ENDED, is_panicking};
 use crate::executor::{DROPS_TASKS, MaybeSendFuture, Shared};
 use crate::machine::{Input, Reply, StoreError};
 
-/// Brings the store's answer to the machine. If the task is dropped before, because its runtime ends, the machine is told that nobody knows
-/// the outcome. Otherwise it would wait for the answer until the store's time limit, and everything else of its context with it.
+/// Brings the store's answer to the machine. If the task is dropped before, because its runtime ends, it tells the machine that the outcome
+/// is unknown. Otherwise the machine would wait until the store's time limit, and with it everything else that the context wants to do.
 ///
-/// No `async` block, which would be larger.
+/// It is no `async` block, because that would be larger.
 pub(super) struct Flight {
     /// `None` once it has answered.
     pub(super) transaction: Option<MaybeSendFuture<'static, Result<Reply, StoreError>>>,
@@ -46,10 +46,10 @@ impl Drop for Flight {
         if !DROPS_TASKS {
             return;
         }
-        // It goes before the machine is told, which may send another one.
+        // Dropped before the machine is told, because the machine may send another transaction.
         let Some(transaction) = self.transaction.take() else { return };
         drop(transaction);
-        // After a panic of the store the machine waits for the time limit: a second panic would end the process.
+        // If a panic drops this, the machine waits for the time limit: a second panic here would end the process.
         if !is_panicking() && !self.driver.executor.has_crashed() {
             self.land(Err(StoreError::unknown(RUNTIME_ENDED)));
         }

@@ -72,7 +72,7 @@ mod sys {
         ThreadMark
     }
 
-    /// A page has few contexts, and downloads what would find one among many.
+    /// A page has few contexts, and would have to download the code that finds one among many.
     pub(crate) const HAS_MANY_CONTEXTS: bool = false;
 
     /// A panic drops nothing here.

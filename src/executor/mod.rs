@@ -26,8 +26,8 @@ use core::{fmt::Debug, time::Duration};
 
 use crate::machine::Now;
 
-/// Whether a task may be dropped before it has ended, as by a runtime that ends. The bindings for JavaScript have the browser's executor
-/// only, which drops none.
+/// Whether a task may be dropped before it has ended, as by a runtime that ends. The bindings for JavaScript use only the browser's
+/// executor, which drops no task.
 pub(crate) const DROPS_TASKS: bool = cfg!(not(all(feature = "js", target_family = "wasm", target_os = "unknown")));
 
 /// What a platform does to the contexts that run on it.
@@ -81,8 +81,9 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
         Ok(())
     }
 
-    /// An executor for the place where this context was first used, if the caller is in another place, such as another runtime. In the first
-    /// place, an executor for the latest other one, if there is any. The driver sets its timer in both, because either may end or stand still.
+    /// An executor for a second place, such as another runtime, in which this context was used. If the caller is in the place where the
+    /// context was used first, it is for the other place that used it last; else it is for the first one. `None` if there is no second
+    /// place. The driver sets its timer here and there, because either may end or stand still.
     fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
         None
     }

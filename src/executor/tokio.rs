@@ -35,15 +35,16 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
 /// A call inside a runtime with timers starts its background work there. Any other call, such as the drop of a guard on a thread without a
-/// runtime, starts it in the runtime in which the first request was made. The timer that renews the leases is set in that runtime and in the
-/// latest other one: one of them may end, or be a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the
-/// leases and [`lost`](crate::LeaseGuard::lost) stays pending, while [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock;
-/// requests that wait fail as [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the
-/// next request inside a runtime makes that one the first; on a thread without a runtime it is refused.
+/// runtime, starts it in the runtime in which the first request was made. The timer that renews the leases is set in that runtime and in
+/// the other one that used the manager last: one of them may end, or be a current-thread runtime that nobody drives at the moment. When
+/// both have ended, nothing renews the leases and [`lost`](crate::LeaseGuard::lost) stays pending, while
+/// [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock; requests that wait fail as
+/// [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the next request inside a runtime
+/// makes that one the first; on a thread without a runtime it is refused.
 ///
 /// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard
-/// is dropped just before, its release transaction is lost with the runtime, and the manager repeats it in the runtime of the first request.
-/// If that one has ended, too, the next call repeats it, or the lease runs out.
+/// is dropped just before, its release transaction is lost with the runtime, and the manager repeats it in the runtime of the first
+/// request. If that runtime has ended, too, the next call repeats the transaction. If no call follows, the lease runs out.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -57,7 +58,7 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 pub struct TokioExecutor {
     made_in: Option<Handle>,
     home: Arc<Home>,
-    /// The latest other runtime that it was used in.
+    /// The other runtime that used it last.
     away: Arc<Mutex<Arc<Place>>>,
     /// If set, the place to use, wherever the executor is called.
     bound_to: Option<Arc<Place>>,
@@ -96,11 +97,12 @@ struct Place {
     lives: AtomicBool,
     /// The runtime, and the task of the tenant there.
     runtime: Mutex<Option<(Handle, AbortHandle)>>,
-    /// How many tasks that were sent there from elsewhere have not begun. A runtime that stands still collects them.
+    /// How many tasks that were spawned there from elsewhere have not begun. A runtime that stands still collects them.
     unbegun: AtomicUsize,
 }
 
-/// A runtime with so many tasks that have not begun stands still. Unless it is the home, no more are sent there until it goes on.
+/// A runtime with so many tasks that have not begun counts as standing still. Unless it is the home, no more are spawned there until it
+/// goes on.
 const STANDS_STILL: usize = 64;
 
 /// Counts a task that has not begun.
@@ -215,7 +217,7 @@ impl TokioExecutor {
     fn note_away(&self, here: &Handle) {
         let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         if !(away.lives() && away.is_in(here)) {
-            // A place of its own: the end of the tenant in the runtime before must not pass for the end of this one's.
+            // This runtime gets a place of its own: the end of the tenant in the previous one must not pass for the end of this one's.
             *away = Arc::default();
             away.settle(here.clone());
         }
@@ -273,8 +275,8 @@ fn has_timers(runtime: &Handle) -> bool {
     timers_run_here()
 }
 
-/// Whether the runtime that this is called in has timers. Tokio tells it by a panic only; where panics abort, that is what happens here,
-/// with tokio's own sentence about the remedy.
+/// Whether the runtime that this is called in has timers. Tokio tells this only by a panic. Where panics abort, the process ends here, with
+/// tokio's own sentence about the remedy.
 pub(crate) fn timers_run_here() -> bool {
     catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
 }
@@ -411,7 +413,7 @@ impl Executor for TokioExecutor {
         };
         // The home may have ended, and the other runtime may be the home by now.
         let is_another = |runtime: &Handle| is_away || !self.home.place.is_in(runtime);
-        // The first runtime must hear of each alarm even if it stands still: it may go on when the other one has ended.
+        // The home gets each alarm even if it stands still: it may go on when the other runtime has ended.
         let goes_on = is_away || place.unbegun.load(Ordering::Relaxed) < STANDS_STILL;
         (place.lives() && goes_on && place.runtime().as_ref().is_some_and(is_another))
             .then(|| -> Shared<dyn Executor> { Shared::new(Self { bound_to: Some(place), ..self.clone() }) })

@@ -29,7 +29,7 @@ struct Hub(Mutex<Seats>);
 #[derive(Default)]
 struct Seats {
     taken: SortedMap<u64, Seat>,
-    /// The numbers of the seats by their sessions, sorted: a message to one session looks at no other. Empty where there are few contexts.
+    /// Each session with the number of its seat, sorted, so that a message to one session looks at no other. Empty where contexts are few.
     by_session: Vec<(SessionId, u64)>,
     last: u64,
 }
@@ -82,7 +82,7 @@ impl Hub {
 }
 
 impl Seats {
-    /// Where a seat stands among those by session, or would stand.
+    /// The index in `by_session` of a seat that is there, or at which to insert it.
     fn place(&self, session: SessionId, number: u64) -> usize {
         self.by_session.partition_point(|known| *known < (session, number))
     }
@@ -107,7 +107,7 @@ impl Seats {
     /// Visits the seats that hear a message, in the order of their numbers.
     fn visit(&self, recipient: Option<SessionId>, mut visit: impl FnMut(u64, &Seat)) {
         if HAS_MANY_CONTEXTS && let Some(session) = recipient {
-            // One, as a rule.
+            // As a rule, a session has one seat.
             let own = self.by_session[self.place(session, 0)..].iter().take_while(|(known, _)| *known == session);
             own.filter_map(|(_, number)| Some((number, self.taken.get(number)?)))
                 .for_each(|(at, seat)| visit(*at, seat));

@@ -45,7 +45,7 @@ pub(super) fn runtime_for(server: &str) -> Result<Handle, StoreError> {
     Ok(runtime)
 }
 
-/// For whoever is about to open a connection to `server`, possibly in another runtime than the one that the store was made in.
+/// Checks the runtime that this is called in before a connection to `server` is opened there. The store may have been made in another one.
 ///
 /// # Errors
 /// [`StoreError`] if the runtime that this is called in has no I/O, so that the connection would panic.

@@ -112,7 +112,7 @@ impl<'a> Named<'a> {
         Some(Self { scheme, place, prefix, others })
     }
 
-    /// For a store that knows no other parameters than these: the prefix, or none.
+    /// Refuses all parameters but those that the store knows: the prefix, or none.
     fn check(&self, known: &[&str]) -> Result<(), StoreError> {
         let prefix = self.prefix.filter(|_| known.is_empty()).map(|_| "prefix");
         let Some(other) = self.others.first().copied().or(prefix) else { return Ok(()) };

@@ -88,7 +88,7 @@ fn those_who_share_hold_together_and_exclude_others() {
     drop(writer);
 }
 
-/// A full disk; a reader that has gone is no failure.
+/// `/dev/full` stands for a full disk.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_output_that_cannot_be_written_gives_71() {

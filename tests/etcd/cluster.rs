@@ -73,8 +73,8 @@ fn a_counter_goes_on_when_the_leader_hangs() {
     }
 }
 
-/// An etcd lease of that length often ends then, though its owner goes on sending keep-alives to a server that works: that server waits for
-/// the one that hangs. So a heartbeat is a transaction.
+/// An etcd lease of that length often ends then, although its owner goes on sending keep-alives to a server that works: that server waits
+/// for the leader that hangs. So a session does not use an etcd lease. Nobody waits for the key here.
 #[test]
 fn a_holder_keeps_its_lease_while_the_leader_hangs_for_longer_than_the_lease() {
     const LEASE: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-// Where numbers stand for JavaScript's values in the wasm, the glue keeps the values in a table. What ends leaves nothing in it: the memory
-// of the wasm would not show that, see memory.test.mjs.
+// If the wasm has a number for each JavaScript value, the glue keeps the values in a table. An operation that has ended must leave none
+// there. The wasm's memory, which memory.test.mjs watches, would not show a value that stays.
 import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ import { bytes } from "./pkg.mjs";
 const OFTEN = 500;
 const TABLE = /([\w$]+)=new Array\(\d+\)\.fill\(void 0\)/;
 
-/** The package, and its table; no table if the wasm holds references itself. */
+/** The package, and its table of values; without a table if the wasm holds the references itself. */
 async function withTable() {
   const text = await readFile(new URL("../../pkg/index.mjs", import.meta.url), "utf8");
   const [, name] = TABLE.exec(text) ?? [];

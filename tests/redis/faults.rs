@@ -255,7 +255,7 @@ fn calls_while_the_first_runtime_stands_still() {
     still::calls_while_the_first_runtime_stands_still(&leases);
 }
 
-/// The manager was built there, and the first request was made in a runtime that has timers.
+/// The first request is made in a runtime that has timers.
 #[test]
 fn a_context_hears_and_speaks_although_its_manager_was_built_in_a_runtime_without_timers() {
     let Some(server) = shared() else { return };

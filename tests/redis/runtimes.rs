@@ -1,4 +1,4 @@
-//! A context that is used in another runtime than its store was made in.
+//! A context that is used in another runtime than the one in which its store was made.
 
 use std::thread;
 
@@ -15,7 +15,7 @@ fn without_io() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-/// Tokio would panic there.
+/// If it tried to connect, tokio would panic.
 #[test]
 fn a_context_without_io_is_told_so_when_it_has_to_connect_again() {
     let Some(server) = shared() else { return };
@@ -35,7 +35,8 @@ fn a_context_without_io_is_told_so_when_it_has_to_connect_again() {
     made_in.block_on(leases.close());
 }
 
-/// It hears in the runtime that the manager was made in. Otherwise it would look into the store at its next heartbeat, in a quarter of an hour.
+/// It hears messages in the runtime in which its manager was made. Otherwise it would look into the store at its next heartbeat, in a
+/// quarter of an hour.
 #[test]
 fn a_context_without_io_hears_of_a_release() {
     let Some(server) = shared() else { return };

@@ -119,7 +119,7 @@ async fn a_hand_off_costs_one_script_and_one_message() {
     let (_, heir) = context(&server.client(), "one").await;
     let (giver, heir) = (giver.lease(LONG_LEASE).build().unwrap(), heir.lease(LONG_LEASE).build().unwrap());
     let guard = giver.lock("k").acquire().await.unwrap();
-    // Otherwise its session would end with its last lease, by another script.
+    // Otherwise the session of `heir` would end with its last lease, by another script.
     let awake = heir.lock("another").acquire().await.unwrap();
     let waiting = tokio::spawn({
         let heir = heir.clone();
@@ -148,7 +148,7 @@ async fn a_hand_off_costs_one_script_and_one_message() {
     drop(awake);
 }
 
-/// Each releases when it has heard that the other one waits, and queues again at once.
+/// Each context releases once it has heard that the other one waits, and queues again at once.
 #[tokio::test]
 async fn two_contexts_that_take_turns_need_two_scripts_a_turn() {
     let Some(server) = Server::start(&[]) else { return };
@@ -165,10 +165,10 @@ async fn two_contexts_that_take_turns_need_two_scripts_a_turn() {
     let mut guard = holder.lock("k").acquire().await.unwrap();
     let mut waiting = queue(&waiter);
     let mut costs = Vec::new();
-    // The first turns also get to know the sessions; and on a busy machine a message may come after the release.
+    // In the first turns the contexts also read each other's sessions. On a busy machine a message may come after the release.
     while !costs.ends_with(&[2; 4]) {
         assert!(costs.len() < 40, "scripts of each turn: {costs:?}");
-        // It has heard when nothing more is sent.
+        // Once nothing more is sent, the holder has heard.
         let said = || (server.calls("publish"), server.scripts());
         let mut before = (u64::MAX, u64::MAX);
         while before != said() {
@@ -187,7 +187,7 @@ async fn two_contexts_that_take_turns_need_two_scripts_a_turn() {
     drop(keep);
 }
 
-/// What is published when a lease is granted to the first of five that wait with such an info.
+/// The message that is published when a lease is granted to the first of five waiters with this `info`.
 async fn announcement(
     servers: &(impl Into<RedisServers> + Clone),
     client: &Client,
@@ -214,7 +214,7 @@ async fn announcement(
     granted.expect("the connection stands")
 }
 
-/// A long record would be heavy, and a cluster would pass it on to all its nodes.
+/// A long record would cost the server time, and a cluster would pass it on to all its nodes.
 #[tokio::test]
 async fn a_short_record_goes_with_the_message_of_its_grant_and_a_long_one_does_not() {
     let (Some(server), Some(cluster)) = (shared(), cluster::shared()) else { return };

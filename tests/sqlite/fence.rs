@@ -111,7 +111,7 @@ fn nothing_of_the_users_disarms_a_refusal() {
     }
 }
 
-/// What the documentation of a fence names as lifting a refusal is all that does.
+/// Only what the documentation of a fence names may lift a refusal. These statements are alike, but lift none.
 #[test]
 fn a_refusal_outlasts_what_is_done_after_it() {
     for deed in [
@@ -225,7 +225,7 @@ fn a_renewal_counts_once_its_transaction_is_committed() {
     });
 }
 
-/// Nobody reports the commits. Each handle goes, whatever became of its transaction.
+/// Nobody reports the commits. Each handle is dropped, whatever became of its transaction.
 #[test]
 fn handles_without_a_report_keep_nothing() {
     let scratch = Scratch::new();

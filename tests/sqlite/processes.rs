@@ -50,7 +50,7 @@ fn a_process_that_dies_is_replaced_at_once_and_a_living_one_never() {
 
 /// The other process: holds the key until the system asks it to end.
 pub(crate) fn hold_until_shutdown(directory: &Path) {
-    // On one thread, the manager listens for signals before the key is granted.
+    // With one thread only, the task that listens for signals begins before the key is granted.
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
@@ -62,7 +62,7 @@ pub(crate) fn hold_until_shutdown(directory: &Path) {
     });
 }
 
-/// Whoever dies leaves the row of its session behind.
+/// A process that dies without closing its manager leaves the row of its session behind.
 #[test]
 fn a_process_that_the_system_asks_to_end_releases_what_it_holds() {
     for signal in ["-TERM", "-INT"] {

@@ -17,7 +17,8 @@ fn patient(builder: LeaseManagerBuilder) -> LeaseManager {
     builder.lease(TOO_LONG * 4).store_timeout(TOO_LONG).build().unwrap()
 }
 
-/// A runtime without timers carries a transaction of this store all the same: a thread of the store's own does the work.
+/// Closes a manager in a runtime without timers, after its own runtime has ended. A transaction of this store needs no timers: it runs on a
+/// thread of the store's own.
 fn closed_without_timers(last: impl FnOnce(LeaseGuard)) {
     let scratch = Scratch::new();
     let (leases, other) = (patient(manager(&scratch.0)), patient(manager(&scratch.0)));
@@ -43,9 +44,9 @@ fn a_manager_that_is_closed_in_a_runtime_without_timers_after_its_own_has_ended_
     closed_without_timers(std::mem::forget);
 }
 
-/// The answer to the last transaction went down with the runtime.
+/// The answer to the last transaction was lost with the runtime.
 #[test]
-fn so_does_one_whose_runtime_ended_within_a_release() {
+fn a_manager_whose_runtime_ended_during_a_release_gives_its_leases_back_when_it_is_closed() {
     closed_without_timers(drop);
 }
 

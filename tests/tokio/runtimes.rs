@@ -48,7 +48,7 @@ async fn all_refusals(leases: &LeaseManager) -> Vec<String> {
     ]
 }
 
-/// A store that may only be asked inside a runtime, as those of servers may.
+/// A store that can be asked only inside a runtime, like a store on a server.
 #[derive(Debug)]
 struct Remote(MemoryStore);
 
@@ -77,7 +77,7 @@ impl Store for Remote {
 
 /// A look renews nothing. A store in memory is looked at on any thread.
 #[test]
-fn who_holds_a_key_is_told_without_a_runtime() {
+fn a_key_in_memory_is_looked_at_without_a_runtime() {
     let store = MemoryStore::new();
     let runtime = runtime();
     let holder = manager(&store);
@@ -96,9 +96,9 @@ fn who_holds_a_key_is_told_without_a_runtime() {
     assert!(matches!(block_on(looks.list("")), Err(AcquireError::Closed)));
 }
 
-/// The runtime that it was used in has ended.
+/// The manager was used in that runtime.
 #[test]
-fn who_holds_a_key_is_told_after_the_end_of_the_runtime() {
+fn a_key_in_memory_is_looked_at_after_the_runtime_has_ended() {
     let (leases, runtime) = (manager(&MemoryStore::new()), runtime());
     let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
     drop(runtime);

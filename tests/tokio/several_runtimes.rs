@@ -243,7 +243,7 @@ impl Store for Far {
 
 /// The release is a task of the second runtime, which ends before it runs the task.
 #[test]
-fn a_release_that_went_down_with_its_runtime_holds_nobody_up() {
+fn a_release_that_was_lost_with_its_runtime_holds_nobody_up() {
     let memory = MemoryStore::new();
     let builder = LeaseManager::builder(Far(memory.clone()), TokioExecutor::new()).lease(PATIENCE * 10).linger(ms(0));
     let leases = builder.store_timeout(PATIENCE * 2).build().unwrap();
@@ -258,8 +258,8 @@ fn a_release_that_went_down_with_its_runtime_holds_nobody_up() {
     assert!(heir.is_ok(), "the release is repeated: {heir:?}");
 }
 
-/// The next heartbeat comes before anything that the request elsewhere needs an alarm for. So it is with the default times, over a store
-/// whose leases do not linger.
+/// The next heartbeat is due before anything for which the request elsewhere needs an alarm. This is the case with the default times, over
+/// a store in which leases do not linger.
 #[test]
 fn a_lease_is_renewed_elsewhere_although_the_request_there_needs_no_earlier_alarm() {
     let (home, other) = (single(), single());
@@ -292,7 +292,7 @@ fn who_asks_elsewhere_is_answered_although_the_first_runtime_was_left_with_a_que
     drop(first);
 }
 
-/// The time-out there needs an earlier alarm, and then the runtime stands still. The guard is used in the other one.
+/// The time-out in the first runtime needs an earlier alarm. Then that runtime stands still, and the guard is used in the other one.
 #[test]
 fn a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last() {
     let memory = MemoryStore::new();
@@ -308,7 +308,7 @@ fn a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last() {
     assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
 }
 
-/// Each alarm that is set also sets a timer in the latest other runtime, where nobody takes the old ones away.
+/// Each alarm also sets a timer in the other runtime that was used last. While that one stands still, nothing removes the old timers there.
 #[test]
 fn another_runtime_that_stands_still_collects_few_tasks() {
     let memory = MemoryStore::new();

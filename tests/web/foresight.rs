@@ -1,4 +1,4 @@
-//! A context that is alone at a key asks for its write along with its read. What it wrote by mistake is never seen.
+//! A context that is the only one to use a key requests its write along with its read. Nobody ever sees a wrong write.
 
 use futures::FutureExt;
 use leasehold::{
@@ -27,7 +27,7 @@ async fn free_key(test: &str) -> (IndexedDbStore, String) {
 }
 
 #[test]
-async fn who_takes_turns_alone_writes_in_the_breath_in_which_it_reads() {
+async fn a_context_that_is_the_only_one_to_use_a_key_requests_the_write_along_with_the_read() {
     let (store, database) = free_key("one breath").await;
     let asked = Asked::of(&database);
     let mut acquiring = Box::pin(store.transact(sure(9_000, another("k", 2, 2)), now(), LIMIT));
@@ -48,7 +48,7 @@ async fn whoever_came_between_is_neither_overwritten_nor_overlooked() {
     let held = granted(Ok(transact(&other, acquire("k", 3)).await));
     let before = get_raw(&database, "k").await;
     let asked = Asked::of(&database);
-    // It does not wait, so that nothing of it stays.
+    // The request does not wait, so that nothing of it stays in the record.
     let reply = transact(&store, sure(9_000, another("k", 2, 2))).await;
     assert!(matches!(reply.answers[0].outcome, Outcome::Busy { .. }), "{reply:?}");
     assert_eq!(asked.methods(), ["get", "put", "put", "getAll"], "what was foreseen is put back");
@@ -58,7 +58,7 @@ async fn whoever_came_between_is_neither_overwritten_nor_overlooked() {
 }
 
 #[test]
-async fn contexts_that_take_turns_foresee_nothing_after_the_first_mistake() {
+async fn contexts_that_take_turns_guess_wrongly_only_once() {
     let (store, database) = free_key("turns").await;
     let other = IndexedDbStore::new(database.strip_prefix("leasehold:").unwrap());
     granted(Ok(transact(&other, acquire("other", 3)).await));
@@ -73,7 +73,7 @@ async fn contexts_that_take_turns_foresee_nothing_after_the_first_mistake() {
         assert_eq!(acquired.len(), if request == 2 { 4 } else { 2 }, "{acquired:?}");
         assert_eq!(asked.methods(), ["get", "put"]);
     }
-    // Alone again.
+    // The other one has stopped.
     for request in 6..9 {
         let mut acquiring = Box::pin(store.transact(sure(9_000, another("k", 2, request)), now(), LIMIT));
         assert!((&mut acquiring).now_or_never().is_none());
@@ -96,7 +96,7 @@ async fn a_record_that_went_meanwhile_does_not_come_back() {
     assert_eq!(get_raw(&database, "k").await, "nonsense");
 }
 
-/// A handler of the user's may have a transaction commit of which a read failed.
+/// A handler of the user's may let a transaction commit although a read in it failed.
 #[test]
 async fn nothing_is_foreseen_on_the_users_connection() {
     let name = fresh_name("attached foresight");
@@ -110,7 +110,7 @@ async fn nothing_is_foreseen_on_the_users_connection() {
     assert_eq!(asked.methods(), ["put"]);
 }
 
-/// A page that is left, or frozen.
+/// The page is left or frozen.
 #[test]
 async fn what_was_foreseen_goes_with_an_interruption() {
     let (store, database) = free_key("interrupted foresight").await;
@@ -139,7 +139,7 @@ async fn what_was_foreseen_goes_with_a_read_that_fails() {
     assert_eq!(get_raw(&database, "k").await, before);
 }
 
-/// The browser does this, and the store rests on it.
+/// The browser aborts the transaction, and the store relies on that.
 #[test]
 async fn what_was_foreseen_goes_with_a_handler_that_throws() {
     let (store, database) = free_key("thrown foresight").await;

@@ -38,7 +38,7 @@ export function nameOf(called) {
   return text.slice(0, 24);
 }
 
-/** What a function of one argument is given, if that is all that the expression says. */
+/** The argument, if the whole expression is the call of a function with one argument; else the expression. */
 function unwrapped(expression) {
   const [, given] = /^\w{1,2}\((.*)\)$/s.exec(expression) ?? [];
   let depth = 0;

@@ -318,7 +318,7 @@ async fn awaited_keys(figures: &mut Figures) {
     }
 }
 
-/// Two contexts hand a lease to and fro while many others of the process hold other keys: what the others are costs nothing.
+/// Two contexts hand a lease to and fro, while other contexts of the process hold other keys. The others must cost next to nothing.
 async fn crowded_process(figures: &mut Figures) {
     const HAND_OFFS: u32 = 2_000;
     let mut first = 0.0;

@@ -17,9 +17,9 @@ const TURNS: usize = 5;
 const WAITING: Duration = Duration::from_secs(20);
 /// The default.
 pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(20);
-/// Such leases are hardly ever renewed while they are measured, which leaves the load of polling.
+/// Contexts with leases this long send hardly a heartbeat during the measurement, so it shows what they do between heartbeats.
 pub(crate) const PATIENT_LEASE: Duration = Duration::from_secs(600);
-/// A release and an acquire: what a turn of a correct lock writes.
+/// In each turn a correct lock writes twice: when it is acquired, and when it is released.
 const WRITES: f64 = 2.0;
 
 /// What one process of the crowd does, which is told how many contexts it has, and their lease in ms.

@@ -13,7 +13,7 @@ use crate::{
 
 pub(crate) struct Etcd {
     client: Client,
-    /// Where it tells its figures.
+    /// The server serves its metrics there, too.
     address: String,
     /// The revision of the row.
     revision: i64,
@@ -97,7 +97,7 @@ impl Engine for Etcd {
         usize::try_from(revision).expect("it counts from 1")
     }
 
-    /// All of the store's requests are for keys.
+    /// Each round trip of the store is one request to etcd's service `KV`.
     async fn round_trips(&mut self) -> Option<usize> {
         let told = keep_alive::metrics(&self.address).await;
         let answered = |line: &str| {

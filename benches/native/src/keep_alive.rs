@@ -1,4 +1,4 @@
-//! What a heartbeat costs in etcd, beside the keep-alive of an etcd lease that as many keys hang on.
+//! What a heartbeat costs in etcd, beside a keep-alive of an etcd lease that as many keys are attached to.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const BEATS: usize = 500;
 const AT_ONCE: usize = 50;
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Both, for a context that holds so many keys.
+/// Measures a heartbeat of a context that holds so many keys, and a keep-alive of a lease with so many.
 pub(crate) async fn measure(figures: &mut Figures, url: &str, keys: usize) {
     let address = url.strip_prefix("etcd://").expect("it is the URL of a store");
     let store = EtcdStore::connect_with_prefix(url, &format!("beats-{keys}")).await.expect("the server runs");
@@ -42,7 +42,7 @@ pub(crate) async fn measure(figures: &mut Figures, url: &str, keys: usize) {
     let mut client = Client::connect([address], None).await.expect("the server runs");
     let lease = client.lease_grant(i64::try_from(LONG.as_secs()).expect("it is short"), None).await;
     let lease = lease.expect("the server runs").id();
-    hang(&mut client, lease, keys).await;
+    attach(&mut client, lease, keys).await;
     let (mut keeper, mut answers) = client.lease_keep_alive(lease).await.expect("the server runs");
     let cost = Cost::of(address, async || {
         keeper.keep_alive().await.expect("the server runs");
@@ -56,7 +56,7 @@ fn first() -> Beat {
     Beat { beat: 1, lease_ms: 60_000, ..Beat::default() }
 }
 
-/// One session acquires them all.
+/// One session acquires all keys.
 async fn hold(store: &EtcdStore, session: SessionId, keys: usize) {
     for begin in (0..keys).step_by(AT_ONCE) {
         let acquire = |key: usize| Operation {
@@ -71,8 +71,8 @@ async fn hold(store: &EtcdStore, session: SessionId, keys: usize) {
     }
 }
 
-/// Keys as large as records.
-async fn hang(client: &mut Client, lease: i64, keys: usize) {
+/// Attaches keys, each as large as a record.
+async fn attach(client: &mut Client, lease: i64, keys: usize) {
     for begin in (0..keys).step_by(AT_ONCE) {
         let put = |key: usize| {
             TxnOp::put(format!("hung {keys} {key}"), format!("{key:260}"), Some(PutOptions::new().with_lease(lease)))
@@ -82,7 +82,7 @@ async fn hang(client: &mut Client, lease: i64, keys: usize) {
     }
 }
 
-/// What one beat costs: the holder in time, and the server in time of a processor, in syncs of its disk and in bytes of its log.
+/// What one heartbeat or keep-alive costs: the client's time, and the server's processor time, syncs of its disk and bytes of its log.
 struct Cost {
     us: f64,
     server: [f64; 3],
@@ -123,7 +123,7 @@ async fn server(address: &str) -> [f64; 3] {
     })
 }
 
-/// What the server says about itself.
+/// The server's own metrics.
 pub(crate) async fn metrics(address: &str) -> String {
     let mut stream = TcpStream::connect(address).await.expect("the server runs");
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.expect("the server runs");

@@ -66,7 +66,7 @@ impl Engine for Redis {
             "yes",
             "--appendfsync",
             "always",
-            // The benchmark counts what is appended.
+            // The benchmark counts the transactions in this file, so the server must not rewrite it.
             "--auto-aof-rewrite-percentage",
             "0",
         ];
@@ -124,12 +124,12 @@ impl Engine for Redis {
         assert!(is_deleted, "it is locked");
     }
 
-    /// The server appends each script that writes to its log, as one transaction.
+    /// The server appends the writes of each script to its log as one transaction.
     async fn transactions(&mut self) -> usize {
         self.written.transactions()
     }
 
-    /// All of the store's transactions are scripts.
+    /// Each attempt of a transaction of the store is one script.
     async fn round_trips(&mut self) -> Option<usize> {
         let mut info = redis::cmd("INFO");
         let stats: String = info.arg("commandstats").query_async(&mut self.connection).await.expect("the server runs");
@@ -146,14 +146,14 @@ impl Engine for Redis {
     }
 }
 
-/// The file that the server appends to whatever it writes, before it answers.
+/// The file to which the server appends its writes before it answers.
 struct Log {
     path: PathBuf,
-    /// How much of it was read.
+    /// How many bytes of it were read.
     read: u64,
-    /// What came last, and is not a whole command yet.
+    /// The last bytes that were read: not a whole command yet.
     rest: Vec<u8>,
-    /// Whether it is between `MULTI` and `EXEC`.
+    /// Whether the last command that was read stands between `MULTI` and `EXEC`.
     is_inside: bool,
     transactions: usize,
 }
@@ -192,7 +192,7 @@ impl Log {
     }
 }
 
-/// The name of the command that this begins with, and how many bytes it has; `None` if it is not whole.
+/// The name of the first command in these bytes, and its length in bytes; `None` if the command is not whole.
 fn command_in(bytes: &[u8]) -> Option<(String, usize)> {
     let number_at = |at: usize| {
         let length = bytes.get(at..)?.windows(2).position(|end| end == b"\r\n")?;

@@ -88,8 +88,8 @@ pub(crate) trait Engine: Sized {
     /// How many transactions that write has the store run so far?
     async fn transactions(&mut self) -> usize;
 
-    /// How many requests has the store sent so far, each a round trip? Those that are refused because rows have changed count, too. `None`
-    /// if the server does not count them.
+    /// How many round trips has the store made so far? Attempts that were refused because rows had changed count, too. `None` if the server
+    /// does not count round trips.
     async fn round_trips(&mut self) -> Option<usize> {
         None
     }
@@ -97,7 +97,7 @@ pub(crate) trait Engine: Sized {
     /// The session's row as the store keeps it.
     async fn row(&mut self, session: SessionId) -> String;
 
-    /// What a heartbeat costs, beside what the engine itself has for that purpose.
+    /// What a heartbeat costs, beside the engine's own sign of life, if it has one.
     async fn heartbeats(_figures: &mut Figures, _url: &str) {}
 
     /// What one queue of a hundred contexts costs.

@@ -34,7 +34,7 @@ function notOpen() {
 
 /** Dexie's has the browser's; one within another may leave that to the outer one. */
 export function rawTransaction(value) {
-  // Mostly it is the browser's own. To unwrap that costs some engines more than the check of a lease.
+  // Most transactions are the browser's own. To look for wrappings around them would take time for nothing.
   if (quiet(() => KINDS.transaction[1](value))) return value;
   const raw = harmless("InvalidOptions", "what is fenced", () => {
     let outer = value;

@@ -42,7 +42,7 @@ export class LeaseGroup {
     Object.freeze(this);
   }
 
-  /** For the properties that are kept: a proxy has none of them. */
+  /** For the properties that private fields keep: a proxy has no private fields. */
   static #read(group, name) {
     if (!(isObject(group) && #lost in group)) throw detached("group", name, true);
     return group;

@@ -194,13 +194,13 @@ export class LeaseManager extends EventTarget {
     }
   }
 
-  /** The lease of a lead. A store that fails may answer again, and is waited for. The console warns once of each cause. */
+  /** Campaigns until the lease is granted, also while the store fails, if trying again may help. The console warns once of each cause. */
   async #campaign(key, wish, stopped, causes) {
     for (;;) {
       try {
         return await this.#lease(key, wish, 0, stopped);
       } catch (error) {
-        // A signal may have aborted with such an error.
+        // The user's signal may have aborted with such an error as its reason.
         if (isOver(wish.signal) || !mayPass(error)) throw error;
         if (causes.has(error.message)) continue;
         causes.add(error.message);
@@ -299,8 +299,8 @@ export class LeaseManager extends EventTarget {
   }
 }
 
-/** Ends when all has happened that waits for nothing but promises which have settled: a message is delivered after that, however many
- *  promises follow each other. The wasm has refused every request that waited, and so their callers have heard of it. */
+/** Resolves after everything that waits only for promises which have settled by now, however long the chain of promises: the platform
+ *  delivers a message only then. The wasm has refused every request that waited before, so by then their callers have heard of it. */
 function reactions() {
   return new Promise((resolve) => {
     // Some simulated browsers have no channels.
@@ -314,7 +314,7 @@ function reactions() {
 /** Whether trying again may help. The wasm's message says so. */
 const mayPass = (error) => error instanceof LeaseError && error.code === "Store" && error.message.includes("may help");
 
-/** A manager of the class whose method was called. Times that are not chosen are no numbers, to the wasm. */
+/** Opens a manager of the class whose method was called. For a time that was not chosen, the wasm gets NaN. */
 async function opened(called, name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {
   const { beacon, instance, store } = rest;
   await init();

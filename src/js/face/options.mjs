@@ -91,7 +91,7 @@ export function warn(sentence) {
   }
 }
 
-/** The rest of a long text says nothing more. */
+/** An error shows only the beginning of a long text. */
 const shortened = (text) => (text.length > 99 ? `${text.slice(0, 99)}…` : text);
 
 function show(value) {

@@ -51,7 +51,7 @@ export class LeaseError extends DOMExceptionWithoutCode {
   readonly code: LeaseErrorCode;
   /** Of `LeaseLost`: why. Absent if you have released the lease. */
   readonly reason?: LostReason;
-  /** Of `LeaseLost` and `Timeout`: the key, if it concerns one. Absent if a request for several keys got no answer from the store. */
+  /** Of `LeaseLost` and `Timeout`: the key, if it is about one. Absent if a request for several keys got no answer from the store. */
   readonly key?: string;
   /** Of `Timeout`: how long the request waited, in ms. */
   readonly waitedMs?: number;

@@ -121,7 +121,7 @@ export class Lease {
    * Lets a transaction commit only if the lease is still current *in that transaction*: a page that was paused and
    * overtaken writes nothing. Otherwise the transaction is aborted, and the returned promise rejects. Only this promise says why:
    * `transaction.error` is `null`, as after any `abort()`. Your requests that are still pending in it fail with `AbortError`; a write that
-   * has succeeded by then is undone.
+   * has already succeeded is undone.
    * If the manager knows of the loss already, it aborts the transaction during the call: what you ask of it next, such as
    * `transaction.objectStore()`, throws `InvalidStateError`.
    *

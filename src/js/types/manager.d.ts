@@ -24,11 +24,11 @@ import type { ElectOptions, RunOptions, TryRunOptions, TryRunOutcome, Work } fro
  * ```
  */
 export class LeaseManager extends EventTarget {
-  /** A subclass needs no constructor of its own. If it has one, that passes on what it is given. */
+  /** A subclass needs no constructor of its own. If it has one, that constructor passes all its arguments to `super()`. */
   protected constructor(...given: unknown[]);
 
   /**
-   * Loads the wasm if need be, checks the options, and opens the store. Called on a subclass, it makes a manager of that class.
+   * Loads the wasm if need be, checks the options, and opens the store. Called on a subclass, it returns a manager of that class.
    *
    * @param name The store: managers that open the same name share its leases.
    * @throws {LeaseError} `InvalidOptions`; `Unsupported` where there is no IndexedDB, or it is forbidden; `Quota`;
@@ -260,7 +260,7 @@ export class LeaseManager extends EventTarget {
   /**
    * Calls the listener for each event of this manager's leases, in order, until the manager has closed. The manager makes
    * events only once a listener was added. Types are in lower case: the manager never emits an event of any other type.
-   * A listener that is added after {@link close} is never called for them, as with any other target that has closed.
+   * After {@link close} it makes no more events, so a listener that is added then is never called for one.
    *
    * @example
    * ```js

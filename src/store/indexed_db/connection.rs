@@ -40,7 +40,7 @@ pub(super) struct Connection {
     /// Whether the records of the latest batch that was sure of its session were all there and concerned only its sender: probably true of
     /// the next one, too.
     alone: Cell<bool>,
-    /// The record that was written last.
+    /// The record that this context wrote last.
     left: RefCell<Option<Left>>,
     /// Whether it was seen how many records there are.
     counted: Cell<bool>,
@@ -53,15 +53,16 @@ pub(super) struct Connection {
     _heard_close: Option<HeardClose>,
 }
 
-/// What a record says, unless the write failed, or others have written since.
+/// What this context wrote in a record. The record still says so, unless the write failed, or others have written since.
 struct Left {
     key: Key,
     text: String,
-    /// How often in a row what this context had left was found again.
+    /// How often in a row this context found in the record what it had left there.
     stayed: u8,
 }
 
-/// Contexts that take turns find at every other time, at the release, what they left. That is not enough to go by.
+/// After a wrong guess, a context guesses again only once it has found so often in a row what it had left. Once would not do: contexts that
+/// take turns find at each release what they left at the acquire, and at each acquire something else.
 const OFTEN: u8 = 2;
 
 impl Connection {
@@ -168,15 +169,15 @@ impl Connection {
         self.alone.set(alone);
     }
 
-    /// What this record will probably say. On the user's connection, a handler of the user's may have a transaction commit although its
-    /// read failed, so nothing may be written there before that is over.
+    /// What this record will probably say; `None` on the user's connection. There, a handler of the user's may let a transaction commit
+    /// although its read failed, so nothing may be written before the read has succeeded.
     pub(super) fn foresee(&self, key: &Key) -> Option<String> {
         let left = self.left.borrow();
         let left = left.as_ref().filter(|left| left.key == *key && left.stayed >= OFTEN)?;
         self.on_version_change.as_ref().map(|_| left.text.clone())
     }
 
-    /// A transaction reads this in a record.
+    /// Notes what a transaction has read in a record.
     pub(super) fn found(&self, key: &Key, text: Option<&str>) {
         if let Some(left) = &mut *self.left.borrow_mut()
             && left.key == *key
@@ -185,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// A transaction leaves this in a record.
+    /// Notes what a transaction writes in a record.
     pub(super) fn left(&self, key: Key, text: String) {
         let mut left = self.left.borrow_mut();
         let stayed = left.as_ref().filter(|left| left.key == key).map_or(OFTEN, |left| left.stayed);

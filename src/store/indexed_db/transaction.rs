@@ -1,10 +1,11 @@
 //! One transaction: read, apply, write, commit. All that it reads is requested at once; the rows of the store and the sessions are left out
 //! if the records will probably be enough.
 //!
-//! A context that takes turns alone finds in a record what it wrote there last. So its transaction asks for the record, and in the same
-//! breath for the write that would follow. It commits only after its handler has read the record. If the record says something else, the
-//! handler puts that back, and goes the usual way. Nobody sees what was written meanwhile: the transaction excludes all others until it
-//! ends. If the handler does not come to its end, because it fails or its context goes, the transaction is aborted.
+//! A context that is the only one to use a key finds in its record what the context wrote there last. So the transaction guesses that text:
+//! it requests the record, and right after that the write that follows from the guess. It commits only once its handler has read the
+//! record. If the record says something else, the handler first writes that back, and then decides as usual. Nobody sees the wrong write,
+//! because the transaction excludes all others until it ends. If the handler does not come to its end, because it fails or the page stops,
+//! the transaction is aborted.
 //!
 //! It is driven by the database's own events. An `await` in the middle would give control back, and the browser would
 //! commit what there is.
@@ -61,7 +62,7 @@ struct Running {
     transaction: Transaction,
     leases: IdbObjectStore,
     reads: Reads,
-    /// What the only record must say, if there is a reply before that was read.
+    /// The guess: what the only record must say for the reply to hold. `None` if the reply rests on what was read.
     foreseen: RefCell<Option<String>>,
     batch: Rc<Batch>,
     now: StoreNow,
@@ -69,7 +70,7 @@ struct Running {
     sent: Now,
     /// What it will answer once it is complete.
     reply: RefCell<Option<Reply>>,
-    /// Whether the reply rests on what was read.
+    /// Whether the reply holds: everything that it rests on was read.
     is_decided: Cell<bool>,
     /// Why it is aborted.
     failure: RefCell<Option<StoreError>>,
@@ -128,7 +129,7 @@ impl Running {
         Ok(is_decided)
     }
 
-    /// Applies the batch to what the records say, or to what their only one will probably say. Writes what changes, and keeps the reply;
+    /// Applies the batch to what the records say, or to what the only record will probably say. Requests the writes, and keeps the reply;
     /// `false` if the records are not enough.
     fn apply(&self, foreseen: Option<&str>) -> Result<bool, StoreError> {
         let mut records = Records::new();
@@ -162,7 +163,7 @@ impl Running {
         Ok(true)
     }
 
-    /// Writes at once what will probably be decided: only a record, as nothing else changes where the records are enough.
+    /// Requests at once the write that will probably be decided. It is one record: nothing else changes where the records are enough.
     fn foresee(&self) {
         if let [(key, _)] = &*self.reads.records
             && self.reads.beside.get().is_none()
@@ -173,7 +174,8 @@ impl Running {
         }
     }
 
-    /// The transaction may have waited for others so long that its sender's session ended meanwhile.
+    /// Whether the sender is still sure of its session. The transaction may have waited for others so long that the session ended
+    /// meanwhile.
     fn is_sure(&self) -> bool {
         self.batch.is_sure(self.sent, bindings::now())
     }
@@ -294,7 +296,7 @@ fn concerns_nobody_else(batch: &Batch) -> bool {
 pub(super) fn found(read: &IdbRequest) -> Result<JsValue, StoreError> {
     match read.result() {
         Ok(found) if !found.is_undefined() => Ok(found),
-        // So is the result of one that failed.
+        // Nothing is there, or the request failed.
         found => match read.error() {
             Ok(Some(error)) => Err(failure::of_abort(Some(&error), false)),
             _ => failure::asked(found),

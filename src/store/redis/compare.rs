@@ -61,7 +61,7 @@ pub(super) struct Script {
 /// whose store it is, or a grant. Numbers up to 2^53 are exact in Lua.
 ///
 /// Messages are published with the writes, and the answer counts the listeners of each. One that the user may not send counts as unheard.
-/// A message may name one of the rows that are written: then the row's new text follows it on a second line, unless it is long.
+/// A message may name one of the rows that are written: then the row's new text follows on a second line, unless it is longer than 4 KiB.
 ///
 /// The ids of all sessions with a row stand in a sorted set, so that a session that opens is told of those that follow it. It is written
 /// before the rows: a user who may not write it, or who finds another type under its name, has then written nothing.
@@ -208,7 +208,7 @@ impl Script {
 /// No reservation lasts longer than this, in ms, because its maker may have died. The script knows the number, too.
 pub(super) const LONGEST_MS: u64 = 1_000;
 
-/// A longer record does not go with a message. The script knows the number, too.
+/// A record of more bytes does not go with a message. The script knows the number, too.
 pub(super) const LONGEST_ENCLOSED: usize = 4_096;
 
 /// What a script of the user's is given.

@@ -225,7 +225,7 @@ impl fmt::Display for Told<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0.code(), self.0.detail()) {
             (Some(code), Some(detail)) => {
-                // In a script, the server adds where it was refused. The cause is the same anywhere.
+                // If a script was refused, the server adds the script's name and line. The cause does not depend on them.
                 let cause = detail.split_once(" script: ").map_or(detail, |(cause, _)| cause);
                 write!(out, "{code} {}", cause.trim_end_matches('.'))
             }
@@ -260,7 +260,7 @@ mod tests {
         of_refusal("host:6379", &RedisError::from(said), Stage::Reading)
     }
 
-    /// Whoever waits for the server is told each cause once.
+    /// Otherwise the same cause would be reported again for each script and line.
     #[test]
     fn a_refusal_in_a_script_reads_as_any_other() {
         let plain = "NOREPLICAS Not enough good replicas to write.";

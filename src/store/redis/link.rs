@@ -50,8 +50,8 @@ impl Slot {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whoever has locked the place may be a task of a runtime that nobody drives any more. So nobody waits long for it: another place
-    /// is put in this one's stead.
+    /// A task of a runtime that nobody drives any more may have locked the place. So nobody waits for the same place
+    /// for longer than [`STANDS_STILL`]: then an empty one replaces it.
     async fn lock(&self) -> OwnedMutexGuard<Option<Kept>> {
         loop {
             let current = self.current();
@@ -65,8 +65,8 @@ impl Slot {
         }
     }
 
-    /// Nobody finds the connection any more. Whoever is opening one at this moment closes it after its command. This waits for nobody: it
-    /// may be called where no timers run.
+    /// Forgets the connection. A task that is opening one at this moment drops it after its command. This waits for nobody, because it may
+    /// be called where no timers run.
     fn clear(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
     }

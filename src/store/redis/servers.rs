@@ -96,7 +96,8 @@ impl FromStr for RedisServers {
     }
 }
 
-/// The client ignores the parameters that it does not know, a prefix among them; and those of a socket in the URL of a host.
+/// Refuses the parameters that the client would ignore: those that it does not know, such as a prefix, and those of a socket in the URL of
+/// a host.
 fn check_parameters(url: &str) -> Result<(), StoreError> {
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
     let is_socket = place.split(':').next().is_some_and(|scheme| scheme.ends_with("unix"));
@@ -215,8 +216,8 @@ impl<'a> Parts<'a> {
 }
 
 fn unknown_parameter(scheme: &str, (name, query): (&str, &str), known: &str) -> StoreError {
-    // A password may contain a question mark and ampersands. Then the `@` that ends it is in the query, maybe in another parameter, and the
-    // error must not show any of it.
+    // A password may contain a question mark and ampersands. Then the `@` after it is in the query, maybe in another parameter, and the
+    // error must show nothing of the query.
     let is_plain = name.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_') && !query.contains('@');
     let named = if is_plain { format!("parameter {name:?}") } else { "such parameter".to_string() };
     failure::unsupported(format!("a {scheme} URL takes no {named}; it takes only {known}"))

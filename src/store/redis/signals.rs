@@ -42,8 +42,8 @@ const QUIET: Duration = Duration::from_secs(15);
 /// The signals of one context. Each has a connection of its own to hear by, and sends by that of its store.
 pub(super) struct RedisSignals {
     place: Arc<Place>,
-    /// For calls that come from no runtime with timers and I/O: the runtime that the manager was made in or, if that one lacks them too, the
-    /// runtime of the store.
+    /// For calls that come from no runtime with timers and I/O: the runtime that the manager was made in or, if that one lacks them too,
+    /// the runtime of the store.
     home: Handle,
     awake: Mutex<Option<Awake>>,
 }
@@ -124,8 +124,8 @@ fn here_unless(known: &Handle) -> Option<Handle> {
 
 /// The messages that go out with the transaction that grants the leases. Sent separately, they would cost one more round trip.
 ///
-/// The record goes with its grant: the new holder's next transaction would otherwise begin with an outdated guess, and the refusal of that
-/// guess would send the same text. Not so in a cluster, which passes each message on to all its nodes.
+/// The record goes with the message. Otherwise the new holder's next transaction would begin with an outdated guess, and its refusal would
+/// send the same text. In a cluster the record stays behind, because the cluster passes each message on to all its nodes.
 pub(super) fn letters(place: &Place, session: SessionId, reply: &Reply) -> Vec<Enclosed> {
     let letter = |promotion: &Promotion| {
         let message = promotion.message(reply.store);
@@ -136,8 +136,8 @@ pub(super) fn letters(place: &Place, session: SessionId, reply: &Reply) -> Vec<E
     reply.answers.iter().flat_map(|answer| &answer.promoted).map(letter).collect()
 }
 
-/// The rows that go with a message: whoever tells a holder that it waits has just written itself into the record, and the release of that
-/// holder will rest on the record and on the session of whoever waits. A line for each.
+/// The rows that go with a message, a line for each. A waiter that tells a holder of itself has just written itself into the record. The
+/// holder's release will rest on this record, and on the waiter's session.
 fn enclosed(place: &Place, session: SessionId, message: &Message) -> String {
     if place.link.is_cluster() || !matches!(message.body, Body::Wanted { tries: false, .. }) {
         return String::new();
@@ -242,7 +242,7 @@ impl Ear {
             let sender = u128::from_str_radix(sender, 16).map(|sender| Row::Session(SessionId(sender)).to_string());
             let names = [Some(record_of(&message)), sender.ok()];
             for (name, row) in names.into_iter().flatten().zip(lines) {
-                // As any other guess, it is compared before anything that rests on it is written.
+                // As with any other guess, the server compares this text before it writes anything that rests on it.
                 self.place.memory.learn(&name, Some(Text::new(row.as_bytes().to_vec())));
             }
             inbox.notice(Notice::Message(message));

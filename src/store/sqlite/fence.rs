@@ -36,8 +36,8 @@ type Verdict = Result<Fenced, FenceError>;
 /// Two statements lift a refusal, if you execute them in spite of the error. Do not:
 /// * `ROLLBACK TO` undoes all that was done since the savepoint, including a refusal or a renewal: fence outside of savepoints.
 /// * `PRAGMA defer_foreign_keys = OFF` makes SQLite forget the violated constraints of the open transaction, including the one that
-///   refuses the commit. SQLite switches that setting off by itself at the end of each transaction. Nothing in a transaction can keep SQLite
-///   from this.
+///   refuses the commit. SQLite also switches that setting off at the end of each transaction. Nothing in a transaction can keep it from
+///   this.
 ///
 /// ```
 /// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};

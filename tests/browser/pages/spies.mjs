@@ -16,7 +16,7 @@ function spyOnChannels() {
   };
 }
 
-// The page hears no message of others.
+// From then on the page hears no messages.
 function deafen() {
   globalThis.BroadcastChannel = class extends BroadcastChannel {
     set onmessage(_) {}

@@ -47,8 +47,8 @@ impl Source for Deadpool {
     }
 }
 
-/// The hosts that the pool connects to, for an error message. The pool shows its options to people only, and without the password. A
-/// quotation mark within a text has a backslash before it there, so nothing else passes for a host.
+/// The hosts that the pool connects to, for an error message. The pool shows its options only by `Debug`, and without the password. There,
+/// a quotation mark within a text has a backslash before it, so nothing else passes for a host.
 fn hosts_of(pool: &Pool) -> Vec<String> {
     let shown = format!("{:?}", pool.manager());
     let hosts = shown.split("Tcp(\"").skip(1);

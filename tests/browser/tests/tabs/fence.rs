@@ -210,12 +210,12 @@ pub async fn without_the_object_store_attach_is_refused(world: &World) -> anyhow
 /// Only the fence's own promise tells why the fence was refused: the transaction ends as after any `abort()`, without an error.
 pub async fn a_refused_fence_leaves_the_transaction_without_an_error(world: &World) -> anyhow::Result<()> {
     let refused = |wrote: &str| json!({ "ended": "abort", "error": null, "wrote": wrote, "said": "LeaseLost" });
-    // The page that is told of the theft aborts the transaction during the call, and with it the write that came before.
+    // A page that has been told of the theft aborts the transaction during the call, and with it the write that came before.
     let page = robbed(world, "").await?;
     page.run("await lease.lost", Value::Null).await?;
     let end = page.run("return endOfFencedWrite({ writesFirst: true })", Value::Null).await?;
     ensure!(end == refused("AbortError"), "after the loss was told, the write ended so: {end}");
-    // The page that is not told finds out in the transaction. By then the write is done, and the abort undoes it.
+    // A page that was not told learns of the theft in the transaction. By then the write is done, and the abort undoes it.
     for first in [false, true] {
         let page = robbed(world, "deafen()").await?;
         let end = page.run("return endOfFencedWrite({ writesFirst: arg })", json!(first)).await?;
@@ -225,11 +225,11 @@ pub async fn a_refused_fence_leaves_the_transaction_without_an_error(world: &Wor
     Ok(())
 }
 
-/// A page whose lease was stolen by a tab. `before` runs in it before it opens its manager. It is a window, which stays visible: a page
-/// that comes into view asks the store about its leases.
+/// A page whose lease was stolen by a tab. `before` runs in the page before it opens its manager. The page is a window of its own and stays
+/// visible, because a page that comes into view asks the store about its leases.
 async fn robbed(world: &World, before: &str) -> anyhow::Result<Tab> {
     let at = json!({ "by": "raw", "options": lasting() });
-    // A tab that is opened later would open in that window, and hide the page.
+    // A tab that is opened after the window would open in it, and hide the page.
     let thief = desk(world, at.clone()).await?;
     let page = world.window(json!({})).await?;
     page.run(before, Value::Null).await?;
@@ -245,7 +245,7 @@ pub async fn when_the_object_store_is_cleared_the_holder_writes_nothing_and_is_t
     world: &World,
 ) -> anyhow::Result<()> {
     let other = desk(world, json!({ "by": "raw", "options": brief() })).await?;
-    // A window stays visible, and so its lease is not in doubt. No heartbeat of its own finds the store cleared.
+    // A window stays visible, so its lease is not in doubt. Its lease is so long that no heartbeat finds the store cleared.
     let tab = world.window(json!({})).await?;
     open(&tab, json!({ "by": "raw", "options": lasting() })).await?;
     hold(&tab, "notes").await?;
