@@ -235,6 +235,13 @@ fn watch_draws_anew_until_control_c() {
     typist.ends();
 }
 
+#[test]
+fn watch_says_why_it_shows_nothing() {
+    let scratch = Scratch::new();
+    let Some(typist) = Typist::sit_down(&scratch, "exec leasehold watch") else { return };
+    typist.sees("there is no such file yet");
+}
+
 /// A stopped `watch` can send nothing to the terminal before the shell prints its next line.
 #[test]
 fn a_watcher_that_is_stopped_leaves_the_terminal_as_it_was() {

@@ -14,9 +14,12 @@ use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
     machine::{StoreError, StoreErrorKind},
-    store,
+    store::{self, SqliteStore, Store},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep, timeout},
+};
 
 use super::codes::{Failure, STORE, tell};
 use super::life::Eyes;
@@ -25,6 +28,8 @@ use super::signals::Signals;
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
 const FILE: &str = "sqlite:";
+/// What the names of the tables begin with, unless the URL says otherwise.
+const PREFIX: &str = "leasehold";
 /// A store that works opens in less than this. A shorter `-w` does not shorten the opening, which still counts towards it.
 const LEAST_OPENING: Duration = Duration::from_secs(1);
 /// The pause between two attempts to open a store.
@@ -88,13 +93,41 @@ impl Place {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)
     }
 
-    /// The file of a store, if it does not exist yet. A command that only reads must not create it.
-    pub(crate) fn missing<'a>(&self, url: &'a str) -> Option<&'a Path> {
-        let (file, rest) = file_of(url)?;
+    /// Opens a store to look at it. A file is neither created nor changed: it may be another program's database.
+    pub(crate) async fn look(&self, url: &str) -> Result<Sight, Failure> {
         // The store reports what is wrong with a URL.
-        let is_plain = rest.is_empty() || (rest.starts_with("?prefix=") && !rest.contains('&'));
+        let Some((file, prefix)) = plain_file(url) else { return open(url, None).await.map(Sight::Store) };
+        let shown = file.display();
         let can_be_made = self.is_own() || file.parent().is_some_and(Path::is_dir);
-        (is_plain && can_be_made && matches!(file.try_exists(), Ok(false))).then_some(file)
+        if can_be_made && matches!(file.try_exists(), Ok(false)) {
+            return Ok(Sight::Nothing(format!("{shown}: there is no such file yet, so no key is held in it")));
+        }
+        let (path, name) = (file.to_owned(), prefix.to_owned());
+        let opening = spawn_blocking(move || SqliteStore::open_to_look(path, &name)).await;
+        let opened = opening.map_err(|why| Failure::new(STORE, format!("{shown}: the file was not opened: {why}")))?;
+        match opened.map_err(|error| refused(url, error))? {
+            Some(store) => over(store, None, Instant::now()).map(Sight::Store),
+            None => Ok(Sight::Nothing(format!(
+                "{shown}: nobody has used the tables {prefix}_* of leasehold in this database yet, so no key is held in it"
+            ))),
+        }
+    }
+}
+
+/// What a command sees that only looks.
+pub(crate) enum Sight {
+    Store(Opened),
+    /// Nobody can hold a key there, as the sentence says.
+    Nothing(String),
+}
+
+/// The file and the prefix in a URL that names nothing else.
+fn plain_file(url: &str) -> Option<(&Path, &str)> {
+    let (file, rest) = file_of(url)?;
+    match rest.strip_prefix("?prefix=") {
+        None if rest.is_empty() => Some((file, PREFIX)),
+        Some(prefix) if !prefix.contains('&') => Some((file, prefix)),
+        _ => None,
     }
 }
 
@@ -137,6 +170,11 @@ fn state_folder() -> Option<PathBuf> {
 pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, Failure> {
     let start = Instant::now();
     let store = store::from_url(url).await.map_err(|error| refused(url, error))?;
+    over(store, lease, start)
+}
+
+/// A manager over a store whose opening began then.
+fn over(store: impl Store, lease: Option<Duration>, start: Instant) -> Result<Opened, Failure> {
     let eyes = Eyes::over(&store.reach());
     let builder = LeaseManager::builder(store, TokioExecutor::new());
     let builder = match lease {

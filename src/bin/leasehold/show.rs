@@ -6,7 +6,7 @@ use super::codes::{Exit, Failure, print, tell};
 use super::json;
 use super::life::{Eyes, Life};
 use super::options::{List, Place, Status};
-use super::place::{self, Opened};
+use super::place::{self, Opened, Sight};
 use super::table::{expiry, printable, table};
 use super::wait::{self, named};
 
@@ -30,15 +30,14 @@ pub(crate) async fn status(options: &Status) -> Result<Exit, Failure> {
     print(&if options.json { as_json(&status, eyes) + "\n" } else { as_text(&status, eyes) })
 }
 
-/// Opens a store to read it. If there is none yet, says so and opens an empty one.
+/// Opens a store to read it. If nobody can hold a key there, says so and opens an empty one.
 async fn look(place: &Place) -> Result<Opened, Failure> {
-    let url = place.url()?;
-    match place.missing(&url) {
-        Some(file) => {
-            tell(&format!("{}: there is no such file yet, so no key is held in it", file.display()));
+    match place.look(&place.url()?).await? {
+        Sight::Store(opened) => Ok(opened),
+        Sight::Nothing(why) => {
+            tell(&why);
             nothing().await
         }
-        None => place::open(&url, None).await,
     }
 }
 

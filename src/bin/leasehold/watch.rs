@@ -7,9 +7,10 @@ use tokio::time::sleep;
 
 use super::codes::{Exit, Failure, print, print_to_reader, tell};
 use super::options::Watch;
-use super::place::{self, Opened};
+use super::place::{Opened, Sight};
 use super::show::{nothing, shown};
 use super::signals::Signals;
+use super::table::printable;
 use super::wait;
 
 const PAUSE: Duration = Duration::from_secs(1);
@@ -36,16 +37,24 @@ pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
 
 /// Ends when stdout is closed, or after one table if stdout is not a terminal.
 async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened>) -> Result<Exit, Failure> {
-    let mut is_away = false;
+    let (mut is_away, mut told) = (false, None);
     loop {
+        let mut nothing_because = None;
         // The watcher does not create a missing file, but looks for it again.
-        if store.is_none() && options.place.missing(url).is_none() {
-            *store = Some(place::open(url, None).await?);
+        if store.is_none() {
+            match options.place.look(url).await? {
+                Sight::Store(opened) => *store = Some(opened),
+                Sight::Nothing(why) => nothing_because = Some(why),
+            }
+        }
+        if !draws && nothing_because.is_some() && nothing_because != told {
+            nothing_because.iter().for_each(|why| tell(why));
+            told = nothing_because.clone();
         }
         match text(options, store.as_ref()).await {
             Ok(text) => {
                 is_away = false;
-                let is_read = print_to_reader(&if draws { drawn(&text) } else { text })?;
+                let is_read = print_to_reader(&if draws { screen(&text, nothing_because.as_deref()) } else { text })?;
                 if !is_read || !(draws || options.json) {
                     return Ok(Exit::SUCCESS);
                 }
@@ -66,6 +75,13 @@ async fn text(options: &Watch, store: Option<&Opened>) -> Result<String, Failure
     let empty = if store.is_none() { Some(nothing().await?) } else { None };
     let Some(opened) = store.or(empty.as_ref()) else { return Ok(String::new()) };
     Ok(shown(&opened.leases.list(&options.prefix).await?, &opened.eyes, options.json))
+}
+
+/// A table, with what there is to say below it.
+fn screen(table: &str, remark: Option<&str>) -> String {
+    let mut text = table.to_owned();
+    text.extend(remark.map(|remark| format!("{}\n", printable(remark))));
+    drawn(&text)
 }
 
 /// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is turned on again before the end
