@@ -236,6 +236,18 @@ fn watch_draws_anew_until_control_c() {
 }
 
 #[test]
+fn watch_keeps_its_head_in_a_window_that_is_too_low_for_the_table() {
+    let scratch = Scratch::new();
+    let _holders: Vec<_> = (0..7).map(|_| scratch.ready(&["-s"], "echo ready; exec sleep 600")).collect();
+    let script = "stty rows 6; exec leasehold watch";
+    let Some(typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("… and 4 more");
+    let screen = typist.screen.lock().unwrap().clone();
+    let first = screen.split("… and").next().unwrap_or_default();
+    assert_eq!(first.matches("pid ").count(), 3, "{screen:?}");
+}
+
+#[test]
 fn watch_says_why_it_shows_nothing() {
     let scratch = Scratch::new();
     let Some(typist) = Typist::sit_down(&scratch, "exec leasehold watch") else { return };
