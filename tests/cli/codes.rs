@@ -232,6 +232,37 @@ fn a_holder_whose_lease_ran_out_is_in_the_way_of_nobody_who_only_tries() {
     }
 }
 
+/// Whether a wait ended before its limit, by which a holder that stays silent is proved dead.
+fn is_refused_soon(waits: crate::harness::Running, limit: Duration) {
+    let start = Instant::now();
+    let (code, err) = waits.end();
+    assert_eq!(code, 1, "{err}");
+    assert!(start.elapsed() < limit, "it waited for {:?}", start.elapsed());
+}
+
+#[test]
+fn a_holder_that_shows_that_it_is_alive_refuses_who_only_tries() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--lease", "16"], "echo ready; exec sleep 600");
+    // Its beat stands still for longer than its lease. Nobody waits who could take the key.
+    holder.signal(nix::sys::signal::Signal::SIGSTOP);
+    crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
+    let waits = scratch.start(&["run", "-q", "-n", "k", "true"]);
+    crate::show::until_queued(&scratch, 1);
+    holder.signal(nix::sys::signal::Signal::SIGCONT);
+    is_refused_soon(waits, Duration::from_secs(10));
+}
+
+/// It makes them again.
+#[test]
+fn a_holder_whose_files_were_deleted_refuses_who_only_tries() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--lease", "60"], "echo ready; exec sleep 600");
+    std::fs::remove_dir_all(format!("{}-leasehold.d", scratch.file().display())).unwrap();
+    is_refused_soon(scratch.start(&["run", "-q", "-n", "k", "true"]), Duration::from_secs(6));
+    drop(holder);
+}
+
 /// A dead one beside a living one proves nothing about the key.
 #[test]
 fn a_living_holder_beside_a_dead_one_refuses_who_only_tries() {

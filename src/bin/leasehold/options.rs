@@ -50,7 +50,8 @@ pub(crate) struct Waiting {
     /// Fail at once if the key is taken
     ///
     /// If the holder has died, or may have because it was silent for longer than its lease, leasehold waits until its death is
-    /// proved: for a few ms over SQLite if its process has ended, else for one and a quarter times its lease at most.
+    /// proved: for a few ms over SQLite if its process has ended, else for one and a quarter times its lease at most. It fails as soon as
+    /// the holder shows that it is alive.
     #[arg(short = 'n', long, alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Fail if the key is not granted within this many seconds

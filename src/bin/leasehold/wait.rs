@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const RELEASE: Duration = Duration::from_secs(5);
 /// Between two requests to a store that fails.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How often to look whether a holder who may be dead is alive.
+const LOOK: Duration = Duration::from_millis(100);
 /// A cause that has a number in its message may be a new one each time.
 const MOST_CAUSES: usize = 8;
 /// Longer texts say nothing more.
@@ -40,7 +42,7 @@ pub(crate) enum Waited {
 
 impl Waiting {
     /// Waits for as long as was chosen. If then everybody in the way is dead, or silent for longer than its lease, it waits on until
-    /// their death is proved. Otherwise processes that wait for less than a lease would never get a key whose holder crashed.
+    /// their death is proved, or until one of them shows that it is alive. Otherwise processes that wait for less than a lease would never get a key whose holder crashed.
     pub(crate) async fn ask(
         &self,
         opened: &Opened,
@@ -59,7 +61,10 @@ impl Waiting {
         // A store that does not answer must not prolong the wait that the user chose by more than this.
         let Ok(status) = timeout(NOTICE, opened.leases.status(key)).await else { return Ok(None) };
         match opened.eyes.patience(&status?, mode) {
-            Some(limit) => in_time(request(), limit).await,
+            Some(limit) => match select(pin!(in_time(request(), limit)), pin!(sign_of_life(opened, key, mode))).await {
+                Either::Left((asked, _)) => asked,
+                Either::Right(((), _)) => Ok(None),
+            },
             None => Ok(None),
         }
     }
@@ -84,6 +89,17 @@ impl Waiting {
     /// How to end if the key is not granted.
     pub(crate) fn refused(&self) -> Exit {
         Exit::Code(self.conflict_exit_code)
+    }
+}
+
+/// Ends when somebody in the way, who may have been dead, shows that it is alive: its heart beats, or its beacon stands again.
+async fn sign_of_life(opened: &Opened, key: &str, mode: Mode) {
+    loop {
+        sleep(LOOK).await;
+        let status = opened.leases.status(key).await;
+        if status.is_ok_and(|status| opened.eyes.patience(&status, mode).is_none()) {
+            return;
+        }
     }
 }
 
