@@ -243,14 +243,14 @@ fn is_refused_soon(waits: crate::harness::Running, limit: Duration) {
 #[test]
 fn a_holder_that_shows_that_it_is_alive_refuses_who_only_tries() {
     let scratch = Scratch::new();
-    let holder = scratch.ready(&["--lease", "16"], "echo ready; exec sleep 600");
+    let holder = scratch.ready(&["--lease", "8"], "echo ready; exec sleep 600");
     // Its beat stands still for longer than its lease. Nobody waits who could take the key.
     holder.signal(nix::sys::signal::Signal::SIGSTOP);
     crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
     let waits = scratch.start(&["run", "-q", "-n", "k", "true"]);
     crate::show::until_queued(&scratch, 1);
     holder.signal(nix::sys::signal::Signal::SIGCONT);
-    is_refused_soon(waits, Duration::from_secs(10));
+    is_refused_soon(waits, Duration::from_secs(6));
 }
 
 /// It makes them again.

@@ -15,6 +15,7 @@ use nix::{
 };
 
 use crate::harness::{Scratch, can_be_interrupted, until};
+use crate::show::{queued, until_queued};
 
 /// Somebody who types, and reads what comes.
 struct Typist {
@@ -286,6 +287,44 @@ fn who_waits_can_be_interrupted() {
     typist.types("\x03");
     typist.sees("code 130");
     typist.ends();
+}
+
+/// It leaves the queue, and comes back to it.
+#[test]
+fn who_waits_is_stopped_by_control_z_and_goes_on_in_the_foreground() {
+    let scratch = Scratch::new();
+    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED: bash is missing");
+    }
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let script = "exec bash -c 'set -m; leasehold run -q k -- echo granted; echo stopped; read go; fg; echo over'";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    until_queued(&scratch, 1);
+    typist.types("\x1a");
+    typist.sees("stopped");
+    assert_eq!(queued(&scratch), 0);
+    typist.types("go\n");
+    until_queued(&scratch, 1);
+    drop(holder);
+    typist.sees("granted");
+    typist.sees("over");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// Nobody could continue it: the kernel stops no process of an orphaned group at `^Z`.
+#[test]
+fn control_z_does_not_stop_who_waits_where_no_shell_could_continue_it() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let script = "leasehold run -q k -- echo granted; echo code $?";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    until_queued(&scratch, 1);
+    typist.types("\x1a");
+    typist.sees("^Z");
+    drop(holder);
+    typist.sees("granted");
+    typist.sees("code 0");
+    assert_eq!(typist.ends(), 0);
 }
 
 /// The command has the terminal, so the terminal does not tell the shell.

@@ -7,6 +7,7 @@ mod child;
 mod codes;
 mod elect;
 mod hold;
+mod job;
 mod json;
 mod life;
 mod manual;

@@ -23,8 +23,8 @@ use tokio::{
 
 use super::codes::{Failure, STORE, tell};
 use super::life::Eyes;
-use super::options::Place;
-use super::signals::Signals;
+use super::options::{Place, Waiting};
+use super::signals::{self, Call, Signals};
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
 const FILE: &str = "sqlite:";
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Opened {
     pub(crate) leases: LeaseManager,
     pub(crate) eyes: Eyes,
-    /// How long that took.
+    /// How long it took since the request began.
     pub(crate) took: Duration,
 }
 
@@ -198,34 +198,60 @@ pub(crate) enum Patience {
 
 impl From<Option<Duration>> for Patience {
     fn from(wait: Option<Duration>) -> Self {
-        wait.map_or(Self::Once, |wait| Self::For(wait.max(LEAST_OPENING)))
+        wait.map_or(Self::Once, Self::For)
     }
 }
 
-/// As [`open`], for a command that will hold leases. It fails if a signal comes, or if its patience ends before the store has opened.
+impl Patience {
+    /// For a store that has been open, if nobody limits the wait.
+    pub(crate) fn after_success(self, waiting: &Waiting) -> Self {
+        if matches!(self, Self::Once) && !waiting.nonblock { Self::Forever } else { self }
+    }
+}
+
+/// As [`open`], for a command that began to ask then, and will hold leases. It fails if a signal ends it, or if its patience ends before
+/// the store has opened.
 pub(crate) async fn open_in_time(
     url: &str,
     lease: Duration,
+    begun: Instant,
     patience: Patience,
     signals: &mut Signals,
 ) -> Result<Opened, Failure> {
-    let (start, last) = (Instant::now(), Cell::new(None));
-    let opening = open_often(url, lease, patience, &last);
-    let limit = if let Patience::For(limit) = patience { limit } else { Duration::MAX };
-    let mut opened = match select(pin!(timeout(limit, opening)), pin!(signals.end())).await {
-        Either::Left((Ok(opened), _)) => opened?,
-        Either::Left((Err(_), _)) => {
-            let why = last.take().map_or(String::new(), |failure: Failure| format!(" ({})", failure.sentence));
-            let seconds = limit.as_secs_f64();
-            return Err(Failure::new(
-                STORE,
-                format!("the store did not open within {seconds} s; check that it is running, or raise -w{why}"),
-            ));
-        }
-        Either::Right((signal, _)) => return Err(Failure::signalled(signal)),
+    let last = Cell::new(None);
+    let limit = match patience {
+        Patience::For(limit) => limit.saturating_sub(begun.elapsed()).max(LEAST_OPENING),
+        Patience::Once | Patience::Forever => Duration::MAX,
     };
-    opened.took = start.elapsed();
-    Ok(opened)
+    let mut opening = pin!(timeout(limit, open_often(url, lease, patience, &last)));
+    let opened = loop {
+        let call = match select(opening.as_mut(), pin!(signals.call())).await {
+            Either::Left((opened, _)) => break opened,
+            Either::Right((call, _)) => call,
+        };
+        match call {
+            Call::End(signal) => return Err(Failure::signalled(signal)),
+            // It may be in the midst of a transaction.
+            Call::Stop => match timeout(LEAST_OPENING, opening.as_mut()).await {
+                Ok(opened) => {
+                    signals.put_off_stop();
+                    break opened;
+                }
+                Err(_) => signals::stop(),
+            },
+        }
+    };
+    let Ok(opened) = opened else { return Err(not_in_time(limit, last.take())) };
+    opened.map(|opened| Opened { took: begun.elapsed(), ..opened })
+}
+
+fn not_in_time(limit: Duration, last: Option<Failure>) -> Failure {
+    let why = last.map_or(String::new(), |failure| format!(" ({})", failure.sentence));
+    let seconds = limit.as_secs_f64();
+    Failure::new(
+        STORE,
+        format!("the store did not open within {seconds} s; check that it is running, or raise -w{why}"),
+    )
 }
 
 async fn open_often(

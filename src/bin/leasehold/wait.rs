@@ -6,14 +6,13 @@ use futures::future::{Either, select};
 use leasehold::{
     AcquireError, HolderStatus, LeaseGuard, LeaseManager, LeaseRequest, LeaseStatus, Mode, ReleaseOutcome,
 };
-use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
 use super::codes::{Exit, Failure, tell};
 use super::life::Eyes;
 use super::options::Waiting;
 use super::place::Opened;
-use super::signals::Signals;
+use super::signals::{Call, Signals};
 use super::table::printable;
 
 /// A shorter wait is not worth a word.
@@ -36,8 +35,8 @@ pub(crate) enum Waited {
     Granted(LeaseGuard),
     /// The key is taken.
     Taken,
-    /// This signal came.
-    Signalled(Signal),
+    /// A signal came.
+    Called(Call),
 }
 
 impl Waiting {
@@ -138,10 +137,10 @@ pub(crate) async fn wait(
             None => pending().await,
         }
     });
-    let answer = match select(pin!(asked), select(pin!(signals.end()), notice)).await {
+    let answer = match select(pin!(asked), select(pin!(signals.call()), notice)).await {
         Either::Left((answer, _)) => answer,
         // By now the request is dropped: it has left the queue.
-        Either::Right((Either::Left((signal, _)), _)) => return Ok(Waited::Signalled(signal)),
+        Either::Right((Either::Left((call, _)), _)) => return Ok(Waited::Called(call)),
         Either::Right((Either::Right((never, _)), _)) => match never {},
     };
     match answer {
