@@ -165,6 +165,7 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
         ("sqlite:", &["names no file after `sqlite:`"]),
         ("sqlite::memory:", &["name a file"]),
         ("sqlite:leases.db?colour=red", &["colour", "prefix"]),
+        ("sqlite:leases.db?prefix=1a", &["\"1a\"", "lower-case letters"]),
         ("memory:", &["memory:", "sqlite:"]),
         ("indexeddb:app", &["browsers", "sqlite:"]),
     ] {
@@ -179,6 +180,19 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
     told(&scratch.done(&["bench", "--store", "sqlite"]), 64, &["\"sqlite\""]);
     let unknown = scratch.done(&["list", "--store", "carrier-pigeon:here"]);
     assert!(!unknown.err.contains("indexeddb"), "that is for browsers: {}", unknown.err);
+}
+
+/// Which URLs of servers this program can judge depends on its features.
+#[test]
+fn a_url_of_a_server_that_is_wrong_in_itself_gives_64() {
+    let scratch = Scratch::new();
+    for url in ["redis://", "redis://127.0.0.1:1/x", "redis://127.0.0.1:1/0?prefx=j", "redis://127.0.0.1:1/0?prefix=a{b}"] {
+        let done = scratch.done(&["run", "--store", url, "k", "true"]);
+        told(&done, 64, if cfg!(feature = "store-redis") { &[] } else { &["--features cli,store-redis"] });
+    }
+    for url in ["postgres://127.0.0.1:1/app?prefix=1a", "etcd://127.0.0.1:1?prefix=ends/"] {
+        told(&scratch.done(&["list", "--store", url]), 64, &[]);
+    }
 }
 
 #[test]

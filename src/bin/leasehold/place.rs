@@ -277,29 +277,12 @@ async fn open_often(
 
 /// Why a store was not opened. An invalid URL is a mistake in the command line, not a failure of the store.
 pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
-    if names_a_store(url) {
-        // A full store stays full until somebody makes room, so the command says so and ends, instead of trying again.
-        let may_pass = error.retry && error.kind != StoreErrorKind::Quota;
-        Failure { may_pass, ..Failure::new(STORE, error.message) }
-    } else {
-        Failure::usage(error.message)
+    if store::check_url(url).is_err() {
+        return Failure::usage(error.message);
     }
-}
-
-/// Whether the scheme is known, and what follows it is valid as far as its text shows.
-fn names_a_store(url: &str) -> bool {
-    let Some((scheme, place)) = url.split_once(':') else { return false };
-    let parameters = place.split_once('?').map_or("", |(_, parameters)| parameters);
-    let has_prefix_alone = parameters.split('&').all(|one| one.is_empty() || one.starts_with("prefix="));
-    match scheme {
-        "memory" => place.is_empty(),
-        "sqlite" => file_of(url).is_some() && has_prefix_alone,
-        "etcd" => has_prefix_alone,
-        // Their clients know more parameters.
-        "postgres" | "postgresql" | "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster"
-        | "etcds" | "https" => true,
-        _ => false,
-    }
+    // A full store stays full until somebody makes room, so the command says so and ends, instead of trying again.
+    let may_pass = error.retry && error.kind != StoreErrorKind::Quota;
+    Failure { may_pass, ..Failure::new(STORE, error.message) }
 }
 
 #[cfg(test)]
@@ -317,7 +300,7 @@ mod tests {
             (full, false),
             (useless, false),
         ] {
-            let failure = refused("redis://host", error);
+            let failure = refused("sqlite:leases.db", error);
             assert_eq!((failure.may_pass, failure.exit.code()), (may_pass, STORE), "{failure:?}");
         }
     }

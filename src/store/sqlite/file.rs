@@ -172,26 +172,33 @@ fn at_checked<T>(
     prefix: &str,
     open: impl FnOnce(&Path) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let refused = |why: &str| {
-        let message = format!("{}: {why}", path.display());
-        Err(StoreError::permanent(StoreErrorKind::Unsupported, message))
-    };
-    if !schema::is_prefix(prefix) {
-        return refused(&format!(
-            "{prefix:?} cannot begin the name of a table; use 1 to 40 lower-case letters, digits and underscores, \
-             no digit first, and not sqlite, which SQLite keeps for itself"
-        ));
-    }
-    if matches!(path.to_str(), Some("" | ":memory:")) {
-        return refused("no other process could open this database; name a file, or use a MemoryStore");
-    }
+    check_names(path, prefix)?;
     if path.is_dir() {
-        return refused("this is a directory; name a file in it");
+        return Err(refused(path, "this is a directory; name a file in it"));
     }
     // Absolute, or SQLite might read a URI in it.
     let opened =
         std::path::absolute(path).map_err(|error| StoreError::transient(error.to_string())).and_then(|path| open(&path));
     opened.map_err(|error| StoreError { message: format!("{}: {}", path.display(), error.message), ..error })
+}
+
+/// Whether there can be such a store, whatever files there are.
+pub(super) fn check_names(path: &Path, prefix: &str) -> Result<(), StoreError> {
+    if !schema::is_prefix(prefix) {
+        let why = format!(
+            "{prefix:?} cannot begin the name of a table; use 1 to 40 lower-case letters, digits and underscores, \
+             no digit first, and not sqlite, which SQLite keeps for itself"
+        );
+        return Err(refused(path, &why));
+    }
+    if matches!(path.to_str(), Some("" | ":memory:")) {
+        return Err(refused(path, "no other process could open this database; name a file, or use a MemoryStore"));
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, why: &str) -> StoreError {
+    unsupported(format!("{}: {why}", path.display()))
 }
 
 /// The prefix of the tables that a directory of signals stands for, if it stands for tables of this file.

@@ -124,6 +124,11 @@ impl SqliteStore {
         LeaseFile::open_to_look(path.as_ref(), prefix)?.map(Self::over).transpose()
     }
 
+    /// For [`check_url`](crate::store::check_url).
+    pub(super) fn check_names(path: &str, prefix: Option<&str>) -> Result<(), StoreError> {
+        file::check_names(Path::new(path), prefix.unwrap_or(PREFIX))
+    }
+
     fn over(file: LeaseFile) -> Result<Self, StoreError> {
         let reach = file.reach();
         Ok(Self { worker: Worker::start(file)?, reach })
