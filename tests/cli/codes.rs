@@ -106,14 +106,14 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
     let scratch = Scratch::new();
     for (arguments, parts) in [
         (&["run", "-E", "256", "k", "true"][..], &["256", "0..=255"][..]),
-        (&["run", "-E", "-1", "k", "true"], &["-1"]),
+        (&["run", "-E", "-1", "k", "true"], &["-1", "0..=255"]),
         (&["run", "-w", "soon", "k", "true"], &["soon", "number"]),
         (&["run", "-w", "-1", "k", "true"], &["-1", "number"]),
         (&["run", "-w", "inf", "k", "true"], &["inf", "number"]),
         (&["run", "-s", "-x", "k", "true"], &["--shared", "--exclusive"]),
         (&["run", "-n", "-w", "1", "k", "true"], &["--nonblock", "--wait"]),
         (&["run", "--on-loss", "pray", "k", "true"], &["pray", "kill", "warn"]),
-        (&["run", "-c", "k", "true"], &["-c"]),
+        (&["run", "-c", "k", "true"], &["-c", "write sh -c LINE after the key"]),
         (&["run", "k"], &["\"k\"", "command"]),
         (&["run", "k", "--"], &["\"k\"", "command"]),
         (&["run", "", "true"], &["key is empty"]),
@@ -130,6 +130,7 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
         let done = scratch.done(arguments);
         told(&done, 64, parts);
         assert_eq!(done.out, "");
+        assert!(!done.err.contains("as a value"), "the word would become the key: {done:?}");
     }
     let done = scratch.done(&[]);
     assert!(done.code == 64 && done.err.contains("Usage: leasehold"), "{done:?}");
@@ -186,7 +187,9 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
 #[test]
 fn a_url_of_a_server_that_is_wrong_in_itself_gives_64() {
     let scratch = Scratch::new();
-    for url in ["redis://", "redis://127.0.0.1:1/x", "redis://127.0.0.1:1/0?prefx=j", "redis://127.0.0.1:1/0?prefix=a{b}"] {
+    for url in
+        ["redis://", "redis://127.0.0.1:1/x", "redis://127.0.0.1:1/0?prefx=j", "redis://127.0.0.1:1/0?prefix=a{b}"]
+    {
         let done = scratch.done(&["run", "--store", url, "k", "true"]);
         told(&done, 64, if cfg!(feature = "store-redis") { &[] } else { &["--features cli,store-redis"] });
     }

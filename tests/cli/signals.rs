@@ -81,7 +81,7 @@ fn a_signal_ends_the_wait_and_gives_the_place_in_the_queue_back() {
         waiter.signal(signal);
         assert_eq!(waiter.line(), None);
         assert_eq!(waiter.end(), (code, String::new()));
-        assert_eq!(crate::show::queued(&scratch), 0, "its row is gone, though its lease is an hour");
+        assert_eq!(queued(&scratch), 0, "its row is gone, though its lease is an hour");
     }
     drop(holder);
 }
@@ -172,7 +172,7 @@ fn a_signal_ends_the_wait_for_a_store_that_does_not_open() {
         return println!("SKIPPED: this system does not tell which signals are handled");
     }
     let scratch = Scratch::new();
-    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let mut other = Connection::open(scratch.file()).unwrap();
     let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
     for arguments in [&["run", "k", "true"][..], &["elect", "k", "true"], &["steal", "k"], &["watch", "--json"]] {
         let running = scratch.start(arguments);

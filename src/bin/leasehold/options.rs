@@ -2,7 +2,10 @@
 
 use std::{ffi::OsString, io::Write as _, time::Duration};
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, CommandFactory as _, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue},
+};
 use clap_complete::Shell;
 use leasehold::Mode;
 
@@ -60,7 +63,7 @@ pub(crate) struct Waiting {
     #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
     /// The exit code if the key is not granted: 0 to 255
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED)]
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED, allow_negative_numbers = true)]
     pub(crate) conflict_exit_code: u8,
     /// Write no message while waiting
     #[arg(short, long)]
@@ -282,7 +285,12 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     };
     let wrong = wrong.split("\n\nUsage:").next().unwrap_or(wrong);
     let wrong = wrong.split("\n\nFor more information").next().unwrap_or(wrong);
-    let words: Vec<_> = wrong.split_whitespace().collect();
+    // clap advises `-- -c`, which would make `-c` the key.
+    let lines = wrong.lines().filter(|line| !line.trim_start().starts_with("tip: to pass"));
+    let mut words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
+    if matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if word == "-c" || word == "--command") {
+        words.push("(no shell runs the command; for a line of shell, write sh -c LINE after the key)");
+    }
     let help = match std::env::args().nth(1).filter(|order| Cli::command().find_subcommand(order).is_some()) {
         Some(order) => format!("leasehold {order} --help"),
         None => "leasehold --help".into(),

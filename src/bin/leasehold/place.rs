@@ -95,7 +95,7 @@ impl Place {
 
     /// Opens a store to look at it. A file is neither created nor changed: it may be another program's database.
     pub(crate) async fn look(&self, url: &str) -> Result<Sight, Failure> {
-        // The store reports what is wrong with a URL.
+        store::check_url(url).map_err(|error| Failure::usage(error.message))?;
         let Some((file, prefix)) = plain_file(url) else { return open(url, None).await.map(Sight::Store) };
         let shown = file.display();
         let can_be_made = self.is_own() || file.parent().is_some_and(Path::is_dir);
