@@ -117,7 +117,8 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
         (&["run", "k"], &["\"k\"", "command"]),
         (&["run", "k", "--"], &["\"k\"", "command"]),
         (&["run", "", "true"], &["key is empty"]),
-        (&["run", "--lease", "0.5", "k", "true"], &["500 ms"]),
+        (&["run", "--lease", "0.5", "k", "true"], &["0.5 s", "1 to 86400 s"]),
+        (&["run", "--lease", "1e9", "k", "true"], &["1000000000 s", "1 to 86400 s"]),
         (&["run", "--grace", "8", "k", "true"], &["8 s", "20 s", "7 s at most"]),
         (&["lend", "k"], &["lend"]),
         (&["run", "k", "-n", "--", "true"], &["\"-n\"", "\"k\"", "before the key"]),
@@ -196,6 +197,16 @@ fn a_url_of_a_server_that_is_wrong_in_itself_gives_64() {
     for url in ["postgres://127.0.0.1:1/app?prefix=1a", "etcd://127.0.0.1:1?prefix=ends/"] {
         told(&scratch.done(&["list", "--store", url]), 64, &[]);
     }
+}
+
+#[test]
+fn tables_of_another_program_are_told_with_the_prefix_of_the_url() {
+    let scratch = Scratch::new();
+    let other = rusqlite::Connection::open(scratch.file()).unwrap();
+    other.execute_batch("CREATE TABLE leasehold_store (tenant, rent)").unwrap();
+    told(&scratch.done(&["run", "k", "true"]), 69, &["another program's", "?prefix="]);
+    told(&scratch.done(&["list"]), 69, &["another program's", "?prefix="]);
+    assert_eq!(scratch.done(&["run", "--store", &format!("{}?prefix=jobs", scratch.url()), "k", "true"]).code, 0);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::{
 
 use futures::future::{Either, select};
 use leasehold::{
-    LeaseManager,
+    InvalidOptions, LeaseManager,
     executor::TokioExecutor,
     machine::{StoreError, StoreErrorKind},
     store::{self, SqliteStore, Store},
@@ -181,8 +181,19 @@ fn over(store: impl Store, lease: Option<Duration>, start: Instant) -> Result<Op
         Some(lease) => builder.lease(lease),
         None => builder,
     };
-    let leases = builder.build().map_err(|error| Failure::usage(error.to_string()))?;
+    let leases = builder.build().map_err(|error| Failure::usage(in_seconds(&error)))?;
     Ok(Opened { leases, eyes, took: start.elapsed() })
+}
+
+/// The library counts in ms, and the options in seconds.
+fn in_seconds(error: &InvalidOptions) -> String {
+    match error {
+        InvalidOptions::Lease { lease_ms } => {
+            let lease = Duration::from_millis(*lease_ms).as_secs_f64();
+            format!("a lease of {lease} s is out of range; choose 1 to 86400 s")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// For how long to keep trying to open a store.
