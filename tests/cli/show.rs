@@ -97,6 +97,22 @@ fn names_cannot_turn_the_direction_of_a_line() {
     assert!(done.out.contains(r"a\u{202e}b") && done.out.contains(r"me\u{2066}"), "{done:?}");
 }
 
+/// As a program that uses the library may.
+#[test]
+fn a_holder_that_says_nothing_of_itself_is_named_by_its_session() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--info", ""], "echo ready; exec sleep 600");
+    let json = scratch.done(&["list", "--json"]).out;
+    let session = json.split_once(r#""session":""#).and_then(|(_, rest)| rest.split('"').next()).expect("it has one");
+    assert!(session.len() == 32 && session.bytes().all(|digit| digit.is_ascii_hexdigit()), "{json}");
+    let short = format!("session {}…", &session[..8]);
+    assert!(scratch.done(&["list"]).out.trim_end().ends_with(&short));
+    assert!(scratch.done(&["status", "k"]).out.trim_end().ends_with(&format!("by {short}")));
+    let waiter = scratch.start(&["run", "k", "true"]);
+    waiter.until_err(&format!("held by {short}"));
+    drop(holder);
+}
+
 /// Each line is one value, and it ends with its reader.
 #[test]
 fn watch_writes_a_line_of_json_each_second_for_as_long_as_it_is_read() {

@@ -208,7 +208,7 @@ fn int_ends_leasehold_by_itself_as_it_ended_the_command_or_the_wait() {
     running.signal(Signal::SIGINT);
     assert_eq!(running.status().signal(), Some(Signal::SIGINT as i32));
     let status = scratch.done(&["status", "k"]);
-    assert!(status.out.contains("free; no token so far is above"), "{status:?}");
+    assert!(status.out.contains("free; its next token will be above"), "{status:?}");
     // A command that takes care of INT itself has a code of its own.
     let mut running = scratch.ready(&[], &format!("trap 'exit 130' INT; {NAPS}"));
     running.signal(Signal::SIGINT);

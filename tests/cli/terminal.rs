@@ -345,7 +345,7 @@ fn control_c_ends_the_script_around_a_command_that_it_ends() {
         typist.goes();
         assert!(!typist.screen.lock().unwrap().contains("went on"));
         assert!(
-            scratch.done(&["status", "k"]).out.contains("free; no token so far is above"),
+            scratch.done(&["status", "k"]).out.contains("free; its next token will be above"),
             "the lease was released before"
         );
     }

@@ -49,11 +49,11 @@ pub(crate) async fn nothing() -> Result<Opened, Failure> {
 fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
     let key = printable(status.key.as_str());
     if status.is_idle() {
-        return format!("{key}: free; no token so far is above {}\n", status.last_token.as_u64());
+        return format!("{key}: free; its next token will be above {}\n", status.last_token.as_u64());
     }
     let mut text = String::new();
     for holder in &status.holders {
-        let (mode, token, name) = (holder.mode.name(), holder.token.as_u64(), named(&holder.instance, &holder.info));
+        let (mode, token, name) = (holder.mode.name(), holder.token.as_u64(), named(holder.holder, &holder.instance, &holder.info));
         let expiry = expiry(holder.expires_at);
         text += &match eyes.holder(holder) {
             Life::Alive => format!("{key}: held ({mode}, token {token}, expires {expiry}) by {name}\n"),
@@ -70,7 +70,7 @@ fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
             "{key}: waiting as number {} ({}): {}{}\n",
             place + 1,
             waiter.mode.name(),
-            named(&waiter.instance, &waiter.info),
+            named(waiter.holder, &waiter.instance, &waiter.info),
             eyes.waiter(waiter).remark()
         );
     }
@@ -84,6 +84,7 @@ fn as_json(status: &LeaseStatus, eyes: &Eyes) -> String {
             ("token", holder.token.as_u64().to_string()),
             ("expires_at_ms", holder.expires_at.as_ms().to_string()),
             ("life", json::string(eyes.holder(holder).name())),
+            ("session", json::string(&holder.holder.to_string())),
             ("instance", json::string(&holder.instance)),
             ("info", json::string(&holder.info)),
         ])
@@ -93,6 +94,7 @@ fn as_json(status: &LeaseStatus, eyes: &Eyes) -> String {
             ("mode", json::string(waiter.mode.name())),
             ("priority", waiter.priority.to_string()),
             ("life", json::string(eyes.waiter(waiter).name())),
+            ("session", json::string(&waiter.holder.to_string())),
             ("instance", json::string(&waiter.instance)),
             ("info", json::string(&waiter.info)),
         ])

@@ -56,7 +56,7 @@ fn sentence(key: &str, before: &LeaseStatus) -> String {
         .map(|holder| {
             format!(
                 "{} ({}, token {})",
-                named(&holder.instance, &holder.info),
+                named(holder.holder, &holder.instance, &holder.info),
                 holder.mode.name(),
                 holder.token.as_u64()
             )

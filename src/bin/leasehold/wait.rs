@@ -5,6 +5,7 @@ use std::{convert::Infallible, ffi::OsString, future::pending, pin::pin, time::D
 use futures::future::{Either, select};
 use leasehold::{
     AcquireError, HolderStatus, LeaseGuard, LeaseManager, LeaseRequest, LeaseStatus, Mode, ReleaseOutcome,
+    machine::SessionId,
 };
 use tokio::time::{sleep, timeout};
 
@@ -27,6 +28,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(100);
 /// A cause that has a number in its message may be a new one each time.
 const MOST_CAUSES: usize = 8;
+/// So many digits of a session tell it from others.
+const SHORT: usize = 8;
 /// Longer texts say nothing more.
 const LONGEST_INFO: usize = 160;
 
@@ -162,7 +165,7 @@ async fn note(opened: &Opened, key: &str) -> Infallible {
 
 fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
     let name =
-        |holder: &HolderStatus| format!("{}{}", named(&holder.instance, &holder.info), eyes.holder(holder).remark());
+        |holder: &HolderStatus| format!("{}{}", named(holder.holder, &holder.instance, &holder.info), eyes.holder(holder).remark());
     let holder = match &status.holders[..] {
         [] => "nobody yet".to_owned(),
         [holder] => name(holder),
@@ -175,10 +178,14 @@ fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
     format!("waiting for {key:?}, which is held by {holder}{ahead}")
 }
 
-/// Who this is: by its `info`, by its stable name, or by both.
-pub(crate) fn named(instance: &str, info: &str) -> String {
+/// Who this is: by its `info`, by its stable name, or by both. A program that uses the library may give neither: then its session has to
+/// do.
+pub(crate) fn named(session: SessionId, instance: &str, info: &str) -> String {
     match (instance.is_empty(), info.is_empty()) {
-        (true, true) => "somebody without a name".to_owned(),
+        (true, true) => {
+            let session = session.to_string();
+            format!("session {}…", session.get(..SHORT).unwrap_or(&session))
+        }
         (true, false) => printable(info),
         (false, true) => printable(instance),
         (false, false) => format!("{}: {}", printable(instance), printable(info)),
