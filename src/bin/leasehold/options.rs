@@ -33,6 +33,7 @@ pub(crate) enum Order {
     Bench(Bench),
     /// Writes a completion script for a shell to stdout
     Completions {
+        /// The shell
         shell: Shell,
     },
     /// Writes the manual page to stdout: leasehold man > leasehold.1
@@ -145,7 +146,7 @@ impl Run {
 #[derive(Args, Debug)]
 pub(crate) struct List {
     /// Only keys that begin with this
-    #[arg(default_value = "")]
+    #[arg(default_value = "", hide_default_value = true)]
     pub(crate) prefix: String,
     /// Write JSON
     #[arg(long)]
@@ -157,6 +158,7 @@ pub(crate) struct List {
 /// Shows who holds a key, and who waits for it
 #[derive(Args, Debug)]
 pub(crate) struct Status {
+    /// The key
     pub(crate) key: String,
     /// Write JSON
     #[arg(long)]
@@ -169,7 +171,7 @@ pub(crate) struct Status {
 #[derive(Args, Debug)]
 pub(crate) struct Watch {
     /// Only keys that begin with this
-    #[arg(default_value = "")]
+    #[arg(default_value = "", hide_default_value = true)]
     pub(crate) prefix: String,
     /// Write a line of JSON every second, in the form of list --json, until stdout is closed
     #[arg(long)]
