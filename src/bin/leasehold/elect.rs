@@ -63,7 +63,7 @@ async fn term(
     let asked = options.waiting.ask(&opened, job.key, Mode::Exclusive, request);
     let notice = (!options.waiting.quiet).then_some(job.key);
     let term = match wait::wait(&opened, asked, signals, notice).await {
-        Ok(Waited::Granted(guard)) => match job.run_and_release(guard, signals).await {
+        Ok(Waited::Granted(guard)) => match job.run_and_release(guard, &opened.last_error, signals).await {
             Ok(Ended::Lost { signalled: None }) => Ok(Term::Lost),
             Ok(Ended::Lost { signalled: Some(signal) }) => Ok(Term::Over(signal.into())),
             Ok(Ended::Itself(exit)) => Ok(Term::Over(exit)),

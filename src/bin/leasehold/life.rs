@@ -81,7 +81,8 @@ impl Eyes {
         let shares = |holder: &HolderStatus| wanted == Mode::Shared && holder.mode == Mode::Shared;
         let holders = status.holders.iter().filter(|holder| !holder.own && !shares(holder));
         let holders = holders.map(|holder| (self.holder(holder), holder.lease));
-        let waiters = status.queue.iter().take_while(|waiter| !waiter.own).map(|waiter| (self.waiter(waiter), waiter.lease));
+        let waiters =
+            status.queue.iter().take_while(|waiter| !waiter.own).map(|waiter| (self.waiter(waiter), waiter.lease));
         // With nobody left in the way, the store only has to answer.
         let mut longest = Duration::ZERO;
         for (life, lease) in holders.chain(waiters) {

@@ -23,6 +23,7 @@ mod table;
 mod terminal;
 mod wait;
 mod watch;
+mod witness;
 
 use std::process::ExitCode;
 

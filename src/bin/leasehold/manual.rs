@@ -27,9 +27,15 @@ const VARIABLES: [(&str, &str); 4] = [
 ];
 
 const EXAMPLES: [(&str, &str); 6] = [
-    ("leasehold run backup -- tar -czf home.tar.gz /home", "waits until no other process holds the key backup, then runs tar"),
+    (
+        "leasehold run backup -- tar -czf home.tar.gz /home",
+        "waits until no other process holds the key backup, then runs tar",
+    ),
     ("leasehold run -n backup -- ./backup.sh", "skips the work, with the exit code 1, if another process does it"),
-    ("leasehold run -w 10 -E 0 backup -- sh -c 'cd /srv && ./backup.sh'", "waits for 10 s at most, and then exits with 0"),
+    (
+        "leasehold run -w 10 -E 0 backup -- sh -c 'cd /srv && ./backup.sh'",
+        "waits for 10 s at most, and then exits with 0",
+    ),
     ("leasehold elect mailer -- ./mailer", "keeps one of several candidates at work"),
     ("leasehold status backup", "shows who holds the key, and who waits for it"),
     ("leasehold run --store postgres://app@db.example/app deploy -- ./deploy.sh", "takes turns with other machines"),

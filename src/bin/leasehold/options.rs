@@ -290,7 +290,8 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     // clap advises `-- -c`, which would make `-c` the key.
     let lines = wrong.lines().filter(|line| !line.trim_start().starts_with("tip: to pass"));
     let mut words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
-    if matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if word == "-c" || word == "--command") {
+    if matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if word == "-c" || word == "--command")
+    {
         words.push("(no shell runs the command; for a line of shell, write sh -c LINE after the key)");
     }
     let help = match std::env::args().nth(1).filter(|order| Cli::command().find_subcommand(order).is_some()) {

@@ -25,6 +25,7 @@ use super::codes::{Failure, STORE, tell};
 use super::life::Eyes;
 use super::options::{Place, Waiting};
 use super::signals::{self, Call, Signals};
+use super::witness::{LastError, Witness};
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
 const FILE: &str = "sqlite:";
@@ -39,6 +40,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Opened {
     pub(crate) leases: LeaseManager,
     pub(crate) eyes: Eyes,
+    pub(crate) last_error: LastError,
     /// How long it took since the request began.
     pub(crate) took: Duration,
 }
@@ -176,13 +178,15 @@ pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, F
 /// A manager over a store whose opening began then.
 fn over(store: impl Store, lease: Option<Duration>, start: Instant) -> Result<Opened, Failure> {
     let eyes = Eyes::over(&store.reach());
+    let last_error = LastError::default();
+    let store = Witness { store, last: last_error.clone() };
     let builder = LeaseManager::builder(store, TokioExecutor::new());
     let builder = match lease {
         Some(lease) => builder.lease(lease),
         None => builder,
     };
     let leases = builder.build().map_err(|error| Failure::usage(in_seconds(&error)))?;
-    Ok(Opened { leases, eyes, took: start.elapsed() })
+    Ok(Opened { leases, eyes, last_error, took: start.elapsed() })
 }
 
 /// The library counts in ms, and the options in seconds.
@@ -252,17 +256,17 @@ pub(crate) async fn open_in_time(
             },
         }
     };
-    let Ok(opened) = opened else { return Err(not_in_time(limit, last.take())) };
+    let Ok(opened) = opened else { return Err(not_in_time(patience, last.take())) };
     opened.map(|opened| Opened { took: begun.elapsed(), ..opened })
 }
 
-fn not_in_time(limit: Duration, last: Option<Failure>) -> Failure {
+fn not_in_time(patience: Patience, last: Option<Failure>) -> Failure {
     let why = last.map_or(String::new(), |failure| format!(" ({})", failure.sentence));
-    let seconds = limit.as_secs_f64();
-    Failure::new(
-        STORE,
-        format!("the store did not open within {seconds} s; check that it is running, or raise -w{why}"),
-    )
+    let limit = match patience {
+        Patience::For(limit) => format!(" within {} s", limit.max(LEAST_OPENING).as_secs_f64()),
+        Patience::Once | Patience::Forever => String::new(),
+    };
+    Failure::new(STORE, format!("the store did not open{limit}; check that it is running, or raise -w{why}"))
 }
 
 async fn open_often(

@@ -10,6 +10,7 @@ use super::place::{self, Patience};
 use super::signals::{self, Call, Signals};
 use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
+use super::witness::LastError;
 
 /// Runs a command under a lease.
 pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
@@ -50,7 +51,7 @@ async fn attempt(
     let notice = (!options.waiting.quiet).then_some(job.key);
     let ended = match wait::wait(&opened, asked, signals, notice).await {
         Ok(Waited::Granted(guard)) => {
-            job.run_and_release(guard, signals).await.map(|ended| Attempt::Over(ended.exit()))
+            job.run_and_release(guard, &opened.last_error, signals).await.map(|ended| Attempt::Over(ended.exit()))
         }
         Ok(Waited::Taken) => Ok(Attempt::Over(options.waiting.refused())),
         Ok(Waited::Called(Call::End(signal))) => Ok(Attempt::Over(signal.into())),
@@ -63,8 +64,13 @@ async fn attempt(
 
 impl Job<'_> {
     /// Runs the command, and gives the lease back however it ended.
-    pub(crate) async fn run_and_release(&self, guard: LeaseGuard, signals: &mut Signals) -> Result<Ended, Failure> {
-        let ended = self.run(&guard, signals).await;
+    pub(crate) async fn run_and_release(
+        &self,
+        guard: LeaseGuard,
+        last_error: &LastError,
+        signals: &mut Signals,
+    ) -> Result<Ended, Failure> {
+        let ended = self.run(&guard, last_error, signals).await;
         let held = match ended {
             // It has been told already.
             Ok(Ended::Lost { .. }) => false,

@@ -53,7 +53,8 @@ fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
     }
     let mut text = String::new();
     for holder in &status.holders {
-        let (mode, token, name) = (holder.mode.name(), holder.token.as_u64(), named(holder.holder, &holder.instance, &holder.info));
+        let (mode, token, name) =
+            (holder.mode.name(), holder.token.as_u64(), named(holder.holder, &holder.instance, &holder.info));
         let expiry = expiry(holder.expires_at);
         text += &match eyes.holder(holder) {
             Life::Alive => format!("{key}: held ({mode}, token {token}, expires {expiry}) by {name}\n"),

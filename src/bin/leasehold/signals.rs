@@ -40,8 +40,7 @@ pub(crate) enum Call {
 impl Signals {
     /// Listens for those that end the wait.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let mut signals =
-            Self { streams: Vec::new(), ignored: ignored(), puts_off_stops: false, stop_is_due: false };
+        let mut signals = Self { streams: Vec::new(), ignored: ignored(), puts_off_stops: false, stop_is_due: false };
         signals.add(&ENDING)?;
         Ok(signals)
     }

@@ -38,7 +38,7 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
         Ok(Waited::Granted(guard)) => {
             tell(&robbed);
             let job = Job { key: &key, url: &url, command: &command, rules };
-            job.run_and_release(guard, &mut signals).await.map(|ended| ended.exit())
+            job.run_and_release(guard, &opened.last_error, &mut signals).await.map(|ended| ended.exit())
         }
         Ok(Waited::Called(Call::End(signal))) => Ok(signal.into()),
         // Neither comes of a theft that puts off stops.

@@ -164,8 +164,9 @@ async fn note(opened: &Opened, key: &str) -> Infallible {
 }
 
 fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
-    let name =
-        |holder: &HolderStatus| format!("{}{}", named(holder.holder, &holder.instance, &holder.info), eyes.holder(holder).remark());
+    let name = |holder: &HolderStatus| {
+        format!("{}{}", named(holder.holder, &holder.instance, &holder.info), eyes.holder(holder).remark())
+    };
     let holder = match &status.holders[..] {
         [] => "nobody yet".to_owned(),
         [holder] => name(holder),

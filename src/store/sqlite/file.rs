@@ -177,8 +177,9 @@ fn at_checked<T>(
         return Err(refused(path, "this is a directory; name a file in it"));
     }
     // Absolute, or SQLite might read a URI in it.
-    let opened =
-        std::path::absolute(path).map_err(|error| StoreError::transient(error.to_string())).and_then(|path| open(&path));
+    let opened = std::path::absolute(path)
+        .map_err(|error| StoreError::transient(error.to_string()))
+        .and_then(|path| open(&path));
     opened.map_err(|error| StoreError { message: format!("{}: {}", path.display(), error.message), ..error })
 }
 

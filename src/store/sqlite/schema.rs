@@ -85,7 +85,9 @@ fn is_known(version: i64) -> Result<(), Trouble> {
     if version == VERSION {
         return Ok(());
     }
-    Err(refused(format!("the leases in it have the format {version}, and this program knows {VERSION}; update the program")))
+    Err(refused(format!(
+        "the leases in it have the format {version}, and this program knows {VERSION}; update the program"
+    )))
 }
 
 fn refused(sentence: String) -> Trouble {
