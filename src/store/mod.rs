@@ -58,7 +58,7 @@ pub use memory::{MemoryStore, NoStore};
 pub use postgres::{PostgresPool, PostgresStore, PostgresStoreBuilder};
 #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
 pub use sqlite::SqliteStore;
-pub use url::from_url;
+pub use url::{check_url, from_url};
 
 use core::{fmt::Debug, time::Duration};
 use std::{format, string::String, vec::Vec};

@@ -11,7 +11,7 @@ use crate::machine::{StoreError, StoreErrorKind};
     not(all(target_family = "wasm", target_os = "unknown"))
 ))]
 pub(super) const PREFIX_REMEDY: &str =
-    "to choose a prefix, call connect_with_prefix, or write ?prefix= in a URL for store::from_url";
+    "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call connect_with_prefix";
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
 const SCHEMES: [(&str, Option<&str>); 12] = [
@@ -63,23 +63,12 @@ const SCHEMES: [(&str, Option<&str>); 12] = [
 /// # Ok(()) }
 /// ```
 pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
-    let Some(named) = Named::parse(url) else {
-        // What is no plain name may hold a password.
-        let is_plain = url.chars().all(|letter| letter.is_alphanumeric() || "./_-".contains(letter));
-        let shown = if is_plain { format!("{url:?}") } else { "what was given".into() };
-        return Err(refused(format!("{shown} is not the URL of a store; such a URL begins with one of {}", schemes())));
-    };
+    let named = Named::of(url)?;
+    named.checked()?;
     match named.scheme {
-        "memory" => named.memory(),
+        "memory" => Ok(Box::new(MemoryStore::new())),
         #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
-        "indexeddb" if named.place.is_empty() => {
-            Err(refused("the URL names no store after `indexeddb:`; add a name, as in indexeddb:my-app".into()))
-        }
-        #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
-        "indexeddb" => {
-            named.check(&[])?;
-            Ok(Box::new(super::IndexedDbStore::new(named.place)))
-        }
+        "indexeddb" => Ok(Box::new(super::IndexedDbStore::new(named.place))),
         #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
         "sqlite" => named.sqlite().await,
         #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
@@ -90,6 +79,22 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         "etcd" | "etcds" | "https" => named.etcd().await,
         _ => Err(refused(nothing_for(named.scheme))),
     }
+}
+
+/// Checks a URL as far as that is possible without opening the store: its scheme, the features of this program, its parameters and its
+/// prefix. What this accepts may still name a file or a server that is not there.
+///
+/// # Errors
+/// The [`StoreError`] that [`from_url`] reports for such a URL, of kind `Unsupported`.
+///
+/// ```
+/// use leasehold::store;
+///
+/// assert!(store::check_url("memory:").is_ok());
+/// assert!(store::check_url("carrier-pigeon:here").is_err());
+/// ```
+pub fn check_url(url: &str) -> Result<(), StoreError> {
+    Named::of(url)?.checked()
 }
 
 /// What a URL says. No error shows it whole: it may hold a password.
@@ -103,6 +108,39 @@ struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
+    fn of(url: &'a str) -> Result<Self, StoreError> {
+        Self::parse(url).ok_or_else(|| {
+            // What is no plain name may hold a password.
+            let is_plain = url.chars().all(|letter| letter.is_alphanumeric() || "./_-".contains(letter));
+            let shown = if is_plain { format!("{url:?}") } else { "what was given".into() };
+            refused(format!("{shown} is not the URL of a store; such a URL begins with one of {}", schemes()))
+        })
+    }
+
+    /// What is wrong with the URL itself, whatever is there.
+    fn checked(&self) -> Result<(), StoreError> {
+        match self.scheme {
+            "memory" => self.check_memory(),
+            #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
+            "indexeddb" if self.place.is_empty() => {
+                Err(refused("the URL names no store after `indexeddb:`; add a name, as in indexeddb:my-app".into()))
+            }
+            #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
+            "indexeddb" => self.check(&[]),
+            #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
+            "sqlite" => self.check_sqlite(),
+            #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
+            "postgres" | "postgresql" => super::PostgresStore::check_url(&self.without_prefix(), self.prefix),
+            #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
+            "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster" => {
+                super::RedisStore::check_url(&self.without_prefix(), self.prefix)
+            }
+            #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
+            "etcd" | "etcds" | "https" => super::EtcdStore::check_url(&self.without_prefix(), self.prefix),
+            _ => Err(refused(nothing_for(self.scheme))),
+        }
+    }
+
     fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -124,18 +162,24 @@ impl<'a> Named<'a> {
         Err(refused(format!("a URL of {}: has no parameter {name:?}; {remedy}", self.scheme)))
     }
 
-    fn memory(&self) -> Result<Box<dyn Store>, StoreError> {
+    fn check_memory(&self) -> Result<(), StoreError> {
         self.check(&[])?;
         if self.place.is_empty() {
-            return Ok(Box::new(MemoryStore::new()));
+            return Ok(());
         }
         Err(refused("a store in memory has no name; write memory:, and share the manager".into()))
     }
 
+    /// The path of a file, as it stands.
     #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
-    async fn sqlite(&self) -> Result<Box<dyn Store>, StoreError> {
+    fn path(&self) -> &str {
+        self.place.strip_prefix("//").unwrap_or(self.place)
+    }
+
+    #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
+    fn check_sqlite(&self) -> Result<(), StoreError> {
         self.check(&["prefix"])?;
-        let path = self.place.strip_prefix("//").unwrap_or(self.place);
+        let path = self.path();
         if path.split('/').next().is_some_and(|host| host.contains('@')) {
             return Err(refused("a URL of sqlite: names a file, and neither a user nor a host".into()));
         }
@@ -144,7 +188,12 @@ impl<'a> Named<'a> {
                 "the URL names no file after `sqlite:`; write sqlite:leases.db or sqlite:/var/lib/app/leases.db".into(),
             ));
         }
-        let (path, prefix) = (path.to_owned(), self.prefix.map(str::to_owned));
+        super::SqliteStore::check_names(path, self.prefix)
+    }
+
+    #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
+    async fn sqlite(&self) -> Result<Box<dyn Store>, StoreError> {
+        let (path, prefix) = (self.path().to_owned(), self.prefix.map(str::to_owned));
         let (sender, opened) = crate::oneshot::channel();
         // Opening waits for others who write, and must not hold up the runtime meanwhile.
         let opener = move || {
@@ -210,7 +259,10 @@ fn nothing_for(scheme: &str) -> String {
             )
         }
         Some((_, Some(feature))) => {
-            format!("this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}")
+            format!(
+                "this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}, for the command line \
+                 by cargo install leasehold --features cli,{feature}"
+            )
         }
         _ if scheme == "https" => nothing_for("etcds"),
         _ => format!("there is no store for the scheme {scheme:?}; a URL begins with one of {}", schemes()),
@@ -267,6 +319,37 @@ mod tests {
         assert!(refusal("indexeddb:my-app").contains("for browsers"));
         if cfg!(not(feature = "store-postgres")) {
             assert!(refusal("postgres://user:secret@host/app").contains("feature store-postgres"));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_itself_is_found_without_opening_the_store() {
+        for url in ["leases.db", "carrier-pigeon:here", "memory:shared", "memory:?durable=yes"] {
+            assert_eq!(check_url(url).expect_err(url).message, refusal(url));
+        }
+        assert!(check_url("memory:").is_ok());
+        if cfg!(feature = "store-sqlite-unbundled") {
+            for url in ["sqlite:", "sqlite::memory:", "sqlite:x.db?prefix=1a", "sqlite:x.db?colour=red"] {
+                assert!(check_url(url).is_err(), "{url}");
+            }
+            assert!(check_url("sqlite:no/such/folder/x.db?prefix=jobs").is_ok());
+        }
+        if cfg!(feature = "store-redis") {
+            let wrong = ["redis://", "redis://127.0.0.1/x", "redis://h/0?prefx=j", "redis://h/0?prefix=a{b}"];
+            wrong.iter().for_each(|url| assert!(check_url(url).is_err(), "{url}"));
+            assert!(check_url("redis://no.such.host.invalid/0?prefix=jobs").is_ok());
+        }
+        if cfg!(feature = "store-postgres") {
+            for url in ["postgres://host/db?prefix=a{b}", "postgres://host/db?no_such_option=1"] {
+                assert!(check_url(url).is_err(), "{url}");
+            }
+            assert!(check_url("postgres://no.such.host.invalid/db?prefix=jobs").is_ok());
+        }
+        if cfg!(feature = "store-etcd") {
+            for url in ["etcd://a?x=1", "etcd://a?prefix=ends/", "etcd://a:port"] {
+                assert!(check_url(url).is_err(), "{url}");
+            }
+            assert!(check_url("etcd://no.such.host.invalid?prefix=jobs").is_ok());
         }
     }
 }

@@ -106,18 +106,19 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
     let scratch = Scratch::new();
     for (arguments, parts) in [
         (&["run", "-E", "256", "k", "true"][..], &["256", "0..=255"][..]),
-        (&["run", "-E", "-1", "k", "true"], &["-1"]),
+        (&["run", "-E", "-1", "k", "true"], &["-1", "0..=255"]),
         (&["run", "-w", "soon", "k", "true"], &["soon", "number"]),
         (&["run", "-w", "-1", "k", "true"], &["-1", "number"]),
         (&["run", "-w", "inf", "k", "true"], &["inf", "number"]),
         (&["run", "-s", "-x", "k", "true"], &["--shared", "--exclusive"]),
         (&["run", "-n", "-w", "1", "k", "true"], &["--nonblock", "--wait"]),
         (&["run", "--on-loss", "pray", "k", "true"], &["pray", "kill", "warn"]),
-        (&["run", "-c", "k", "true"], &["-c"]),
+        (&["run", "-c", "k", "true"], &["-c", "write sh -c LINE after the key"]),
         (&["run", "k"], &["\"k\"", "command"]),
         (&["run", "k", "--"], &["\"k\"", "command"]),
         (&["run", "", "true"], &["key is empty"]),
-        (&["run", "--lease", "0.5", "k", "true"], &["500 ms"]),
+        (&["run", "--lease", "0.5", "k", "true"], &["0.5 s", "1 to 86400 s"]),
+        (&["run", "--lease", "1e9", "k", "true"], &["1000000000 s", "1 to 86400 s"]),
         (&["run", "--grace", "8", "k", "true"], &["8 s", "20 s", "7 s at most"]),
         (&["lend", "k"], &["lend"]),
         (&["run", "k", "-n", "--", "true"], &["\"-n\"", "\"k\"", "before the key"]),
@@ -130,6 +131,7 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
         let done = scratch.done(arguments);
         told(&done, 64, parts);
         assert_eq!(done.out, "");
+        assert!(!done.err.contains("as a value"), "the word would become the key: {done:?}");
     }
     let done = scratch.done(&[]);
     assert!(done.code == 64 && done.err.contains("Usage: leasehold"), "{done:?}");
@@ -165,6 +167,7 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
         ("sqlite:", &["names no file after `sqlite:`"]),
         ("sqlite::memory:", &["name a file"]),
         ("sqlite:leases.db?colour=red", &["colour", "prefix"]),
+        ("sqlite:leases.db?prefix=1a", &["\"1a\"", "lower-case letters"]),
         ("memory:", &["memory:", "sqlite:"]),
         ("indexeddb:app", &["browsers", "sqlite:"]),
     ] {
@@ -179,6 +182,31 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
     told(&scratch.done(&["bench", "--store", "sqlite"]), 64, &["\"sqlite\""]);
     let unknown = scratch.done(&["list", "--store", "carrier-pigeon:here"]);
     assert!(!unknown.err.contains("indexeddb"), "that is for browsers: {}", unknown.err);
+}
+
+/// Which URLs of servers this program can judge depends on its features.
+#[test]
+fn a_url_of_a_server_that_is_wrong_in_itself_gives_64() {
+    let scratch = Scratch::new();
+    for url in
+        ["redis://", "redis://127.0.0.1:1/x", "redis://127.0.0.1:1/0?prefx=j", "redis://127.0.0.1:1/0?prefix=a{b}"]
+    {
+        let done = scratch.done(&["run", "--store", url, "k", "true"]);
+        told(&done, 64, if cfg!(feature = "store-redis") { &[] } else { &["--features cli,store-redis"] });
+    }
+    for url in ["postgres://127.0.0.1:1/app?prefix=1a", "etcd://127.0.0.1:1?prefix=ends/"] {
+        told(&scratch.done(&["list", "--store", url]), 64, &[]);
+    }
+}
+
+#[test]
+fn tables_of_another_program_are_told_with_the_prefix_of_the_url() {
+    let scratch = Scratch::new();
+    let other = rusqlite::Connection::open(scratch.file()).unwrap();
+    other.execute_batch("CREATE TABLE leasehold_store (tenant, rent)").unwrap();
+    told(&scratch.done(&["run", "k", "true"]), 69, &["another program's", "?prefix="]);
+    told(&scratch.done(&["list"]), 69, &["another program's", "?prefix="]);
+    assert_eq!(scratch.done(&["run", "--store", &format!("{}?prefix=jobs", scratch.url()), "k", "true"]).code, 0);
 }
 
 #[test]
@@ -230,6 +258,37 @@ fn a_holder_whose_lease_ran_out_is_in_the_way_of_nobody_who_only_tries() {
         let done = scratch.done(&arguments);
         assert_eq!((done.code, &*done.out, &*done.err), (0, "granted\n", ""), "{options:?}");
     }
+}
+
+/// Whether a wait ended before its limit, by which a holder that stays silent is proved dead.
+fn is_refused_soon(waits: crate::harness::Running, limit: Duration) {
+    let start = Instant::now();
+    let (code, err) = waits.end();
+    assert_eq!(code, 1, "{err}");
+    assert!(start.elapsed() < limit, "it waited for {:?}", start.elapsed());
+}
+
+#[test]
+fn a_holder_that_shows_that_it_is_alive_refuses_who_only_tries() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--lease", "8"], "echo ready; exec sleep 600");
+    // Its beat stands still for longer than its lease. Nobody waits who could take the key.
+    holder.signal(nix::sys::signal::Signal::SIGSTOP);
+    crate::harness::until("silence", || scratch.done(&["list", "--json"]).out.contains(r#""life":"silent""#));
+    let waits = scratch.start(&["run", "-q", "-n", "k", "true"]);
+    crate::show::until_queued(&scratch, 1);
+    holder.signal(nix::sys::signal::Signal::SIGCONT);
+    is_refused_soon(waits, Duration::from_secs(6));
+}
+
+/// It makes them again.
+#[test]
+fn a_holder_whose_files_were_deleted_refuses_who_only_tries() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--lease", "60"], "echo ready; exec sleep 600");
+    std::fs::remove_dir_all(format!("{}-leasehold.d", scratch.file().display())).unwrap();
+    is_refused_soon(scratch.start(&["run", "-q", "-n", "k", "true"]), Duration::from_secs(6));
+    drop(holder);
 }
 
 /// A dead one beside a living one proves nothing about the key.

@@ -90,10 +90,10 @@ fn a_store_that_is_deleted_ends_the_command() {
 /// The store is silent: KILL comes before anybody else can be granted the key, even for who ignores TERM.
 #[test]
 fn a_lease_that_cannot_be_renewed_ends_the_command_before_the_lease() {
-    const LEASE: Duration = Duration::from_secs(4);
+    const LEASE: Duration = Duration::from_secs(6);
     let scratch = Scratch::new();
     let script = format!("echo ready; echo $$; trap 'echo told' TERM; {NAPS}");
-    let running = scratch.ready(&["--lease", "4", "--grace", "0.5"], &script);
+    let running = scratch.ready(&["--lease", "6", "--grace", "0.5"], &script);
     let command = Pid::from_raw(running.line().unwrap().parse().unwrap());
     assert_eq!(running.line().as_deref(), Some("ready"), "the trap is set");
     let mut other = Connection::open(scratch.file()).unwrap();
@@ -108,7 +108,7 @@ fn a_lease_that_cannot_be_renewed_ends_the_command_before_the_lease() {
     assert!(killed >= told + Duration::from_millis(400), "it has its grace");
     assert!(killed < LEASE, "{killed:?}");
     drop(busy);
-    ended(running, "cannot be renewed");
+    ended(running, "cannot be renewed: another connection held the write lock");
 }
 
 /// A store that is silent for a moment costs nothing.

@@ -39,8 +39,12 @@ fn the_manual_page_has_a_section_for_each_command() {
         let section = format!(".SH \"LEASEHOLD {name}\"");
         assert!(page.contains(&section), "{section} is missing: {page}");
     }
-    for section in [".SH \"EXIT STATUS\"", ".SH \"ENVIRONMENT\""] {
-        assert!(page.contains(section), "{section} is missing: {page}");
+    for section in ["EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"] {
+        assert!(page.contains(&format!(".SH \"{section}\"\n")), "{section} is missing: {page}");
+    }
+    assert!(page.ends_with("\\fBflock\\fR(1)\n"), "{page}");
+    for odd in ["KEY COMMAND", "[default: ]", "<\\fIKEY\\fR>\n\n", "<\\fISHELL\\fR>\n\n"] {
+        assert!(!page.contains(odd), "{odd:?}: {page}");
     }
     assert!(!page.contains("leasehold\\-run(1)"), "there is one page: {page}");
 }

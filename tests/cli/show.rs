@@ -97,6 +97,22 @@ fn names_cannot_turn_the_direction_of_a_line() {
     assert!(done.out.contains(r"a\u{202e}b") && done.out.contains(r"me\u{2066}"), "{done:?}");
 }
 
+/// As a program that uses the library may.
+#[test]
+fn a_holder_that_says_nothing_of_itself_is_named_by_its_session() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--info", ""], "echo ready; exec sleep 600");
+    let json = scratch.done(&["list", "--json"]).out;
+    let session = json.split_once(r#""session":""#).and_then(|(_, rest)| rest.split('"').next()).expect("it has one");
+    assert!(session.len() == 32 && session.bytes().all(|digit| digit.is_ascii_hexdigit()), "{json}");
+    let short = format!("session {}…", &session[..8]);
+    assert!(scratch.done(&["list"]).out.trim_end().ends_with(&short));
+    assert!(scratch.done(&["status", "k"]).out.trim_end().ends_with(&format!("by {short}")));
+    let waiter = scratch.start(&["run", "k", "true"]);
+    waiter.until_err(&format!("held by {short}"));
+    drop(holder);
+}
+
 /// Each line is one value, and it ends with its reader.
 #[test]
 fn watch_writes_a_line_of_json_each_second_for_as_long_as_it_is_read() {
@@ -104,7 +120,8 @@ fn watch_writes_a_line_of_json_each_second_for_as_long_as_it_is_read() {
     let script = "leasehold watch --json | (read a; read b; echo \"$a\"; echo \"$b\")";
     let watcher = Running::start(&mut scratch.command("sh", &["-c", script]));
     assert_eq!([watcher.line(), watcher.line(), watcher.line()], [Some("[]".into()), Some("[]".into()), None]);
-    assert_eq!(watcher.end(), (0, String::new()));
+    let (code, err) = watcher.end();
+    assert!(code == 0 && err.contains("there is no such file yet") && err.lines().count() == 1, "{err}");
     assert!(!scratch.file().exists(), "who looks makes no store");
     let live = scratch.start(&["watch", "--json", "k"]);
     assert_eq!(live.line().as_deref(), Some("[]"));
@@ -113,7 +130,8 @@ fn watch_writes_a_line_of_json_each_second_for_as_long_as_it_is_read() {
     assert!(line.starts_with(r#"[{"key":"k","#) && line.ends_with("}]"), "{line}");
     assert!(line.contains(&format!("pid {}", holder.pid())), "{line}");
     live.signal(Signal::SIGTERM);
-    assert_eq!(live.end(), (143, String::new()));
+    let (code, err) = live.end();
+    assert!(code == 143 && err.lines().count() == 1, "{err}");
 }
 
 /// A name may hold what JSON must escape, and what would command a terminal.
@@ -203,17 +221,21 @@ fn watch_prints_once_where_there_is_no_terminal() {
     assert!(!watched.out.contains('\u{1b}'), "{watched:?}");
 }
 
-/// A monitor goes on when its store answers again.
+/// A monitor goes on when its store answers again. With a rollback journal, which another program may choose, a writer keeps readers
+/// away.
 #[test]
 fn a_watch_outlasts_a_store_that_is_away() {
     let scratch = Scratch::new();
-    assert_eq!(scratch.done(&["run", "k", "true"]).code, 0);
-    let watch = scratch.start(&["watch", "--json"]);
-    watch.line().unwrap();
+    drop(scratch.ready(&[], "echo ready; exec sleep 600"));
     let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let journal: String = other.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0)).unwrap();
+    assert_eq!(journal, "delete");
+    let watch = scratch.start(&["watch", "--json"]);
+    assert!(watch.line().unwrap().contains("exclusive"));
+    other.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
     let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
+    busy.execute("DELETE FROM leasehold_record", []).unwrap();
     watch.until_err("still watching");
-    drop(busy);
-    let _holder = scratch.ready(&[], "echo ready; exec sleep 600");
-    while !watch.line().expect("it goes on").contains("exclusive") {}
+    busy.commit().unwrap();
+    while watch.line().expect("it goes on") != "[]" {}
 }

@@ -1,15 +1,25 @@
 //! Signals that reach leasehold.
 
-use std::{io::Write, os::unix::process::ExitStatusExt, process::Stdio, time::Duration};
+use std::{
+    io::Write,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::Stdio,
+    thread,
+    time::Duration,
+};
 
 use nix::{
     errno::Errno,
-    sys::signal::{Signal, kill, killpg},
+    sys::{
+        signal::{Signal, kill, killpg},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
     unistd::Pid,
 };
+use rusqlite::Connection;
 
 use crate::harness::{Running, Scratch, can_be_interrupted, until};
-use crate::show::until_queued;
+use crate::show::{queued, until_queued};
 
 /// Sleeps in short naps, so that a trap is not kept waiting.
 pub(crate) const NAPS: &str = "echo ready; while :; do sleep 0.02; done";
@@ -71,7 +81,7 @@ fn a_signal_ends_the_wait_and_gives_the_place_in_the_queue_back() {
         waiter.signal(signal);
         assert_eq!(waiter.line(), None);
         assert_eq!(waiter.end(), (code, String::new()));
-        assert_eq!(crate::show::queued(&scratch), 0, "its row is gone, though its lease is an hour");
+        assert_eq!(queued(&scratch), 0, "its row is gone, though its lease is an hour");
     }
     drop(holder);
 }
@@ -162,7 +172,7 @@ fn a_signal_ends_the_wait_for_a_store_that_does_not_open() {
         return println!("SKIPPED: this system does not tell which signals are handled");
     }
     let scratch = Scratch::new();
-    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    let mut other = Connection::open(scratch.file()).unwrap();
     let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Exclusive).unwrap();
     for arguments in [&["run", "k", "true"][..], &["elect", "k", "true"], &["steal", "k"], &["watch", "--json"]] {
         let running = scratch.start(arguments);
@@ -198,7 +208,7 @@ fn int_ends_leasehold_by_itself_as_it_ended_the_command_or_the_wait() {
     running.signal(Signal::SIGINT);
     assert_eq!(running.status().signal(), Some(Signal::SIGINT as i32));
     let status = scratch.done(&["status", "k"]);
-    assert!(status.out.contains("free; no token so far is above"), "{status:?}");
+    assert!(status.out.contains("free; its next token will be above"), "{status:?}");
     // A command that takes care of INT itself has a code of its own.
     let mut running = scratch.ready(&[], &format!("trap 'exit 130' INT; {NAPS}"));
     running.signal(Signal::SIGINT);
@@ -206,4 +216,34 @@ fn int_ends_leasehold_by_itself_as_it_ended_the_command_or_the_wait() {
     let mut running = scratch.ready(&[], "echo ready; exec sleep 600");
     running.signal(Signal::SIGTERM);
     assert_eq!(running.status().code(), Some(143), "no shell asks for more");
+}
+
+/// It leaves the queue and the store before it stops, at whatever moment it is told.
+#[test]
+fn who_is_stopped_while_it_waits_is_in_nobodys_way() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let other = Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(Duration::from_secs(3)).unwrap();
+    let start_and_stop = |moment: Duration| {
+        // A group of its own makes it the job of a process that can continue it: the kernel stops no others by TSTP.
+        let waits = Running::start(scratch.leasehold(&["run", "-q", "k", "echo", "granted"]).process_group(0));
+        thread::sleep(moment);
+        waits.signal(Signal::SIGTSTP);
+        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+        until("the stop", || matches!(waitpid(waits.pid(), Some(flags)), Ok(WaitStatus::Stopped(..))));
+        waits
+    };
+    for moment in (0..40).map(|round| Duration::from_micros(1_500 * round)) {
+        let _stopped = start_and_stop(moment);
+        other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("others can write to the store");
+        assert_eq!(queued(&scratch), 0, "it waits while it is stopped");
+    }
+    let stopped = start_and_stop(Duration::from_millis(60));
+    holder.signal(Signal::SIGTERM);
+    let next = scratch.done(&["run", "-q", "-w", "15", "k", "echo", "next"]);
+    assert_eq!((next.code, &*next.out), (0, "next\n"), "{next:?}");
+    stopped.signal(Signal::SIGCONT);
+    assert_eq!(stopped.line().as_deref(), Some("granted"));
+    assert_eq!(stopped.end(), (0, String::new()));
 }

@@ -2,6 +2,8 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
+use rusqlite::{Connection, TransactionBehavior};
+
 use crate::harness::{Scratch, done};
 
 #[test]
@@ -74,11 +76,66 @@ fn who_only_looks_makes_no_store() {
         assert!(done.err.contains("leases.db: there is no such file yet") && done.err.lines().count() == 1, "{done:?}");
     }
     assert_eq!(scratch.done(&["list", "--json"]).out, "[]\n");
-    assert_eq!(scratch.done(&["watch"]).out.lines().count(), 1, "the head alone");
+    let watch = scratch.done(&["watch"]);
+    assert_eq!(watch.out.lines().count(), 1, "the head alone");
+    assert!(watch.err.contains("leases.db: there is no such file yet"), "{watch:?}");
     assert_eq!(scratch.done(&["status", ""]).code, 64);
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
     let mut command = scratch.leasehold(&["list"]);
     let own = done(command.env_remove("LEASEHOLD_STORE").env("XDG_STATE_HOME", scratch.0.join("state")));
     assert_eq!(own.code, 0, "{own:?}");
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0, "nor a folder");
+}
+
+/// The names and bytes of all files in the folder.
+fn contents(scratch: &Scratch) -> Vec<(String, Vec<u8>)> {
+    let files = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap());
+    let mut contents: Vec<_> = files
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap_or_default()))
+        .collect();
+    contents.sort();
+    contents
+}
+
+#[test]
+fn who_only_looks_changes_nothing_in_the_database_of_another_program() {
+    for (journal, is_open) in [("DELETE", false), ("DELETE", true), ("WAL", false), ("WAL", true)] {
+        let scratch = Scratch::new();
+        let mut other = Connection::open(scratch.file()).unwrap();
+        let set: String = other.query_row(&format!("PRAGMA journal_mode = {journal}"), [], |row| row.get(0)).unwrap();
+        assert_eq!(set.to_uppercase(), journal);
+        other.execute_batch("CREATE TABLE diary (line); INSERT INTO diary VALUES ('dear diary')").unwrap();
+        // Somebody who writes keeps nobody from looking.
+        let writes = is_open.then(|| other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap());
+        if !is_open {
+            drop(Connection::open(scratch.file()).unwrap());
+        }
+        let before = contents(&scratch);
+        for arguments in [&["list"][..], &["list", "--json"], &["status", "k"], &["watch"]] {
+            let done = scratch.done(arguments);
+            assert_eq!(done.code, 0, "{journal}, {is_open}: {done:?}");
+            assert!(
+                done.err.contains("leases.db: nobody has used the tables leasehold_*") && done.err.lines().count() == 1,
+                "{journal}, {is_open}: {done:?}"
+            );
+            let after = contents(&scratch);
+            // The index of a log that is in use notes its readers.
+            let stays = |(name, _): &&(String, Vec<u8>)| !name.ends_with("-shm");
+            assert!(before.iter().filter(stays).eq(after.iter().filter(stays)), "{journal}, {is_open}, {arguments:?}");
+            assert_eq!(before.len(), after.len());
+        }
+        drop(writes);
+    }
+}
+
+#[test]
+fn who_only_looks_does_not_wait_for_who_writes() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let mut other = Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+    let writes = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    let list = scratch.done(&["list"]);
+    assert!(list.code == 0 && list.out.contains(&format!("pid {}", holder.pid())), "{list:?}");
+    drop(writes);
 }

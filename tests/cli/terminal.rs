@@ -15,6 +15,7 @@ use nix::{
 };
 
 use crate::harness::{Scratch, can_be_interrupted, until};
+use crate::show::{queued, until_queued};
 
 /// Somebody who types, and reads what comes.
 struct Typist {
@@ -235,6 +236,25 @@ fn watch_draws_anew_until_control_c() {
     typist.ends();
 }
 
+#[test]
+fn watch_keeps_its_head_in_a_window_that_is_too_low_for_the_table() {
+    let scratch = Scratch::new();
+    let _holders: Vec<_> = (0..7).map(|_| scratch.ready(&["-s"], "echo ready; exec sleep 600")).collect();
+    let script = "stty rows 6; exec leasehold watch";
+    let Some(typist) = Typist::sit_down(&scratch, script) else { return };
+    typist.sees("… and 4 more");
+    let screen = typist.screen.lock().unwrap().clone();
+    let first = screen.split("… and").next().unwrap_or_default();
+    assert_eq!(first.matches("pid ").count(), 3, "{screen:?}");
+}
+
+#[test]
+fn watch_says_why_it_shows_nothing() {
+    let scratch = Scratch::new();
+    let Some(typist) = Typist::sit_down(&scratch, "exec leasehold watch") else { return };
+    typist.sees("there is no such file yet");
+}
+
 /// A stopped `watch` can send nothing to the terminal before the shell prints its next line.
 #[test]
 fn a_watcher_that_is_stopped_leaves_the_terminal_as_it_was() {
@@ -269,6 +289,44 @@ fn who_waits_can_be_interrupted() {
     typist.ends();
 }
 
+/// It leaves the queue, and comes back to it.
+#[test]
+fn who_waits_is_stopped_by_control_z_and_goes_on_in_the_foreground() {
+    let scratch = Scratch::new();
+    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED: bash is missing");
+    }
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let script = "exec bash -c 'set -m; leasehold run -q k -- echo granted; echo stopped; read go; fg; echo over'";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    until_queued(&scratch, 1);
+    typist.types("\x1a");
+    typist.sees("stopped");
+    assert_eq!(queued(&scratch), 0);
+    typist.types("go\n");
+    until_queued(&scratch, 1);
+    drop(holder);
+    typist.sees("granted");
+    typist.sees("over");
+    assert_eq!(typist.ends(), 0);
+}
+
+/// Nobody could continue it: the kernel stops no process of an orphaned group at `^Z`.
+#[test]
+fn control_z_does_not_stop_who_waits_where_no_shell_could_continue_it() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let script = "leasehold run -q k -- echo granted; echo code $?";
+    let Some(mut typist) = Typist::sit_down(&scratch, script) else { return };
+    until_queued(&scratch, 1);
+    typist.types("\x1a");
+    typist.sees("^Z");
+    drop(holder);
+    typist.sees("granted");
+    typist.sees("code 0");
+    assert_eq!(typist.ends(), 0);
+}
+
 /// The command has the terminal, so the terminal does not tell the shell.
 #[test]
 fn control_c_ends_the_script_around_a_command_that_it_ends() {
@@ -287,7 +345,7 @@ fn control_c_ends_the_script_around_a_command_that_it_ends() {
         typist.goes();
         assert!(!typist.screen.lock().unwrap().contains("went on"));
         assert!(
-            scratch.done(&["status", "k"]).out.contains("free; no token so far is above"),
+            scratch.done(&["status", "k"]).out.contains("free; its next token will be above"),
             "the lease was released before"
         );
     }

@@ -75,12 +75,14 @@ impl Eyes {
     }
 
     /// For how long a request has to wait until the store grants it the key; `None` if somebody alive is in the way. A request that
-    /// only tries never learns that a holder is dead: each process would be refused for ever.
+    /// only tries never learns that a holder is dead: each process would be refused for ever. Once this process waits, it is not in its
+    /// own way, nor are those who came later.
     pub(crate) fn patience(&self, status: &LeaseStatus, wanted: Mode) -> Option<Duration> {
         let shares = |holder: &HolderStatus| wanted == Mode::Shared && holder.mode == Mode::Shared;
-        let holders = status.holders.iter().filter(|holder| !shares(holder));
+        let holders = status.holders.iter().filter(|holder| !holder.own && !shares(holder));
         let holders = holders.map(|holder| (self.holder(holder), holder.lease));
-        let waiters = status.queue.iter().map(|waiter| (self.waiter(waiter), waiter.lease));
+        let waiters =
+            status.queue.iter().take_while(|waiter| !waiter.own).map(|waiter| (self.waiter(waiter), waiter.lease));
         // With nobody left in the way, the store only has to answer.
         let mut longest = Duration::ZERO;
         for (life, lease) in holders.chain(waiters) {

@@ -7,6 +7,7 @@ mod child;
 mod codes;
 mod elect;
 mod hold;
+mod job;
 mod json;
 mod life;
 mod manual;
@@ -22,6 +23,7 @@ mod table;
 mod terminal;
 mod wait;
 mod watch;
+mod witness;
 
 use std::process::ExitCode;
 

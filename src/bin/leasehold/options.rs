@@ -2,7 +2,10 @@
 
 use std::{ffi::OsString, io::Write as _, time::Duration};
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, CommandFactory as _, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue},
+};
 use clap_complete::Shell;
 use leasehold::Mode;
 
@@ -30,6 +33,7 @@ pub(crate) enum Order {
     Bench(Bench),
     /// Writes a completion script for a shell to stdout
     Completions {
+        /// The shell
         shell: Shell,
     },
     /// Writes the manual page to stdout: leasehold man > leasehold.1
@@ -50,7 +54,8 @@ pub(crate) struct Waiting {
     /// Fail at once if the key is taken
     ///
     /// If the holder has died, or may have because it was silent for longer than its lease, leasehold waits until its death is
-    /// proved: for a few ms over SQLite if its process has ended, else for one and a quarter times its lease at most.
+    /// proved: for a few ms over SQLite if its process has ended, else for one and a quarter times its lease at most. It fails as soon as
+    /// the holder shows that it is alive.
     #[arg(short = 'n', long, alias = "nb", conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Fail if the key is not granted within this many seconds
@@ -59,7 +64,7 @@ pub(crate) struct Waiting {
     #[arg(short, long, alias = "timeout", value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) wait: Option<Duration>,
     /// The exit code if the key is not granted: 0 to 255
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED)]
+    #[arg(short = 'E', long, value_name = "CODE", default_value_t = super::codes::NOT_ACQUIRED, allow_negative_numbers = true)]
     pub(crate) conflict_exit_code: u8,
     /// Write no message while waiting
     #[arg(short, long)]
@@ -141,7 +146,7 @@ impl Run {
 #[derive(Args, Debug)]
 pub(crate) struct List {
     /// Only keys that begin with this
-    #[arg(default_value = "")]
+    #[arg(default_value = "", hide_default_value = true)]
     pub(crate) prefix: String,
     /// Write JSON
     #[arg(long)]
@@ -153,6 +158,7 @@ pub(crate) struct List {
 /// Shows who holds a key, and who waits for it
 #[derive(Args, Debug)]
 pub(crate) struct Status {
+    /// The key
     pub(crate) key: String,
     /// Write JSON
     #[arg(long)]
@@ -165,7 +171,7 @@ pub(crate) struct Status {
 #[derive(Args, Debug)]
 pub(crate) struct Watch {
     /// Only keys that begin with this
-    #[arg(default_value = "")]
+    #[arg(default_value = "", hide_default_value = true)]
     pub(crate) prefix: String,
     /// Write a line of JSON every second, in the form of list --json, until stdout is closed
     #[arg(long)]
@@ -281,7 +287,13 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     };
     let wrong = wrong.split("\n\nUsage:").next().unwrap_or(wrong);
     let wrong = wrong.split("\n\nFor more information").next().unwrap_or(wrong);
-    let words: Vec<_> = wrong.split_whitespace().collect();
+    // clap advises `-- -c`, which would make `-c` the key.
+    let lines = wrong.lines().filter(|line| !line.trim_start().starts_with("tip: to pass"));
+    let mut words: Vec<_> = lines.flat_map(str::split_whitespace).collect();
+    if matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if word == "-c" || word == "--command")
+    {
+        words.push("(no shell runs the command; for a line of shell, write sh -c LINE after the key)");
+    }
     let help = match std::env::args().nth(1).filter(|order| Cli::command().find_subcommand(order).is_some()) {
         Some(order) => format!("leasehold {order} --help"),
         None => "leasehold --help".into(),

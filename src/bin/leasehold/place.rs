@@ -11,20 +11,26 @@ use std::{
 
 use futures::future::{Either, select};
 use leasehold::{
-    LeaseManager,
+    InvalidOptions, LeaseManager,
     executor::TokioExecutor,
     machine::{StoreError, StoreErrorKind},
-    store,
+    store::{self, SqliteStore, Store},
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep, timeout},
+};
 
 use super::codes::{Failure, STORE, tell};
 use super::life::Eyes;
-use super::options::Place;
-use super::signals::Signals;
+use super::options::{Place, Waiting};
+use super::signals::{self, Call, Signals};
+use super::witness::{LastError, Witness};
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
 const FILE: &str = "sqlite:";
+/// What the names of the tables begin with, unless the URL says otherwise.
+const PREFIX: &str = "leasehold";
 /// A store that works opens in less than this. A shorter `-w` does not shorten the opening, which still counts towards it.
 const LEAST_OPENING: Duration = Duration::from_secs(1);
 /// The pause between two attempts to open a store.
@@ -34,7 +40,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Opened {
     pub(crate) leases: LeaseManager,
     pub(crate) eyes: Eyes,
-    /// How long that took.
+    pub(crate) last_error: LastError,
+    /// How long it took since the request began.
     pub(crate) took: Duration,
 }
 
@@ -88,13 +95,41 @@ impl Place {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(refused)
     }
 
-    /// The file of a store, if it does not exist yet. A command that only reads must not create it.
-    pub(crate) fn missing<'a>(&self, url: &'a str) -> Option<&'a Path> {
-        let (file, rest) = file_of(url)?;
-        // The store reports what is wrong with a URL.
-        let is_plain = rest.is_empty() || (rest.starts_with("?prefix=") && !rest.contains('&'));
+    /// Opens a store to look at it. A file is neither created nor changed: it may be another program's database.
+    pub(crate) async fn look(&self, url: &str) -> Result<Sight, Failure> {
+        store::check_url(url).map_err(|error| Failure::usage(error.message))?;
+        let Some((file, prefix)) = plain_file(url) else { return open(url, None).await.map(Sight::Store) };
+        let shown = file.display();
         let can_be_made = self.is_own() || file.parent().is_some_and(Path::is_dir);
-        (is_plain && can_be_made && matches!(file.try_exists(), Ok(false))).then_some(file)
+        if can_be_made && matches!(file.try_exists(), Ok(false)) {
+            return Ok(Sight::Nothing(format!("{shown}: there is no such file yet, so no key is held in it")));
+        }
+        let (path, name) = (file.to_owned(), prefix.to_owned());
+        let opening = spawn_blocking(move || SqliteStore::open_to_look(path, &name)).await;
+        let opened = opening.map_err(|why| Failure::new(STORE, format!("{shown}: the file was not opened: {why}")))?;
+        match opened.map_err(|error| refused(url, error))? {
+            Some(store) => over(store, None, Instant::now()).map(Sight::Store),
+            None => Ok(Sight::Nothing(format!(
+                "{shown}: nobody has used the tables {prefix}_* of leasehold in this database yet, so no key is held in it"
+            ))),
+        }
+    }
+}
+
+/// What a command sees that only looks.
+pub(crate) enum Sight {
+    Store(Opened),
+    /// Nobody can hold a key there, as the sentence says.
+    Nothing(String),
+}
+
+/// The file and the prefix in a URL that names nothing else.
+fn plain_file(url: &str) -> Option<(&Path, &str)> {
+    let (file, rest) = file_of(url)?;
+    match rest.strip_prefix("?prefix=") {
+        None if rest.is_empty() => Some((file, PREFIX)),
+        Some(prefix) if !prefix.contains('&') => Some((file, prefix)),
+        _ => None,
     }
 }
 
@@ -137,14 +172,32 @@ fn state_folder() -> Option<PathBuf> {
 pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, Failure> {
     let start = Instant::now();
     let store = store::from_url(url).await.map_err(|error| refused(url, error))?;
+    over(store, lease, start)
+}
+
+/// A manager over a store whose opening began then.
+fn over(store: impl Store, lease: Option<Duration>, start: Instant) -> Result<Opened, Failure> {
     let eyes = Eyes::over(&store.reach());
+    let last_error = LastError::default();
+    let store = Witness { store, last: last_error.clone() };
     let builder = LeaseManager::builder(store, TokioExecutor::new());
     let builder = match lease {
         Some(lease) => builder.lease(lease),
         None => builder,
     };
-    let leases = builder.build().map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(Opened { leases, eyes, took: start.elapsed() })
+    let leases = builder.build().map_err(|error| Failure::usage(in_seconds(&error)))?;
+    Ok(Opened { leases, eyes, last_error, took: start.elapsed() })
+}
+
+/// The library counts in ms, and the options in seconds.
+fn in_seconds(error: &InvalidOptions) -> String {
+    match error {
+        InvalidOptions::Lease { lease_ms } => {
+            let lease = Duration::from_millis(*lease_ms).as_secs_f64();
+            format!("a lease of {lease} s is out of range; choose 1 to 86400 s")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// For how long to keep trying to open a store.
@@ -160,34 +213,60 @@ pub(crate) enum Patience {
 
 impl From<Option<Duration>> for Patience {
     fn from(wait: Option<Duration>) -> Self {
-        wait.map_or(Self::Once, |wait| Self::For(wait.max(LEAST_OPENING)))
+        wait.map_or(Self::Once, Self::For)
     }
 }
 
-/// As [`open`], for a command that will hold leases. It fails if a signal comes, or if its patience ends before the store has opened.
+impl Patience {
+    /// For a store that has been open, if nobody limits the wait.
+    pub(crate) fn after_success(self, waiting: &Waiting) -> Self {
+        if matches!(self, Self::Once) && !waiting.nonblock { Self::Forever } else { self }
+    }
+}
+
+/// As [`open`], for a command that began to ask then, and will hold leases. It fails if a signal ends it, or if its patience ends before
+/// the store has opened.
 pub(crate) async fn open_in_time(
     url: &str,
     lease: Duration,
+    begun: Instant,
     patience: Patience,
     signals: &mut Signals,
 ) -> Result<Opened, Failure> {
-    let (start, last) = (Instant::now(), Cell::new(None));
-    let opening = open_often(url, lease, patience, &last);
-    let limit = if let Patience::For(limit) = patience { limit } else { Duration::MAX };
-    let mut opened = match select(pin!(timeout(limit, opening)), pin!(signals.end())).await {
-        Either::Left((Ok(opened), _)) => opened?,
-        Either::Left((Err(_), _)) => {
-            let why = last.take().map_or(String::new(), |failure: Failure| format!(" ({})", failure.sentence));
-            let seconds = limit.as_secs_f64();
-            return Err(Failure::new(
-                STORE,
-                format!("the store did not open within {seconds} s; check that it is running, or raise -w{why}"),
-            ));
-        }
-        Either::Right((signal, _)) => return Err(Failure::signalled(signal)),
+    let last = Cell::new(None);
+    let limit = match patience {
+        Patience::For(limit) => limit.saturating_sub(begun.elapsed()).max(LEAST_OPENING),
+        Patience::Once | Patience::Forever => Duration::MAX,
     };
-    opened.took = start.elapsed();
-    Ok(opened)
+    let mut opening = pin!(timeout(limit, open_often(url, lease, patience, &last)));
+    let opened = loop {
+        let call = match select(opening.as_mut(), pin!(signals.call())).await {
+            Either::Left((opened, _)) => break opened,
+            Either::Right((call, _)) => call,
+        };
+        match call {
+            Call::End(signal) => return Err(Failure::signalled(signal)),
+            // It may be in the midst of a transaction.
+            Call::Stop => match timeout(LEAST_OPENING, opening.as_mut()).await {
+                Ok(opened) => {
+                    signals.put_off_stop();
+                    break opened;
+                }
+                Err(_) => signals::stop(),
+            },
+        }
+    };
+    let Ok(opened) = opened else { return Err(not_in_time(patience, last.take())) };
+    opened.map(|opened| Opened { took: begun.elapsed(), ..opened })
+}
+
+fn not_in_time(patience: Patience, last: Option<Failure>) -> Failure {
+    let why = last.map_or(String::new(), |failure| format!(" ({})", failure.sentence));
+    let limit = match patience {
+        Patience::For(limit) => format!(" within {} s", limit.max(LEAST_OPENING).as_secs_f64()),
+        Patience::Once | Patience::Forever => String::new(),
+    };
+    Failure::new(STORE, format!("the store did not open{limit}; check that it is running, or raise -w{why}"))
 }
 
 async fn open_often(
@@ -213,29 +292,12 @@ async fn open_often(
 
 /// Why a store was not opened. An invalid URL is a mistake in the command line, not a failure of the store.
 pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
-    if names_a_store(url) {
-        // A full store stays full until somebody makes room, so the command says so and ends, instead of trying again.
-        let may_pass = error.retry && error.kind != StoreErrorKind::Quota;
-        Failure { may_pass, ..Failure::new(STORE, error.message) }
-    } else {
-        Failure::usage(error.message)
+    if store::check_url(url).is_err() {
+        return Failure::usage(error.message);
     }
-}
-
-/// Whether the scheme is known, and what follows it is valid as far as its text shows.
-fn names_a_store(url: &str) -> bool {
-    let Some((scheme, place)) = url.split_once(':') else { return false };
-    let parameters = place.split_once('?').map_or("", |(_, parameters)| parameters);
-    let has_prefix_alone = parameters.split('&').all(|one| one.is_empty() || one.starts_with("prefix="));
-    match scheme {
-        "memory" => place.is_empty(),
-        "sqlite" => file_of(url).is_some() && has_prefix_alone,
-        "etcd" => has_prefix_alone,
-        // Their clients know more parameters.
-        "postgres" | "postgresql" | "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster"
-        | "etcds" | "https" => true,
-        _ => false,
-    }
+    // A full store stays full until somebody makes room, so the command says so and ends, instead of trying again.
+    let may_pass = error.retry && error.kind != StoreErrorKind::Quota;
+    Failure { may_pass, ..Failure::new(STORE, error.message) }
 }
 
 #[cfg(test)]
@@ -253,7 +315,7 @@ mod tests {
             (full, false),
             (useless, false),
         ] {
-            let failure = refused("redis://host", error);
+            let failure = refused("sqlite:leases.db", error);
             assert_eq!((failure.may_pass, failure.exit.code()), (may_pass, STORE), "{failure:?}");
         }
     }

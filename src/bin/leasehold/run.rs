@@ -1,14 +1,16 @@
 //! `leasehold run`.
 
 use leasehold::LeaseGuard;
+use tokio::time::Instant;
 
 use super::codes::{Exit, Failure};
 use super::hold::Rules;
 use super::options::{self, OnLoss, Run};
-use super::place;
-use super::signals::Signals;
+use super::place::{self, Patience};
+use super::signals::{self, Call, Signals};
 use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
+use super::witness::LastError;
 
 /// Runs a command under a lease.
 pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
@@ -16,28 +18,59 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
     let url = options.place.url_to_write()?;
-    let mut signals = Signals::listen()?;
-    let opened = place::open_in_time(&url, rules.lease(), options.waiting.wait.into(), &mut signals).await?;
-    let mode = options.mode();
-    let info = wait::info(holding.info.as_deref(), &command);
-    let request = || opened.leases.lock(&key).mode(mode).info(&info);
+    let mut signals = Signals::listen_to_wait()?;
     let job = Job { key: &key, url: &url, command: &command, rules };
-    let asked = options.waiting.ask(&opened, &key, mode, request);
-    let notice = (!options.waiting.quiet).then_some(&*key);
-    let exit = match wait::wait(&opened, asked, &mut signals, notice).await {
-        Ok(Waited::Granted(guard)) => job.run_and_release(guard, &mut signals).await.map(|ended| ended.exit()),
-        Ok(Waited::Taken) => Ok(options.waiting.refused()),
-        Ok(Waited::Signalled(signal)) => Ok(signal.into()),
+    let (begun, mut patience) = (Instant::now(), options.waiting.wait.into());
+    loop {
+        match attempt(&job, &options, begun, patience, &mut signals).await? {
+            Attempt::Over(exit) => return Ok(exit),
+            Attempt::Stopped => signals::stop(),
+        }
+        patience = patience.after_success(&options.waiting);
+    }
+}
+
+enum Attempt {
+    Over(Exit),
+    /// It was interrupted by TSTP, and has left the queue and the store.
+    Stopped,
+}
+
+async fn attempt(
+    job: &Job<'_>,
+    options: &Run,
+    begun: Instant,
+    patience: Patience,
+    signals: &mut Signals,
+) -> Result<Attempt, Failure> {
+    let opened = place::open_in_time(job.url, job.rules.lease(), begun, patience, signals).await?;
+    let mode = options.mode();
+    let info = wait::info(options.holding.info.as_deref(), job.command);
+    let request = || opened.leases.lock(job.key).mode(mode).info(&info);
+    let asked = options.waiting.ask(&opened, job.key, mode, request);
+    let notice = (!options.waiting.quiet).then_some(job.key);
+    let ended = match wait::wait(&opened, asked, signals, notice).await {
+        Ok(Waited::Granted(guard)) => {
+            job.run_and_release(guard, &opened.last_error, signals).await.map(|ended| Attempt::Over(ended.exit()))
+        }
+        Ok(Waited::Taken) => Ok(Attempt::Over(options.waiting.refused())),
+        Ok(Waited::Called(Call::End(signal))) => Ok(Attempt::Over(signal.into())),
+        Ok(Waited::Called(Call::Stop)) => Ok(Attempt::Stopped),
         Err(failure) => Err(failure),
     };
     wait::close(&opened.leases).await;
-    exit
+    ended
 }
 
 impl Job<'_> {
     /// Runs the command, and gives the lease back however it ended.
-    pub(crate) async fn run_and_release(&self, guard: LeaseGuard, signals: &mut Signals) -> Result<Ended, Failure> {
-        let ended = self.run(&guard, signals).await;
+    pub(crate) async fn run_and_release(
+        &self,
+        guard: LeaseGuard,
+        last_error: &LastError,
+        signals: &mut Signals,
+    ) -> Result<Ended, Failure> {
+        let ended = self.run(&guard, last_error, signals).await;
         let held = match ended {
             // It has been told already.
             Ok(Ended::Lost { .. }) => false,

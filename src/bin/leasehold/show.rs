@@ -6,7 +6,7 @@ use super::codes::{Exit, Failure, print, tell};
 use super::json;
 use super::life::{Eyes, Life};
 use super::options::{List, Place, Status};
-use super::place::{self, Opened};
+use super::place::{self, Opened, Sight};
 use super::table::{expiry, printable, table};
 use super::wait::{self, named};
 
@@ -30,15 +30,14 @@ pub(crate) async fn status(options: &Status) -> Result<Exit, Failure> {
     print(&if options.json { as_json(&status, eyes) + "\n" } else { as_text(&status, eyes) })
 }
 
-/// Opens a store to read it. If there is none yet, says so and opens an empty one.
+/// Opens a store to read it. If nobody can hold a key there, says so and opens an empty one.
 async fn look(place: &Place) -> Result<Opened, Failure> {
-    let url = place.url()?;
-    match place.missing(&url) {
-        Some(file) => {
-            tell(&format!("{}: there is no such file yet, so no key is held in it", file.display()));
+    match place.look(&place.url()?).await? {
+        Sight::Store(opened) => Ok(opened),
+        Sight::Nothing(why) => {
+            tell(&why);
             nothing().await
         }
-        None => place::open(&url, None).await,
     }
 }
 
@@ -50,11 +49,12 @@ pub(crate) async fn nothing() -> Result<Opened, Failure> {
 fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
     let key = printable(status.key.as_str());
     if status.is_idle() {
-        return format!("{key}: free; no token so far is above {}\n", status.last_token.as_u64());
+        return format!("{key}: free; its next token will be above {}\n", status.last_token.as_u64());
     }
     let mut text = String::new();
     for holder in &status.holders {
-        let (mode, token, name) = (holder.mode.name(), holder.token.as_u64(), named(&holder.instance, &holder.info));
+        let (mode, token, name) =
+            (holder.mode.name(), holder.token.as_u64(), named(holder.holder, &holder.instance, &holder.info));
         let expiry = expiry(holder.expires_at);
         text += &match eyes.holder(holder) {
             Life::Alive => format!("{key}: held ({mode}, token {token}, expires {expiry}) by {name}\n"),
@@ -71,7 +71,7 @@ fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
             "{key}: waiting as number {} ({}): {}{}\n",
             place + 1,
             waiter.mode.name(),
-            named(&waiter.instance, &waiter.info),
+            named(waiter.holder, &waiter.instance, &waiter.info),
             eyes.waiter(waiter).remark()
         );
     }
@@ -85,6 +85,7 @@ fn as_json(status: &LeaseStatus, eyes: &Eyes) -> String {
             ("token", holder.token.as_u64().to_string()),
             ("expires_at_ms", holder.expires_at.as_ms().to_string()),
             ("life", json::string(eyes.holder(holder).name())),
+            ("session", json::string(&holder.holder.to_string())),
             ("instance", json::string(&holder.instance)),
             ("info", json::string(&holder.info)),
         ])
@@ -94,6 +95,7 @@ fn as_json(status: &LeaseStatus, eyes: &Eyes) -> String {
             ("mode", json::string(waiter.mode.name())),
             ("priority", waiter.priority.to_string()),
             ("life", json::string(eyes.waiter(waiter).name())),
+            ("session", json::string(&waiter.holder.to_string())),
             ("instance", json::string(&waiter.instance)),
             ("info", json::string(&waiter.info)),
         ])

@@ -6,14 +6,15 @@ use std::{
     task::{Context, Poll},
 };
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, raise};
 use tokio::signal::unix::{self, SignalKind};
 
 use super::codes::Failure;
+use super::job;
 
 /// They end the wait for a lease, and are passed on to a command.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
-/// They matter while a command runs. Before, they do what they always do: `^Z` stops who waits.
+/// They matter while a command runs. Before, all but TSTP do what they always do.
 const WORKING: [Signal; 6] =
     [Signal::SIGCHLD, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGTSTP, Signal::SIGCONT, Signal::SIGWINCH];
 
@@ -21,18 +22,50 @@ const WORKING: [Signal; 6] =
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
     ignored: u64,
+    /// Whether this process asks for something that cannot be asked for again, so that it stops only afterwards.
+    puts_off_stops: bool,
+    /// TSTP came, and was put off.
+    stop_is_due: bool,
+}
+
+/// What a signal asks of who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// To end.
+    End(Signal),
+    /// To [`stop`].
+    Stop,
 }
 
 impl Signals {
     /// Listens for those that end the wait.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let mut signals = Self { streams: Vec::new(), ignored: ignored() };
+        let mut signals = Self { streams: Vec::new(), ignored: ignored(), puts_off_stops: false, stop_is_due: false };
         signals.add(&ENDING)?;
         Ok(signals)
     }
 
+    /// Listens for TSTP, too. If `^Z` stopped a process that asks for a lease in the midst of a transaction, nobody else could use the
+    /// store. If it stopped a process in the queue, the lease would be granted to it, and nobody would use it.
+    pub(crate) fn listen_to_wait() -> Result<Self, Failure> {
+        let mut signals = Self::listen()?;
+        signals.add(&[Signal::SIGTSTP])?;
+        Ok(signals)
+    }
+
+    /// From now on TSTP is kept for the command.
+    pub(crate) fn put_off_stops(&mut self) {
+        self.puts_off_stops = true;
+    }
+
+    /// The stop that was called for is due as soon as it is asked again.
+    pub(crate) fn put_off_stop(&mut self) {
+        self.stop_is_due = true;
+    }
+
     /// Listens for the others, too.
     pub(crate) fn listen_to_all(&mut self) -> Result<(), Failure> {
+        self.puts_off_stops = false;
         if self.streams.iter().any(|(signal, _)| *signal == Signal::SIGCHLD) {
             return Ok(());
         }
@@ -43,7 +76,8 @@ impl Signals {
         for signal in signals {
             let number = *signal as i32;
             // What was ignored when we were started, as nohup does it, is to stay so, for the command as well.
-            if *signal != Signal::SIGCHLD && self.ignored & (1 << (number - 1)) != 0 {
+            let is_ignored = *signal != Signal::SIGCHLD && self.ignored & (1 << (number - 1)) != 0;
+            if is_ignored || self.streams.iter().any(|(listened, _)| listened == signal) {
                 continue;
             }
             let stream = unix::signal(SignalKind::from_raw(number));
@@ -68,14 +102,37 @@ impl Signals {
         }
     }
 
+    /// The next one that asks something of who waits.
+    pub(crate) async fn call(&mut self) -> Call {
+        loop {
+            match self.next().await {
+                Signal::SIGTSTP if job::can_be_continued() => return Call::Stop,
+                signal if is_ending(signal) => return Call::End(signal),
+                _ => {}
+            }
+        }
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Signal> {
+        if !self.puts_off_stops && std::mem::take(&mut self.stop_is_due) {
+            return Poll::Ready(Signal::SIGTSTP);
+        }
         for (signal, stream) in &mut self.streams {
-            if let Poll::Ready(Some(())) = stream.poll_recv(context) {
-                return Poll::Ready(*signal);
+            while let Poll::Ready(Some(())) = stream.poll_recv(context) {
+                if !self.puts_off_stops || *signal != Signal::SIGTSTP {
+                    return Poll::Ready(*signal);
+                }
+                self.stop_is_due = true;
             }
         }
         Poll::Pending
     }
+}
+
+/// Stops this process, as TSTP does that nobody listens for. It returns when the process is continued.
+pub(crate) fn stop() {
+    // It cannot fail: the signal is valid, and this process may signal itself.
+    let _ = raise(Signal::SIGSTOP);
 }
 
 pub(crate) fn is_ending(signal: Signal) -> bool {

@@ -1,12 +1,13 @@
 //! `leasehold steal`.
 
 use leasehold::LeaseStatus;
+use tokio::time::Instant;
 
 use super::codes::{Exit, Failure, print, tell};
 use super::hold::Rules;
 use super::options::{self, Steal};
 use super::place::{self, Patience};
-use super::signals::Signals;
+use super::signals::{Call, Signals};
 use super::supervise::Job;
 use super::wait::{self, Waited, named};
 
@@ -16,8 +17,10 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
     let url = options.place.url_to_write()?;
-    let mut signals = Signals::listen()?;
-    let opened = place::open_in_time(&url, rules.lease(), Patience::Once, &mut signals).await?;
+    let mut signals = Signals::listen_to_wait()?;
+    // Whom it robs is known only once.
+    signals.put_off_stops();
+    let opened = place::open_in_time(&url, rules.lease(), Instant::now(), Patience::Once, &mut signals).await?;
     let leases = &opened.leases;
     let request = leases.lock(&key).info(wait::info(holding.info.as_deref(), &command));
     let mut robbed = String::new();
@@ -35,10 +38,11 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
         Ok(Waited::Granted(guard)) => {
             tell(&robbed);
             let job = Job { key: &key, url: &url, command: &command, rules };
-            job.run_and_release(guard, &mut signals).await.map(|ended| ended.exit())
+            job.run_and_release(guard, &opened.last_error, &mut signals).await.map(|ended| ended.exit())
         }
-        Ok(Waited::Signalled(signal)) => Ok(signal.into()),
-        Ok(Waited::Taken) => Ok(Exit::NOT_ACQUIRED),
+        Ok(Waited::Called(Call::End(signal))) => Ok(signal.into()),
+        // Neither comes of a theft that puts off stops.
+        Ok(Waited::Taken | Waited::Called(Call::Stop)) => Ok(Exit::NOT_ACQUIRED),
         Err(failure) => Err(failure),
     };
     wait::close(leases).await;
@@ -52,7 +56,7 @@ fn sentence(key: &str, before: &LeaseStatus) -> String {
         .map(|holder| {
             format!(
                 "{} ({}, token {})",
-                named(&holder.instance, &holder.info),
+                named(holder.holder, &holder.instance, &holder.info),
                 holder.mode.name(),
                 holder.token.as_u64()
             )

@@ -22,6 +22,7 @@ use super::options::OnLoss;
 use super::signals::{self, Signals};
 use super::stage::Gifts;
 use super::terminal::Terminal;
+use super::witness::LastError;
 
 /// How often it is looked whether the rest of a group has ended, which nobody tells.
 const LOOK: Duration = Duration::from_millis(10);
@@ -66,6 +67,7 @@ enum Phase {
 
 struct Supervisor<'a> {
     job: &'a Job<'a>,
+    last_error: &'a LastError,
     child: Child,
     terminal: Option<Terminal>,
     phase: Phase,
@@ -80,10 +82,15 @@ struct Supervisor<'a> {
 
 impl Job<'_> {
     /// Runs the command until it ends.
-    pub(crate) async fn run(&self, guard: &LeaseGuard, signals: &mut Signals) -> Result<Ended, Failure> {
+    pub(crate) async fn run(
+        &self,
+        guard: &LeaseGuard,
+        last_error: &LastError,
+        signals: &mut Signals,
+    ) -> Result<Ended, Failure> {
         // Before the start, so that no end is missed.
         signals.listen_to_all()?;
-        let mut supervisor = Supervisor::start(self, guard)?;
+        let mut supervisor = Supervisor::start(self, guard, last_error)?;
         let mut danger = pin!(hold::danger(guard, &self.rules).fuse());
         loop {
             if let Some(ended) = supervisor.look() {
@@ -103,7 +110,7 @@ impl Job<'_> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn start(job: &'a Job<'a>, guard: &LeaseGuard) -> Result<Self, Failure> {
+    fn start(job: &'a Job<'a>, guard: &LeaseGuard, last_error: &'a LastError) -> Result<Self, Failure> {
         let mut terminal = Terminal::open();
         let wanted = terminal.as_ref().is_some_and(Terminal::is_wanted);
         let variables = [
@@ -118,6 +125,7 @@ impl<'a> Supervisor<'a> {
         }
         Ok(Self {
             job,
+            last_error,
             child,
             terminal,
             phase: Phase::Works,
@@ -241,8 +249,8 @@ impl<'a> Supervisor<'a> {
                 (format!("the lease of {key:?} is lost: {}", hold::meaning(reason)), self.job.rules.grace)
             }
             Danger::Late(left) => {
-                let grace = left.min(self.job.rules.grace);
-                (format!("the lease of {key:?} cannot be renewed: its store does not answer"), grace)
+                let why = self.last_error.or("its store does not answer in time");
+                (format!("the lease of {key:?} cannot be renewed: {why}"), left.min(self.job.rules.grace))
             }
         };
         if self.job.rules.on_loss == OnLoss::Warn {

@@ -42,7 +42,7 @@ fn lines(status: &LeaseStatus, eyes: &Eyes) -> Vec<[String; 6]> {
             Life::Dead => "dead".to_owned(),
             Life::Alive | Life::Silent => expiry(holder.expires_at),
         };
-        [key.clone(), mode, token, expires, waiting.clone(), named(&holder.instance, &holder.info)]
+        [key.clone(), mode, token, expires, waiting.clone(), named(holder.holder, &holder.instance, &holder.info)]
     };
     status.holders.iter().map(line).collect()
 }

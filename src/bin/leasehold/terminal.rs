@@ -47,6 +47,12 @@ pub(crate) fn seize() {
     }
 }
 
+/// How many lines the window of stdout has, if it is a terminal that knows.
+pub(crate) fn height() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
+}
+
 fn tty() -> Option<File> {
     File::options().read(true).write(true).open("/dev/tty").ok()
 }

@@ -5,15 +5,15 @@ use std::{convert::Infallible, ffi::OsString, future::pending, pin::pin, time::D
 use futures::future::{Either, select};
 use leasehold::{
     AcquireError, HolderStatus, LeaseGuard, LeaseManager, LeaseRequest, LeaseStatus, Mode, ReleaseOutcome,
+    machine::SessionId,
 };
-use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
 use super::codes::{Exit, Failure, tell};
 use super::life::Eyes;
 use super::options::Waiting;
 use super::place::Opened;
-use super::signals::Signals;
+use super::signals::{Call, Signals};
 use super::table::printable;
 
 /// A shorter wait is not worth a word.
@@ -24,8 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const RELEASE: Duration = Duration::from_secs(5);
 /// Between two requests to a store that fails.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How often to look whether a holder who may be dead is alive.
+const LOOK: Duration = Duration::from_millis(100);
 /// A cause that has a number in its message may be a new one each time.
 const MOST_CAUSES: usize = 8;
+/// So many digits of a session tell it from others.
+const SHORT: usize = 8;
 /// Longer texts say nothing more.
 const LONGEST_INFO: usize = 160;
 
@@ -34,13 +38,13 @@ pub(crate) enum Waited {
     Granted(LeaseGuard),
     /// The key is taken.
     Taken,
-    /// This signal came.
-    Signalled(Signal),
+    /// A signal came.
+    Called(Call),
 }
 
 impl Waiting {
     /// Waits for as long as was chosen. If then everybody in the way is dead, or silent for longer than its lease, it waits on until
-    /// their death is proved. Otherwise processes that wait for less than a lease would never get a key whose holder crashed.
+    /// their death is proved, or until one of them shows that it is alive. Otherwise processes that wait for less than a lease would never get a key whose holder crashed.
     pub(crate) async fn ask(
         &self,
         opened: &Opened,
@@ -59,7 +63,10 @@ impl Waiting {
         // A store that does not answer must not prolong the wait that the user chose by more than this.
         let Ok(status) = timeout(NOTICE, opened.leases.status(key)).await else { return Ok(None) };
         match opened.eyes.patience(&status?, mode) {
-            Some(limit) => in_time(request(), limit).await,
+            Some(limit) => match select(pin!(in_time(request(), limit)), pin!(sign_of_life(opened, key, mode))).await {
+                Either::Left((asked, _)) => asked,
+                Either::Right(((), _)) => Ok(None),
+            },
             None => Ok(None),
         }
     }
@@ -84,6 +91,17 @@ impl Waiting {
     /// How to end if the key is not granted.
     pub(crate) fn refused(&self) -> Exit {
         Exit::Code(self.conflict_exit_code)
+    }
+}
+
+/// Ends when somebody in the way, who may have been dead, shows that it is alive: its heart beats, or its beacon stands again.
+async fn sign_of_life(opened: &Opened, key: &str, mode: Mode) {
+    loop {
+        sleep(LOOK).await;
+        let status = opened.leases.status(key).await;
+        if status.is_ok_and(|status| opened.eyes.patience(&status, mode).is_none()) {
+            return;
+        }
     }
 }
 
@@ -122,10 +140,10 @@ pub(crate) async fn wait(
             None => pending().await,
         }
     });
-    let answer = match select(pin!(asked), select(pin!(signals.end()), notice)).await {
+    let answer = match select(pin!(asked), select(pin!(signals.call()), notice)).await {
         Either::Left((answer, _)) => answer,
         // By now the request is dropped: it has left the queue.
-        Either::Right((Either::Left((signal, _)), _)) => return Ok(Waited::Signalled(signal)),
+        Either::Right((Either::Left((call, _)), _)) => return Ok(Waited::Called(call)),
         Either::Right((Either::Right((never, _)), _)) => match never {},
     };
     match answer {
@@ -146,8 +164,9 @@ async fn note(opened: &Opened, key: &str) -> Infallible {
 }
 
 fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
-    let name =
-        |holder: &HolderStatus| format!("{}{}", named(&holder.instance, &holder.info), eyes.holder(holder).remark());
+    let name = |holder: &HolderStatus| {
+        format!("{}{}", named(holder.holder, &holder.instance, &holder.info), eyes.holder(holder).remark())
+    };
     let holder = match &status.holders[..] {
         [] => "nobody yet".to_owned(),
         [holder] => name(holder),
@@ -160,10 +179,14 @@ fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
     format!("waiting for {key:?}, which is held by {holder}{ahead}")
 }
 
-/// Who this is: by its `info`, by its stable name, or by both.
-pub(crate) fn named(instance: &str, info: &str) -> String {
+/// Who this is: by its `info`, by its stable name, or by both. A program that uses the library may give neither: then its session has to
+/// do.
+pub(crate) fn named(session: SessionId, instance: &str, info: &str) -> String {
     match (instance.is_empty(), info.is_empty()) {
-        (true, true) => "somebody without a name".to_owned(),
+        (true, true) => {
+            let session = session.to_string();
+            format!("session {}…", session.get(..SHORT).unwrap_or(&session))
+        }
         (true, false) => printable(info),
         (false, true) => printable(instance),
         (false, false) => format!("{}: {}", printable(instance), printable(info)),

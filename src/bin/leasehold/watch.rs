@@ -7,10 +7,11 @@ use tokio::time::sleep;
 
 use super::codes::{Exit, Failure, print, print_to_reader, tell};
 use super::options::Watch;
-use super::place::{self, Opened};
+use super::place::{Opened, Sight};
 use super::show::{nothing, shown};
 use super::signals::Signals;
-use super::wait;
+use super::table::printable;
+use super::{terminal, wait};
 
 const PAUSE: Duration = Duration::from_secs(1);
 const CLEAR: &str = "\x1b[2J";
@@ -36,16 +37,24 @@ pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
 
 /// Ends when stdout is closed, or after one table if stdout is not a terminal.
 async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened>) -> Result<Exit, Failure> {
-    let mut is_away = false;
+    let (mut is_away, mut told) = (false, None);
     loop {
+        let mut nothing_because = None;
         // The watcher does not create a missing file, but looks for it again.
-        if store.is_none() && options.place.missing(url).is_none() {
-            *store = Some(place::open(url, None).await?);
+        if store.is_none() {
+            match options.place.look(url).await? {
+                Sight::Store(opened) => *store = Some(opened),
+                Sight::Nothing(why) => nothing_because = Some(why),
+            }
+        }
+        if !draws && nothing_because.is_some() && nothing_because != told {
+            nothing_because.iter().for_each(|why| tell(why));
+            told = nothing_because.clone();
         }
         match text(options, store.as_ref()).await {
             Ok(text) => {
                 is_away = false;
-                let is_read = print_to_reader(&if draws { drawn(&text) } else { text })?;
+                let is_read = print_to_reader(&if draws { screen(&text, nothing_because.as_deref()) } else { text })?;
                 if !is_read || !(draws || options.json) {
                     return Ok(Exit::SUCCESS);
                 }
@@ -68,6 +77,24 @@ async fn text(options: &Watch, store: Option<&Opened>) -> Result<String, Failure
     Ok(shown(&opened.leases.list(&options.prefix).await?, &opened.eyes, options.json))
 }
 
+/// A table as it fits the window, with what there is to say below it.
+fn screen(table: &str, remark: Option<&str>) -> String {
+    let mut text = table.to_owned();
+    text.extend(remark.map(|remark| format!("{}\n", printable(remark))));
+    drawn(&cut(&text, terminal::height()))
+}
+
+/// The lines that fit a window of this height, above the one for the cursor. More lines would push the first ones out of it.
+fn cut(text: &str, height: Option<usize>) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    let most = height.map_or(usize::MAX, |height| height.saturating_sub(1).max(2));
+    if lines.len() <= most {
+        return text.to_owned();
+    }
+    let (shown, others) = lines.split_at(most - 1);
+    format!("{}\n… and {} more\n", shown.join("\n"), others.len())
+}
+
 /// Draws from the upper left corner over the last table. Long lines are cut off, not wrapped. Wrapping is turned on again before the end
 /// of each line: stdout writes whole lines, possibly a few at a time, and somebody may stop or kill `watch` after any of them.
 fn drawn(table: &str) -> String {
@@ -78,6 +105,16 @@ fn drawn(table: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_that_is_longer_than_the_window_is_cut_and_says_so() {
+        let table = "head\n1\n2\n3\n4\n";
+        for height in [None, Some(6), Some(24)] {
+            assert_eq!(cut(table, height), table);
+        }
+        assert_eq!(cut(table, Some(5)), "head\n1\n2\n… and 2 more\n");
+        assert_eq!(cut(table, Some(1)), "head\n… and 4 more\n");
+    }
 
     #[test]
     fn whatever_part_of_a_table_goes_out_the_terminal_wraps_lines_after_it() {

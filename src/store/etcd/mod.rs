@@ -159,6 +159,12 @@ impl EtcdStore {
         })
     }
 
+    /// For [`check_url`](crate::store::check_url).
+    pub(super) fn check_url(url: &str, prefix: Option<&str>) -> Result<(), StoreError> {
+        address::check_prefix(prefix.unwrap_or(PREFIX))?;
+        Address::parse(url).map(drop)
+    }
+
     fn check(&self) -> Result<(), StoreError> {
         if self.closed.load(Relaxed) {
             return Err(StoreError::permanent(StoreErrorKind::Closed, "this connection to etcd was closed"));

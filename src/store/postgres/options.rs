@@ -116,12 +116,7 @@ impl PostgresStoreBuilder {
     /// # Cancel safety
     /// Cancel safe: the connection is closed.
     pub async fn connect(self) -> Result<PostgresStore, StoreError> {
-        if !is_plain(&self.prefix) {
-            return Err(invalid(format!(
-                "the prefix {:?} is not a plain name; choose up to 50 lower-case letters, digits and underscores, and no digit first",
-                self.prefix
-            )));
-        }
+        check_prefix(&self.prefix)?;
         if let Some(misuse) = self.misuse {
             return Err(invalid(misuse));
         }
@@ -137,6 +132,15 @@ impl PostgresStoreBuilder {
         let place = Place { lending, exchange, runtime, names, neighbours, memory, durability, signals };
         Ok(PostgresStore { place: Shared::new(place), closed: false.into(), speaking: Speaking::nobody() })
     }
+}
+
+pub(super) fn check_prefix(prefix: &str) -> Result<(), StoreError> {
+    if is_plain(prefix) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "the prefix {prefix:?} is not a plain name; choose up to 50 lower-case letters, digits and underscores, and no digit first"
+    )))
 }
 
 pub(super) fn invalid(message: impl Into<String>) -> StoreError {

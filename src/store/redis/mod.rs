@@ -98,6 +98,17 @@ pub struct RedisStore {
     durability: Durability,
 }
 
+/// The prefix is the hash tag of all names.
+fn check_prefix(prefix: &str) -> Result<(), StoreError> {
+    if !prefix.is_empty() && !prefix.contains(['{', '}']) {
+        return Ok(());
+    }
+    Err(failure::unsupported(format!(
+        "{prefix:?} cannot be the prefix of a RedisStore, because all names begin with it in braces, as the hash tag of \
+         a cluster; choose one that is not empty and has no brace"
+    )))
+}
+
 impl RedisStore {
     /// Connects to the server at a URL such as `redis://user:password@host:6379/0` or `unix:///run/redis.sock`, with the
     /// prefix `leasehold`. It waits 10,000 ms at most. [`RedisServers`] lists the URLs of Sentinel groups and clusters.
@@ -162,12 +173,7 @@ impl RedisStore {
     /// # Ok(()) }
     /// ```
     pub async fn with_prefix(servers: impl Into<RedisServers>, prefix: &str) -> Result<Self, StoreError> {
-        if prefix.is_empty() || prefix.contains(['{', '}']) {
-            return Err(failure::unsupported(format!(
-                "{prefix:?} cannot be the prefix of a RedisStore, because all names begin with it in braces, as the hash tag of \
-                 a cluster; choose one that is not empty and has no brace"
-            )));
-        }
+        check_prefix(prefix)?;
         let runtime = runtime_for("Redis")?;
         let RedisServers(servers) = servers.into();
         let place = Place::new(Link::new(&servers, prefix)?, runtime, prefix);
@@ -176,6 +182,14 @@ impl RedisStore {
         let found = place.link.within(PATIENCE, &nothing_to_lose, look).await?;
         place.listeners.heed(place.link.opened());
         Ok(Self { place: Arc::new(place), store: found.store, durability: found.durability })
+    }
+
+    /// For [`check_url`](crate::store::check_url).
+    pub(super) fn check_url(url: &str, prefix: Option<&str>) -> Result<(), StoreError> {
+        let prefix = prefix.unwrap_or(PREFIX);
+        check_prefix(prefix)?;
+        let RedisServers(servers) = url.parse()?;
+        Link::new(&servers, prefix).map(drop)
     }
 
     /// A Lua script that [`LeaseGuard::fence`](crate::LeaseGuard::fence) runs only while a lease of this store is current. See

@@ -22,14 +22,16 @@ const LOOK: Duration = Duration::from_secs(3);
 /// Works until it is told to close, and by whom; or until nobody can ask any more. `tell_gone` is called if the file is gone
 /// for good.
 pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()) -> Option<Answer<()>> {
-    let rows = match Rows::prepare(&file.connection, &file.tables) {
+    let rows = match Rows::prepare(&file.connection, &file.tables, file.looks) {
         Ok(rows) => rows,
         Err(error) => {
             refuse(asked, &failure::meaning(&error));
             return None;
         }
     };
-    let mut desk = Desk { file, tell_gone, rows, sweep: Sweep::default(), is_gone: false, directory: file.directory() };
+    // Who only looks forgets nothing.
+    let sweep = if file.looks { Sweep::Done } else { Sweep::default() };
+    let mut desk = Desk { file, tell_gone, rows, sweep, is_gone: false, directory: file.directory() };
     while let Some(job) = desk.next(asked) {
         match job {
             Job::Transact { batch, now, deadline, answer } => answer.send(desk.transact(&batch, now, deadline)),

@@ -103,7 +103,8 @@ fn judge(transaction: &Connection, fence: &dyn Fence) -> Result<(), FenceError> 
     }
     let tables = tables_in(transaction, &fence.reach())?;
     lock(transaction, &tables)?;
-    let mut rows = Rows::prepare(transaction, &tables).map_err(|error| FenceError::Store(failure::meaning(&error)))?;
+    let mut rows =
+        Rows::prepare(transaction, &tables, false).map_err(|error| FenceError::Store(failure::meaning(&error)))?;
     let (store, mut records) = load(&mut rows, fence).map_err(failed)?;
     fence.judge(store, &mut records)?;
     rows.write_changed(&mut records).map_err(failed)

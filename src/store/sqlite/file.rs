@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::{
     failure::{self, Trouble},
+    look,
     schema::{self, Tables},
     worker,
 };
@@ -21,7 +22,7 @@ const ATTEMPTS: usize = 4;
 /// What the name of the directory ends with, so that it is never one of SQLite's own beside the file.
 const SIGNALS: &str = ".d";
 /// How long opening waits for others.
-const OPENING: Duration = Duration::from_secs(5);
+pub(super) const OPENING: Duration = Duration::from_secs(5);
 
 /// An SQLite file with the tables of the leases.
 #[derive(Debug)]
@@ -31,31 +32,24 @@ pub(super) struct LeaseFile {
     path: PathBuf,
     identity: Identity,
     prefix: String,
+    /// Whether it was opened only to be looked at.
+    pub(super) looks: bool,
 }
 
 impl LeaseFile {
     pub(super) fn open(path: &Path, prefix: &str) -> Result<Self, StoreError> {
-        let refused = |why: &str| {
-            let message = format!("{}: {why}", path.display());
-            Err(StoreError::permanent(StoreErrorKind::Unsupported, message))
-        };
-        if !schema::is_prefix(prefix) {
-            return refused(&format!(
-                "{prefix:?} cannot begin the name of a table; use 1 to 40 lower-case letters, digits and underscores, \
-                 no digit first, and not sqlite, which SQLite keeps for itself"
-            ));
-        }
-        if matches!(path.to_str(), Some("" | ":memory:")) {
-            return refused("no other process could open this database; name a file, or use a MemoryStore");
-        }
-        if path.is_dir() {
-            return refused("this is a directory; name a file in it");
-        }
-        // Absolute, or SQLite might read a URI in it.
-        let opened = std::path::absolute(path)
-            .map_err(|error| StoreError::transient(error.to_string()))
-            .and_then(|path| Self::open_certainly(&path, prefix));
-        opened.map_err(|error| StoreError { message: format!("{}: {}", path.display(), error.message), ..error })
+        at_checked(path, prefix, |path| Self::open_certainly(path, prefix))
+    }
+
+    /// Opens the file to look at its leases; `None` if it has none. This changes nothing in the file, and makes nothing beside it.
+    pub(super) fn open_to_look(path: &Path, prefix: &str) -> Result<Option<Self>, StoreError> {
+        at_checked(path, prefix, |path| {
+            if look::has_leases(path, &Tables::new("main", prefix))? {
+                Self::connect(path, prefix, look::flags(true)).and_then(Self::read_only).map(Some)
+            } else {
+                Ok(None)
+            }
+        })
     }
 
     /// Somebody may replace the file while it is opened. What is opened for certain stood there before as after.
@@ -72,7 +66,12 @@ impl LeaseFile {
     }
 
     fn open_at(path: &Path, prefix: &str) -> Result<Self, StoreError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let file = Self::connect(path, prefix, look::flags(true) | OpenFlags::SQLITE_OPEN_CREATE)?;
+        worker::patiently(worker::clock() + OPENING, || file.set_up()).map_err(Trouble::into_error)?;
+        Ok(file)
+    }
+
+    fn connect(path: &Path, prefix: &str, flags: OpenFlags) -> Result<Self, StoreError> {
         let connection = Connection::open_with_flags(path, flags).map_err(|error| failure::meaning(&error))?;
         let path = fs::canonicalize(path).map_err(|error| StoreError::transient(error.to_string()))?;
         if path.to_str().is_none() {
@@ -80,10 +79,16 @@ impl LeaseFile {
         }
         let identity = Identity::of(&path).map_err(|error| StoreError::transient(error.to_string()))?;
         let (tables, prefix) = (Tables::new("main", prefix), prefix.to_owned());
-        let file = Self { connection, tables, path, identity, prefix };
+        let file = Self { connection, tables, path, identity, prefix, looks: false };
         file.check_names()?;
-        worker::patiently(worker::clock() + OPENING, || file.set_up()).map_err(Trouble::into_error)?;
+        // Jobs wait by themselves, each as long as it may.
+        file.connection.busy_timeout(Duration::ZERO).map_err(|error| failure::meaning(&error))?;
         Ok(file)
+    }
+
+    fn read_only(self) -> Result<Self, StoreError> {
+        self.connection.execute_batch("PRAGMA query_only = ON").map_err(|error| failure::meaning(&error))?;
+        Ok(Self { looks: true, ..self })
     }
 
     /// By another name of the file, SQLite would have another log beside it, and we other signals.
@@ -103,8 +108,6 @@ impl LeaseFile {
     }
 
     fn set_up(&self) -> Result<(), Trouble> {
-        // Jobs wait by themselves, each as long as it may.
-        self.connection.busy_timeout(Duration::ZERO)?;
         let encoding: String = self.connection.query_row("PRAGMA encoding", [], |row| row.get(0))?;
         if encoding != "UTF-8" {
             let sentence = format!("its text encoding is {encoding}, and leases need UTF-8; use another file");
@@ -161,6 +164,42 @@ impl LeaseFile {
             format!("{}: the file was deleted or replaced while it was open; open it again", self.path.display());
         StoreError::permanent(StoreErrorKind::Closed, message)
     }
+}
+
+/// Opens a file whose path and prefix are such as can be opened.
+fn at_checked<T>(
+    path: &Path,
+    prefix: &str,
+    open: impl FnOnce(&Path) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    check_names(path, prefix)?;
+    if path.is_dir() {
+        return Err(refused(path, "this is a directory; name a file in it"));
+    }
+    // Absolute, or SQLite might read a URI in it.
+    let opened = std::path::absolute(path)
+        .map_err(|error| StoreError::transient(error.to_string()))
+        .and_then(|path| open(&path));
+    opened.map_err(|error| StoreError { message: format!("{}: {}", path.display(), error.message), ..error })
+}
+
+/// Whether there can be such a store, whatever files there are.
+pub(super) fn check_names(path: &Path, prefix: &str) -> Result<(), StoreError> {
+    if !schema::is_prefix(prefix) {
+        let why = format!(
+            "{prefix:?} cannot begin the name of a table; use 1 to 40 lower-case letters, digits and underscores, \
+             no digit first, and not sqlite, which SQLite keeps for itself"
+        );
+        return Err(refused(path, &why));
+    }
+    if matches!(path.to_str(), Some("" | ":memory:")) {
+        return Err(refused(path, "no other process could open this database; name a file, or use a MemoryStore"));
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, why: &str) -> StoreError {
+    unsupported(format!("{}: {why}", path.display()))
 }
 
 /// The prefix of the tables that a directory of signals stands for, if it stands for tables of this file.

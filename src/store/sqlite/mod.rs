@@ -4,6 +4,7 @@ mod desk;
 mod failure;
 mod fence;
 mod file;
+mod look;
 mod rows;
 mod schema;
 mod sweep;
@@ -88,7 +89,47 @@ impl SqliteStore {
     /// As for [`open`](Self::open); and if the prefix is not 1 to 40 lower-case ASCII letters, digits and underscores, begins with
     /// a digit, is `sqlite`, or begins with `sqlite_`.
     pub fn open_with_prefix(path: impl AsRef<Path>, prefix: &str) -> Result<Self, StoreError> {
-        let file = LeaseFile::open(path.as_ref(), prefix)?;
+        Self::over(LeaseFile::open(path.as_ref(), prefix)?)
+    }
+
+    /// Opens the file only to look who holds its leases, or returns `None` if there are none under this prefix. The file must exist, and
+    /// may be another program's database. This changes nothing in it, makes nothing beside it, and does not wait for who writes to it.
+    ///
+    /// The store answers [`LeaseManager::status`](crate::LeaseManager::status) and [`list`](crate::LeaseManager::list). It grants no
+    /// lease: its transactions fail if they would write.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the file cannot be opened, is not a database, or holds leases in a newer format.
+    ///
+    /// ```
+    /// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("leasehold-look-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// # let path = directory.join("app.db");
+    /// # std::fs::write(&path, "")?;
+    /// match SqliteStore::open_to_look(&path, "leasehold")? {
+    ///     Some(store) => {
+    ///         let leases = LeaseManager::builder(store, TokioExecutor::new()).build()?;
+    ///         println!("{} keys are held or waited for", leases.list("").await?.len());
+    ///     }
+    ///     None => println!("nobody has used leases in this database"),
+    /// }
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok(()) }
+    /// ```
+    pub fn open_to_look(path: impl AsRef<Path>, prefix: &str) -> Result<Option<Self>, StoreError> {
+        LeaseFile::open_to_look(path.as_ref(), prefix)?.map(Self::over).transpose()
+    }
+
+    /// For [`check_url`](crate::store::check_url).
+    pub(super) fn check_names(path: &str, prefix: Option<&str>) -> Result<(), StoreError> {
+        file::check_names(Path::new(path), prefix.unwrap_or(PREFIX))
+    }
+
+    fn over(file: LeaseFile) -> Result<Self, StoreError> {
         let reach = file.reach();
         Ok(Self { worker: Worker::start(file)?, reach })
     }

@@ -14,6 +14,7 @@ use crate::machine::{Batch, Key, Records, Reply, Row, SessionId, StoreId, StoreN
 #[derive(Debug)]
 pub(super) struct Rows<'c> {
     connection: &'c Connection,
+    looks: bool,
     read_store: Statement<'c>,
     read_record: Statement<'c>,
     read_session: Statement<'c>,
@@ -27,7 +28,8 @@ pub(super) struct Rows<'c> {
 }
 
 impl<'c> Rows<'c> {
-    pub(super) fn prepare(connection: &'c Connection, tables: &Tables) -> rusqlite::Result<Self> {
+    /// Who only looks does not wait for who writes.
+    pub(super) fn prepare(connection: &'c Connection, tables: &Tables, looks: bool) -> rusqlite::Result<Self> {
         let Tables { store, record, session, .. } = tables;
         let prepare = |sql: String| connection.prepare(&sql);
         let write = |table, name| {
@@ -37,6 +39,7 @@ impl<'c> Rows<'c> {
         };
         Ok(Self {
             connection,
+            looks,
             read_store: prepare(format!("SELECT state FROM {store}"))?,
             read_record: prepare(format!("SELECT state FROM {record} WHERE key = ?1"))?,
             read_session: prepare(format!("SELECT state FROM {session} WHERE id = ?1"))?,
@@ -55,7 +58,8 @@ impl<'c> Rows<'c> {
 
     /// Runs a batch in a transaction of its own.
     pub(super) fn transact(&mut self, batch: &Batch, now: StoreNow) -> Result<Reply, Trouble> {
-        let transaction = Transaction::new_unchecked(self.connection, TransactionBehavior::Immediate)?;
+        let behavior = if self.looks { TransactionBehavior::Deferred } else { TransactionBehavior::Immediate };
+        let transaction = Transaction::new_unchecked(self.connection, behavior)?;
         let mut records = Records::new();
         self.load_store(&mut records)?;
         for key in batch.keys() {

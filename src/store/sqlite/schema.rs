@@ -10,6 +10,9 @@ pub(super) const VERSION: i64 = 1;
 /// Longer prefixes are of no use.
 const LONGEST_PREFIX: usize = 40;
 
+/// The tables by what follows their prefix, and their columns.
+const COLUMNS: [(&str, &str); 3] = [("store", "id,version,state"), ("record", "key,state"), ("session", "id,state")];
+
 /// How the tables are called, as SQL says it.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
@@ -31,7 +34,7 @@ impl Tables {
 
     /// Finds the tables in a transaction, or makes them.
     pub(super) fn make(&self, connection: &Connection) -> Result<(), Trouble> {
-        for (name, columns) in [("store", "id,version,state"), ("record", "key,state"), ("session", "id,state")] {
+        for (name, columns) in COLUMNS {
             self.check(connection, name, columns)?;
         }
         connection.execute_batch(&format!(
@@ -42,32 +45,49 @@ impl Tables {
             self.store, self.record, self.session, self.store
         ))?;
         let version = format!("SELECT version FROM {}", self.store);
-        let version: i64 = connection.query_row(&version, [], |row| row.get(0))?;
-        if version == VERSION {
-            return Ok(());
-        }
-        Err(refused(format!(
-            "the leases in it have the format {version}, and this program knows {VERSION}; update the program"
-        )))
+        is_known(connection.query_row(&version, [], |row| row.get(0))?)
     }
 
-    /// A table of this name may be another program's.
-    fn check(&self, connection: &Connection, name: &str, ours: &str) -> Result<(), Trouble> {
+    /// Whether the tables are there, and a context has used them. This only reads.
+    pub(super) fn are_used(&self, connection: &Connection) -> Result<bool, Trouble> {
+        for (name, columns) in COLUMNS {
+            if !self.check(connection, name, columns)? {
+                return Ok(false);
+            }
+        }
+        // The first transaction of a context gives the store a state.
+        let version = format!("SELECT version FROM {} WHERE state IS NOT NULL", self.store);
+        let Some(version) = connection.query_row(&version, [], |row| row.get(0)).optional()? else { return Ok(false) };
+        is_known(version).map(|()| true)
+    }
+
+    /// Whether a table is there. One of this name may be another program's.
+    fn check(&self, connection: &Connection, name: &str, ours: &str) -> Result<bool, Trouble> {
         let Self { schema, prefix, .. } = self;
         let sql = format!("SELECT type FROM {schema}.sqlite_master WHERE name = '{prefix}_{name}' COLLATE NOCASE");
         let Some(kind) = connection.query_row(&sql, [], |row| row.get::<_, String>(0)).optional()? else {
-            return Ok(());
+            return Ok(false);
         };
         let mut columns = connection.prepare(&format!("PRAGMA {schema}.table_info({prefix}_{name})"))?;
         let names = columns.query_map([], |row| row.get::<_, String>("name"))?.collect::<Result<Vec<_>, _>>()?;
         let names = names.join(",");
         if kind == "table" && names == ours {
-            return Ok(());
+            return Ok(true);
         }
         Err(refused(format!(
-            "its {kind} {prefix}_{name} ({names}) is another program's; choose another prefix with SqliteStore::open_with_prefix"
+            "its {kind} {prefix}_{name} ({names}) is another program's; choose another prefix, by ?prefix= in a URL or by \
+             SqliteStore::open_with_prefix"
         )))
     }
+}
+
+fn is_known(version: i64) -> Result<(), Trouble> {
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "the leases in it have the format {version}, and this program knows {VERSION}; update the program"
+    )))
 }
 
 fn refused(sentence: String) -> Trouble {

@@ -19,7 +19,7 @@ use tokio_postgres::{
 use super::super::{
     PostgresStore, PostgresStoreBuilder,
     carrier::{Answers, Exchange, Failure, Gathering, Round, Row, Source, Supply},
-    options::invalid,
+    options::{check_prefix, invalid},
 };
 use crate::executor::Shared;
 use crate::machine::StoreError;
@@ -117,6 +117,12 @@ impl PostgresStore {
     pub fn builder(url: &str) -> PostgresStoreBuilder {
         PostgresStoreBuilder::new(Box::new(Url { url: url.into(), connector: None }))
     }
+
+    /// For [`check_url`](crate::store::check_url).
+    pub(in crate::store) fn check_url(url: &str, prefix: Option<&str>) -> Result<(), StoreError> {
+        prefix.map_or(Ok(()), check_prefix)?;
+        read(url, false).map(drop)
+    }
 }
 
 impl PostgresStoreBuilder {
@@ -150,7 +156,8 @@ fn read(url: &str, encrypted: bool) -> Result<Config, StoreError> {
     let mut config: Config = url.parse().map_err(|error| {
         let remedy = match url.contains("prefix=") {
             true => {
-                "to choose a prefix, call PostgresStoreBuilder::prefix, or write ?prefix= in a URL for store::from_url"
+                "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call \
+                 PostgresStoreBuilder::prefix"
             }
             false => "write it like postgres://user@host/database",
         };
