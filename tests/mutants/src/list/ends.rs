@@ -245,7 +245,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "browsers",
         "the alarm is left as a timer set it",
         Scenario("alarm::the_alarm_is_set_by"),
-        &[edit("src/driver/pump.rs", "            this.reset_alarm();\n", "")],
+        &[edit("src/driver/flight.rs", "            self.driver.reset_alarm();\n", "")],
     ),
     Mutant::new(
         "S11",
