@@ -115,11 +115,12 @@ impl Running {
     fn decide(&self) -> Result<bool, StoreError> {
         if let Some(text) = self.foreseen.take() {
             let (key, read) = &self.reads.records[0];
-            let found = text_of(read)?;
-            if found.as_ref() == Some(&text) && self.is_sure() {
+            let value = found(read)?;
+            if value == text.as_str() && self.is_sure() {
                 return Ok(true);
             }
-            rows::write(&self.leases, &Row::Record(key.clone()), found.as_deref())?;
+            // As it was, even if it is no text.
+            rows::write(&self.leases, &Row::Record(key.clone()), &value)?;
         }
         let is_decided = self.apply(None)?;
         if !is_decided {
@@ -153,7 +154,7 @@ impl Running {
         };
         for row in records.take_changed() {
             let text = records.text(&row);
-            rows::write(&self.leases, &row, text.as_deref())?;
+            rows::write(&self.leases, &row, &rows::value_of(text.as_deref()))?;
             if let (Row::Record(key), Some(text)) = (row, text) {
                 self.connection.left(key, text);
             }
