@@ -89,6 +89,7 @@ impl Running {
     fn hear(&self, event: &Event) {
         match event.type_().as_str() {
             "success" => self.go_on(),
+            "error" => self.write_failed(event),
             "complete" => self.complete(),
             _ => self.abort(),
         }
@@ -99,8 +100,12 @@ impl Running {
         match self.decide() {
             Ok(true) => {
                 self.is_decided.set(true);
-                // Saves a turn. Where the method is missing, the browser commits when it sees that nothing more is asked.
-                let _ = self.transaction.commit();
+                // Saves a turn, and the browser then aborts the transaction if a write fails. Where the method is missing, the browser
+                // commits when it sees that nothing more is asked; and on the user's connection, a handler of the user's may have it do
+                // so although a write failed.
+                if self.transaction.commit().is_err() {
+                    self.transaction.set_onerror(self.transaction.onabort().as_ref());
+                }
             }
             Ok(false) => {}
             Err(error) => {
@@ -108,6 +113,16 @@ impl Running {
                 // It fails only if the browser is ending the transaction already.
                 let _ = self.transaction.abort();
             }
+        }
+    }
+
+    /// A write failed, and the browser was not told to commit.
+    fn write_failed(&self, event: &Event) {
+        // It fails if the browser is ending the transaction already: then this event came of that.
+        if self.transaction.abort().is_ok()
+            && let Some(write) = event.target()
+        {
+            *self.failure.borrow_mut() = found(write.unchecked_ref()).err();
         }
     }
 
