@@ -43,8 +43,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// makes that one the first; on a thread without a runtime it is refused.
 ///
 /// A program with several runtimes should await [`release`](crate::LeaseGuard::release) before the guard's runtime shuts down. If a guard
-/// is dropped just before, its release transaction is lost with the runtime, and the manager repeats it in the runtime of the first
-/// request. If that runtime has ended, too, the next call repeats the transaction. If no call follows, the lease runs out.
+/// is dropped just before, its release transaction is lost with the runtime, and the manager repeats it in the other one of those two. If
+/// that runtime has ended, too, the next call repeats the transaction. If no call follows, the lease runs out.
 ///
 /// ```
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -401,14 +401,11 @@ impl Executor for TokioExecutor {
     }
 
     fn elsewhere(&self) -> Option<Shared<dyn Executor>> {
-        if !self.home.place.lives() {
-            return None;
-        }
         let is_away = Handle::try_current().is_ok_and(|here| !self.home.place.is_in(&here));
         let place = if is_away {
             self.home.place.clone()
         } else {
-            // Without a runtime, all is done at home.
+            // Without a runtime, all is done at home. This may also be the home that is just ending, and drops its tasks.
             self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
         // The home may have ended, and the other runtime may be the home by now.

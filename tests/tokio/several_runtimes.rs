@@ -308,6 +308,28 @@ fn a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last() {
     assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
 }
 
+/// The release is to be repeated earlier than anything else is due. Its repetition is planned while the first runtime ends, and maybe when
+/// that is known already: tokio drops the tasks of a runtime in an order that their numbers decide.
+#[test]
+fn a_lease_is_renewed_elsewhere_although_a_release_went_down_with_the_first_runtime() {
+    for others in 0..4 {
+        let several = || Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        let (home, other) = (several(), several());
+        let store = FaultyStore::new(MemoryStore::new());
+        let builder = LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(ms(1_000)).linger(ms(0));
+        let leases = builder.store_timeout(ms(100)).build().unwrap();
+        let short = home.block_on(leases.lock("short").acquire()).unwrap();
+        let held = other.block_on(leases.lock("held").acquire()).unwrap();
+        (0..others).for_each(|_| drop(home.spawn(async {})));
+        store.inject(Fault::Silence);
+        home.block_on(async { drop(short) });
+        drop(home);
+        let renewed = leases.stats().renewed;
+        other.block_on(renewals(&leases, renewed + 3));
+        assert!(held.is_valid() && leases.stats().renewed >= renewed + 3, "{:?}", leases.stats());
+    }
+}
+
 /// Each alarm also sets a timer in the other runtime that was used last. While that one stands still, nothing removes the old timers there.
 #[test]
 fn another_runtime_that_stands_still_collects_few_tasks() {

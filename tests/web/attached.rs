@@ -11,11 +11,13 @@ use leasehold::{
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
-use web_sys::{IdbDatabase, IdbTransactionMode};
+use web_sys::{Event, IdbDatabase, IdbTransactionMode};
 
 use super::{
     desk::{Desk, begin, end, open, write},
+    indexed_db::{LIMIT, acquire, granted, now},
     platform::{Replaced, done, fresh_name, indexed_db, property, settle, soon, until},
+    sessions::{another, release},
 };
 
 #[test]
@@ -203,7 +205,7 @@ async fn a_read_that_failed_is_no_empty_record() {
     let name = fresh_name("unread");
     let (holder, other) = (Desk::at(&name).await, Desk::at(&name).await);
     let guard = holder.hold().await;
-    let calm = Closure::<dyn Fn(web_sys::Event)>::new(|event: web_sys::Event| event.prevent_default());
+    let calm = Closure::<dyn Fn(Event)>::new(|event: Event| event.prevent_default());
     other.database.add_event_listener_with_callback("error", calm.as_ref().unchecked_ref()).unwrap();
     let before = holder.record().await;
     // Of the two reads of a connection's first transaction, this one is no longer the last.
@@ -236,4 +238,28 @@ async fn a_suspension_ends_what_the_context_itself_has_under_way() {
     frozen.leases.wake();
     drop(next.release());
     drop(frozen.hold().await);
+}
+
+/// A handler of the user's may have a transaction go on of which a write failed.
+#[test]
+async fn a_write_that_failed_grants_nothing_whatever_the_user_hears() {
+    for has_commit in [true, false] {
+        let name = fresh_name("failed write");
+        let database = open(&name, 1, true).await;
+        let store = IndexedDbStore::attach(database.clone()).unwrap();
+        let held = granted(store.transact(acquire("k", 2), now(), LIMIT).await);
+        store.transact(release("k", 2, 1, &held), now(), LIMIT).await.unwrap();
+        let prevents = Closure::<dyn Fn(Event)>::new(|event: Event| event.prevent_default());
+        database.set_onerror(Some(prevents.as_ref().unchecked_ref()));
+        // The row exists.
+        let fails = "function (...given) { return this.add(...given) }";
+        let failing = Replaced::in_database(&name, "IDBObjectStore", "put", fails);
+        let missing = (!has_commit).then(|| {
+            Replaced::in_database(&name, "IDBTransaction", "commit", "function () { throw new TypeError('missing') }")
+        });
+        let result = soon(store.transact(another("k", 2, 2), now(), LIMIT)).await;
+        drop((failing, missing));
+        assert!(result.is_err(), "with commit(): {has_commit}, {result:?}");
+        granted(store.transact(another("k", 2, 3), now(), LIMIT).await);
+    }
 }

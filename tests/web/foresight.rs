@@ -1,6 +1,7 @@
 //! A context that is the only one to use a key requests its write along with its read. Nobody ever sees a wrong write.
 
 use futures::FutureExt;
+use js_sys::Array;
 use leasehold::{
     machine::{Applied, Batch, Outcome, Reply},
     store::{IndexedDbStore, Store},
@@ -94,6 +95,20 @@ async fn a_record_that_went_meanwhile_does_not_come_back() {
     assert!(matches!(reply.answers[0].outcome, Outcome::Unreadable(_)), "{reply:?}");
     assert_eq!(asked.methods(), ["get", "put", "put", "getAll"]);
     assert_eq!(get_raw(&database, "k").await, "nonsense");
+}
+
+/// Whoever wrote it may be a later version.
+#[test]
+async fn a_value_that_is_no_text_is_put_back_as_it_was() {
+    let (store, database) = free_key("no text").await;
+    let held = granted(Ok(transact(&store, sure(9_000, another("k", 2, 2))).await));
+    put_raw(&database, "k", &Array::of1(&7.into())).await;
+    let asked = Asked::of(&database);
+    let reply = transact(&store, sure(9_000, release("k", 2, 2, &held))).await;
+    assert!(matches!(reply.answers[0].outcome, Outcome::Unreadable(_)), "{reply:?}");
+    assert_eq!(asked.methods(), ["get", "put", "put", "getAll"]);
+    let stands = get_raw(&database, "k").await;
+    assert!(Array::is_array(&stands) && Array::from(&stands).get(0) == 7, "{stands:?}");
 }
 
 /// A handler of the user's may let a transaction commit although a read in it failed.

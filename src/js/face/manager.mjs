@@ -311,8 +311,8 @@ function reactions() {
   });
 }
 
-/** Whether trying again may help. The wasm's message says so. */
-const mayPass = (error) => error instanceof LeaseError && error.code === "Store" && error.message.includes("may help");
+/** Whether trying again may help. The wasm's message says so at its end: before that stands what the platform said, and names. */
+const mayPass = (error) => error instanceof LeaseError && error.code === "Store" && error.message.endsWith("may help)");
 
 /** Opens a manager of the class whose method was called. For a time that was not chosen, the wasm gets NaN. */
 async function opened(called, name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {

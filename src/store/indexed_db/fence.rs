@@ -205,7 +205,7 @@ impl Fenced {
     }
 
     fn write(&self, row: Row, text: Option<String>) -> Result<(), StoreError> {
-        let written = rows::write(&self.leases, &row, text.as_deref())?;
+        let written = rows::write(&self.leases, &row, &rows::value_of(text.as_deref()))?;
         // A handler of the user's may have a transaction go on of which a write failed.
         if let Some(listener) = &*self.listener.borrow() {
             written.set_onerror(Some(listener.as_ref().unchecked_ref()));

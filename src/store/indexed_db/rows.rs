@@ -53,11 +53,14 @@ pub(super) fn ask_count(leases: &IdbObjectStore) -> Result<IdbRequest, JsValue> 
     leases.count_with_key(&range)
 }
 
-/// Writes a row, or deletes it.
-pub(super) fn write(leases: &IdbObjectStore, row: &Row, text: Option<&str>) -> Result<IdbRequest, StoreError> {
+/// What is written for a text; `undefined` if there is none.
+pub(super) fn value_of(text: Option<&str>) -> JsValue {
+    text.map_or(JsValue::UNDEFINED, JsValue::from)
+}
+
+/// Writes a row, or deletes it if the value is `undefined`.
+pub(super) fn write(leases: &IdbObjectStore, row: &Row, value: &JsValue) -> Result<IdbRequest, StoreError> {
     let name = name_of(row);
-    failure::asked(match text {
-        Some(text) => leases.put_with_key(&text.into(), &name),
-        None => leases.delete(&name),
-    })
+    let is_none = value.is_undefined();
+    failure::asked(if is_none { leases.delete(&name) } else { leases.put_with_key(value, &name) })
 }

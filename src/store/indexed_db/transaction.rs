@@ -90,6 +90,7 @@ impl Running {
     fn hear(&self, event: &Event) {
         match event.type_().as_str() {
             "success" => self.go_on(),
+            "error" => self.write_failed(event),
             "complete" => self.complete(),
             _ => self.abort(),
         }
@@ -100,8 +101,12 @@ impl Running {
         match self.decide() {
             Ok(true) => {
                 self.is_decided.set(true);
-                // Saves a turn. Where the method is missing, the browser commits when it sees that nothing more is asked.
-                let _ = self.transaction.commit();
+                // Saves a turn, and the browser then aborts the transaction if a write fails. Where the method is missing, the browser
+                // commits when it sees that nothing more is asked; and on the user's connection, a handler of the user's may have it do
+                // so although a write failed.
+                if self.transaction.commit().is_err() {
+                    self.transaction.set_onerror(self.transaction.onabort().as_ref());
+                }
             }
             Ok(false) => {}
             Err(error) => {
@@ -112,15 +117,26 @@ impl Running {
         }
     }
 
+    /// A write failed, and the browser was not told to commit.
+    fn write_failed(&self, event: &Event) {
+        // It fails if the browser is ending the transaction already: then this event came of that.
+        if self.transaction.abort().is_ok()
+            && let Some(write) = event.target()
+        {
+            *self.failure.borrow_mut() = found(write.unchecked_ref()).err();
+        }
+    }
+
     /// `false` if it has requested more rows, and decides when they are there.
     fn decide(&self) -> Result<bool, StoreError> {
         if let Some(text) = self.foreseen.take() {
             let (key, read) = &self.reads.records[0];
-            let found = text_of(read)?;
-            if found.as_ref() == Some(&text) && self.is_sure() {
+            let value = found(read)?;
+            if value == text.as_str() && self.is_sure() {
                 return Ok(true);
             }
-            rows::write(&self.leases, &Row::Record(key.clone()), found.as_deref())?;
+            // As it was, even if it is no text.
+            rows::write(&self.leases, &Row::Record(key.clone()), &value)?;
         }
         let is_decided = self.apply(None)?;
         if !is_decided {
@@ -154,7 +170,7 @@ impl Running {
         };
         for row in records.take_changed() {
             let text = records.text(&row);
-            rows::write(&self.leases, &row, text.as_deref())?;
+            rows::write(&self.leases, &row, &rows::value_of(text.as_deref()))?;
             if let (Row::Record(key), Some(text)) = (row, text) {
                 self.connection.left(key, text);
             }
