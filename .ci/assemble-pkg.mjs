@@ -83,6 +83,8 @@ function shorter(glue) {
     .replaceAll(/\(typeof FinalizationRegistry === 'undefined'\)\n.*\n +: new/g, "new")
     .replaceAll(/^ +wasm(Instance|Module) = .*\n/gm, "")
     .replaceAll(/^if \(Symbol\.dispose\).*\n/gm, "")
+    .replaceAll(/__destroy_into_raw\(\) \{\n([^}]*) +return ptr;\n +\}\n +free\(\) \{\n.*\n/g, "free() {\n$1")
+    .replaceAll("__wbg_ptr", "_at")
     .replace(/^if \(!\('encodeInto' in cachedTextEncoder\)\) \{[^]*?^\}\n/m, "");
 }
 
