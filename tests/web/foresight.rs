@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use js_sys::Array;
 use leasehold::{
-    machine::{Applied, Batch, Outcome, Reply},
+    machine::{Applied, Batch, Outcome, Reply, SessionId},
     store::{IndexedDbStore, Store},
 };
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -11,7 +11,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 use super::{
     desk::open,
     indexed_db::{LIMIT, acquire, granted, now, working_store},
-    platform::{Replaced, fresh_name, get_raw, put_raw, soon},
+    platform::{Replaced, fresh_name, get_raw, put_raw, session_row, soon},
     sessions::{Asked, another, release, sure},
 };
 
@@ -123,6 +123,21 @@ async fn nothing_is_foreseen_on_the_users_connection() {
     assert_eq!(asked.methods(), ["get"]);
     assert_eq!(releasing.await.unwrap().answers[0].outcome, Outcome::Released);
     assert_eq!(asked.methods(), ["put"]);
+}
+
+/// As where there is no room. The rest of the transaction goes with it.
+#[test]
+async fn a_write_that_fails_grants_nothing_and_takes_the_others_along() {
+    let (store, database) = free_key("failed write").await;
+    // The row exists.
+    let fails = "function (...given) { return given[1] === 'k' ? this.add(...given) : original.apply(this, given) }";
+    let failing = Replaced::in_database(&database, "IDBObjectStore", "put", fails);
+    let foreseen = soon(store.transact(sure(9_000, another("k", 2, 2)), now(), LIMIT)).await;
+    let opening = soon(store.transact(acquire("k", 3), now(), LIMIT)).await;
+    drop(failing);
+    assert!(foreseen.is_err() && opening.is_err(), "{foreseen:?}, {opening:?}");
+    assert!(get_raw(&database, session_row(SessionId(3))).await.is_undefined());
+    granted(Ok(transact(&store, another("k", 2, 3)).await));
 }
 
 /// The page is left or frozen.

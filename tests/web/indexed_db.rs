@@ -27,6 +27,11 @@ pub(super) fn now() -> Now {
     WebExecutor::new().now()
 }
 
+/// By its engine, which alone has this class.
+fn is_firefox() -> bool {
+    Reflect::has(&global(), &"InternalError".into()).unwrap()
+}
+
 /// What a session asks that is open.
 pub(super) fn ask(key: &str, session: u128, action: Action) -> Batch {
     Batch::new(SessionId(session), vec![Operation { key: Key::new(key).unwrap(), action }])
@@ -162,18 +167,20 @@ async fn it_lets_go_of_a_database_that_is_deleted_and_then_makes_a_new_one() {
 }
 
 #[test]
-async fn every_transaction_is_relaxed_and_committed_at_once() {
+async fn every_transaction_is_relaxed_and_committed_at_once_unless_that_would_commit_the_rest_of_what_failed() {
     let (store, database) = working_store("relaxed").await;
+    let committed = Array::new();
+    Reflect::set(&global(), &"committed".into(), &committed).unwrap();
     let note = "function (...given) {
-        (globalThis.committed ??= []).push(`${this.durability ?? 'relaxed'} ${this.mode}`);
+        globalThis.committed.push(`${this.durability ?? 'relaxed'} ${this.mode}`);
         return original.apply(this, given);
     }";
     let _noted = Replaced::in_database(&database, "IDBTransaction", "commit", note);
     granted(store.transact(acquire("k", 1), now(), LIMIT).await);
     // One that writes nothing too.
     store.transact(ask("k", 1, Action::Inspect), now(), LIMIT).await.unwrap();
-    let committed = Reflect::get(&global(), &"committed".into()).unwrap();
-    assert_eq!(committed.unchecked_into::<Array>().join(","), "relaxed readwrite,relaxed readwrite");
+    let all = if is_firefox() { "" } else { "relaxed readwrite,relaxed readwrite" };
+    assert_eq!(committed.join(","), all);
 }
 
 #[test]
@@ -285,8 +292,14 @@ async fn a_transaction_lost_after_its_commit_is_unknown() {
     let (store, database) = working_store("unknown").await;
     // An abort without an error: what a browser does that lost its database process.
     let lost = Replaced::in_database(&database, "IDBTransaction", "commit", "function () { this.abort() }");
+    // Firefox is not told to commit: once all was asked for, it does.
+    let soon = "function (...given) {
+        queueMicrotask(() => { try { this.transaction.abort() } catch {} });
+        return original.apply(this, given);
+    }";
+    let lost_unasked = is_firefox().then(|| Replaced::in_database(&database, "IDBObjectStore", "put", soon));
     let error = store.transact(acquire("k", 1), now(), LIMIT).await.unwrap_err();
-    drop(lost);
+    drop((lost, lost_unasked));
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Unavailable, Applied::Unknown, true));
     granted(store.transact(acquire("k", 1), now(), LIMIT).await);
 }

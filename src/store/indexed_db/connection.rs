@@ -4,7 +4,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use gloo_timers::callback::Timeout;
-use js_sys::Object;
+use js_sys::{Object, Reflect};
 use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbDatabase, IdbFactory, IdbKeyRange, IdbOpenDbRequest, IdbTransaction};
 
@@ -34,6 +34,8 @@ pub(super) struct Connection {
     object_store: &'static str,
     /// Of each transaction.
     options: TransactionOptions,
+    /// Whether transactions are told to commit.
+    commits: bool,
     ending: Rc<Ending>,
     beside_records: OnceCell<IdbKeyRange>,
     store: Cell<Option<StoreId>>,
@@ -116,6 +118,7 @@ impl Connection {
             database,
             object_store,
             options,
+            commits: aborts_what_was_told_to_commit(),
             ending,
             beside_records: OnceCell::new(),
             store: Cell::new(None),
@@ -222,6 +225,12 @@ impl Connection {
         Ok(transaction)
     }
 
+    /// Tells a transaction to commit, which saves a turn. `false` if the browser commits by itself, when it sees that nothing more is asked:
+    /// a write that fails then aborts the transaction, unless a handler of the user's prevents that.
+    pub(super) fn commit(&self, transaction: &Transaction) -> bool {
+        self.commits && transaction.commit().is_ok()
+    }
+
     /// Deletes the row of a session: one write that reads nothing, and is told to commit. A page that is being closed is not
     /// given the time for more.
     pub(super) fn delete_blindly(&self, session: SessionId) -> Result<(), JsValue> {
@@ -254,6 +263,12 @@ impl Drop for Connection {
             self.database.close();
         }
     }
+}
+
+/// Whether the browser aborts a transaction of which a write fails after a call of `commit()`, as the specification says. Firefox commits the
+/// other writes. Its engine alone has this class.
+fn aborts_what_was_told_to_commit() -> bool {
+    !Reflect::has(&global(), &"InternalError".into()).unwrap_or(true)
 }
 
 fn factory() -> Result<IdbFactory, StoreError> {

@@ -95,6 +95,8 @@ struct Fenced {
     /// Until the verdict.
     asked: Cell<Option<Sender<Verdict>>>,
     commit: RefCell<Option<HeldCommit>>,
+    /// A read or a write of the fence failed. Firefox may commit all the same.
+    has_failed: Cell<bool>,
     listener: RefCell<Option<Listener>>,
 }
 
@@ -122,8 +124,8 @@ impl Fenced {
         let reads = Reads::ask(store_of(&database), &leases, fence.ticket()).map_err(|_| OVER)?;
         let transaction: Transaction = transaction.clone().unchecked_into();
         let commit = RefCell::new(Some(HeldCommit::hold(&transaction)));
-        let (asked, listener) = (Cell::new(Some(sender)), RefCell::default());
-        let fenced = Rc::new(Self { transaction, fence, leases, reads, session, asked, commit, listener });
+        let (asked, has_failed, listener) = (Cell::new(Some(sender)), Cell::new(false), RefCell::default());
+        let fenced = Rc::new(Self { transaction, fence, leases, reads, session, asked, commit, has_failed, listener });
         fenced.listen();
         let open: Shared<dyn OpenTransaction> = fenced.clone();
         fenced.fence.open(open);
@@ -219,13 +221,14 @@ impl Fenced {
     /// A read ended without a result, or a write failed. Whoever set the transaction up hears of its abort, and not of this.
     fn failed(&self, event: &Event) {
         event.stop_propagation();
+        self.has_failed.set(true);
         OpenTransaction::abort(self);
         self.settle(Err(self.fence.loss().unwrap_or_else(ended)));
     }
 
     fn ended(&self, committed: bool) {
         self.settle(Err(self.fence.loss().unwrap_or_else(ended)));
-        if committed {
+        if committed && !self.has_failed.get() {
             self.fence.committed();
         }
         self.fence.over();

@@ -101,10 +101,7 @@ impl Running {
         match self.decide() {
             Ok(true) => {
                 self.is_decided.set(true);
-                // Saves a turn, and the browser then aborts the transaction if a write fails. Where the method is missing, the browser
-                // commits when it sees that nothing more is asked; and on the user's connection, a handler of the user's may have it do
-                // so although a write failed.
-                if self.transaction.commit().is_err() {
+                if !self.connection.commit(&self.transaction) {
                     self.transaction.set_onerror(self.transaction.onabort().as_ref());
                 }
             }
