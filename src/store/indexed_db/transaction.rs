@@ -101,7 +101,8 @@ impl Running {
         match self.decide() {
             Ok(true) => {
                 self.is_decided.set(true);
-                if !self.connection.commit(&self.transaction) {
+                let one_row = self.reads.beside.get().is_none() && self.reads.records.len() == 1;
+                if !self.connection.commit(&self.transaction, one_row) {
                     self.transaction.set_onerror(self.transaction.onabort().as_ref());
                 }
             }
