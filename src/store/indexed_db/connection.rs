@@ -34,7 +34,7 @@ pub(super) struct Connection {
     object_store: &'static str,
     /// Of each transaction.
     options: TransactionOptions,
-    /// Whether transactions that write several rows are told to commit.
+    /// Whether transactions are told to commit.
     commits: bool,
     ending: Rc<Ending>,
     beside_records: OnceCell<IdbKeyRange>,
@@ -226,10 +226,9 @@ impl Connection {
     }
 
     /// Tells a transaction to commit, which saves a turn. `false` if the browser commits by itself, when it sees that nothing more is
-    /// requested: then a write that fails aborts the transaction, unless a handler of the user's prevents that. `one_row` says that all writes
-    /// are to one row. Then only the last request counts, and each browser aborts the transaction if that one fails.
-    pub(super) fn commit(&self, transaction: &Transaction, one_row: bool) -> bool {
-        (self.commits || one_row) && transaction.commit().is_ok()
+    /// requested: then a write that fails aborts the transaction, unless a handler of the user's prevents that.
+    pub(super) fn commit(&self, transaction: &Transaction) -> bool {
+        self.commits && transaction.commit().is_ok()
     }
 
     /// Deletes the row of a session: one write that reads nothing, and is told to commit. A page that is being closed is not
@@ -266,8 +265,8 @@ impl Drop for Connection {
     }
 }
 
-/// Whether the browser aborts a transaction if one of its writes fails after a call of `commit()`, as the specification says. Firefox aborts
-/// it only if that write is the last request, and otherwise commits the other writes. Firefox alone has this class.
+/// Whether the browser aborts a transaction if one of its writes fails and `commit()` was called, as the specification says. Firefox commits
+/// the rest, and reports success. Firefox alone has this class.
 fn aborts_what_was_told_to_commit() -> bool {
     !Reflect::has(&global(), &"InternalError".into()).unwrap_or(true)
 }

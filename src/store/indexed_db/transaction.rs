@@ -101,8 +101,7 @@ impl Running {
         match self.decide() {
             Ok(true) => {
                 self.is_decided.set(true);
-                let one_row = self.reads.beside.get().is_none() && self.reads.records.len() == 1;
-                if !self.connection.commit(&self.transaction, one_row) {
+                if !self.connection.commit(&self.transaction) {
                     self.transaction.set_onerror(self.transaction.onabort().as_ref());
                 }
             }
