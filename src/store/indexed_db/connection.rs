@@ -224,10 +224,13 @@ impl Connection {
         Ok(transaction)
     }
 
-    /// Tells a transaction to commit, which saves a turn. `false` if the browser commits by itself, when it sees that nothing more is asked:
-    /// a write that fails then aborts the transaction, unless a handler of the user's prevents that.
-    pub(super) fn commit(&self, transaction: &Transaction) -> bool {
-        self.commits && transaction.commit().is_ok()
+    /// Tells a transaction to commit, which saves a turn. Else the browser commits when it sees that nothing more is asked, and a write that
+    /// fails before aborts the transaction.
+    pub(super) fn commit(&self, transaction: &Transaction) {
+        if self.commits {
+            // The method may be missing.
+            let _ = transaction.commit();
+        }
     }
 
     /// Deletes the row of a session: one write that reads nothing, and is told to commit. A page that is being closed is not
@@ -267,7 +270,7 @@ impl Drop for Connection {
 /// Whether the browser aborts a transaction of which a write fails after a call of `commit()`, as the specification says. Firefox commits the
 /// other writes. Its engine alone has this class.
 fn aborts_what_was_told_to_commit() -> bool {
-    !Reflect::has(&global(), &"InternalError".into()).unwrap_or(true)
+    Reflect::get(&global(), &"InternalError".into()).is_ok_and(|class| class.is_undefined())
 }
 
 fn factory() -> Result<IdbFactory, StoreError> {
