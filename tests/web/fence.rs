@@ -191,6 +191,27 @@ async fn a_guard_that_was_stolen_before_it_was_given_back_writes_nothing() {
     assert!(thief.is_valid());
 }
 
+/// Firefox commits all the same if it was told to commit.
+#[test]
+async fn a_renewal_that_could_not_be_written_renews_nothing() {
+    let desk = desk("unwritten").await;
+    let guard = desk.hold().await;
+    let (row, until) = (desk.session().await, valid_until_ms(&guard));
+    a_moment().await;
+    // The row exists.
+    let fails = "function (...given) {
+        return Array.isArray(given[1]) ? this.add(...given) : original.apply(this, given);
+    }";
+    let failing = Replaced::in_database(&desk.database.name(), "IDBObjectStore", "put", fails);
+    let transaction = desk.begin();
+    let (ended, fenced) = (end(&transaction), guard.fence_and_renew(&transaction));
+    soon(fenced).await.unwrap();
+    commit(&transaction);
+    ended.await;
+    drop(failing);
+    assert_eq!((desk.session().await, valid_until_ms(&guard)), (row, until));
+}
+
 #[test]
 async fn a_renewal_goes_with_the_write_or_not_at_all() {
     let desk = desk("renew").await;

@@ -200,11 +200,10 @@ export class LeaseManager extends EventTarget {
       try {
         return await this.#lease(key, wish, 0, stopped);
       } catch (error) {
-        // The user's signal may have aborted with such an error as its reason.
+        // A signal may have aborted with anything. All else is a LeaseError.
         if (isOver(wish.signal) || !mayPass(error)) throw error;
-        if (causes.has(error.message)) continue;
+        if (!causes.has(error.message)) warn(`leasehold: the election for ${JSON.stringify(key)} waits: ${error.message}`);
         causes.add(error.message);
-        warn(`leasehold: the election for ${JSON.stringify(key)} waits: ${error.message}`);
       }
     }
   }
@@ -312,7 +311,7 @@ function reactions() {
 }
 
 /** Whether trying again may help. The wasm's message says so at its end: before that stands what the platform said, and names. */
-const mayPass = (error) => error instanceof LeaseError && error.code === "Store" && error.message.endsWith("may help)");
+const mayPass = (error) => error.code === "Store" && error.message.includes("may help)");
 
 /** Opens a manager of the class whose method was called. For a time that was not chosen, the wasm gets NaN. */
 async function opened(called, name, database, { leaseMs = NaN, heartbeatMs = NaN, storeTimeoutMs = NaN, lingerMs = NaN, ...rest }) {

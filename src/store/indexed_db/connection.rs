@@ -225,10 +225,13 @@ impl Connection {
         Ok(transaction)
     }
 
-    /// Tells a transaction to commit, which saves a turn. `false` if the browser commits by itself, when it sees that nothing more is
-    /// requested: then a write that fails aborts the transaction, unless a handler of the user's prevents that.
-    pub(super) fn commit(&self, transaction: &Transaction) -> bool {
-        self.commits && transaction.commit().is_ok()
+    /// Tells a transaction to commit, which saves a turn. Else the browser commits when it sees that nothing more is requested, and a write that
+    /// fails before aborts the transaction.
+    pub(super) fn commit(&self, transaction: &Transaction) {
+        if self.commits {
+            // The method may be missing.
+            let _ = transaction.commit();
+        }
     }
 
     /// Deletes the row of a session: one write that reads nothing, and is told to commit. A page that is being closed is not
@@ -268,7 +271,7 @@ impl Drop for Connection {
 /// Whether the browser aborts a transaction if one of its writes fails and `commit()` was called, as the specification says. Firefox commits
 /// the rest, and reports success. Firefox alone has this class.
 fn aborts_what_was_told_to_commit() -> bool {
-    !Reflect::has(&global(), &"InternalError".into()).unwrap_or(true)
+    Reflect::get(&global(), &"InternalError".into()).is_ok_and(|class| class.is_undefined())
 }
 
 fn factory() -> Result<IdbFactory, StoreError> {

@@ -84,13 +84,15 @@ impl Running {
         let handler = self.pending.handler(move |event| running.hear(&event));
         self.transaction.set_oncomplete(Some(&handler));
         self.transaction.set_onabort(Some(&handler));
+        // It fails for what is no event target only.
+        let _ = self.transaction.add_event_listener_with_callback("error", &handler);
         self.reads.last().set_onsuccess(Some(&handler));
     }
 
     fn hear(&self, event: &Event) {
         match event.type_().as_str() {
             "success" => self.go_on(),
-            "error" => self.write_failed(event),
+            "error" => self.request_failed(event),
             "complete" => self.complete(),
             _ => self.abort(),
         }
@@ -101,9 +103,7 @@ impl Running {
         match self.decide() {
             Ok(true) => {
                 self.is_decided.set(true);
-                if !self.connection.commit(&self.transaction) {
-                    self.transaction.set_onerror(self.transaction.onabort().as_ref());
-                }
+                self.connection.commit(&self.transaction);
             }
             Ok(false) => {}
             Err(error) => {
@@ -114,13 +114,13 @@ impl Running {
         }
     }
 
-    /// A write failed, and the browser was not told to commit.
-    fn write_failed(&self, event: &Event) {
-        // It fails if the browser is ending the transaction already: then this event came of that.
+    /// A handler of the user's may say that the transaction goes on although a request failed.
+    fn request_failed(&self, event: &Event) {
+        // It fails if the transaction is ending already: then this event came of that, or the browser was told to commit.
         if self.transaction.abort().is_ok()
-            && let Some(write) = event.target()
+            && let Some(request) = event.target()
         {
-            *self.failure.borrow_mut() = found(write.unchecked_ref()).err();
+            *self.failure.borrow_mut() = found(request.unchecked_ref()).err();
         }
     }
 
