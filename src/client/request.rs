@@ -262,9 +262,6 @@ impl LeaseRequest {
     }
 }
 
-/// What users call the option.
-const MAX_HOLD: &str = if cfg!(feature = "js") { "maxHoldMs" } else { "max_hold" };
-
 /// A call does not have this option.
 pub(crate) const fn unknown(option: &'static str, remedy: &'static str) -> InvalidOptions {
     InvalidOptions::UnknownOption { option, remedy }
@@ -281,7 +278,7 @@ impl Wish {
         check_info(&self.info)?;
         match self.max_hold.map(rounded_up_ms) {
             Some(span_ms) if !(1..=LONGEST_LEASE_MS).contains(&span_ms) => {
-                Err(InvalidOptions::Span { option: MAX_HOLD, span_ms })
+                Err(InvalidOptions::Span { option: "max_hold", span_ms })
             }
             _ => Ok(()),
         }

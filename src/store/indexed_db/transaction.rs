@@ -84,8 +84,7 @@ impl Running {
         let handler = self.pending.handler(move |event| running.hear(&event));
         self.transaction.set_oncomplete(Some(&handler));
         self.transaction.set_onabort(Some(&handler));
-        // It fails for what is no event target only.
-        let _ = self.transaction.add_event_listener_with_callback("error", &handler);
+        self.transaction.set_onerror(Some(&handler));
         self.reads.last().set_onsuccess(Some(&handler));
     }
 
