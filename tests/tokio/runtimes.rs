@@ -50,7 +50,7 @@ async fn all_refusals(leases: &LeaseManager) -> Vec<String> {
 
 /// A store that can be asked only inside a runtime, like a store on a server.
 #[derive(Debug)]
-struct Remote(MemoryStore);
+pub(crate) struct Remote(pub(crate) MemoryStore);
 
 #[async_trait]
 impl Store for Remote {

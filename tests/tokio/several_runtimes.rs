@@ -5,19 +5,17 @@ use std::{
     pin::pin,
     sync::mpsc,
     thread,
-    time::Duration,
 };
 
 use futures::{FutureExt, executor::block_on};
 use leasehold::{
-    LeaseGuard, LeaseManager, StoreError,
+    LeaseGuard, LeaseManager,
     executor::TokioExecutor,
-    machine::{Batch, Now, Reply, StoreClock},
-    store::{Fault, FaultyStore, MemoryStore, Reach, Store},
+    store::{Fault, FaultyStore, MemoryStore},
 };
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{PATIENCE, manager, ms};
+use crate::{PATIENCE, manager, ms, runtimes::Remote};
 
 fn single() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
@@ -220,32 +218,12 @@ fn a_heartbeat_that_is_due_after_synchronous_work_is_sent_at_once() {
     });
 }
 
-/// A store that answers in tasks only, as one over a network does.
-#[derive(Debug)]
-struct Far(MemoryStore);
-
-#[async_trait::async_trait]
-impl Store for Far {
-    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
-        self.0.transact(batch, now, limit).await
-    }
-
-    async fn close(&self) {}
-
-    fn clock(&self) -> StoreClock {
-        self.0.clock()
-    }
-
-    fn reach(&self) -> Reach {
-        self.0.reach()
-    }
-}
-
 /// The release is a task of the second runtime, which ends before it runs the task.
 #[test]
 fn a_release_that_was_lost_with_its_runtime_holds_nobody_up() {
     let memory = MemoryStore::new();
-    let builder = LeaseManager::builder(Far(memory.clone()), TokioExecutor::new()).lease(PATIENCE * 10).linger(ms(0));
+    let builder =
+        LeaseManager::builder(Remote(memory.clone()), TokioExecutor::new()).lease(PATIENCE * 10).linger(ms(0));
     let leases = builder.store_timeout(PATIENCE * 2).build().unwrap();
     let home = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let guard = home.block_on(leases.lock("k").acquire()).unwrap();
