@@ -15,6 +15,7 @@ use leasehold::{
 };
 use tokio::{
     runtime::Runtime,
+    task::yield_now,
     time::{sleep, timeout},
 };
 
@@ -139,7 +140,11 @@ fn a_context_that_is_very_far_away_acquires_the_key_too() {
 async fn take_turns(store: EtcdStore, first: u128) {
     for session in first.. {
         let acquire = at_k(Action::Acquire(Acquire::new(RequestId(1), 1)));
-        let Ok(reply) = store.transact(open(session, acquire), process_clock(), BUSY).await else { continue };
+        let Ok(reply) = store.transact(open(session, acquire), process_clock(), BUSY).await else {
+            // While the test's runtime ends, every transaction fails at once. Without a pause here, the runtime would never end.
+            yield_now().await;
+            continue;
+        };
         if let Outcome::Granted(granted) = &reply.answers[0].outcome {
             sleep(Duration::from_millis(20)).await;
             let action = Action::Release { token: granted.block.first, request: RequestId(1) };
