@@ -1,7 +1,7 @@
 //! The contract of signals, within one process and over two.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     thread,
     time::Duration,
 };
@@ -10,13 +10,18 @@ use futures::executor::block_on;
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
+    machine::SessionId,
     signal::{
-        Signals,
+        Inbox, Notice, Signals,
         contract::{self, Half},
     },
     store::Store,
 };
-use tokio::{runtime::Runtime, task::block_in_place, time::timeout};
+use tokio::{
+    runtime::Runtime,
+    task::{JoinSet, block_in_place},
+    time::{sleep, timeout},
+};
 
 use crate::{
     other::{Other, say, told},
@@ -138,6 +143,104 @@ fn what_is_said_before_the_connection_stands_is_said_then() {
             };
             let (granted, ()) = timeout(PATIENCE, futures::future::join(waiting, ending)).await.expect("it is told");
             granted.unwrap().release().await.unwrap();
+        }
+    });
+}
+
+/// How many contexts wait for the key in the next tests.
+const WAITERS: usize = 20;
+
+/// A context with beacons whose leases are longer than any test takes.
+async fn context(place: &Place) -> LeaseManager {
+    let store = place.builder().with_beacons().connect().await.unwrap();
+    LeaseManager::builder(store, TokioExecutor::new()).lease(LONG_LEASE).linger(Duration::ZERO).build().unwrap()
+}
+
+async fn has_waiters(leases: &LeaseManager, count: usize) -> bool {
+    leases.status("k").await.is_ok_and(|status| status.queue.len() == count)
+}
+
+/// Each watches the one before it. If all of them looked every 50 ms, they would make 800 round trips in these 2 s.
+#[test]
+fn only_the_first_of_many_waiters_looks_often() {
+    on_server("signals_queue", |place| async move {
+        drop(place.store().await);
+        let proxy = place.proxy();
+        let (holder, far) = (context(&place).await, place.behind(proxy.port));
+        let guard = holder.lock("k").acquire().await.unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..WAITERS {
+            let leases = context(&far).await;
+            waiting.spawn(async move {
+                let granted = leases.lock("k").acquire().await;
+                drop(granted.unwrap().release().await);
+                leases.close().await;
+            });
+        }
+        until("all wait", async || has_waiters(&holder, WAITERS).await).await;
+        // They connect, and each looks once.
+        until("their first looks are over", async || {
+            let trips = proxy.trips();
+            sleep(Duration::from_millis(200)).await;
+            proxy.trips() - trips < WAITERS
+        })
+        .await;
+        let trips = proxy.trips();
+        sleep(Duration::from_secs(2)).await;
+        let trips = proxy.trips() - trips;
+        assert!((20..300).contains(&trips), "{trips} round trips");
+        guard.release().await.unwrap();
+        timeout(PATIENCE, waiting.join_all()).await.expect("each has its turn");
+    });
+}
+
+/// What a context is told by its signals.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<Notice>>);
+
+impl Inbox for Told {
+    fn notice(&self, notice: Notice) {
+        self.0.lock().unwrap().push(notice);
+    }
+}
+
+impl Told {
+    fn was(&self, is_it: impl Fn(&Notice) -> bool) -> bool {
+        self.0.lock().unwrap().iter().any(is_it)
+    }
+}
+
+/// Signals that are awake, and what they are told.
+async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Arc<Told>) {
+    let (signals, told) = (signals(place, true).await, Arc::new(Told::default()));
+    let inbox: Weak<dyn Inbox> = Arc::<Told>::downgrade(&told);
+    signals.wake(SessionId(session), true, inbox);
+    (signals, told)
+}
+
+/// Longer than it takes to connect and to look.
+const LOOKED: Duration = Duration::from_secs(1);
+
+/// A holder may wait for another key. Whoever waits for the holder looks at it seldom then, and often once that wait is over.
+#[test]
+fn the_death_of_a_context_that_waits_or_waited_is_seen() {
+    on_server("signals_waits", |place| async move {
+        drop(place.store().await);
+        for waits in [true, false] {
+            let (holder, told) = awake(&place, 1).await;
+            until("the beacon stands", async || told.was(|notice| matches!(notice, Notice::BeaconStands(_)))).await;
+            holder.watch(1, SessionId(9));
+            let (other, told) = awake(&place, 3).await;
+            other.watch(1, SessionId(1));
+            sleep(LOOKED).await;
+            assert!(!told.was(|notice| matches!(notice, Notice::BeaconGone { .. })), "it stands");
+            if !waits {
+                holder.unwatch(1);
+                sleep(LOOKED).await;
+            }
+            holder.rest();
+            until("the death is seen", async || told.was(|notice| matches!(notice, Notice::BeaconGone { watch: 1 })))
+                .await;
         }
     });
 }

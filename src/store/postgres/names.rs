@@ -64,6 +64,11 @@ impl Names {
         self.number("beacon", &bytes_of(session))
     }
 
+    /// The advisory lock that a session has while it waits and watches others.
+    pub(super) fn waits(&self, session: SessionId) -> i64 {
+        self.number("waits", &bytes_of(session))
+    }
+
     /// The advisory lock that a session has while it listens.
     pub(super) fn ear(&self, session: SessionId) -> i64 {
         self.number("ear", &bytes_of(session))

@@ -1,10 +1,7 @@
 //! The task of a session's signals: it hears, speaks, and looks at the beacons that are watched.
 
 use core::{pin::pin, time::Duration};
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    vec::Vec,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::{Either, select};
 use tokio::{
@@ -169,8 +166,8 @@ impl Ear {
             None | Some(Event::Rest) => return Err(Rests),
             Some(Event::Heard { payload }) => self.hear(&payload),
             Some(Event::Send(letter)) => self.outbox.send(letter, link),
-            // There is something to look at; or the end of a connection before this one.
-            Some(Event::Watched | Event::Cut { .. }) => {}
+            // There is something to look at, or nothing any more; or the end of a connection before this one.
+            Some(Event::Watches | Event::Cut { .. }) => {}
         }
         Ok(())
     }
@@ -186,12 +183,13 @@ impl Ear {
         }
     }
 
-    /// Looks at all beacons that are watched. False if the connection does not answer.
+    /// Looks at all beacons that are watched, and says whether this context waits. False if the connection does not answer.
     async fn look(&self, link: &Link) -> bool {
-        let looked_at = self.watches.looked_at();
-        let locks: Vec<i64> = looked_at.iter().map(|(_, lock)| *lock).collect();
-        let Ok(Ok(standing)) = timeout(LIMIT, link.standing(&locks)).await else { return false };
-        for watch in self.watches.gone(&looked_at, &standing) {
+        let look = self.watches.look();
+        let Ok(Ok(sight)) = timeout(LIMIT, link.look(&look, self.place.names.waits(self.session))).await else {
+            return false;
+        };
+        for watch in self.watches.gone(&look, &sight) {
             self.notice(Notice::BeaconGone { watch });
         }
         true

@@ -1,7 +1,7 @@
 //! The connection of a session's signals.
 
 use core::time::Duration;
-use std::{boxed::Box, string::String, vec::Vec};
+use std::{boxed::Box, string::String};
 
 use tokio::{sync::mpsc::UnboundedSender, time::sleep};
 
@@ -11,7 +11,10 @@ use super::super::{
     literal::numbers,
     names::Names,
 };
-use super::outbox::Letter;
+use super::{
+    outbox::Letter,
+    watches::{Look, Sight},
+};
 use crate::executor::Shared;
 use crate::machine::{SessionId, StoreError};
 
@@ -24,8 +27,8 @@ pub(super) enum Event {
     Cut { number: u64 },
     /// Notify others.
     Send(Letter),
-    /// There is one more beacon to be watched.
-    Watched,
+    /// There is one more beacon to be watched, or one less.
+    Watches,
     /// End everything.
     Rest,
 }
@@ -67,11 +70,23 @@ impl Link {
         Ok(taken.first(0).is_some_and(|row| row.text(0) == Some("t")))
     }
 
-    /// Which of these advisory locks are held.
-    pub(super) async fn standing(&self, locks: &[i64]) -> Result<Vec<i64>, Failure> {
-        let answers = self.line.carry(Round::one(&standing(locks))).await?;
+    /// Which of the locks are held. Takes or gives up the lock that says that this context waits.
+    pub(super) async fn look(&self, look: &Look, waits: i64) -> Result<Sight, Failure> {
+        // What was watched may be unwatched by now.
+        if look.is_empty() {
+            return Ok(Sight::default());
+        }
+        let mut round = Round::one(&held(&look.locks()));
+        match look.says_waits {
+            Some(true) => round.add(&format!("SELECT pg_try_advisory_lock({waits})")),
+            Some(false) => round.add(&format!("SELECT NOT pg_advisory_unlock({waits})")),
+            None => round.add("SELECT true"),
+        };
+        let answers = self.line.carry(round).await?;
         let lock = |row: &Row| row.text(0)?.parse().ok();
-        Ok(answers.rows(0).iter().filter_map(lock).collect())
+        // Somebody else may have it shared for a moment, while looking. Then the next look takes it.
+        let says_waits = answers.first(1).is_some_and(|row| row.text(0) == Some("t"));
+        Ok(Sight { held: answers.rows(0).iter().filter_map(lock).collect(), says_waits })
     }
 
     /// Sends a letter. One that fails is lost, as hints may be.
@@ -98,8 +113,8 @@ const STAYS: &str = "SELECT set_config(name, '0', false) FROM pg_settings WHERE 
 /// More than a session takes to connect.
 const PAUSES_MS: [u64; 7] = [10, 20, 40, 80, 160, 320, 640];
 
-/// A beacon stands if its lock cannot be shared; the look costs the same, however many locks others have.
-fn standing(locks: &[i64]) -> String {
+/// A lock is held if it cannot be shared; the look costs the same, however many locks others have.
+fn held(locks: &[i64]) -> String {
     format!(
         "SELECT wanted FROM unnest({}) AS wanted WHERE NOT pg_try_advisory_xact_lock_shared(wanted)",
         numbers(locks)

@@ -27,7 +27,7 @@ use crate::signal::{Beacons, Inbox, Signals};
 use ear::Ear;
 use link::Event;
 pub(super) use outbox::Letter;
-use watches::Watches;
+use watches::{Locks, Watches};
 
 /// For so long a store that is closed waits for what was said last.
 const LONGEST_END: Duration = Duration::from_secs(1);
@@ -146,9 +146,10 @@ impl Signals for PostgresSignals {
     fn watch(&self, watch: u64, session: SessionId) {
         // Without beacons an absent one proves nothing.
         if self.beacons {
+            let names = &self.place.names;
             self.tell(|awake| {
-                awake.watches.add(watch, self.place.names.beacon(session));
-                Some(Event::Watched)
+                awake.watches.add(watch, Locks { beacon: names.beacon(session), waits: names.waits(session) });
+                Some(Event::Watches)
             });
         }
     }
@@ -156,7 +157,7 @@ impl Signals for PostgresSignals {
     fn unwatch(&self, watch: u64) {
         self.tell(|awake| {
             awake.watches.remove(watch);
-            None
+            Some(Event::Watches)
         });
     }
 }

@@ -1,4 +1,8 @@
 //! The beacons that a context watches: one look for all of them together.
+//!
+//! In a queue, each context watches the one before it. Only the holder's death is urgent, and each look is a query. So a context that
+//! watches takes another advisory lock, which says that it waits. Whoever watches a context that waits looks seldom, and a holder that
+//! waits for nothing is looked at often.
 
 use core::time::Duration;
 use std::{
@@ -8,12 +12,14 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Between two looks. Each is a query.
-const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks if a watched context does not wait itself.
+const OFTEN: Duration = Duration::from_millis(50);
+/// Between two looks if all watched contexts wait.
+const SELDOM: Duration = Duration::from_millis(500);
 /// A restart of the server, or a cut, ends the beacons of living contexts. These get this long to record the loss in the store.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Watches by number, with the advisory lock of each beacon, and when to look at them next.
+/// Watches by number, with the advisory locks of each beacon, and when to look at them next.
 ///
 /// No connection outlives a restart of its server. So a beacon that a connection has seen was not lost in a restart. One that it never saw
 /// may have been, unless the connection is older than `GRACE`. The server's clock proves nothing: it may jump.
@@ -23,12 +29,15 @@ pub(super) struct Watches(Mutex<Watched>);
 #[derive(Debug)]
 struct Watched {
     locks: Vec<Watch>,
-    next: Instant,
+    /// When this connection looked last.
+    looked: Option<Instant>,
     /// From this time on, an absent beacon proves that its context ended, even if this connection never saw it.
     proves_from: Instant,
     /// The beacons that this connection has seen, the latest one last. Entries outlive their watches: if the store does not accept that a
     /// context is dead, because it had sent a heartbeat just before, the same beacon is watched again.
     seen: Vec<i64>,
+    /// Whether this connection has the lock that says that its context waits.
+    says_waits: bool,
 }
 
 /// How many beacons are remembered.
@@ -37,25 +46,70 @@ const REMEMBERED: usize = 256;
 #[derive(Debug)]
 struct Watch {
     number: u64,
-    lock: i64,
+    locks: Locks,
+    /// Whether the watched context waits itself, as far as this connection has seen.
+    waits: bool,
+}
+
+/// The advisory locks of a session that others look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Locks {
+    /// Is held while the session lives.
+    pub(super) beacon: i64,
+    /// Is held while the session waits.
+    pub(super) waits: i64,
+}
+
+/// What a look asks the server.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    watches: Vec<(u64, Locks)>,
+    /// Whether to say that this context waits, or that it does so no more.
+    pub(super) says_waits: Option<bool>,
+}
+
+impl Look {
+    pub(super) fn is_empty(&self) -> bool {
+        self.watches.is_empty() && self.says_waits.is_none()
+    }
+
+    pub(super) fn locks(&self) -> Vec<i64> {
+        self.watches.iter().flat_map(|(_, locks)| [locks.beacon, locks.waits]).collect()
+    }
+}
+
+/// What the server answers to a look.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    /// Which of the locks are held.
+    pub(super) held: Vec<i64>,
+    /// Whether others are told now that this context waits.
+    pub(super) says_waits: bool,
 }
 
 impl Watched {
-    fn note_seen(&mut self, lock: i64) {
-        if self.seen.contains(&lock) {
+    fn note_seen(&mut self, beacon: i64) {
+        if self.seen.contains(&beacon) {
             return;
         }
         if self.seen.len() >= REMEMBERED {
             self.seen.remove(0);
         }
-        self.seen.push(lock);
+        self.seen.push(beacon);
+    }
+
+    /// Whether others are to be told that this context waits, or that it does so no more.
+    fn says_waits(&self) -> Option<bool> {
+        let waits = !self.locks.is_empty();
+        (waits != self.says_waits).then_some(waits)
     }
 }
 
 impl Watches {
     pub(super) fn new() -> Self {
-        let now = Instant::now();
-        Self(Mutex::new(Watched { locks: Vec::new(), next: now, proves_from: now + GRACE, seen: Vec::new() }))
+        let proves_from = Instant::now() + GRACE;
+        let (locks, seen) = (Vec::new(), Vec::new());
+        Self(Mutex::new(Watched { locks, looked: None, proves_from, seen, says_waits: false }))
     }
 
     /// No other code runs under the lock, so the value is sound even if the lock is poisoned.
@@ -63,8 +117,8 @@ impl Watches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, watch: u64, lock: i64) {
-        self.watched().locks.push(Watch { number: watch, lock });
+    pub(super) fn add(&self, watch: u64, locks: Locks) {
+        self.watched().locks.push(Watch { number: watch, locks, waits: false });
     }
 
     /// What is under way reports nothing any more.
@@ -72,36 +126,51 @@ impl Watches {
         self.watched().locks.retain(|known| known.number != watch);
     }
 
-    /// When to look, if there is anything to look at.
+    /// When to look, if there is anything to do.
     pub(super) fn next(&self) -> Option<Instant> {
-        let watched = self.watched();
-        (!watched.locks.is_empty()).then_some(watched.next)
+        let (watched, now) = (self.watched(), Instant::now());
+        if watched.says_waits() == Some(false) {
+            return Some(now);
+        }
+        let pause = if watched.locks.iter().all(|watch| watch.waits) { SELDOM } else { OFTEN };
+        (!watched.locks.is_empty()).then(|| watched.looked.map_or(now, |looked| looked + pause))
     }
 
     /// Notes a new connection, which has seen no beacon yet.
     pub(super) fn connected(&self) {
-        let (mut watched, now) = (self.watched(), Instant::now());
-        (watched.next, watched.proves_from) = (now, now + GRACE);
+        let mut watched = self.watched();
+        (watched.looked, watched.proves_from) = (None, Instant::now() + GRACE);
         watched.seen.clear();
+        watched.says_waits = false;
     }
 
-    /// What to look at: watches by number, each with its lock.
-    pub(super) fn looked_at(&self) -> Vec<(u64, i64)> {
-        self.watched().locks.iter().map(|watch| (watch.number, watch.lock)).collect()
+    pub(super) fn look(&self) -> Look {
+        let watched = self.watched();
+        let watches = watched.locks.iter().map(|watch| (watch.number, watch.locks)).collect();
+        Look { watches, says_waits: watched.says_waits() }
     }
 
     /// Ends and returns those of these watches whose contexts have ended, because their beacons are gone.
-    pub(super) fn gone(&self, looked_at: &[(u64, i64)], standing: &[i64]) -> Vec<u64> {
+    pub(super) fn gone(&self, look: &Look, sight: &Sight) -> Vec<u64> {
         let (mut watched, now) = (self.watched(), Instant::now());
-        watched.next = now + LOOK;
+        watched.looked = Some(now);
+        watched.says_waits = sight.says_waits;
         let proves = now >= watched.proves_from;
-        standing.iter().for_each(|lock| watched.note_seen(*lock));
-        let Watched { locks, seen, .. } = &mut *watched;
+        let is_held = |lock: i64| sight.held.contains(&lock);
+        look.watches
+            .iter()
+            .filter(|(_, locks)| is_held(locks.beacon))
+            .for_each(|(_, locks)| watched.note_seen(locks.beacon));
+        let Watched { locks: watches, seen, .. } = &mut *watched;
         let is_gone = |watch: &mut Watch| {
-            let proven = proves || seen.contains(&watch.lock);
-            proven && !standing.contains(&watch.lock) && looked_at.contains(&(watch.number, watch.lock))
+            let Locks { beacon, waits } = watch.locks;
+            if !look.watches.contains(&(watch.number, watch.locks)) {
+                return false;
+            }
+            watch.waits = is_held(waits);
+            (proves || seen.contains(&beacon)) && !is_held(beacon)
         };
-        locks.extract_if(.., is_gone).map(|watch| watch.number).collect()
+        watches.extract_if(.., is_gone).map(|watch| watch.number).collect()
     }
 }
 
@@ -109,24 +178,58 @@ impl Watches {
 mod tests {
     use super::*;
 
-    const BEACON: i64 = 7;
+    const SESSION: Locks = Locks { beacon: 7, waits: 70 };
+
+    /// A look that finds these locks held.
+    fn look(watches: &Watches, held: &[i64]) -> Vec<u64> {
+        let look = watches.look();
+        watches.gone(&look, &Sight { held: held.to_vec(), says_waits: look.says_waits.unwrap_or(true) })
+    }
 
     #[test]
     fn a_beacon_that_was_seen_is_known_to_a_later_watch_of_the_same_connection() {
         let watches = Watches::new();
-        watches.add(1, BEACON);
-        assert!(watches.gone(&[(1, BEACON)], &[BEACON]).is_empty(), "it stands");
+        watches.add(1, SESSION);
+        assert!(look(&watches, &[SESSION.beacon]).is_empty(), "it stands");
         watches.remove(1);
-        watches.add(2, BEACON);
-        assert_eq!(watches.gone(&[(2, BEACON)], &[]), [2]);
+        watches.add(2, SESSION);
+        assert_eq!(look(&watches, &[]), [2]);
     }
 
     #[test]
     fn a_beacon_that_only_an_earlier_connection_saw_may_have_been_lost_in_a_restart() {
         let watches = Watches::new();
-        watches.add(1, BEACON);
-        assert!(watches.gone(&[(1, BEACON)], &[BEACON]).is_empty(), "it stands");
+        watches.add(1, SESSION);
+        assert!(look(&watches, &[SESSION.beacon]).is_empty(), "it stands");
         watches.connected();
-        assert!(watches.gone(&[(1, BEACON)], &[]).is_empty());
+        assert!(look(&watches, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_context_says_that_it_waits_as_long_as_it_watches() {
+        let watches = Watches::new();
+        watches.add(1, SESSION);
+        watches.add(2, SESSION);
+        assert_eq!(watches.look().says_waits, Some(true));
+        look(&watches, &[SESSION.beacon]);
+        watches.remove(1);
+        assert_eq!(watches.look().says_waits, None, "others know");
+        watches.remove(2);
+        assert_eq!(watches.look().says_waits, Some(false));
+        look(&watches, &[]);
+        assert_eq!(watches.next(), None, "nothing is left to be done");
+    }
+
+    #[test]
+    fn contexts_that_wait_are_looked_at_seldom() {
+        let watches = Watches::new();
+        let pause = || watches.next().unwrap() - watches.watched().looked.unwrap();
+        watches.add(1, SESSION);
+        look(&watches, &[SESSION.beacon]);
+        assert_eq!(pause(), OFTEN, "it holds");
+        look(&watches, &[SESSION.beacon, SESSION.waits]);
+        assert_eq!(pause(), SELDOM, "it waits");
+        watches.add(2, Locks { beacon: 8, waits: 80 });
+        assert_eq!(pause(), OFTEN, "this one may hold");
     }
 }
