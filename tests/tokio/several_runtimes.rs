@@ -308,6 +308,39 @@ fn a_lease_is_renewed_elsewhere_although_a_release_went_down_with_the_first_runt
     }
 }
 
+/// The alarm stands in the first runtime, which stands still, and stood in the second, which has ended.
+#[test]
+fn a_lease_is_renewed_in_a_third_runtime() {
+    let (home, second, third) = (single(), single(), single());
+    let builder = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).lease(ms(1_000)).linger(ms(0));
+    let leases = builder.build().unwrap();
+    let held = home.block_on(leases.lock("first").acquire()).unwrap();
+    let _second = second.block_on(leases.lock("second").acquire()).unwrap();
+    drop(second);
+    let _third = third.block_on(leases.lock("third").acquire()).unwrap();
+    third.block_on(renewals(&leases, 3));
+    assert!(held.is_valid() && leases.stats().renewed >= 3, "{:?}", leases.stats());
+}
+
+/// The store needs timers, so its transaction is a task of the first runtime. No time limit ends the wait for it.
+#[test]
+fn a_guard_that_is_dropped_in_a_runtime_without_timers_is_released() {
+    let (memory, long) = (MemoryStore::new(), ms(600_000));
+    let home = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let builder = LeaseManager::builder(Remote(memory.clone()), TokioExecutor::new()).lease(long * 4).linger(ms(0));
+    let leases = builder.store_timeout(long).build().unwrap();
+    let guard = home.block_on(leases.lock("k").acquire()).unwrap();
+    let timeless = Builder::new_current_thread().build().unwrap();
+    timeless.block_on(async {
+        drop(guard);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    });
+    let heir = home.block_on(manager(&memory).lock("k").timeout(PATIENCE / 2).acquire());
+    assert!(heir.is_ok(), "{heir:?}");
+}
+
 /// Each alarm also sets a timer in the other runtime that was used last. While that one stands still, nothing removes the old timers there.
 #[test]
 fn another_runtime_that_stands_still_collects_few_tasks() {

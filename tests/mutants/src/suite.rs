@@ -11,6 +11,8 @@ pub enum Suite {
     Histories(&'static str),
     /// Simulated scenarios whose name contains this.
     Scenario(&'static str),
+    /// The tests on tokio whose names contain this.
+    Tokio(&'static str),
     /// The machine's own tests of one rule: inputs and outputs in a fixed order.
     Rule(&'static str),
     /// The tests of what a store does: one batch after the other.
@@ -23,8 +25,10 @@ impl Suite {
         const CORE: &[&str] = &["--features", "tokio,test-util", "--lib"];
         const PROPERTIES: &[&str] = &["--features", "tokio,test-util", "--test", "properties"];
         const SCENARIOS: &[&str] = &["--features", "tokio,test-util", "--test", "scenarios"];
+        const TOKIO: &[&str] = &["--features", "tokio,test-util", "--test", "tokio"];
         match self {
             Self::Properties => PROPERTIES,
+            Self::Tokio(_) => TOKIO,
             Self::Histories(_) | Self::Scenario(_) => SCENARIOS,
             Self::Rule(_) | Self::Store(_) => CORE,
         }
@@ -34,7 +38,7 @@ impl Suite {
     pub const fn workshop(self) -> &'static str {
         match self {
             Self::Rule(_) | Self::Store(_) => "core",
-            Self::Properties | Self::Histories(_) | Self::Scenario(_) => "scenarios",
+            Self::Properties | Self::Histories(_) | Self::Scenario(_) | Self::Tokio(_) => "scenarios",
         }
     }
 
@@ -43,7 +47,7 @@ impl Suite {
         match self {
             Self::Properties => "forged::".to_owned(),
             Self::Histories(kind) => format!("histories::{kind}"),
-            Self::Scenario(name) => name.to_owned(),
+            Self::Scenario(name) | Self::Tokio(name) => name.to_owned(),
             Self::Rule(name) => format!("machine::context::machine_tests::{name}"),
             Self::Store(name) => format!("machine::record::{name}"),
         }
@@ -56,7 +60,7 @@ impl Suite {
                 vec![("PROPTEST_RNG_SEED", "1"), ("PROPTEST_CASES", "256"), ("PROPTEST_MAX_SHRINK_ITERS", "0")]
             }
             Self::Histories(_) => vec![("HISTORIES", "400")],
-            Self::Scenario(_) | Self::Rule(_) | Self::Store(_) => Vec::new(),
+            Self::Scenario(_) | Self::Tokio(_) | Self::Rule(_) | Self::Store(_) => Vec::new(),
         }
     }
 }
@@ -67,6 +71,7 @@ impl fmt::Display for Suite {
             Self::Properties => out.write_str("properties"),
             Self::Histories(kind) => write!(out, "histories {kind}"),
             Self::Scenario(name) => write!(out, "scenario {name}"),
+            Self::Tokio(name) => write!(out, "tokio test {name}"),
             Self::Rule(name) => write!(out, "machine test {name}"),
             Self::Store(name) => write!(out, "store test {name}"),
         }

@@ -6,6 +6,7 @@ mod belief;
 mod ends;
 mod evidence;
 mod record;
+mod runtimes;
 mod sessions;
 mod sure;
 mod tokens;
@@ -16,5 +17,6 @@ use crate::Mutant;
 pub fn all() -> Vec<Mutant> {
     let of_stores = [record::MUTANTS, tokens::MUTANTS, sessions::MUTANTS].concat();
     let of_contexts = [belief::MUTANTS, evidence::MUTANTS, attempts::MUTANTS, ends::MUTANTS, sure::MUTANTS].concat();
-    [of_stores, of_contexts].concat()
+    let of_drivers = runtimes::MUTANTS.to_vec();
+    [of_stores, of_contexts, of_drivers].concat()
 }

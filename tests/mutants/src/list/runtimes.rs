@@ -1,0 +1,59 @@
+//! What a context does in a runtime that has ended, stands still, or lacks timers.
+
+use crate::{Mutant, Suite::Tokio, edit};
+
+const ALARM: &str = "src/driver/alarm.rs";
+const EXECUTOR: &str = "src/executor/tokio.rs";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant::new(
+        "liveness",
+        "a transaction that went down with its runtime is waited for until the time limit",
+        Tokio("several_runtimes::a_release_that_was_lost"),
+        &[edit("src/driver/flight.rs", "            self.land(Err(StoreError::unknown(RUNTIME_ENDED)));\n", "")],
+    ),
+    Mutant::new(
+        "liveness",
+        "an alarm that stands only where the context was used first is early enough",
+        Tokio("several_runtimes::a_lease_is_renewed_elsewhere_although_the_request_there"),
+        &[edit(ALARM, "[Some(_), None] => !has_elsewhere(),", "[Some(_), None] => true,")],
+    ),
+    Mutant::new(
+        "liveness",
+        "an alarm stays as it is although the place where it was set has ended",
+        Tokio("several_runtimes::a_lease_is_renewed_in_a_third_runtime"),
+        &[edit(ALARM, "[None, Some(_)] => false,", "[None, Some(_)] => true,")],
+    ),
+    Mutant::new(
+        "liveness",
+        "the runtime that used the manager last is forgotten when the first one is used again",
+        Tokio("several_runtimes::a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last"),
+        &[edit(
+            EXECUTOR,
+            "            self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()\n",
+            "            Arc::default()\n",
+        )],
+    ),
+    Mutant::new(
+        "liveness",
+        "a transaction is spawned in a runtime that has no timers",
+        Tokio("a_guard_that_is_dropped_in_a_runtime_without_timers"),
+        &[edit(
+            EXECUTOR,
+            "let runtime = self.here_with_timers().or_else(|| self.remembered());",
+            "let runtime = self.runtime();",
+        )],
+    ),
+    Mutant::new(
+        "cost",
+        "a runtime that stands still collects a task for each alarm",
+        Tokio("several_runtimes::another_runtime_that_stands_still"),
+        &[edit(EXECUTOR, "const STANDS_STILL: usize = 64;", "const STANDS_STILL: usize = 1 << 40;")],
+    ),
+    Mutant::new(
+        "cost",
+        "a manager that has gone leaves a task behind in its runtime",
+        Tokio("runtimes::a_manager_that_has_gone_leaves_no_task"),
+        &[edit(EXECUTOR, "for_each(|(_, tenant)| tenant.abort());", "for_each(drop);")],
+    ),
+];
