@@ -332,7 +332,8 @@ fn a_restart_of_the_server_shows_nobody_dead() {
         server.restart();
         let listens = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'";
         let user = connect(&place.url).await;
-        until("both listen again", async || user.query_one(listens, &[]).await.unwrap().get::<_, i64>(0) == 2).await;
+        // Two ears, and the lock of the one that watches.
+        until("both listen again", async || user.query_one(listens, &[]).await.unwrap().get::<_, i64>(0) == 3).await;
         let (late, late_told) = awake(&place, 83).await;
         late.watch(8, SessionId(81));
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -88,7 +88,7 @@ impl PostgresStoreBuilder {
     ///
     /// A context that waits looks every 50 ms at the beacon of the holder, and every 500 ms at that of a context that waits before it. So a
     /// death may also be seen only after 500 ms: that of a holder that waits for another key, or that has held the lease for less than
-    /// 500 ms.
+    /// 600 ms.
     ///
     /// **A connection that the server closes while its context lives counts as a death.** Another context may then be granted the
     /// lease before the holder notices. The holder notices within milliseconds if the end of the connection reaches it, and within 15 s

@@ -126,14 +126,12 @@ impl Watches {
         self.watched().locks.retain(|known| known.number != watch);
     }
 
-    /// When to look, if there is anything to do.
+    /// When to look, if there is anything to do. A context that waits again soon need not tell others that it did not for a moment.
     pub(super) fn next(&self) -> Option<Instant> {
         let (watched, now) = (self.watched(), Instant::now());
-        if watched.says_waits() == Some(false) {
-            return Some(now);
-        }
-        let pause = if watched.locks.iter().all(|watch| watch.waits) { SELDOM } else { OFTEN };
-        (!watched.locks.is_empty()).then(|| watched.looked.map_or(now, |looked| looked + pause))
+        let watches = !watched.locks.is_empty();
+        let pause = if watches && watched.locks.iter().all(|watch| watch.waits) { SELDOM } else { OFTEN };
+        (watches || watched.says_waits).then(|| watched.looked.map_or(now, |looked| looked + pause))
     }
 
     /// Notes a new connection, which has seen no beacon yet.
