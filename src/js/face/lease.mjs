@@ -75,11 +75,11 @@ export class Lease {
   }
 
   get valid() {
-    return this.remainingMs > 0;
+    return Lease.#read(this, "valid").remainingMs > 0;
   }
 
   get expiresAt() {
-    return Date.now() + this.remainingMs;
+    return Date.now() + Lease.#read(this, "expiresAt").remainingMs;
   }
 
   /** For every method that can be taken off its lease. */

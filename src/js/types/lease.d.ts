@@ -50,12 +50,12 @@ export class Lease {
   /**
    * Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may be
    * out of date. It stays `true`, also for this manager's later leases, until {@link clearChanged}. `false` after the
-   * release.
+   * release, and for the manager's first lease of the key: what you read before you held the key is out of date in any case.
    *
    * @example
    * ```js
-   * if (lease.changedHands) {
-   *   cache.reload();
+   * if (!cache || lease.changedHands) {
+   *   cache = await load();
    *   lease.clearChanged();
    * }
    * ```
@@ -74,8 +74,8 @@ export class Lease {
   verify(): Promise<boolean>;
 
   /**
-   * Makes the lease last at least this long from now, regardless of its other renewals. A manager renews all its leases
-   * together, to the same time. So until this one is released, the others last as long, too.
+   * Makes the lease last at least this long from now, regardless of its other renewals, but not beyond its `maxHoldMs`. A
+   * manager renews all its leases together, to the same time. So until this one is released, the others last as long, too.
    *
    * @param ms More than 0, up to 24 h; rounded up to whole ms.
    * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then
@@ -129,8 +129,8 @@ export class Lease {
    * as safe, but may throw that `InvalidStateError` instead of `LeaseLost`.
    * You may even release the lease meanwhile: the browser runs the transaction before the release. If you await the check, you can go
    * on in the same transaction. Keep the transaction short, under a third of the lease: renewals wait behind it.
-   * The transaction's own `commit()` waits for the check; one that is borrowed from the prototype does not, nor does any
-   * with two copies of this package.
+   * The transaction's own `commit()` waits for the check, and until then the transaction still accepts requests. A `commit()`
+   * that is borrowed from the prototype does not wait, nor does one where two copies of this package are loaded.
    *
    * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
    * to, with `"leasehold"` among its object stores.
@@ -149,7 +149,8 @@ export class Lease {
    * Gives the lease back, and tells whether it was still held. The release begins at the call. Calling it again gives the
    * same answer.
    *
-   * @throws {LeaseError} `Store` if the store does not answer; then the lease runs out by itself. A loss is no error.
+   * @throws {LeaseError} `Store` if the store does not answer; then the lease runs out by itself. A lease that lingers does not ask
+   * the store. A loss is no error.
    */
   release(): Promise<ReleaseOutcome>;
 

@@ -87,7 +87,8 @@ export interface LockManagerSnapshot {
  * if it does not open. An existing `navigator.locks` is left alone.
  *
  * @returns Whether it put one there.
- * @throws {LeaseError} `InvalidOptions`.
+ * @throws {LeaseError} `InvalidOptions` for an unknown option. Times that are out of range reject the requests, because only the wasm knows
+ * the ranges.
  * @example
  * ```js
  * import { install } from "leasehold";

@@ -3,8 +3,9 @@ export * from "./index.js";
 import type { TestStore } from "./manager.js";
 
 /**
- * The time of everything that `leasehold/testing` exports. It stands still until a test advances it: hours of heartbeats
- * take no time, and nothing runs out in between.
+ * The time of everything that `leasehold/testing` exports. It stands still until a test advances it: hours of heartbeats take
+ * no time, and nothing runs out in between. This is so over `"memory"` and over a {@link FaultyStore}. IndexedDB takes real
+ * time, in which this clock stands still or is advanced further, so leases over IndexedDB may run out.
  *
  * @example
  * ```js
