@@ -1,9 +1,6 @@
 //! Connections that break, servers that die, futures that are dropped.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use leasehold::{
     LeaseManager, LostReason, StoreError,
@@ -12,7 +9,7 @@ use leasehold::{
         Acquire, Action, Applied, Batch, Beat, Body, Key, Message, Operation, Outcome, Reply, RequestId, SessionId,
         SessionStep, StoreId,
     },
-    signal::{Inbox, Notice, Signals},
+    signal::Notice,
     store::{PostgresStore, Store},
 };
 use tokio::{runtime::Runtime, time::timeout};
@@ -21,6 +18,7 @@ use crate::{
     outage,
     proxy::{Commit, Proxy},
     server::{PATIENCE, Place, Server, connect, on_server, until},
+    signals::awake,
     threads,
 };
 
@@ -265,31 +263,6 @@ fn a_manager_is_closed_in_a_runtime_without_timers() {
     let made = async || LeaseManager::builder(place.store().await, TokioExecutor::new());
     let managers = runtime.block_on(async { [made().await, made().await] });
     threads::closing_in_a_runtime_without_timers(runtime, managers);
-}
-
-/// Keeps what signals bring.
-#[derive(Default)]
-struct Told(Mutex<Vec<Notice>>);
-
-impl Inbox for Told {
-    fn notice(&self, notice: Notice) {
-        self.0.lock().unwrap().push(notice);
-    }
-}
-
-impl Told {
-    fn has(&self, notice: &Notice) -> bool {
-        self.0.lock().unwrap().contains(notice)
-    }
-}
-
-async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Arc<Told>) {
-    let signals = place.builder().with_beacons().connect().await.unwrap().signals().unwrap();
-    let told = Arc::new(Told::default());
-    let inbox: Arc<dyn Inbox> = told.clone();
-    assert!(signals.wake(SessionId(session), true, Arc::downgrade(&inbox)));
-    until("the beacon stands", async || told.has(&Notice::BeaconStands(SessionId(session)))).await;
-    (signals, told)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The contract of signals, within one process and over two.
 
 use std::{
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
@@ -194,9 +194,9 @@ fn only_the_first_of_many_waiters_looks_often() {
     });
 }
 
-/// What a context is told by its signals.
-#[derive(Debug, Default)]
-struct Told(Mutex<Vec<Notice>>);
+/// Keeps what signals bring.
+#[derive(Default)]
+pub(crate) struct Told(Mutex<Vec<Notice>>);
 
 impl Inbox for Told {
     fn notice(&self, notice: Notice) {
@@ -205,16 +205,18 @@ impl Inbox for Told {
 }
 
 impl Told {
-    fn was(&self, is_it: impl Fn(&Notice) -> bool) -> bool {
-        self.0.lock().unwrap().iter().any(is_it)
+    pub(crate) fn has(&self, notice: &Notice) -> bool {
+        self.0.lock().unwrap().contains(notice)
     }
 }
 
-/// Signals that are awake, and what they are told.
-async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Arc<Told>) {
-    let (signals, told) = (signals(place, true).await, Arc::new(Told::default()));
-    let inbox: Weak<dyn Inbox> = Arc::<Told>::downgrade(&told);
-    signals.wake(SessionId(session), true, inbox);
+/// Signals whose beacon stands, and what they are told.
+pub(crate) async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Arc<Told>) {
+    let signals = signals(place, true).await;
+    let told = Arc::new(Told::default());
+    let inbox: Arc<dyn Inbox> = told.clone();
+    assert!(signals.wake(SessionId(session), true, Arc::downgrade(&inbox)));
+    until("the beacon stands", async || told.has(&Notice::BeaconStands(SessionId(session)))).await;
     (signals, told)
 }
 
@@ -227,20 +229,18 @@ fn the_death_of_a_context_that_waits_or_waited_is_seen() {
     on_server("signals_waits", |place| async move {
         drop(place.store().await);
         for waits in [true, false] {
-            let (holder, told) = awake(&place, 1).await;
-            until("the beacon stands", async || told.was(|notice| matches!(notice, Notice::BeaconStands(_)))).await;
+            let (holder, _told) = awake(&place, 1).await;
             holder.watch(1, SessionId(9));
             let (other, told) = awake(&place, 3).await;
             other.watch(1, SessionId(1));
             sleep(LOOKED).await;
-            assert!(!told.was(|notice| matches!(notice, Notice::BeaconGone { .. })), "it stands");
+            assert!(!told.has(&Notice::BeaconGone { watch: 1 }), "it stands");
             if !waits {
                 holder.unwatch(1);
                 sleep(LOOKED).await;
             }
             holder.rest();
-            until("the death is seen", async || told.was(|notice| matches!(notice, Notice::BeaconGone { watch: 1 })))
-                .await;
+            until("the death is seen", async || told.has(&Notice::BeaconGone { watch: 1 })).await;
         }
     });
 }

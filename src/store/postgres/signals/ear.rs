@@ -185,7 +185,7 @@ impl Ear {
 
     /// Looks at all beacons that are watched, and says whether this context waits. False if the connection does not answer.
     async fn look(&self, link: &Link) -> bool {
-        let look = self.watches.look();
+        let Some(look) = self.watches.look() else { return true };
         let Ok(Ok(sight)) = timeout(LIMIT, link.look(&look, self.place.names.waits(self.session))).await else {
             return false;
         };

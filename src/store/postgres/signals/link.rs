@@ -70,23 +70,17 @@ impl Link {
         Ok(taken.first(0).is_some_and(|row| row.text(0) == Some("t")))
     }
 
-    /// Which of the locks are held. Takes or gives up the lock that says that this context waits.
+    /// Which of the locks are held. Takes or gives up the lock `waits`, if the look asks for that.
     pub(super) async fn look(&self, look: &Look, waits: i64) -> Result<Sight, Failure> {
-        // What was watched may be unwatched by now.
-        if look.is_empty() {
-            return Ok(Sight::default());
-        }
         let mut round = Round::one(&held(&look.locks()));
-        match look.says_waits {
-            Some(true) => round.add(&format!("SELECT pg_try_advisory_lock({waits})")),
-            Some(false) => round.add(&format!("SELECT NOT pg_advisory_unlock({waits})")),
-            None => round.add("SELECT true"),
-        };
+        let change = look.says_waits.map(|says| {
+            let call = if says { "pg_try_advisory_lock" } else { "pg_advisory_unlock" };
+            round.add(&format!("SELECT {call}({waits})"))
+        });
         let answers = self.line.carry(round).await?;
         let lock = |row: &Row| row.text(0)?.parse().ok();
-        // Somebody else may have it shared for a moment, while looking. Then the next look takes it.
-        let says_waits = answers.first(1).is_some_and(|row| row.text(0) == Some("t"));
-        Ok(Sight { held: answers.rows(0).iter().filter_map(lock).collect(), says_waits })
+        let is_done = |change| answers.first(change).is_some_and(|row| row.text(0) == Some("t"));
+        Ok(Sight { held: answers.rows(0).iter().filter_map(lock).collect(), has_said: change.is_some_and(is_done) })
     }
 
     /// Sends a letter. One that fails is lost, as hints may be.

@@ -69,10 +69,6 @@ pub(super) struct Look {
 }
 
 impl Look {
-    pub(super) fn is_empty(&self) -> bool {
-        self.watches.is_empty() && self.says_waits.is_none()
-    }
-
     pub(super) fn locks(&self) -> Vec<i64> {
         self.watches.iter().flat_map(|(_, locks)| [locks.beacon, locks.waits]).collect()
     }
@@ -83,8 +79,8 @@ impl Look {
 pub(super) struct Sight {
     /// Which of the locks are held.
     pub(super) held: Vec<i64>,
-    /// Whether others are told now that this context waits.
-    pub(super) says_waits: bool,
+    /// Whether others are told what the look was to tell them. While somebody looks at the lock, it cannot be taken for a moment.
+    pub(super) has_said: bool,
 }
 
 impl Watched {
@@ -142,17 +138,19 @@ impl Watches {
         watched.says_waits = false;
     }
 
-    pub(super) fn look(&self) -> Look {
+    /// What to look at and to say, if there is anything: what was watched may be unwatched by now.
+    pub(super) fn look(&self) -> Option<Look> {
         let watched = self.watched();
-        let watches = watched.locks.iter().map(|watch| (watch.number, watch.locks)).collect();
-        Look { watches, says_waits: watched.says_waits() }
+        let watches: Vec<_> = watched.locks.iter().map(|watch| (watch.number, watch.locks)).collect();
+        let says_waits = watched.says_waits();
+        (!watches.is_empty() || says_waits.is_some()).then_some(Look { watches, says_waits })
     }
 
     /// Ends and returns those of these watches whose contexts have ended, because their beacons are gone.
     pub(super) fn gone(&self, look: &Look, sight: &Sight) -> Vec<u64> {
         let (mut watched, now) = (self.watched(), Instant::now());
         watched.looked = Some(now);
-        watched.says_waits = sight.says_waits;
+        watched.says_waits = look.says_waits.filter(|_| sight.has_said).unwrap_or(watched.says_waits);
         let proves = now >= watched.proves_from;
         let is_held = |lock: i64| sight.held.contains(&lock);
         look.watches
@@ -180,8 +178,8 @@ mod tests {
 
     /// A look that finds these locks held.
     fn look(watches: &Watches, held: &[i64]) -> Vec<u64> {
-        let look = watches.look();
-        watches.gone(&look, &Sight { held: held.to_vec(), says_waits: look.says_waits.unwrap_or(true) })
+        let look = watches.look().expect("there is something to do");
+        watches.gone(&look, &Sight { held: held.to_vec(), has_said: true })
     }
 
     #[test]
@@ -206,16 +204,26 @@ mod tests {
     #[test]
     fn a_context_says_that_it_waits_as_long_as_it_watches() {
         let watches = Watches::new();
+        let says = |watches: &Watches| watches.look().and_then(|look| look.says_waits);
         watches.add(1, SESSION);
         watches.add(2, SESSION);
-        assert_eq!(watches.look().says_waits, Some(true));
+        assert_eq!(says(&watches), Some(true));
         look(&watches, &[SESSION.beacon]);
         watches.remove(1);
-        assert_eq!(watches.look().says_waits, None, "others know");
+        assert_eq!(says(&watches), None, "others know");
         watches.remove(2);
-        assert_eq!(watches.look().says_waits, Some(false));
+        assert_eq!(says(&watches), Some(false));
         look(&watches, &[]);
         assert_eq!(watches.next(), None, "nothing is left to be done");
+    }
+
+    #[test]
+    fn what_could_not_be_said_is_said_by_the_next_look() {
+        let watches = Watches::new();
+        watches.add(1, SESSION);
+        let first = watches.look().unwrap();
+        watches.gone(&first, &Sight { held: vec![SESSION.beacon], has_said: false });
+        assert_eq!(watches.look().unwrap().says_waits, Some(true));
     }
 
     #[test]
