@@ -192,7 +192,7 @@ test("a property that is read on a proxy, or on an object that inherits it, says
   }
   assert.throws(() => leases.addEventListener.call(new Proxy(leases, {}), "lost", () => {}), told("leases.addEventListener"));
   for (const name of ["token", "mode", "lost", "signal", "changedHands", "remainingMs", "valid", "expiresAt"]) {
-    assert.throws(() => new Proxy(lease, {})[name], told("lease."));
+    assert.throws(() => new Proxy(lease, {})[name], told(`lease.${name} `));
   }
   assert.throws(() => lease.clearChanged.call(undefined), told("lease.clearChanged"));
   for (const self of [new Proxy(group, {}), Object.create(group)]) {
