@@ -15,7 +15,7 @@ declare const notes: { text: string }[];
 declare const id: string;
 declare const url: string;
 declare const body: string;
-declare const cache: { reload(): void };
+declare const cache: { readonly isEmpty: boolean; reload(): void };
 declare function backUp(): Promise<void>;
 declare function read(): string;
 declare function refresh(): Promise<string>;

@@ -54,8 +54,8 @@ export class Lease {
    *
    * @example
    * ```js
-   * if (!cache || lease.changedHands) {
-   *   cache = await load();
+   * if (cache.isEmpty || lease.changedHands) {
+   *   cache.reload();
    *   lease.clearChanged();
    * }
    * ```
