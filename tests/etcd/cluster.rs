@@ -36,7 +36,8 @@ async fn count(leases: LeaseManager, shared: Arc<Count>) {
     while shared.turns.load(SeqCst) < shared.goal.load(SeqCst) {
         // Without a leader, nobody is granted anything for a moment.
         let Ok(guard) = leases.lock("k").timeout(BUSY).acquire().await else {
-            // While the runtime of a test that failed ends, every request fails at once.
+            // When a test has failed and its runtime shuts down, every request fails at once. Without this yield, the shutdown would never
+            // finish.
             yield_now().await;
             continue;
         };

@@ -141,7 +141,7 @@ async fn take_turns(store: EtcdStore, first: u128) {
     for session in first.. {
         let acquire = at_k(Action::Acquire(Acquire::new(RequestId(1), 1)));
         let Ok(reply) = store.transact(open(session, acquire), process_clock(), BUSY).await else {
-            // While the test's runtime ends, every transaction fails at once. Without a pause here, the runtime would never end.
+            // While the test's runtime shuts down, every transaction fails at once. Without this yield, the shutdown would never finish.
             yield_now().await;
             continue;
         };

@@ -118,7 +118,7 @@ fn a_locked_record_is_waited_for_and_then_compared() {
 }
 
 /// Takes turns until one takes two round trips, which shows that the store remembers the key. A heartbeat may add a trip to a turn.
-/// Answers with the last token.
+/// Returns the token of that turn.
 async fn two_trips(leases: &LeaseManager, proxy: &Proxy) -> u64 {
     let mut took = Vec::new();
     loop {
@@ -128,7 +128,7 @@ async fn two_trips(leases: &LeaseManager, proxy: &Proxy) -> u64 {
         if took.last() == Some(&2) {
             return token;
         }
-        assert!(took.len() < 5, "it does not remember the key: the turns took {took:?} trips");
+        assert!(took.len() < 5, "the store does not remember the key: the turns took {took:?} round trips");
     }
 }
 

@@ -147,10 +147,10 @@ fn what_is_said_before_the_connection_stands_is_said_then() {
     });
 }
 
-/// How many contexts wait for the key in the next tests.
+/// How many contexts wait for the key in the next test.
 const WAITERS: usize = 20;
 
-/// A context with beacons whose leases are longer than any test takes.
+/// A context with beacons. Its leases outlast every test.
 async fn context(place: &Place) -> LeaseManager {
     let store = place.builder().with_beacons().connect().await.unwrap();
     LeaseManager::builder(store, TokioExecutor::new()).lease(LONG_LEASE).linger(Duration::ZERO).build().unwrap()
@@ -178,7 +178,7 @@ fn only_the_first_of_many_waiters_looks_often() {
             });
         }
         until("all wait", async || has_waiters(&holder, WAITERS).await).await;
-        // They connect, and each looks once.
+        // Each waiter connects and looks once. Wait until these first round trips are over.
         until("their first looks are over", async || {
             let trips = proxy.trips();
             sleep(Duration::from_millis(200)).await;
@@ -210,7 +210,7 @@ impl Told {
     }
 }
 
-/// Signals whose beacon stands, and what they are told.
+/// Signals whose beacon stands, and the inbox that keeps their notices.
 pub(crate) async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Arc<Told>) {
     let signals = signals(place, true).await;
     let told = Arc::new(Told::default());
@@ -223,7 +223,8 @@ pub(crate) async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Ar
 /// Longer than it takes to connect and to look.
 const LOOKED: Duration = Duration::from_secs(1);
 
-/// A holder may wait for another key. Whoever waits for the holder looks at it seldom then, and often once that wait is over.
+/// A holder may wait for another key. While the holder waits, its waiter looks at it seldom. Once the holder no longer waits, its waiter
+/// looks often.
 #[test]
 fn the_death_of_a_context_that_waits_or_waited_is_seen() {
     on_server("signals_waits", |place| async move {

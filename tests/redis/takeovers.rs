@@ -33,7 +33,8 @@ async fn count(servers: RedisServers, prefix: String, stop: Arc<AtomicBool>, cou
     let [number, tokens] = ["n", "tokens"].map(|name| format!("{{{prefix}}}:{name}"));
     while !stop.load(SeqCst) {
         let Ok(guard) = leases.lock("k").timeout(SHORT_LEASE * 5).acquire().await else {
-            // While the runtime of a test that failed ends, every request fails at once.
+            // When a test has failed and its runtime shuts down, every request fails at once. Without this yield, the shutdown would never
+            // finish.
             yield_now().await;
             continue;
         };

@@ -308,7 +308,7 @@ fn a_lease_is_renewed_elsewhere_although_a_release_went_down_with_the_first_runt
     }
 }
 
-/// The alarm stands in the first runtime, which stands still, and stood in the second, which has ended.
+/// The alarm is set in two runtimes: the first one, which nobody drives, and the second, which has ended.
 #[test]
 fn a_lease_is_renewed_in_a_third_runtime() {
     let (home, second, third) = (single(), single(), single());
@@ -322,7 +322,8 @@ fn a_lease_is_renewed_in_a_third_runtime() {
     assert!(held.is_valid() && leases.stats().renewed >= 3, "{:?}", leases.stats());
 }
 
-/// The store needs timers, so its transaction is a task of the first runtime. No time limit ends the wait for it.
+/// The store needs timers, so the release runs as a task of the first runtime. The store's time limit is too long to hide a release that is
+/// lost.
 #[test]
 fn a_guard_that_is_dropped_in_a_runtime_without_timers_is_released() {
     let (memory, long) = (MemoryStore::new(), ms(600_000));

@@ -64,8 +64,8 @@ export class LeaseError extends DOMExceptionWithoutCode {
 }
 
 /**
- * Whether a value is a {@link LeaseError}, from any copy of this package. A structured clone, as `postMessage` makes it, is none, because
- * it loses the code: send `{ code, message }` instead.
+ * Whether a value is a {@link LeaseError}, from any copy of this package. A structured clone, such as `postMessage` delivers,
+ * is not one, because it loses the code: send `{ code, message }` instead.
  *
  * @example
  * ```js

@@ -50,7 +50,8 @@ export class Lease {
   /**
    * Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may be
    * out of date. It stays `true`, also for this manager's later leases, until {@link clearChanged}. `false` after the
-   * release, and for the manager's first lease of the key: what you read before you held the key is out of date in any case.
+   * release. Usually `false` for the manager's first lease of a key, too, so always read again what you read before you first
+   * held the key. A manager that has used more than 256 keys says `true` for a key that it does not remember.
    *
    * @example
    * ```js
@@ -74,8 +75,8 @@ export class Lease {
   verify(): Promise<boolean>;
 
   /**
-   * Makes the lease last at least this long from now, regardless of its other renewals, but not beyond its `maxHoldMs`. A
-   * manager renews all its leases together, to the same time. So until this one is released, the others last as long, too.
+   * Makes the lease last at least this long from now, regardless of its other renewals. `maxHoldMs` still ends it. A manager
+   * renews all its leases together, to the same time. So until this one is released, the others last as long, too.
    *
    * @param ms More than 0, up to 24 h; rounded up to whole ms.
    * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then
@@ -118,19 +119,19 @@ export class Lease {
   downgrade(): Promise<void>;
 
   /**
-   * Lets a transaction commit only if the lease is still current *in that transaction*: a page that was paused and
-   * overtaken writes nothing. Otherwise the transaction is aborted, and the returned promise rejects. Only this promise says why:
-   * `transaction.error` is `null`, as after any `abort()`. Your requests that are still pending in it fail with `AbortError`; a write that
-   * has already succeeded is undone.
-   * If the manager knows of the loss already, it aborts the transaction during the call: what you ask of it next, such as
-   * `transaction.objectStore()`, throws `InvalidStateError`.
+   * Lets a transaction commit only if the lease is still current *in that transaction*: a page that was paused and overtaken
+   * writes nothing. Otherwise the transaction is aborted, and the returned promise rejects. Only this promise says why:
+   * `transaction.error` is `null`, as after any `abort()`. Your requests that are still pending in it fail with `AbortError`;
+   * a write that has already succeeded is undone. If the manager knows of the loss already, it aborts the transaction during
+   * the call: what you ask of it next, such as `transaction.objectStore()`, throws `InvalidStateError`.
    *
    * The check begins at the call, before any request that you make afterwards in the transaction. Writes that do not await it are just
    * as safe, but may throw that `InvalidStateError` instead of `LeaseLost`.
    * You may even release the lease meanwhile: the browser runs the transaction before the release. If you await the check, you can go
    * on in the same transaction. Keep the transaction short, under a third of the lease: renewals wait behind it.
-   * The transaction's own `commit()` waits for the check, and until then the transaction still accepts requests. A `commit()`
-   * that is borrowed from the prototype does not wait, nor does one where two copies of this package are loaded.
+   * The transaction's own `commit()` waits for the check, and until then the transaction still accepts requests.
+   * `IDBTransaction.prototype.commit.call(transaction)` does not wait, and no `commit()` does if two copies of this package are
+   * loaded.
    *
    * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
    * to, with `"leasehold"` among its object stores.
@@ -149,8 +150,8 @@ export class Lease {
    * Gives the lease back, and tells whether it was still held. The release begins at the call. Calling it again gives the
    * same answer.
    *
-   * @throws {LeaseError} `Store` if the store does not answer; then the lease runs out by itself. A lease that lingers does not ask
-   * the store. A loss is no error.
+   * @throws {LeaseError} `Store` if the store does not answer; then the lease runs out by itself. If the lease
+   * lingers (see `lingerMs`), `release()` does not ask the store, so it does not throw `Store`. A loss is no error.
    */
   release(): Promise<ReleaseOutcome>;
 

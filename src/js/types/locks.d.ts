@@ -87,8 +87,8 @@ export interface LockManagerSnapshot {
  * if it does not open. An existing `navigator.locks` is left alone.
  *
  * @returns Whether it put one there.
- * @throws {LeaseError} `InvalidOptions` for an unknown option. Times that are out of range reject the requests, because only the wasm knows
- * the ranges.
+ * @throws {LeaseError} `InvalidOptions` for an unknown option or a value of the wrong type. `install` does not check the range of
+ * times: if one is out of range, each request rejects.
  * @example
  * ```js
  * import { install } from "leasehold";

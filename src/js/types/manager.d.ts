@@ -163,8 +163,8 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Waits for the lease, does the work, gives the lease back. Resolves with what the work returned, or rejects with what it
-   * threw, once the lease is released: the next request finds the key free. A silent store delays that by at most a lease
-   * and two store time-outs. A lease that lingers (see `lingerMs`) is released here at once, and the store is told later.
+   * threw, once the lease is released: the next request finds the key free. A silent store delays that by at most a lease and
+   * two store time-outs. With `lingerMs`, this manager counts the lease as released at once, and tells the store later.
    *
    * If the lease is lost meanwhile, `lease.signal` aborts, and the work goes on: it decides what to do. With
    * `onLost: "abort"` the promise rejects at once with the reason of `lease.signal`; a promise cannot be stopped, so work
@@ -321,10 +321,10 @@ export interface AttachOptions {
    */
   beacon?: boolean | undefined;
   /**
-   * A name of this context that is stable over reloads, for workers: after a reload it takes over the leases of the dead
-   * context of that name at once. At most 1,024 bytes of UTF-8. While another context of that name lives, requests for the
-   * keys that it holds are refused as `InstanceInUse`, after 250 ms, so that a reload has time to take over. Leave it out in
-   * tabs: a user can duplicate a tab, and both would have the same name.
+   * A name of this context, of at most 1,024 bytes in UTF-8, that is stable over reloads, for workers: after a reload it
+   * takes over the leases of the dead context of that name at once. While another context of that name lives, requests for
+   * the keys that it holds are refused as `InstanceInUse`, after 250 ms, so that a reload has time to take over. Leave it out
+   * in tabs: a user can duplicate a tab, and both would have the same name.
    */
   instance?: string | undefined;
   /**
@@ -345,7 +345,7 @@ export interface OpenOptions extends AttachOptions {
   /**
    * Where the leases are kept. `"memory"` is for Node.js and for tests: only managers of this page, worker or thread share
    * these leases, and only those of one copy of this package. Two processes, two `worker_threads`, or two bundles that each
-   * bring their copy would both hold the same key.
+   * contain a copy of the package could hold the same key at once.
    */
   store?: "indexeddb" | "memory" | TestStore | undefined;
 }
@@ -364,9 +364,8 @@ export interface TryAcquireOptions {
   /** How to hold the key: `"exclusive"` unless chosen. */
   mode?: LeaseMode | undefined;
   /**
-   * Whether to hold the key together with those requests of this manager that say so, too, and have the same `mode`. Against
-   * all other requests the usual rules apply. The key is free when the last of their leases is released. `false` unless
-   * chosen.
+   * Whether to share the key with this manager's other requests that also set `share` and have the same `mode`. Against all
+   * other requests the usual rules apply. The key is free when the last of their leases is released. `false` unless chosen.
    */
   share?: boolean | undefined;
   /**
@@ -392,9 +391,9 @@ export interface AcquireAllOptions {
    * How long to wait, in ms. Absent or `Infinity`, the wait for holders has no limit. 0 tries once. Such a try ends when the store
    * answers; if the store is silent, it ends after about four times the `storeTimeoutMs` of the manager.
    *
-   * A request whose time is over may reject up to 250 ms later, because it asks the store once more who holds the key. The limit
-   * also covers the wait for a store that is silent or fails temporarily. A request without a limit does not hang for
-   * ever. It fails with `Store` once the store has been silent or busy for a lease, or has refused a new request three times.
+   * After the limit, a request may take up to 250 ms more to reject, because it asks the store who holds the key. The limit
+   * also covers the wait for a store that is silent or fails temporarily. A request without a limit does not hang for ever.
+   * It fails with `Store` once the store has been silent or busy for a lease, or has refused a new request three times.
    */
   timeoutMs?: number | undefined;
   /** Gives up waiting when it aborts. Once the lease is granted, it does nothing. */

@@ -4,8 +4,8 @@ import type { TestStore } from "./manager.js";
 
 /**
  * The time of everything that `leasehold/testing` exports. It stands still until a test advances it: hours of heartbeats take
- * no time, and nothing runs out in between. This is so over `"memory"` and over a {@link FaultyStore}. IndexedDB takes real
- * time, in which this clock stands still or is advanced further, so leases over IndexedDB may run out.
+ * no time, and nothing runs out in between. This holds over `"memory"` and over a {@link FaultyStore}. IndexedDB answers in
+ * real time, so a lease over it may run out if a test advances the clock before IndexedDB has answered.
  *
  * @example
  * ```js

@@ -166,7 +166,7 @@ impl Ear {
             None | Some(Event::Rest) => return Err(Rests),
             Some(Event::Heard { payload }) => self.hear(&payload),
             Some(Event::Send(letter)) => self.outbox.send(letter, link),
-            // There is something to look at, or nothing any more; or the end of a connection before this one.
+            // The watches changed, so the loop computes the next look anew. Or the end of an earlier connection arrived late.
             Some(Event::Watches | Event::Cut { .. }) => {}
         }
         Ok(())
@@ -183,7 +183,8 @@ impl Ear {
         }
     }
 
-    /// Looks at all beacons that are watched, and says whether this context waits. False if the connection does not answer.
+    /// Looks at all watched beacons, and tells other contexts if this one has begun or stopped waiting. Returns false if the connection
+    /// does not answer.
     async fn look(&self, link: &Link) -> bool {
         let Some(look) = self.watches.look() else { return true };
         let Ok(Ok(sight)) = timeout(LIMIT, link.look(&look, self.place.names.waits(self.session))).await else {

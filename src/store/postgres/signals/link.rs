@@ -27,7 +27,7 @@ pub(super) enum Event {
     Cut { number: u64 },
     /// Notify others.
     Send(Letter),
-    /// There is one more beacon to be watched, or one less.
+    /// A watch was added or removed.
     Watches,
     /// End everything.
     Rest,
@@ -70,7 +70,7 @@ impl Link {
         Ok(taken.first(0).is_some_and(|row| row.text(0) == Some("t")))
     }
 
-    /// Which of the locks are held. Takes or gives up the lock `waits`, if the look asks for that.
+    /// Returns which of the look's locks are held. Also takes or gives up the lock `waits`, if the look asks for it.
     pub(super) async fn look(&self, look: &Look, waits: i64) -> Result<Sight, Failure> {
         let mut round = Round::one(&held(&look.locks()));
         let change = look.says_waits.map(|says| {

@@ -1,8 +1,8 @@
 //! The beacons that a context watches: one look for all of them together.
 //!
 //! In a queue, each context watches the one before it. Only the holder's death is urgent, and each look is a query. So a context that
-//! watches takes another advisory lock, which says that it waits. Whoever watches a context that waits looks seldom, and a holder that
-//! waits for nothing is looked at often.
+//! watches another one also takes an advisory lock, which says that it waits. A context looks seldom if those it watches wait, and often if
+//! one of them does not, such as the holder.
 
 use core::time::Duration;
 use std::{
@@ -12,14 +12,14 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Between two looks if a watched context does not wait itself.
+/// The pause between two looks if a watched context does not wait, or if nothing is watched any more.
 const OFTEN: Duration = Duration::from_millis(50);
-/// Between two looks if all watched contexts wait.
+/// The pause between two looks if all watched contexts wait.
 const SELDOM: Duration = Duration::from_millis(500);
 /// A restart of the server, or a cut, ends the beacons of living contexts. These get this long to record the loss in the store.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Watches by number, with the advisory locks of each beacon, and when to look at them next.
+/// Watches by number, with the advisory locks of each watched session, and when this connection last looked at them.
 ///
 /// No connection outlives a restart of its server. So a beacon that a connection has seen was not lost in a restart. One that it never saw
 /// may have been, unless the connection is older than `GRACE`. The server's clock proves nothing: it may jump.
@@ -54,9 +54,9 @@ struct Watch {
 /// The advisory locks of a session that others look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Locks {
-    /// Is held while the session lives.
+    /// The session holds it while it lives.
     pub(super) beacon: i64,
-    /// Is held while the session waits.
+    /// The session holds it while it waits.
     pub(super) waits: i64,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Locks {
 #[derive(Debug, Default)]
 pub(super) struct Look {
     watches: Vec<(u64, Locks)>,
-    /// Whether to say that this context waits, or that it does so no more.
+    /// `Some(true)`: say that this context waits. `Some(false)`: say that it no longer waits. `None`: others know already.
     pub(super) says_waits: Option<bool>,
 }
 
@@ -79,7 +79,7 @@ impl Look {
 pub(super) struct Sight {
     /// Which of the locks are held.
     pub(super) held: Vec<i64>,
-    /// Whether others are told what the look was to tell them. While somebody looks at the lock, it cannot be taken for a moment.
+    /// Whether the `waits` lock was taken or given up as the look asked. Taking it fails while another context is looking at it.
     pub(super) has_said: bool,
 }
 
@@ -94,7 +94,7 @@ impl Watched {
         self.seen.push(beacon);
     }
 
-    /// Whether others are to be told that this context waits, or that it does so no more.
+    /// What to tell others about this context's waiting, as [`Look::says_waits`].
     fn says_waits(&self) -> Option<bool> {
         let waits = !self.locks.is_empty();
         (waits != self.says_waits).then_some(waits)
@@ -122,7 +122,8 @@ impl Watches {
         self.watched().locks.retain(|known| known.number != watch);
     }
 
-    /// When to look, if there is anything to do. A context that waits again soon need not tell others that it did not for a moment.
+    /// When to look, if there is anything to do. After its last watch ends, a context keeps the `waits` lock until the next look. So one
+    /// that soon waits again need not take it anew.
     pub(super) fn next(&self) -> Option<Instant> {
         let (watched, now) = (self.watched(), Instant::now());
         let watches = !watched.locks.is_empty();
@@ -138,7 +139,7 @@ impl Watches {
         watched.says_waits = false;
     }
 
-    /// What to look at and to say, if there is anything: what was watched may be unwatched by now.
+    /// What to look at and what to say. `None` if there is nothing: the last watch may have ended meanwhile.
     pub(super) fn look(&self) -> Option<Look> {
         let watched = self.watched();
         let watches: Vec<_> = watched.locks.iter().map(|watch| (watch.number, watch.locks)).collect();
@@ -210,11 +211,11 @@ mod tests {
         assert_eq!(says(&watches), Some(true));
         look(&watches, &[SESSION.beacon]);
         watches.remove(1);
-        assert_eq!(says(&watches), None, "others know");
+        assert_eq!(says(&watches), None, "it has said so already");
         watches.remove(2);
         assert_eq!(says(&watches), Some(false));
         look(&watches, &[]);
-        assert_eq!(watches.next(), None, "nothing is left to be done");
+        assert_eq!(watches.next(), None, "there is nothing left to do");
     }
 
     #[test]

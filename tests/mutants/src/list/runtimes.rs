@@ -8,25 +8,25 @@ const EXECUTOR: &str = "src/executor/tokio.rs";
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "liveness",
-        "a transaction that went down with its runtime is waited for until the time limit",
+        "a context waits until the time limit for a transaction that was lost with its runtime",
         Tokio("several_runtimes::a_release_that_was_lost"),
         &[edit("src/driver/flight.rs", "            self.land(Err(StoreError::unknown(RUNTIME_ENDED)));\n", "")],
     ),
     Mutant::new(
         "liveness",
-        "an alarm that stands only where the context was used first is early enough",
+        "an alarm that is set only in the first runtime is kept although the context is used in another one",
         Tokio("several_runtimes::a_lease_is_renewed_elsewhere_although_the_request_there"),
         &[edit(ALARM, "[Some(_), None] => !has_elsewhere(),", "[Some(_), None] => true,")],
     ),
     Mutant::new(
         "liveness",
-        "an alarm stays as it is although the place where it was set has ended",
+        "an alarm is kept although the runtime where it was set has ended",
         Tokio("several_runtimes::a_lease_is_renewed_in_a_third_runtime"),
         &[edit(ALARM, "[None, Some(_)] => false,", "[None, Some(_)] => true,")],
     ),
     Mutant::new(
         "liveness",
-        "the runtime that used the manager last is forgotten when the first one is used again",
+        "the other runtime in which the manager was used is forgotten when the manager is used in the first one again",
         Tokio("several_runtimes::a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last"),
         &[edit(
             EXECUTOR,
@@ -52,7 +52,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "cost",
-        "a manager that has gone leaves a task behind in its runtime",
+        "a manager that was dropped leaves a task behind in its runtime",
         Tokio("runtimes::a_manager_that_has_gone_leaves_no_task"),
         &[edit(EXECUTOR, "for_each(|(_, tenant)| tenant.abort());", "for_each(drop);")],
     ),
