@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     other::{Other, say, told},
-    server::{PATIENCE, Place, on_server, until},
+    server::{PATIENCE, Place, Server, on_server, until},
 };
 
 /// Twice what a look at the beacons takes, and much more than a message does.
@@ -162,7 +162,7 @@ async fn has_waiters(leases: &LeaseManager, count: usize) -> bool {
 
 /// Each watches the one before it. If all of them looked every 50 ms, they would make 800 round trips in these 2 s.
 #[test]
-fn only_the_first_of_many_waiters_looks_often() {
+fn most_of_many_waiters_look_seldom() {
     on_server("signals_queue", |place| async move {
         drop(place.store().await);
         let proxy = place.proxy();
@@ -178,8 +178,8 @@ fn only_the_first_of_many_waiters_looks_often() {
             });
         }
         until("all wait", async || has_waiters(&holder, WAITERS).await).await;
-        // Each waiter connects and looks once. Wait until these first round trips are over.
-        until("their first looks are over", async || {
+        // While its connection is young, each waiter looks often.
+        until("they look seldom", async || {
             let trips = proxy.trips();
             sleep(Duration::from_millis(200)).await;
             proxy.trips() - trips < WAITERS
@@ -223,8 +223,40 @@ pub(crate) async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Ar
 /// Longer than it takes to connect and to look.
 const LOOKED: Duration = Duration::from_secs(1);
 
-/// A holder may wait for another key. While the holder waits, its waiter looks at it seldom. Once the holder no longer waits, its waiter
-/// looks often.
+/// How many advisory locks sessions of this server hold, without those that are held shared for a moment.
+async fn locks(place: &Place) -> i64 {
+    let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'";
+    place.client().await.query_one(held, &[]).await.unwrap().get(0)
+}
+
+/// Each session holds the locks of its beacon and of its messages, and a third one while it waits.
+#[test]
+fn a_session_says_that_it_waits_as_long_as_it_watches_another() {
+    let Some(server) = Server::start() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: server.url(), prefix: "leasehold".into() };
+        drop(place.store().await);
+        let (one, _told) = awake(&place, 1).await;
+        let (other, _told) = awake(&place, 2).await;
+        until("two locks each", async || locks(&place).await == 4).await;
+        one.watch(1, SessionId(2));
+        one.watch(2, SessionId(9));
+        until("one of them waits", async || locks(&place).await == 5).await;
+        other.watch(1, SessionId(1));
+        until("both wait", async || locks(&place).await == 6).await;
+        one.unwatch(2);
+        sleep(LOOKED).await;
+        assert_eq!(locks(&place).await, 6, "it still watches the other one");
+        one.unwatch(1);
+        until("it waits no longer", async || locks(&place).await == 5).await;
+        one.watch(3, SessionId(2));
+        until("it waits again", async || locks(&place).await == 6).await;
+        one.rest();
+        until("its connection gave up all its locks", async || locks(&place).await == 3).await;
+    });
+}
+
+/// A holder may wait for another key. While the holder waits, its waiter looks at it seldom. Its death is seen all the same.
 #[test]
 fn the_death_of_a_context_that_waits_or_waited_is_seen() {
     on_server("signals_waits", |place| async move {
@@ -243,5 +275,32 @@ fn the_death_of_a_context_that_waits_or_waited_is_seen() {
             holder.rest();
             until("the death is seen", async || told.has(&Notice::BeaconGone { watch: 1 })).await;
         }
+    });
+}
+
+/// The waiter before it dies, and a moment later the holder. For 10 s after it connected, the second waiter believes in a death only if it
+/// has seen the beacon before. So it must see the holder's beacon in time.
+#[test]
+fn a_waiter_that_has_just_connected_sees_two_deaths_soon() {
+    on_server("signals_two_deaths", |place| async move {
+        drop(place.store().await);
+        let (holder, _told) = awake(&place, 1).await;
+        let (first, _told) = awake(&place, 2).await;
+        first.watch(1, SessionId(1));
+        let (second, told) = awake(&place, 3).await;
+        second.watch(1, SessionId(2));
+        sleep(LOOKED).await;
+        first.rest();
+        let dies = async {
+            sleep(Duration::from_millis(200)).await;
+            holder.rest();
+        };
+        let sees = async {
+            until("the first death is seen", async || told.has(&Notice::BeaconGone { watch: 1 })).await;
+            second.watch(2, SessionId(1));
+            until("the second death is seen", async || told.has(&Notice::BeaconGone { watch: 2 })).await;
+        };
+        let seen = timeout(Duration::from_secs(5), futures::future::join(dies, sees)).await;
+        assert!(seen.is_ok(), "it is seen only when the connection is old");
     });
 }

@@ -194,6 +194,8 @@ mod tests {
         let key = Key::new("notes").unwrap();
         let numbers = [names("public").lock_of_key(&key), names("public").lock_of_session(SessionId(7))];
         assert_eq!(numbers, [-6_437_018_197_104_263_828, 981_792_539_549_181_293]);
+        let session = [Names::beacon, Names::ear, Names::waits].map(|lock| lock(&names("public"), SessionId(7)));
+        assert_eq!(session, [4_746_207_125_424_032_789, 5_897_979_666_883_748_745, -2_352_491_695_355_044_337]);
         assert_ne!(names("public").lock_of_key(&key), names("other").lock_of_key(&key));
     }
 

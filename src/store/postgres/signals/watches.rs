@@ -12,9 +12,9 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The pause between two looks if a watched context does not wait, or if nothing is watched any more.
+/// The pause between two looks if a watched context does not wait, if nothing is watched any more, or if the connection is young.
 const OFTEN: Duration = Duration::from_millis(50);
-/// The pause between two looks if all watched contexts wait.
+/// The pause between two looks of an older connection if all watched contexts wait.
 const SELDOM: Duration = Duration::from_millis(500);
 /// A restart of the server, or a cut, ends the beacons of living contexts. These get this long to record the loss in the store.
 const GRACE: Duration = Duration::from_secs(10);
@@ -122,12 +122,13 @@ impl Watches {
         self.watched().locks.retain(|known| known.number != watch);
     }
 
-    /// When to look, if there is anything to do. After its last watch ends, a context keeps the `waits` lock until the next look. So one
-    /// that soon waits again need not take it anew.
+    /// When to look, if there is anything to do. As long as an absent beacon proves nothing, each beacon must be seen soon: its context may
+    /// die, and the one before it, too.
     pub(super) fn next(&self) -> Option<Instant> {
         let (watched, now) = (self.watched(), Instant::now());
         let watches = !watched.locks.is_empty();
-        let pause = if watches && watched.locks.iter().all(|watch| watch.waits) { SELDOM } else { OFTEN };
+        let all_wait = watches && watched.locks.iter().all(|watch| watch.waits);
+        let pause = if all_wait && now >= watched.proves_from { SELDOM } else { OFTEN };
         (watches || watched.says_waits).then(|| watched.looked.map_or(now, |looked| looked + pause))
     }
 
@@ -199,6 +200,7 @@ mod tests {
         watches.add(1, SESSION);
         assert!(look(&watches, &[SESSION.beacon]).is_empty(), "it stands");
         watches.connected();
+        assert_eq!(watches.look().unwrap().says_waits, Some(true), "the new connection has not said that it waits");
         assert!(look(&watches, &[]).is_empty());
     }
 
@@ -228,14 +230,18 @@ mod tests {
     }
 
     #[test]
-    fn contexts_that_wait_are_looked_at_seldom() {
+    fn contexts_that_wait_are_looked_at_seldom_once_the_connection_is_old() {
         let watches = Watches::new();
         let pause = || watches.next().unwrap() - watches.watched().looked.unwrap();
         watches.add(1, SESSION);
-        look(&watches, &[SESSION.beacon]);
-        assert_eq!(pause(), OFTEN, "it holds");
         look(&watches, &[SESSION.beacon, SESSION.waits]);
+        assert_eq!(pause(), OFTEN, "the connection is young");
+        watches.watched().proves_from = Instant::now();
         assert_eq!(pause(), SELDOM, "it waits");
+        look(&watches, &[SESSION.beacon]);
+        assert_eq!(pause(), OFTEN, "it waits no longer");
+        look(&watches, &[SESSION.beacon, SESSION.waits]);
+        assert_eq!(pause(), SELDOM, "it waits again");
         watches.add(2, Locks { beacon: 8, waits: 80 });
         assert_eq!(pause(), OFTEN, "this one may hold");
     }
