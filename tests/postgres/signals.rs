@@ -284,23 +284,26 @@ fn the_death_of_a_context_that_waits_or_waited_is_seen() {
 fn a_waiter_that_has_just_connected_sees_two_deaths_soon() {
     on_server("signals_two_deaths", |place| async move {
         drop(place.store().await);
-        let (holder, _told) = awake(&place, 1).await;
-        let (first, _told) = awake(&place, 2).await;
-        first.watch(1, SessionId(1));
-        let (second, told) = awake(&place, 3).await;
-        second.watch(1, SessionId(2));
-        sleep(LOOKED).await;
-        first.rest();
-        let dies = async {
-            sleep(Duration::from_millis(200)).await;
-            holder.rest();
-        };
-        let sees = async {
-            until("the first death is seen", async || told.has(&Notice::BeaconGone { watch: 1 })).await;
-            second.watch(2, SessionId(1));
-            until("the second death is seen", async || told.has(&Notice::BeaconGone { watch: 2 })).await;
-        };
-        let seen = timeout(Duration::from_secs(5), futures::future::join(dies, sees)).await;
-        assert!(seen.is_ok(), "it is seen only when the connection is old");
+        // Each time in another phase of its looks.
+        for phase_ms in [0, 100, 200, 300, 400] {
+            let (holder, _told) = awake(&place, 1).await;
+            let (first, _told) = awake(&place, 2).await;
+            first.watch(1, SessionId(1));
+            let (second, told) = awake(&place, 3).await;
+            second.watch(1, SessionId(2));
+            sleep(LOOKED + Duration::from_millis(phase_ms)).await;
+            first.rest();
+            let dies = async {
+                sleep(Duration::from_millis(200)).await;
+                holder.rest();
+            };
+            let sees = async {
+                until("the first death is seen", async || told.has(&Notice::BeaconGone { watch: 1 })).await;
+                second.watch(2, SessionId(1));
+                until("the second death is seen", async || told.has(&Notice::BeaconGone { watch: 2 })).await;
+            };
+            let seen = timeout(Duration::from_secs(5), futures::future::join(dies, sees)).await;
+            assert!(seen.is_ok(), "it is seen only when the connection is old");
+        }
     });
 }
