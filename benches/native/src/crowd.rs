@@ -19,6 +19,8 @@ const WAITING: Duration = Duration::from_secs(20);
 pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(20);
 /// Contexts with leases this long send hardly a heartbeat during the measurement, so it shows what they do between heartbeats.
 pub(crate) const PATIENT_LEASE: Duration = Duration::from_secs(600);
+/// A waiter whose connection to PostgreSQL is younger than 10 s looks at beacons more often.
+const SETTLED: Duration = Duration::from_secs(12);
 /// In each turn a correct lock writes twice: when it is acquired, and when it is released.
 const WRITES: f64 = 2.0;
 
@@ -71,7 +73,7 @@ impl<'a, E: Engine> Crowd<'a, E> {
         while leases.status("crowd").await.expect("the store works").queue.len() < all {
             sleep(Duration::from_millis(50)).await;
         }
-        sleep(Duration::from_secs(2)).await;
+        sleep(SETTLED).await;
         Self { url, processes, contexts, leases, guard, engine: PhantomData }
     }
 
