@@ -230,7 +230,7 @@ fn a_release_that_was_lost_with_its_runtime_holds_nobody_up() {
     let other = single();
     other.block_on(async { drop(guard) });
     drop(other);
-    let asked = home.block_on(async { tokio::time::timeout(PATIENCE, leases.lock("other").acquire()).await });
+    let asked = home.block_on(async { tokio::time::timeout(PATIENCE / 4, leases.lock("other").acquire()).await });
     assert!(asked.is_ok_and(|granted| granted.is_ok()), "nobody waits for the answer that was lost");
     let heir = home.block_on(manager(&memory).lock("k").timeout(PATIENCE).acquire());
     assert!(heir.is_ok(), "the release is repeated: {heir:?}");
@@ -338,7 +338,7 @@ fn a_guard_that_is_dropped_in_a_runtime_without_timers_is_released() {
             tokio::task::yield_now().await;
         }
     });
-    let heir = home.block_on(manager(&memory).lock("k").timeout(PATIENCE / 2).acquire());
+    let heir = home.block_on(manager(&memory).lock("k").timeout(PATIENCE / 4).acquire());
     assert!(heir.is_ok(), "{heir:?}");
 }
 
