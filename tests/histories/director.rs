@@ -47,19 +47,22 @@ pub(crate) trait Site {
     fn writes(&mut self) -> Vec<(usize, u64)>;
 }
 
-/// Runs histories in which processes are killed at random, one after the other.
+/// Runs histories in which processes are killed at random, one after the other. It adds more of them until everything that is expected has
+/// happened, but not for ever.
 pub(crate) fn histories<S: Site>(mut site: S) {
     let given = env::var("HISTORY_SEED").ok().map(|seed| seed.parse().expect("it is a number"));
     let mut seed: u64 = given.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
     let (began, tally, mut judged) = (Instant::now(), Tally::default(), (0, 0, 0));
-    while began.elapsed() < killing_lasts() {
+    let missing = |tally: &Tally| tally.missing(EXPECTED.into_iter().chain(S::SPOILS.iter().copied()));
+    let lasts = || if missing(&tally).is_empty() { killing_lasts() } else { killing_lasts() * 6 };
+    while began.elapsed() < lasts() {
         let (guards, notes) = history(&mut site, seed, &tally);
         judged = (judged.0 + 1, judged.1 + guards, judged.2 + notes);
         seed += 1;
     }
     let (histories, guards, notes) = judged;
     println!("{histories} histories, {guards} guards, {notes} notes in {:?}\n{}", began.elapsed(), tally.table());
-    let missing = tally.missing(EXPECTED.into_iter().chain(S::SPOILS.iter().copied()));
+    let missing = missing(&tally);
     assert!(missing.is_empty(), "the histories are too kind; this never happened: {missing:?}");
 }
 
