@@ -107,6 +107,35 @@ fn an_answer_that_is_dropped_leaves_nothing_to_commit() {
     });
 }
 
+/// The check as docs/beyond-one-process.md has it, for programs in other languages.
+#[test]
+fn plain_sql_tells_a_current_lease_from_a_lost_one_and_keeps_thieves_out() {
+    let guide = include_str!("../../docs/beyond-one-process.md");
+    let (_, rest) =
+        guide.split_once("```sql\nSELECT 1\n  FROM leasehold_record AS record, json_array").expect("the guide has it");
+    let (rest, _) = rest.split_once("```").expect("it ends");
+    on_server("fence_plain", |place| async move {
+        let sql = format!("SELECT 1 FROM {}_record AS record, json_array{rest}", place.prefix);
+        let (mut user, leases, thief) = (notes(&place).await, manager(&place).await, manager(&place).await);
+        let check = async |transaction: &Transaction<'_>, guard: &LeaseGuard| {
+            let token = i64::try_from(guard.token().as_u64()).unwrap();
+            transaction.query(&sql, &[&"k", &token]).await.unwrap().len()
+        };
+        let old = acquire(&leases).await;
+        let transaction = user.transaction().await.unwrap();
+        assert_eq!(check(&transaction, &old).await, 1);
+        note(&transaction, &place, "milk").await.unwrap();
+        let mut theft = Box::pin(thief.lock("k").steal());
+        let early = timeout(WHILE, theft.as_mut()).await;
+        assert!(early.is_err(), "the record is locked: {early:?}");
+        transaction.commit().await.unwrap();
+        let new = theft.await.unwrap();
+        let transaction = user.transaction().await.unwrap();
+        assert_eq!((check(&transaction, &old).await, check(&transaction, &new).await), (0, 1));
+        assert_eq!(noted(&place).await, ["milk"]);
+    });
+}
+
 /// A thief is granted the lease when the fenced transaction is over, and not before.
 #[test]
 fn while_a_fenced_transaction_is_open_nobody_is_granted_the_lease() {
