@@ -4,25 +4,39 @@
 
 mod codes;
 mod elect;
+#[cfg(feature = "store-etcd")]
+#[path = "../etcd/server.rs"]
+#[allow(dead_code, reason = "the tests of the store need the rest")]
+mod etcd_server;
 mod guide;
 mod harness;
 mod loss;
 mod manual;
-#[cfg(feature = "store-redis")]
+#[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
 #[path = "../processes/other.rs"]
 mod other;
+#[cfg(feature = "store-postgres")]
+#[path = "../postgres/server.rs"]
+#[allow(dead_code, reason = "the tests of the store need the rest")]
+mod postgres_server;
+#[cfg(feature = "store-postgres")]
+#[path = "../postgres/programs.rs"]
+mod programs;
+#[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
+#[path = "../processes/proxy.rs"]
+mod proxy;
 #[cfg(feature = "store-redis")]
 #[path = "../redis/server.rs"]
 #[allow(dead_code, reason = "the tests of the store need the rest")]
 mod redis_server;
-#[cfg(feature = "store-redis")]
+#[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
 mod server;
 mod show;
 mod signals;
 mod stores;
 mod terminal;
 mod turns;
-#[cfg(feature = "store-redis")]
+#[cfg(any(feature = "store-redis", feature = "store-postgres"))]
 #[path = "../processes/wall_clock.rs"]
 #[allow(dead_code, reason = "the tests of the stores need it")]
 mod wall_clock;

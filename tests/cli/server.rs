@@ -1,6 +1,10 @@
-//! The program over a server, which the tests start.
+//! The program over servers, which the tests start. The same tests run over each kind of server.
 
-use std::time::{Duration, Instant};
+use std::{
+    any::Any,
+    fs,
+    time::{Duration, Instant},
+};
 
 use nix::{
     errno::Errno,
@@ -9,14 +13,37 @@ use nix::{
 };
 
 use crate::{
-    harness::{Running, Scratch, until},
-    redis_server::Server,
+    harness::{Done, Running, Scratch, until},
+    proxy::{Proxy, Wire},
     signals::NAPS,
 };
 
-/// The URL of a store on it.
-fn url(server: &Server) -> String {
-    format!("redis://{}", server.address())
+/// Nothing that the proxy sees counts as a commit.
+const WIRE: Wire = Wire { commit: b"", committed: b"" };
+
+/// A store of the test's own on a server.
+struct Place {
+    scratch: Scratch,
+    url: String,
+    port: u16,
+    /// The server ends with it, unless other tests use the server, too.
+    _server: Option<Box<dyn Any>>,
+}
+
+impl Place {
+    fn new(url: String, port: u16, server: Option<Box<dyn Any>>) -> Self {
+        Self { scratch: Scratch::new(), url, port, _server: server }
+    }
+
+    /// Runs `leasehold COMMAND --store URL REST` to its end.
+    fn done(&self, command: &str, rest: &[&str]) -> Done {
+        self.scratch.done(&[&[command, "--store", &self.url][..], rest].concat())
+    }
+
+    /// A script under the lease of `k`, which has said that it is ready.
+    fn ready(&self, script: &str) -> Running {
+        self.scratch.ready(&["--store", &self.url], script)
+    }
 }
 
 fn ended(running: Running, why: &str) {
@@ -25,47 +52,122 @@ fn ended(running: Running, why: &str) {
     assert!(err.contains("the lease of \"k\"") && err.contains(why), "{err}");
 }
 
-#[test]
-fn a_lease_on_a_server_is_held_refused_and_released() {
-    let Some(server) = Server::start(&[]) else { return };
-    let (scratch, url) = (Scratch::new(), url(&server));
-    assert_eq!(scratch.done(&["run", "--store", &url, "k", "sh", "-c", "exit 7"]).code, 7);
-    let holder = scratch.ready(&["--store", &url], &format!("trap 'exit 9' TERM; {NAPS}"));
-    assert_eq!(scratch.done(&["run", "-n", "--store", &url, "k", "true"]).code, 1);
-    assert_eq!(scratch.done(&["run", "-n", "-E", "5", "--store", &url, "k", "true"]).code, 5);
-    let listed = scratch.done(&["list", "--json", "--store", &url]).out;
+fn a_lease_is_held_refused_and_released(place: &Place) {
+    assert_eq!(place.done("run", &["k", "sh", "-c", "exit 7"]).code, 7);
+    let holder = place.ready(&format!("trap 'exit 9' TERM; {NAPS}"));
+    assert_eq!(place.done("run", &["-n", "k", "true"]).code, 1);
+    assert_eq!(place.done("run", &["-n", "-E", "5", "k", "true"]).code, 5);
+    let listed = place.done("list", &["--json"]).out;
     assert!(listed.contains(&format!("pid {}", holder.pid())), "{listed}");
     holder.signal(Signal::SIGTERM);
     assert_eq!(holder.end().0, 9);
-    let status = scratch.done(&["status", "--store", &url, "k"]).out;
+    let status = place.done("status", &["k"]).out;
     assert!(status.contains("free"), "{status}");
 }
 
-#[test]
-fn a_theft_on_a_server_ends_the_command() {
-    let Some(server) = Server::start(&[]) else { return };
-    let (scratch, url) = (Scratch::new(), url(&server));
-    let victim = scratch.ready(&["--store", &url], &format!("trap 'echo told; exit 0' TERM; {NAPS}"));
-    let thief = scratch.done(&["steal", "--store", &url, "k"]);
+fn a_theft_ends_the_command(place: &Place) {
+    let victim = place.ready(&format!("trap 'echo told; exit 0' TERM; {NAPS}"));
+    let thief = place.done("steal", &["k"]);
     assert_eq!(thief.code, 0, "{thief:?}");
     assert_eq!(victim.line().as_deref(), Some("told"));
     ended(victim, "another process stole it");
 }
 
+/// Only the lease keeps the counter exact.
+fn processes_take_turns_and_lose_no_increment(place: &Place) {
+    const PROCESSES: usize = 4;
+    const ROUNDS: usize = 5;
+    let folder = &place.scratch.0;
+    fs::write(folder.join("count"), "0\n").unwrap();
+    let increment = "read n < count; sleep 0.01; echo $((n + 1)) > count";
+    let turns = format!(
+        "for i in $(seq {ROUNDS}); do leasehold run -q --store '{}' k -- sh -c '{increment}' || exit; done",
+        place.url
+    );
+    let start = || Running::start(&mut place.scratch.command("sh", &["-c", &turns]));
+    let shells: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
+    for shell in shells {
+        assert_eq!(shell.end(), (0, String::new()));
+    }
+    assert_eq!(fs::read_to_string(folder.join("count")).unwrap(), format!("{}\n", PROCESSES * ROUNDS));
+}
+
 /// KILL comes before anybody else can be granted the key.
-#[test]
-fn a_server_that_hangs_ends_the_command_before_the_lease() {
+fn a_server_that_falls_silent_ends_the_command_before_the_lease(place: &Place) {
     const LEASE: Duration = Duration::from_secs(4);
-    let Some(server) = Server::start(&[]) else { return };
-    let scratch = Scratch::new();
-    let options = ["--store", &url(&server), "--lease", "4", "--grace", "0.5"];
-    let holder = scratch.ready(&options, &format!("echo ready; echo $$; trap 'echo told' TERM; {NAPS}"));
+    let proxy = Proxy::start(place.port, WIRE);
+    let url = place.url.replace(&format!(":{}", place.port), &format!(":{}", proxy.port));
+    let options = ["--store", &url, "--lease", "4", "--grace", "0.5"];
+    let holder = place.scratch.ready(&options, &format!("echo ready; echo $$; trap 'echo told' TERM; {NAPS}"));
     let command = Pid::from_raw(holder.line().unwrap().parse().unwrap());
     assert_eq!(holder.line().as_deref(), Some("ready"), "the trap is set");
-    server.signal("STOP");
-    let hangs = Instant::now();
+    proxy.fall_silent();
+    let silent = Instant::now();
     assert_eq!(holder.line().as_deref(), Some("told"));
     until("its end", || kill(command, None) == Err(Errno::ESRCH));
-    assert!(hangs.elapsed() < LEASE, "{:?}", hangs.elapsed());
+    assert!(silent.elapsed() < LEASE, "{:?}", silent.elapsed());
     ended(holder, "cannot be renewed");
+}
+
+/// These tests over one kind of server. `place` gives a store, by a name that no other test uses; `None` where there is no such server.
+macro_rules! over {
+    ($place:ident: $($test:ident)*) => {$(
+        #[test]
+        fn $test() {
+            if let Some(place) = $place(stringify!($test)) {
+                super::$test(&place);
+            }
+        }
+    )*};
+    ($place:ident) => {
+        over! { $place:
+            a_lease_is_held_refused_and_released
+            a_theft_ends_the_command
+            processes_take_turns_and_lose_no_increment
+            a_server_that_falls_silent_ends_the_command_before_the_lease
+        }
+    };
+}
+
+#[cfg(feature = "store-redis")]
+mod redis {
+    use super::Place;
+    use crate::redis_server::Server;
+
+    fn place(_: &str) -> Option<Place> {
+        let server = Server::start(&[])?;
+        let (url, port) = (format!("redis://{}", server.address()), server.port());
+        Some(Place::new(url, port, Some(Box::new(server))))
+    }
+
+    over!(place);
+}
+
+#[cfg(feature = "store-postgres")]
+mod postgres {
+    use super::Place;
+    use crate::postgres_server as server;
+
+    fn place(name: &str) -> Option<Place> {
+        // The prefix of a table's name has 40 characters at most.
+        let tables = server::Place::new(&name[..name.len().min(40)])?;
+        let url = format!("{}?prefix={}", tables.url, tables.prefix);
+        Some(Place::new(url, tables.port(), None))
+    }
+
+    over!(place);
+}
+
+#[cfg(feature = "store-etcd")]
+mod etcd {
+    use super::Place;
+    use crate::etcd_server::shared;
+
+    fn place(name: &str) -> Option<Place> {
+        let address = shared()?;
+        let port = address.rsplit(':').next()?.parse().expect("it ends with a port");
+        Some(Place::new(format!("{address}?prefix={name}"), port, None))
+    }
+
+    over!(place);
 }
