@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
-use leasehold::{AcquireError, LeaseManager, LeaseManagerBuilder, LostReason, Mode, ReleaseOutcome};
+use futures::{future::join_all, poll};
+use leasehold::{AcquireError, LeaseManager, LeaseManagerBuilder, LostReason, Mode, ReleaseOutcome, Token};
 
 /// Longer than anything takes, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
@@ -98,6 +98,24 @@ pub(crate) async fn s4_a_holder_that_does_not_renew_is_overtaken_and_told(open: 
     assert!(next.verify().await.unwrap(), "a late release touches nobody else's lease");
 }
 
+/// The lease of a guard that is gone without a release. Its context lives, but does not renew it.
+async fn orphan(leases: &LeaseManager, mode: Mode) -> Token {
+    let guard = leases.lock("k").mode(mode).acquire().await.unwrap();
+    let token = guard.token();
+    drop(guard.into_parts());
+    token
+}
+
+pub(crate) async fn s5_what_was_dropped_without_release_is_to_be_had_after_a_lease(
+    open: impl AsyncFn() -> LeaseManagerBuilder,
+) {
+    let (one, two) = (brief(&open).await, brief(&open).await);
+    let orphaned = orphan(&one, Mode::Exclusive).await;
+    assert!(two.lock("k").try_acquire().await.unwrap().is_none(), "it still stands in the store");
+    let next = two.lock("k").timeout(BUSY).acquire().await.unwrap();
+    assert!(next.token() > orphaned);
+}
+
 pub(crate) async fn s6_closing_releases_everything_and_refuses_what_comes(open: impl AsyncFn() -> LeaseManagerBuilder) {
     let (one, two) = (context(&open).await, context(&open).await);
     let guards = [one.lock("a").acquire().await.unwrap(), one.lock("b").acquire().await.unwrap()];
@@ -139,6 +157,32 @@ pub(crate) async fn s10_a_reader_blocks_writers_until_the_last_one_has_gone(
         reader.release().await.unwrap();
     }
     assert!(writer.await.unwrap().is_valid());
+}
+
+pub(crate) async fn s12_of_two_readers_only_the_silent_one_is_overtaken(open: impl AsyncFn() -> LeaseManagerBuilder) {
+    let (one, two, three) = (brief(&open).await, brief(&open).await, brief(&open).await);
+    let silent = one.lock("k").shared().auto_renew(false).acquire().await.unwrap();
+    let live = two.lock("k").shared().acquire().await.unwrap();
+    let mut writer = Box::pin(three.lock("k").timeout(BUSY).acquire());
+    assert!(poll!(&mut writer).is_pending());
+    let lost = tokio::time::timeout(BUSY / 2, silent.lost()).await;
+    assert_eq!(lost, Ok(LostReason::Expired), "the silent reader is told");
+    assert!(poll!(&mut writer).is_pending(), "a reader that lives is waited for");
+    assert!(live.is_valid() && !silent.is_valid());
+    live.release().await.unwrap();
+    assert!(writer.await.unwrap().token() > silent.token());
+}
+
+pub(crate) async fn s13_readers_and_writers_that_were_dropped_are_to_be_had_after_a_lease(
+    open: impl AsyncFn() -> LeaseManagerBuilder,
+) {
+    let (one, two) = (brief(&open).await, brief(&open).await);
+    for mode in [Mode::Shared, Mode::Exclusive] {
+        let orphaned = orphan(&one, mode).await;
+        let writer = two.lock("k").timeout(BUSY).acquire().await.unwrap();
+        assert!(writer.token() > orphaned);
+        writer.release().await.unwrap();
+    }
 }
 
 pub(crate) async fn s15_several_locks_are_had_together_or_not_at_all(open: impl AsyncFn() -> LeaseManagerBuilder) {
@@ -194,6 +238,23 @@ pub(crate) async fn s19_a_waiter_of_another_worker_is_told_of_the_release(open: 
         let (next, ()) = futures::join!(wait, release);
         assert!(next.unwrap().token() > guard.token());
     }
+}
+
+pub(crate) async fn s20_a_waiter_of_another_worker_is_served_when_the_holder_vanishes(
+    open: impl AsyncFn() -> LeaseManagerBuilder,
+) {
+    let (one, two) = (brief(&open).await, brief(&open).await);
+    let guard = one.lock("k").acquire().await.unwrap();
+    let held = guard.token();
+    let wait = two.lock("k").timeout(BUSY).acquire();
+    let vanish = async {
+        while one.status("k").await.unwrap().queue.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        drop(guard.into_parts());
+    };
+    let (next, ()) = futures::join!(wait, vanish);
+    assert!(next.unwrap().token() > held);
 }
 
 pub(crate) async fn g1_a_taken_lock_is_refused_in_time_and_free_after_the_release(
@@ -333,13 +394,17 @@ macro_rules! tests {
             s2_taken_then_refused_then_released_then_taken
             s3_renewal_keeps_the_lease
             s4_a_holder_that_does_not_renew_is_overtaken_and_told
+            s5_what_was_dropped_without_release_is_to_be_had_after_a_lease
             s6_closing_releases_everything_and_refuses_what_comes
             s8_three_readers_are_inside_together
             s9_a_writer_blocks_readers_and_writers
             s10_a_reader_blocks_writers_until_the_last_one_has_gone
+            s12_of_two_readers_only_the_silent_one_is_overtaken
+            s13_readers_and_writers_that_were_dropped_are_to_be_had_after_a_lease
             s15_several_locks_are_had_together_or_not_at_all
             s18_many_waiters_of_many_contexts_are_all_served
             s19_a_waiter_of_another_worker_is_told_of_the_release
+            s20_a_waiter_of_another_worker_is_served_when_the_holder_vanishes
             g1_a_taken_lock_is_refused_in_time_and_free_after_the_release
             g4_a_second_release_does_not_free_the_next_holder
             g7_fifty_workers_count_exactly
