@@ -4,6 +4,8 @@
 
 #[path = "tokio/contest.rs"]
 mod contest;
+#[path = "tokio/cooperation.rs"]
+mod cooperation;
 #[path = "tokio/pumps.rs"]
 mod pumps;
 #[path = "tokio/runtimes.rs"]

@@ -103,6 +103,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn verify(&self) -> Result<bool, StoreError> {
+        self.driver.proceed().await;
         verdict(self.ask_to_verify(0)).await
     }
 
@@ -127,6 +128,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn extend(&self, span: Duration) -> Result<(), AcquireError> {
+        self.driver.proceed().await;
         self.kept(self.ask_to_extend(span)?).await.map_err(|refused| *refused)
     }
 

@@ -148,6 +148,7 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn status(&self, key: &str) -> Result<LeaseStatus, AcquireError> {
+        self.driver().proceed().await;
         self.look_at(key).await.map_err(|refused| *refused)
     }
 
@@ -179,6 +180,7 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn list(&self, prefix: &str) -> Result<Vec<LeaseStatus>, AcquireError> {
+        self.driver().proceed().await;
         self.in_use(prefix, false).await.map_err(|refused| *refused)
     }
 

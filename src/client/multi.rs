@@ -90,6 +90,7 @@ impl MultiRequest {
 
     /// Waits as [`acquire`](Self::acquire) does; a failure names the key that it concerns.
     pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Box<Refused>> {
+        self.leases.driver().proceed().await;
         self.check()?;
         if self.wish.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return self.try_checked().await?.ok_or_else(|| self.taken().into());
@@ -148,6 +149,7 @@ impl MultiRequest {
     /// Dropping the future leaves nothing behind.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>, AcquireError> {
         self.wish.check_try()?;
+        self.leases.driver().proceed().await;
         self.check()?;
         self.try_checked().await.map_err(|refused| refused.error)
     }

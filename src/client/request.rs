@@ -239,6 +239,7 @@ impl LeaseRequest {
             }
             self.wish.check(insists)?;
             let (mut driver, key) = (self.driver, self.key?);
+            driver.proceed().await;
             driver.check()?;
             let deadline = if wait { self.wish.deadline(&driver) } else { None };
             loop {

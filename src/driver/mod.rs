@@ -15,7 +15,7 @@ mod transactions;
 mod unheard;
 
 use alloc::{borrow::ToOwned, boxed::Box, collections::VecDeque, string::String, vec::Vec};
-use core::{fmt, mem, pin::pin, task::Waker, time::Duration};
+use core::{fmt, future::poll_fn, mem, pin::pin, task::Waker, time::Duration};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::{Either, select};
@@ -154,6 +154,11 @@ impl Driver {
             Some(key) if key.as_str() == name => Ok(key.clone()),
             _ => Ok(last.insert(Key::new(name)?).clone()),
         }
+    }
+
+    /// Lets other tasks go first if this one has made many requests without a pause.
+    pub(crate) async fn proceed(&self) {
+        poll_fn(|context| self.executor.poll_proceed(context)).await;
     }
 
     /// Whether what is asked for here can be kept up: renewals need tasks and timers.

@@ -22,7 +22,11 @@ pub use bounds::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
 #[cfg(feature = "test-util")]
 pub use sim::SimExecutor;
 
-use core::{fmt::Debug, time::Duration};
+use core::{
+    fmt::Debug,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use crate::machine::Now;
 
@@ -79,6 +83,14 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
     /// [`AcquireError::Unsupported`](crate::AcquireError::Unsupported).
     fn check(&self) -> Result<(), &'static str> {
         Ok(())
+    }
+
+    /// Asks whether the calling task may go on. If it has worked for long without a pause, the answer is [`Poll::Pending`], and the
+    /// executor wakes the task again after it has let other tasks run. The manager asks once for each request. Many requests are
+    /// answered without a wait, and a task that makes one after the other would otherwise keep its thread busy for ever. With
+    /// `TokioExecutor` this is [cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/).
+    fn poll_proceed(&self, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
     }
 
     /// An executor for a second place, such as another runtime, in which this context was used. If the caller is in the place where the

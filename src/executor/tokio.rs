@@ -5,6 +5,7 @@ use core::{
     cell::Cell,
     future::pending,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    task::{Context, Poll},
     time::Duration,
 };
 use std::{
@@ -16,7 +17,7 @@ use std::{
 use boot_time::Instant;
 use tokio::{
     runtime::{Handle, Id},
-    task::AbortHandle,
+    task::{AbortHandle, coop},
 };
 
 use super::{Executor, MaybeSendFuture, Shared};
@@ -359,6 +360,10 @@ impl Executor for TokioExecutor {
             return Err(NO_TIMERS);
         }
         if self.home.place.settle(runtime) { Ok(()) } else { Err(RUNTIME_ENDED) }
+    }
+
+    fn poll_proceed(&self, context: &mut Context<'_>) -> Poll<()> {
+        coop::poll_proceed(context).map(|budget| budget.made_progress())
     }
 
     fn spawn(&self, task: MaybeSendFuture<'static, ()>) {

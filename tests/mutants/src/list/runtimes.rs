@@ -45,6 +45,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "liveness",
+        "a task that makes one request after the other keeps its thread from all other tasks",
+        Tokio("cooperation::"),
+        &[edit(EXECUTOR, "coop::poll_proceed(context).map(|budget| budget.made_progress())", "Poll::Ready(())")],
+    ),
+    Mutant::new(
         "cost",
         "a runtime that stands still collects a task for each alarm",
         Tokio("several_runtimes::another_runtime_that_stands_still"),
