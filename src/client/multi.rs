@@ -85,12 +85,12 @@ impl MultiRequest {
     /// # Cancel safety
     /// Dropping the future gives back what is held, and gives up the place in the queue.
     pub async fn acquire(self) -> Result<MultiGuard, AcquireError> {
+        self.leases.driver().proceed().await;
         self.acquire_or_tell_where().await.map_err(|refused| refused.error)
     }
 
     /// Waits as [`acquire`](Self::acquire) does; a failure names the key that it concerns.
     pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Box<Refused>> {
-        self.leases.driver().proceed().await;
         self.check()?;
         if self.wish.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return self.try_checked().await?.ok_or_else(|| self.taken().into());
@@ -223,7 +223,7 @@ impl MultiRequest {
         let Some(instance) = self.leases.instance() else { return Ok(false) };
         for (name, mode) in &self.keys {
             let at_key = |error| Refused::at(name, error);
-            let holders = self.leases.status(name).await.map_err(at_key)?.holders;
+            let holders = self.leases.look_at(name).await.map_err(|refused| at_key(*refused))?.holders;
             if holders.iter().any(|holder| !holder.own && holder.instance == instance) {
                 let mut request = self.leases.lock(name);
                 request.wish.mode = *mode;

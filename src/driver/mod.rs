@@ -3,6 +3,7 @@
 //! Whoever brings an input pumps the outputs, in place and in their order; whoever comes meanwhile leaves its own to that
 //! pump. Nothing outside is called while the lock is held.
 
+mod admission;
 mod alarm;
 mod baton;
 mod event;
@@ -15,7 +16,7 @@ mod transactions;
 mod unheard;
 
 use alloc::{borrow::ToOwned, boxed::Box, collections::VecDeque, string::String, vec::Vec};
-use core::{fmt, future::poll_fn, mem, pin::pin, task::Waker, time::Duration};
+use core::{fmt, mem, pin::pin, task::Waker, time::Duration};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::{Either, select};
@@ -25,7 +26,7 @@ use crate::client::fate::Fate;
 use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, ThreadMark, WeakShared};
 use crate::machine::{
     Config, Input, InvalidKey, Key, LostReason, Machine, Mode, Now, Parcel, Refusal, Reply, SessionId, Slot,
-    StoreError, StoreErrorKind, StoreId, Ticket, Turn, TurnId, whole_ms,
+    StoreError, StoreId, Ticket, Turn, TurnId, whole_ms,
 };
 use crate::oneshot::{self, Receiver, Sender};
 use crate::signal::{Inbox, Notice, Signals};
@@ -154,18 +155,6 @@ impl Driver {
             Some(key) if key.as_str() == name => Ok(key.clone()),
             _ => Ok(last.insert(Key::new(name)?).clone()),
         }
-    }
-
-    /// Lets other tasks go first if this one has made many requests without a pause.
-    pub(crate) async fn proceed(&self) {
-        poll_fn(|context| self.executor.poll_proceed(context)).await;
-    }
-
-    /// Whether what is asked for here can be kept up: renewals need tasks and timers.
-    pub(crate) fn check(&self) -> Result<(), AcquireError> {
-        let missing =
-            |sentence| AcquireError::Unsupported(StoreError::permanent(StoreErrorKind::Unsupported, sentence));
-        self.executor.check().map_err(missing)
     }
 
     /// A key is taken, and the request was not to wait.

@@ -30,6 +30,11 @@ mod sys {
     /// A server may have thousands of contexts in one process.
     pub(crate) const HAS_MANY_CONTEXTS: bool = true;
 
+    /// Waits until the executor lets the calling task go on.
+    pub(crate) fn proceed(executor: &dyn crate::executor::Executor) -> impl Future<Output = ()> {
+        core::future::poll_fn(|context| executor.poll_proceed(context))
+    }
+
     /// Runs on a thread of its own what a panicking thread must not run. If the system starts no thread, it is not run.
     pub(crate) fn after_panic(task: impl FnOnce() + Send + 'static) {
         let thread = std::thread::Builder::new().name("leasehold after a panic".into());
@@ -75,6 +80,11 @@ mod sys {
     /// A page has few contexts, and would have to download the code that finds one among many.
     pub(crate) const HAS_MANY_CONTEXTS: bool = false;
 
+    /// A page would have to download the question, and no browser has an answer.
+    pub(crate) fn proceed(_: &dyn crate::executor::Executor) -> impl Future<Output = ()> {
+        core::future::ready(())
+    }
+
     /// A panic drops nothing here.
     pub(crate) fn after_panic(_: impl FnOnce() + 'static) {}
 
@@ -92,5 +102,5 @@ mod sys {
     pub(crate) use process_wide;
 }
 
-pub(crate) use sys::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, process_wide, this_thread};
+pub(crate) use sys::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, proceed, process_wide, this_thread};
 pub use sys::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
