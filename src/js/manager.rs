@@ -218,7 +218,7 @@ fn warn_of_own_wait(key: &Key) {
         "leasehold: a request for \"",
         key.as_str(),
         "\" has waited for a minute for a lease of its own manager; work that waits for the lease it runs under waits for ever, \
-         unless both requests say { share: true }",
+         unless both requests use the same mode and { share: true }",
     ];
     warn(&parts.concat());
 }

@@ -343,7 +343,7 @@ function inUse({ key, holders }) {
   return new LeaseError("InUse", `${JSON.stringify(key)} is held by ${names || "somebody"}; nothing was deleted`);
 }
 
-const OWN_WAIT = "work that waits for the lease it runs under waits for ever, unless both requests say { share: true }";
+const OWN_WAIT = "work that waits for the lease it runs under waits for ever, unless both requests use the same mode and { share: true }";
 
 /** What is said when the time of a request has passed. If nobody is seen to hold the key, the wasm knows what was in the way.
  *  @param {any} holder */

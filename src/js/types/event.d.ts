@@ -35,9 +35,9 @@ export class LeaseEvent extends Event {
 export interface LeaseManagerEventMap {
   /**
    * A request waits: others hold the key, or came before. With `ahead: 0` it waits for a lease of this manager itself. Work
-   * that waits for the lease under which it runs waits for ever, unless both requests say `share: true`. A request that joins
-   * others of its manager in the queue emits nothing: they share one position. It is emitted again when the requests take
-   * another position, at the end of the queue or after the page was frozen.
+   * that waits for the lease under which it runs waits for ever, unless both requests have the same mode and say `share: true`.
+   * A request that joins others of its manager in the queue emits nothing: they share one position. It is emitted again when
+   * the requests take another position, at the end of the queue or after the page was frozen.
    */
   waiting: LeaseEvent & Required<Pick<LeaseEvent, "ahead">>;
   /** A request that emitted `waiting` got no lease: it timed out, was aborted, or was refused. */
