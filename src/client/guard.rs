@@ -153,6 +153,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(&self) -> Result<(), AcquireError> {
+        self.driver.proceed().await;
         self.kept(self.ask_to_downgrade()).await.map_err(|refused| *refused)
     }
 
@@ -179,6 +180,7 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn upgrade(&self) -> Result<(), AcquireError> {
+        self.driver.proceed().await;
         self.upgraded().await.map_err(|refused| *refused)
     }
 

@@ -1,4 +1,4 @@
-//! The one difference between a browser and everything else: whether a task may move between threads.
+//! What differs between a browser and everything else: tasks move between threads natively, and there may be very many of them.
 
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod sys {

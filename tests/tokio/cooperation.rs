@@ -60,6 +60,17 @@ fn a_task_that_looks_again_and_again() {
 fn a_task_that_asks_its_guard_again_and_again() {
     assert!(lets_others_go_on(async |_, guard| assert!(guard.verify().await.unwrap())));
     assert!(lets_others_go_on(async |_, guard| guard.extend(PATIENCE).await.unwrap()));
+    // An exclusive lease stays as it is, and then a shared one does.
+    assert!(lets_others_go_on(async |_, guard| guard.upgrade().await.unwrap()));
+    assert!(lets_others_go_on(async |_, guard| guard.downgrade().await.unwrap()));
+}
+
+#[test]
+fn a_task_that_is_refused_again_and_again() {
+    assert!(lets_others_go_on(async |leases, guard| {
+        let refused = leases.resume(guard.clone().into_parts()).await;
+        assert!(refused.is_err(), "a guard that has clones gives no parts away");
+    }));
 }
 
 /// A runtime that ends accepts no tasks, so that each request fails at once.
