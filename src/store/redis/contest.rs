@@ -25,6 +25,9 @@ pub(super) const AT_ONCE: u32 = 1;
 const MOST_RESERVED: usize = 8;
 /// A context whose runtime is busy needs a little longer than its answers.
 const SHORTEST_MS: u64 = 250;
+/// The last attempt gets at least this long, because a busy machine may answer later than before. Else the caller would be told that the
+/// server is silent, and not that others wrote.
+const LEAST_TRIP: Duration = Duration::from_millis(20);
 /// No pause is longer, in ms.
 const LONGEST_PAUSE_MS: u64 = 32;
 
@@ -80,7 +83,7 @@ impl Contest {
         self.has_reserved |= wrote && is_free && self.reserves();
         let pauses = !is_free || (self.tries > AT_ONCE && !self.may_reserve);
         let pause = if pauses { pause(self.pauses) } else { Duration::ZERO };
-        if Instant::now() + pause + self.trip >= deadline {
+        if Instant::now() + pause + self.trip.max(LEAST_TRIP) >= deadline {
             return false;
         }
         if pauses {
