@@ -266,8 +266,7 @@ impl LeaseManager {
     /// ```
     pub async fn resume(&self, parts: LeaseParts) -> Result<LeaseGuard, AcquireError> {
         let (key, name) = self.encode(parts.key())?;
-        self.driver().proceed().await;
-        self.driver().check()?;
+        self.driver().admit().await?;
         let parcel = parts.parcel().cloned().ok_or(AcquireError::EmptyParts)?;
         let turn = Turn { mode: parts.mode(), wait: false, alone: true, ..Turn::new(TurnId::default(), key) };
         let mut pending = Pending::start(self.driver().clone(), turn, |turn| Input::Resume { turn, parcel });

@@ -239,8 +239,7 @@ impl LeaseRequest {
             }
             self.wish.check(insists)?;
             let (mut driver, key) = (self.driver, self.key?);
-            driver.proceed().await;
-            driver.check()?;
+            driver.admit().await?;
             let deadline = if wait { self.wish.deadline(&driver) } else { None };
             loop {
                 let turn = self.wish.turn(key.clone(), wait, deadline);

@@ -6,6 +6,12 @@ use crate::executor::proceed;
 use crate::machine::{StoreError, StoreErrorKind};
 
 impl Driver {
+    /// Comes before a request that is kept up in the background.
+    pub(crate) async fn admit(&self) -> Result<(), AcquireError> {
+        self.proceed().await;
+        self.check()
+    }
+
     /// Lets other tasks go first if this one has made many requests without a pause.
     pub(crate) fn proceed(&self) -> impl Future<Output = ()> {
         proceed(&*self.executor)
