@@ -6,7 +6,7 @@ use crate::executor::proceed;
 use crate::machine::{StoreError, StoreErrorKind};
 
 impl Driver {
-    /// Comes before a request that is kept up in the background.
+    /// Lets other tasks run, then checks that the executor can renew a lease. Call this before a request for one.
     pub(crate) async fn admit(&self) -> Result<(), AcquireError> {
         self.proceed().await;
         self.check()

@@ -1,4 +1,4 @@
-//! What differs between a browser and everything else: tasks move between threads natively, and there may be very many of them.
+//! What differs in a browser: tasks stay on one thread, a process has few contexts, and no executor makes a task pause.
 
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod sys {
@@ -80,7 +80,7 @@ mod sys {
     /// A page has few contexts, and would have to download the code that finds one among many.
     pub(crate) const HAS_MANY_CONTEXTS: bool = false;
 
-    /// A page would have to download the question, and no browser has an answer.
+    /// Does nothing: no browser executor makes a task pause, and the call would enlarge the download.
     pub(crate) fn proceed(_: &dyn crate::executor::Executor) -> impl Future<Output = ()> {
         core::future::ready(())
     }

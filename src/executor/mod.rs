@@ -86,9 +86,9 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
     }
 
     /// Asks whether the calling task may go on. If it has worked for long without a pause, the answer is [`Poll::Pending`], and the
-    /// executor wakes the task again after it has let other tasks run. The manager asks once for each request, except in a browser. Many
-    /// requests are answered without a wait, and a task that makes one after the other would otherwise keep its thread busy for ever.
-    /// With `TokioExecutor` this is [cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/).
+    /// executor wakes the task again after it has let other tasks run. The manager asks before each request that it sends for the
+    /// caller, except for releases, and never in a browser. The executor may count each [`Poll::Ready`] as work done. Many requests are
+    /// answered without a wait, so a task that makes one after the other would otherwise keep its thread busy for ever. With `TokioExecutor` this is [cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/).
     fn poll_proceed(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }

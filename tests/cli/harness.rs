@@ -78,7 +78,7 @@ impl Scratch {
         Running::start(&mut self.leasehold(arguments))
     }
 
-    /// A shell script under the lease of `k`, which has said that it is ready.
+    /// Starts a shell script under the lease of `k`, and waits until the script has said `ready`.
     pub(crate) fn ready(&self, options: &[&str], script: &str) -> Running {
         let script = format!("{script}\n");
         let mut arguments = vec!["run"];

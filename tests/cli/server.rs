@@ -26,7 +26,7 @@ struct Place {
     scratch: Scratch,
     url: String,
     port: u16,
-    /// The server ends with it, unless other tests use the server, too.
+    /// Dropping this ends the server. `None` if other tests share the server.
     _server: Option<Box<dyn Any>>,
 }
 
@@ -40,7 +40,7 @@ impl Place {
         self.scratch.done(&[&[command, "--store", &self.url][..], rest].concat())
     }
 
-    /// A script under the lease of `k`, which has said that it is ready.
+    /// Starts a script under the lease of `k`, and waits until the script has said `ready`.
     fn ready(&self, script: &str) -> Running {
         self.scratch.ready(&["--store", &self.url], script)
     }
@@ -109,7 +109,8 @@ fn a_server_that_falls_silent_ends_the_command_before_the_lease(place: &Place) {
     ended(holder, "cannot be renewed");
 }
 
-/// These tests over one kind of server. `place` gives a store, by a name that no other test uses; `None` where there is no such server.
+/// Declares these tests for one kind of server. `place` gets the test's name, which is unique, and returns a store, or `None` if no such
+/// server is installed.
 macro_rules! over {
     ($place:ident: $($test:ident)*) => {$(
         #[test]
@@ -149,8 +150,8 @@ mod postgres {
     use crate::postgres_server as server;
 
     fn place(name: &str) -> Option<Place> {
-        // The prefix of a table's name has 40 characters at most.
-        let tables = server::Place::new(&name[..name.len().min(40)])?;
+        // `PostgresStore` takes prefixes of at most 50 bytes.
+        let tables = server::Place::new(&name[..name.len().min(50)])?;
         let url = format!("{}?prefix={}", tables.url, tables.prefix);
         Some(Place::new(url, tables.port(), None))
     }

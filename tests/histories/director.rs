@@ -47,8 +47,8 @@ pub(crate) trait Site {
     fn writes(&mut self) -> Vec<(usize, u64)>;
 }
 
-/// Runs histories in which processes are killed at random, one after the other. It adds more of them until everything that is expected has
-/// happened, but not for ever.
+/// Runs histories in which processes are killed at random, one after the other. If an expected event is still
+/// missing after that time, it runs more histories, for at most six times as long in all.
 pub(crate) fn histories<S: Site>(mut site: S) {
     let given = env::var("HISTORY_SEED").ok().map(|seed| seed.parse().expect("it is a number"));
     let mut seed: u64 = given.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);

@@ -117,8 +117,8 @@ fn a_locked_record_is_waited_for_and_then_compared() {
     });
 }
 
-/// Takes turns, of which two of three take two round trips: the store remembers the key. A message that is sent again may add a trip to the
-/// other one. Returns the last token.
+/// Takes a turn, then three more. At least two of the three need exactly two round trips, which shows that the store remembers the key; a
+/// message that is sent again may add a trip to the third. Returns the largest token.
 async fn two_trips(leases: &LeaseManager, proxy: &Proxy) -> u64 {
     let (mut token, mut took) = (turn(leases).await, Vec::new());
     for _ in 0..3 {

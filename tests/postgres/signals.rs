@@ -222,8 +222,10 @@ pub(crate) async fn awake(place: &Place, session: u128) -> (Arc<dyn Signals>, Ar
 
 /// Longer than it takes to connect and to look.
 const LOOKED: Duration = Duration::from_secs(1);
+/// A connection of this age is no longer young, and has looked seldom once.
+const OLD: Duration = Duration::from_secs(12);
 
-/// How many advisory locks sessions of this server hold, without those that are held shared for a moment.
+/// Counts the exclusive advisory locks on this server. A look takes shared ones for a moment; they do not count.
 async fn locks(place: &Place) -> i64 {
     let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'";
     place.client().await.query_one(held, &[]).await.unwrap().get(0)
@@ -231,7 +233,7 @@ async fn locks(place: &Place) -> i64 {
 
 /// Each session holds the locks of its beacon and of its messages, and a third one while it waits.
 #[test]
-fn a_session_says_that_it_waits_as_long_as_it_watches_another() {
+fn a_session_says_that_it_waits_while_it_watches_another() {
     let Some(server) = Server::start() else { return };
     Runtime::new().unwrap().block_on(async {
         let place = Place { url: server.url(), prefix: "leasehold".into() };
@@ -256,30 +258,36 @@ fn a_session_says_that_it_waits_as_long_as_it_watches_another() {
     });
 }
 
-/// A holder may wait for another key. While the holder waits, its waiter looks at it seldom. Its death is seen all the same.
+/// A holder may wait for another key, or may have waited just before. Its waiter notices the holder's death in both cases: while the waiter's
+/// connection is young and it looks often, and later, when it looks seldom at a context that waits.
 #[test]
 fn the_death_of_a_context_that_waits_or_waited_is_seen() {
     on_server("signals_waits", |place| async move {
         drop(place.store().await);
-        for waits in [true, false] {
-            let (holder, _told) = awake(&place, 1).await;
-            holder.watch(1, SessionId(9));
-            let (other, told) = awake(&place, 3).await;
-            other.watch(1, SessionId(1));
-            sleep(LOOKED).await;
+        let cases = [(LOOKED, true), (LOOKED, false), (OLD, true), (OLD, false)];
+        futures::future::join_all((0..).zip(cases).map(async |(case, (age, waits))| {
+            let (holder, _told) = awake(&place, case).await;
+            holder.watch(1, SessionId(90 + case));
+            // Its beacon is up, so this watch lasts.
+            let (_another, _told) = awake(&place, 90 + case).await;
+            let (other, told) = awake(&place, 10 + case).await;
+            other.watch(1, SessionId(case));
+            sleep(age).await;
             assert!(!told.has(&Notice::BeaconGone { watch: 1 }), "it stands");
             if !waits {
                 holder.unwatch(1);
                 sleep(LOOKED).await;
             }
             holder.rest();
-            until("the death is seen", async || told.has(&Notice::BeaconGone { watch: 1 })).await;
-        }
+            let seen = until("the death is seen", async || told.has(&Notice::BeaconGone { watch: 1 }));
+            assert!(timeout(Duration::from_secs(5), seen).await.is_ok(), "with {age:?} and {waits}");
+        }))
+        .await;
     });
 }
 
-/// The waiter before it dies, and a moment later the holder. For 10 s after it connected, the second waiter believes in a death only if it
-/// has seen the beacon before. So it must see the holder's beacon in time.
+/// The first waiter dies, and the holder 200 ms later. For 10 s after it connected, the second waiter believes in a death only if it has seen
+/// the beacon. So it must see the holder's beacon within those 200 ms.
 #[test]
 fn a_waiter_that_has_just_connected_sees_two_deaths_soon() {
     on_server("signals_two_deaths", |place| async move {

@@ -98,7 +98,7 @@ pub(crate) async fn s4_a_holder_that_does_not_renew_is_overtaken_and_told(open: 
     assert!(next.verify().await.unwrap(), "a late release touches nobody else's lease");
 }
 
-/// The lease of a guard that is gone without a release. Its context lives, but does not renew it.
+/// Acquires `k`, drops the guard without a release, and returns its token. The context lives on, but does not renew the lease.
 async fn orphan(leases: &LeaseManager, mode: Mode) -> Token {
     let guard = leases.lock("k").mode(mode).acquire().await.unwrap();
     let token = guard.token();
@@ -106,7 +106,7 @@ async fn orphan(leases: &LeaseManager, mode: Mode) -> Token {
     token
 }
 
-pub(crate) async fn s5_what_was_dropped_without_release_is_to_be_had_after_a_lease(
+pub(crate) async fn s5_a_lease_that_was_dropped_without_release_can_be_taken_after_its_time(
     open: impl AsyncFn() -> LeaseManagerBuilder,
 ) {
     let (one, two) = (brief(&open).await, brief(&open).await);
@@ -173,7 +173,7 @@ pub(crate) async fn s12_of_two_readers_only_the_silent_one_is_overtaken(open: im
     assert!(writer.await.unwrap().token() > silent.token());
 }
 
-pub(crate) async fn s13_readers_and_writers_that_were_dropped_are_to_be_had_after_a_lease(
+pub(crate) async fn s13_a_key_is_free_a_lease_after_its_reader_or_writer_was_dropped(
     open: impl AsyncFn() -> LeaseManagerBuilder,
 ) {
     let (one, two) = (brief(&open).await, brief(&open).await);
@@ -240,7 +240,7 @@ pub(crate) async fn s19_a_waiter_of_another_worker_is_told_of_the_release(open: 
     }
 }
 
-pub(crate) async fn s20_a_waiter_of_another_worker_is_served_when_the_holder_vanishes(
+pub(crate) async fn s20_a_waiter_of_another_worker_is_served_when_the_guard_is_gone(
     open: impl AsyncFn() -> LeaseManagerBuilder,
 ) {
     let (one, two) = (brief(&open).await, brief(&open).await);
@@ -394,17 +394,17 @@ macro_rules! tests {
             s2_taken_then_refused_then_released_then_taken
             s3_renewal_keeps_the_lease
             s4_a_holder_that_does_not_renew_is_overtaken_and_told
-            s5_what_was_dropped_without_release_is_to_be_had_after_a_lease
+            s5_a_lease_that_was_dropped_without_release_can_be_taken_after_its_time
             s6_closing_releases_everything_and_refuses_what_comes
             s8_three_readers_are_inside_together
             s9_a_writer_blocks_readers_and_writers
             s10_a_reader_blocks_writers_until_the_last_one_has_gone
             s12_of_two_readers_only_the_silent_one_is_overtaken
-            s13_readers_and_writers_that_were_dropped_are_to_be_had_after_a_lease
+            s13_a_key_is_free_a_lease_after_its_reader_or_writer_was_dropped
             s15_several_locks_are_had_together_or_not_at_all
             s18_many_waiters_of_many_contexts_are_all_served
             s19_a_waiter_of_another_worker_is_told_of_the_release
-            s20_a_waiter_of_another_worker_is_served_when_the_holder_vanishes
+            s20_a_waiter_of_another_worker_is_served_when_the_guard_is_gone
             g1_a_taken_lock_is_refused_in_time_and_free_after_the_release
             g4_a_second_release_does_not_free_the_next_holder
             g7_fifty_workers_count_exactly

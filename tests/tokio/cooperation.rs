@@ -34,46 +34,46 @@ fn lets_others_go_on(request: impl AsyncFn(&LeaseManager, &LeaseGuard)) -> bool 
 }
 
 #[test]
-fn a_task_that_takes_a_lingering_lease_again_and_again() {
+fn a_task_that_takes_a_lingering_lease_again_and_again_lets_others_go_on() {
     assert!(lets_others_go_on(async |leases, _| drop(leases.lock("k").acquire().await.unwrap())));
 }
 
 #[test]
-fn a_task_that_tries_again_and_again() {
+fn a_task_that_tries_again_and_again_lets_others_go_on() {
     assert!(lets_others_go_on(async |leases, _| drop(leases.lock("k").try_acquire().await.unwrap())));
 }
 
 #[test]
-fn a_task_that_takes_several_leases_again_and_again() {
+fn a_task_that_takes_several_leases_again_and_again_lets_others_go_on() {
     let both = || [("a", Mode::Exclusive), ("b", Mode::Exclusive)];
     assert!(lets_others_go_on(async |leases, _| drop(leases.lock_all(both()).acquire().await.unwrap())));
     assert!(lets_others_go_on(async |leases, _| drop(leases.lock_all(both()).try_acquire().await.unwrap())));
 }
 
 #[test]
-fn a_task_that_looks_again_and_again() {
+fn a_task_that_looks_again_and_again_lets_others_go_on() {
     assert!(lets_others_go_on(async |leases, _| drop(leases.status("k").await.unwrap())));
     assert!(lets_others_go_on(async |leases, _| drop(leases.list("").await.unwrap())));
 }
 
 #[test]
-fn a_task_that_asks_its_guard_again_and_again() {
+fn a_task_that_asks_its_guard_again_and_again_lets_others_go_on() {
     assert!(lets_others_go_on(async |_, guard| assert!(guard.verify().await.unwrap())));
     assert!(lets_others_go_on(async |_, guard| guard.extend(PATIENCE).await.unwrap()));
-    // An exclusive lease stays as it is, and then a shared one does.
+    // `upgrade` leaves an exclusive lease as it is. The first `downgrade` makes it shared; later ones change nothing.
     assert!(lets_others_go_on(async |_, guard| guard.upgrade().await.unwrap()));
     assert!(lets_others_go_on(async |_, guard| guard.downgrade().await.unwrap()));
 }
 
 #[test]
-fn a_task_that_is_refused_again_and_again() {
+fn a_task_that_is_refused_again_and_again_lets_others_go_on() {
     assert!(lets_others_go_on(async |leases, guard| {
         let refused = leases.resume(guard.clone().into_parts()).await;
         assert!(refused.is_err(), "a guard that has clones gives no parts away");
     }));
 }
 
-/// A runtime that ends accepts no tasks, so that each request fails at once.
+/// A runtime that is shutting down accepts no tasks, so each request fails at once.
 #[test]
 fn a_task_that_repeats_what_failed_ends_with_its_runtime() {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();

@@ -19,7 +19,7 @@ const WAITING: Duration = Duration::from_secs(20);
 pub(crate) const USUAL_LEASE: Duration = Duration::from_secs(20);
 /// Contexts with leases this long send hardly a heartbeat during the measurement, so it shows what they do between heartbeats.
 pub(crate) const PATIENT_LEASE: Duration = Duration::from_secs(600);
-/// A waiter whose connection to PostgreSQL is younger than 10 s looks at beacons more often.
+/// How long the waiters queue before the measurement. On PostgreSQL they look at beacons more often in the first 10 s of a connection.
 const SETTLED: Duration = Duration::from_secs(12);
 /// In each turn a correct lock writes twice: when it is acquired, and when it is released.
 const WRITES: f64 = 2.0;

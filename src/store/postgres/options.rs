@@ -86,10 +86,10 @@ impl PostgresStoreBuilder {
     /// beacon is an advisory lock on the connection that carries the signals. Choose beacons in all programs that share the store, or in
     /// none.
     ///
-    /// A context that waits looks only at the beacons right before it in the queue. The first waiter looks at the holder's beacon every
-    /// 50 ms, and each later one looks at the waiter before it every 500 ms, or every 50 ms for 10 s after it connected. So it may take 500 ms
-    /// to notice the death of a holder whose context also waits, for another key or for this one in the other mode; of a holder that waited
-    /// and was granted the key less than 600 ms ago; and of a holder that dies together with the first waiter.
+    /// A context that waits looks only at the beacons right before it in the queue. It looks every 50 ms in the first 10 s after it
+    /// connected, and later if a context that it watches does not wait, as the holder usually does not. Otherwise it looks every 500 ms. So
+    /// it may take 500 ms to notice the death of a holder whose context also waits (for another key, or for this one in the other mode), of
+    /// a holder that waited and was granted the key less than 600 ms ago, or of a holder that dies together with the first waiter.
     ///
     /// **A connection that the server closes while its context lives counts as a death.** Another context may then be granted the
     /// lease before the holder notices. The holder notices within milliseconds if the end of the connection reaches it, and within 15 s

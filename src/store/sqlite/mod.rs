@@ -139,7 +139,8 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         let start = worker::clock();
-        // The context also counts the limit. What the thread says is in the way arrives before that, even on a busy machine.
+        // The context gives up at `limit`, too. The thread stops a tenth earlier, so that its error, which says what is in the way, arrives
+        // first.
         let deadline = start.checked_add(limit - limit / 10).unwrap_or(start + FAR);
         let now = StoreNow::new(self.clock(), now);
         self.worker.ask(|answer| Job::Transact { batch, now, deadline, answer }).await

@@ -1,8 +1,8 @@
 //! The beacons that a context watches: one look for all of them together.
 //!
 //! In a queue, each context watches the one before it. Only the holder's death is urgent, and each look is a query. So a context that
-//! watches another one also takes an advisory lock, which says that it waits. A context looks seldom if those it watches wait, and often if
-//! one of them does not, such as the holder.
+//! watches another one also takes an advisory lock, which says that it waits. A context looks seldom if those it watches wait and
+//! its connection is older than `GRACE`. It looks often if one of them does not wait, such as the holder.
 
 use core::time::Duration;
 use std::{
@@ -122,8 +122,8 @@ impl Watches {
         self.watched().locks.retain(|known| known.number != watch);
     }
 
-    /// When to look, if there is anything to do. As long as an absent beacon proves nothing, each beacon must be seen soon: its context may
-    /// die, and the one before it, too.
+    /// When to look, if there is anything to do. On a young connection, only a beacon that was seen can be found gone. So it looks often: if
+    /// a watched waiter dies, it moves on to the holder's beacon soon, and sees that one before the holder dies, too.
     pub(super) fn next(&self) -> Option<Instant> {
         let (watched, now) = (self.watched(), Instant::now());
         let watches = !watched.locks.is_empty();
