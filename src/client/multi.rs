@@ -85,13 +85,13 @@ impl MultiRequest {
     /// # Cancel safety
     /// Dropping the future gives back what is held, and gives up the place in the queue.
     pub async fn acquire(self) -> Result<MultiGuard, AcquireError> {
-        self.leases.driver().proceed().await;
         self.acquire_or_tell_where().await.map_err(|refused| refused.error)
     }
 
     /// Waits as [`acquire`](Self::acquire) does; a failure names the key that it concerns.
     pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Box<Refused>> {
         self.check()?;
+        self.leases.driver().admit().await?;
         if self.wish.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return self.try_checked().await?.ok_or_else(|| self.taken().into());
         }
@@ -149,8 +149,8 @@ impl MultiRequest {
     /// Dropping the future leaves nothing behind.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>, AcquireError> {
         self.wish.check_try()?;
-        self.leases.driver().proceed().await;
         self.check()?;
+        self.leases.driver().admit().await?;
         self.try_checked().await.map_err(|refused| refused.error)
     }
 
@@ -162,8 +162,7 @@ impl MultiRequest {
         if let Some(pair) = self.keys.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(InvalidOptions::SameKeyTwice { key: pair[0].0.clone() }.into());
         }
-        check_info(&self.wish.info)?;
-        self.leases.driver().check()
+        Ok(check_info(&self.wish.info)?)
     }
 
     /// The refusal of a request that did not wait.

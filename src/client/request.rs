@@ -4,7 +4,7 @@ use alloc::{borrow::ToOwned, boxed::Box, string::String};
 use core::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -383,6 +383,8 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.polls = self.polls.saturating_add(1);
+        // The request has its place in the queue by now. So a pause changes no order.
+        ready!(self.driver.poll_proceed(context));
         Pin::new(&mut self.answer).poll(context)
     }
 }

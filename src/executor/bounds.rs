@@ -2,6 +2,8 @@
 
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 mod sys {
+    use core::task::{Context, Poll};
+
     /// `Send` natively, nothing in a browser.
     pub trait MaybeSend: Send {}
     impl<T: Send + ?Sized> MaybeSend for T {}
@@ -30,9 +32,9 @@ mod sys {
     /// A server may have thousands of contexts in one process.
     pub(crate) const HAS_MANY_CONTEXTS: bool = true;
 
-    /// Waits until the executor lets the calling task go on.
-    pub(crate) fn proceed(executor: &dyn crate::executor::Executor) -> impl Future<Output = ()> {
-        core::future::poll_fn(|context| executor.poll_proceed(context))
+    /// Asks the executor whether the calling task may go on.
+    pub(crate) fn poll_proceed(executor: &dyn crate::executor::Executor, context: &mut Context<'_>) -> Poll<()> {
+        executor.poll_proceed(context)
     }
 
     /// Runs on a thread of its own what a panicking thread must not run. If the system starts no thread, it is not run.
@@ -55,6 +57,8 @@ mod sys {
 
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
 mod sys {
+    use core::task::{Context, Poll};
+
     /// `Send` natively, nothing in a browser.
     pub trait MaybeSend {}
     impl<T: ?Sized> MaybeSend for T {}
@@ -81,8 +85,8 @@ mod sys {
     pub(crate) const HAS_MANY_CONTEXTS: bool = false;
 
     /// Does nothing: no browser executor makes a task pause, and the call would enlarge the download.
-    pub(crate) fn proceed(_: &dyn crate::executor::Executor) -> impl Future<Output = ()> {
-        core::future::ready(())
+    pub(crate) fn poll_proceed(_: &dyn crate::executor::Executor, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
     }
 
     /// A panic drops nothing here.
@@ -102,5 +106,5 @@ mod sys {
     pub(crate) use process_wide;
 }
 
-pub(crate) use sys::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, proceed, process_wide, this_thread};
+pub(crate) use sys::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, poll_proceed, process_wide, this_thread};
 pub use sys::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};

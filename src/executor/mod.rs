@@ -17,7 +17,7 @@ pub(crate) use self::tokio::timers_run_here;
 pub use self::tokio::{TokioExecutor, process_clock};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use self::web::WebExecutor;
-pub(crate) use bounds::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, proceed, process_wide, this_thread};
+pub(crate) use bounds::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, poll_proceed, process_wide, this_thread};
 pub use bounds::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
 #[cfg(feature = "test-util")]
 pub use sim::SimExecutor;
@@ -86,9 +86,11 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
     }
 
     /// Asks whether the calling task may go on. If it has worked for long without a pause, the answer is [`Poll::Pending`], and the
-    /// executor wakes the task again after it has let other tasks run. The manager asks before each request that it sends for the
-    /// caller, except for releases, and never in a browser. The executor may count each [`Poll::Ready`] as work done. Many requests are
-    /// answered without a wait, so a task that makes one after the other would otherwise keep its thread busy for ever. With `TokioExecutor` this is [cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/).
+    /// executor wakes the task again after it has let other tasks run. The manager asks whenever a request for a lease is polled, after the
+    /// request took its place in the queue, and before each other request except a release. It never asks in a browser. The executor may
+    /// count each [`Poll::Ready`] as work done. Many requests are answered without a wait, so a task that makes one after the other would
+    /// otherwise keep its thread busy for ever. With `TokioExecutor` this is
+    /// [cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/).
     fn poll_proceed(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }

@@ -35,6 +35,11 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio tells only by a panic
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
+/// **Do not block on a lease inside a task.** After a number of requests without a pause, the request of a task waits until its thread has
+/// run other tasks, as all that waits in tokio does ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If the task
+/// blocks its thread on that request, as by `futures::executor::block_on`, both wait for ever. Block inside
+/// [`block_in_place`](tokio::task::block_in_place) or on a thread of [`spawn_blocking`](tokio::task::spawn_blocking).
+///
 /// A call inside a runtime with timers starts its background work there. Any other call, such as the drop of a guard on a thread without a
 /// runtime, starts it in the runtime in which the first request was made. The timer that renews the leases is set in that runtime and in
 /// the other one that used the manager last: one of them may end, or be a current-thread runtime that nobody drives at the moment. When
