@@ -7,7 +7,7 @@ use etcd_client::{PutOptions, Txn, TxnOp, TxnResponse};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::reserving::writes_in_any_case,
+    super::reserving::{LEAST_TRIP, writes_in_any_case},
     failure::Load,
     look,
     reservation::{MOST_OPERATIONS, Reservations, Sightings},
@@ -97,7 +97,8 @@ impl Desk<'_> {
             let asked_at = Instant::now();
             // Only after a wait: otherwise one slow answer would make every later transaction give up before its first attempt.
             let has_waited = asked_at - began > trip / 2;
-            if has_waited && deadline < asked_at + trip {
+            let least = if attempt == 0 { trip } else { trip.max(LEAST_TRIP) };
+            if has_waited && deadline < asked_at + least {
                 // A write sent now would be answered after the deadline, so nobody would know in time whether it took effect.
                 break;
             }

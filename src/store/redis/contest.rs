@@ -10,7 +10,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::reserving::{Pace, contested, writes_in_any_case},
+    super::reserving::{LEAST_TRIP, Pace, contested, writes_in_any_case},
     compare::{Comparison, LONGEST_MS, Reservation},
     setup,
 };
@@ -25,9 +25,6 @@ pub(super) const AT_ONCE: u32 = 1;
 const MOST_RESERVED: usize = 8;
 /// A context whose runtime is busy needs a little longer than its answers.
 const SHORTEST_MS: u64 = 250;
-/// The last attempt gets at least this long, because a busy machine may answer later than before. Else the caller would be told that the
-/// server is silent, and not that others wrote.
-const LEAST_TRIP: Duration = Duration::from_millis(20);
 /// No pause is longer, in ms.
 const LONGEST_PAUSE_MS: u64 = 32;
 
