@@ -28,8 +28,8 @@ pub struct Workshop {
 /// How the tests of a suite ended.
 #[derive(Debug)]
 pub struct Run {
-    /// Of those that failed, by name; empty if all passed.
-    pub failed: Vec<String>,
+    /// One failed, and the others were stopped.
+    pub failed: bool,
     /// They were still running when patience ended.
     pub timed_out: bool,
     /// The first complaint.
@@ -56,7 +56,7 @@ impl Workshop {
     /// When it does not build, runs no test at all, or one fails.
     pub fn run_unspoilt(&self, suite: Suite) -> anyhow::Result<Run> {
         let run = self.run(suite)?;
-        ensure!(!run.timed_out && run.failed.is_empty(), "{suite} fails without a mutant: {}", run.complaint);
+        ensure!(!run.timed_out && !run.failed, "{suite} fails without a mutant: {}", run.complaint);
         Ok(run)
     }
 
@@ -72,7 +72,7 @@ impl Workshop {
         if run.timed_out {
             ensure!(mutant.hangs, "{} did not end within {PATIENCE:?}", mutant.caught_by);
         } else {
-            ensure!(!run.failed.is_empty(), "SURVIVES {}", mutant.caught_by);
+            ensure!(run.failed, "SURVIVES {}", mutant.caught_by);
         }
         Ok(run)
     }
@@ -82,7 +82,8 @@ impl Workshop {
         let tests = self.build(suite)?;
         let log = File::create(&self.log)?;
         let child = Command::new(tests)
-            .arg(suite.filter())
+            // So that a failure is told at once.
+            .args([&suite.filter(), "--nocapture"])
             .current_dir(self.tree.root())
             .envs(suite.environment())
             .env("RUST_BACKTRACE", "0")
@@ -90,14 +91,34 @@ impl Workshop {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
-        let status = wait(child)?;
-        let told = String::from_utf8_lossy(&fs::read(&self.log)?).into_owned();
+        let status = self.wait(child)?;
+        let told = self.told()?;
         ensure!(!told.contains("running 0 tests"), "no test has a name like {}", suite.filter());
-        let (failed, complaint) = (failed_tests(&told), complaint(&told));
-        if status.is_some_and(|status| !status.success()) && failed.is_empty() {
+        let (failed, complaint) = (has_failed(&told), complaint(&told));
+        if status.is_some_and(|status| !status.success()) && !failed {
             bail!("{suite} ended without a verdict: {complaint}");
         }
-        Ok(Run { failed, timed_out: status.is_none(), complaint, took: began.elapsed() })
+        Ok(Run { timed_out: status.is_none() && !failed, failed, complaint, took: began.elapsed() })
+    }
+
+    /// How the tests ended, or `None` if they were stopped: because one failed, which is enough, or because they did not end.
+    fn wait(&self, mut tests: Child) -> anyhow::Result<Option<ExitStatus>> {
+        let began = now();
+        loop {
+            if let Some(status) = tests.try_wait()? {
+                return Ok(Some(status));
+            }
+            if began.elapsed() > PATIENCE || has_failed(&self.told()?) {
+                tests.kill()?;
+                tests.wait()?;
+                return Ok(None);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn told(&self) -> anyhow::Result<String> {
+        Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
     }
 
     /// Builds the tests, and tells where they are.
@@ -125,30 +146,14 @@ impl Workshop {
     }
 }
 
-/// How it ended, or `None` when it was stopped because it did not.
-fn wait(mut child: Child) -> anyhow::Result<Option<ExitStatus>> {
-    let began = now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if began.elapsed() > PATIENCE {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        thread::sleep(LOOK);
-    }
-}
-
 #[expect(clippy::disallowed_methods, reason = "other processes really take time")]
 fn now() -> Instant {
     Instant::now()
 }
 
-fn failed_tests(told: &str) -> Vec<String> {
-    let name = |line: &str| Some(line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?.to_owned());
-    told.lines().filter_map(name).collect()
+/// Whether a test has failed. If it runs alone, what it prints stands between its name and its verdict.
+fn has_failed(told: &str) -> bool {
+    told.lines().any(|line| line == "FAILED" || (line.starts_with("test ") && line.ends_with(" ... FAILED")))
 }
 
 /// What stands after the first panic, in one line.

@@ -5,6 +5,8 @@ import { rules } from "./rules.mjs";
 import { show } from "./tools.mjs";
 
 const LIMIT_MS = 60_000;
+/** For a rule that the browser is known to break. If that has been mended, the rule holds within this time, and the test says so. */
+const BROKEN_LIMIT_MS = 5_000;
 
 const engine = globalThis.chrome ? "chromium" : "mozInnerScreenX" in globalThis ? "firefox" : "webkit";
 
@@ -24,7 +26,7 @@ async function checkAll(checks, worlds) {
     for (const [rule, check] of Object.entries(checks)) {
       const broken = who === "native" && BROKEN[engine].some((start) => rule.startsWith(start));
       let timer;
-      const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error("it hangs")), LIMIT_MS)));
+      const late = new Promise((_, reject) => (timer = setTimeout(() => reject(new Error("it hangs")), broken ? BROKEN_LIMIT_MS : LIMIT_MS)));
       try {
         await Promise.race([check(world, 1), late]);
         told.held += 1;
@@ -69,7 +71,7 @@ export async function installed() {
 export async function programs(first) {
   const subjects = [leases.locks];
   while (subjects.length < 3) subjects.push((await LeaseManager.open("tests")).locks);
-  return sideBySide({ subjects, oracles: [navigator.locks], first, count: 500, limitMs: 90_000, least: 100 });
+  return sideBySide({ subjects, oracles: [navigator.locks], first, count: 500, limitMs: 30_000, least: 100 });
 }
 
 /** Code that knows nothing of leases, by both. Brings what each told. */
