@@ -224,9 +224,13 @@ impl OwnSession {
         if self.asked_ms != lease_ms {
             (self.asked_ms, self.changed_by) = (lease_ms, sent.transaction);
         }
-        self.beat_wanted = false;
         let floor = if self.unanswered.is_some() { sent.transaction } else { 0 };
         Beat { beat: sent.transaction, beacon, lease_ms, floor }
+    }
+
+    /// The heartbeat that was wanted is under way. One in a fenced transaction does not count: nobody knows whether it will be committed.
+    pub(super) fn beat_is_sent(&mut self) {
+        self.beat_wanted = false;
     }
 
     /// Whether all heartbeats from this transaction's on have asked for the same lease: whichever of them the store counts.

@@ -240,6 +240,17 @@ fn s15_a_lease_goes_over_to_another_session_with_its_tokens() {
     }
 }
 
+/// Whoever keeps parts may alter their text.
+#[test]
+fn s15_what_was_shared_is_taken_over_as_shared() {
+    let mut bench = Bench::new(false);
+    let reads = bench.granted(A, 1, Mode::Shared);
+    bench.apply(A, Action::Detach { token: reads.first, request: RequestId(1), to: PART, lease_ms: 500 });
+    let way = Way::Resume { from: PART, origin: A, token: reads.first, request: RequestId(1) };
+    assert!(matches!(bench.ask_by(B, 5, Mode::Exclusive, way.clone()).outcome, Outcome::NotCurrent { .. }));
+    assert!(matches!(bench.ask_by(B, 6, Mode::Shared, way).outcome, Outcome::Granted(_)));
+}
+
 #[test]
 fn s15_what_is_taken_over_is_named_by_its_session_its_request_and_its_token() {
     let mut bench = Bench::new(false);

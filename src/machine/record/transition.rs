@@ -171,11 +171,13 @@ impl<'a> Transition<'a> {
         Outcome::Granted(Granted { block, previous, contended: false })
     }
 
-    /// The grant goes over to this session and request; its tokens stay. The session that it was detached to ends.
+    /// The grant goes over to this session and request; its tokens stay. The session that it was detached to ends. A grant that is shared is
+    /// no exclusive one, whatever the parts say.
     fn resume(&mut self, givers: [SessionId; 2], token: Token, request: RequestId, ask: &Acquire) -> Outcome {
         let is_left =
             |grant: &Grant| givers.contains(&grant.holder) && (grant.block.first, grant.request) == (token, request);
-        let Some(at) = self.record.grants.iter().position(is_left) else { return self.not_current(token) };
+        let suits = |grant: &Grant| grant.mode == ask.mode || ask.mode == Mode::Shared;
+        let Some(at) = self.record.grants.iter().position(|grant| is_left(grant) && suits(grant)) else { return self.not_current(token) };
         let grant = &mut self.record.grants[at];
         let giver = core::mem::replace(&mut grant.holder, self.holder);
         grant.request = ask.request;

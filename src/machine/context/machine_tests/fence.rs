@@ -105,6 +105,19 @@ fn j_a_renewal_counts_from_before_it_was_asked_for_and_only_once_it_is_committed
     assert_eq!(script.remaining_ms(1), 16_000);
 }
 
+/// Otherwise whoever extends a lease would be answered without a heartbeat.
+#[test]
+fn a_heartbeat_that_is_wanted_is_sent_although_a_fence_carries_one_which_may_never_be_committed() {
+    let mut script = Script::holding();
+    let slot = script.slot();
+    script.input(Input::Verify { query: TurnId(7), turn: TurnId(1), slot: slot.clone(), span_ms: 0 });
+    let (under_way, _) = script.sent();
+    script.input(Input::Verify { query: TurnId(8), turn: TurnId(1), slot, span_ms: 60_000 });
+    drop(script.ticket(1, true).unwrap());
+    script.reply(under_way, [current()]);
+    assert_eq!(script.beat().lease_ms, 66_667);
+}
+
 #[test]
 fn a_renewal_that_was_sent_before_a_doubt_does_not_dispel_it_and_one_that_was_sent_after_it_does() {
     let mut script = Script::holding();

@@ -163,6 +163,7 @@ impl Machine {
         }
         self.last_heartbeat = sent.at;
         let beat = self.session.beat(sent, self.config.lease_ms, self.presence.beacon_stands());
+        self.session.beat_is_sent();
         match opens {
             true => SessionStep::Open { beat, instance: self.config.instance.clone() },
             false => SessionStep::Beat(beat),
