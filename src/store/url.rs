@@ -181,7 +181,7 @@ impl<'a> Named<'a> {
         self.check(&["prefix"])?;
         let path = self.path();
         if path.split('/').next().is_some_and(|host| host.contains('@')) {
-            return Err(refused("a URL of sqlite: names a file, and neither a user nor a host".into()));
+            return Err(refused("a URL of sqlite: names a file, and neither a user nor a host; for a file whose name has an @, write ./ before it".into()));
         }
         if path.is_empty() {
             return Err(refused(

@@ -11,6 +11,7 @@ mod files;
 mod histories;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+mod locks;
 #[path = "../processes/other.rs"]
 mod other;
 mod processes;
@@ -45,6 +46,7 @@ fn the_other_process() {
         "jumping holder" => jumps::hold(LEASE, async || manager(&directory)),
         "jumping waiter" => jumps::wait(LEASE, async || manager(&directory)),
         "until shutdown" => processes::hold_until_shutdown(&directory),
+        "rival writer" => locks::write_at_once(&directory),
         "opener" => files::open_as_told(&directory),
         "waiter" => processes::wait(&directory),
         "writer" => processes::write(&directory),

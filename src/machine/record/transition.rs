@@ -177,7 +177,9 @@ impl<'a> Transition<'a> {
         let is_left =
             |grant: &Grant| givers.contains(&grant.holder) && (grant.block.first, grant.request) == (token, request);
         let suits = |grant: &Grant| grant.mode == ask.mode || ask.mode == Mode::Shared;
-        let Some(at) = self.record.grants.iter().position(|grant| is_left(grant) && suits(grant)) else { return self.not_current(token) };
+        let Some(at) = self.record.grants.iter().position(|grant| is_left(grant) && suits(grant)) else {
+            return self.not_current(token);
+        };
         let grant = &mut self.record.grants[at];
         let giver = core::mem::replace(&mut grant.holder, self.holder);
         grant.request = ask.request;

@@ -4,6 +4,7 @@ use std::{
     fs::{self, File, Metadata},
     io,
     path::{Path, PathBuf},
+    process,
     time::{Duration, Instant},
 };
 
@@ -23,9 +24,10 @@ pub(super) fn path(directory: &Path, session: SessionId) -> PathBuf {
     directory.join(name_of(session, KIND))
 }
 
-/// A beacon of this context. Dropping it lowers it.
+/// A beacon of this context. Dropping it lowers it, unless a fork has copied it into another process: the lock is still the parent's.
 #[derive(Debug)]
 pub(super) struct Beacon {
+    process: u32,
     directory: PathBuf,
     session: SessionId,
     /// All open and locked. The last one has the name. Somebody deleted the others, but whoever has one of them open still looks
@@ -37,7 +39,7 @@ pub(super) struct Beacon {
 impl Beacon {
     pub(super) fn raise(directory: &Path, session: SessionId) -> io::Result<Self> {
         let files = vec![lock_file(directory, session)?];
-        Ok(Self { directory: directory.to_owned(), session, files, is_lost: false })
+        Ok(Self { process: process::id(), directory: directory.to_owned(), session, files, is_lost: false })
     }
 
     /// Raises the beacon again if somebody deleted its file. True once, if that cannot be done: then watchers will take us for dead.
@@ -73,6 +75,9 @@ impl Beacon {
 
 impl Drop for Beacon {
     fn drop(&mut self) {
+        if self.process != process::id() {
+            return;
+        }
         // The name goes first: with it the session's row is gone, or is to be taken for that of a dead context.
         let _ = fs::remove_file(path(&self.directory, self.session));
         for file in &self.files {
@@ -159,5 +164,25 @@ pub(super) fn sweep(directory: &Path) {
                 let _ = fs::remove_file(path);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, process};
+
+    use super::{Beacon, is_seen};
+    use crate::machine::SessionId;
+
+    #[test]
+    fn a_copy_that_a_forked_child_drops_lowers_nothing() {
+        let directory = env::temp_dir().join(format!("leasehold-forked-{}", process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let mut beacon = Beacon::raise(&directory, SessionId(1)).unwrap();
+        let _parents = beacon.files[0].try_clone().unwrap();
+        beacon.process += 1;
+        drop(beacon);
+        assert!(is_seen(&directory, SessionId(1)));
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -49,6 +49,13 @@ impl Trouble {
         Self::Failed(if certain { meaning } else { StoreError::unknown(meaning.message) })
     }
 
+    /// Something was to be written by whoever only looks.
+    pub(super) fn of_look() -> Self {
+        let sentence =
+            "this store was opened only to look at leases, and grants none; open the file with SqliteStore::open";
+        Self::Failed(StoreError::permanent(StoreErrorKind::Unsupported, sentence))
+    }
+
     /// For whoever waits no longer.
     pub(super) fn into_error(self) -> StoreError {
         match self {

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::{
     failure::{self, Trouble},
+    identity::Identity,
     look,
     schema::{self, Tables},
     worker,
@@ -29,8 +30,13 @@ pub(super) const OPENING: Duration = Duration::from_secs(5);
 pub(super) struct LeaseFile {
     pub(super) connection: Connection,
     pub(super) tables: Tables,
+    /// As it was given, but absolute; a link on the way may be changed.
+    given: PathBuf,
+    /// Without links.
     path: PathBuf,
     identity: Identity,
+    /// The write-ahead log, if the file has one. Without it, what others write is not seen.
+    log: Option<Identity>,
     prefix: String,
     /// Whether it was opened only to be looked at.
     pub(super) looks: bool,
@@ -56,8 +62,9 @@ impl LeaseFile {
     fn open_certainly(path: &Path, prefix: &str) -> Result<Self, StoreError> {
         for _ in 0..ATTEMPTS {
             let before = Identity::of(path).ok();
-            let file = Self::open_at(path, prefix)?;
-            if before.as_ref() == Some(&file.identity) {
+            let mut file = Self::open_at(path, prefix)?;
+            if before == Some(file.identity) {
+                file.log = Identity::of(&file.log_path()).ok();
                 file.make_directory()?;
                 return Ok(file);
             }
@@ -73,13 +80,14 @@ impl LeaseFile {
 
     fn connect(path: &Path, prefix: &str, flags: OpenFlags) -> Result<Self, StoreError> {
         let connection = Connection::open_with_flags(path, flags).map_err(|error| failure::meaning(&error))?;
+        let given = path.to_owned();
         let path = fs::canonicalize(path).map_err(|error| StoreError::transient(error.to_string()))?;
         if path.to_str().is_none() {
             return Err(unsupported(format!("its path is {}, which is not UTF-8; move it", path.display())));
         }
         let identity = Identity::of(&path).map_err(|error| StoreError::transient(error.to_string()))?;
         let (tables, prefix) = (Tables::new("main", prefix), prefix.to_owned());
-        let file = Self { connection, tables, path, identity, prefix, looks: false };
+        let file = Self { connection, tables, given, path, identity, log: None, prefix, looks: false };
         file.check_names()?;
         // Jobs wait by themselves, each as long as it may.
         file.connection.busy_timeout(Duration::ZERO).map_err(|error| failure::meaning(&error))?;
@@ -150,18 +158,25 @@ impl LeaseFile {
         Reach::Machine(self.directory().to_string_lossy().into_owned())
     }
 
-    /// Whether others who open the path open another file by now.
+    /// Whether others who open the path open another file by now, or another log beside it.
     pub(super) fn is_gone(&self) -> bool {
-        match Identity::of(&self.path) {
-            Ok(identity) => identity != self.identity,
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        }
+        [&self.path, &self.given].into_iter().any(|path| self.identity.has_left(path))
+            || self.log.is_some_and(|log| log.has_left(&self.log_path()))
+    }
+
+    /// Where SQLite keeps the write-ahead log.
+    fn log_path(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push("-wal");
+        name.into()
     }
 
     /// What is told once it is.
     pub(super) fn gone(&self) -> StoreError {
-        let message =
-            format!("{}: the file was deleted or replaced while it was open; open it again", self.path.display());
+        let message = format!(
+            "{}: the file or its log was deleted or replaced while it was open; open it again",
+            self.given.display()
+        );
         StoreError::permanent(StoreErrorKind::Closed, message)
     }
 }
@@ -175,6 +190,9 @@ fn at_checked<T>(
     check_names(path, prefix)?;
     if path.is_dir() {
         return Err(refused(path, "this is a directory; name a file in it"));
+    }
+    if path.exists() && !path.is_file() {
+        return Err(refused(path, "this is no regular file; name one, or a path where none is yet"));
     }
     // Absolute, or SQLite might read a URI in it.
     let opened = std::path::absolute(path)
@@ -191,6 +209,9 @@ pub(super) fn check_names(path: &Path, prefix: &str) -> Result<(), StoreError> {
              no digit first, and not sqlite, which SQLite keeps for itself"
         );
         return Err(refused(path, &why));
+    }
+    if path.to_str().is_none() {
+        return Err(refused(path, "this path is not UTF-8; choose another one"));
     }
     if matches!(path.to_str(), Some("" | ":memory:")) {
         return Err(refused(path, "no other process could open this database; name a file, or use a MemoryStore"));
@@ -210,25 +231,6 @@ pub(super) fn prefix_of<'a>(directory: &'a str, file: &Path) -> Option<&'a str> 
 
 fn unsupported(sentence: String) -> StoreError {
     StoreError::permanent(StoreErrorKind::Unsupported, sentence)
-}
-
-/// Which file stands at a path.
-#[derive(Debug, PartialEq, Eq)]
-struct Identity(u64, u64);
-
-impl Identity {
-    #[cfg(unix)]
-    fn of(path: &Path) -> std::io::Result<Self> {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = fs::metadata(path)?;
-        Ok(Self(metadata.dev(), metadata.ino()))
-    }
-
-    /// Windows does not let go of an open file.
-    #[cfg(not(unix))]
-    fn of(path: &Path) -> std::io::Result<Self> {
-        fs::metadata(path).map(|_| Self(0, 0))
-    }
 }
 
 /// Lets those use a directory who may use the file.

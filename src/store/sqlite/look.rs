@@ -1,18 +1,14 @@
 //! Looks whether a database has leases. It may be another program's, so nothing in it is changed: no table, no journal mode, and no file
 //! beside it.
 
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-    time::Duration,
-};
+use std::{io, path::Path, time::Duration};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::{
     failure::{self, Trouble},
     file::OPENING,
+    identity::read_start,
     schema::Tables,
     worker,
 };
@@ -63,11 +59,11 @@ fn would_leave_a_log(path: &Path) -> bool {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut log = path.clone().into_os_string();
     log.push("-wal");
-    is_in_wal(&path).unwrap_or(false) && !Path::new(&log).exists()
+    !Path::new(&log).exists() && is_in_wal(&path).unwrap_or(false)
 }
 
 fn is_in_wal(path: &Path) -> io::Result<bool> {
     let mut header = [0; WRITE_VERSION + 1];
-    File::open(path)?.read_exact(&mut header)?;
+    read_start(path, &mut header)?;
     Ok(header[WRITE_VERSION] == WAL)
 }

@@ -4,6 +4,7 @@ mod desk;
 mod failure;
 mod fence;
 mod file;
+mod identity;
 mod look;
 mod rows;
 mod schema;
@@ -35,8 +36,13 @@ use worker::{Job, Worker};
 ///   that hangs, after a lease of silence.
 /// * A process that is stopped (by SIGSTOP or a debugger) in the middle of a transaction blocks all others: SQLite allows one writer
 ///   at a time.
-/// * If the file is deleted or replaced while it is open, its holders lose their leases, and are notified within three seconds. Until then,
-///   another process may hold the same keys in the new file. So delete or replace the file only while no process has it open.
+/// * If the file or its log (`<file>-wal`) is deleted or replaced while it is open, or a link that leads to it is changed, its holders lose
+///   their leases, and are notified within three seconds. Until then, another process may hold the same keys in the new file. So delete or
+///   replace the file only while no process has it open.
+/// * **Open the file by SQLite alone.** A process that has it open must not also read or copy it by `std::fs::copy`, `File::open` or the
+///   like: as soon as the process closes that descriptor, it loses
+///   [all of SQLite's locks on the file](https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).
+///   Another program may then delete the log, or write in the middle of a transaction. For a copy, use `VACUUM INTO` or SQLite's backup.
 ///
 /// A thread of its own does all blocking work, so the store needs no runtime. Clone the [`LeaseManager`](crate::LeaseManager) rather
 /// than open the file again.

@@ -72,7 +72,8 @@ impl<'c> Rows<'c> {
             self.load_session(&mut records, session)?;
         }
         let reply = batch.apply(&mut records, now);
-        self.write_changed(&mut records)?;
+        let written = self.write_changed(&mut records);
+        written.map_err(|trouble| if self.looks { Trouble::of_look() } else { trouble })?;
         transaction.commit().map_err(|error| Trouble::of_commit(&error))?;
         Ok(reply)
     }
