@@ -16,6 +16,8 @@ mod several_runtimes;
 mod spawned;
 #[path = "tokio/stores.rs"]
 mod stores;
+#[path = "tokio/upgrades.rs"]
+mod upgrades;
 #[path = "tokio/words.rs"]
 mod words;
 

@@ -48,8 +48,9 @@ pub(crate) struct Fate {
 pub(crate) struct FateState {
     pub(crate) token: Token,
     pub(crate) mode: Mode,
-    /// Whether an `upgrade` has returned `Ok` since the lease was last shared.
-    pub(crate) told_exclusive: bool,
+    /// The latest call of `upgrade` that made the lease exclusive, or found it so, while no call has returned `Ok` yet. If that call is
+    /// dropped, the lease is shared again.
+    pub(crate) untold_upgrade: Option<TurnId>,
     /// Set by whoever begins the release, so that there is one.
     pub(crate) releasing: bool,
     pub(crate) suspect: bool,
@@ -69,7 +70,7 @@ impl Fate {
         let state = FateState {
             token,
             mode: slot.mode,
-            told_exclusive: false,
+            untold_upgrade: None,
             releasing: false,
             suspect: false,
             lost: None,

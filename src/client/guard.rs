@@ -107,7 +107,8 @@ impl LeaseGuard {
         verdict(self.ask_to_verify(0)).await
     }
 
-    /// Makes the lease last at least this long from now (in whole ms, rounded up), regardless of its other renewals.
+    /// Makes the lease last at least this long from now (in whole ms, rounded up), regardless of its other renewals, but no longer than its
+    /// [`max_hold`](crate::LeaseRequest::max_hold).
     ///
     /// # Errors
     /// [`AcquireError::Lost`] if it is lost, [`AcquireError::Released`] if this guard was released, [`InvalidOptions`] if
@@ -153,8 +154,10 @@ impl LeaseGuard {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(&self) -> Result<(), AcquireError> {
+        // It is under way before this task lets others go on.
+        let kept = self.kept(self.ask_to_downgrade());
         self.driver.proceed().await;
-        self.kept(self.ask_to_downgrade()).await.map_err(|refused| *refused)
+        kept.await.map_err(|refused| *refused)
     }
 
     /// Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody
@@ -189,8 +192,7 @@ impl LeaseGuard {
             return Err(self.loss().into());
         }
         let (turn, slot) = (self.fate.turn, self.fate.slot.clone());
-        let shared = self.mode() == Mode::Shared;
-        let mut upgrading = Upgrading { guard: self, query: None, shared };
+        let mut upgrading = Upgrading { guard: self, query: None };
         let (_, answer) = self.driver.ask(|query| {
             upgrading.query = Some(query);
             Input::Upgrade { query, turn, slot }
@@ -202,7 +204,7 @@ impl LeaseGuard {
         upgrading.query = None;
         match response {
             Some(Response::Upgraded) if held => {
-                self.fate.state().told_exclusive = true;
+                self.fate.state().untold_upgrade = None;
                 Ok(())
             }
             Some(Response::Upgraded) => Err(self.loss().into()),
@@ -259,7 +261,8 @@ impl LeaseGuard {
         LeaseWatch::new(&self.fate)
     }
 
-    /// Gives the lease back, and says whether it was still held. Calling it again gives the same answer.
+    /// Gives the lease back, and says whether it was still held. Calling it again gives the same answer, unless clones of the guard
+    /// live: the lease may be lost after this handle was released.
     ///
     /// The release begins at the call. It goes on if the future is dropped, and waits for a renewal in flight. While clones
     /// of the guard live, only this handle is released, at once; the last clone releases the lease.
@@ -425,14 +428,12 @@ struct Upgrading<'a> {
     guard: &'a LeaseGuard,
     /// `None` once it is settled.
     query: Option<TurnId>,
-    /// Whether it was shared before.
-    shared: bool,
 }
 
 impl Drop for Upgrading<'_> {
     fn drop(&mut self) {
         if let Some(query) = self.query {
-            self.guard.driver.abandon_upgrade(query, &self.guard.fate, self.shared);
+            self.guard.driver.abandon_upgrade(query, &self.guard.fate);
         }
     }
 }

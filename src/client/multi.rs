@@ -286,15 +286,14 @@ impl Holds {
     /// Waits as long as all of them are held. By hand: as a selection of futures it would make the wasm larger.
     async fn wait_for(&mut self, mut waiting: Waiting<'_>) -> Result<Vec<LeaseGuard>, Box<Refused>> {
         poll_fn(|context| {
-            if let Poll::Ready(granted) = waiting.as_mut().poll(context) {
-                return Poll::Ready(granted);
-            }
+            let granted = waiting.as_mut().poll(context);
+            // What was held may have been lost before the last one was granted.
             for (lost, guard) in self.lost.iter_mut().zip(&self.guards) {
                 if let Poll::Ready(reason) = lost.as_mut().poll(context) {
                     return Poll::Ready(Err(Refused::at(guard.key(), guard.lost_by(reason))));
                 }
             }
-            Poll::Pending
+            granted
         })
         .await
     }

@@ -53,7 +53,8 @@ pub enum OnLoss {
     #[default]
     Notify,
     /// The work's future is dropped at once. It is also dropped if the lease is in doubt and the store does not answer within a
-    /// twentieth of the lease (at least 50 ms), so that the work ends before another context is granted the lease. The error then
+    /// twentieth of the lease (at least 50 ms), so that the work ends before another context is granted the lease. Only after a freeze that
+    /// outlasted the lease may another context hold it meanwhile. The error then
     /// reports the lease as lost, with the reason [`Expired`](crate::LostReason::Expired).
     Abort,
 }
@@ -130,7 +131,7 @@ impl LeaseRequest {
     }
 
     /// Holds the key at most this long (whole ms, rounded up), up to a day; after that the lease is released, and the guard is
-    /// lost as [`Expired`](crate::LostReason::Expired).
+    /// lost as [`Expired`](crate::LostReason::Expired). [Parts](LeaseGuard::into_parts) of the guard do not take the limit along.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.wish.max_hold = Some(hold);
         self

@@ -104,9 +104,16 @@ async fn end(guard: &LeaseGuard) -> LostReason {
             LeaseState::Lost(reason) => return reason,
             LeaseState::Suspect => match guard.driver().unless_in_doubt_for_long(watch.changed()).await {
                 Some(state) => state,
-                None => return LostReason::Expired,
+                None if guard.remaining().is_zero() => return LostReason::Expired,
+                None => LeaseState::Held,
             },
-            LeaseState::Held | LeaseState::Released => watch.changed().await,
+            LeaseState::Held => match guard.driver().within(guard.remaining(), watch.changed()).await {
+                Some(state) => state,
+                // Nobody may have told it of the doubt: the runtime that renewed the lease may have ended.
+                None if guard.remaining().is_zero() => LeaseState::Suspect,
+                None => LeaseState::Held,
+            },
+            LeaseState::Released => watch.changed().await,
         }
     }
 }
@@ -129,7 +136,8 @@ impl LeaseRequest {
     ///
     /// A leader that cannot reach the store does not learn of a loss. So the work is also dropped if the lease is in doubt and
     /// the store does not answer within a twentieth of the lease (at least 50 ms). No other context leads before the work is
-    /// dropped. `elect` campaigns again as soon as the store answers.
+    /// dropped, unless this context was frozen for longer than the lease. In that case, the work goes on after the freeze until the store
+    /// answers, for a twentieth of the lease at most. `elect` campaigns again as soon as the store answers.
     ///
     /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.

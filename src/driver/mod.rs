@@ -25,8 +25,8 @@ use crate::client::error::AcquireError;
 use crate::client::fate::Fate;
 use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, ThreadMark, WeakShared};
 use crate::machine::{
-    Config, Input, InvalidKey, Key, LostReason, Machine, Mode, Now, Parcel, Refusal, Reply, SessionId, Slot,
-    StoreError, StoreId, Ticket, Turn, TurnId, whole_ms,
+    Config, Input, InvalidKey, Key, LostReason, Machine, Now, Parcel, Refusal, Reply, SessionId, Slot, StoreError,
+    StoreId, Ticket, Turn, TurnId, whole_ms,
 };
 use crate::oneshot::{self, Receiver, Sender};
 use crate::signal::{Inbox, Notice, Signals};
@@ -269,14 +269,12 @@ impl Driver {
     }
 
     /// Nobody waits for this upgrade any more: it is cancelled, or taken back if it was granted meanwhile.
-    pub(crate) fn abandon_upgrade(&self, query: TurnId, fate: &Fate, was_shared: bool) {
+    pub(crate) fn abandon_upgrade(&self, query: TurnId, fate: &Fate) {
         let now = self.executor.now().monotonic;
         let mut core = self.core();
         let question = core.registry.forget(query, now);
         let (turn, slot) = (fate.turn, fate.slot.clone());
-        let state = fate.state();
-        let was_granted_unheard = was_shared && state.mode == Mode::Exclusive && !state.told_exclusive;
-        drop(state);
+        let was_granted_unheard = fate.state().untold_upgrade == Some(query);
         if question.is_some() {
             self.give_up(core, Input::CancelUpgrade { query, slot });
         } else if was_granted_unheard {

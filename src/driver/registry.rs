@@ -376,6 +376,9 @@ impl Registry {
     fn upgraded(&mut self, query: TurnId, turn: TurnId, token: Token) -> Option<Effect> {
         if let Some(fate) = self.guards.get(&turn) {
             let mut state = fate.state();
+            if state.mode == Mode::Shared || state.untold_upgrade.is_some() {
+                state.untold_upgrade = Some(query);
+            }
             (state.token, state.mode) = (token, Mode::Exclusive);
         }
         self.answer(query, Response::Upgraded)
@@ -383,7 +386,7 @@ impl Registry {
 
     fn downgraded(&self, turn: TurnId) -> Option<Effect> {
         let mut state = self.guards.get(&turn)?.state();
-        (state.mode, state.told_exclusive) = (Mode::Shared, false);
+        (state.mode, state.untold_upgrade) = (Mode::Shared, None);
         None
     }
 

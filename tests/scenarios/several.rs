@@ -261,3 +261,23 @@ fn a_time_out_counts_from_the_request_for_all() {
         assert!(waited >= secs(10), "{waited:?}");
     });
 }
+
+/// The task that waits does something else meanwhile, and looks when the last lease is granted.
+#[test]
+fn leases_of_which_one_was_lost_before_the_last_was_granted_are_refused() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let held = two.leases.lock("b").acquire().await.unwrap();
+        let mut waits = Box::pin(both(&one).acquire());
+        assert!(world.within(secs(1), &mut waits).await.is_none());
+        let thief = two.leases.lock("a").steal().await.unwrap();
+        world.sim.pass(secs(1)).await;
+        held.release().await.unwrap();
+        world.sim.pass(secs(1)).await;
+        let refused = waits.await.expect_err("a is lost");
+        assert_eq!(refused, AcquireError::Lost { key: "a".into(), reason: LostReason::Stolen });
+        assert!(thief.is_valid());
+        world.sim.pass(secs(1)).await;
+        assert!(is_idle(&one, &["b"]).await);
+    });
+}

@@ -13,16 +13,16 @@ use std::{
 
 use futures::{
     executor::block_on,
-    future::{join, join_all},
+    future::{join, join_all, poll_immediate},
 };
 use leasehold::{LeaseGuard, LeaseManager, Mode, executor::TokioExecutor, store::MemoryStore};
 use tokio::{
     runtime::Builder,
-    task::{block_in_place, spawn},
+    task::{block_in_place, consume_budget, spawn},
     time::timeout,
 };
 
-use crate::{PATIENCE, manager, runtimes::Remote};
+use crate::{PATIENCE, manager, runtimes::Remote, until};
 
 /// More requests than tokio lets a task make without a pause.
 const MANY: usize = 10_000;
@@ -58,6 +58,15 @@ fn leases_that_one_task_asks_for_at_once_are_granted_in_that_order() {
         join(join_all(turns), async { drop(held) }).await;
         assert_eq!(order.take(), (0..1_000).collect::<Vec<_>>());
     });
+}
+
+#[tokio::test]
+async fn a_downgrade_goes_on_although_it_is_dropped_while_others_go_first() {
+    let leases = manager(&MemoryStore::new());
+    let guard = leases.lock("k").acquire().await.unwrap();
+    while poll_immediate(consume_budget()).await.is_some() {}
+    assert!(poll_immediate(guard.downgrade()).await.is_none());
+    until(async || guard.mode() == Mode::Shared).await;
 }
 
 /// What the executor's documentation tells programs that have to block.

@@ -1,9 +1,14 @@
 //! A manager that is used in several runtimes: each of them may end, stand still, or be without timers.
 
 use std::{
+    future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    sync::mpsc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
     thread,
 };
 
@@ -11,7 +16,8 @@ use futures::{FutureExt, executor::block_on};
 use leasehold::{
     LeaseGuard, LeaseManager,
     executor::TokioExecutor,
-    store::{Fault, FaultyStore, MemoryStore},
+    signal::LocalSignals,
+    store::{Fault, FaultyStore, MemoryStore, Reach},
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -354,4 +360,39 @@ fn another_runtime_that_stands_still_collects_few_tasks() {
     assert!((0..500).all(|_| times_out(&home)));
     let tasks = still.metrics().num_alive_tasks();
     assert!(tasks < 100, "{tasks} tasks, after 500 time-outs elsewhere");
+}
+
+/// Says while it lives that its maker leads.
+struct Lead(Arc<AtomicBool>);
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.0.store(false, SeqCst);
+    }
+}
+
+/// Nothing renews the lease any more, and nobody is told of its loss.
+#[test]
+fn a_leader_whose_runtime_has_ended_leads_no_more_when_another_begins() {
+    let store = MemoryStore::new();
+    let brief = || LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(ms(2_000));
+    // As from another process: no message from it keeps the first one going.
+    let deaf = LocalSignals::new(&Reach::Named("nobody hears this".into()));
+    let (one, other) = (brief().build().unwrap(), brief().signals(deaf).build().unwrap());
+    let (first, second) = (Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap(), single());
+    drop(first.block_on(one.lock("warm").acquire()).unwrap());
+    let leads = Arc::new(AtomicBool::new(false));
+    let (shown, (begun, begins)) = (leads.clone(), mpsc::channel());
+    thread::spawn(move || {
+        block_on(one.elect("leader", async |_guard| {
+            shown.store(true, SeqCst);
+            let _lead = Lead(shown.clone());
+            begun.send(()).unwrap();
+            pending::<()>().await
+        }))
+    });
+    begins.recv_timeout(PATIENCE).unwrap();
+    drop(first);
+    let guard = second.block_on(other.lock("leader").timeout(PATIENCE).acquire()).unwrap();
+    assert!(guard.is_valid() && !leads.load(SeqCst), "two lead");
 }
