@@ -85,13 +85,15 @@ impl MultiRequest {
     /// # Cancel safety
     /// Dropping the future gives back what is held, and gives up the place in the queue.
     pub async fn acquire(self) -> Result<MultiGuard, AcquireError> {
-        self.acquire_or_tell_where().await.map_err(|refused| refused.error)
+        let leases = self.leases.clone();
+        let acquired = self.acquire_or_tell_where().await;
+        lets_others_go_on(&leases, &acquired).await;
+        acquired.map_err(|refused| refused.error)
     }
 
     /// Waits as [`acquire`](Self::acquire) does; a failure names the key that it concerns.
     pub(crate) async fn acquire_or_tell_where(self) -> Result<MultiGuard, Box<Refused>> {
         self.check()?;
-        self.leases.driver().admit().await?;
         if self.wish.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return self.try_checked().await?.ok_or_else(|| self.taken().into());
         }
@@ -149,9 +151,12 @@ impl MultiRequest {
     /// Dropping the future leaves nothing behind.
     pub async fn try_acquire(self) -> Result<Option<MultiGuard>, AcquireError> {
         self.wish.check_try()?;
-        self.check()?;
-        self.leases.driver().admit().await?;
-        self.try_checked().await.map_err(|refused| refused.error)
+        let tried = match self.check() {
+            Ok(()) => self.try_checked().await,
+            Err(error) => Err(error.into()),
+        };
+        lets_others_go_on(&self.leases, &tried).await;
+        tried.map_err(|refused| refused.error)
     }
 
     fn check(&self) -> Result<(), AcquireError> {
@@ -162,7 +167,8 @@ impl MultiRequest {
         if let Some(pair) = self.keys.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(InvalidOptions::SameKeyTwice { key: pair[0].0.clone() }.into());
         }
-        Ok(check_info(&self.wish.info)?)
+        check_info(&self.wish.info)?;
+        self.leases.driver().check()
     }
 
     /// The refusal of a request that did not wait.
@@ -243,6 +249,13 @@ impl MultiRequest {
         request.wish = Wish { mode, ..wish.clone() };
         request.wish.timeout = deadline.map(|deadline| Duration::from_millis(deadline.since(now)));
         request
+    }
+}
+
+/// A refusal may come without a wait. All else was waited for.
+async fn lets_others_go_on<T>(leases: &LeaseManager, asked: &Result<T, Box<Refused>>) {
+    if asked.is_err() {
+        leases.driver().proceed().await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Work under a lease, as a closure.
 
 use alloc::{string::String, vec::Vec};
-use core::pin::pin;
+use core::{pin::pin, time::Duration};
 
 use futures::future::{Either, select};
 
@@ -95,26 +95,28 @@ pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output =
     }
 }
 
+/// Between two looks at a lease that was released, of which nothing is to be told.
+const LONG: Duration = Duration::from_secs(3_600);
+
 /// Why the work has to end. A holder that cannot reach the store is not told of a loss, so a doubt that lasts counts as a loss.
 async fn end(guard: &LeaseGuard) -> LostReason {
     let mut watch = guard.watch();
     let mut state = watch.state();
     loop {
-        state = match state {
+        let limit = match state {
             LeaseState::Lost(reason) => return reason,
-            LeaseState::Suspect => match guard.driver().unless_in_doubt_for_long(watch.changed()).await {
-                Some(state) => state,
-                None if guard.remaining().is_zero() => return LostReason::Expired,
-                None => LeaseState::Held,
-            },
-            LeaseState::Held => match guard.driver().within(guard.remaining(), watch.changed()).await {
-                Some(state) => state,
-                // Nobody may have told it of the doubt: the runtime that renewed the lease may have ended.
-                None if guard.remaining().is_zero() => LeaseState::Suspect,
-                None => LeaseState::Held,
-            },
-            LeaseState::Released => watch.changed().await,
-        }
+            LeaseState::Suspect => guard.driver().longest_doubt(),
+            LeaseState::Held => guard.remaining(),
+            LeaseState::Released => LONG,
+        };
+        state = match guard.driver().within(limit, watch.changed()).await {
+            Some(state) => state,
+            None if state == LeaseState::Released => state,
+            None if !guard.remaining().is_zero() => LeaseState::Held,
+            None if state == LeaseState::Suspect => return LostReason::Expired,
+            // Nobody may have told it of the doubt: the runtime that renewed the lease may have ended.
+            None => LeaseState::Suspect,
+        };
     }
 }
 

@@ -290,10 +290,9 @@ impl Driver {
         self.core().machine.remaining_ms(turn, slot, now)
     }
 
-    /// The future's output; `None` if the future takes longer than work may go on while its lease is in doubt.
-    pub(crate) async fn unless_in_doubt_for_long<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        let limit = self.core().machine.longest_doubt();
-        self.within(limit, future).await
+    /// How long work may go on while its lease is in doubt.
+    pub(crate) fn longest_doubt(&self) -> Duration {
+        self.core().machine.longest_doubt()
     }
 
     /// What a transaction of the user's must check for this guard; `None` if its lease is gone.

@@ -161,7 +161,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "work in doubt",
         "work that is to end with its lease goes on while the store does not answer",
         Scenario("loss::"),
-        &[edit(RUN, "None => return LostReason::Expired,", "None => LeaseState::Held,")],
+        &[edit(RUN, "=> return LostReason::Expired,", "=> LeaseState::Held,")],
     ),
     Mutant::new(
         "work in doubt",

@@ -83,6 +83,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "rule j",
+        "a heartbeat that is wanted counts as sent with a fence, which may never be committed",
+        Rule("fence::a_heartbeat"),
+        &[edit(
+            "src/machine/context/fence.rs",
+            "            batch.step = SessionStep::Beat(",
+            "            self.session.beat_is_sent();
+            batch.step = SessionStep::Beat(",
+        )],
+    ),
+    Mutant::new(
+        "S15",
+        "what was shared is resumed exclusively, if the parts say so",
+        Store("mode_tests::s15_what_was_shared"),
+        &[edit(TRANSITION, "is_left(grant) && suits(grant)", "is_left(grant) && (suits(grant) || true)")],
+    ),
+    Mutant::new(
         "store floor",
         "a record is forgotten, and its tokens with it",
         Store("row_tests::"),
