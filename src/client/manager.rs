@@ -471,8 +471,8 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// Replaces the platform's own signals. Their beacons are used only if all contexts that share the store can see them:
-    /// [`Signals::beacons`] says so.
+    /// Replaces the platform's own signals. Their beacons are used only if all contexts that share the store can see them, which
+    /// [`Signals::beacons`] and [`Store::reach`] must say: a wrong word of either lets living holders be evicted.
     pub fn signals(mut self, signals: impl Signals) -> Self {
         self.signals = Some(Shared::new(signals));
         self

@@ -145,7 +145,7 @@ fn tell(inbox: &WeakShared<dyn Inbox>, notice: Notice) {
 
 impl Signals for LocalSignals {
     fn beacons(&self) -> Beacons {
-        self.beacons
+        self.beacons.clone()
     }
 
     fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {

@@ -67,12 +67,16 @@ pub trait Signals: MaybeSendSync + Debug + 'static {
 }
 
 /// Who can see the beacons that signals raise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Beacons {
     /// Nobody: these signals carry messages only.
     None,
     /// The contexts of this process that share the store of [`Reach::Process`] with this number.
     Process(u64),
+    /// The contexts of this machine that share the store of [`Reach::Machine`] with this directory, which is an absolute path. For any
+    /// other store nothing says that all who share it look into this directory, or that they run on this machine.
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+    Machine(String),
     /// All contexts that share the store, in whatever process or on whatever machine they run.
     All,
 }
@@ -83,6 +87,8 @@ impl Beacons {
         match self {
             Self::None => false,
             Self::Process(number) => *reach == Reach::Process(number),
+            #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+            Self::Machine(directory) => directory::is_named_by(reach, &directory),
             Self::All => true,
         }
     }

@@ -13,11 +13,16 @@ use leasehold::{
 };
 
 #[derive(Clone, Debug)]
-pub(crate) struct DirectoryStore(PathBuf);
+pub(crate) struct DirectoryStore(PathBuf, Reach);
 
 impl DirectoryStore {
     pub(crate) fn new(path: &Path) -> Self {
-        Self(path.to_owned())
+        Self(path.to_owned(), Reach::Named(path.to_string_lossy().into_owned()))
+    }
+
+    /// Only processes of this machine share it, and their signals go by way of this directory.
+    pub(crate) fn with_signals_in(path: &Path, signals: &Path) -> Self {
+        Self(path.to_owned(), Reach::Machine(signals.to_string_lossy().into_owned()))
     }
 
     fn path(&self, row: &Row) -> PathBuf {
@@ -70,6 +75,6 @@ impl Store for DirectoryStore {
     async fn close(&self) {}
 
     fn reach(&self) -> Reach {
-        Reach::Named(self.0.to_string_lossy().into_owned())
+        self.1.clone()
     }
 }

@@ -54,8 +54,9 @@ const BUSY: Duration = Duration::from_secs(60);
 const MISSING: Duration = Duration::from_secs(5);
 
 fn with_beacons(directory: &Path) -> LeaseManager {
+    let store = DirectoryStore::with_signals_in(directory, &beacons(directory));
     let signals = DirectorySignals::new(beacons(directory));
-    builder(directory).lease(LONG_LEASE).signals(signals).build().unwrap()
+    LeaseManager::builder(store, TokioExecutor::new()).lease(LONG_LEASE).signals(signals).build().unwrap()
 }
 
 fn beacons(directory: &Path) -> PathBuf {
@@ -117,5 +118,24 @@ fn a_living_process_whose_beacon_is_deleted_keeps_its_lease_until_it_dies() {
         };
         let (guard, ()) = tokio::join!(waiting, killing);
         assert!(guard.unwrap().is_valid());
+    });
+}
+
+/// As on two machines that share a store, each with its own folder: neither sees the other's beacons.
+#[test]
+fn beacons_in_two_directories_evict_nobody_who_lives() {
+    let scratch = Scratch::new();
+    let on_machine = |name: &str| {
+        let signals = DirectorySignals::new(scratch.0.join(name));
+        builder(&scratch.0).lease(LONG_LEASE).signals(signals).build().unwrap()
+    };
+    Runtime::new().unwrap().block_on(async {
+        let (one, other) = (on_machine("one"), on_machine("other"));
+        let guard = one.lock("k").acquire().await.unwrap();
+        let status = other.status("k").await.unwrap();
+        assert!(!status.holders[0].beacon, "a beacon that the other one cannot see");
+        let second = other.lock("k").timeout(MISSING).acquire().await;
+        assert!(matches!(second, Err(AcquireError::Timeout { .. })), "{second:?}");
+        assert!(guard.is_valid());
     });
 }

@@ -19,6 +19,7 @@ use std::{
 use super::{Beacons, Inbox, Notice, Signals};
 use crate::executor::{Shared, WeakShared};
 use crate::machine::{Message, SessionId};
+use crate::store::Reach;
 
 use beacon::Beacon;
 use ear::Ear;
@@ -36,6 +37,15 @@ use listener::Listener;
 ///
 /// A manager over a store with [`Reach::Machine`](crate::store::Reach::Machine), such as `SqliteStore`, has these signals
 /// already.
+///
+/// # For which stores its beacons count
+/// Only for a store whose reach is `Reach::Machine` with this very directory. By this reach the store promises that only processes of this
+/// machine share it, and that all of them name the same directory. So a store of your own that lives on this machine gets messages and
+/// beacons by naming a directory as its reach, and needs no [`signals`](crate::LeaseManagerBuilder::signals). If it says so although
+/// another machine shares it, or although its contexts name different directories, living holders are evicted.
+///
+/// For a store of any other reach, these signals carry messages only, and a dead holder is replaced after a lease of silence: a directory
+/// of one machine shows nothing of the others, however they call it.
 ///
 /// # When a beacon counts as gone
 /// * Its file is there, and nobody has it locked: the process died. Waiters see that at once.
@@ -56,6 +66,7 @@ use listener::Listener;
 /// ```no_run
 /// # use leasehold::{LeaseManager, executor::TokioExecutor, signal::DirectorySignals, store::Store};
 /// # fn example(store: impl Store) -> Result<(), leasehold::InvalidOptions> {
+/// // Messages between the processes of this machine; beacons, too, if the store's reach is `Reach::Machine` with this directory.
 /// let signals = DirectorySignals::new("/var/lib/my-app/leases");
 /// let leases = LeaseManager::builder(store, TokioExecutor::new()).signals(signals).build()?;
 /// # Ok(()) }
@@ -136,7 +147,8 @@ impl DirectorySignals {
 
 impl Signals for DirectorySignals {
     fn beacons(&self) -> Beacons {
-        Beacons::All
+        // A store names its directory by a text.
+        self.directory.to_str().map_or(Beacons::None, |directory| Beacons::Machine(directory.to_owned()))
     }
 
     fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
@@ -189,6 +201,15 @@ impl Signals for DirectorySignals {
 impl Drop for DirectorySignals {
     fn drop(&mut self) {
         self.rest();
+    }
+}
+
+/// Whether whoever shares a store of this reach looks for beacons in this directory, on this machine.
+pub(super) fn is_named_by(reach: &Reach, directory: &str) -> bool {
+    match reach {
+        // A relative one begins where it began for the signals of this store, which were made just before.
+        Reach::Machine(named) => path::absolute(named).is_ok_and(|named| named == Path::new(directory)),
+        Reach::Process(_) | Reach::Named(_) => false,
     }
 }
 

@@ -4,8 +4,9 @@ mod beacons;
 mod sockets;
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
-    os::unix::{fs::symlink, net::UnixDatagram},
+    os::unix::{ffi::OsStrExt, fs::symlink, net::UnixDatagram},
     path::PathBuf,
     process,
     sync::{
@@ -24,7 +25,8 @@ use super::{
 };
 use crate::executor::Shared;
 use crate::machine::SessionId;
-use crate::signal::{Inbox, Notice, Signals};
+use crate::signal::{Beacons, Inbox, Notice, Signals};
+use crate::store::Reach;
 
 const OWN: SessionId = SessionId(1);
 const OTHER: SessionId = SessionId(2);
@@ -144,6 +146,20 @@ fn a_directory_that_cannot_be_made_has_no_beacon_to_expect() {
     signals.watch(1, OTHER);
     signals.rest();
     assert!(notices.try_recv().is_err());
+}
+
+/// What a store says of itself decides whether an absent beacon is proof of a death.
+#[test]
+fn beacons_count_only_for_a_store_of_this_machine_that_names_their_directory() {
+    let machine = |name: &str| Reach::Machine(name.into());
+    let cover = |name: &str, reach: &Reach| DirectorySignals::new(name).beacons().cover(reach);
+    assert!(cover("/a", &machine("/a")) && cover("/a/", &machine("/a")) && cover("a", &machine("a")));
+    let named = Reach::Named("/a".into());
+    assert!(
+        [machine("/b"), machine("a"), machine(""), named, Reach::Process(1)].iter().all(|reach| !cover("/a", reach))
+    );
+    let unreadable = DirectorySignals::new(OsStr::from_bytes(b"/\xff"));
+    assert_eq!(unreadable.beacons(), Beacons::None);
 }
 
 #[test]
