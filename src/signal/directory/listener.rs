@@ -85,14 +85,15 @@ impl Listener {
     }
 
     /// Lowers the beacon, ends the watches and the thread.
-    pub(super) fn end(&self) {
+    pub(super) fn end(self: &Arc<Self>) {
         let keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
         self.over.store(true, Ordering::SeqCst);
         drop(keeping);
         let mut held = self.held();
         let (beacon, watches) = (held.beacon.take(), core::mem::take(&mut held.watches));
         drop(held);
-        drop((beacon, watches));
+        drop(beacon);
+        watches.into_iter().for_each(|(number, watch)| self.dismiss(number, &watch));
         self.ear.wake();
     }
 
@@ -122,8 +123,19 @@ impl Listener {
         }
     }
 
-    pub(super) fn unwatch(&self, watch: u64) {
-        self.held().watches.retain(|(known, _)| *known != watch);
+    pub(super) fn unwatch(self: &Arc<Self>, watch: u64) {
+        let mut held = self.held();
+        let Some(at) = held.watches.iter().position(|(known, _)| *known == watch) else { return };
+        let (_, ended) = held.watches.swap_remove(at);
+        drop(held);
+        self.dismiss(watch, &ended);
+    }
+
+    /// Takes leave of the sentry, which may stand for days yet.
+    fn dismiss(self: &Arc<Self>, number: u64, watch: &Watch) {
+        if let Watch::Guarded(path) = watch {
+            sentry::dismiss(path, &Arc::downgrade(self), number);
+        }
     }
 
     /// Has the thread send a message to all whose files have these names.

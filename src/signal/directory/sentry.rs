@@ -45,6 +45,20 @@ pub(super) fn post(path: &PathBuf, listener: WeakShared<Listener>, watch: u64) -
     })
 }
 
+/// Nobody needs to tell this listener of that watch any more. The sentry stays: nothing can call it away.
+pub(super) fn dismiss(path: &PathBuf, listener: &WeakShared<Listener>, watch: u64) {
+    with_posts(|posts| {
+        if let Some(told) = lock(posts).get_mut(path) {
+            told.retain(|(known, number)| *number != watch || !known.ptr_eq(listener));
+        }
+    });
+}
+
+#[cfg(all(test, unix))]
+pub(super) fn posts_at(path: &PathBuf) -> usize {
+    with_posts(|posts| lock(posts).get(path).map_or(0, Vec::len))
+}
+
 /// Stands at a beacon until it falls, or cannot be seen.
 fn stand(path: &PathBuf) {
     let fell = wait(path).is_ok();

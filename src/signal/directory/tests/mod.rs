@@ -21,7 +21,7 @@ use std::{
 use super::{
     DirectorySignals, Ear,
     beacon::{self, Beacon},
-    name_of, names, sweep,
+    name_of, names, sentry, sweep,
 };
 use crate::executor::Shared;
 use crate::machine::SessionId;
@@ -165,6 +165,33 @@ fn beacons_count_only_for_a_store_of_this_machine_that_names_their_directory() {
 #[test]
 fn a_relative_directory_is_that_of_the_moment() {
     assert!(DirectorySignals::new("signals").directory.is_absolute());
+}
+
+/// A watch is placed anew at each heartbeat of whoever waits, for days if need be.
+#[test]
+fn a_watch_that_ends_leaves_no_post_behind() {
+    let scratch = Scratch::new();
+    let (inbox, _notices) = inbox();
+    let beacon = Beacon::raise(&scratch.0, OTHER).unwrap();
+    let posts = || sentry::posts_at(&beacon::path(&scratch.0, OTHER));
+    let awake = |session| {
+        let signals = DirectorySignals::new(&scratch.0);
+        assert!(signals.wake(session, true, Shared::downgrade(&inbox)));
+        signals
+    };
+    let (one, two) = (awake(OWN), awake(SessionId(3)));
+    // Both give their watches the same number.
+    one.watch(1, OTHER);
+    two.watch(1, OTHER);
+    for watch in 1..100 {
+        one.watch(watch + 1, OTHER);
+        one.unwatch(watch);
+    }
+    assert_eq!(posts(), 2, "each of them watches once");
+    one.rest();
+    assert_eq!(posts(), 1, "who rests watches nothing");
+    drop(beacon);
+    assert!(comes_true(|| posts() == 0));
 }
 
 #[test]

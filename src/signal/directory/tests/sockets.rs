@@ -38,7 +38,8 @@ fn a_context_that_does_not_listen_holds_nobody_up() {
 fn whoever_hears_is_woken_by_the_end_and_without_the_name_of_the_socket() {
     let scratch = Scratch::new();
     let (inbox, _notices) = inbox();
-    let listener = Listener::new(&scratch.0, OWN, Ear::open(&scratch.0, OWN), None, Shared::downgrade(&inbox));
+    let ear = Ear::open(&scratch.0, OWN);
+    let listener = Shared::new(Listener::new(&scratch.0, OWN, ear, None, Shared::downgrade(&inbox)));
     fs::remove_file(scratch.file(OWN, "socket")).unwrap();
     listener.end();
     assert!(listener.hears(BUSY), "else the thread would go on until its next look");
