@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::Stream;
 
 use super::event::LeaseEvent;
-use crate::executor::{Shared, WeakShared};
+use crate::executor::{DROPS_TASKS, Shared, WeakShared};
 
 /// So many unread events are kept for each listener.
 const UNREAD_LIMIT: usize = 4096;
@@ -100,7 +100,7 @@ impl Letters {
     }
 }
 
-/// All who listen. It keeps none of them: who goes is forgotten at the next event.
+/// All who listen. It keeps none of them: who goes is forgotten at the next event, or when others join.
 #[derive(Default)]
 pub(crate) struct Audience(Vec<WeakShared<Mailbox>>);
 
@@ -109,9 +109,18 @@ impl Audience {
         let mailbox = Shared::new(Mailbox::default());
         mailbox.letters().ended = ended;
         if !ended {
+            self.make_room();
             self.0.push(Shared::downgrade(&mailbox));
         }
         LeaseEvents { mailbox }
+    }
+
+    /// Forgets who went, before the list would grow. There is then room for as many again, so that each one who joins pays for few looks.
+    /// The constant keeps this out of the npm package, whose listeners go with their manager.
+    fn make_room(&mut self) {
+        if DROPS_TASKS && self.0.len() == self.0.capacity() && self.is_there() {
+            self.0.reserve(self.0.len() + 1);
+        }
     }
 
     pub(crate) fn is_there(&mut self) -> bool {
@@ -161,5 +170,18 @@ mod tests {
         assert!(!audience.is_there());
         let ended = audience.join(true);
         assert!(!audience.is_there(), "{ended:?}");
+    }
+
+    /// As when each request of a server listens for a moment, while no event comes.
+    #[test]
+    fn listeners_that_went_are_forgotten_when_others_join() {
+        let mut audience = Audience::default();
+        let stays: Vec<_> = (0..10).map(|_| audience.join(false)).collect();
+        for _ in 0..10_000 {
+            drop(audience.join(false));
+        }
+        assert!(audience.0.len() <= 4 * stays.len(), "{} are kept", audience.0.len());
+        audience.is_there();
+        assert_eq!(audience.0.len(), stays.len());
     }
 }
