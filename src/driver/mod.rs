@@ -14,9 +14,10 @@ mod questions;
 mod registry;
 mod transactions;
 mod unheard;
+mod wakers;
 
 use alloc::{borrow::ToOwned, boxed::Box, collections::VecDeque, string::String, vec::Vec};
-use core::{fmt, mem, pin::pin, task::Waker, time::Duration};
+use core::{fmt, mem, pin::pin, time::Duration};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::future::{Either, select};
@@ -38,6 +39,7 @@ use pump::Deed;
 use registry::{Effect, Registry};
 use transactions::OpenTransactions;
 use unheard::Unheard;
+use wakers::{wake_all, wake_with};
 
 pub use event::{LeaseEvent, LeaseEventKind, LeaseStats};
 pub(crate) use event::{Origin, span, tell_of_outage, within};
@@ -472,13 +474,13 @@ impl Drop for Driver {
         let mut core = self.core();
         core.replace_alarm(None);
         let guards = core.registry.take_guards();
-        let listeners = core.registry.audience().end();
+        let mut wakers = core.registry.audience().end();
         drop(core);
-        listeners.into_iter().for_each(Waker::wake);
         for fate in guards {
             let gone = StoreError::unknown(RUNTIME_ENDED);
-            fate.release(Err(gone)).into_iter().for_each(Waker::wake);
+            wake_with(&mut wakers, fate.release(Err(gone)));
         }
+        wake_all(wakers);
     }
 }
 

@@ -5,7 +5,7 @@ use core::task::{Context, Poll, Waker};
 use std::sync::{MutexGuard, PoisonError};
 
 use super::registry::{Effect, Response};
-use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight};
+use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight, wakers::wake_all};
 use crate::executor::{MaybeSendFuture, Shared, this_thread};
 use crate::machine::{Batch, Command, Event, Input, Monotonic, Now, Output, SessionId};
 use crate::oneshot::Sender;
@@ -100,11 +100,11 @@ impl Driver {
         match deed {
             Deed::Command(command) => return self.obey(command, now),
             Deed::Effect(Effect::Answer(question, response)) => question.answer(response),
-            Deed::Effect(Effect::Wake(wakers)) => wakers.into_iter().for_each(Waker::wake),
+            Deed::Effect(Effect::Wake(wakers)) => wake_all(wakers),
             Deed::Effect(Effect::WakeOne(waker)) => waker.wake(),
             Deed::Effect(Effect::End(fate, wakers)) => {
                 drop(fate);
-                wakers.into_iter().for_each(Waker::wake);
+                wake_all(wakers);
             }
             Deed::Effect(Effect::WarnOfOwnWait(key)) => (self.warn_of_own_wait)(&key),
             Deed::Close(senders) => {

@@ -3,12 +3,14 @@
 use std::time::Duration;
 use std::{
     cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, Sender, channel},
     },
+    task::{Context, Wake, Waker},
     thread,
 };
 
@@ -98,6 +100,16 @@ impl Executor for Mortal {
     }
 }
 
+/// Tells that it was woken, or panics.
+struct Woken(Option<Sender<()>>);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        let told = self.0.as_ref().expect("the event loop of this waker has closed");
+        let _ = told.send(());
+    }
+}
+
 type Asked = Pin<Box<dyn Future<Output = Result<LeaseGuard, AcquireError>> + Send>>;
 
 /// Asks for a key of its own each time it is told to, until it is told not to.
@@ -134,6 +146,24 @@ fn drop_in_a_crowd(runtime_lives: bool) -> (u64, usize) {
     let (answered, granted) = others.join().unwrap();
     assert_eq!(answered, CROWD - FEEDS.replace(0), "nobody is forgotten");
     (ran, granted)
+}
+
+/// Wakers are other people's code. Two of them panic, and those who wait beside them are woken all the same.
+#[test]
+fn a_waker_that_panics_takes_no_wake_up_from_the_others() {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let leases = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build().unwrap();
+    let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
+    let (tell, told) = channel();
+    let mut waiting = Vec::new();
+    for waker in [None, Some(tell.clone()), None, Some(tell)] {
+        let (mut lost, waker) = (Box::pin(guard.lost()), Waker::from(Arc::new(Woken(waker))));
+        assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        waiting.push(lost);
+    }
+    let _ = catch_unwind(AssertUnwindSafe(|| runtime.block_on(leases.close())));
+    let woken = [told.recv_timeout(ms(12_000)), told.recv_timeout(ms(12_000))];
+    assert_eq!(woken, [Ok(()), Ok(())], "the lease is lost, and nobody says so");
 }
 
 #[test]
