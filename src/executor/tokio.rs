@@ -4,6 +4,7 @@ use alloc::sync::{Arc, Weak};
 use core::{
     cell::Cell,
     future::pending,
+    pin::pin,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     task::{Context, Poll},
     time::Duration,
@@ -231,7 +232,9 @@ impl TokioExecutor {
 
     /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
     /// [`LeaseManager::close_when`](crate::LeaseManager::close_when). From its first poll on, the signal no longer ends the
-    /// process by itself: the program does so, when its leases are given back. It never ends where signals cannot be had.
+    /// process by itself: the program does so, when its leases are given back. It never ends where signals cannot be had, such as in a
+    /// runtime without I/O; call `enable_all()` on its `Builder`. Tokio tells that only by a panic. It is caught here, but the panic hook
+    /// has printed tokio's message by then.
     ///
     /// The same holds of every later Ctrl-C and SIGTERM, until the process ends, because tokio cannot give a signal back. So a program
     /// whose own work may hang should wait for a second signal, and end itself at it:
@@ -248,14 +251,15 @@ impl TokioExecutor {
     /// ```
     pub async fn shutdown_signal() {
         if Handle::try_current().is_err() {
-            return futures::future::pending().await;
+            return pending().await;
         }
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-                let interrupt = core::pin::pin!(interrupt());
-                futures::future::select(interrupt, core::pin::pin!(terminate.recv())).await;
+            let Ok(terminate) = catch_unwind(|| signal(SignalKind::terminate())) else { return pending().await };
+            if let Ok(mut terminate) = terminate {
+                let interrupt = pin!(interrupt());
+                futures::future::select(interrupt, pin!(terminate.recv())).await;
                 return;
             }
         }
@@ -266,7 +270,7 @@ impl TokioExecutor {
 /// Ends at Ctrl-C.
 async fn interrupt() {
     if tokio::signal::ctrl_c().await.is_err() {
-        futures::future::pending::<()>().await;
+        pending::<()>().await;
     }
 }
 
@@ -309,7 +313,7 @@ async fn sleep_without_runtime(duration: Duration) {
 async fn sleep_in(runtime: &Handle, left: impl FnOnce() -> Duration + Send + 'static) {
     let (mut slept, waited) = futures::channel::oneshot::channel::<()>();
     runtime.spawn(async move {
-        let sleep = core::pin::pin!(tokio::time::sleep(left()));
+        let sleep = pin!(tokio::time::sleep(left()));
         futures::future::select(sleep, slept.cancellation()).await;
     });
     // Whether the time is over or the runtime: the sender is gone.

@@ -178,6 +178,13 @@ fn without_a_runtime_no_signal_is_waited_for_and_nothing_panics() {
     assert!(block_on(async { futures::poll!(signal.as_mut()) }).is_pending());
 }
 
+#[cfg(unix)]
+#[test]
+fn in_a_runtime_without_io_no_signal_is_waited_for_and_nothing_panics() {
+    let mut signal = Box::pin(TokioExecutor::shutdown_signal());
+    assert!(runtime().block_on(async { futures::poll!(signal.as_mut()) }).is_pending());
+}
+
 /// A manager over a store that needs the runtime, with a guard, whose runtime has ended.
 fn after_its_runtime(store: &MemoryStore) -> (LeaseManager, LeaseGuard) {
     let store = FaultyStore::new(store.clone());
