@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use std::sync::MutexGuard;
 
 use super::{Core, Driver, is_panicking};
-use crate::executor::{Shared, after_panic};
+use crate::executor::{DROPS_TASKS, MaybeSendFuture, Shared, after_panic};
 
 /// So many inputs of other threads one pump takes along.
 pub(super) const MOST_FOR_OTHERS: u32 = 32;
@@ -43,14 +43,26 @@ impl Drop for Rest {
 }
 
 impl Driver {
-    /// Leaves the pump to a task. Until that runs, everybody leaves their own to it.
-    pub(super) fn hand_over(driver: Shared<Self>) {
-        let mut baton = Baton { driver, arrived: false };
-        let executor = baton.driver.executor.clone();
-        executor.spawn(Box::pin(async move {
-            baton.arrived = true;
-            drop(baton);
-        }));
+    /// Leaves the pump to a task, or to whoever comes before that runs.
+    pub(super) fn hand_over(driver: &Shared<Self>) {
+        driver.spawn_in_each_place(|| {
+            let mut baton = Baton { driver: driver.clone(), arrived: false };
+            Box::pin(async move {
+                baton.arrived = true;
+                drop(baton);
+            })
+        });
+    }
+
+    /// Spawns the task here and elsewhere, because the runtime that this is called in may not run again. The first one to run does what is
+    /// left.
+    fn spawn_in_each_place(&self, task: impl Fn() -> MaybeSendFuture<'static, ()>) {
+        // The constant keeps this out of the npm package, which has one place.
+        let elsewhere = if DROPS_TASKS { self.executor.elsewhere() } else { None };
+        self.executor.spawn(task());
+        if let Some(place) = elsewhere {
+            place.spawn(task());
+        }
     }
 
     /// For a thread that panics: leaves to others what is still to be done. Whoever pumps already takes it along.
@@ -58,8 +70,10 @@ impl Driver {
         let is_left = core.pumping.is_none() && !core.deeds.is_empty();
         drop(core);
         if is_left && let Some(driver) = self.this.upgrade() {
-            let rest = Rest(driver.clone());
-            driver.executor.spawn(Box::pin(async move { drop(rest) }));
+            driver.spawn_in_each_place(|| {
+                let rest = Rest(driver.clone());
+                Box::pin(async move { drop(rest) })
+            });
         }
     }
 }

@@ -88,7 +88,7 @@ impl Driver {
                 // The caller's runtime may not run again after this, so the next thread that comes does what is left.
                 core.pumping = None;
                 drop(core);
-                return Self::hand_over(driver);
+                return Self::hand_over(&driver);
             }
         }
         core.pumping = None;

@@ -207,3 +207,31 @@ fn what_a_drop_leaves_over_is_done_although_its_runtime_stands_still() {
     assert_eq!(end.recv_timeout(ms(12_000)), Ok((true, true)));
     drop(idle);
 }
+
+/// The same, and nobody asks for anything later. No alarm rings meanwhile.
+#[test]
+fn what_a_drop_leaves_over_is_done_although_nobody_asks_later() {
+    let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let idle = Builder::new_current_thread().enable_all().build().unwrap();
+    let ((tell, told), (done, is_done)) = (channel(), channel());
+    let others = Mutex::new((tell.clone(), is_done));
+    let store = Feeding { inner: MemoryStore::with_clock(StoreClock::Trusted), others };
+    let builder = LeaseManager::builder(store, TokioExecutor::new()).linger(ms(0)).lease(ms(3_600_000));
+    let leases = builder.store_timeout(ms(600_000)).build().unwrap();
+    let _held = home.block_on(leases.lock("held").acquire()).unwrap();
+    let guard = home.block_on(leases.lock("mine").acquire()).unwrap();
+    let (other, asking) = (leases.clone(), home.handle().clone());
+    let others = thread::spawn(move || {
+        let _entered = asking.enter();
+        ask_when_told(&other, &told, &done)
+    });
+    FEEDS.set(100);
+    idle.block_on(async { drop(guard) });
+    assert!(FEEDS.replace(0) > 0, "the drop leaves something over");
+    tell.send(false).unwrap();
+    let asked = others.join().unwrap();
+    let (ended, end) = channel();
+    home.spawn(async move { ended.send(join_all(asked).await.iter().all(Result::is_ok)) });
+    assert_eq!(end.recv_timeout(ms(12_000)), Ok(true));
+    drop(idle);
+}
