@@ -299,6 +299,8 @@ impl LeaseManager {
     /// by the same signal, or when [`events`](Self::events) ends. After `TokioExecutor::shutdown_signal()`, no Ctrl-C or SIGTERM ends the
     /// process any more: the program has to end by itself, for example at a second signal, as the documentation of that function shows.
     ///
+    /// If this is called before a `TokioExecutor` has a runtime, the future is polled in that of the first request, from then on.
+    ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
     /// # #[tokio::main(flavor = "current_thread")]

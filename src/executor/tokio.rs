@@ -3,7 +3,9 @@
 use alloc::sync::{Arc, Weak};
 use core::{
     cell::Cell,
+    fmt,
     future::pending,
+    mem,
     pin::pin,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     task::{Context, Poll},
@@ -77,9 +79,40 @@ struct Home {
     place: Arc<Place>,
     /// The runtime that was last found to have no timers. It is not asked again, because tokio panics each time.
     timeless: Mutex<Option<Id>>,
+    early: Mutex<Early>,
+}
+
+/// Tasks that were spawned when no runtime had been there yet: they wait for the first request.
+#[derive(Default)]
+struct Early(Vec<MaybeSendFuture<'static, ()>>);
+
+impl fmt::Debug for Early {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Early({})", self.0.len())
+    }
 }
 
 impl Home {
+    /// Keeps a task for the runtime of the first request. Once that has ended, as after the end of `main`, nothing goes on in the
+    /// background, and the task is dropped: what is held then runs out.
+    fn keep(&self, task: MaybeSendFuture<'static, ()>) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(runtime) = self.place.runtime() else { return early.0.push(task) };
+        drop(early);
+        // Another thread has just made the first request.
+        runtime.spawn(task);
+    }
+
+    /// Adopts a runtime, and has it run what waited for one. False if it has ended.
+    fn settle(&self, runtime: Handle) -> bool {
+        let settled = self.place.settle(runtime.clone());
+        if settled {
+            let early = mem::take(&mut self.early.lock().unwrap_or_else(PoisonError::into_inner).0);
+            early.into_iter().for_each(|task| _ = runtime.spawn(task));
+        }
+        settled
+    }
+
     /// Whether that runtime has timers. The home has them, because requests were made in it.
     fn has_timers_in(&self, runtime: &Handle) -> bool {
         if self.place.is_in(runtime) {
@@ -368,7 +401,7 @@ impl Executor for TokioExecutor {
         if !has_timers(&runtime) {
             return Err(NO_TIMERS);
         }
-        if self.home.place.settle(runtime) { Ok(()) } else { Err(RUNTIME_ENDED) }
+        if self.home.settle(runtime) { Ok(()) } else { Err(RUNTIME_ENDED) }
     }
 
     fn poll_proceed(&self, context: &mut Context<'_>) -> Poll<()> {
@@ -380,8 +413,7 @@ impl Executor for TokioExecutor {
         let runtime = self.here_with_timers().or_else(|| self.remembered());
         // Before the first request, no transaction exists that could set a timer, so a runtime without timers will do.
         let runtime = runtime.or_else(|| self.here().filter(|_| self.home.place.runtime().is_none()));
-        // Without a runtime, as after the end of `main`, nothing goes on in the background: what is held then runs out.
-        let Some(runtime) = runtime else { return };
+        let Some(runtime) = runtime else { return self.home.keep(task) };
         match self.bound_to.clone().map(Unbegun::new) {
             None => runtime.spawn(task),
             Some(unbegun) => runtime.spawn(async move {

@@ -371,6 +371,21 @@ fn a_manager_that_has_gone_leaves_no_task_behind_in_its_runtime() {
     });
 }
 
+/// As in a `main` that builds its runtime last.
+#[test]
+fn a_manager_that_is_to_be_closed_later_is_closed_although_no_runtime_was_there_yet() {
+    let leases = manager(&MemoryStore::new());
+    let (stop, stopped) = futures::channel::oneshot::channel::<()>();
+    leases.close_when(async move { _ = stopped.await });
+    let mut events = leases.events();
+    let runtime = runtime();
+    let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
+    stop.send(()).expect("somebody waits for it");
+    let ended = async { while events.next().await.is_some() {} };
+    let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE / 4, ended).await });
+    assert!(ended.is_ok() && leases.is_closed() && !guard.is_valid());
+}
+
 #[test]
 fn a_runtime_that_ends_while_a_manager_closes_on_a_plain_thread_panics_nobody() {
     let (store, runtime) = (Slow::default(), runtime());
