@@ -315,7 +315,7 @@ impl LeaseManager {
             end.await;
             // Without a manager and guards, everything was given back before.
             if let Some(driver) = driver.upgrade() {
-                close(&driver).await;
+                driver.close().await;
             }
         }));
     }
@@ -323,12 +323,13 @@ impl LeaseManager {
     /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist are
     /// [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within two store time-outs, whatever the store does, and at once
     /// if the manager's runtime has ended. If you call it on a thread without a runtime, or in a runtime without timers, something must
-    /// drive the manager's own runtime meanwhile: a current-thread runtime runs only inside `block_on`. A second call waits too.
+    /// drive the manager's own runtime meanwhile: a current-thread runtime runs only inside `block_on`. A second call waits too,
+    /// until the store is closed.
     ///
     /// # Cancel safety
-    /// Dropping the future does not stop the closing, but the store may stay open.
+    /// Dropping the future does not stop the closing, but the store may stay open: until the next call, or for ever.
     pub async fn close(&self) {
-        close(self.driver()).await;
+        self.driver().close().await;
     }
 
     /// Whether a [`close`](Self::close) began, in any clone, or by [`close_when`](Self::close_when). Since then all requests are refused as
@@ -358,19 +359,6 @@ async fn stored_keys(driver: &Driver, prefix: &str) -> Result<Vec<Key>, Box<Acqu
             _ => error.into(),
         })
     })
-}
-
-async fn close(driver: &Driver) {
-    driver.tell_leaks();
-    let now = || driver.executor.now().monotonic;
-    let end = now().plus(whole_ms(driver.store_timeout * 2));
-    if let Some(closed) = driver.close() {
-        // Either all is released, or the driver is gone, and its leases with it.
-        closed.await;
-        let left = Duration::from_millis(end.since(now()));
-        // A store that hangs is left behind.
-        let _ = driver.within(left, (*driver.store).close()).await;
-    }
 }
 
 impl LeaseManagerBuilder {

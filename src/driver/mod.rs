@@ -6,6 +6,7 @@
 mod admission;
 mod alarm;
 mod baton;
+mod closing;
 mod event;
 mod events;
 mod flight;
@@ -29,11 +30,12 @@ use crate::machine::{
     Config, Input, InvalidKey, Key, LostReason, Machine, Now, Parcel, Refusal, Reply, SessionId, Slot, StoreError,
     StoreId, Ticket, Turn, TurnId, whole_ms,
 };
-use crate::oneshot::{self, Receiver, Sender};
+use crate::oneshot::{Receiver, Sender};
 use crate::signal::{Inbox, Notice, Signals};
 use crate::store::{OpenTransaction, Reach, Store, StoreWatcher};
 
 use alarm::Alarm;
+use closing::StoreEnd;
 use event::Event;
 use pump::Deed;
 use registry::{Effect, Registry};
@@ -77,6 +79,7 @@ struct Core {
     last_alarm: u64,
     closing: Vec<Sender<Response>>,
     closed: bool,
+    store_end: StoreEnd,
     deeds: VecDeque<Deed>,
     /// Who pumps, if somebody does.
     pumping: Option<ThreadMark>,
@@ -96,6 +99,7 @@ impl Core {
             last_alarm: 0,
             closing: Vec::new(),
             closed: false,
+            store_end: StoreEnd::Open,
             deeds: VecDeque::new(),
             pumping: None,
             for_others: 0,
@@ -364,18 +368,6 @@ impl Driver {
         let (keys, holder) = (core.machine.used_keys(), core.machine.session());
         drop(core);
         keys.into_iter().for_each(|key| Event::Leaked { key }.tell(holder, &Origin::here()));
-    }
-
-    /// Closes. When everything is released, the receiver learns that there is no answer; `None` if it was so before.
-    pub(crate) fn close(&self) -> Option<Receiver<Response>> {
-        let (sender, receiver) = oneshot::channel();
-        let mut core = self.core();
-        if core.closed {
-            return None;
-        }
-        core.closing.push(sender);
-        self.step(core, Input::Close);
-        Some(receiver)
     }
 
     /// The runtime that ran the timers is gone. Answers whatever waits here: it would wait for ever.

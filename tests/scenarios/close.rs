@@ -1,9 +1,15 @@
 //! Closing: S6, and the close of the five systems.
 
 use std::future::pending;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::{OptionFuture, join};
+use leasehold::executor::{Executor, SimExecutor};
 use leasehold::machine::{Batch, Key, Now, Reply};
 use leasehold::store::{Fault, FaultyStore, MemoryStore, Reach, Store};
 use leasehold::{AcquireError, LeaseManager, LostReason, ReleaseOutcome, StoreError};
@@ -97,6 +103,63 @@ fn listing_and_closing_end_though_the_store_hangs() {
             assert!(error.to_string().contains("did not list its keys within 2000 ms"), "{error}");
             store.fail_always(Some(Fault::Stall).filter(|_| stalls));
             assert!(world.within(ms(4_001), leases.close()).await.is_some(), "within two store time-outs");
+        });
+    }
+}
+
+/// A store whose connection takes a second to close.
+#[derive(Debug)]
+struct Leisurely {
+    inner: MemoryStore,
+    sim: SimExecutor,
+    closed: Arc<AtomicU64>,
+}
+
+#[async_trait::async_trait]
+impl Store for Leisurely {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.inner.transact(batch, now, limit).await
+    }
+
+    async fn close(&self) {
+        self.sim.sleep(secs(1)).await;
+        self.closed.fetch_add(1, Relaxed);
+    }
+
+    fn reach(&self) -> Reach {
+        self.inner.reach()
+    }
+}
+
+/// What becomes of the first call that closes, while its store is being closed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum First {
+    GoesOn,
+    IsDropped,
+    /// Its task is busy elsewhere.
+    StandsStill,
+}
+
+/// Who closes once more may end the process next.
+#[test]
+fn whoever_closes_once_more_waits_for_the_store_too() {
+    for fate in [First::GoesOn, First::IsDropped, First::StandsStill] {
+        everywhere(async |world| {
+            let closed = Arc::new(AtomicU64::new(0));
+            let store = Leisurely { inner: world.shared.clone(), sim: world.sim.clone(), closed: closed.clone() };
+            let leases = LeaseManager::builder(store, world.sim.context()).store_timeout(secs(2)).build().unwrap();
+            leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+            let mut first = Some(Box::pin(leases.close()));
+            assert!(world.within(ms(100), first.as_mut().unwrap()).await.is_none() && leases.is_closed());
+            let goes_on = OptionFuture::from(first.take_if(|_| fate == First::GoesOn));
+            drop(first.take_if(|_| fate == First::IsDropped));
+            let again = async {
+                join(leases.close(), leases.close()).await;
+                assert_eq!(closed.load(Relaxed), u64::from(fate != First::StandsStill), "{fate:?}: it is closed once");
+            };
+            let ended = world.within(ms(4_001), join(again, goes_on)).await;
+            assert!(ended.is_some(), "{fate:?}: within two store time-outs");
+            assert!(leases.close().now_or_never().is_some() || fate == First::StandsStill);
         });
     }
 }
