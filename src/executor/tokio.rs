@@ -4,7 +4,7 @@ use alloc::sync::{Arc, Weak};
 use core::{
     cell::Cell,
     fmt,
-    future::pending,
+    future::{pending, poll_fn},
     mem,
     pin::pin,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -263,6 +263,20 @@ impl TokioExecutor {
         }
     }
 
+    /// Sleeps in this runtime, and then in each one that it is polled in: the one before may have ended.
+    async fn sleep_along(&self, mut here: Option<Handle>, left: impl Fn() -> Duration + Send + 'static) {
+        let current = || Handle::try_current().ok().filter(|current| self.home.has_timers_in(current));
+        while let Some(runtime) = here.take().or_else(current) {
+            if sleep_while_in(&runtime, left()).await {
+                return;
+            }
+        }
+        match self.remembered() {
+            Some(runtime) => sleep_in(&runtime, left).await,
+            None => sleep_without_runtime(left()).await,
+        }
+    }
+
     /// Ends when the process is told to stop, by Ctrl-C or SIGTERM: for
     /// [`LeaseManager::close_when`](crate::LeaseManager::close_when). From its first poll on, the signal no longer ends the
     /// process by itself: the program does so, when its leases are given back. It never ends where signals cannot be had, such as in a
@@ -340,6 +354,21 @@ async fn sleep_without_runtime(duration: Duration) {
         // It is sent before the thread ends.
         let _ = waited.await;
     }
+}
+
+/// Sleeps for as long as it is polled inside this runtime, which has not ended then. False if it is polled elsewhere before the time is over:
+/// tokio's own timers panic once their runtime has ended.
+async fn sleep_while_in(runtime: &Handle, duration: Duration) -> bool {
+    let is_there = || Handle::try_current().is_ok_and(|current| current.id() == runtime.id());
+    if !is_there() {
+        return false;
+    }
+    let mut sleep = pin!(tokio::time::sleep(duration));
+    let sleep_on = |context: &mut Context<'_>| match is_there() {
+        true => sleep.as_mut().poll(context).map(|()| true),
+        false => Poll::Ready(false),
+    };
+    poll_fn(sleep_on).await
 }
 
 /// For a thread of no runtime, which may outlive this one. Tokio's own timers panic when their runtime ends; this sleep ends, too.
@@ -426,23 +455,14 @@ impl Executor for TokioExecutor {
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
         let here = self.here_with_timers();
         let elsewhere = if here.is_none() { self.remembered() } else { None };
-        let home = here.is_none().then(|| self.home.clone());
-        let called = Instant::now();
+        let (executor, called) = (self.clone(), Instant::now());
         Box::pin(async move {
             // The time counts from the call: a task may be polled much later.
             let left = move || duration.saturating_sub(called.elapsed());
-            if let Some(runtime) = elsewhere {
-                return sleep_in(&runtime, left).await;
+            match elsewhere {
+                Some(runtime) => sleep_in(&runtime, left).await,
+                None => executor.sleep_along(here, left).await,
             }
-            if home.is_some_and(|home| !Handle::try_current().is_ok_and(|at| home.has_timers_in(&at))) {
-                return sleep_without_runtime(left()).await;
-            }
-            // Made when first polled, which may be on a thread of no runtime.
-            let sleep = {
-                let _entered = here.as_ref().map(Handle::enter);
-                tokio::time::sleep(left())
-            };
-            sleep.await;
         })
     }
 

@@ -10,14 +10,17 @@ use std::{
         mpsc,
     },
     thread,
+    time::Duration,
 };
 
-use futures::{FutureExt, executor::block_on};
+use async_trait::async_trait;
+use futures::{FutureExt, executor::block_on, poll};
 use leasehold::{
-    LeaseGuard, LeaseManager,
-    executor::TokioExecutor,
+    LeaseGuard, LeaseManager, StoreError,
+    executor::{TokioExecutor, process_clock},
+    machine::{Batch, Key, Now, Reply},
     signal::LocalSignals,
-    store::{Fault, FaultyStore, MemoryStore, Reach},
+    store::{Fault, FaultyStore, MemoryStore, Reach, Store},
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -395,4 +398,45 @@ fn a_leader_whose_runtime_has_ended_leads_no_more_when_another_begins() {
     drop(first);
     let guard = second.block_on(other.lock("leader").timeout(PATIENCE).acquire()).unwrap();
     assert!(guard.is_valid() && !leads.load(SeqCst), "two lead");
+}
+
+/// A store that never lists its keys.
+#[derive(Debug)]
+struct Unlisted(MemoryStore);
+
+#[async_trait]
+impl Store for Unlisted {
+    async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.0.transact(batch, now, limit).await
+    }
+
+    async fn keys(&self, _prefix: &str) -> Result<Vec<Key>, StoreError> {
+        pending().await
+    }
+
+    async fn close(&self) {}
+
+    fn reach(&self) -> Reach {
+        self.0.reach()
+    }
+}
+
+/// It waits for the store, with a time limit: in one runtime, then in others, and at last on a thread without one.
+#[test]
+fn a_call_that_moves_to_another_runtime_keeps_its_time_limit() {
+    let builder = LeaseManager::builder(Unlisted(MemoryStore::new()), TokioExecutor::new());
+    let leases = builder.store_timeout(ms(500)).build().unwrap();
+    for on_a_thread in [false, true] {
+        let began = process_clock().monotonic;
+        let mut listing = Box::pin(leases.list(""));
+        let (first, second, third) = (single(), single(), single());
+        for runtime in [&first, &second, &first] {
+            assert!(runtime.block_on(async { poll!(listing.as_mut()) }).is_pending());
+        }
+        drop((first, second));
+        let listed = if on_a_thread { block_on(listing) } else { third.block_on(listing) };
+        let error = listed.unwrap_err().to_string();
+        assert!(error.contains("did not list its keys within 500 ms"), "{error}");
+        assert!(process_clock().monotonic.since(began) >= 500, "it ends early");
+    }
 }
