@@ -9,8 +9,9 @@ use leasehold::{
 };
 use tokio::time::Instant;
 
-use super::codes::{Exit, Failure, print};
+use super::codes::{Exit, Failure};
 use super::options::Bench;
+use super::output::print;
 use super::{place, wait};
 
 /// Measures acquire with release, and the hand-off between two contexts.

@@ -1,11 +1,7 @@
-//! What the exit codes mean, and how a failure is told.
-
-use std::io::Write as _;
+//! What the exit codes mean.
 
 use leasehold::{AcquireError, StoreError};
 use nix::sys::signal::Signal;
-
-use super::table::printable;
 
 /// The lease was not granted at once, or not in time.
 pub(crate) const NOT_ACQUIRED: u8 = 1;
@@ -100,25 +96,5 @@ impl From<AcquireError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         AcquireError::from(error).into()
-    }
-}
-
-/// Says one sentence on stderr, and escapes whatever would command the terminal. Whoever closed stderr does not want to hear it.
-pub(crate) fn tell(sentence: &str) {
-    let _ = writeln!(std::io::stderr(), "leasehold: {}", printable(sentence));
-}
-
-/// Writes to stdout what was asked for. A reader that has gone, such as `head`, has read enough.
-pub(crate) fn print(text: &str) -> Result<Exit, Failure> {
-    print_to_reader(text).map(|_| Exit::SUCCESS)
-}
-
-/// As [`print`]; the answer is whether stdout is still read.
-pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(why) => Err(Failure::system(format!("cannot write to stdout: {why}; redirect it elsewhere"))),
     }
 }

@@ -3,9 +3,10 @@
 use leasehold::Mode;
 use tokio::time::Instant;
 
-use super::codes::{Exit, Failure, tell};
+use super::codes::{Exit, Failure};
 use super::hold::Rules;
 use super::options::{self, Elect};
+use super::output::tell;
 use super::place::{self, Patience};
 use super::signals::{self, Call, Signals};
 use super::supervise::{Ended, Job};

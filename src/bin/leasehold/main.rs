@@ -12,6 +12,7 @@ mod json;
 mod life;
 mod manual;
 mod options;
+mod output;
 mod place;
 mod run;
 mod show;
@@ -29,8 +30,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use codes::{Exit, Failure, tell};
+use codes::{Exit, Failure};
 use options::{Cli, Order};
+use output::{finish, tell};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         tell(&failure.sentence);
         failure.exit
     });
+    finish();
     stage::end_by_signal(exit);
     ExitCode::from(exit.code())
 }

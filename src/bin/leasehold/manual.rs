@@ -3,8 +3,9 @@
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::codes::{Exit, Failure, print};
+use super::codes::{Exit, Failure};
 use super::options::Cli;
+use super::output::print;
 
 /// The exit codes, for the help and for the manual page.
 const CODES: [(&str, &str); 9] = [

@@ -9,8 +9,9 @@ use clap::{
 use clap_complete::Shell;
 use leasehold::Mode;
 
-use super::codes::{Exit, Failure, USAGE, print};
+use super::codes::{Exit, Failure, USAGE};
 use super::manual;
+use super::output::print;
 
 /// Runs commands under leases: locks with a time limit, kept in a store that processes share.
 #[derive(Debug, Parser)]

@@ -21,9 +21,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::codes::{Failure, STORE, tell};
+use super::codes::{Failure, STORE};
 use super::life::Eyes;
 use super::options::{Place, Waiting};
+use super::output::tell;
 use super::signals::{self, Call, Signals};
 use super::witness::{LastError, Witness};
 

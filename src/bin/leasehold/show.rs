@@ -2,10 +2,11 @@
 
 use leasehold::LeaseStatus;
 
-use super::codes::{Exit, Failure, print, tell};
+use super::codes::{Exit, Failure};
 use super::json;
 use super::life::{Eyes, Life};
 use super::options::{List, Place, Status};
+use super::output::{print, tell};
 use super::place::{self, Opened, Sight};
 use super::table::{expiry, printable, table};
 use super::wait::{self, named};

@@ -3,9 +3,10 @@
 use leasehold::LeaseStatus;
 use tokio::time::Instant;
 
-use super::codes::{Exit, Failure, print, tell};
+use super::codes::{Exit, Failure};
 use super::hold::Rules;
 use super::options::{self, Steal};
+use super::output::{print_until_signal, tell};
 use super::place::{self, Patience};
 use super::signals::{Call, Signals};
 use super::supervise::Job;
@@ -33,7 +34,7 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let exit = match waited {
         Ok(Waited::Granted(guard)) if command.is_empty() => {
             wait::release(&guard, &mut signals).await;
-            print(&(robbed + "\n"))
+            print_until_signal(robbed + "\n", &mut signals).await
         }
         Ok(Waited::Granted(guard)) => {
             tell(&robbed);

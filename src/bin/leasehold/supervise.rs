@@ -16,9 +16,10 @@ use nix::sys::signal::Signal;
 use tokio::time::{Instant, sleep_until};
 
 use super::child::{Change, Child};
-use super::codes::{Exit, Failure, LOST, SIGNAL, tell};
+use super::codes::{Exit, Failure, LOST, SIGNAL};
 use super::hold::{self, Danger, Rules};
 use super::options::OnLoss;
+use super::output::tell;
 use super::signals::{self, Signals};
 use super::stage::Gifts;
 use super::terminal::Terminal;

@@ -102,10 +102,11 @@ impl Terminal {
         self.is_ours()
     }
 
-    /// Sets it as it was, after a command that was killed and could not.
+    /// Sets it as it was, after a command that was killed and could not. It does not wait until the terminal has shown what was written,
+    /// because one that `^S` halts never does.
     pub(crate) fn restore(&self) {
         if let Some(modes) = self.modes.as_ref().filter(|_| self.is_ours()) {
-            let _ = termios::tcsetattr(&self.tty, SetArg::TCSADRAIN, modes);
+            let _ = termios::tcsetattr(&self.tty, SetArg::TCSANOW, modes);
         }
     }
 }

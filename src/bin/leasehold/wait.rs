@@ -9,9 +9,10 @@ use leasehold::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::codes::{Exit, Failure, tell};
+use super::codes::{Exit, Failure};
 use super::life::Eyes;
 use super::options::Waiting;
+use super::output::tell;
 use super::place::Opened;
 use super::signals::{Call, Signals};
 use super::table::printable;

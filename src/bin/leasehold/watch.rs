@@ -5,8 +5,9 @@ use std::{io::IsTerminal, pin::pin, time::Duration};
 use futures::future::{Either, select};
 use tokio::time::sleep;
 
-use super::codes::{Exit, Failure, print, print_to_reader, tell};
+use super::codes::{Exit, Failure};
 use super::options::Watch;
+use super::output::{print_meanwhile, tell};
 use super::place::{Opened, Sight};
 use super::show::{nothing, shown};
 use super::signals::Signals;
@@ -21,9 +22,6 @@ pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
     let url = options.place.url()?;
     let mut signals = Signals::listen()?;
     let draws = !options.json && std::io::stdout().is_terminal();
-    if draws {
-        print(CLEAR)?;
-    }
     let mut opened = None;
     let watched = match select(pin!(show(options, &url, draws, &mut opened)), pin!(signals.end())).await {
         Either::Left((ended, _)) => ended,
@@ -38,6 +36,9 @@ pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
 /// Ends when stdout is closed, or after one table if stdout is not a terminal.
 async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened>) -> Result<Exit, Failure> {
     let (mut is_away, mut told) = (false, None);
+    if draws {
+        print_meanwhile(CLEAR.into()).await?;
+    }
     loop {
         let mut nothing_because = None;
         // The watcher does not create a missing file, but looks for it again.
@@ -54,7 +55,8 @@ async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened
         match text(options, store.as_ref()).await {
             Ok(text) => {
                 is_away = false;
-                let is_read = print_to_reader(&if draws { screen(&text, nothing_because.as_deref()) } else { text })?;
+                let text = if draws { screen(&text, nothing_because.as_deref()) } else { text };
+                let is_read = print_meanwhile(text).await?;
                 if !is_read || !(draws || options.json) {
                     return Ok(Exit::SUCCESS);
                 }
