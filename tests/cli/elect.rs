@@ -172,3 +172,24 @@ fn a_leader_that_is_only_warned_goes_on_without_another_campaign() {
     let (code, err) = leader.end();
     assert!(code == 6 && !err.contains("campaigning"), "{code}: {err}");
 }
+
+/// The theft is told to nobody: leasehold learns of it at the release.
+#[test]
+fn a_signal_ends_the_election_though_the_lease_turns_out_to_be_lost() {
+    let scratch = Scratch::new();
+    let candidate = scratch.start(&["elect", "--lease", "600", "k", "--", "sh", "-c", TERM]);
+    candidate.line().unwrap();
+    let other = rusqlite::Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(crate::harness::LIMIT).unwrap();
+    let value: String = other
+        .query_row("SELECT name FROM pragma_table_info('leasehold_record') LIMIT 1 OFFSET 1", [], |row| row.get(0))
+        .unwrap();
+    let ended = format!(
+        "UPDATE leasehold_record SET {value} = json_set({value}, '$.grants', json('[]'), '$.revision', {value} ->> '$.revision' + 1)"
+    );
+    assert_eq!(other.execute(&ended, []).unwrap(), 1);
+    candidate.signal(Signal::SIGTERM);
+    assert_eq!(candidate.line(), None, "it does not run again");
+    let (code, err) = candidate.end();
+    assert!(code == 143 && err.contains("had been lost before the command ended"), "{code}: {err}");
+}

@@ -65,9 +65,8 @@ async fn term(
     let notice = (!options.waiting.quiet).then_some(job.key);
     let term = match wait::wait(&opened, asked, signals, notice).await {
         Ok(Waited::Granted(guard)) => match job.run_and_release(guard, &opened.last_error, signals).await {
-            Ok(Ended::Lost { signalled: None }) => Ok(Term::Lost),
-            Ok(Ended::Lost { signalled: Some(signal) }) => Ok(Term::Over(signal.into())),
-            Ok(Ended::Itself(exit)) => Ok(Term::Over(exit)),
+            Ok(Ended::Lost { wanted: None }) => Ok(Term::Lost),
+            Ok(Ended::Lost { wanted: Some(exit) } | Ended::Itself { exit, .. }) => Ok(Term::Over(exit)),
             Err(failure) => Err(failure),
         },
         Ok(Waited::Called(Call::End(signal))) => Ok(Term::Over(signal.into())),

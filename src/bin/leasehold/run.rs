@@ -77,7 +77,7 @@ impl Job<'_> {
             _ => wait::release(&guard, signals).await,
         };
         match ended? {
-            Ended::Itself(_) if !held && self.rules.on_loss == OnLoss::Kill => Ok(Ended::Lost { signalled: None }),
+            Ended::Itself { wanted, .. } if !held && self.rules.on_loss == OnLoss::Kill => Ok(Ended::Lost { wanted }),
             ended => Ok(ended),
         }
     }

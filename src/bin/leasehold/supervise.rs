@@ -41,13 +41,14 @@ pub(crate) struct Job<'a> {
 
 /// How it ended.
 pub(crate) enum Ended {
-    /// By itself, or by a signal that was not ours.
-    Itself(Exit),
-    /// The lease was lost, and so the command was ended.
-    Lost {
-        /// Meanwhile somebody wanted us to end, too.
-        signalled: Option<Signal>,
+    /// By itself, or by a signal.
+    Itself {
+        exit: Exit,
+        /// How leasehold has to end if somebody wanted it to end.
+        wanted: Option<Exit>,
     },
+    /// The lease was lost, and so the command was ended.
+    Lost { wanted: Option<Exit> },
 }
 
 /// What wakes the supervisor up.
@@ -172,11 +173,14 @@ impl<'a> Supervisor<'a> {
             }
         }
         let exit = self.exit?;
+        let wanted = self.signalled.map(Exit::from);
         let ended = match self.phase {
-            Phase::Works if self.was_interrupted(exit) => Ended::Itself(Exit::Interrupted),
-            Phase::Works => Ended::Itself(exit),
+            Phase::Works if self.was_interrupted(exit) => {
+                Ended::Itself { exit: Exit::Interrupted, wanted: Some(Exit::Interrupted) }
+            }
+            Phase::Works => Ended::Itself { exit, wanted },
             Phase::Ends { .. } if self.child.group_is_left() => return None,
-            Phase::Ends { .. } | Phase::Killed => Ended::Lost { signalled: self.signalled },
+            Phase::Ends { .. } | Phase::Killed => Ended::Lost { wanted },
         };
         if let Some(terminal) = &mut self.terminal {
             terminal.take();
@@ -279,7 +283,7 @@ impl Ended {
     /// How leasehold ends after it.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::Itself(exit) => *exit,
+            Self::Itself { exit, .. } => *exit,
             Self::Lost { .. } => Exit::Code(LOST),
         }
     }
