@@ -247,3 +247,36 @@ fn who_is_stopped_while_it_waits_is_in_nobodys_way() {
     assert_eq!(stopped.line().as_deref(), Some("granted"));
     assert_eq!(stopped.end(), (0, String::new()));
 }
+
+/// As some programs leave it to what they start.
+#[test]
+fn a_blocked_chld_keeps_nobody_from_noticing_the_end_of_the_command() {
+    let scratch = Scratch::new();
+    for options in [&[][..], &["--block-signal=CHLD"]] {
+        let arguments = [options, &["leasehold", "run", "k", "--", "grep", "SigBlk", "/proc/self/status"]].concat();
+        let done = crate::harness::done(&mut scratch.command("env", &arguments));
+        if done.code == 125 || !cfg!(target_os = "linux") {
+            return println!("SKIPPED: this env blocks no signals");
+        }
+        assert_eq!(done.code, 0, "{done:?}");
+        let blocked = u64::from_str_radix(done.out.trim().rsplit('\t').next().unwrap(), 16).unwrap();
+        let chld = 1 << (Signal::SIGCHLD as i32 - 1);
+        assert_eq!(blocked, if options.is_empty() { 0 } else { chld }, "the command inherits it: {done:?}");
+    }
+}
+
+/// They are for the command, and no command is there yet.
+#[test]
+fn usr1_and_usr2_do_not_end_who_waits() {
+    let scratch = Scratch::new();
+    for order in ["run", "elect"] {
+        let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+        let waiter = scratch.start(&[order, "-q", "k", "echo", "granted"]);
+        until_queued(&scratch, 1);
+        waiter.signal(Signal::SIGUSR1);
+        waiter.signal(Signal::SIGUSR2);
+        drop(holder);
+        assert_eq!(waiter.line().as_deref(), Some("granted"), "{order}");
+        assert_eq!(waiter.end(), (0, String::new()));
+    }
+}

@@ -16,6 +16,7 @@ use nix::{
 };
 
 use super::codes::{Exit, Failure, SIGNAL, SYSTEM};
+use super::mask;
 use super::stage::{self, Gifts};
 
 /// A process that was started, and its group.
@@ -35,7 +36,8 @@ impl Child {
     pub(crate) fn spawn(words: &[OsString], gifts: Gifts, variables: &[(&str, String)]) -> Result<Self, Failure> {
         let mut command = stage::command(words, gifts)?;
         command.envs(variables.iter().map(|(name, value)| (name, value))).process_group(0);
-        let process = command.spawn().map_err(|why| Failure::system(format!("cannot start {:?}: {why}", words[0])))?;
+        let process = mask::as_it_was(|| command.spawn())
+            .map_err(|why| Failure::system(format!("cannot start {:?}: {why}", words[0])))?;
         let group =
             i32::try_from(process.id()).map_err(|_| Failure::system("the system's process ids are too large"))?;
         Ok(Self { process, group: Pid::from_raw(group) })

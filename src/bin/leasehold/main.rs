@@ -11,6 +11,7 @@ mod job;
 mod json;
 mod life;
 mod manual;
+mod mask;
 mod options;
 mod output;
 mod place;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
 
 fn start() -> Result<Exit, Failure> {
     terminal::let_us_write()?;
+    mask::let_us_hear()?;
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return options::told(&error),

@@ -3,7 +3,7 @@
 use std::{
     fs,
     future::poll_fn,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use nix::sys::signal::{Signal, raise};
@@ -14,9 +14,10 @@ use super::job;
 
 /// They end the wait for a lease, and are passed on to a command.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
-/// They matter while a command runs. Before, all but TSTP do what they always do.
-const WORKING: [Signal; 6] =
-    [Signal::SIGCHLD, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGTSTP, Signal::SIGCONT, Signal::SIGWINCH];
+/// They are for the command alone. By themselves they would end who waits for the lease.
+const USER: [Signal; 2] = [Signal::SIGUSR1, Signal::SIGUSR2];
+/// The others matter while a command runs. Before, all but TSTP do what they always do.
+const WORKING: [Signal; 4] = [Signal::SIGCHLD, Signal::SIGTSTP, Signal::SIGCONT, Signal::SIGWINCH];
 
 /// Signals, in place of what they would do.
 pub(crate) struct Signals {
@@ -46,9 +47,11 @@ impl Signals {
     }
 
     /// Listens for TSTP, too. If `^Z` stopped a process that asks for a lease in the midst of a transaction, nobody else could use the
-    /// store. If it stopped a process in the queue, the lease would be granted to it, and nobody would use it.
+    /// store. If it stopped a process in the queue, the lease would be granted to it, and nobody would use it. USR1 and USR2 are for a
+    /// command that is not there yet, and are dropped.
     pub(crate) fn listen_to_wait() -> Result<Self, Failure> {
         let mut signals = Self::listen()?;
+        signals.add(&USER)?;
         signals.add(&[Signal::SIGTSTP])?;
         Ok(signals)
     }
@@ -63,13 +66,22 @@ impl Signals {
         self.stop_is_due = true;
     }
 
-    /// Listens for the others, too.
+    /// Listens for the others, too: the command is about to begin.
     pub(crate) fn listen_to_all(&mut self) -> Result<(), Failure> {
         self.puts_off_stops = false;
+        self.drop_those_for_the_command();
         if self.streams.iter().any(|(signal, _)| *signal == Signal::SIGCHLD) {
             return Ok(());
         }
         self.add(&WORKING)
+    }
+
+    /// Those that came since the grant would end the command before it can listen to them.
+    fn drop_those_for_the_command(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        for (_, stream) in self.streams.iter_mut().filter(|(signal, _)| USER.contains(signal)) {
+            while let Poll::Ready(Some(())) = stream.poll_recv(&mut context) {}
+        }
     }
 
     fn add(&mut self, signals: &[Signal]) -> Result<(), Failure> {
