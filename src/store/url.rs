@@ -143,6 +143,10 @@ impl<'a> Named<'a> {
 
     fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
+        // What is none may hold a password, as in `password=secret host=::1`.
+        if !scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter)) {
+            return None;
+        }
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
         let (prefixes, others): (Vec<_>, Vec<_>) = parameters.partition(|parameter| parameter.starts_with("prefix="));
@@ -295,6 +299,8 @@ mod tests {
             "",
             "leases.db",
             "user=app password=secret host=db",
+            "password=secret host=127.0.0.1:5432",
+            "app/secret@db:5432",
             "mysql://root:se?secret@localhost/app",
             "Sqlite:leases.db",
         ] {

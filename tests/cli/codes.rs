@@ -122,7 +122,7 @@ fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
         (&["run", "--grace", "8", "k", "true"], &["8 s", "20 s", "7 s at most"]),
         (&["lend", "k"], &["lend"]),
         (&["run", "k", "-n", "--", "true"], &["\"-n\"", "\"k\"", "before the key"]),
-        (&["run", "-n", "k", "--wait=3", "true"], &["--wait=3", "before the key"]),
+        (&["run", "-n", "k", "--wait=3", "true"], &["--wait=…", "before the key"]),
         (&["steal", "k", "--on-loss", "warn"], &["--on-loss", "before the key"]),
         (&["run", "k", "-c", "true"], &["\"-c\"", "sh -c LINE"]),
         (&["elect", "k", "-q", "true"], &["\"-q\"", "before the key"]),

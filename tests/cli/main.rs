@@ -30,6 +30,7 @@ mod proxy;
 #[path = "../redis/server.rs"]
 #[allow(dead_code, reason = "the tests of the store need the rest")]
 mod redis_server;
+mod secrets;
 #[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
 mod server;
 mod show;

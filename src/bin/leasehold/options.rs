@@ -4,7 +4,7 @@ use std::{ffi::OsString, io::Write as _, time::Duration};
 
 use clap::{
     Args, CommandFactory as _, Parser, Subcommand, ValueEnum,
-    error::{ContextKind, ContextValue},
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 use clap_complete::Shell;
 use leasehold::Mode;
@@ -257,13 +257,44 @@ pub(crate) fn parted(words: Vec<OsString>) -> Result<(String, Vec<OsString>), Fa
         // A misplaced option would be run as a command.
         Some(option) if option.starts_with('-') => {
             return Err(Failure::usage(format!(
-                "{option:?} follows the key {key:?}, where the command begins; write options before the key, or -- before a \
-                 command of this name"
+                "{:?} follows the key {key:?}, where the command begins; write options before the key, or -- before a \
+                 command of this name",
+                without_value(option)
             )));
         }
         _ => {}
     }
     Ok((key, command))
+}
+
+/// An option as it may be repeated on stderr, which logs keep: its value may hold a password.
+fn without_value(option: &str) -> String {
+    match option.split_once('=') {
+        Some((name, _)) if is_plain(name) => format!("{name}=…"),
+        None if is_plain(option) => option.into(),
+        _ => "-…".into(),
+    }
+}
+
+/// Whether a word holds nothing that a URL with a password needs.
+fn is_plain(word: &str) -> bool {
+    word.chars().all(|letter| letter.is_alphanumeric() || "+-._/".contains(letter))
+}
+
+/// What clap says, without the words that may hold a password.
+fn without_secrets(error: &clap::Error) -> String {
+    let mut text = error.to_string();
+    let given = [ContextKind::InvalidValue, ContextKind::InvalidSubcommand];
+    // Elsewhere it is an option as clap spells it, and not as it was typed.
+    let unknown = Some(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    for kind in given.into_iter().chain(unknown) {
+        if let Some(ContextValue::String(word)) = error.get(kind)
+            && !is_plain(word)
+        {
+            text = text.replace(word, "…");
+        }
+    }
+    text
 }
 
 /// As [`parted`]; there must be a command.
@@ -277,7 +308,7 @@ pub(crate) fn parted_with_command(words: Vec<OsString>) -> Result<(String, Vec<O
 
 /// Help goes to stdout; what is wrong is told in one sentence.
 pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
-    let text = error.to_string();
+    let text = without_secrets(error);
     if !error.use_stderr() {
         return print(&text);
     }

@@ -120,7 +120,10 @@ fn become_command(parent: u32, gifts: Gifts, command: &[OsString]) -> Failure {
     let why = Command::new(program).args(arguments).exec();
     match why.kind() {
         io::ErrorKind::NotFound => {
-            Failure::new(NOT_FOUND, format!("the command {program:?} was not found; check its name, and the PATH"))
+            // A URL is none, and may hold a password.
+            let is_url = program.to_string_lossy().contains("://");
+            let shown = if is_url { "…".into() } else { format!("{program:?}") };
+            Failure::new(NOT_FOUND, format!("the command {shown} was not found; check its name, and the PATH"))
         }
         _ => Failure::new(NOT_EXECUTABLE, format!("the command {program:?} cannot be executed: {why}")),
     }

@@ -99,11 +99,15 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
             "the URL of the database is incomplete: {}; write it like postgres://user:password@host/database",
             failure.said
         )),
-        "" if failure.said.contains("lookup address") && !hosts.is_empty() => StoreError::transient(format!(
-            "no server answers: the host name was not found; check {:?} in the URL, or the DNS of this machine ({})",
-            hosts.join(", "),
-            failure.said
-        )),
+        "" if failure.said.contains("lookup address") && !hosts.is_empty() => {
+            // If a password in the URL has an `@` in it, its end is taken for a part of the host.
+            let hosts: Vec<_> = hosts.iter().map(|host| host.rsplit('@').next().unwrap_or(host)).collect();
+            StoreError::transient(format!(
+                "no server answers: the host name was not found; check {:?} in the URL, or the DNS of this machine ({})",
+                hosts.join(", "),
+                failure.said
+            ))
+        }
         "" => StoreError::transient(format!(
             "no server answers: {}; check the host and the port in the URL, and that the server runs",
             failure.said
