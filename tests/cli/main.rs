@@ -11,6 +11,7 @@ mod elect;
 mod etcd_server;
 mod guide;
 mod harness;
+mod looks;
 mod loss;
 mod manual;
 #[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]

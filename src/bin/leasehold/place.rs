@@ -99,7 +99,8 @@ impl Place {
     /// Opens a store to look at it. A file is neither created nor changed: it may be another program's database.
     pub(crate) async fn look(&self, url: &str) -> Result<Sight, Failure> {
         store::check_url(url).map_err(|error| Failure::usage(error.message))?;
-        let Some((file, prefix)) = plain_file(url) else { return open(url, None).await.map(Sight::Store) };
+        let Some((file, rest)) = file_of(url) else { return open(url, None).await.map(Sight::Store) };
+        let prefix = prefix_in(rest);
         let shown = file.display();
         let can_be_made = self.is_own() || file.parent().is_some_and(Path::is_dir);
         if can_be_made && matches!(file.try_exists(), Ok(false)) {
@@ -124,17 +125,13 @@ pub(crate) enum Sight {
     Nothing(String),
 }
 
-/// The file and the prefix in a URL that names nothing else.
-fn plain_file(url: &str) -> Option<(&Path, &str)> {
-    let (file, rest) = file_of(url)?;
-    match rest.strip_prefix("?prefix=") {
-        None if rest.is_empty() => Some((file, PREFIX)),
-        Some(prefix) if !prefix.contains('&') => Some((file, prefix)),
-        _ => None,
-    }
+/// The prefix in the parameters of a URL that was checked: the last one counts.
+fn prefix_in(parameters: &str) -> &str {
+    let parameters = parameters.strip_prefix('?').unwrap_or(parameters).split('&');
+    parameters.filter_map(|parameter| parameter.strip_prefix("prefix=")).next_back().unwrap_or(PREFIX)
 }
 
-/// The path in a URL of SQLite, and what follows it.
+/// The path in a URL of SQLite, and what follows it. `None` for the URL of another store, or one that [`store::check_url`] refuses.
 fn file_of(url: &str) -> Option<(&Path, &str)> {
     let place = url.strip_prefix(FILE)?;
     let (path, rest) = place.split_at(place.find('?').unwrap_or(place.len()));
