@@ -48,6 +48,22 @@ fn a_key_that_is_not_utf_8_is_refused() {
     assert!(output.status.code() == Some(64) && err.contains("UTF-8"), "{err}");
 }
 
+/// Neither as what to do, nor as the name of the program.
+#[test]
+fn a_first_word_that_is_not_utf_8_is_refused() {
+    use std::os::unix::process::CommandExt;
+    let scratch = Scratch::new();
+    let word = OsStr::from_bytes(b"\xff");
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let (mut first, mut name) = (scratch.command(program, &[word]), std::process::Command::new(program));
+    name.arg0(word).arg("lend").current_dir(&scratch.0);
+    for command in [first.arg("run"), &mut name] {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(64), "{output:?}");
+        assert!(output.stderr.starts_with(b"leasehold: "), "{output:?}");
+    }
+}
+
 /// The control characters of this key would clear the terminal and ring its bell.
 #[test]
 fn a_key_with_control_characters_is_escaped() {

@@ -326,8 +326,8 @@ pub(crate) fn told(error: &clap::Error) -> Result<Exit, Failure> {
     {
         words.push("(no shell runs the command; for a line of shell, write sh -c LINE after the key)");
     }
-    let help = match std::env::args().nth(1).filter(|order| Cli::command().find_subcommand(order).is_some()) {
-        Some(order) => format!("leasehold {order} --help"),
+    let help = match std::env::args_os().nth(1).filter(|order| Cli::command().find_subcommand(order).is_some()) {
+        Some(order) => format!("leasehold {} --help", order.display()),
         None => "leasehold --help".into(),
     };
     Err(Failure::new(USAGE, format!("{}; {help} shows what there is", words.join(" "))))
