@@ -4,6 +4,7 @@
 
 mod blocked;
 mod codes;
+mod early;
 mod elect;
 #[cfg(feature = "store-etcd")]
 #[path = "../etcd/server.rs"]

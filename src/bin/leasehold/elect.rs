@@ -17,9 +17,11 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     let (key, command) = options::parted_with_command(std::mem::take(&mut options.words))?;
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
+    let info = wait::info(holding.info.as_deref(), &command);
+    place::check(Some(rules.lease()), &key, &info).await?;
     let url = options.place.url()?;
     let mut signals = Signals::listen_to_wait()?;
-    let job = Job { key: &key, url: &url, command: &command, rules };
+    let job = Job { key: &key, url: &url, info: &info, command: &command, rules };
     let mut patience = Patience::from(options.waiting.wait);
     let mut begun = Instant::now();
     loop {
@@ -59,8 +61,7 @@ async fn term(
     options.place.make_folder(job.url)?;
     let opened = place::open_in_time(job.url, job.rules.lease(), begun, *patience, signals).await?;
     *patience = patience.after_success(&options.waiting);
-    let info = wait::info(options.holding.info.as_deref(), job.command);
-    let request = || opened.leases.lock(job.key).info(&info);
+    let request = || opened.leases.lock(job.key).info(job.info);
     let asked = options.waiting.ask(&opened, job.key, Mode::Exclusive, request);
     let notice = (!options.waiting.quiet).then_some(job.key);
     let term = match wait::wait(&opened, asked, signals, notice).await {

@@ -14,7 +14,7 @@ use leasehold::{
     InvalidOptions, LeaseManager,
     executor::TokioExecutor,
     machine::{StoreError, StoreErrorKind},
-    store::{self, SqliteStore, Store},
+    store::{self, MemoryStore, SqliteStore, Store},
 };
 use tokio::{
     task::spawn_blocking,
@@ -171,6 +171,13 @@ pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, F
     let start = Instant::now();
     let store = store::from_url(url).await.map_err(|error| refused(url, error))?;
     over(store, lease, start)
+}
+
+/// Finds what is wrong with a request before its store is opened: one in memory refuses the same.
+pub(crate) async fn check(lease: Option<Duration>, key: &str, info: &str) -> Result<(), Failure> {
+    let opened = over(MemoryStore::new(), lease, Instant::now())?;
+    opened.leases.lock(key).info(info).try_acquire().await?;
+    Ok(())
 }
 
 /// A manager over a store whose opening began then.

@@ -17,9 +17,11 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     let (key, command) = options::parted_with_command(std::mem::take(&mut options.words))?;
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
+    let info = wait::info(holding.info.as_deref(), &command);
+    place::check(Some(rules.lease()), &key, &info).await?;
     let url = options.place.url_to_write()?;
     let mut signals = Signals::listen_to_wait()?;
-    let job = Job { key: &key, url: &url, command: &command, rules };
+    let job = Job { key: &key, url: &url, info: &info, command: &command, rules };
     let (begun, mut patience) = (Instant::now(), options.waiting.wait.into());
     loop {
         match attempt(&job, &options, begun, patience, &mut signals).await? {
@@ -45,8 +47,7 @@ async fn attempt(
 ) -> Result<Attempt, Failure> {
     let opened = place::open_in_time(job.url, job.rules.lease(), begun, patience, signals).await?;
     let mode = options.mode();
-    let info = wait::info(options.holding.info.as_deref(), job.command);
-    let request = || opened.leases.lock(job.key).mode(mode).info(&info);
+    let request = || opened.leases.lock(job.key).mode(mode).info(job.info);
     let asked = options.waiting.ask(&opened, job.key, mode, request);
     let notice = (!options.waiting.quiet).then_some(job.key);
     let ended = match wait::wait(&opened, asked, signals, notice).await {

@@ -24,6 +24,7 @@ pub(crate) fn shown(listed: &[LeaseStatus], eyes: &Eyes, as_array: bool) -> Stri
 }
 
 pub(crate) async fn status(options: &Status) -> Result<Exit, Failure> {
+    place::check(None, &options.key, "").await?;
     let opened = look(&options.place).await?;
     let status = opened.leases.status(&options.key).await;
     wait::close(&opened.leases).await;

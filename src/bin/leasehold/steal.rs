@@ -17,13 +17,15 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
     let (key, command) = options::parted(std::mem::take(&mut options.words))?;
     let holding = &options.holding;
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
+    let info = wait::info(holding.info.as_deref(), &command);
+    place::check(Some(rules.lease()), &key, &info).await?;
     let url = options.place.url_to_write()?;
     let mut signals = Signals::listen_to_wait()?;
     // Whom it robs is known only once.
     signals.put_off_stops();
     let opened = place::open_in_time(&url, rules.lease(), Instant::now(), Patience::Once, &mut signals).await?;
     let leases = &opened.leases;
-    let request = leases.lock(&key).info(wait::info(holding.info.as_deref(), &command));
+    let request = leases.lock(&key).info(&info);
     let mut robbed = String::new();
     let asked = async {
         // Afterwards nothing is known of a victim.
@@ -38,7 +40,7 @@ pub(crate) async fn steal(mut options: Steal) -> Result<Exit, Failure> {
         }
         Ok(Waited::Granted(guard)) => {
             tell(&robbed);
-            let job = Job { key: &key, url: &url, command: &command, rules };
+            let job = Job { key: &key, url: &url, info: &info, command: &command, rules };
             job.run_and_release(guard, &opened.last_error, &mut signals).await.map(|ended| ended.exit())
         }
         Ok(Waited::Called(Call::End(signal))) => Ok(signal.into()),

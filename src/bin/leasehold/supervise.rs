@@ -35,6 +35,8 @@ const FOREGROUND: Duration = Duration::from_millis(100);
 pub(crate) struct Job<'a> {
     pub(crate) key: &'a str,
     pub(crate) url: &'a str,
+    /// What others see of the holder.
+    pub(crate) info: &'a str,
     pub(crate) command: &'a [OsString],
     pub(crate) rules: Rules,
 }
