@@ -1,6 +1,6 @@
 //! What the exit codes mean.
 
-use leasehold::{AcquireError, StoreError};
+use leasehold::{AcquireError, StoreError, machine::StoreErrorKind};
 use nix::sys::signal::Signal;
 
 /// The lease was not granted at once, or not in time.
@@ -59,16 +59,18 @@ pub(crate) struct Failure {
     pub(crate) sentence: String,
     /// Whether trying again may help: a server may be about to start.
     pub(crate) may_pass: bool,
+    /// Whether what was open is no longer there. Opening it again may find another store under its name.
+    pub(crate) is_gone: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Self {
-        Self { exit: Exit::Code(code), sentence: sentence.into(), may_pass: false }
+        Self { exit: Exit::Code(code), sentence: sentence.into(), may_pass: false, is_gone: false }
     }
 
     /// A signal came before there was anything to end.
     pub(crate) fn signalled(signal: Signal) -> Self {
-        Self { exit: signal.into(), sentence: format!("{signal} came before the store answered"), may_pass: false }
+        Self { exit: signal.into(), ..Self::new(SYSTEM, format!("{signal} came before the store answered")) }
     }
 
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
@@ -84,6 +86,13 @@ impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         match error {
             AcquireError::InvalidKey(_) | AcquireError::InvalidOptions(_) => Self::usage(error.to_string()),
+            AcquireError::Store(StoreError { kind: StoreErrorKind::Closed, message, .. }) => {
+                Self { is_gone: true, ..Self::new(STORE, message) }
+            }
+            // Nobody asks a manager that this program has closed: the store has.
+            AcquireError::Closed => {
+                Self { is_gone: true, ..Self::new(STORE, "the store was deleted or replaced while it was open") }
+            }
             AcquireError::Store(StoreError { retry, .. }) => {
                 Self { may_pass: retry, ..Self::new(STORE, error.to_string()) }
             }

@@ -33,6 +33,11 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
                 signals::stop();
                 continue;
             }
+            // The same campaign goes on in the store that is there now.
+            Err(failure) if failure.is_gone => {
+                wait::open_another(&failure, options.waiting.quiet).await;
+                continue;
+            }
             // A store that has been open before is waited for.
             Err(failure) if failure.may_pass && matches!(patience, Patience::Forever) => {
                 tell(&format!("{}; campaigning again", failure.sentence));

@@ -19,14 +19,16 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     let rules = Rules::new(holding.on_loss, holding.lease, holding.grace)?;
     let info = wait::info(holding.info.as_deref(), &command);
     place::check(Some(rules.lease()), &key, &info).await?;
-    let url = options.place.url_to_write()?;
+    let url = options.place.url()?;
     let mut signals = Signals::listen_to_wait()?;
     let job = Job { key: &key, url: &url, info: &info, command: &command, rules };
     let (begun, mut patience) = (Instant::now(), options.waiting.wait.into());
     loop {
-        match attempt(&job, &options, begun, patience, &mut signals).await? {
-            Attempt::Over(exit) => return Ok(exit),
-            Attempt::Stopped => signals::stop(),
+        match attempt(&job, &options, begun, patience, &mut signals).await {
+            Ok(Attempt::Over(exit)) => return Ok(exit),
+            Ok(Attempt::Stopped) => signals::stop(),
+            Err(failure) if failure.is_gone => wait::open_another(&failure, options.waiting.quiet).await,
+            Err(failure) => return Err(failure),
         }
         patience = patience.after_success(&options.waiting);
     }
@@ -45,6 +47,7 @@ async fn attempt(
     patience: Patience,
     signals: &mut Signals,
 ) -> Result<Attempt, Failure> {
+    options.place.make_folder(job.url)?;
     let opened = place::open_in_time(job.url, job.rules.lease(), begun, patience, signals).await?;
     let mode = options.mode();
     let request = || opened.leases.lock(job.key).mode(mode).info(job.info);

@@ -232,6 +232,14 @@ pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
     true
 }
 
+/// The store has gone while it was open: another one is opened next. The pause is for one that goes again and again.
+pub(crate) async fn open_another(failure: &Failure, quiet: bool) {
+    if !quiet {
+        tell(&format!("{}; waiting in what is there now", failure.sentence));
+    }
+    sleep(PAUSE).await;
+}
+
 /// Leaves the store.
 pub(crate) async fn close(leases: &LeaseManager) {
     let _ = timeout(PATIENCE, leases.close()).await;

@@ -27,49 +27,100 @@ pub(crate) async fn watch(options: &Watch) -> Result<Exit, Failure> {
         Either::Left((ended, _)) => ended,
         Either::Right((signal, _)) => Ok(signal.into()),
     };
-    if let Some(opened) = opened {
-        wait::close(&opened.leases).await;
-    }
+    close(&mut opened).await;
     watched
 }
 
 /// Ends when stdout is closed, or after one table if stdout is not a terminal.
 async fn show(options: &Watch, url: &str, draws: bool, store: &mut Option<Opened>) -> Result<Exit, Failure> {
-    let (mut is_away, mut told) = (false, None);
+    let mut screen = Screen { draws, lasts: draws || options.json, ..Screen::default() };
     if draws {
         print_meanwhile(CLEAR.into()).await?;
     }
     loop {
-        let mut nothing_because = None;
-        // The watcher does not create a missing file, but looks for it again.
-        if store.is_none() {
-            match options.place.look(url).await? {
-                Sight::Store(opened) => *store = Some(opened),
-                Sight::Nothing(why) => nothing_because = Some(why),
-            }
-        }
-        if !draws && nothing_because.is_some() && nothing_because != told {
-            nothing_because.iter().for_each(|why| tell(why));
-            told = nothing_because.clone();
-        }
-        match text(options, store.as_ref()).await {
-            Ok(text) => {
-                is_away = false;
-                let text = if draws { screen(&text, nothing_because.as_deref()) } else { text };
-                let is_read = print_meanwhile(text).await?;
-                if !is_read || !(draws || options.json) {
+        match look(options, url, store).await {
+            Ok(seen) => {
+                screen.was_open |= store.is_some();
+                if !screen.show(seen).await? || !screen.lasts {
                     return Ok(Exit::SUCCESS);
                 }
             }
-            // A store that has been open before is waited for.
-            Err(failure) if failure.may_pass && (draws || options.json) => {
-                if !std::mem::replace(&mut is_away, true) {
-                    tell(&format!("{}; still watching", failure.sentence));
+            Err(failure) if screen.outlasts(&failure, store.is_some()) => {
+                if failure.is_gone {
+                    close(store).await;
                 }
             }
             Err(failure) => return Err(failure),
         }
         sleep(PAUSE).await;
+    }
+}
+
+struct Seen {
+    text: String,
+    /// Why nobody can hold a key there.
+    nothing_because: Option<String>,
+}
+
+/// What stdout and stderr were told.
+#[derive(Default)]
+struct Screen {
+    draws: bool,
+    /// Whether there is more to come than one table.
+    lasts: bool,
+    /// A store that has been open before is waited for.
+    was_open: bool,
+    /// It was told that the store is away.
+    is_away: bool,
+    /// Why nobody can hold a key there, as it was told.
+    told: Option<String>,
+}
+
+impl Screen {
+    /// Says whether stdout is still read.
+    async fn show(&mut self, Seen { text, nothing_because }: Seen) -> Result<bool, Failure> {
+        self.is_away = false;
+        if self.draws {
+            return print_meanwhile(screen(&text, nothing_because.as_deref())).await;
+        }
+        if nothing_because.is_some() && nothing_because != self.told {
+            nothing_because.iter().for_each(|why| tell(why));
+            self.told = nothing_because;
+        }
+        print_meanwhile(text).await
+    }
+
+    /// Whether the watch goes on. Then stderr is told why nothing is shown.
+    fn outlasts(&mut self, failure: &Failure, is_open: bool) -> bool {
+        self.was_open |= is_open;
+        if !self.lasts || !(failure.is_gone || failure.may_pass && self.was_open) {
+            return false;
+        }
+        if !std::mem::replace(&mut self.is_away, true) || failure.is_gone {
+            tell(&format!("{}; still watching", failure.sentence));
+        }
+        if failure.is_gone {
+            self.told = None;
+        }
+        true
+    }
+}
+
+/// Opens the store, unless it is open. The watcher does not create a missing file, but looks for it again.
+async fn look(options: &Watch, url: &str, store: &mut Option<Opened>) -> Result<Seen, Failure> {
+    let mut nothing_because = None;
+    if store.is_none() {
+        match options.place.look(url).await? {
+            Sight::Store(opened) => *store = Some(opened),
+            Sight::Nothing(why) => nothing_because = Some(why),
+        }
+    }
+    Ok(Seen { text: text(options, store.as_ref()).await?, nothing_because })
+}
+
+async fn close(store: &mut Option<Opened>) {
+    if let Some(opened) = store.take() {
+        wait::close(&opened.leases).await;
     }
 }
 
