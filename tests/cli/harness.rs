@@ -169,6 +169,10 @@ impl Running {
         (code.expect("it exits, or a signal ends it"), self.err())
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is a child").is_some()
+    }
+
     pub(crate) fn status(&mut self) -> ExitStatus {
         let mut status = None;
         until("its end", || {

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "real time and real processes")]
 
+mod bench;
 mod blocked;
 mod codes;
 mod early;

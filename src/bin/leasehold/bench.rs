@@ -1,41 +1,77 @@
 //! `leasehold bench`.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures::future::{Either, select};
 use leasehold::{
-    AcquireError, LeaseManager,
+    AcquireError, LeaseGuard, LeaseManager, ReleaseOutcome,
     executor::TokioExecutor,
     store::{self, Store},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::codes::{Exit, Failure};
 use super::options::Bench;
-use super::output::print;
+use super::output::print_until_signal;
+use super::signals::{self, Call, Signals};
 use super::{place, wait};
+
+/// How often to look whether the taker waits. It is not a part of what is measured.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Measures acquire with release, and the hand-off between two contexts.
 pub(crate) async fn bench(options: &Bench) -> Result<Exit, Failure> {
     let url = options.place.any_url()?;
     options.place.make_folder(&url)?;
-    let one = opened(&url).await?;
-    // A second store in memory would be another one.
-    let two = if url.starts_with("memory:") { one.clone() } else { opened(&url).await? };
-    let one = LeaseManager::builder(one, TokioExecutor::new()).build().map_err(AcquireError::from)?;
-    let two = LeaseManager::builder(two, TokioExecutor::new()).build().map_err(AcquireError::from)?;
-    let key = format!("leasehold bench {}", std::process::id());
-    let alone = alone(&one, &key, options.rounds).await;
-    let handed = match alone {
-        Ok(_) => hand_offs(&one, &two, &key, options.rounds).await,
-        Err(_) => Ok(Vec::new()),
-    };
-    wait::close(&one).await;
-    wait::close(&two).await;
-    let mut text = format!("{:<22}{:>9}{:>9}\n", format!("ms, {} rounds", options.rounds), "p50", "p95");
-    for (name, spans) in [("acquire and release", alone?), ("hand-off", handed?)] {
-        text += &format!("{name:<22}{:>9.2}{:>9.2}\n", percentile(&spans, 50), percentile(&spans, 95));
+    let mut signals = Signals::listen_to_wait()?;
+    let mut measured = Measured { rounds: options.rounds, ..Measured::default() };
+    loop {
+        match measure(&mut measured, &url, &mut signals).await? {
+            None => return print_until_signal(measured.table(), &mut signals).await,
+            Some(Call::End(signal)) => return Ok(signal.into()),
+            Some(Call::Stop) => signals::stop(),
+        }
     }
-    print(&text)
+}
+
+/// Measures until all is done, or until a signal comes. Then the stores are closed: nobody is to wait for a process that is stopped.
+async fn measure(measured: &mut Measured, url: &str, signals: &mut Signals) -> Result<Option<Call>, Failure> {
+    // A stop while the stores are being opened is heard afterwards: it could come in the midst of a transaction.
+    signals.put_off_stops();
+    let pair = match select(pin!(Pair::open(url)), pin!(signals.end())).await {
+        Either::Left((pair, _)) => pair?,
+        Either::Right((signal, _)) => return Ok(Some(Call::End(signal))),
+    };
+    signals.hear_stops();
+    // If a signal comes, what was asked for is dropped: the lease is on its way back, or the request has left the queue.
+    let ended = match select(pin!(measured.go_on(&pair)), pin!(signals.call())).await {
+        Either::Left((ended, _)) => ended.map(|()| None),
+        Either::Right((call, _)) => Ok(Some(call)),
+    };
+    pair.close().await;
+    ended
+}
+
+/// Two contexts of one store.
+struct Pair {
+    one: LeaseManager,
+    two: LeaseManager,
+    key: String,
+}
+
+impl Pair {
+    async fn open(url: &str) -> Result<Self, Failure> {
+        let one = opened(url).await?;
+        // A second store in memory would be another one.
+        let two = if url.starts_with("memory:") { one.clone() } else { opened(url).await? };
+        let manager = |store| LeaseManager::builder(store, TokioExecutor::new()).build().map_err(AcquireError::from);
+        Ok(Self { one: manager(one)?, two: manager(two)?, key: format!("leasehold bench {}", std::process::id()) })
+    }
+
+    async fn close(&self) {
+        wait::close(&self.one).await;
+        wait::close(&self.two).await;
+    }
 }
 
 async fn opened(url: &str) -> Result<Arc<dyn Store>, Failure> {
@@ -43,41 +79,79 @@ async fn opened(url: &str) -> Result<Arc<dyn Store>, Failure> {
     Ok(Arc::from(store))
 }
 
-async fn alone(leases: &LeaseManager, key: &str, rounds: u32) -> Result<Vec<Duration>, Failure> {
-    let mut spans = Vec::new();
-    for _ in 0..rounds {
-        let start = Instant::now();
-        leases.lock(key).acquire().await?.release().await?;
-        spans.push(start.elapsed());
-    }
-    Ok(spans)
+/// What was measured so far. It outlasts the stores, which are closed while this process is stopped.
+#[derive(Default)]
+struct Measured {
+    rounds: u32,
+    alone_rounds: u32,
+    alone: Vec<Duration>,
+    handed_rounds: u32,
+    handed: Vec<Duration>,
 }
 
-/// From the release by one to the grant to the other, which waits in the queue.
-async fn hand_offs(one: &LeaseManager, two: &LeaseManager, key: &str, rounds: u32) -> Result<Vec<Duration>, Failure> {
-    let mut spans = Vec::new();
-    let (mut giver, mut taker) = (one, two);
-    let mut guard = giver.lock(key).acquire().await?;
-    for _ in 0..rounds {
-        let release = async {
-            while giver.status(key).await?.queue.is_empty() {
-                tokio::task::yield_now().await;
-            }
+impl Measured {
+    /// Measures what is left. A round in which somebody steals the key is not counted, and not repeated.
+    async fn go_on(&mut self, pair: &Pair) -> Result<(), Failure> {
+        while self.alone_rounds < self.rounds {
             let start = Instant::now();
-            guard.release().await?;
-            Ok::<_, Failure>(start)
-        };
-        let grant = async {
-            let granted = taker.lock(key).acquire().await?;
-            Ok::<_, Failure>((granted, Instant::now()))
-        };
-        let (start, (granted, end)) = futures::future::try_join(release, grant).await?;
-        spans.push(end - start);
-        guard = granted;
-        (giver, taker) = (taker, giver);
+            let released = pair.one.lock(&pair.key).acquire().await?.release().await?;
+            self.alone.extend(Some(start.elapsed()).filter(|_| released == ReleaseOutcome::Released));
+            self.alone_rounds += 1;
+        }
+        let (mut giver, mut taker) = (&pair.one, &pair.two);
+        let mut guard = giver.lock(&pair.key).acquire().await?;
+        while self.handed_rounds < self.rounds {
+            let span;
+            (guard, span) = hand_off(guard, giver, taker, &pair.key).await?;
+            self.handed.extend(span);
+            self.handed_rounds += 1;
+            (giver, taker) = (taker, giver);
+        }
+        guard.release().await?;
+        Ok(())
     }
-    guard.release().await?;
-    Ok(spans)
+
+    fn table(&self) -> String {
+        let mut text = format!("{:<22}{:>9}{:>9}\n", format!("ms, {} rounds", self.rounds), "p50", "p95");
+        for (name, spans) in [("acquire and release", &self.alone), ("hand-off", &self.handed)] {
+            text += &format!("{name:<22}{:>9.2}{:>9.2}\n", percentile(spans, 50), percentile(spans, 95));
+        }
+        text
+    }
+}
+
+/// From the release by one to the grant to the other, which waits in the queue. There is no span if the lease was stolen meanwhile.
+async fn hand_off(
+    guard: LeaseGuard,
+    giver: &LeaseManager,
+    taker: &LeaseManager,
+    key: &str,
+) -> Result<(LeaseGuard, Option<Duration>), Failure> {
+    let release = async {
+        until_awaited(&guard, giver, key).await?;
+        let start = Instant::now();
+        let released = guard.release().await?;
+        Ok::<_, Failure>(Some(start).filter(|_| released == ReleaseOutcome::Released))
+    };
+    let grant = async {
+        let granted = taker.lock(key).acquire().await?;
+        Ok::<_, Failure>((granted, Instant::now()))
+    };
+    let (start, (granted, end)) = futures::future::try_join(release, grant).await?;
+    Ok((granted, start.map(|start| end - start)))
+}
+
+/// Waits until somebody is in the queue, or the lease is lost: a taker that comes after the thief does not queue.
+async fn until_awaited(guard: &LeaseGuard, giver: &LeaseManager, key: &str) -> Result<(), Failure> {
+    while guard.is_valid() {
+        let status = giver.status(key).await?;
+        let is_held = status.holders.iter().any(|holder| holder.own);
+        if !is_held || !status.queue.is_empty() {
+            break;
+        }
+        sleep(LOOK).await;
+    }
+    Ok(())
 }
 
 /// In ms.

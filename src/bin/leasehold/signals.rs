@@ -56,9 +56,14 @@ impl Signals {
         Ok(signals)
     }
 
-    /// From now on TSTP is kept for the command.
+    /// From now on TSTP is kept: for the command, or until [`hear_stops`](Self::hear_stops).
     pub(crate) fn put_off_stops(&mut self) {
         self.puts_off_stops = true;
+    }
+
+    /// The end of [`put_off_stops`](Self::put_off_stops).
+    pub(crate) fn hear_stops(&mut self) {
+        self.puts_off_stops = false;
     }
 
     /// The stop that was called for is due as soon as it is asked again.
