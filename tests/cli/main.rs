@@ -11,6 +11,7 @@ mod elect;
 #[path = "../etcd/server.rs"]
 #[allow(dead_code, reason = "the tests of the store need the rest")]
 mod etcd_server;
+mod foreground;
 mod gone;
 mod guide;
 mod harness;

@@ -18,15 +18,15 @@ use crate::harness::{Scratch, can_be_interrupted, until};
 use crate::show::{queued, until_queued};
 
 /// Somebody who types, and reads what comes.
-struct Typist {
+pub(crate) struct Typist {
     keys: File,
-    screen: Arc<Mutex<String>>,
+    pub(crate) screen: Arc<Mutex<String>>,
     leader: Child,
 }
 
 impl Typist {
     /// A script in a session of its own; `None` if that cannot be had here.
-    fn sit_down(scratch: &Scratch, script: &str) -> Option<Self> {
+    pub(crate) fn sit_down(scratch: &Scratch, script: &str) -> Option<Self> {
         if Command::new("setsid").arg("--version").output().is_err() {
             assert!(std::env::var_os("CI").is_none(), "setsid is missing; install util-linux");
             println!("SKIPPED: setsid is missing");
@@ -47,11 +47,11 @@ impl Typist {
         Some(Self { keys, screen, leader })
     }
 
-    fn types(&mut self, text: &str) {
+    pub(crate) fn types(&mut self, text: &str) {
         self.keys.write_all(text.as_bytes()).expect("the terminal is there");
     }
 
-    fn sees(&self, part: &str) {
+    pub(crate) fn sees(&self, part: &str) {
         let screen = || self.screen.lock().unwrap().clone();
         let seen = std::panic::catch_unwind(|| until(part, || screen().contains(part)));
         assert!(seen.is_ok(), "{part:?} is not on the screen: {:?}", screen());
@@ -63,7 +63,7 @@ impl Typist {
     }
 
     /// The code of the session's first process.
-    fn ends(mut self) -> i32 {
+    pub(crate) fn ends(mut self) -> i32 {
         let mut code = None;
         until("the end of the session", || {
             code = self.leader.try_wait().expect("it is a child").and_then(|status| status.code());
@@ -78,6 +78,13 @@ impl Drop for Typist {
         drop(self.leader.kill());
         drop(self.leader.wait());
     }
+}
+
+/// The leasehold that holds `k`.
+pub(crate) fn holder(scratch: &Scratch) -> Pid {
+    let status = scratch.done(&["status", "k"]).out;
+    let pid = status.split_once(" pid ").and_then(|(_, rest)| rest.split(':').next()?.parse().ok());
+    Pid::from_raw(pid.expect("its info has it"))
 }
 
 #[test]
@@ -375,9 +382,7 @@ fn int_to_leasehold_does_not_end_the_script_around_it() {
     let script = "leasehold run k -- sh -c 'echo ready; exec sleep 600'; echo went on with $?";
     let Some(typist) = Typist::sit_down(&scratch, script) else { return };
     typist.sees("ready");
-    let status = scratch.done(&["status", "k"]).out;
-    let pid = status.split_once(" pid ").and_then(|(_, rest)| rest.split(':').next()?.parse().ok());
-    kill(Pid::from_raw(pid.expect("its info has it")), Signal::SIGINT).unwrap();
+    kill(holder(&scratch), Signal::SIGINT).unwrap();
     typist.sees("went on with 130");
     assert_eq!(typist.ends(), 0);
 }

@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 use tokio::time::{Instant, sleep_until};
 
 use super::child::{Change, Child};
-use super::codes::{Exit, Failure, LOST, SIGNAL};
+use super::codes::{Exit, Failure, LOST};
 use super::hold::{self, Danger, Rules};
 use super::options::OnLoss;
 use super::output::tell;
@@ -186,7 +186,8 @@ impl<'a> Supervisor<'a> {
         };
         if let Some(terminal) = &mut self.terminal {
             terminal.take();
-            if exit.code() > SIGNAL {
+            // Who ended in another way may have set it for itself, and had no time to set it back.
+            if !matches!(ended, Ended::Itself { exit: Exit::SUCCESS, .. }) {
                 terminal.restore();
             }
         }
@@ -202,12 +203,11 @@ impl<'a> Supervisor<'a> {
     /// The command was stopped. If it only wants the terminal, and we have it, it gets it.
     fn note_stop(&mut self, signal: Signal) {
         self.stopped = true;
-        let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
-        if wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+        self.wants_terminal = self.terminal.is_some() && matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if self.wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
             return self.go_on();
         }
         let ours = self.terminal.as_mut().is_some_and(Terminal::take);
-        self.wants_terminal = wants_terminal && self.terminal.is_some();
         let remedy = match (ours, self.wants_terminal) {
             (true, _) => "^Z continues it, ^C ends it",
             (false, true) => "fg in its shell, or SIGCONT to leasehold, continues it",
@@ -222,10 +222,12 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Continues the command. It gets the terminal if it had it before, or asked for it. Otherwise another process of its pipeline may
+    /// need it, and the shell may have sent CONT only because that one was stopped.
     fn go_on(&mut self) {
         self.stopped = false;
-        self.wants_terminal = false;
-        if let Some(terminal) = &mut self.terminal {
+        let wants_terminal = std::mem::take(&mut self.wants_terminal);
+        if let Some(terminal) = self.terminal.as_mut().filter(|terminal| wants_terminal || terminal.was_given_once()) {
             terminal.give(self.child.group);
         }
         self.child.signal(Signal::SIGCONT);

@@ -19,6 +19,7 @@ pub(crate) struct Terminal {
     /// How it was set when we came.
     modes: Option<Termios>,
     given: bool,
+    given_once: bool,
 }
 
 /// From here on this process may write to a terminal, and hand it over, even while another group has it: the kernel
@@ -60,7 +61,7 @@ fn tty() -> Option<File> {
 impl Terminal {
     /// `None` if this process has no controlling terminal.
     pub(crate) fn open() -> Option<Self> {
-        let mut terminal = Self { tty: tty()?, own: getpgrp(), modes: None, given: false };
+        let mut terminal = Self { tty: tty()?, own: getpgrp(), modes: None, given: false, given_once: false };
         if terminal.is_ours() {
             terminal.modes = termios::tcgetattr(&terminal.tty).ok();
         }
@@ -85,11 +86,19 @@ impl Terminal {
     /// The command took it by itself.
     pub(crate) fn was_given(&mut self) {
         self.given = true;
+        self.given_once = true;
+    }
+
+    /// Whether it was given at any time.
+    pub(crate) fn was_given_once(&self) -> bool {
+        self.given_once
     }
 
     pub(crate) fn give(&mut self, group: Pid) -> bool {
         let given = self.is_ours() && tcsetpgrp(&self.tty, group).is_ok();
-        self.given |= given;
+        if given {
+            self.was_given();
+        }
         given
     }
 
@@ -102,7 +111,7 @@ impl Terminal {
         self.is_ours()
     }
 
-    /// Sets it as it was, after a command that was killed and could not. It does not wait until the terminal has shown what was written,
+    /// Sets it as it was, after a command that could not. It does not wait until the terminal has shown what was written,
     /// because one that `^S` halts never does.
     pub(crate) fn restore(&self) {
         if let Some(modes) = self.modes.as_ref().filter(|_| self.is_ours()) {
