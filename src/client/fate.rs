@@ -48,9 +48,9 @@ pub(crate) struct Fate {
 pub(crate) struct FateState {
     pub(crate) token: Token,
     pub(crate) mode: Mode,
-    /// The latest call of `upgrade` that made the lease exclusive, or found it so, while no call has returned `Ok` yet. If that call is
-    /// dropped, the lease is shared again.
-    pub(crate) untold_upgrade: Option<TurnId>,
+    /// The calls of `upgrade` that made the lease exclusive or found it exclusive, while none of them has returned `Ok`. If all of them are
+    /// dropped, the lease is downgraded.
+    pub(crate) untold_upgrades: Vec<TurnId>,
     /// Set by whoever begins the release, so that there is one.
     pub(crate) releasing: bool,
     pub(crate) suspect: bool,
@@ -61,6 +61,14 @@ pub(crate) struct FateState {
 }
 
 impl Fate {
+    /// Whether this was the last call of `upgrade` that could still tell anybody that the lease is exclusive.
+    pub(crate) fn forget_upgrade(&self, query: TurnId) -> bool {
+        let untold = &mut self.state().untold_upgrades;
+        let before = untold.len();
+        untold.retain(|known| *known != query);
+        before > 0 && untold.is_empty()
+    }
+
     pub(crate) fn new(
         (turn, slot): (TurnId, Slot),
         (holder, token): (SessionId, Token),
@@ -70,7 +78,7 @@ impl Fate {
         let state = FateState {
             token,
             mode: slot.mode,
-            untold_upgrade: None,
+            untold_upgrades: Vec::new(),
             releasing: false,
             suspect: false,
             lost: None,

@@ -204,7 +204,7 @@ impl LeaseGuard {
         upgrading.query = None;
         match response {
             Some(Response::Upgraded) if held => {
-                self.fate.state().untold_upgrade = None;
+                self.fate.state().untold_upgrades.clear();
                 Ok(())
             }
             Some(Response::Upgraded) => Err(self.loss().into()),

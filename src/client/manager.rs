@@ -299,7 +299,8 @@ impl LeaseManager {
     /// by the same signal, or when [`events`](Self::events) ends. After `TokioExecutor::shutdown_signal()`, no Ctrl-C or SIGTERM ends the
     /// process any more: the program has to end by itself, for example at a second signal, as the documentation of that function shows.
     ///
-    /// If this is called before a `TokioExecutor` has a runtime, the future is polled in that of the first request, from then on.
+    /// If this is called outside a tokio runtime before the first request, nothing polls the future until that request is made. From then
+    /// on, the runtime of that request polls it.
     ///
     /// ```
     /// # use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
@@ -323,11 +324,11 @@ impl LeaseManager {
     /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist are
     /// [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within two store time-outs, whatever the store does, and at once
     /// if the manager's runtime has ended. If you call it on a thread without a runtime, or in a runtime without timers, something must
-    /// drive the manager's own runtime meanwhile: a current-thread runtime runs only inside `block_on`. A second call waits too,
-    /// until the store is closed.
+    /// drive the manager's own runtime meanwhile: a current-thread runtime runs only inside `block_on`. A second call also
+    /// waits until the store is closed, within the same limit.
     ///
     /// # Cancel safety
-    /// Dropping the future does not stop the closing, but the store may stay open: until the next call, or for ever.
+    /// Dropping the future does not stop the closing, but the store may stay open until `close` is called again.
     pub async fn close(&self) {
         self.driver().close().await;
     }
@@ -461,8 +462,9 @@ impl LeaseManagerBuilder {
         self
     }
 
-    /// Replaces the platform's own signals. Their beacons are used only if all contexts that share the store can see them, which
-    /// [`Signals::beacons`] and [`Store::reach`] must say: a wrong word of either lets living holders be evicted.
+    /// Replaces the platform's own signals. Their beacons are used only if all contexts that share the store can see them.
+    /// [`Signals::beacons`] says so, together with [`Store::reach`] unless it is `Beacons::All`. If either is wrong, living holders may be
+    /// evicted.
     pub fn signals(mut self, signals: impl Signals) -> Self {
         self.signals = Some(Shared::new(signals));
         self

@@ -252,7 +252,7 @@ impl MultiRequest {
     }
 }
 
-/// A refusal may come without a wait. All else was waited for.
+/// Some refusals come before any request is polled. Every request that was polled has asked already.
 async fn lets_others_go_on<T>(leases: &LeaseManager, asked: &Result<T, Box<Refused>>) {
     if asked.is_err() {
         leases.driver().proceed().await;

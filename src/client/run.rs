@@ -95,7 +95,7 @@ pub(crate) async fn while_held<T>(guard: &LeaseGuard, work: impl Future<Output =
     }
 }
 
-/// Between two looks at a lease that was released, of which nothing is to be told.
+/// How often to look at a released lease: it ends no work.
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Why the work has to end. A holder that cannot reach the store is not told of a loss, so a doubt that lasts counts as a loss.
@@ -114,7 +114,7 @@ async fn end(guard: &LeaseGuard) -> LostReason {
             None if state == LeaseState::Released => state,
             None if !guard.remaining().is_zero() => LeaseState::Held,
             None if state == LeaseState::Suspect => return LostReason::Expired,
-            // Nobody may have told it of the doubt: the runtime that renewed the lease may have ended.
+            // The guard may not have been told: the runtime that renewed the lease may have ended.
             None => LeaseState::Suspect,
         };
     }
@@ -138,8 +138,8 @@ impl LeaseRequest {
     ///
     /// A leader that cannot reach the store does not learn of a loss. So the work is also dropped if the lease is in doubt and
     /// the store does not answer within a twentieth of the lease (at least 50 ms). No other context leads before the work is
-    /// dropped, unless this context was frozen for longer than the lease. In that case, the work goes on after the freeze until the store
-    /// answers, for a twentieth of the lease at most. `elect` campaigns again as soon as the store answers.
+    /// dropped, unless this context was frozen for longer than the lease: then its work goes on after the freeze until the store answers,
+    /// or for that twentieth of the lease. `elect` campaigns again as soon as the store answers.
     ///
     /// The future can be spawned. The work may borrow what lives around the call, as `async |lease| …` does. If the work is
     /// to own what it captures, it clones that for each lead: `move |lease| { let job = job.clone(); async move { … } }`.

@@ -280,7 +280,7 @@ impl Driver {
         let mut core = self.core();
         let question = core.registry.forget(query, now);
         let (turn, slot) = (fate.turn, fate.slot.clone());
-        let was_granted_unheard = fate.state().untold_upgrade == Some(query);
+        let was_granted_unheard = fate.forget_upgrade(query);
         if question.is_some() {
             self.give_up(core, Input::CancelUpgrade { query, slot });
         } else if was_granted_unheard {

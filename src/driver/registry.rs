@@ -376,8 +376,8 @@ impl Registry {
     fn upgraded(&mut self, query: TurnId, turn: TurnId, token: Token) -> Option<Effect> {
         if let Some(fate) = self.guards.get(&turn) {
             let mut state = fate.state();
-            if state.mode == Mode::Shared || state.untold_upgrade.is_some() {
-                state.untold_upgrade = Some(query);
+            if state.mode == Mode::Shared || !state.untold_upgrades.is_empty() {
+                state.untold_upgrades.push(query);
             }
             (state.token, state.mode) = (token, Mode::Exclusive);
         }
@@ -386,7 +386,8 @@ impl Registry {
 
     fn downgraded(&self, turn: TurnId) -> Option<Effect> {
         let mut state = self.guards.get(&turn)?.state();
-        (state.mode, state.untold_upgrade) = (Mode::Shared, None);
+        state.mode = Mode::Shared;
+        state.untold_upgrades.clear();
         None
     }
 

@@ -14,7 +14,7 @@ pub(super) fn wake_all(wakers: Vec<Waker>) {
     }
 }
 
-/// Has these woken along with others. Where no panic unwinds, as in a page, they are woken at once, which takes less code.
+/// Adds these to the wakers that are woken last. Where no panic unwinds, as in a page, they are woken at once, which takes less code.
 pub(super) fn wake_with(others: &mut Vec<Waker>, mut wakers: Vec<Waker>) {
     if cfg!(panic = "unwind") { others.append(&mut wakers) } else { wake_all(wakers) }
 }

@@ -38,8 +38,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio tells only by a panic
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
-/// **Do not block on a lease inside a task.** After a number of requests without a pause, the request of a task waits until its thread has
-/// run other tasks, as all that waits in tokio does ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If the task
+/// **Do not block on a lease inside a task.** After a number of requests without a pause, the request of a task must first let other tasks of its
+/// thread run, like every wait in tokio ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If the task
 /// blocks its thread on that request, as by `futures::executor::block_on`, both wait for ever. Block inside
 /// [`block_in_place`](tokio::task::block_in_place) or on a thread of [`spawn_blocking`](tokio::task::spawn_blocking).
 ///
@@ -99,7 +99,7 @@ impl Home {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(runtime) = self.place.runtime() else { return early.0.push(task) };
         drop(early);
-        // Another thread has just made the first request.
+        // The first request was made meanwhile, or its runtime has ended and drops the task.
         runtime.spawn(task);
     }
 
@@ -356,8 +356,8 @@ async fn sleep_without_runtime(duration: Duration) {
     }
 }
 
-/// Sleeps for as long as it is polled inside this runtime, which has not ended then. False if it is polled elsewhere before the time is over:
-/// tokio's own timers panic once their runtime has ended.
+/// Sleeps while it is polled inside this runtime, which lives as long as it polls. Returns false as soon as it is polled elsewhere, because
+/// tokio's timers panic once their runtime has ended.
 async fn sleep_while_in(runtime: &Handle, duration: Duration) -> bool {
     let is_there = || Handle::try_current().is_ok_and(|current| current.id() == runtime.id());
     if !is_there() {

@@ -8,8 +8,8 @@ use std::{
 
 use crate::machine::{Action, Batch, Key};
 
-/// An attempt after the first gets at least this long, because a busy machine may answer later than before. Else the caller would be told
-/// that the server is silent, and not that others wrote.
+/// An attempt after the first is made only if at least this long is left, because a busy machine may answer later than before. Otherwise the
+/// caller would be told that the server is silent, and not that others wrote.
 pub(super) const LEAST_TRIP: Duration = Duration::from_millis(20);
 
 /// What the transactions of one handle leave to those after them.

@@ -143,7 +143,7 @@ impl<'a> Named<'a> {
 
     fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
-        // What is none may hold a password, as in `password=secret host=::1`.
+        // A text that is no URL may hold a password, as in `password=secret host=::1`.
         if !scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter)) {
             return None;
         }

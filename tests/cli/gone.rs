@@ -14,7 +14,7 @@ fn delete(scratch: &Scratch) {
 }
 
 #[test]
-fn who_waits_in_a_file_that_is_deleted_waits_on_in_the_new_one() {
+fn a_waiter_whose_file_is_deleted_waits_on_in_the_new_one() {
     let scratch = Scratch::new();
     let holder = scratch.ready(&[], "echo ready; exec sleep 600");
     let command = ["--lease", "2", "k", "--", "sh", "-c", "echo granted; exec sleep 600"];

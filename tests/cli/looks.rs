@@ -8,7 +8,7 @@ use crate::harness::Scratch;
 const SPELLINGS: [&str; 6] = ["?", "?prefix=x&", "?&prefix=x", "?prefix=y&prefix=x", "?&", "?prefix=x"];
 
 #[test]
-fn who_looks_makes_no_file() {
+fn list_and_watch_make_no_file() {
     let scratch = Scratch::new();
     for parameters in SPELLINGS {
         let url = format!("sqlite:new.db{parameters}");

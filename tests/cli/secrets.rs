@@ -56,6 +56,17 @@ fn a_password_in_a_url_in_place_of_the_command_is_not_shown() {
     assert!(done.code == 127 && done.err.contains("not found") && !done.err.contains("hunter2"), "{done:?}");
 }
 
+#[test]
+fn a_password_in_a_url_in_place_of_the_key_is_not_shown() {
+    let scratch = Scratch::new();
+    for words in
+        [&["run", "postgres://app:hunter2@db/app"][..], &["run", "postgres://app:hunter2@db/app", "-c", "true"]]
+    {
+        let done = scratch.done(words);
+        assert!(done.code == 64 && !done.err.contains("hunter2"), "{done:?}");
+    }
+}
+
 /// A user types the password as it is: the parser takes what follows the first `@` for the host.
 #[test]
 #[cfg(feature = "store-postgres")]

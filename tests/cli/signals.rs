@@ -267,7 +267,7 @@ fn a_blocked_chld_keeps_nobody_from_noticing_the_end_of_the_command() {
 
 /// They are for the command, and no command is there yet.
 #[test]
-fn usr1_and_usr2_do_not_end_who_waits() {
+fn usr1_and_usr2_do_not_end_a_waiter() {
     let scratch = Scratch::new();
     for order in ["run", "elect"] {
         let holder = scratch.ready(&[], "echo ready; exec sleep 600");

@@ -1,4 +1,4 @@
-//! SQLite's own locks, the log beside the file, and the names that lead to it: whatever happens to them, nobody holds a lease in vain.
+//! SQLite's own locks, the log beside the file, and the names that lead to it: whatever happens to them, holders are notified.
 
 use std::{
     fs,
@@ -53,7 +53,7 @@ async fn is_told(leases: &LeaseManager, guard: &LeaseGuard) {
 
 /// Whoever opens the file then makes another log, and neither sees what the other writes.
 #[test]
-fn whose_log_is_deleted_is_told() {
+fn a_holder_whose_log_is_deleted_is_notified() {
     let scratch = Scratch::new();
     Runtime::new().unwrap().block_on(async {
         let leases = manager(&scratch.0).lease(LONG).build().unwrap();
@@ -80,7 +80,7 @@ fn whoever_opened_a_link_that_leads_elsewhere_by_now_is_told() {
     });
 }
 
-/// Whoever opened one would wait for its other end.
+/// Opening a pipe would wait for its other end.
 #[test]
 fn what_is_no_regular_file_is_refused() {
     let scratch = Scratch::new();

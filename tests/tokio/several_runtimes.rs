@@ -365,7 +365,7 @@ fn another_runtime_that_stands_still_collects_few_tasks() {
     assert!(tasks < 100, "{tasks} tasks, after 500 time-outs elsewhere");
 }
 
-/// Says while it lives that its maker leads.
+/// Clears the flag when it is dropped: its maker no longer leads.
 struct Lead(Arc<AtomicBool>);
 
 impl Drop for Lead {

@@ -21,7 +21,7 @@ fn faulty(memory: &MemoryStore) -> (LeaseManager, FaultyStore<MemoryStore>) {
 
 /// The first upgrade fails while its task is busy elsewhere, and is dropped after the second one was granted.
 #[tokio::test]
-async fn who_was_told_of_an_upgrade_keeps_it_although_an_earlier_one_is_dropped() {
+async fn whoever_was_told_of_an_upgrade_keeps_it_although_an_earlier_one_is_dropped() {
     let memory = MemoryStore::new();
     let ((leases, store), other) = (faulty(&memory), manager(&memory));
     let guard = leases.lock("k").shared().acquire().await.unwrap();

@@ -90,7 +90,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Measures what is left. A round in which somebody steals the key is not counted, and not repeated.
+    /// Measures what is left. A round in which somebody steals the key is left out of the figures, and is not repeated.
     async fn go_on(&mut self, pair: &Pair) -> Result<(), Failure> {
         while self.alone_rounds < self.rounds {
             let start = Instant::now();
@@ -141,7 +141,7 @@ async fn hand_off(
     Ok((granted, start.map(|start| end - start)))
 }
 
-/// Waits until somebody is in the queue, or the lease is lost: a taker that comes after the thief does not queue.
+/// Waits until somebody is in the queue, or the lease is lost: once a thief has released it, the taker acquires it without queueing.
 async fn until_awaited(guard: &LeaseGuard, giver: &LeaseManager, key: &str) -> Result<(), Failure> {
     while guard.is_valid() {
         let status = giver.status(key).await?;

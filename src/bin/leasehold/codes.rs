@@ -89,7 +89,7 @@ impl From<AcquireError> for Failure {
             AcquireError::Store(StoreError { kind: StoreErrorKind::Closed, message, .. }) => {
                 Self { is_gone: true, ..Self::new(STORE, message) }
             }
-            // Nobody asks a manager that this program has closed: the store has.
+            // This program asks no manager that it closed, so the store closed it.
             AcquireError::Closed => {
                 Self { is_gone: true, ..Self::new(STORE, "the store was deleted or replaced while it was open") }
             }

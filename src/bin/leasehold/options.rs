@@ -250,21 +250,28 @@ pub(crate) fn parted(words: Vec<OsString>) -> Result<(String, Vec<OsString>), Fa
         // flock takes a line of shell this way.
         Some(option @ ("-c" | "--command")) => {
             return Err(Failure::usage(format!(
-                "{option:?} follows the key {key:?}, where a command must begin, and no shell runs it; for a line of shell, write \
-                 sh -c LINE"
+                "{option:?} follows the key {}, where a command must begin, and no shell runs it; for a line of shell, write \
+                 sh -c LINE",
+                shown(&key)
             )));
         }
         // A misplaced option would be run as a command.
         Some(option) if option.starts_with('-') => {
             return Err(Failure::usage(format!(
-                "{:?} follows the key {key:?}, where the command begins; write options before the key, or -- before a \
+                "{:?} follows the key {}, where the command begins; write options before the key, or -- before a \
                  command of this name",
-                without_value(option)
+                without_value(option),
+                shown(&key)
             )));
         }
         _ => {}
     }
     Ok((key, command))
+}
+
+/// A key as it may be repeated there. A URL in its place may hold a password, too.
+fn shown(key: &str) -> String {
+    if key.contains("://") { "…".into() } else { format!("{key:?}") }
 }
 
 /// An option as it may be repeated on stderr, which logs keep: its value may hold a password.
@@ -301,7 +308,8 @@ fn without_secrets(error: &clap::Error) -> String {
 pub(crate) fn parted_with_command(words: Vec<OsString>) -> Result<(String, Vec<OsString>), Failure> {
     let (key, command) = parted(words)?;
     if command.is_empty() {
-        return Err(Failure::usage(format!("no command follows the key {key:?}; say what is to run under its lease")));
+        let sentence = format!("no command follows the key {}; say what is to run under its lease", shown(&key));
+        return Err(Failure::usage(sentence));
     }
     Ok((key, command))
 }

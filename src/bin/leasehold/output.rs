@@ -46,7 +46,7 @@ pub(crate) fn tell(sentence: &str) {
     }
 }
 
-/// Waits until all messages are written, but not for a reader that does not read.
+/// Waits until all messages are written, for [`LAST_WORDS`] at most. If the queue is full, nobody reads, and it does not wait.
 pub(crate) fn finish() {
     let Some(Some(writer)) = WRITER.get() else { return };
     let (report, written) = mpsc::channel();

@@ -173,7 +173,7 @@ pub(crate) async fn open(url: &str, lease: Option<Duration>) -> Result<Opened, F
     over(store, lease, start)
 }
 
-/// Finds what is wrong with a request before its store is opened: one in memory refuses the same.
+/// Finds what is wrong with a request before its store is opened: a store in memory refuses the same requests.
 pub(crate) async fn check(lease: Option<Duration>, key: &str, info: &str) -> Result<(), Failure> {
     let opened = over(MemoryStore::new(), lease, Instant::now())?;
     opened.leases.lock(key).info(info).try_acquire().await?;

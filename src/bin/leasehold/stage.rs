@@ -120,7 +120,7 @@ fn become_command(parent: u32, gifts: Gifts, command: &[OsString]) -> Failure {
     let why = Command::new(program).args(arguments).exec();
     match why.kind() {
         io::ErrorKind::NotFound => {
-            // A URL is none, and may hold a password.
+            // A URL is no command, and may hold a password.
             let is_url = program.to_string_lossy().contains("://");
             let shown = if is_url { "…".into() } else { format!("{program:?}") };
             Failure::new(NOT_FOUND, format!("the command {shown} was not found; check its name, and the PATH"))

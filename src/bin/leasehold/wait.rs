@@ -235,7 +235,7 @@ pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
 /// The store has gone while it was open: another one is opened next. The pause is for one that goes again and again.
 pub(crate) async fn open_another(failure: &Failure, quiet: bool) {
     if !quiet {
-        tell(&format!("{}; waiting in what is there now", failure.sentence));
+        tell(&format!("{}; opening it again and waiting there", failure.sentence));
     }
     sleep(PAUSE).await;
 }

@@ -247,7 +247,7 @@ fn s15_what_was_shared_is_taken_over_as_shared() {
     let reads = bench.granted(A, 1, Mode::Shared);
     bench.apply(A, Action::Detach { token: reads.first, request: RequestId(1), to: PART, lease_ms: 500 });
     let way = Way::Resume { from: PART, origin: A, token: reads.first, request: RequestId(1) };
-    assert!(matches!(bench.ask_by(B, 5, Mode::Exclusive, way.clone()).outcome, Outcome::NotCurrent { .. }));
+    assert!(matches!(bench.ask_by(B, 5, Mode::Exclusive, way).outcome, Outcome::NotCurrent { .. }));
     assert!(matches!(bench.ask_by(B, 6, Mode::Shared, way).outcome, Outcome::Granted(_)));
 }
 

@@ -171,19 +171,16 @@ impl<'a> Transition<'a> {
         Outcome::Granted(Granted { block, previous, contended: false })
     }
 
-    /// The grant goes over to this session and request; its tokens stay. The session that it was detached to ends. A grant that is shared is
-    /// no exclusive one, whatever the parts say.
+    /// The grant goes over to this session and request. A shared one is not resumed as exclusive. The session that it was detached to ends.
     fn resume(&mut self, givers: [SessionId; 2], token: Token, request: RequestId, ask: &Acquire) -> Outcome {
-        let is_left =
-            |grant: &Grant| givers.contains(&grant.holder) && (grant.block.first, grant.request) == (token, request);
-        let suits = |grant: &Grant| grant.mode == ask.mode || ask.mode == Mode::Shared;
-        let Some(at) = self.record.grants.iter().position(|grant| is_left(grant) && suits(grant)) else {
-            return self.not_current(token);
+        let is_left = |grant: &Grant| {
+            let suits = grant.mode == ask.mode || ask.mode == Mode::Shared;
+            suits && givers.contains(&grant.holder) && (grant.block.first, grant.request) == (token, request)
         };
+        let Some(at) = self.record.grants.iter().position(is_left) else { return self.not_current(token) };
         let grant = &mut self.record.grants[at];
         let giver = core::mem::replace(&mut grant.holder, self.holder);
-        grant.request = ask.request;
-        grant.info.clone_from(&ask.info);
+        (grant.request, grant.info) = (ask.request, ask.info.clone());
         self.changed();
         if giver == givers[0] {
             self.sessions.end(giver);

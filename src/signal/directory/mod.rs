@@ -45,7 +45,7 @@ use listener::Listener;
 /// another machine shares it, or although its contexts name different directories, living holders are evicted.
 ///
 /// For a store of any other reach, these signals carry messages only, and a dead holder is replaced after a lease of silence: a directory
-/// of one machine shows nothing of the others, however they call it.
+/// of one machine shows nothing of other machines, even if they have one of the same path.
 ///
 /// # When a beacon counts as gone
 /// * Its file is there, and nobody has it locked: the process died. Waiters see that at once.
@@ -147,7 +147,7 @@ impl DirectorySignals {
 
 impl Signals for DirectorySignals {
     fn beacons(&self) -> Beacons {
-        // A store names its directory by a text.
+        // A store names its directory by a string, so it cannot name one that is not UTF-8.
         self.directory.to_str().map_or(Beacons::None, |directory| Beacons::Machine(directory.to_owned()))
     }
 
@@ -207,7 +207,7 @@ impl Drop for DirectorySignals {
 /// Whether whoever shares a store of this reach looks for beacons in this directory, on this machine.
 pub(super) fn is_named_by(reach: &Reach, directory: &str) -> bool {
     match reach {
-        // A relative one begins where it began for the signals of this store, which were made just before.
+        // A relative path is resolved as `DirectorySignals::new` did it, if the working directory is still the same.
         Reach::Machine(named) => path::absolute(named).is_ok_and(|named| named == Path::new(directory)),
         Reach::Process(_) | Reach::Named(_) => false,
     }

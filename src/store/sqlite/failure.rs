@@ -49,7 +49,7 @@ impl Trouble {
         Self::Failed(if certain { meaning } else { StoreError::unknown(meaning.message) })
     }
 
-    /// Something was to be written by whoever only looks.
+    /// A store that was opened only to look was asked to write.
     pub(super) fn of_look() -> Self {
         let sentence =
             "this store was opened only to look at leases, and grants none; open the file with SqliteStore::open";

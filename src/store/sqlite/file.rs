@@ -174,7 +174,7 @@ impl LeaseFile {
     /// What is told once it is.
     pub(super) fn gone(&self) -> StoreError {
         let message = format!(
-            "{}: the file or its log was deleted or replaced while it was open; open it again",
+            "{}: while it was open, the file or its log was deleted or replaced, or a link to it was changed; open it again",
             self.given.display()
         );
         StoreError::permanent(StoreErrorKind::Closed, message)

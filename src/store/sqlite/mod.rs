@@ -37,8 +37,8 @@ use worker::{Job, Worker};
 /// * A process that is stopped (by SIGSTOP or a debugger) in the middle of a transaction blocks all others: SQLite allows one writer
 ///   at a time.
 /// * If the file or its log (`<file>-wal`) is deleted or replaced while it is open, or a link that leads to it is changed, its holders lose
-///   their leases, and are notified within three seconds. Until then, another process may hold the same keys in the new file. So delete or
-///   replace the file only while no process has it open.
+///   their leases, and are notified within three seconds. Until then, another process may hold the same keys, in the new file or
+///   through a new log. So touch the file, its log or a link to it only while no process has the file open.
 /// * **Open the file by SQLite alone.** A process that has it open must not also read or copy it by `std::fs::copy`, `File::open` or the
 ///   like: as soon as the process closes that descriptor, it loses
 ///   [all of SQLite's locks on the file](https://sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_).

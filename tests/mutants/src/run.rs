@@ -28,7 +28,7 @@ pub struct Workshop {
 /// How the tests of a suite ended.
 #[derive(Debug)]
 pub struct Run {
-    /// One failed, and the others were stopped.
+    /// Whether a test failed. Those after it may have been stopped.
     pub failed: bool,
     /// They were still running when patience ended.
     pub timed_out: bool,

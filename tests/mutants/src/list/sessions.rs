@@ -172,7 +172,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S15",
         "a lease that is resumed keeps its request",
         Properties,
-        &[edit(TRANSITION, "        grant.request = ask.request;\n", "")],
+        &[edit(
+            TRANSITION,
+            "(grant.request, grant.info) = (ask.request, ask.info.clone());",
+            "grant.info.clone_from(&ask.info);",
+        )],
     ),
     Mutant::new(
         "S15",

@@ -97,7 +97,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S15",
         "what was shared is resumed exclusively, if the parts say so",
         Store("mode_tests::s15_what_was_shared"),
-        &[edit(TRANSITION, "is_left(grant) && suits(grant)", "is_left(grant) && (suits(grant) || true)")],
+        &[edit(TRANSITION, "ask.mode == Mode::Shared;\n            suits", "true;\n            suits")],
     ),
     Mutant::new(
         "store floor",
