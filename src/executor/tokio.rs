@@ -38,10 +38,11 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// without timers, is refused as [`AcquireError::Unsupported`](crate::AcquireError::Unsupported). Tokio tells only by a panic
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
-/// **Do not block on a lease inside a task.** After a number of requests without a pause, the request of a task must first let other tasks of its
-/// thread run, like every wait in tokio ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If the task
+/// **Do not block on a lease inside a task.** After a number of requests without a pause, the request of a task must first let other tasks
+/// of its thread run, like every wait in tokio ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If the task
 /// blocks its thread on that request, as by `futures::executor::block_on`, both wait for ever. Block inside
-/// [`block_in_place`](tokio::task::block_in_place) or on a thread of [`spawn_blocking`](tokio::task::spawn_blocking).
+/// [`block_in_place`](https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html) or on a thread of
+/// [`spawn_blocking`](tokio::task::spawn_blocking).
 ///
 /// A call inside a runtime with timers starts its background work there. Any other call, such as the drop of a guard on a thread without a
 /// runtime, starts it in the runtime in which the first request was made. The timer that renews the leases is set in that runtime and in
