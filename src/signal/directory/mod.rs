@@ -35,7 +35,7 @@ use listener::Listener;
 /// * A message is a datagram to the socket of the context that it concerns. On Windows, which has no such sockets in Rust's
 ///   standard library, no message arrives: whoever waits looks into the store once a heartbeat.
 ///
-/// A manager over a store with [`Reach::Machine`](crate::store::Reach::Machine), such as `SqliteStore`, has these signals
+/// A manager over a store with [`Reach::Machine`], such as `SqliteStore`, has these signals
 /// already.
 ///
 /// # For which stores its beacons count
