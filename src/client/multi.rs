@@ -300,6 +300,9 @@ impl Holds {
     async fn wait_for(&mut self, mut waiting: Waiting<'_>) -> Result<Vec<LeaseGuard>, Box<Refused>> {
         poll_fn(|context| {
             let granted = waiting.as_mut().poll(context);
+            if let Poll::Ready(Err(_)) = granted {
+                return granted;
+            }
             // What was held may have been lost before the last one was granted.
             for (lost, guard) in self.lost.iter_mut().zip(&self.guards) {
                 if let Poll::Ready(reason) = lost.as_mut().poll(context) {
