@@ -123,10 +123,10 @@ async function count({ times, locked }) {
 
 async function stepUnderLease() {
   // Held by the button already? Then this step is under that lease.
-  if (lease) return counter.step();
+  if (lease) return counter.step(lease);
   const turn = await leases.acquire(KEY, { info: name });
   try {
-    await counter.step();
+    await counter.step(turn);
   } finally {
     await turn.release();
   }

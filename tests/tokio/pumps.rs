@@ -16,12 +16,12 @@ use std::{
 
 use futures::{FutureExt as _, executor::block_on, future::join_all};
 use leasehold::{
-    AcquireError, LeaseGuard, LeaseManager, StoreError,
+    AcquireError, LeaseGuard, LeaseManager, LeaseManagerBuilder, StoreError,
     executor::{Executor, TokioExecutor},
     machine::{Batch, Now, Reply, StoreClock},
     store::{MemoryStore, Reach, Store},
 };
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::ms;
 
@@ -179,25 +179,42 @@ fn where_the_runtime_is_gone_one_drop_does_it_all() {
     assert!(ran > CROWD, "one drop ran {ran} transactions");
 }
 
-/// The guard is dropped in a runtime that nobody drives afterwards.
+/// A runtime, and a guard that is dropped in another one, which nobody drives afterwards. In the midst of that, others ask for leases.
+struct Dropped {
+    home: Runtime,
+    leases: LeaseManager,
+    asked: Vec<Asked>,
+    _kept: (Runtime, Vec<LeaseGuard>),
+}
+
+impl Dropped {
+    /// The manager goes on to hold these keys.
+    fn with(options: impl FnOnce(LeaseManagerBuilder) -> LeaseManagerBuilder, held: &[&str]) -> Self {
+        let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let idle = Builder::new_current_thread().enable_all().build().unwrap();
+        let ((tell, told), (done, is_done)) = (channel(), channel());
+        let others = Mutex::new((tell.clone(), is_done));
+        let store = Feeding { inner: MemoryStore::with_clock(StoreClock::Trusted), others };
+        let builder = LeaseManager::builder(store, TokioExecutor::new()).linger(ms(0));
+        let leases = options(builder).build().unwrap();
+        let take = |key| home.block_on(leases.lock(key).acquire()).unwrap();
+        let (held, guard) = (held.iter().copied().map(take).collect(), take("mine"));
+        let (other, asking) = (leases.clone(), home.handle().clone());
+        let others = thread::spawn(move || {
+            let _entered = asking.enter();
+            ask_when_told(&other, &told, &done)
+        });
+        FEEDS.set(100);
+        idle.block_on(async { drop(guard) });
+        assert!(FEEDS.replace(0) > 0, "the drop leaves something over");
+        tell.send(false).unwrap();
+        Self { home, leases, asked: others.join().unwrap(), _kept: (idle, held) }
+    }
+}
+
 #[test]
 fn what_a_drop_leaves_over_is_done_although_its_runtime_stands_still() {
-    let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let idle = Builder::new_current_thread().enable_all().build().unwrap();
-    let ((tell, told), (done, is_done)) = (channel(), channel());
-    let others = Mutex::new((tell.clone(), is_done));
-    let store = Feeding { inner: MemoryStore::with_clock(StoreClock::Trusted), others };
-    let leases = LeaseManager::builder(store, TokioExecutor::new()).linger(ms(0)).build().unwrap();
-    let guard = home.block_on(leases.lock("mine").acquire()).unwrap();
-    let (other, asking) = (leases.clone(), home.handle().clone());
-    let others = thread::spawn(move || {
-        let _entered = asking.enter();
-        ask_when_told(&other, &told, &done)
-    });
-    FEEDS.set(100);
-    idle.block_on(async { drop(guard) });
-    tell.send(false).unwrap();
-    let asked = others.join().unwrap();
+    let Dropped { home, leases, asked, _kept } = Dropped::with(|builder| builder, &[]);
     let (ended, end) = channel();
     home.spawn(async move {
         let later = leases.lock("later").timeout(ms(1_000)).acquire().await.is_ok();
@@ -205,33 +222,14 @@ fn what_a_drop_leaves_over_is_done_although_its_runtime_stands_still() {
         ended.send((later, granted)).unwrap();
     });
     assert_eq!(end.recv_timeout(ms(12_000)), Ok((true, true)));
-    drop(idle);
 }
 
 /// The same, and nobody asks for anything later. No alarm rings meanwhile.
 #[test]
 fn what_a_drop_leaves_over_is_done_although_nobody_asks_later() {
-    let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let idle = Builder::new_current_thread().enable_all().build().unwrap();
-    let ((tell, told), (done, is_done)) = (channel(), channel());
-    let others = Mutex::new((tell.clone(), is_done));
-    let store = Feeding { inner: MemoryStore::with_clock(StoreClock::Trusted), others };
-    let builder = LeaseManager::builder(store, TokioExecutor::new()).linger(ms(0)).lease(ms(3_600_000));
-    let leases = builder.store_timeout(ms(600_000)).build().unwrap();
-    let _held = home.block_on(leases.lock("held").acquire()).unwrap();
-    let guard = home.block_on(leases.lock("mine").acquire()).unwrap();
-    let (other, asking) = (leases.clone(), home.handle().clone());
-    let others = thread::spawn(move || {
-        let _entered = asking.enter();
-        ask_when_told(&other, &told, &done)
-    });
-    FEEDS.set(100);
-    idle.block_on(async { drop(guard) });
-    assert!(FEEDS.replace(0) > 0, "the drop leaves something over");
-    tell.send(false).unwrap();
-    let asked = others.join().unwrap();
+    let seldom = |builder: LeaseManagerBuilder| builder.lease(ms(3_600_000)).store_timeout(ms(600_000));
+    let Dropped { home, leases: _leases, asked, _kept } = Dropped::with(seldom, &["held"]);
     let (ended, end) = channel();
     home.spawn(async move { ended.send(join_all(asked).await.iter().all(Result::is_ok)) });
     assert_eq!(end.recv_timeout(ms(12_000)), Ok(true));
-    drop(idle);
 }
