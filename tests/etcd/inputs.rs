@@ -56,7 +56,7 @@ async fn without_the_feature_an_address_with_tls_is_refused_and_the_error_names_
 
 #[tokio::test]
 async fn a_server_that_is_down_may_come_back() {
-    let error = refusal(&format!("etcd://127.0.0.1:{}", server::free_port())).await;
+    let error = refusal(&format!("etcd://127.0.0.1:{}", crate::port::free_port())).await;
     assert!(error.retry, "{error}");
     assert!(error.message.contains("127.0.0.1"), "{error}");
 }

@@ -27,6 +27,8 @@ mod other;
 #[path = "../stores/outage.rs"]
 mod outage;
 mod partition;
+#[path = "../processes/port.rs"]
+mod port;
 mod processes;
 #[path = "../processes/proxy.rs"]
 mod proxy;

@@ -2,9 +2,9 @@
 //! is gone, whatever it died of.
 
 use std::{
-    env,
+    env, fs,
     io::{BufRead, BufReader, Lines, Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpStream},
     path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio, id},
     sync::{
@@ -15,6 +15,8 @@ use std::{
 };
 
 use leasehold::store::EtcdStore;
+
+use crate::port::free_port;
 
 /// Starts the server, does what it is told, and ends with its input, even if a signal ends the whole group of processes. Its
 /// arguments are the folder, and the command.
@@ -45,6 +47,7 @@ pub(crate) struct Server {
     keeper: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
+    log: PathBuf,
     pub(crate) port: u16,
 }
 
@@ -65,12 +68,6 @@ impl Member {
     fn name(&self) -> String {
         format!("m{}", self.peer)
     }
-}
-
-/// A port that nobody listens at.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 /// Whether there is an etcd to test with. In CI there must be one.
@@ -104,9 +101,10 @@ impl Server {
         let memory = PathBuf::from("/dev/shm");
         let parent = if memory.is_dir() { memory } else { env::temp_dir() };
         let folder = parent.join(format!("leasehold-etcd-{}-{number}", id()));
-        std::fs::create_dir(&folder).expect("the folder is new");
+        fs::create_dir(&folder).expect("the folder is new");
         let (client, peer) = (url(member.client), url(member.peer));
         let cluster: Vec<_> = all.iter().map(|one| format!("{}={}", one.name(), url(one.advertised))).collect();
+        let log = folder.join("log");
         let mut command = Command::new("sh");
         command.args(["-c", KEEPER, "keeper"]).arg(&folder).arg("etcd").arg("--data-dir").arg(folder.join("data"));
         command.args(["--name", &member.name(), "--initial-cluster", &cluster.join(",")]);
@@ -115,7 +113,7 @@ impl Server {
         command.args(["--logger", "zap", "--log-level", "error"]).args(no_fsync()).args(options);
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("there is a shell");
         let (input, output) = (keeper.stdin.take(), keeper.stdout.take().expect("it is piped"));
-        let mut server = Self { keeper, input, output: BufReader::new(output).lines(), port: member.client };
+        let mut server = Self { keeper, input, output: BufReader::new(output).lines(), log, port: member.client };
         server.hear();
         server
     }
@@ -130,7 +128,10 @@ impl Server {
         let runtime = tokio::runtime::Runtime::new().expect("there is a runtime");
         let began = Instant::now();
         while let Err(error) = runtime.block_on(EtcdStore::connect(&self.address())) {
-            assert!(began.elapsed() < STARTING, "etcd does not start: {error}");
+            if began.elapsed() > STARTING {
+                let log = fs::read_to_string(&self.log).unwrap_or_default();
+                panic!("etcd does not start: {error}; it wrote: {log}");
+            }
         }
     }
 

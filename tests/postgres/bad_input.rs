@@ -88,7 +88,7 @@ fn a_store_cannot_be_connected_without_a_runtime() {
 #[test]
 fn a_server_that_is_not_there_is_named_with_the_remedy() {
     Runtime::new().unwrap().block_on(async {
-        let closed = format!("postgres://u:hunter2@127.0.0.1:{}/d", crate::server::free_port());
+        let closed = format!("postgres://u:hunter2@127.0.0.1:{}/d", crate::port::free_port());
         let unknown = "postgres://u:hunter2@no-such-host.invalid/d";
         for (url, remedy) in [
             (closed.as_str(), "check the host and the port in the URL"),

@@ -84,7 +84,7 @@ fn a_holder_that_is_cut_off_by_a_restart_is_not_dead_because_the_clock_jumps() {
         let user = connect(&place.url).await;
         let stands = "SELECT count(*) FROM leasehold_session WHERE text LIKE '%\"beacon\":1%'";
         until("its beacon stands", async || user.query_one(stands, &[]).await.unwrap().get::<_, i64>(0) == 1).await;
-        proxy.lead_to(crate::server::free_port());
+        proxy.lead_to(crate::port::free_port());
         server.crash();
         server.restart();
         clock.jump(7_200);

@@ -28,6 +28,8 @@ mod over_sqlx;
 mod pooler;
 #[cfg(any(feature = "store-postgres-deadpool", feature = "store-postgres-sqlx"))]
 mod pools;
+#[path = "../processes/port.rs"]
+mod port;
 mod prepared;
 mod programs;
 #[path = "../processes/proxy.rs"]

@@ -5,7 +5,10 @@ use std::{fs, path::PathBuf};
 use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
 use tokio::time::timeout;
 
-use crate::server::{PATIENCE, Place, as_server, connect, folder, free_port, keep, on_server, skip, until};
+use crate::{
+    port::free_port,
+    server::{PATIENCE, Place, as_server, connect, folder, keep, on_server, skip, until},
+};
 
 /// It ends with this, as the server does.
 pub(crate) struct Pooler {

@@ -3,7 +3,6 @@
 use std::{
     env, fs,
     future::Future,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio, id},
     sync::{
@@ -20,6 +19,7 @@ use tokio_postgres::{Client, NoTls};
 
 pub(crate) use crate::programs::as_server;
 use crate::{
+    port::free_port,
     programs::{is_root, programs},
     proxy::{Proxy, Wire},
     wall_clock::WallClock,
@@ -50,10 +50,6 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 pub(crate) fn skip(what: &str) {
     assert!(env::var_os("CI").is_none(), "{what} is missing, and CI is set; run .ci/setup postgres");
     println!("SKIPPED: {what} is missing; run .ci/setup postgres");
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port is free").port()
 }
 
 /// A folder that the server's user owns.

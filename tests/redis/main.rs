@@ -28,6 +28,8 @@ mod jumps;
 mod other;
 #[path = "../stores/outage.rs"]
 mod outage;
+#[path = "../processes/port.rs"]
+mod port;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;

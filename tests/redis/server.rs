@@ -3,7 +3,6 @@
 use std::{
     env, fs,
     io::Write,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio, id},
     sync::{
@@ -16,7 +15,7 @@ use std::{
 
 use redis::Client;
 
-use crate::wall_clock::WallClock;
+use crate::{port::free_port, wall_clock::WallClock};
 
 /// Longer than a server takes to start or to stop on a busy machine.
 const BUSY: Duration = Duration::from_secs(30);
@@ -80,9 +79,9 @@ impl Server {
         if let Some(text) = sentinel {
             fs::write(folder.join("sentinel.conf"), text).unwrap();
         }
-        // Another process may take a port that is free now.
+        // Another process may have its second port.
         for _ in 0..20 {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let port = free_port();
             let settings = settings.iter().map(|word| word.to_string()).collect();
             let (environment, folder) = (environment.to_vec(), folder.clone());
             let mut server = Self { keeper: None, program, settings, is_sentinel, environment, folder, port };

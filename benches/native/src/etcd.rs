@@ -7,7 +7,9 @@ use leasehold::machine::SessionId;
 
 use crate::{
     figures::{Figures, Target},
-    keep_alive, servers,
+    keep_alive,
+    port::free_port,
+    servers,
     trial::{Engine, LONG, Place},
 };
 
@@ -36,8 +38,8 @@ impl Engine for Etcd {
         if !servers::is_installed("etcd") {
             return None;
         }
-        let (folder, port) = (servers::folder::<Self>(), servers::free_port());
-        let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{}", servers::free_port()));
+        let (folder, port) = (servers::folder::<Self>(), free_port());
+        let (client, peer) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{}", free_port()));
         let cluster = format!("bench={peer}");
         let addresses = ["--listen-client-urls", "--advertise-client-urls"].map(|flag| [flag, &client]).concat();
         let peers = ["--listen-peer-urls", "--initial-advertise-peer-urls"].map(|flag| [flag, &peer]).concat();

@@ -20,6 +20,8 @@ mod leases;
 mod matrix;
 mod memory;
 mod partner;
+#[path = "../../../tests/processes/port.rs"]
+mod port;
 mod postgres;
 mod queues;
 mod redis;

@@ -16,6 +16,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls, Notification, Statement, types
 
 use crate::{
     figures::Target,
+    port::free_port,
     servers,
     trial::{Engine, Place},
 };
@@ -38,7 +39,7 @@ impl Engine for Postgres {
 
     async fn start() -> Option<Place> {
         let programs = programs()?;
-        let (folder, port) = (servers::folder::<Self>(), servers::free_port());
+        let (folder, port) = (servers::folder::<Self>(), free_port());
         let owner: &[&str] = if is_root() {
             let owned = Command::new("chown").arg("postgres:postgres").arg(&folder).status();
             assert!(owned.expect("it runs").success(), "the server's user owns its folder");

@@ -16,6 +16,7 @@ use redis::{
 
 use crate::{
     figures::Target,
+    port::free_port,
     servers,
     trial::{Engine, Place},
 };
@@ -52,7 +53,7 @@ impl Engine for Redis {
         if !servers::is_installed("redis-server") {
             return None;
         }
-        let (folder, port) = (servers::folder::<Self>(), servers::free_port().to_string());
+        let (folder, port) = (servers::folder::<Self>(), free_port().to_string());
         // With these settings a lease outlives the server, as in the other stores.
         let command = [
             "redis-server",

@@ -2,7 +2,6 @@
 
 use std::{
     env, fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio, id},
     time::Duration,
@@ -47,10 +46,6 @@ pub(crate) fn folder<E: Engine>() -> PathBuf {
     let path = env::temp_dir().join(format!("leasehold-bench-{}-{}", E::NAME, id()));
     fs::create_dir(&path).expect("the folder is new");
     path
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port is free").port()
 }
 
 /// Runs a server until the place is dropped, and waits until a store can be opened there.

@@ -14,6 +14,7 @@ use anyhow::Context as _;
 
 use crate::{
     Engine,
+    port::free_port,
     webkit::{self, Display},
 };
 
@@ -48,7 +49,7 @@ impl Driver {
     }
 
     fn start_webkit(program: &Path, profiles: &Path) -> anyhow::Result<Self> {
-        let (display, port) = (Display::start()?, webkit::free_port()?);
+        let (display, port) = (Display::start()?, free_port());
         let mut command = webkit::command(program, port, &display, profiles)?;
         let process = spawn(command.stdout(Stdio::null()))?;
         let mut driver = Self { process, port, _display: Some(display) };

@@ -4,6 +4,8 @@
 mod browser;
 mod driver;
 mod engine;
+#[path = "../../processes/port.rs"]
+mod port;
 mod process;
 mod server;
 mod tab;

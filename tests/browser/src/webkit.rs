@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -92,11 +92,6 @@ fn bus_rules(profiles: &Path) -> String {
         </busconfig>"#,
         profiles.display()
     )
-}
-
-/// A port that nobody listens on. The driver could choose one by itself, but does not tell which.
-pub(crate) fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// Waits until the driver listens.

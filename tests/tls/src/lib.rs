@@ -2,12 +2,13 @@
 
 #[path = "../../processes/certificates.rs"]
 mod certificates;
+#[path = "../../processes/port.rs"]
+mod port;
 #[path = "../../postgres/programs.rs"]
 mod programs;
 
 use std::{
     env, fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -16,6 +17,7 @@ use anyhow::ensure;
 use tempfile::TempDir;
 
 use certificates::{can_be_signed, leaf, sign};
+use port::free_port;
 use programs::{as_server, is_root};
 
 /// Ends the server by a signal when the pipe to this process breaks, however that comes about.
@@ -56,7 +58,7 @@ impl Server {
         if !can_be_signed() {
             return Ok(None);
         }
-        let (folder, port) = (folder()?, free_port()?);
+        let (folder, port) = (folder()?, free_port());
         let auth = if clients == Clients::Certified { "yes" } else { "no" };
         let mut keeper = keeper(Command::new("sh"), folder.path(), "KILL");
         keeper.args([program, "--save", "", "--port", "0", "--bind", "127.0.0.1", "--tls-auth-clients", auth]);
@@ -77,7 +79,7 @@ impl Server {
         if !can_be_signed() {
             return Ok(None);
         }
-        let (folder, port) = (folder()?, free_port()?);
+        let (folder, port) = (folder()?, free_port());
         let place = folder.path();
         if is_root() {
             run(Command::new("chown").args(["-R", "postgres:postgres"]).arg(place))?;
@@ -135,10 +137,6 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
 fn keeper(mut shell: Command, folder: &Path, signal: &str) -> Command {
     shell.args(["-c", KEEPER, "keeper", signal]).current_dir(folder).stdin(Stdio::piped());
     shell
-}
-
-fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Says that a test did not run.
