@@ -123,10 +123,10 @@ async function count({ times, locked }) {
 
 async function stepUnderLease() {
   // Held by the button already? Then this step is under that lease.
-  if (lease) return counter.step(lease);
+  if (lease) return counter.step();
   const turn = await leases.acquire(KEY, { info: name });
   try {
-    await counter.step(turn);
+    await counter.step();
   } finally {
     await turn.release();
   }

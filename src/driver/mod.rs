@@ -398,10 +398,13 @@ impl Driver {
     }
 
     pub(crate) fn suspend(&self) {
-        let abandons = (*self.store).abandons();
+        self.stop(Input::Suspend { abandons: (*self.store).abandons() });
+    }
+
+    fn stop(&self, input: Input) {
         let mut core = self.core();
         core.registry.leave_queues();
-        self.step(core, Input::Suspend { abandons });
+        self.step(core, input);
     }
 
     /// Whether the store has ever answered this context.
@@ -439,6 +442,7 @@ impl LifecycleWatcher for Driver {
     fn lifecycle(&self, event: Lifecycle) {
         match event {
             Lifecycle::Suspending => self.suspend(),
+            Lifecycle::Ending => self.stop(Input::Ending { abandons: (*self.store).abandons() }),
             Lifecycle::Resumed => self.resume(),
             Lifecycle::Hidden => {
                 self.handle(Input::Hide);

@@ -40,6 +40,8 @@ pub(crate) const DROPS_TASKS: bool = cfg!(not(all(feature = "js", target_family 
 pub enum Lifecycle {
     /// It may stop this one at any moment, without another word.
     Suspending,
+    /// It ends this one for good. Its code may run on for a moment.
+    Ending,
     /// It stopped this one, or was about to, and now lets it go on.
     Resumed,
     /// Nobody sees this one any more, and its timers get slow.

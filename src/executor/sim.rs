@@ -1,6 +1,7 @@
 //! A simulated world: virtual time that jumps to the next timer, and a seeded order of tasks.
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     task::Wake,
@@ -15,7 +16,7 @@ use core::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Executor, MaybeSendFuture, Shared};
+use super::{Executor, Lifecycle, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
 use crate::machine::{Monotonic, Now, Wall, whole_ms};
 
 /// More polls than this in one [`block_on`](SimExecutor::block_on) mean that the world runs in circles.
@@ -62,6 +63,7 @@ struct State {
     timers: BTreeMap<(Monotonic, u64), Timer>,
     frozen: BTreeSet<u64>,
     crashed: BTreeSet<u64>,
+    watchers: Vec<(u64, WeakShared<dyn LifecycleWatcher>)>,
     last_id: u64,
 }
 
@@ -119,6 +121,7 @@ impl SimExecutor {
             timers: BTreeMap::new(),
             frozen: BTreeSet::new(),
             crashed: BTreeSet::new(),
+            watchers: Vec::new(),
             last_id: FIRST,
         };
         let world = World { state: Mutex::new(state), ready: Arc::default() };
@@ -152,6 +155,15 @@ impl SimExecutor {
         let dropped: Vec<_> = dead.iter().filter_map(|id| state.tasks.remove(id)).collect();
         drop(state);
         drop(dropped);
+    }
+
+    /// Tells the lease managers of this context what its platform does to it, as a browser does by its events.
+    pub fn tell(&self, event: Lifecycle) {
+        let mut told = self.world.state().watchers.clone();
+        told.retain(|(context, _)| *context == self.context);
+        for watcher in told.iter().filter_map(|(_, watcher)| watcher.upgrade()) {
+            watcher.lifecycle(event);
+        }
     }
 
     /// Sets the wall clock forward, or back.
@@ -279,6 +291,13 @@ impl Executor for SimExecutor {
 
     fn sleep(&self, duration: Duration) -> MaybeSendFuture<'static, ()> {
         Box::pin(Sleep::new(self.world.clone(), self.context, duration))
+    }
+
+    fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+        let mut state = self.world.state();
+        state.watchers.retain(|(_, watcher)| watcher.strong_count() > 0);
+        state.watchers.push((self.context, watcher));
+        Some(Box::new(()))
     }
 
     fn has_crashed(&self) -> bool {

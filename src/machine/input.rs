@@ -234,6 +234,12 @@ pub enum Input {
         /// Whether the store deletes a session blindly: then nothing else is sent.
         abandons: bool,
     },
+    /// The platform ends the context for good, and its code may still run for a moment. What is in use is given up like at
+    /// [`Suspend`](Self::Suspend), or, where a beacon shows to others when the context is over, by that beacon alone.
+    Ending {
+        /// Whether the store deletes a session blindly: then nothing else is sent.
+        abandons: bool,
+    },
     /// The context goes on, with a new session.
     Wake,
     /// The store is gone for good: its leases are given up, and requests ask it once more, to be told why.

@@ -12,6 +12,7 @@ mod contract;
 mod crossings;
 mod curious;
 mod cv_lease;
+mod ending;
 mod events;
 mod fairness;
 mod faults;

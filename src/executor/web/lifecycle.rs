@@ -39,7 +39,7 @@ pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn
         let document = Rc::clone(&document);
         move |event: Event| {
             if let Some(watcher) = watcher.upgrade() {
-                watcher.lifecycle(meaning(&event.type_(), &document));
+                watcher.lifecycle(meaning(event.unchecked_ref(), &document));
             }
         }
     });
@@ -48,8 +48,9 @@ pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn
     Some(Box::new(listeners))
 }
 
-fn meaning(event: &str, document: &Document) -> Lifecycle {
-    match event {
+fn meaning(event: &PageEvent, document: &Document) -> Lifecycle {
+    match &*event.type_() {
+        "pagehide" if event.persisted() == Some(false) => Lifecycle::Ending,
         "pagehide" | "freeze" => Lifecycle::Suspending,
         "pageshow" | "resume" => Lifecycle::Resumed,
         _ if document.hidden() => Lifecycle::Hidden,
@@ -85,6 +86,14 @@ extern "C" {
     /// In some isolated contexts a mere look at it throws.
     #[wasm_bindgen(method, getter, catch)]
     fn document(this: &Global) -> Result<Option<Document>, JsValue>;
+
+    #[wasm_bindgen(extends = Event)]
+    type PageEvent;
+
+    /// Whether the page may come back, from the back/forward cache. Of the events that are listened to here, `pagehide` and `pageshow` say so:
+    /// <https://developer.mozilla.org/en-US/docs/Web/API/PageTransitionEvent/persisted>. One that a script made may not.
+    #[wasm_bindgen(method, getter)]
+    fn persisted(this: &PageEvent) -> Option<bool>;
 
     #[wasm_bindgen(extends = EventTarget)]
     type Document;

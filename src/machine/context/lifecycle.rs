@@ -29,6 +29,23 @@ pub(super) enum Life {
     Closed,
 }
 
+/// How a context that stops gives up its session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Farewell {
+    /// The store deletes its row without an answer, and others are told.
+    BlindDelete,
+    /// A last transaction deletes its row.
+    Transaction,
+    /// Nothing is sent: others see the beacon go with the context.
+    Beacon,
+}
+
+impl Farewell {
+    fn by_store(abandons: bool) -> Self {
+        if abandons { Self::BlindDelete } else { Self::Transaction }
+    }
+}
+
 impl Life {
     pub(super) fn is_over(self) -> bool {
         matches!(self, Self::Closing { .. } | Self::Closed)
@@ -99,23 +116,35 @@ impl Machine {
     /// The context may be stopped at any moment. Its guards are void first; then its session is ended, whatever else is
     /// under way, and the beacon goes. No answer is waited for. One that is closing ends by it.
     pub(super) fn suspend(&mut self, abandons: bool, now: Monotonic) {
-        self.stop(LostReason::Suspended, abandons, now);
+        self.stop(LostReason::Suspended, Farewell::by_store(abandons), now);
+    }
+
+    /// The platform ends the context, whose code may run on: a page that was closed still writes 20 ms later. Who was granted a lease here
+    /// and does not look at its guard again may rest on it until then. So if the row names a beacon, and that stands, the end of the beacon
+    /// is the end of the lease.
+    pub(super) fn ending(&mut self, abandons: bool, now: Monotonic) {
+        let is_seen = self.presence.beacon_stands() && self.session.has_shown_beacon();
+        let farewell = match is_seen && !self.used_keys().is_empty() {
+            true => Farewell::Beacon,
+            false => Farewell::by_store(abandons),
+        };
+        self.stop(LostReason::Suspended, farewell, now);
     }
 
     /// The store is gone, and the context stays: what it held is lost at once, and its beacon goes, so that others need not
     /// wait for its silence. Requests ask the store anew, which says why it does not answer.
     pub(super) fn lose_store(&mut self, abandons: bool, now: Monotonic) {
         let was_open = self.life == Life::Open;
-        self.stop(LostReason::StoreFailed, abandons, now);
+        self.stop(LostReason::StoreFailed, Farewell::by_store(abandons), now);
         if was_open {
             self.wake_up(now);
         }
     }
 
-    fn stop(&mut self, reason: LostReason, abandons: bool, now: Monotonic) {
+    fn stop(&mut self, reason: LostReason, farewell: Farewell, now: Monotonic) {
         match self.life {
             Life::Open => {}
-            Life::Closing { .. } if abandons => {}
+            Life::Closing { .. } if farewell == Farewell::BlindDelete => {}
             Life::Closing { .. } | Life::Suspended | Life::Closed => return,
         }
         let first = self.cohorts.slots().first().map(|slot| slot.key.clone());
@@ -128,20 +157,24 @@ impl Machine {
         }
         let (session, was_open) = (self.session.id(), self.session.is_open() || self.store_queue.opens());
         self.drop_unanswered(now);
-        if was_open && abandons {
-            self.emit(Command::Abandon(session));
-            if let Some(key) = first {
-                self.send(&key, Body::Gone { holder: session });
+        match farewell {
+            _ if !was_open => self.session.end(),
+            Farewell::Beacon => self.session.end_unsure(now),
+            Farewell::BlindDelete => {
+                self.emit(Command::Abandon(session));
+                if let Some(key) = first {
+                    self.send(&key, Body::Gone { holder: session });
+                }
+                self.session.end_abandoned();
             }
-            self.session.end_abandoned();
-        } else if was_open {
-            self.session.end_unsure(now);
-            self.send_now(now);
+            Farewell::Transaction => {
+                self.session.end_unsure(now);
+                self.send_now(now);
+            }
         }
-        if self.session.id() == session {
-            self.renew_session(now);
-        } else {
-            self.leave_session(now);
+        self.drop_all_of_session(now);
+        if farewell != Farewell::Beacon {
+            self.rest();
         }
         if self.life == Life::Open {
             self.life = Life::Suspended;
@@ -183,6 +216,8 @@ impl Machine {
             return;
         }
         self.life = Life::Open;
+        // The beacon that was to show its end.
+        self.rest();
         self.drop_all(SUSPENDED, now);
         self.detached.clear();
         for slot in &self.cohorts.slots() {

@@ -182,6 +182,7 @@ impl Machine {
             Input::NoBeacon => self.presence.no_beacon(),
             Input::BeaconGone { watch } => self.beacon_gone(watch, now),
             Input::Suspend { abandons } => self.suspend(abandons, now),
+            Input::Ending { abandons } => self.ending(abandons, now),
             Input::Wake => self.wake_up(now),
             Input::StoreGone { abandons } => self.lose_store(abandons, now),
             Input::Hide => self.end_all_lingers(now),

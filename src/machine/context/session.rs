@@ -59,6 +59,8 @@ pub(super) struct OwnSession {
     close_wanted: bool,
     /// How many heartbeats failed in a row.
     failures: u32,
+    /// Whether the row was opened with a beacon, and each heartbeat since named one, too.
+    shown_beacon: bool,
     /// Grants that were stolen: no answer and no signal brings them back.
     robbed: SortedMap<(Key, Token), ()>,
     /// Sessions that were there when this one opened, or an earlier one, and when they were read.
@@ -84,6 +86,7 @@ impl OwnSession {
             beat_wanted: false,
             close_wanted: false,
             failures: 0,
+            shown_beacon: false,
             robbed: SortedMap::new(),
             peers: Vec::new(),
         }
@@ -106,7 +109,7 @@ impl OwnSession {
     }
 
     /// The next opening has a fresh id: no id is ever inserted twice.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         let (stale, stale_at) = (core::mem::take(&mut self.stale), self.stale_at);
         let (stale_failures, doubted) = (self.stale_failures, self.doubted);
         let peers = core::mem::take(&mut self.peers);
@@ -126,6 +129,11 @@ impl OwnSession {
         self.stale_at = self.stale_at();
         self.stale.push(self.id);
         self.end();
+    }
+
+    /// Whether others surely know of the beacon, if the row is there.
+    pub(super) fn has_shown_beacon(&self) -> bool {
+        self.shown_beacon
     }
 
     /// A fresh id for a lease on its way to another guard.
@@ -224,6 +232,7 @@ impl OwnSession {
         if self.asked_ms != lease_ms {
             (self.asked_ms, self.changed_by) = (lease_ms, sent.transaction);
         }
+        self.shown_beacon = beacon && (self.shown_beacon || !self.is_open);
         let floor = if self.unanswered.is_some() { sent.transaction } else { 0 };
         Beat { beat: sent.transaction, beacon, lease_ms, floor }
     }
@@ -458,12 +467,6 @@ impl Machine {
         }
     }
 
-    /// The next transaction that asks for something opens another session.
-    pub(super) fn renew_session(&mut self, now: Monotonic) {
-        self.session.end();
-        self.leave_session(now);
-    }
-
     /// This transaction deletes the session's row, or found it gone. The id is dead from now on, whatever becomes of a deletion.
     pub(super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
         self.session.end();
@@ -477,7 +480,7 @@ impl Machine {
         self.rest();
     }
 
-    fn drop_all_of_session(&mut self, now: Monotonic) {
+    pub(super) fn drop_all_of_session(&mut self, now: Monotonic) {
         self.heartbeat_at = None;
         self.drop_operations_of_session(now);
         self.forget_watches();

@@ -37,7 +37,7 @@ async function count({ steps, key }) {
   const tokens = [];
   for (let step = 0; step < steps; step++) {
     const lease = key === null ? null : await leases.acquire(key);
-    await counter.step(lease);
+    await counter.step();
     if (lease) tokens.push(lease.token);
     await lease?.release();
   }

@@ -41,6 +41,8 @@ pub enum Action {
     Leap,
     /// A context is told that it may be stopped.
     Suspend(usize),
+    /// A context is told that it ends.
+    End(usize),
     /// It goes on.
     GoOn(usize),
     /// A context's user closes it.
@@ -93,6 +95,7 @@ impl fmt::Display for Action {
             Self::BeaconStands(who) => write!(out, "{}'s beacon stands", Name(who)),
             Self::BeaconGone(who, watch) => write!(out, "{} sees a beacon gone (watch {watch})", Name(who)),
             Self::Suspend(who) => write!(out, "{} is suspended", Name(who)),
+            Self::End(who) => write!(out, "{} is told that it ends", Name(who)),
             Self::GoOn(who) => write!(out, "{} goes on in a new session", Name(who)),
             Self::Close(who) => write!(out, "{} is closed", Name(who)),
             Self::Wake(who) => write!(out, "{} is woken", Name(who)),

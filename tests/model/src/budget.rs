@@ -39,6 +39,8 @@ pub struct Budget {
     pub downgrades: u8,
     /// Times that a context is suspended.
     pub suspends: u8,
+    /// Times that the platform ends a context, whose code may run on.
+    pub endings: u8,
     /// Guards that leave their leases for other guards.
     pub detaches: u8,
     /// Beacons that fall although nobody lowered them.
@@ -69,6 +71,7 @@ impl Budget {
             upgrades: 0,
             downgrades: 0,
             suspends: 0,
+            endings: 0,
             detaches: 0,
             falls: 0,
             wipes: 0,
@@ -95,6 +98,7 @@ impl Budget {
             (self.upgrades, "upgrade"),
             (self.downgrades, "downgrade"),
             (self.suspends, "suspension"),
+            (self.endings, "ending"),
             (self.detaches, "detachment"),
             (self.falls, "fall"),
             (self.wipes, "wipe"),

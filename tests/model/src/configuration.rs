@@ -214,7 +214,7 @@ impl Configuration {
     /// Whether nothing may be left behind at all. What was applied without an answer is left until it is silent; so is
     /// what a store applied out of order for a session that its context had given up by then.
     pub fn is_strict(&self) -> bool {
-        let former_sessions = self.overtaking && self.budget.suspends > 0;
+        let former_sessions = self.overtaking && self.budget.suspends + self.budget.endings > 0;
         self.budget.losses == 0 && self.budget.doubts == 0 && !former_sessions
     }
 

@@ -36,6 +36,11 @@ impl World {
                 state.contexts[who].change().suspended = true;
                 self.feed(state, who, Input::Suspend { abandons: self.configuration.abandons });
             }
+            Action::End(who) => {
+                spend(&mut state.budget.endings);
+                state.contexts[who].change().suspended = true;
+                self.feed(state, who, Input::Ending { abandons: self.configuration.abandons });
+            }
             Action::GoOn(who) => {
                 let context = state.contexts[who].change();
                 context.suspended = false;

@@ -184,8 +184,9 @@ impl World {
             }
             if context.suspended {
                 actions.push(Action::GoOn(who));
-            } else if budget.suspends > 0 {
-                actions.push(Action::Suspend(who));
+            } else {
+                actions.extend((budget.suspends > 0).then_some(Action::Suspend(who)));
+                actions.extend((budget.endings > 0).then_some(Action::End(who)));
             }
             if budget.closes > 0 && !context.closed {
                 actions.push(Action::Close(who));

@@ -205,6 +205,15 @@ fn lingerers(size: Size) -> Vec<Configuration> {
         Configuration::new("suspended with beacons").beacons().queued().budget(pick(1, 4), |left| {
             (left.suspends, left.delays) = (1, 1);
         }),
+        Configuration::new("ended with beacons").beacons().queued().budget(pick(1, 3), |left| {
+            (left.endings, left.delays) = (1, 1);
+        }),
+        Configuration::new("ended with beacons, and a crash").beacons().queued().budget(pick(1, 3), |left| {
+            (left.endings, left.crashes) = (1, 1);
+        }),
+        Configuration::new("ended with beacons that fall").beacons().queued().budget(pick(1, 2), |left| {
+            (left.endings, left.falls) = (1, 1);
+        }),
         Configuration::new("suspended readers")
             .wants(&[&[Read], &[Read], &[Wait]])
             .queued()

@@ -5,6 +5,7 @@ mod alone;
 mod busy_store;
 mod divided;
 mod doubt;
+mod ending;
 mod failing;
 mod fence;
 mod opening;

@@ -72,7 +72,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "what was not sent yet is sent after the delete",
         Rule("suspension::"),
         &[
-            edit(LIFE, "        self.drop_unanswered(now);\n        if was_open", "        if was_open"),
+            edit(LIFE, "        self.drop_unanswered(now);\n        match farewell", "        match farewell"),
             edit(
                 LIFE,
                 "            self.life = Life::Suspended;\n",
@@ -82,11 +82,33 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "S9",
+        "a page that ends gives its lease up before its code has stopped",
+        Scenario("ending::s9_who_ends_while"),
+        &[edit(LIFE, "true => Farewell::Beacon,", "true => Farewell::by_store(abandons),")],
+    ),
+    Mutant::new(
+        "S9",
+        "a page that ends relies on a beacon that its row does not name",
+        Rule("ending::s9_a_beacon_that"),
+        &[edit(
+            LIFE,
+            "self.presence.beacon_stands() && self.session.has_shown_beacon();",
+            "self.presence.beacon_stands();",
+        )],
+    ),
+    Mutant::new(
+        "S9",
+        "the beacon of a page that goes on after its end stays",
+        Rule("ending::s9_who_goes_on"),
+        &[edit(LIFE, "        // The beacon that was to show its end.\n        self.rest();\n", "")],
+    ),
+    Mutant::new(
+        "S9",
         "an answer to an earlier session counts",
         Rule("suspension::"),
         &[
             edit(SESSION, "if transaction.session != self.session.id {", "if false {"),
-            edit(LIFE, "        self.drop_unanswered(now);\n        if was_open", "        if was_open"),
+            edit(LIFE, "        self.drop_unanswered(now);\n        match farewell", "        match farewell"),
             edit(LIFE, "        self.drop_all(SUSPENDED, now);\n", ""),
         ],
     )

@@ -1,0 +1,83 @@
+//! Rule S9 in a context that the platform ends: what is in use is left to a beacon that others know, and to nothing less.
+
+use alloc::vec::Vec;
+
+use super::{ME, Script, granted};
+use crate::machine::{Command, Event, Input, LostReason, Output, SessionStep, TurnId};
+
+const ENDING: Input = Input::Ending { abandons: true };
+
+/// One that holds its key and has a beacon: others know of it if it stood before the row was written.
+fn seen(known: bool) -> Script {
+    let mut script = Script::with_beacon();
+    script.acquire(1, true);
+    if known {
+        script.input(Input::BeaconStands(ME));
+    } else {
+        script.tick(250);
+    }
+    script.answer([granted(64)]);
+    script.input(Input::BeaconStands(ME));
+    script
+}
+
+fn deletes(outputs: &[Output]) -> bool {
+    outputs.contains(&Output::Command(Command::Abandon(ME))) && outputs.contains(&Output::Command(Command::Rest))
+}
+
+#[test]
+fn s9_guards_are_void_and_the_beacon_stays() {
+    let mut script = seen(true);
+    let lost = Output::Event(Event::Lost { turn: TurnId(1), reason: LostReason::Suspended });
+    assert_eq!(script.input(ENDING), [lost]);
+    assert_eq!(script.remaining_ms(1), 0);
+    for after_ms in [1, 5_000] {
+        assert_eq!(script.tick(after_ms), []);
+    }
+    assert_eq!(script.input(ENDING), [], "it said so already");
+}
+
+/// Others would wait for a whole lease of silence.
+#[test]
+fn s9_a_beacon_that_the_row_does_not_name_is_not_relied_on() {
+    let mut script = seen(false);
+    let outputs = script.input(ENDING).to_vec();
+    assert!(deletes(&outputs), "{outputs:?}");
+    // One that fell is known, and shows nothing any more.
+    let mut script = seen(true);
+    script.input(Input::BeaconLost(ME));
+    let outputs = script.input(ENDING).to_vec();
+    assert!(deletes(&outputs), "{outputs:?}");
+}
+
+/// It fell and was not named by a heartbeat; a later one cannot say which of them others have read.
+#[test]
+fn s9_a_row_that_once_named_no_beacon_is_deleted() {
+    let mut script = seen(true);
+    script.input(Input::BeaconLost(ME));
+    script.until_sent();
+    let SessionStep::Beat(beat) = script.sent().1.step else { panic!("{:?}", script.sent()) };
+    assert!(!beat.beacon);
+    let outputs = script.input(ENDING).to_vec();
+    assert!(deletes(&outputs), "{outputs:?}");
+}
+
+#[test]
+fn s9_what_nobody_uses_is_given_up_at_once() {
+    let mut script = seen(true);
+    let slot = script.slot();
+    script.input(Input::Release { turn: TurnId(1), slot });
+    let outputs = script.input(ENDING).to_vec();
+    assert!(deletes(&outputs), "{outputs:?}");
+}
+
+/// A script may have said it: nobody else shows that the context gave its session up.
+#[test]
+fn s9_who_goes_on_lowers_the_beacon_and_ends_the_session() {
+    let mut script = seen(true);
+    script.input(ENDING);
+    let outputs = script.input(Input::Wake).to_vec();
+    assert!(outputs.contains(&Output::Command(Command::Rest)), "{outputs:?}");
+    let ends: Vec<_> = script.sent().1.ends.iter().map(|ending| ending.session).collect();
+    assert_eq!(ends, [ME]);
+}
