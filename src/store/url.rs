@@ -103,6 +103,8 @@ struct Named<'a> {
     /// Between the scheme and the parameters.
     place: &'a str,
     prefix: Option<&'a str>,
+    /// One that was given besides.
+    second_prefix: Option<&'a str>,
     /// The other parameters.
     others: Vec<&'a str>,
 }
@@ -119,6 +121,9 @@ impl<'a> Named<'a> {
 
     /// What is wrong with the URL itself, whatever is there.
     fn checked(&self) -> Result<(), StoreError> {
+        if self.second_prefix.is_some() {
+            return Err(refused(format!("a URL of {}: names the prefix twice; leave one out", self.scheme)));
+        }
         match self.scheme {
             "memory" => self.check_memory(),
             #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
@@ -150,8 +155,8 @@ impl<'a> Named<'a> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
         let (prefixes, others): (Vec<_>, Vec<_>) = parameters.partition(|parameter| parameter.starts_with("prefix="));
-        let prefix = prefixes.last().and_then(|parameter| parameter.strip_prefix("prefix="));
-        Some(Self { scheme, place, prefix, others })
+        let mut prefixes = prefixes.iter().filter_map(|parameter| parameter.strip_prefix("prefix="));
+        Some(Self { scheme, place, prefix: prefixes.next(), second_prefix: prefixes.next(), others })
     }
 
     /// Refuses all parameters but those that the store knows: the prefix, or none.
@@ -318,6 +323,7 @@ mod tests {
         assert!(refusal("memory:?prefix=jobs").contains("\"prefix\"; leave it out"));
         assert!(!refusal("memory:?Secret@host").contains("Secret"));
         assert!(refusal("memory:shared").contains("no name"));
+        assert!(refusal("memory:?prefix=a&prefix=b").contains("the prefix twice"));
     }
 
     #[test]

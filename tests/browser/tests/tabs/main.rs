@@ -59,6 +59,7 @@ in_the_browsers! {
         crowd::tabs_that_come_and_go_lose_no_increment,
         crowd::given_up_waits_leave_nothing_behind,
         take_over::a_closed_holder_is_replaced,
+        take_over::a_closed_holder_is_replaced_when_its_code_has_stopped,
         take_over::a_reloaded_holder_is_replaced,
         take_over::a_frozen_holder_is_replaced_and_told,
         take_over::a_page_that_hangs_inside_a_transaction_is_waited_out,

@@ -35,6 +35,40 @@ async fn replaced(world: &World, what: &str, end: impl AsyncFnOnce(Tab) -> anyho
     still_good(&waiter).await
 }
 
+/// How many tabs are closed: not each runs on for long enough to be seen.
+const ENDS: usize = 10;
+
+/// In Chromium most closed pages run on after `pagehide`, some for 20 ms. Who is granted the lease meanwhile writes at the same time.
+pub async fn a_closed_holder_is_replaced_when_its_code_has_stopped(world: &World) -> anyhow::Result<()> {
+    // As long as it runs, it says so, in one task after the other.
+    let live = "const [channel, { port1, port2 }] = [new BroadcastChannel('life'), new MessageChannel()];
+        port1.onmessage = () => {
+            channel.postMessage(Date.now());
+            port2.postMessage(null);
+        };
+        port2.postMessage(null)";
+    let listen = "window.last = 0;
+        new BroadcastChannel('life').onmessage = ({ data }) => (window.last = data)";
+    let mut holder = world.tab(lasting()).await?;
+    hold(&holder, "notes").await?;
+    for _ in 0..ENDS {
+        let waiter = world.tab(lasting()).await?;
+        waiter.run(listen, Value::Null).await?;
+        wait_in_queue(&waiter, "notes").await?;
+        holder.run(live, Value::Null).await?;
+        waiter.until("return window.last > 0", Value::Null, SOON).await?;
+        holder.close().await?;
+        let (_, granted_at) = granted(&waiter, SOON).await?;
+        // What it said last may still be on its way.
+        let last =
+            waiter.run("await new Promise((go) => setTimeout(go, 200)); return window.last", Value::Null).await?;
+        let last = last.as_u64().context("a time")?;
+        ensure!(granted_at >= last, "granted {} ms before the holder's last sign of life", last - granted_at);
+        holder = waiter;
+    }
+    Ok(())
+}
+
 /// The lease that a tab holds is a real one: valid, verified, and given back.
 async fn still_good(tab: &Tab) -> anyhow::Result<()> {
     let checks = tab.run(&given_back("lease"), Value::Null).await?;
