@@ -32,7 +32,7 @@ impl Driver {
 
     /// What is to be done for it is noted only.
     pub(super) fn digest(&self, core: &mut Core, input: Input, now: Now) {
-        if matches!(input, Input::Suspend { .. }) {
+        if matches!(input, Input::Suspend { .. } | Input::Ending { .. }) {
             // Before anything else: they would keep the store from hearing of it, and all others waiting. So would our own.
             let open = core.open.take_all();
             core.plan_deed(Deed::Abort(open));

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use leasehold::{
     FenceError, LeaseManager, LostReason, StoreError,
-    executor::SimExecutor,
+    executor::{Lifecycle, SimExecutor},
     machine::{Batch, Now, Records, Reply, StoreClock, StoreId, StoreNow},
     store::{Fence, FencedTransaction, OpenTransaction, Reach, Store},
 };
@@ -242,6 +242,23 @@ fn a_suspension_ends_the_transactions_that_are_open() {
         assert!(!loose.commit(), "whether or not its guard lives");
         assert_eq!(guard.fence(&plain).await, Err(FenceError::Lost { key: "k".into(), reason: LostReason::Suspended }));
         assert!(!plain.commit());
+    });
+}
+
+/// Whoever may look on as long as this one's code runs must not see it write under a lease that it was told is lost.
+#[test]
+fn the_end_of_a_page_ends_the_transactions_that_are_open() {
+    let (world, desk) = (SimExecutor::new(1), Desk::default());
+    world.block_on(async {
+        let context = world.context();
+        let leases = desk.leases(&context);
+        let guard = leases.lock("k").acquire().await.unwrap();
+        let (open, plain) = (desk.begin(), desk.begin());
+        guard.fence(&open).await.unwrap();
+        context.tell(Lifecycle::Ending);
+        assert_eq!(guard.lost().now_or_never(), Some(LostReason::Suspended));
+        assert!(!open.commit(), "it would keep the store from others, and its guard is lost");
+        assert!(guard.fence(&plain).await.is_err() && !plain.commit());
     });
 }
 
