@@ -68,11 +68,18 @@ impl<T> Drop for Sender<T> {
     }
 }
 
+impl<T> Receiver<T> {
+    /// Whether the answer is there, or will never come. The next poll takes it.
+    pub(crate) fn poll_there(&self, context: &Context<'_>) -> Poll<()> {
+        if self.0.bell.rang(context.waker()) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
 impl<T> Future for Receiver<T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        if self.0.bell.rang(context.waker()) { Poll::Ready(lock(&self.0.value).take()) } else { Poll::Pending }
+        self.poll_there(context).map(|()| lock(&self.0.value).take())
     }
 }
 

@@ -384,6 +384,8 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.polls = self.polls.saturating_add(1);
+        // A task may wait for any number of requests: those without an answer are no work done, or the last ones would never be looked at.
+        ready!(self.answer.poll_there(context));
         // The request has its place in the queue by now. So a pause changes no order.
         ready!(self.driver.poll_proceed(context));
         Pin::new(&mut self.answer).poll(context)

@@ -20,6 +20,16 @@ pub(crate) enum Answer {
     Coming(Receiver<Response>),
 }
 
+impl Answer {
+    /// Whether it is there, to be taken by the next poll.
+    pub(crate) fn poll_there(&self, context: &Context<'_>) -> Poll<()> {
+        match self {
+            Self::Granted(_) => Poll::Ready(()),
+            Self::Coming(receiver) => receiver.poll_there(context),
+        }
+    }
+}
+
 impl Future for Answer {
     type Output = Option<Response>;
 

@@ -13,12 +13,12 @@ use std::{
 
 use futures::{
     executor::block_on,
-    future::{join, join_all, poll_immediate},
+    future::{join, join_all, poll_immediate, select_all},
 };
 use leasehold::{LeaseGuard, LeaseManager, Mode, executor::TokioExecutor, store::MemoryStore};
 use tokio::{
     runtime::Builder,
-    task::{block_in_place, consume_budget, spawn},
+    task::{block_in_place, consume_budget, spawn, yield_now},
     time::timeout,
 };
 
@@ -67,6 +67,25 @@ async fn a_downgrade_goes_on_although_it_is_dropped_while_others_go_first() {
     while poll_immediate(consume_budget()).await.is_some() {}
     assert!(poll_immediate(guard.downgrade()).await.is_none());
     until(async || guard.mode() == Mode::Shared).await;
+}
+
+/// Those that wait are no work. Otherwise the first ones would use up all that the task may do without a pause, at each poll anew.
+#[test]
+fn a_task_that_waits_for_many_leases_at_once_is_granted_the_last_one() {
+    Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+        let store = MemoryStore::new();
+        let (one, two) = (manager(&store), manager(&store));
+        let (mut held, mut waits) = (Vec::new(), Vec::new());
+        for key in 0..1_000 {
+            held.push(one.lock(&key.to_string()).acquire().await.unwrap());
+            waits.push(Box::pin(two.lock(&key.to_string()).acquire()));
+        }
+        let waiting = spawn(select_all(waits));
+        yield_now().await;
+        drop(held.pop());
+        let (granted, ..) = timeout(PATIENCE / 4, waiting).await.expect("nobody holds it").unwrap();
+        assert_eq!(granted.unwrap().key(), "999");
+    });
 }
 
 /// What the executor's documentation tells programs that have to block.
