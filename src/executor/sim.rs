@@ -293,11 +293,12 @@ impl Executor for SimExecutor {
         Box::pin(Sleep::new(self.world.clone(), self.context, duration))
     }
 
+    /// `None`, as where native processes run: managers behave here as there, and keep no lease that lingers in a store that processes share.
     fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
         let mut state = self.world.state();
         state.watchers.retain(|(_, watcher)| watcher.strong_count() > 0);
         state.watchers.push((self.context, watcher));
-        Some(Box::new(()))
+        None
     }
 
     fn has_crashed(&self) -> bool {

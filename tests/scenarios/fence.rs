@@ -245,7 +245,7 @@ fn a_suspension_ends_the_transactions_that_are_open() {
     });
 }
 
-/// Whoever may look on as long as this one's code runs must not see it write under a lease that it was told is lost.
+/// Its code may run on, and its guard is lost.
 #[test]
 fn the_end_of_a_page_ends_the_transactions_that_are_open() {
     let (world, desk) = (SimExecutor::new(1), Desk::default());
@@ -259,6 +259,19 @@ fn the_end_of_a_page_ends_the_transactions_that_are_open() {
         assert_eq!(guard.lost().now_or_never(), Some(LostReason::Suspended));
         assert!(!open.commit(), "it would keep the store from others, and its guard is lost");
         assert!(guard.fence(&plain).await.is_err() && !plain.commit());
+    });
+}
+
+/// A test in simulated time sees what a native program does: over a store that processes share, nothing lingers by default.
+#[test]
+fn what_is_dropped_over_a_shared_store_is_free_at_once() {
+    let (world, desk) = (SimExecutor::new(1), Desk::default());
+    world.block_on(async {
+        let leases = desk.leases(&world.context());
+        drop(leases.lock("k").acquire().await.unwrap());
+        world.pass(ms(1)).await;
+        let other = desk.leases(&world.context());
+        assert!(other.status("k").await.unwrap().is_idle());
     });
 }
 
