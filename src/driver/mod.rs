@@ -119,8 +119,7 @@ impl Driver {
     ) -> Shared<Self> {
         let (store_timeout, me) = (config.store_timeout(), SessionId(executor.random()));
         let beacons = signals.beacons().cover(&(*store).reach());
-        Shared::new_cyclic(|this: &WeakShared<Self>| {
-            (*store).watch(this.clone());
+        let driver = Shared::new_cyclic(|this: &WeakShared<Self>| {
             let lifecycle = executor.watch_lifecycle(this.clone());
             // Else a process that ends within the linger would leave a lease behind that blocks its successor.
             let may_linger = lifecycle.is_some() || matches!((*store).reach(), Reach::Process(_));
@@ -142,7 +141,11 @@ impl Driver {
                 this,
                 lifecycle,
             }
-        })
+        });
+        // Only now: before it is made, it looks like a watcher that went, and those are forgotten.
+        let watcher = Shared::downgrade(&driver);
+        (*driver.store).watch(watcher);
+        driver
     }
 
     /// A panic under the lock would be a bug of the machine; what it guards stays usable all the same.

@@ -87,7 +87,15 @@ impl Worker {
     }
 
     pub(super) fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
-        lock(&self.watchers).push(watcher);
+        let mut watchers = lock(&self.watchers);
+        // Else each manager that went would leave its memory behind. There is then room for as many again, so that each one that comes
+        // pays for few looks.
+        if watchers.len() == watchers.capacity() {
+            watchers.retain(|known| known.strong_count() > 0);
+            let left = watchers.len();
+            watchers.reserve(left + 1);
+        }
+        watchers.push(watcher);
     }
 
     /// Ends when the file is closed. Whoever asks from now on is refused.
@@ -118,4 +126,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn closed() -> StoreError {
     StoreError::permanent(StoreErrorKind::Closed, "this SQLite store was closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, process};
+
+    use super::*;
+
+    struct Watcher;
+
+    impl StoreWatcher for Watcher {
+        fn store_gone(&self) {}
+
+        fn connection_ended(&self) {}
+    }
+
+    /// As when a program makes a manager for each of its jobs, over one store.
+    #[test]
+    fn watchers_that_went_are_forgotten_when_others_come() {
+        let path = env::temp_dir().join(format!("leasehold-watchers-{}", process::id()));
+        fs::create_dir_all(&path).unwrap();
+        let worker = Worker::start(LeaseFile::open(&path.join("leases.db"), "leasehold").unwrap()).unwrap();
+        let stays: Vec<_> = (0..10).map(|_| Arc::new(Watcher)).collect();
+        for watcher in &stays {
+            let watcher = Arc::downgrade(watcher);
+            worker.watch(watcher);
+        }
+        for _ in 0..10_000 {
+            let watcher = Arc::downgrade(&Arc::new(Watcher));
+            worker.watch(watcher);
+        }
+        let watchers = std::mem::take(&mut *lock(&worker.watchers));
+        assert!(watchers.len() <= 4 * stays.len(), "{} are kept", watchers.len());
+        assert_eq!(watchers.iter().filter(|watcher| watcher.strong_count() > 0).count(), stays.len());
+        drop(worker);
+        fs::remove_dir_all(&path).unwrap();
+    }
 }
