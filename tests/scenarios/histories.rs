@@ -116,11 +116,12 @@ const HOWS: [How; 9] = [
 ];
 
 /// What happens in every kind of world.
-const EXPECTED: [&str; 38] = [
+const EXPECTED: [&str; 39] = [
     "a context froze",
     "a context crashed",
     "a context was closed",
     "a context was suspended",
+    "a context was told that it ends",
     "a transaction was refused",
     "a transaction overran its time limit",
     "an answer was lost",

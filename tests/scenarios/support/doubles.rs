@@ -9,7 +9,7 @@ use std::{
 
 use leasehold::{
     StoreError,
-    executor::{Executor, MaybeSendFuture, SimExecutor, WeakShared},
+    executor::{Executor, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, SimExecutor, WeakShared},
     machine::{Batch, Message, Monotonic, Now, Reply, SessionId, StoreClock},
     signal::{Beacons, Inbox, LocalSignals, Notice, Signals},
     store::{Reach, Store},
@@ -280,5 +280,9 @@ impl Executor for PausingExecutor {
 
     fn has_crashed(&self) -> bool {
         self.sim.has_crashed()
+    }
+
+    fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+        self.sim.watch_lifecycle(watcher)
     }
 }

@@ -104,6 +104,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "S9",
+        "a page that ends leaves its transactions open",
+        Scenario("fence::the_end_of_a_page"),
+        &[edit("src/driver/pump.rs", " | Input::Ending { .. }", "")],
+    ),
+    Mutant::new(
+        "S9",
         "an answer to an earlier session counts",
         Rule("suspension::"),
         &[

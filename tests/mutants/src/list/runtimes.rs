@@ -51,6 +51,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(EXECUTOR, "coop::poll_proceed(context).map(|budget| budget.made_progress())", "Poll::Ready(())")],
     ),
     Mutant::new(
+        "liveness",
+        "a request without an answer counts as work done",
+        Tokio("cooperation::a_task_that_waits_for_many"),
+        &[edit("src/client/request.rs", "        ready!(self.answer.poll_there(context));\n", "")],
+    ),
+    Mutant::new(
         "cost",
         "a runtime that stands still collects a task for each alarm",
         Tokio("several_runtimes::another_runtime_that_stands_still"),
