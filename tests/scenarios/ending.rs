@@ -38,6 +38,28 @@ fn s9_who_ends_and_uses_nothing_leaves_the_key_at_once() {
     });
 }
 
+/// Nobody waits, so nobody has seen it go. The holder of `lives` answers, and costs the request no time.
+#[test]
+fn s9_who_only_tries_finds_out_that_the_holder_has_ended() {
+    everywhere(async |world| {
+        let (one, two, other) = (world.tab(), world.tab(), world.tab());
+        let guard = one.leases.lock("k").acquire().await.unwrap();
+        let lives = other.leases.lock("lives").acquire().await.unwrap();
+        one.executor.tell(Lifecycle::Ending);
+        let start = world.now();
+        assert!(two.leases.lock("k").try_acquire().await.unwrap().is_none(), "its code may still run");
+        assert!(world.ms_since(start) <= 300 && two.leases.status("k").await.unwrap().queue.is_empty());
+        one.crash(guard);
+        let start = world.now();
+        let next = two.leases.lock("k").try_acquire().await.unwrap().expect("its beacon is gone");
+        assert!(next.is_valid() && world.ms_since(start) <= 50, "after {} ms", world.ms_since(start));
+        let start = world.now();
+        assert!(two.leases.lock("lives").try_acquire().await.unwrap().is_none());
+        assert_eq!(world.ms_since(start), 0);
+        assert!(lives.is_valid());
+    });
+}
+
 /// Nobody could tell its end from its silence.
 #[test]
 fn s9_who_ends_without_a_beacon_gives_its_lease_up_at_once() {

@@ -10,13 +10,14 @@ use super::{
     message::Body,
     output::Refusal,
     pending::PendingOperation,
+    record::Way,
     time::Monotonic,
 };
 
 /// A holder that keeps a key without using it gives it back by then, if it can hear.
 const LOOK_MS: u64 = 30;
-/// A beacon that still stands by then is that of a living context: time enough for a page that was reloaded to go.
-const TWIN_MS: u64 = 250;
+/// A beacon that still stands by then is that of a living context: time enough for a page that was closed or reloaded to go.
+const GONE_MS: u64 = 250;
 
 impl Machine {
     /// The key is taken. Who only tries asks the holder whether it uses it, and looks again once.
@@ -29,15 +30,42 @@ impl Machine {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
         let first = seeking.look_until.is_none();
         let until = *seeking.look_until.get_or_insert_with(|| now.plus(LOOK_MS));
-        // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now.
-        if slot.own.is_none() && may_be_unused(ahead, me) && now < until {
+        let may_be_dead = self.presence.beacon_stands() && ahead.iter().any(|seen| seen.beacon);
+        // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now, unless that may be
+        // the lease of a dead context.
+        let is_meant = if slot.own.is_some() { may_be_dead && seeking.way == Way::Plain } else { true };
+        let may_change = is_meant && may_be_unused(ahead, me);
+        if may_change && now < until {
             seeking.look_at = Some(until);
             if !first {
                 return;
             }
             return self.tell_wanted(&slot.key, ahead, true);
         }
-        self.found_busy(slot, now);
+        if !(may_change && may_be_dead && self.probe(slot, now)) {
+            self.found_busy(slot, now);
+        }
+    }
+
+    /// A holder that did not say that it uses the key may be dead, and its beacon would show it. A place in the queue comes with a watch of
+    /// that beacon, so a request that only tries takes one for a moment.
+    fn probe(&mut self, slot: &Slot, now: Monotonic) -> bool {
+        let Some(seeking) = self.cohorts.change_seeking(slot) else { return false };
+        if core::mem::replace(&mut seeking.wait, true) {
+            return false;
+        }
+        seeking.probes_until = Some(now.plus(GONE_MS));
+        self.ask(slot, now);
+        true
+    }
+
+    /// The holder lives: who only tries is refused, and leaves the queue.
+    pub(super) fn end_probe_if_due(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
+        if seeking.probes_until.take_if(|until| *until <= now).is_some() {
+            self.refuse_tries(slot);
+            self.stop_if_unwanted(slot, now);
+        }
     }
 
     /// Tells those who hold a key that somebody wants it.
@@ -131,7 +159,7 @@ impl Machine {
                 false
             }
             None => {
-                seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(TWIN_MS)) }.into());
+                seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(GONE_MS)) }.into());
                 // A place in the queue comes with a watch of its beacon.
                 !core::mem::replace(&mut seeking.wait, true)
             }

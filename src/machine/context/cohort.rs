@@ -63,6 +63,8 @@ pub(super) struct Seeking {
     pub(super) look_at: Option<Monotonic>,
     /// Nor does it look after that.
     pub(super) look_until: Option<Monotonic>,
+    /// Until when a try waits in the queue for the end of a beacon.
+    pub(super) probes_until: Option<Monotonic>,
     /// Another incarnation of this context's instance stands ahead.
     pub(super) twin: Option<Box<Twin>>,
     /// Of a lease that is taken over: the token of the next guard.
@@ -153,6 +155,7 @@ impl Seeking {
             heard_at: now,
             look_at: None,
             look_until: None,
+            probes_until: None,
             twin: None,
             cursor: None,
         }
@@ -165,7 +168,9 @@ impl Seeking {
 
     /// Whether it is too early to say that the key is taken.
     pub(super) fn is_looking(&self) -> bool {
-        self.look_at.is_some() || self.twin.as_ref().is_some_and(|twin| twin.until.is_some())
+        self.look_at.is_some()
+            || self.probes_until.is_some()
+            || self.twin.as_ref().is_some_and(|twin| twin.until.is_some())
     }
 }
 
@@ -225,7 +230,7 @@ impl Cohort {
     /// When something is to be done for the turns, the users, or the lease that nobody uses.
     pub(super) fn next_event(&self) -> Option<Monotonic> {
         let seeking = self.seeking();
-        let looks = seeking.and_then(|seeking| seeking.look_at);
+        let looks = seeking.and_then(|seeking| earliest(&[seeking.look_at, seeking.probes_until]));
         let verdict = seeking.and_then(|seeking| seeking.twin.as_ref()?.until);
         let held = self.held().and_then(Held::next_event);
         earliest(&[self.turns.alarm(), looks, verdict, held])

@@ -233,6 +233,7 @@ impl Machine {
             self.end_overdue_users(slot, now);
             self.end_linger_if_due(slot, now);
             self.look_if_due(slot, now);
+            self.end_probe_if_due(slot, now);
             self.judge_twin_if_due(slot, now);
             self.judge_if_silent(slot, now);
         }

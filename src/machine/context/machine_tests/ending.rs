@@ -2,8 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{ME, Script, granted};
-use crate::machine::{Command, Event, Input, LostReason, Output, SessionStep, TurnId};
+use super::{ME, OTHER, Script, granted, taken};
+use crate::machine::{
+    Action, Body, Command, Event, Input, LostReason, Outcome, Output, RequestId, SessionStep, Sighting, Token, Turn,
+    TurnId,
+};
 
 const ENDING: Input = Input::Ending { abandons: true };
 
@@ -69,6 +72,42 @@ fn s9_what_nobody_uses_is_given_up_at_once() {
     script.input(Input::Release { turn: TurnId(1), slot });
     let outputs = script.input(ENDING).to_vec();
     assert!(deletes(&outputs), "{outputs:?}");
+}
+
+/// It asks the holder. One that answers lives; whether one that does not is dead, its beacon shows.
+#[test]
+fn s9_a_try_waits_a_moment_for_the_end_of_a_beacon() {
+    for alone in [false, true] {
+        let mut script = Script::with_beacon();
+        let ahead = Sighting { beacon: true, ..taken(OTHER, 64, RequestId(1)) };
+        script.input(Input::Acquire(Turn { wait: false, alone, ..Turn::new(TurnId(1), script.key.clone()) }));
+        script.input(Input::BeaconStands(ME));
+        let asked = script.answer([Outcome::Busy { ahead: [ahead].into() }]).to_vec();
+        assert!(matches!(asked[..], [Output::Command(Command::Send(_))]), "{asked:?}");
+        script.tick(30);
+        script.answer([Outcome::Busy { ahead: [ahead].into() }]);
+        let [Action::Acquire(ask)] = &script.actions()[..] else { panic!("{:?}", script.actions()) };
+        assert!(ask.wait, "a place comes with a watch");
+        let waiting = Outcome::Waiting { last_token: Token(64), position: 0, ahead: [ahead].into() };
+        let watched = script.answer([waiting]).to_vec();
+        assert!(watched.iter().any(|output| matches!(output, Output::Command(Command::Watch { session: OTHER, .. }))));
+        assert!(!watched.contains(&Output::Event(Event::Busy { turn: TurnId(1) })), "it is too early");
+        assert_eq!(script.tick(249), []);
+        assert_eq!(script.tick(1)[0], Output::Event(Event::Busy { turn: TurnId(1) }));
+        assert!(matches!(script.actions()[..], [Action::Withdraw { .. }]), "{:?}", script.actions());
+    }
+}
+
+#[test]
+fn s9_a_try_whose_holder_answers_is_refused_at_once() {
+    let mut script = Script::with_beacon();
+    let ahead = Sighting { beacon: true, ..taken(OTHER, 64, RequestId(1)) };
+    script.input(Input::Acquire(Turn { wait: false, alone: true, ..Turn::new(TurnId(1), script.key.clone()) }));
+    script.input(Input::BeaconStands(ME));
+    script.answer([Outcome::Busy { ahead: [ahead].into() }]);
+    let outputs = script.signal(Body::InUse { asker: ME }).to_vec();
+    assert_eq!(outputs, [Output::Event(Event::Busy { turn: TurnId(1) })]);
+    assert!(!script.is_sent());
 }
 
 /// A script may have said it: nobody else shows that the context gave its session up.
