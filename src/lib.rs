@@ -50,6 +50,7 @@ pub use store::FenceError;
 mod guides {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[cfg(feature = "store-sqlite")]
     #[doc = include_str!("../docs/a-native-worker.md")]
     struct ANativeWorker;
     #[doc = include_str!("../docs/beyond-one-process.md")]

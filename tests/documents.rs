@@ -171,3 +171,12 @@ fn the_readme_names_all_that_its_example_needs() {
     let commands: Vec<_> = readme.split('`').filter(|code| code.starts_with("cargo add tokio ")).collect();
     assert_eq!(commands, ["cargo add tokio --features macros,rt-multi-thread"]);
 }
+
+/// Whoever copies it gets the program that is tested, and nothing that only a test needs.
+#[test]
+fn the_program_of_the_native_worker_is_the_example() {
+    let (guide, example) = (read("docs/a-native-worker.md"), read("examples/report_worker.rs"));
+    let program = guide.split("```rust,no_run\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a program");
+    let (tested, _) = example.split_once("\n#[cfg(test)]").expect("it has tests");
+    assert!(tested.ends_with(program), "docs/a-native-worker.md and examples/report_worker.rs differ");
+}
