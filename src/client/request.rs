@@ -182,7 +182,8 @@ impl LeaseRequest {
         self.ask(waits, true).map(|granted| granted?.ok_or(AcquireError::Closed))
     }
 
-    /// Tries once: `None` if the key is taken.
+    /// Tries once: `None` if the key is taken. A holder that lives says so at once. If it does not answer, this takes 30 ms, or 280 ms if
+    /// the holder has a beacon, which shows whether it is dead.
     ///
     /// # Errors
     /// [`AcquireError`]: the manager was closed, the key is invalid, or the store failed; [`InvalidOptions`] for a request with a

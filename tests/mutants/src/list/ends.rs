@@ -8,6 +8,7 @@ use crate::{
 
 const SESSION: &str = "src/machine/context/session.rs";
 const LIFE: &str = "src/machine/context/lifecycle.rs";
+const BUSY: &str = "src/machine/context/busy.rs";
 const RETRY: &str = "src/machine/context/retry.rs";
 const SENDING: &str = "src/machine/context/store_queue/sending.rs";
 
@@ -95,6 +96,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "self.presence.beacon_stands() && self.session.has_shown_beacon();",
             "self.presence.beacon_stands();",
         )],
+    ),
+    Mutant::new(
+        "S9",
+        "a try does not look whether a silent holder is dead",
+        Scenario("ending::s9_who_only_tries"),
+        &[edit(BUSY, "if !(may_change && may_be_dead &&", "if true || !(may_change && may_be_dead &&")],
+    ),
+    Mutant::new(
+        "S9",
+        "a try that looked whether its holder is dead never ends",
+        Rule("ending::s9_a_try_waits_a_moment"),
+        &[edit(BUSY, "            self.refuse_tries(slot);\n            self.stop_if_unwanted(slot, now);\n", "")],
     ),
     Mutant::new(
         "S9",
