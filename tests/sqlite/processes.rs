@@ -113,6 +113,44 @@ fn a_waiting_process_is_woken_by_the_release() {
     });
 }
 
+/// A beacon that is missing counts as gone only after more than that.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A machine that is busy for a moment may be late each time but one.
+#[test]
+fn a_killed_waiter_is_seen_to_be_dead_at_once_though_another_context_has_ended_meanwhile() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        for _ in 0..5 {
+            if evicting_a_swept_waiter(&scratch).await < SOON {
+                return;
+            }
+        }
+        panic!("its death was seen late each time");
+    });
+}
+
+/// How long it takes to be granted a lease that was handed to a dead waiter.
+async fn evicting_a_swept_waiter(scratch: &Scratch) -> Duration {
+    let leases = manager(&scratch.0).lease(LONG_LEASE).build().unwrap();
+    let guard = leases.lock("k").acquire().await.unwrap();
+    let mut waiter = Other::start("waiter", scratch);
+    waiter.tell("wait");
+    while leases.status("k").await.unwrap().queue.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    waiter.kill();
+    let another = manager(&scratch.0).build().unwrap();
+    drop(another.lock("other").acquire().await.unwrap());
+    another.close().await;
+    // It sweeps on a thread of its own, after its end.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    guard.release().await.unwrap();
+    let began = Instant::now();
+    drop(leases.lock("k").timeout(BUSY).acquire().await.unwrap());
+    began.elapsed()
+}
+
 const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 fn notes(directory: &Path) -> Connection {

@@ -5,7 +5,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use super::{name_of, sessions};
@@ -18,6 +18,13 @@ const RISING: &str = "rising";
 const MISSING: Duration = Duration::from_millis(2_500);
 /// A beacon is raised so often at most. Each time costs a file that stays open.
 const MOST_FILES: usize = 16;
+/// A dead context may be in the store for long yet: nobody looks for it until it is to be granted what it waited for. Its file proves
+/// its death at once, so a sweep leaves it there until the context was last awake so long ago.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// So many files of dead contexts stay after a sweep: the youngest. Else processes that die again and again would fill the directory.
+const MOST_KEPT: usize = 512;
+/// A context that is awake marks its file so often. Else one that was awake for days would leave a file that is swept at once.
+const MARKED_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// Where the beacon of a session stands.
 pub(super) fn path(directory: &Path, session: SessionId) -> PathBuf {
@@ -49,6 +56,17 @@ impl Beacon {
         }
         self.is_lost = self.raise_again().is_err();
         self.is_lost
+    }
+
+    /// Writes into the file's times that its context is awake, if that was long ago.
+    #[expect(clippy::disallowed_methods, reason = "the times of files are those of the wall clock")]
+    pub(super) fn mark(&self) {
+        if let Some(file) =
+            self.files.last().filter(|file| last_marked(file).elapsed().is_ok_and(|age| age >= MARKED_EVERY))
+        {
+            // Without it, the file is swept sooner.
+            let _ = file.set_modified(SystemTime::now());
+        }
     }
 
     fn raise_again(&mut self) -> io::Result<()> {
@@ -153,18 +171,41 @@ impl Sight {
     }
 }
 
-/// Removes the files of beacons that nobody keeps locked, whether they were raised or only rising.
+/// Removes what dead contexts left: the files that never rose, and the oldest of the others.
 pub(super) fn sweep(directory: &Path) {
-    for kind in [KIND, RISING] {
-        for session in sessions(directory, kind) {
-            let path = directory.join(name_of(session, kind));
-            let Ok(file) = File::open(&path) else { continue };
-            // The lock is kept until the file is removed: the context of a rising one must not lock it meanwhile.
-            if file.try_lock().is_ok() {
-                let _ = fs::remove_file(path);
-            }
+    sweep_rising(directory);
+    let paths = sessions(directory, KIND).map(|session| path(directory, session));
+    let mut fallen: Vec<_> = paths.filter_map(|path| Some((marked_before_death(&path)?, path))).collect();
+    fallen.sort_unstable_by(|one, other| other.cmp(one));
+    for (younger, (marked, path)) in fallen.into_iter().enumerate() {
+        if younger >= MOST_KEPT || marked.elapsed().is_ok_and(|age| age >= KEPT) {
+            let _ = fs::remove_file(path);
         }
     }
+}
+
+fn sweep_rising(directory: &Path) {
+    for session in sessions(directory, RISING) {
+        let path = directory.join(name_of(session, RISING));
+        let Ok(file) = File::open(&path) else { continue };
+        // The lock is kept until the file is removed: its context must not lock it meanwhile.
+        if file.try_lock().is_ok() {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// When a beacon was last marked, if nobody keeps it locked.
+fn marked_before_death(path: &Path) -> Option<SystemTime> {
+    let file = File::open(path).ok()?;
+    // A shared lock: with another one, whoever looks meanwhile would take the context for a living one.
+    file.try_lock_shared().ok()?;
+    Some(last_marked(&file))
+}
+
+/// Where files have no times, this is so long ago that the file is swept.
+fn last_marked(file: &File) -> SystemTime {
+    file.metadata().and_then(|found| found.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 #[cfg(test)]

@@ -194,14 +194,16 @@ mod socket {
         send(directory, &name_of(session, KIND), text)
     }
 
-    /// Tells all sessions that have a socket among these names, but the own one.
+    /// Tells all sessions that have a socket among these names, but the own one, and no more than so many.
     pub(in super::super) fn tell_all(
         directory: &Path,
         names: impl Iterator<Item = String>,
         own: SessionId,
         text: &str,
+        most: usize,
     ) {
-        for session in names.filter_map(|name| session_in(&name, KIND)).filter(|session| *session != own) {
+        let others = names.filter_map(|name| session_in(&name, KIND)).filter(|session| *session != own);
+        for session in others.take(most) {
             // A session that is gone needs no message.
             let _ = tell(directory, session, text);
         }
@@ -230,7 +232,7 @@ pub(super) fn tell(_directory: &Path, _session: SessionId, _text: &str) -> bool 
 
 /// Nobody can be told.
 #[cfg(not(unix))]
-pub(super) fn tell_all(_directory: &Path, _names: impl Iterator<Item = String>, _own: SessionId, _text: &str) {}
+pub(super) fn tell_all(_: &Path, _names: impl Iterator<Item = String>, _own: SessionId, _text: &str, _most: usize) {}
 
 /// There is nothing to remove.
 #[cfg(not(unix))]

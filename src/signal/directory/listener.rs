@@ -23,8 +23,7 @@ use crate::signal::{Inbox, Notice};
 const LOOK: Duration = Duration::from_millis(40);
 /// Between two looks at the own beacon and socket.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
-/// A context that is awake for so long sweeps. Not at once: the file that a dead process left tells those who wait for it that it
-/// is dead, and without it they learn that later.
+/// A context that is awake for so long sweeps. One that ends sooner sweeps then, when nobody waits for it.
 const SWEEP_AFTER: Duration = Duration::from_secs(10);
 /// More messages for all do not wait at once. Each has the directory open, and a lost one costs time only.
 const MOST_BROADCASTS: usize = 16;
@@ -181,7 +180,7 @@ impl Listener {
     fn send_broadcasts(&self) {
         let broadcasts = core::mem::take(&mut self.held().broadcasts);
         for (names, text) in broadcasts {
-            ear::tell_all(&self.directory, names, self.session, &text);
+            ear::tell_all(&self.directory, names, self.session, &text, usize::MAX);
         }
     }
 
@@ -198,7 +197,10 @@ impl Listener {
             return;
         }
         self.ear.keep_open();
-        let is_lost = self.held().beacon.as_mut().is_some_and(Beacon::gets_lost);
+        let is_lost = self.held().beacon.as_mut().is_some_and(|beacon| {
+            beacon.mark();
+            beacon.gets_lost()
+        });
         drop(keeping);
         if is_lost {
             self.notice(Notice::BeaconLost(self.session));

@@ -50,8 +50,10 @@ use listener::Listener;
 /// # When a beacon counts as gone
 /// * Its file is there, and nobody has it locked: the process died. Waiters see that at once.
 /// * Its file was open here before, and the lock on it was dropped: the context died or rests. Waiters see that at once.
-/// * There has been no file for 2.5 s: the context rests, or it died and another one has swept its file away. One that has been
-///   awake for 10 s sweeps, or one that ends sooner.
+/// * There has been no file for 2.5 s: the context rests, or it died and its file is gone, too.
+///
+/// The file of a dead context stays for about a day, because waiters may look for it long after its death: it may have been in a queue. Then
+/// it is swept away, as are all but the 512 youngest such files. A context sweeps once it has been awake for 10 s, or when it ends.
 ///
 /// So a living context is not taken for dead because somebody deleted its file, or the whole directory: once a second it looks for
 /// its own beacon and socket, and makes them again. If it cannot raise the beacon again, it goes on without one, and says so in
@@ -77,7 +79,7 @@ pub struct DirectorySignals {
     awake: Mutex<Option<Awake>>,
 }
 
-/// Of so many files the sockets among them are told a message for all before [`send`](Signals::send) returns.
+/// So many other contexts are told a message for all before [`send`](Signals::send) returns.
 const FEW: usize = 64;
 
 /// What stands between [`wake`](Signals::wake) and [`rest`](Signals::rest).
@@ -130,7 +132,7 @@ impl DirectorySignals {
     /// The first ones at once, for the process may end after its last message; the others on the thread of the listener.
     fn tell_all(&self, own: SessionId, text: String) {
         let Ok(mut names) = names(&self.directory) else { return };
-        ear::tell_all(&self.directory, names.by_ref().take(FEW), own, &text);
+        ear::tell_all(&self.directory, names.by_ref(), own, &text, FEW);
         if names.peek().is_some() {
             self.with_listener(|listener| listener.tell_all(names, text));
         }

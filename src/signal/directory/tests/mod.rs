@@ -15,12 +15,13 @@ use std::{
         mpsc,
     },
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use super::{
     DirectorySignals, Ear,
-    beacon::{self, Beacon},
+    beacon::{self, Beacon, Sight},
+    listener::Listener,
     name_of, names, sentry, sweep,
 };
 use crate::executor::Shared;
@@ -32,6 +33,8 @@ const OWN: SessionId = SessionId(1);
 const OTHER: SessionId = SessionId(2);
 /// Longer than anything here takes, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// A directory of its own for each test, gone with it.
 struct Scratch(PathBuf);
@@ -54,6 +57,18 @@ impl Scratch {
         drop(UnixDatagram::bind(self.file(session, kind)).unwrap());
         self.file(session, kind)
     }
+
+    /// As a process leaves it that was killed, and was last known to live so long ago.
+    fn dead_beacon(&self, session: SessionId, age: Duration) -> PathBuf {
+        let path = beacon::path(&self.0, session);
+        mark(&File::create(&path).unwrap(), age);
+        path
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the times of files are those of the wall clock")]
+fn mark(file: &File, age: Duration) {
+    file.set_modified(SystemTime::now() - age).unwrap();
 }
 
 impl Drop for Scratch {
@@ -109,9 +124,9 @@ fn a_sweep_removes_what_the_dead_left_and_nothing_of_the_living() {
     locked.lock().unwrap();
     let foreign = scratch.0.join("notes.beacon");
     fs::write(&foreign, "").unwrap();
-    for kind in ["beacon", "rising"] {
-        fs::write(scratch.file(OTHER, kind), "").unwrap();
-    }
+    fs::write(scratch.file(OTHER, "rising"), "").unwrap();
+    scratch.dead_beacon(OTHER, DAY);
+    scratch.dead_beacon(SessionId(3), Duration::ZERO);
     for kind in ["socket", "opening"] {
         scratch.dead_socket(OTHER, kind);
     }
@@ -119,8 +134,46 @@ fn a_sweep_removes_what_the_dead_left_and_nothing_of_the_living() {
     let mut left: Vec<_> = names(&scratch.0).unwrap().collect();
     left.sort();
     let own = ["beacon", "opening", "rising", "socket"].map(|kind| name_of(OWN, kind));
-    assert_eq!(left, [own.as_slice(), &["notes.beacon".into()]].concat());
+    let young = name_of(SessionId(3), "beacon");
+    assert_eq!(left, [own.as_slice(), &[young, "notes.beacon".into()]].concat());
     drop(living);
+}
+
+/// One that waited is looked for once it is granted the lease, however long after its death that is.
+#[test]
+fn a_sweep_leaves_the_dead_of_the_last_day_to_be_seen_at_once() {
+    let scratch = Scratch::new();
+    let path = scratch.dead_beacon(OTHER, DAY - BUSY);
+    sweep(&scratch.0);
+    assert!(Sight::new(&path).is_gone(now()));
+}
+
+#[test]
+fn a_sweep_leaves_the_512_youngest_of_the_dead() {
+    let scratch = Scratch::new();
+    let all: Vec<_> =
+        (1..=600).map(|id| scratch.dead_beacon(SessionId(id), 60 * BUSY - BUSY / 60 * id as u32)).collect();
+    sweep(&scratch.0);
+    let (swept, left): (Vec<_>, Vec<_>) = all.iter().partition(|path| !path.exists());
+    assert_eq!((swept.len(), left.len()), (88, 512));
+    assert_eq!(swept.into_iter().chain(left).collect::<Vec<_>>(), all.iter().collect::<Vec<_>>(), "the oldest go");
+}
+
+/// Else nothing would show the death of a context that was awake for days.
+#[test]
+fn a_context_that_is_awake_marks_its_beacon_every_hour() {
+    let scratch = Scratch::new();
+    let beacon = Beacon::raise(&scratch.0, OWN).unwrap();
+    let file = File::options().write(true).open(beacon::path(&scratch.0, OWN)).unwrap();
+    let age = || file.metadata().unwrap().modified().unwrap().elapsed().unwrap_or_default();
+    let (inbox, _notices) = inbox();
+    let ear = Ear::open(&scratch.0, OWN);
+    let listener = Listener::new(&scratch.0, OWN, ear, Some(beacon), Shared::downgrade(&inbox));
+    for (was, is) in [(HOUR - BUSY, HOUR - BUSY), (HOUR, Duration::ZERO)] {
+        mark(&file, was);
+        listener.keep();
+        assert!(age() >= is && age() < is + BUSY, "{:?}", age());
+    }
 }
 
 #[test]
@@ -128,9 +181,9 @@ fn the_directory_is_swept_when_a_context_rests() {
     let scratch = Scratch::new();
     let (inbox, _notices) = inbox();
     let signals = DirectorySignals::new(&scratch.0);
-    fs::write(beacon::path(&scratch.0, OTHER), "").unwrap();
+    let dead = scratch.dead_beacon(OTHER, DAY);
     assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)));
-    assert!(beacon::path(&scratch.0, OTHER).exists(), "whoever waits for the dead one sees it at once by its file");
+    assert!(dead.exists(), "whoever waits for the dead one sees it at once by its file");
     signals.rest();
     assert!(comes_true(|| names(&scratch.0).unwrap().count() == 0));
 }
