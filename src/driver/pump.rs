@@ -134,6 +134,7 @@ impl Driver {
             Command::Send(message) => self.signals.send(&message),
             Command::Wake { session, beacon } => self.wake(session, beacon),
             Command::Rest => self.signals.rest(),
+            Command::Fall => self.signals.fall(),
             Command::Watch { watch, session } => self.watch(watch, session),
             Command::Unwatch { watch } => self.signals.unwatch(watch),
         }

@@ -58,6 +58,8 @@ pub enum Command {
     },
     /// Stop listening, lower the beacon.
     Rest,
+    /// The same, although the row of the session may still be in the store: others must see at once that the beacon is gone.
+    Fall,
     /// Watch for the beacon of a session to be gone.
     Watch {
         /// Names the watch.

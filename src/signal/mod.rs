@@ -56,6 +56,13 @@ pub trait Signals: MaybeSendSync + Debug + 'static {
     /// Closes the channel, lowers the beacon, ends all watches.
     fn rest(&self);
 
+    /// The same, at the end of a session that the store may still name: its end could not be written, or nobody knows whether it was.
+    /// Whoever watches for the beacon from now on SHOULD see at once that it is gone, and not only after a while. Unless it is
+    /// overridden, it is [`rest`](Self::rest).
+    fn fall(&self) {
+        self.rest();
+    }
+
     /// Tells the session that the message concerns, or all other awake contexts.
     fn send(&self, message: &Message);
 

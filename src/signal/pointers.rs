@@ -22,6 +22,10 @@ macro_rules! behind {
                 (**self).rest();
             }
 
+            fn fall(&self) {
+                (**self).fall();
+            }
+
             fn send(&self, message: &Message) {
                 (**self).send(message);
             }

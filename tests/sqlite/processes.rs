@@ -151,6 +151,38 @@ async fn evicting_a_swept_waiter(scratch: &Scratch) -> Duration {
     began.elapsed()
 }
 
+/// The holder has ended well, and only its beacon can show that.
+#[test]
+fn a_holder_that_ends_while_another_program_locks_the_file_is_seen_to_have_ended_at_once() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        for _ in 0..5 {
+            if replacing_an_unwritten_end(&scratch).await < SOON {
+                return;
+            }
+        }
+        panic!("its end was seen late each time");
+    });
+}
+
+/// How long it takes to be granted the lease of a context that could not write its end.
+async fn replacing_an_unwritten_end(scratch: &Scratch) -> Duration {
+    let builder = || manager(&scratch.0).lease(LONG_LEASE);
+    let holder = builder().store_timeout(Duration::from_millis(300)).build().unwrap();
+    let guard = holder.lock("k").acquire().await.unwrap();
+    let mut database = notes(&scratch.0);
+    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+    holder.close().await;
+    drop((guard, holder));
+    transaction.rollback().unwrap();
+    let began = Instant::now();
+    let others = builder().build().unwrap();
+    assert_eq!(others.status("k").await.unwrap().holders.len(), 1, "its end was written");
+    drop(others.lock("k").timeout(BUSY).acquire().await.unwrap());
+    others.close().await;
+    began.elapsed()
+}
+
 const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 fn notes(directory: &Path) -> Connection {

@@ -173,8 +173,10 @@ impl Machine {
             }
         }
         self.drop_all_of_session(now);
-        if farewell != Farewell::Beacon {
-            self.rest();
+        match farewell {
+            Farewell::Beacon => {}
+            Farewell::Transaction if was_open => self.fall(),
+            Farewell::Transaction | Farewell::BlindDelete => self.rest(),
         }
         if self.life == Life::Open {
             self.life = Life::Suspended;
@@ -217,7 +219,7 @@ impl Machine {
         }
         self.life = Life::Open;
         // The beacon that was to show its end.
-        self.rest();
+        self.fall();
         self.drop_all(SUSPENDED, now);
         self.detached.clear();
         for slot in &self.cohorts.slots() {
@@ -230,6 +232,7 @@ impl Machine {
         if matches!(self.life, Life::Closing { until } if until <= now) {
             self.drop_all("the store did not answer before the lease manager closed", now);
             self.session.forget_stale();
+            self.fall();
         }
     }
 

@@ -116,11 +116,21 @@ impl Machine {
         }
     }
 
+    /// Rests. Unless it is known otherwise, a session whose last transaction is not over still has its row.
     pub(super) fn rest(&mut self) {
+        self.rest_by(if self.presence.last.is_some() { Command::Fall } else { Command::Rest });
+    }
+
+    /// Rests although the row may still be there: whoever finds it must see at once that nobody stands behind it.
+    pub(super) fn fall(&mut self) {
+        self.rest_by(Command::Fall);
+    }
+
+    fn rest_by(&mut self, command: Command) {
         let is_awake = !self.presence.is_resting() || self.presence.last.is_some();
         self.presence = Presence::default();
         if is_awake {
-            self.emit(Command::Rest);
+            self.emit(command);
         }
     }
 
@@ -130,10 +140,12 @@ impl Machine {
         self.presence = Presence { last: is_awake.then_some(transaction), ..Presence::default() };
     }
 
-    /// Call this when a transaction was answered, or its answer is no longer awaited.
-    pub(super) fn transaction_is_over(&mut self, transaction: u64) {
-        if self.presence.last == Some(transaction) {
-            self.rest();
+    /// Call this when a transaction was answered, or its answer is no longer awaited; `done` if the answer says that it was applied.
+    pub(super) fn transaction_is_over(&mut self, transaction: u64, done: bool) {
+        match self.presence.last == Some(transaction) {
+            true if done => self.rest_by(Command::Rest),
+            true => self.fall(),
+            false => {}
         }
     }
 }

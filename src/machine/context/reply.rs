@@ -24,13 +24,14 @@ const TELLERS: usize = 3;
 impl Machine {
     pub(super) fn reply(&mut self, id: u64, result: Result<Reply, StoreError>, now: Monotonic) {
         let Some((transaction, overdue)) = self.store_queue.land(id) else { return };
+        let done = result.is_ok();
         match result {
             Ok(reply) if overdue => self.late_reply(&transaction, &reply, now),
             Err(error) if overdue => self.late_failure(&transaction, &error, now),
             Ok(reply) => self.answered(&transaction, reply, now),
             Err(error) => self.failed(&transaction, &error, now),
         }
-        self.transaction_is_over(id);
+        self.transaction_is_over(id, done);
         // A context that waits keeps no buffer, because most contexts wait most of the time.
         let waits = |operation: &PendingOperation| self.cohorts.get(&operation.slot).is_some_and(Cohort::waits);
         if !transaction.operations.iter().any(waits) {

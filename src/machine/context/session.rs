@@ -474,10 +474,10 @@ impl Machine {
         self.rest_after(transaction);
     }
 
-    /// What was to be given back went with the session, and so did its beacon.
+    /// What was to be given back went with the session, whose row may be there; its beacon goes.
     pub(super) fn leave_session(&mut self, now: Monotonic) {
         self.drop_all_of_session(now);
-        self.rest();
+        self.fall();
     }
 
     pub(super) fn drop_all_of_session(&mut self, now: Monotonic) {

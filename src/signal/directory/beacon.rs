@@ -41,12 +41,20 @@ pub(super) struct Beacon {
     /// at its lock, and would take us for dead if we dropped it.
     files: Vec<File>,
     is_lost: bool,
+    leaves_file: bool,
 }
 
 impl Beacon {
     pub(super) fn raise(directory: &Path, session: SessionId) -> io::Result<Self> {
         let files = vec![lock_file(directory, session)?];
-        Ok(Self { process: process::id(), directory: directory.to_owned(), session, files, is_lost: false })
+        Ok(Self {
+            process: process::id(),
+            directory: directory.to_owned(),
+            session,
+            files,
+            is_lost: false,
+            leaves_file: false,
+        })
     }
 
     /// Raises the beacon again if somebody deleted its file. True once, if that cannot be done: then watchers will take us for dead.
@@ -56,6 +64,11 @@ impl Beacon {
         }
         self.is_lost = self.raise_again().is_err();
         self.is_lost
+    }
+
+    /// The session's row may outlast this context: the file stays, as that of a dead process does.
+    pub(super) fn leave_file(&mut self) {
+        self.leaves_file = true;
     }
 
     /// Writes into the file's times that its context is awake, if that was long ago.
@@ -96,8 +109,10 @@ impl Drop for Beacon {
         if self.process != process::id() {
             return;
         }
-        // The name goes first: with it the session's row is gone, or is to be taken for that of a dead context.
-        let _ = fs::remove_file(path(&self.directory, self.session));
+        // The name goes first, for the session's row is gone. Whoever finds a row needs the file, to see that it is of no living context.
+        if !self.leaves_file {
+            let _ = fs::remove_file(path(&self.directory, self.session));
+        }
         for file in &self.files {
             let _ = file.unlock();
         }

@@ -83,6 +83,13 @@ impl Listener {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has the file of the beacon stay when the beacon is lowered.
+    pub(super) fn leave_file(&self) {
+        if let Some(beacon) = &mut self.held().beacon {
+            beacon.leave_file();
+        }
+    }
+
     /// Lowers the beacon, ends the watches and the thread.
     pub(super) fn end(self: &Arc<Self>) {
         let keeping = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);

@@ -48,7 +48,8 @@ use listener::Listener;
 /// of one machine shows nothing of other machines, even if they have one of the same path.
 ///
 /// # When a beacon counts as gone
-/// * Its file is there, and nobody has it locked: the process died. Waiters see that at once.
+/// * Its file is there, and nobody has it locked: the process died, or the end of the session could not be written. Waiters see that at
+///   once.
 /// * Its file was open here before, and the lock on it was dropped: the context died or rests. Waiters see that at once.
 /// * There has been no file for 2.5 s: the context rests, or it died and its file is gone, too.
 ///
@@ -177,6 +178,11 @@ impl Signals for DirectorySignals {
     fn rest(&self) {
         let awake = self.awake().take();
         drop(awake);
+    }
+
+    fn fall(&self) {
+        self.with_listener(|listener| listener.leave_file());
+        self.rest();
     }
 
     fn send(&self, message: &Message) {

@@ -179,7 +179,7 @@ fn ordered(command: Command) -> Event {
         Command::Abandon(session) => Event::Abandon(session),
         Command::Send(message) => Event::Send(message),
         Command::Wake { session, beacon } => Event::Wake(beacon.then_some(session)),
-        Command::Rest => Event::Rest,
+        Command::Rest | Command::Fall => Event::Rest,
         Command::Watch { watch, session } => Event::Watch(watch, session),
         Command::Unwatch { watch } => Event::Unwatch(watch),
     }

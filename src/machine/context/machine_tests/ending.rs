@@ -116,7 +116,7 @@ fn s9_who_goes_on_lowers_the_beacon_and_ends_the_session() {
     let mut script = seen(true);
     script.input(ENDING);
     let outputs = script.input(Input::Wake).to_vec();
-    assert!(outputs.contains(&Output::Command(Command::Rest)), "{outputs:?}");
+    assert!(outputs.contains(&Output::Command(Command::Fall)), "{outputs:?}");
     let ends: Vec<_> = script.sent().1.ends.iter().map(|ending| ending.session).collect();
     assert_eq!(ends, [ME]);
 }

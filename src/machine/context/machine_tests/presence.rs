@@ -2,7 +2,7 @@
 
 use super::{ME, OTHER, STORE, Script, block, granted, is_granted, said};
 use crate::machine::{
-    Command, Event, Input, Outcome, Output, Promotion, RequestId, SessionStep, StoreId, Token, TurnId,
+    Command, Event, Input, Outcome, Output, Promotion, RequestId, SessionStep, StoreError, StoreId, Token, TurnId,
 };
 
 #[test]
@@ -73,6 +73,23 @@ fn s10_a_beacon_rests_with_its_row_when_nothing_is_held() {
     panic!("the beacon stands for ever");
 }
 
+/// Whoever finds the row must see at once that nobody stands behind it.
+#[test]
+fn s10_a_beacon_falls_if_the_end_of_its_session_failed_or_is_not_known() {
+    let (lost, locked) = (StoreError::unknown("cut"), StoreError::transient("locked"));
+    for (result, expected) in
+        [(Ok(said([Outcome::Released])), Command::Rest), (Err(lost), Command::Fall), (Err(locked), Command::Fall)]
+    {
+        let mut script = Script::holding();
+        script.input(Input::Close);
+        let (id, batch) = script.sent();
+        assert_eq!(batch.step, SessionStep::Close);
+        script.input(Input::Reply { id, result });
+        let shown = |command: &Command| script.outputs.contains(&Output::Command(command.clone()));
+        assert!([Command::Rest, Command::Fall].iter().all(|command| shown(command) == (*command == expected)));
+    }
+}
+
 /// Without a beacon, only this message tells the next holder of the grant.
 #[test]
 fn s10_a_context_that_closes_is_heard_until_it_has_told_of_the_grant() {
@@ -95,10 +112,11 @@ fn s10_a_context_that_closes_is_heard_until_it_has_told_of_the_grant() {
         let order = script.outputs.iter().filter_map(|output| match output {
             Output::Command(Command::Send(_)) => Some("tells"),
             Output::Command(Command::Rest) => Some("rests"),
+            Output::Command(Command::Fall) => Some("falls"),
             Output::Event(Event::Closed) => Some("closed"),
             _ => None,
         });
-        let expected: &[_] = if answered { &["tells", "rests", "closed"] } else { &["rests"] };
+        let expected: &[_] = if answered { &["tells", "rests", "closed"] } else { &["falls"] };
         assert_eq!(order.collect::<Vec<_>>(), expected);
     }
 }

@@ -288,7 +288,7 @@ fn o_who_abandoned_a_session_closes_at_once() {
     let mut script = held();
     script.input(Input::Close);
     assert_eq!(script.sent().1.step, SessionStep::Close);
-    assert_eq!(script.input(SUSPEND), [Output::Command(Command::Rest), Output::Event(Event::Closed)]);
+    assert_eq!(script.input(SUSPEND), [Output::Command(Command::Fall), Output::Event(Event::Closed)]);
 }
 
 #[test]

@@ -254,7 +254,7 @@ impl Machine {
             let limit_ms = self.config.store_timeout_ms;
             let error = StoreError::unknown(alloc::format!("no answer within {limit_ms} ms, the store time-out"));
             self.failed(&transaction, &error, now);
-            self.transaction_is_over(transaction.sent.transaction);
+            self.transaction_is_over(transaction.sent.transaction, false);
         }
     }
 

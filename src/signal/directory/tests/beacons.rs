@@ -15,7 +15,7 @@ use super::{
     BUSY, DirectorySignals, OTHER, OWN, Scratch, inbox, now,
 };
 use crate::executor::Shared;
-use crate::signal::Notice;
+use crate::signal::{Notice, Signals};
 
 /// Shorter than a missing file must be missing.
 const TOO_SOON: Duration = Duration::from_millis(2_499);
@@ -39,6 +39,19 @@ fn a_file_that_nobody_has_locked_is_proof_at_once_for_all_who_look() {
     let another = File::create(&path).unwrap();
     another.lock_shared().unwrap();
     assert!(Sight::new(&path).is_gone(now()), "another one who looks is in nobody's way");
+}
+
+/// As when the store is locked by another program while a holder ends.
+#[test]
+fn the_file_stays_if_the_end_of_a_session_was_not_written_and_is_proof_at_once() {
+    let scratch = Scratch::new();
+    let (inbox, _notices) = inbox();
+    let signals = DirectorySignals::new(&scratch.0);
+    assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)));
+    let path = beacon::path(&scratch.0, OWN);
+    assert!(!Sight::new(&path).is_gone(now()));
+    signals.fall();
+    assert!(Sight::new(&path).is_gone(now()));
 }
 
 /// For display: one look, by whoever has no listener.

@@ -113,7 +113,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S9",
         "the beacon of a page that goes on after its end stays",
         Rule("ending::s9_who_goes_on"),
-        &[edit(LIFE, "        // The beacon that was to show its end.\n        self.rest();\n", "")],
+        &[edit(LIFE, "        // The beacon that was to show its end.\n        self.fall();\n", "")],
     ),
     Mutant::new(
         "S9",
