@@ -182,8 +182,8 @@ impl LeaseRequest {
         self.ask(waits, true).map(|granted| granted?.ok_or(AcquireError::Closed))
     }
 
-    /// Tries once: `None` if the key is taken. A holder that lives says so at once. If it does not answer, this takes 30 ms, or 280 ms if
-    /// the holder has a beacon, which shows whether it is dead.
+    /// Tries once: `None` if the key is taken. A holder that uses the key says so at once. If none answers, this takes
+    /// 30 ms, or up to 280 ms if the holder has a beacon: the end of the beacon shows its death.
     ///
     /// # Errors
     /// [`AcquireError`]: the manager was closed, the key is invalid, or the store failed; [`InvalidOptions`] for a request with a
@@ -385,7 +385,7 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.polls = self.polls.saturating_add(1);
-        // A task may wait for any number of requests: those without an answer are no work done, or the last ones would never be looked at.
+        // A request without an answer does not count as work. Otherwise a task with many requests would never look at the last ones.
         ready!(self.answer.poll_there(context));
         // The request has its place in the queue by now. So a pause changes no order.
         ready!(self.driver.poll_proceed(context));

@@ -142,7 +142,7 @@ impl Driver {
                 lifecycle,
             }
         });
-        // Only now: before it is made, it looks like a watcher that went, and those are forgotten.
+        // Only now: until it is made, it looks like a dropped watcher, and the store forgets those.
         let watcher = Shared::downgrade(&driver);
         (*driver.store).watch(watcher);
         driver

@@ -40,7 +40,7 @@ pub(crate) const DROPS_TASKS: bool = cfg!(not(all(feature = "js", target_family 
 pub enum Lifecycle {
     /// It may stop this one at any moment, without another word.
     Suspending,
-    /// It ends this one for good. Its code may run on for a moment.
+    /// It ends this one for good, whose code may run on for a moment.
     Ending,
     /// It stopped this one, or was about to, and now lets it go on.
     Resumed,
@@ -88,8 +88,7 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
     }
 
     /// Asks whether the calling task may go on. If it has worked for long without a pause, the answer is [`Poll::Pending`], and the
-    /// executor wakes the task again after it has let other tasks run. The manager asks whenever a request for a lease is polled that has
-    /// its answer; after it has begun a downgrade; and before each other request except a release. It never asks in a browser. The executor
+    /// executor wakes the task again after it has let other tasks run. The manager asks when a request for a lease is polled and its answer is there; after it has begun a downgrade; and before each other request except a release. It never asks in a browser. The executor
     /// may count each [`Poll::Ready`] as work done. Many requests are answered without a wait, so a task that makes one after the other would
     /// otherwise keep its thread busy for ever. With `TokioExecutor` this is
     /// [cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/).

@@ -293,7 +293,7 @@ impl Executor for SimExecutor {
         Box::pin(Sleep::new(self.world.clone(), self.context, duration))
     }
 
-    /// `None`, as where native processes run: managers behave here as there, and keep no lease that lingers in a store that processes share.
+    /// `None`, as for native processes: so no lease lingers here either, by default, in a store that processes share.
     fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
         let mut state = self.world.state();
         state.watchers.retain(|(_, watcher)| watcher.strong_count() > 0);

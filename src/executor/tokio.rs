@@ -40,8 +40,8 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 ///
 /// **Do not block on a lease inside a task.** Over most stores, a task of this runtime brings the answer to a request, and that task may
 /// have to run on the same thread. After a number of requests without a pause, a request also lets other tasks of its thread run first, like
-/// every wait in tokio ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If the task blocks its thread on the
-/// request, as by `futures::executor::block_on`, both may wait for ever, whatever the time limit of the request. Block inside
+/// every wait in tokio ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If a task blocks its thread on its own request, as by `futures::executor::block_on`, the two tasks may wait for
+/// each other for ever, whatever the time limit of the request. Block inside
 /// [`block_in_place`](https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html) or on a thread of
 /// [`spawn_blocking`](tokio::task::spawn_blocking).
 ///

@@ -103,7 +103,7 @@ struct Named<'a> {
     /// Between the scheme and the parameters.
     place: &'a str,
     prefix: Option<&'a str>,
-    /// One that was given besides.
+    /// A second prefix, which is refused.
     second_prefix: Option<&'a str>,
     /// The other parameters.
     others: Vec<&'a str>,
@@ -122,7 +122,7 @@ impl<'a> Named<'a> {
     /// What is wrong with the URL itself, whatever is there.
     fn checked(&self) -> Result<(), StoreError> {
         if self.second_prefix.is_some() {
-            return Err(refused(format!("a URL of {}: names the prefix twice; leave one out", self.scheme)));
+            return Err(refused(format!("the prefix is given twice in a URL of {}:; leave one out", self.scheme)));
         }
         match self.scheme {
             "memory" => self.check_memory(),
@@ -323,7 +323,7 @@ mod tests {
         assert!(refusal("memory:?prefix=jobs").contains("\"prefix\"; leave it out"));
         assert!(!refusal("memory:?Secret@host").contains("Secret"));
         assert!(refusal("memory:shared").contains("no name"));
-        assert!(refusal("memory:?prefix=a&prefix=b").contains("the prefix twice"));
+        assert!(refusal("memory:?prefix=a&prefix=b").contains("the prefix is given twice"));
     }
 
     #[test]

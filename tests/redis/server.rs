@@ -79,7 +79,7 @@ impl Server {
         if let Some(text) = sentinel {
             fs::write(folder.join("sentinel.conf"), text).unwrap();
         }
-        // Another process may have its second port.
+        // The second port of this node may be taken.
         for _ in 0..20 {
             let port = free_port();
             let settings = settings.iter().map(|word| word.to_string()).collect();

@@ -87,7 +87,7 @@ fn s9_who_goes_on_after_its_end_gives_its_lease_up_and_may_ask_again() {
         let again = world.within(ms(1), again).await.expect("it waits for nobody's lease").unwrap();
         assert!(again.is_valid() && !guard.is_valid() && again.token() > guard.token());
         let mut wait = Box::pin(two.leases.lock("k").acquire());
-        assert!(world.within(LEASE * 3, &mut wait).await.is_none(), "its second lease counts as any");
+        assert!(world.within(LEASE * 3, &mut wait).await.is_none(), "its second lease counts as any other");
         again.release().await.unwrap();
         assert!(world.within(ms(1), wait).await.expect("it was released").unwrap().is_valid());
     });

@@ -69,7 +69,7 @@ async fn a_downgrade_goes_on_although_it_is_dropped_while_others_go_first() {
     until(async || guard.mode() == Mode::Shared).await;
 }
 
-/// Those that wait are no work. Otherwise the first ones would use up all that the task may do without a pause, at each poll anew.
+/// A request that waits costs no budget. Otherwise the first ones would use up the task's budget at each poll.
 #[test]
 fn a_task_that_waits_for_many_leases_at_once_is_granted_the_last_one() {
     Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

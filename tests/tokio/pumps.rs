@@ -188,7 +188,7 @@ struct Dropped {
 }
 
 impl Dropped {
-    /// The manager goes on to hold these keys.
+    /// The manager keeps these keys.
     fn with(options: impl FnOnce(LeaseManagerBuilder) -> LeaseManagerBuilder, held: &[&str]) -> Self {
         let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let idle = Builder::new_current_thread().enable_all().build().unwrap();

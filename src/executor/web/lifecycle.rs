@@ -91,7 +91,7 @@ extern "C" {
     type PageEvent;
 
     /// Whether the page may come back, from the back/forward cache. Of the events that are listened to here, `pagehide` and `pageshow` say so:
-    /// <https://developer.mozilla.org/en-US/docs/Web/API/PageTransitionEvent/persisted>. One that a script made may not.
+    /// <https://developer.mozilla.org/en-US/docs/Web/API/PageTransitionEvent/persisted>. An event that a script made may lack it.
     #[wasm_bindgen(method, getter)]
     fn persisted(this: &PageEvent) -> Option<bool>;
 

@@ -115,8 +115,8 @@ export class LeaseManager extends EventTarget {
   acquire(key: string, options?: AcquireOptions): Promise<Lease>;
 
   /**
-   * Tries once: `null` if the key is taken. A holder that lives says so at once. If it does not answer, this takes 30 ms, or 280 ms where
-   * there are Web Locks, which show whether it is dead.
+   * Tries once: `null` if the key is taken. A holder that uses the key says so at once. If none answers, this takes
+   * 30 ms, or up to 280 ms where there are Web Locks, which show its death.
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; `LeaseLost` while the page is suspended.

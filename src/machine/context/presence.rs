@@ -116,12 +116,12 @@ impl Machine {
         }
     }
 
-    /// Rests. Unless it is known otherwise, a session whose last transaction is not over still has its row.
+    /// Rests. A session whose last transaction is unanswered may still have its row.
     pub(super) fn rest(&mut self) {
         self.rest_by(if self.presence.last.is_some() { Command::Fall } else { Command::Rest });
     }
 
-    /// Rests although the row may still be there: whoever finds it must see at once that nobody stands behind it.
+    /// Rests although the row may still be there: whoever finds it must see at once that its session has ended.
     pub(super) fn fall(&mut self) {
         self.rest_by(Command::Fall);
     }

@@ -474,7 +474,7 @@ impl Machine {
         self.rest_after(transaction);
     }
 
-    /// What was to be given back went with the session, whose row may be there; its beacon goes.
+    /// What was to be given back is lost with the session. Its row may remain, so the beacon goes.
     pub(super) fn leave_session(&mut self, now: Monotonic) {
         self.drop_all_of_session(now);
         self.fall();

@@ -18,8 +18,8 @@ const RISING: &str = "rising";
 const MISSING: Duration = Duration::from_millis(2_500);
 /// A beacon is raised so often at most. Each time costs a file that stays open.
 const MOST_FILES: usize = 16;
-/// A dead context may be in the store for long yet: nobody looks for it until it is to be granted what it waited for. Its file proves
-/// its death at once, so a sweep leaves it there until the context was last awake so long ago.
+/// A dead context may stay in the store for long: nobody looks for it until it is to be granted what it waited for. Its file proves
+/// its death at once, so a sweep keeps the file for this long after its last mark.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// So many files of dead contexts stay after a sweep: the youngest. Else processes that die again and again would fill the directory.
 const MOST_KEPT: usize = 512;
@@ -71,7 +71,7 @@ impl Beacon {
         self.leaves_file = true;
     }
 
-    /// Writes into the file's times that its context is awake, if that was long ago.
+    /// Marks the file as that of an awake context, unless it did so in the last hour.
     #[expect(clippy::disallowed_methods, reason = "the times of files are those of the wall clock")]
     pub(super) fn mark(&self) {
         if let Some(file) =
@@ -109,7 +109,7 @@ impl Drop for Beacon {
         if self.process != process::id() {
             return;
         }
-        // The name goes first, for the session's row is gone. Whoever finds a row needs the file, to see that it is of no living context.
+        // The name goes first, for the session's row is gone. Whoever finds a row needs the file, to see that its context is dead.
         if !self.leaves_file {
             let _ = fs::remove_file(path(&self.directory, self.session));
         }
@@ -213,7 +213,7 @@ fn sweep_rising(directory: &Path) {
 /// When a beacon was last marked, if nobody keeps it locked.
 fn marked_before_death(path: &Path) -> Option<SystemTime> {
     let file = File::open(path).ok()?;
-    // A shared lock: with another one, whoever looks meanwhile would take the context for a living one.
+    // A shared lock: with an exclusive one, whoever looks meanwhile would take the context for a living one.
     file.try_lock_shared().ok()?;
     Some(last_marked(&file))
 }

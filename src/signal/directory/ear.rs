@@ -194,7 +194,7 @@ mod socket {
         send(directory, &name_of(session, KIND), text)
     }
 
-    /// Tells all sessions that have a socket among these names, but the own one, and no more than so many.
+    /// Tells the sessions that have a socket among these names, except the own one, and `most` of them at most.
     pub(in super::super) fn tell_all(
         directory: &Path,
         names: impl Iterator<Item = String>,

@@ -53,8 +53,8 @@ use listener::Listener;
 /// * Its file was open here before, and the lock on it was dropped: the context died or rests. Waiters see that at once.
 /// * There has been no file for 2.5 s: the context rests, or it died and its file is gone, too.
 ///
-/// The file of a dead context stays for about a day, because waiters may look for it long after its death: it may have been in a queue. Then
-/// it is swept away, as are all but the 512 youngest such files. A context sweeps once it has been awake for 10 s, or when it ends.
+/// The file of a dead context stays for about a day: the context may have been in a queue, and then waiters look for its file long after its
+/// death. After that day it is swept away, as are all but the 512 youngest such files. A context sweeps once it has been awake for 10 s, or when it ends.
 ///
 /// So a living context is not taken for dead because somebody deleted its file, or the whole directory: once a second it looks for
 /// its own beacon and socket, and makes them again. If it cannot raise the beacon again, it goes on without one, and says so in
@@ -80,7 +80,7 @@ pub struct DirectorySignals {
     awake: Mutex<Option<Awake>>,
 }
 
-/// So many other contexts are told a message for all before [`send`](Signals::send) returns.
+/// At most so many other contexts get a broadcast before [`send`](Signals::send) returns.
 const FEW: usize = 64;
 
 /// What stands between [`wake`](Signals::wake) and [`rest`](Signals::rest).

@@ -88,8 +88,7 @@ impl Worker {
 
     pub(super) fn watch(&self, watcher: WeakShared<dyn StoreWatcher>) {
         let mut watchers = lock(&self.watchers);
-        // Else each manager that went would leave its memory behind. There is then room for as many again, so that each one that comes
-        // pays for few looks.
+        // Otherwise dropped managers would leave memory behind. The list then has room for as many again, so adding a watcher stays cheap.
         if watchers.len() == watchers.capacity() {
             watchers.retain(|known| known.strong_count() > 0);
             let left = watchers.len();

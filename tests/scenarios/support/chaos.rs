@@ -299,7 +299,7 @@ impl Chaos {
         // A context that does not run cannot hear that it is to stop.
         if !context.executor.is_paused() {
             self.oracle.may_lose(context.number, LostReason::Suspended);
-            // Half of them: nothing is drawn, so that older seeds go on meaning what they meant.
+            // Half of them. No random number is drawn, so older seeds still give the same histories.
             if context.number.is_multiple_of(2) {
                 self.oracle.tally.count("a context was told that it ends", ());
                 context.executor.sim.tell(Lifecycle::Ending);

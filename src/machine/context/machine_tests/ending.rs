@@ -53,7 +53,7 @@ fn s9_a_beacon_that_the_row_does_not_name_is_not_relied_on() {
     assert!(deletes(&outputs), "{outputs:?}");
 }
 
-/// It fell and was not named by a heartbeat; a later one cannot say which of them others have read.
+/// The beacon fell, and one heartbeat did not name it. Others may have read that one, whatever a later heartbeat names.
 #[test]
 fn s9_a_row_that_once_named_no_beacon_is_deleted() {
     let mut script = seen(true);
@@ -74,7 +74,7 @@ fn s9_what_nobody_uses_is_given_up_at_once() {
     assert!(deletes(&outputs), "{outputs:?}");
 }
 
-/// It asks the holder. One that answers lives; whether one that does not is dead, its beacon shows.
+/// It asks the holder. A holder that answers lives. If it does not answer, its beacon shows whether it is dead.
 #[test]
 fn s9_a_try_waits_a_moment_for_the_end_of_a_beacon() {
     for alone in [false, true] {
@@ -110,7 +110,7 @@ fn s9_a_try_whose_holder_answers_is_refused_at_once() {
     assert!(!script.is_sent());
 }
 
-/// A script may have said it: nobody else shows that the context gave its session up.
+/// A script may have sent the event. Then only the context itself can end its session.
 #[test]
 fn s9_who_goes_on_lowers_the_beacon_and_ends_the_session() {
     let mut script = seen(true);

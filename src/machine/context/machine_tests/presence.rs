@@ -73,7 +73,7 @@ fn s10_a_beacon_rests_with_its_row_when_nothing_is_held() {
     panic!("the beacon stands for ever");
 }
 
-/// Whoever finds the row must see at once that nobody stands behind it.
+/// Whoever finds the row must see at once that its session has ended.
 #[test]
 fn s10_a_beacon_falls_if_the_end_of_its_session_failed_or_is_not_known() {
     let (lost, locked) = (StoreError::unknown("cut"), StoreError::transient("locked"));

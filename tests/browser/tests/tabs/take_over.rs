@@ -35,7 +35,7 @@ async fn replaced(world: &World, what: &str, end: impl AsyncFnOnce(Tab) -> anyho
     still_good(&waiter).await
 }
 
-/// How many tabs are closed: not each runs on for long enough to be seen.
+/// How many tabs are closed: not every one runs on for long enough to be seen.
 const ENDS: usize = 10;
 
 /// In Chromium most closed pages run on after `pagehide`, some for 20 ms. Who is granted the lease meanwhile writes at the same time.
