@@ -43,6 +43,7 @@ mod signals;
 mod stores;
 mod terminal;
 mod turns;
+mod visitors;
 #[cfg(any(feature = "store-redis", feature = "store-postgres"))]
 #[path = "../processes/wall_clock.rs"]
 #[allow(dead_code, reason = "the tests of the stores need it")]

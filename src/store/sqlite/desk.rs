@@ -17,12 +17,13 @@ use crate::machine::{Batch, Key, Reply, SessionId, StoreError, StoreNow};
 use crate::signal::deliver;
 
 /// Between two looks whether the file is still there, while nobody asks.
-const LOOK: Duration = Duration::from_secs(3);
+pub(super) const LOOK: Duration = Duration::from_secs(3);
 
 /// Works until it is told to close, and by whom; or until nobody can ask any more. `tell_gone` is called if the file is gone
 /// for good.
 pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()) -> Option<Answer<()>> {
-    let rows = match Rows::prepare(&file.connection, &file.tables, file.looks) {
+    let looks = file.looks.is_some();
+    let rows = match Rows::prepare(&file.connection, &file.tables, looks) {
         Ok(rows) => rows,
         Err(error) => {
             refuse(asked, &failure::meaning(&error));
@@ -30,7 +31,7 @@ pub(super) fn work(file: &LeaseFile, asked: &Receiver<Job>, tell_gone: &dyn Fn()
         }
     };
     // Who only looks forgets nothing.
-    let sweep = if file.looks { Sweep::Done } else { Sweep::default() };
+    let sweep = if looks { Sweep::Done } else { Sweep::default() };
     let mut desk = Desk { file, tell_gone, rows, sweep, is_gone: false, directory: file.directory() };
     while let Some(job) = desk.next(asked) {
         match job {

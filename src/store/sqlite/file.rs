@@ -9,9 +9,10 @@ use std::{
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::{
+    beside,
     failure::{self, Trouble},
     identity::Identity,
-    look,
+    look::{self, Way},
     schema::{self, Tables},
     worker,
 };
@@ -38,8 +39,8 @@ pub(super) struct LeaseFile {
     /// The write-ahead log, if the file has one. Without it, what others write is not seen.
     log: Option<Identity>,
     prefix: String,
-    /// Whether it was opened only to be looked at.
-    pub(super) looks: bool,
+    /// How it was opened, if only to be looked at.
+    pub(super) looks: Option<Way>,
 }
 
 impl LeaseFile {
@@ -50,11 +51,9 @@ impl LeaseFile {
     /// Opens the file to look at its leases; `None` if it has none. This changes nothing in the file, and makes nothing beside it.
     pub(super) fn open_to_look(path: &Path, prefix: &str) -> Result<Option<Self>, StoreError> {
         at_checked(path, prefix, |path| {
-            if look::has_leases(path, &Tables::new("main", prefix))? {
-                Self::connect(path, prefix, look::flags(true)).and_then(Self::read_only).map(Some)
-            } else {
-                Ok(None)
-            }
+            let Some((connection, way)) = look::open(path, &Tables::new("main", prefix))? else { return Ok(None) };
+            let file = Self::over(connection, path, prefix)?;
+            Ok(Some(Self { looks: Some(way), ..file }))
         })
     }
 
@@ -64,7 +63,7 @@ impl LeaseFile {
             let before = Identity::of(path).ok();
             let mut file = Self::open_at(path, prefix)?;
             if before == Some(file.identity) {
-                file.log = Identity::of(&file.log_path()).ok();
+                file.log = Identity::of(&beside::log(&file.path)).ok();
                 file.make_directory()?;
                 return Ok(file);
             }
@@ -73,13 +72,14 @@ impl LeaseFile {
     }
 
     fn open_at(path: &Path, prefix: &str) -> Result<Self, StoreError> {
-        let file = Self::connect(path, prefix, look::flags(true) | OpenFlags::SQLITE_OPEN_CREATE)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| failure::meaning(&error))?;
+        let file = Self::over(connection, path, prefix)?;
         worker::patiently(worker::clock() + OPENING, || file.set_up()).map_err(Trouble::into_error)?;
         Ok(file)
     }
 
-    fn connect(path: &Path, prefix: &str, flags: OpenFlags) -> Result<Self, StoreError> {
-        let connection = Connection::open_with_flags(path, flags).map_err(|error| failure::meaning(&error))?;
+    fn over(connection: Connection, path: &Path, prefix: &str) -> Result<Self, StoreError> {
         let given = path.to_owned();
         let path = fs::canonicalize(path).map_err(|error| StoreError::transient(error.to_string()))?;
         if path.to_str().is_none() {
@@ -87,16 +87,29 @@ impl LeaseFile {
         }
         let identity = Identity::of(&path).map_err(|error| StoreError::transient(error.to_string()))?;
         let (tables, prefix) = (Tables::new("main", prefix), prefix.to_owned());
-        let file = Self { connection, tables, given, path, identity, log: None, prefix, looks: false };
+        let file = Self { connection, tables, given, path, identity, log: None, prefix, looks: None };
         file.check_names()?;
         // Jobs wait by themselves, each as long as it may.
         file.connection.busy_timeout(Duration::ZERO).map_err(|error| failure::meaning(&error))?;
         Ok(file)
     }
 
-    fn read_only(self) -> Result<Self, StoreError> {
-        self.connection.execute_batch("PRAGMA query_only = ON").map_err(|error| failure::meaning(&error))?;
-        Ok(Self { looks: true, ..self })
+    /// The same file, opened anew to look at it.
+    pub(super) fn again(&self) -> Result<Self, StoreError> {
+        if self.is_gone() {
+            return Err(self.gone());
+        }
+        Self::open_to_look(&self.given, &self.prefix)?.ok_or_else(|| self.gone())
+    }
+
+    /// Whether what is read through this connection stands still, whatever others write.
+    pub(super) fn is_still(&self) -> bool {
+        matches!(self.looks, Some(Way::Still(_)))
+    }
+
+    /// Whether what was read through this connection counts.
+    pub(super) fn counts(&self) -> bool {
+        self.looks.is_none_or(|way| way.counts(&self.path))
     }
 
     /// By another name of the file, SQLite would have another log beside it, and we other signals.
@@ -161,14 +174,7 @@ impl LeaseFile {
     /// Whether others who open the path open another file by now, or another log beside it.
     pub(super) fn is_gone(&self) -> bool {
         [&self.path, &self.given].into_iter().any(|path| self.identity.has_left(path))
-            || self.log.is_some_and(|log| log.has_left(&self.log_path()))
-    }
-
-    /// Where SQLite keeps the write-ahead log.
-    fn log_path(&self) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push("-wal");
-        name.into()
+            || self.log.is_some_and(|log| log.has_left(&beside::log(&self.path)))
     }
 
     /// What is told once it is.

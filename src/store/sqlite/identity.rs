@@ -36,34 +36,69 @@ impl From<&fs::Metadata> for Identity {
 }
 
 /// Reads the first bytes of a file that SQLite may have open in this process.
-///
-/// SQLite locks files by [fcntl(2)](https://man7.org/linux/man-pages/man2/fcntl_locking.2.html): as soon as a process closes any descriptor
-/// of a file, it loses all such locks on it. So what is opened here stays open until the process ends, one descriptor for each file.
 #[cfg(unix)]
 pub(super) fn read_start(path: &Path, bytes: &mut [u8]) -> io::Result<()> {
-    use std::{
-        fs::File,
-        os::unix::fs::FileExt,
-        sync::{Mutex, PoisonError},
-        vec::Vec,
-    };
-    static OPENED: Mutex<Vec<(Identity, File)>> = Mutex::new(Vec::new());
-
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-    let identity = Identity::of(path)?;
-    if let Some((_, file)) = opened.iter().find(|(known, _)| *known == identity) {
-        return file.read_exact_at(bytes, 0);
-    }
-    let file = File::open(path)?;
-    let read = file.read_exact_at(bytes, 0);
-    // The path may lead to another file by now.
-    let identity = file.metadata().map_or(identity, |metadata| Identity::from(&metadata));
-    opened.push((identity, file));
-    read
+    use std::os::unix::fs::FileExt;
+    kept::with(path, |file, _| file.read_exact_at(bytes, 0))?
 }
 
 #[cfg(not(unix))]
 pub(super) fn read_start(path: &Path, bytes: &mut [u8]) -> io::Result<()> {
     use std::io::Read;
     fs::File::open(path)?.read_exact(bytes)
+}
+
+/// Whether this user may write to a file that SQLite may have open in this process. Only the operating system knows for certain.
+#[cfg(unix)]
+pub(super) fn may_write(path: &Path) -> bool {
+    kept::with(path, |_, writable| writable).unwrap_or(false)
+}
+
+/// Windows lets those write who may read, as far as SQLite's own files beside a database are concerned.
+#[cfg(not(unix))]
+pub(super) fn may_write(_path: &Path) -> bool {
+    true
+}
+
+/// Files that stay open.
+///
+/// SQLite locks files by [fcntl(2)](https://man7.org/linux/man-pages/man2/fcntl_locking.2.html): as soon as a process closes any descriptor
+/// of a file, it loses all such locks on it. So what is opened here stays open until the process ends, one descriptor for each file.
+#[cfg(unix)]
+mod kept {
+    use std::{
+        fs::{File, OpenOptions},
+        io,
+        path::Path,
+        sync::{Mutex, PoisonError},
+        vec::Vec,
+    };
+
+    use super::Identity;
+
+    struct Kept {
+        identity: Identity,
+        file: File,
+        writable: bool,
+    }
+
+    /// Uses the file, and is told whether this user could open it for writing.
+    pub(super) fn with<T>(path: &Path, work: impl FnOnce(&File, bool) -> T) -> io::Result<T> {
+        static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = Identity::of(path)?;
+        if let Some(known) = kept.iter().find(|known| known.identity == identity) {
+            return Ok(work(&known.file, known.writable));
+        }
+        let (file, writable) = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => (file, true),
+            Err(_) => (File::open(path)?, false),
+        };
+        // The path may lead to another file by now.
+        let identity = file.metadata().map_or(identity, |metadata| Identity::from(&metadata));
+        let done = work(&file, writable);
+        kept.push(Kept { identity, file, writable });
+        Ok(done)
+    }
 }

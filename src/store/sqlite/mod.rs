@@ -1,5 +1,6 @@
 //! A store in an SQLite file that the processes of one machine share.
 
+mod beside;
 mod desk;
 mod failure;
 mod fence;
@@ -8,6 +9,7 @@ mod identity;
 mod look;
 mod rows;
 mod schema;
+mod still;
 mod sweep;
 mod worker;
 
@@ -99,13 +101,16 @@ impl SqliteStore {
     }
 
     /// Opens the file only to look who holds its leases, or returns `None` if there are none under this prefix. The file must exist, and
-    /// may be another program's database. This changes nothing in it, makes nothing beside it, and does not wait for who writes to it.
+    /// may be another program's database. This changes nothing in it, leaves nothing beside it, and does not wait for who writes to it.
+    ///
+    /// A user who may only read the file can look, too. If nobody has the file open, and a process that ended without closing it has left
+    /// changes in a log beside it (`<file>-wal`) without its index (`<file>-shm`), only a user who may write to the file can read them.
     ///
     /// The store answers [`LeaseManager::status`](crate::LeaseManager::status) and [`list`](crate::LeaseManager::list). It grants no
     /// lease: its transactions fail if they would write.
     ///
     /// # Errors
-    /// [`StoreError`] if the file cannot be opened, is not a database, or holds leases in a newer format.
+    /// [`StoreError`] if the file cannot be opened or read, is not a database, or holds leases in a newer format.
     ///
     /// ```
     /// use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};

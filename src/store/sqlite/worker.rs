@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{desk, failure::Trouble, file::LeaseFile};
+use super::{desk, failure::Trouble, file::LeaseFile, still};
 use crate::executor::WeakShared;
 use crate::machine::{Batch, Key, Reply, StoreError, StoreErrorKind, StoreNow};
 use crate::oneshot;
@@ -64,7 +64,8 @@ impl Worker {
         let thread = thread::Builder::new().name("leasehold sqlite".into());
         thread
             .spawn(move || {
-                let closed = desk::work(&file, &asked, &|| tell_gone(&told));
+                let work = if file.is_still() { still::work } else { desk::work };
+                let closed = work(&file, &asked, &|| tell_gone(&told));
                 drop(file);
                 if let Some(closed) = closed {
                     closed.send(Ok(()));

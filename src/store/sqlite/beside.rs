@@ -1,0 +1,88 @@
+//! The files that SQLite keeps beside a database, as far as they tell who may read it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use super::identity::{Identity, may_write};
+
+const LOG: &str = "-wal";
+const INDEX: &str = "-shm";
+const JOURNAL: &str = "-journal";
+
+/// A database and what stands beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Beside {
+    /// Which file it is, how long, and when it was last written.
+    file: Option<(Identity, u64, Option<SystemTime>)>,
+    /// Each with its length.
+    log: Option<(Identity, u64)>,
+    index: Option<Identity>,
+    journal: Option<u64>,
+}
+
+impl Beside {
+    pub(super) fn of(path: &Path) -> Self {
+        let found = |end| {
+            let path = beside(path, end);
+            Some((Identity::of(&path).ok()?, fs::metadata(&path).ok()?.len()))
+        };
+        let identity = Identity::of(path).ok();
+        let file = identity
+            .zip(fs::metadata(path).ok())
+            .map(|(identity, metadata)| (identity, metadata.len(), metadata.modified().ok()));
+        Self {
+            file,
+            log: found(LOG),
+            index: found(INDEX).map(|(identity, _)| identity),
+            journal: found(JOURNAL).map(|(_, length)| length),
+        }
+    }
+
+    /// Whether somebody may have the file open in write-ahead logging, or ended without closing it.
+    pub(super) fn is_open(self) -> bool {
+        self.log.is_some() && self.index.is_some()
+    }
+
+    /// Whether all that was committed stands in the file itself.
+    pub(super) fn is_whole(self) -> bool {
+        self.log.is_none_or(|(_, length)| length == 0) && self.journal.is_none_or(|length| length == 0)
+    }
+
+    /// Whether nobody made or took away a file since.
+    pub(super) fn has_same_files(self, later: Self) -> bool {
+        let files = |of: Self| {
+            (
+                of.file.map(|(identity, ..)| identity),
+                of.log.map(|(identity, _)| identity),
+                of.index,
+                of.journal.is_some(),
+            )
+        };
+        files(self) == files(later)
+    }
+}
+
+/// The path of a file beside a database.
+pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(end);
+    name.into()
+}
+
+/// Where SQLite keeps the write-ahead log.
+pub(super) fn log(path: &Path) -> PathBuf {
+    beside(path, LOG)
+}
+
+/// Takes away an empty log that a user who may not write to the file has made, because all others closed the file at that moment.
+/// It is this user's own if the user may write to it.
+pub(super) fn clear(path: &Path, before: Beside) {
+    let Some((identity, 0)) = Beside::of(path).log else { return };
+    let log = log(path);
+    if !may_write(path) && before.log.is_none_or(|(known, _)| known != identity) && may_write(&log) {
+        drop(fs::remove_file(log));
+    }
+}

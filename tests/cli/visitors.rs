@@ -1,0 +1,169 @@
+//! Users who may read a store's file, and not write to it: they see what is there, and lock nobody out.
+
+use std::{
+    fs,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::harness::{Done, Running, Scratch, done};
+
+/// The users that root plays.
+const OWNER: u32 = 1_001;
+const VISITOR: u32 = 1_002;
+
+/// A folder, its owner, and somebody else. Any other user than root plays both, and takes its own rights away for the visit.
+struct House {
+    scratch: Scratch,
+    is_root: bool,
+    program: PathBuf,
+}
+
+impl House {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+        // Another user may not be let into the folder that the program is in.
+        let program = scratch.0.with_extension("program");
+        fs::copy(env!("CARGO_BIN_EXE_leasehold"), &program).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let house = Self { scratch, is_root, program };
+        house.own(&house.scratch.0);
+        house
+    }
+
+    fn own(&self, path: &Path) {
+        if self.is_root {
+            std::os::unix::fs::chown(path, Some(OWNER), Some(OWNER)).unwrap();
+        }
+    }
+
+    fn command(&self, user: u32, arguments: &[&str]) -> Command {
+        let mut command = self.scratch.command(self.program.to_str().unwrap(), arguments);
+        if self.is_root {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    /// What the owner does.
+    fn owner(&self, arguments: &[&str]) -> Done {
+        mode(&self.scratch.0, 0o755);
+        if self.scratch.file().exists() {
+            mode(&self.scratch.file(), 0o644);
+        }
+        done(&mut self.command(OWNER, arguments))
+    }
+
+    /// Gives both the folder and the file the rights that the visitor is to find.
+    fn rights(&self, folder: u32, file: u32) {
+        mode(&self.scratch.file(), file);
+        mode(&self.scratch.0, folder);
+    }
+
+    fn visitor(&self, arguments: &[&str]) -> Done {
+        done(&mut self.command(VISITOR, arguments))
+    }
+
+    fn run(&self) {
+        let ran = self.owner(&["run", "k", "--", "true"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+
+    fn beside(&self) -> Vec<String> {
+        let listed = fs::read_dir(&self.scratch.0).unwrap();
+        let mut names: Vec<_> = listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn part(&self, end: &str) -> PathBuf {
+        self.scratch.0.join(format!("leases.db{end}"))
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        drop(fs::set_permissions(&self.scratch.0, fs::Permissions::from_mode(0o755)));
+        drop(fs::remove_file(&self.program));
+    }
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn token(status: &Done) -> String {
+    assert_eq!(status.code, 0, "{status:?}");
+    let (_, after) = status.out.split_once("\"last_token\":").unwrap_or_else(|| panic!("{status:?}"));
+    after.chars().take_while(char::is_ascii_digit).collect()
+}
+
+/// The log and the index of a visitor would keep the owner from writing for ever.
+#[test]
+fn who_looks_and_may_not_write_to_the_file_locks_nobody_out() {
+    let house = House::new();
+    house.run();
+    let before = house.beside();
+    house.rights(0o1777, 0o444);
+    for order in [&["list"][..], &["watch"], &["status", "k"], &["status", "--json", "k"]] {
+        let looked = house.visitor(order);
+        assert_eq!((looked.code, &*looked.err), (0, ""), "{looked:?}");
+        assert_eq!(house.beside(), before, "{order:?}");
+    }
+    house.run();
+}
+
+/// To say that nobody used the store would be false.
+#[test]
+fn who_may_write_neither_to_the_folder_nor_to_the_file_sees_the_truth() {
+    let house = House::new();
+    house.run();
+    let told = token(&house.owner(&["status", "--json", "k"]));
+    assert_ne!(told, "0");
+    for file in [0o444, 0o666] {
+        house.rights(0o555, file);
+        let looked = house.visitor(&["status", "--json", "k"]);
+        assert_eq!((token(&looked), &*looked.err), (told.clone(), ""), "{looked:?}");
+    }
+}
+
+#[test]
+fn who_may_not_write_sees_what_is_held_now() {
+    let house = House::new();
+    house.run();
+    house.rights(0o1777, 0o444);
+    let watch = Running::start(&mut house.command(VISITOR, &["watch", "--json", "k"]));
+    assert_eq!(watch.line().as_deref(), Some("[]"), "{}", watch.err());
+    mode(&house.scratch.file(), 0o644);
+    let holder =
+        Running::start(&mut house.command(OWNER, &["run", "k", "--", "sh", "-c", "echo ready; exec sleep 600"]));
+    assert_eq!(holder.line().as_deref(), Some("ready"), "{}", holder.err());
+    let is_held = |line: &String| line.contains(&format!("pid {}", holder.pid()));
+    std::iter::from_fn(|| watch.line()).take(30).find(is_held).expect("the watch sees it");
+    let list = house.visitor(&["list"]);
+    assert!(list.code == 0 && list.out.contains(&format!("pid {}", holder.pid())), "{list:?}");
+}
+
+/// Without the index, a reader would have to make one.
+#[test]
+fn a_log_that_a_visitor_cannot_read_is_told_and_left_alone() {
+    let house = House::new();
+    house.run();
+    let writer = rusqlite::Connection::open(house.scratch.file()).unwrap();
+    writer.execute_batch("CREATE TABLE diary (line)").unwrap();
+    let log = fs::read(house.part("-wal")).unwrap();
+    drop(writer);
+    fs::write(house.part("-wal"), log).unwrap();
+    house.own(&house.part("-wal"));
+    let before = house.beside();
+    house.rights(0o1777, 0o444);
+    let looked = house.visitor(&["status", "k"]);
+    assert_eq!((looked.code, &*looked.out), (69, ""), "{looked:?}");
+    assert!(looked.err.contains("only by a user who may write to the file"), "{looked:?}");
+    assert_eq!(house.beside(), before);
+}
