@@ -167,3 +167,27 @@ fn a_log_that_a_visitor_cannot_read_is_told_and_left_alone() {
     assert!(looked.err.contains("only by a user who may write to the file"), "{looked:?}");
     assert_eq!(house.beside(), before);
 }
+
+#[test]
+fn an_owner_who_is_locked_out_is_told_by_which_files_and_what_to_do() {
+    let house = House::new();
+    house.run();
+    let (log, index) = (house.part("-wal"), house.part("-shm"));
+    for (content, remedy) in [(&b""[..], "delete them while no process uses"), (&[0; 64], "do not delete them")] {
+        for file in [&log, &index] {
+            drop(fs::remove_file(file));
+        }
+        fs::write(&log, content).unwrap();
+        fs::write(&index, "").unwrap();
+        for file in [&log, &index] {
+            mode(file, 0o444);
+        }
+        let run = house.owner(&["run", "k", "--", "true"]);
+        assert_eq!(run.code, 69, "{run:?}");
+        let names = format!("{} and {}", log.display(), index.display());
+        assert!(run.err.contains(&names) && run.err.contains(remedy), "{run:?}");
+    }
+    fs::remove_file(log).unwrap();
+    fs::remove_file(index).unwrap();
+    house.run();
+}

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::identity::{Identity, may_write};
+use crate::machine::{StoreError, StoreErrorKind};
 
 const LOG: &str = "-wal";
 const INDEX: &str = "-shm";
@@ -85,4 +86,29 @@ pub(super) fn clear(path: &Path, before: Beside) {
     if !may_write(path) && before.log.is_none_or(|(known, _)| known != identity) && may_write(&log) {
         drop(fs::remove_file(log));
     }
+}
+
+/// Says which files beside the database keep this user from writing to it, if any do.
+pub(super) fn blame(path: &Path, error: StoreError) -> StoreError {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_locked_out = error.kind == StoreErrorKind::Unsupported && may_write(&path);
+    let in_the_way = |end: &&str| {
+        let file = beside(&path, end);
+        file.exists() && !may_write(&file)
+    };
+    let found: Vec<_> = [LOG, INDEX].into_iter().filter(|_| is_locked_out).filter(in_the_way).collect();
+    if found.is_empty() {
+        return error;
+    }
+    let names: Vec<_> = found.iter().map(|end| beside(&path, end).display().to_string()).collect();
+    let remedy = if Beside::of(&path).log.is_some_and(|(_, length)| length > 0) {
+        "make them this user's (by chown) while no process uses the database; do not delete them, as the log holds changes"
+    } else {
+        "delete them while no process uses the database"
+    };
+    let sentence = format!(
+        "this user may write to the SQLite file, but not to what SQLite keeps beside it: {}; another user made that; {remedy}",
+        names.join(" and ")
+    );
+    StoreError { message: sentence, ..error }
 }

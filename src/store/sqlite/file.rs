@@ -45,7 +45,7 @@ pub(super) struct LeaseFile {
 
 impl LeaseFile {
     pub(super) fn open(path: &Path, prefix: &str) -> Result<Self, StoreError> {
-        at_checked(path, prefix, |path| Self::open_certainly(path, prefix))
+        at_checked(path, prefix, |path| Self::open_certainly(path, prefix).map_err(|error| beside::blame(path, error)))
     }
 
     /// Opens the file to look at its leases; `None` if it has none. This changes nothing in the file, and makes nothing beside it.
