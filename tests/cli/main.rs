@@ -21,6 +21,9 @@ mod manual;
 #[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
 #[path = "../processes/other.rs"]
 mod other;
+#[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
+#[path = "../processes/port.rs"]
+mod port;
 #[cfg(feature = "store-postgres")]
 #[path = "../postgres/server.rs"]
 #[allow(dead_code, reason = "the tests of the store need the rest")]
