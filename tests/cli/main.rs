@@ -21,6 +21,8 @@ mod manual;
 #[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
 #[path = "../processes/other.rs"]
 mod other;
+#[cfg(any(feature = "store-redis", feature = "store-postgres"))]
+mod outage;
 #[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
 #[path = "../processes/port.rs"]
 mod port;

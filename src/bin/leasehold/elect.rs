@@ -7,7 +7,7 @@ use super::codes::{Exit, Failure};
 use super::hold::Rules;
 use super::options::{self, Elect};
 use super::output::tell;
-use super::place::{self, Patience};
+use super::place::{self, Opened, Patience};
 use super::signals::{self, Call, Signals};
 use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
@@ -23,9 +23,9 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
     let mut signals = Signals::listen_to_wait()?;
     let job = Job { key: &key, url: &url, info: &info, command: &command, rules };
     let mut patience = Patience::from(options.waiting.wait);
-    let mut begun = Instant::now();
+    let (mut begun, mut store) = (Instant::now(), None);
     loop {
-        match term(&job, &options, begun, &mut patience, &mut signals).await {
+        match term(&job, &options, begun, &mut patience, &mut store, &mut signals).await {
             Ok(Term::Lost) => tell(&format!("the lead of {key:?} was lost; campaigning again")),
             Ok(Term::Over(exit)) => return Ok(exit),
             // The same campaign goes on afterwards.
@@ -55,31 +55,43 @@ enum Term {
     Stopped,
 }
 
-/// One campaign, and what follows. Each opens the store anew: it may have been replaced.
+/// One campaign, and what follows. After a loss the store stays open for the next one: the same manager knows of the lease that it had, and
+/// ends it as soon as the store answers. Another manager would wait until that lease has run out.
 async fn term(
     job: &Job<'_>,
     options: &Elect,
     begun: Instant,
     patience: &mut Patience,
+    store: &mut Option<Opened>,
     signals: &mut Signals,
 ) -> Result<Term, Failure> {
-    options.place.make_folder(job.url)?;
-    let opened = place::open_in_time(job.url, job.rules.lease(), begun, *patience, signals).await?;
-    *patience = patience.after_success(&options.waiting);
-    let request = || opened.leases.lock(job.key).info(job.info);
-    let asked = options.waiting.ask(&opened, job.key, Mode::Exclusive, request);
-    let notice = (!options.waiting.quiet).then_some(job.key);
-    let term = match wait::wait(&opened, asked, signals, notice).await {
-        Ok(Waited::Granted(guard)) => match job.run_and_release(guard, &opened.last_error, signals).await {
-            Ok(Ended::Lost { wanted: None }) => Ok(Term::Lost),
-            Ok(Ended::Lost { wanted: Some(exit) } | Ended::Itself { exit, .. }) => Ok(Term::Over(exit)),
-            Err(failure) => Err(failure),
-        },
-        Ok(Waited::Called(Call::End(signal))) => Ok(Term::Over(signal.into())),
-        Ok(Waited::Called(Call::Stop)) => Ok(Term::Stopped),
-        Ok(Waited::Taken) => Ok(Term::Over(options.waiting.refused())),
-        Err(failure) => Err(failure),
+    let opened = match store.take() {
+        Some(opened) => Opened { took: begun.elapsed(), ..opened },
+        None => {
+            options.place.make_folder(job.url)?;
+            place::open_in_time(job.url, job.rules.lease(), begun, *patience, signals).await?
+        }
     };
-    wait::close(&opened.leases).await;
+    *patience = patience.after_success(&options.waiting);
+    let term = campaign(job, options, &opened, signals).await;
+    match term {
+        Ok(Term::Lost) => *store = Some(opened),
+        _ => wait::close(&opened.leases).await,
+    }
     term
+}
+
+async fn campaign(job: &Job<'_>, options: &Elect, opened: &Opened, signals: &mut Signals) -> Result<Term, Failure> {
+    let request = || opened.leases.lock(job.key).info(job.info);
+    let asked = options.waiting.ask(opened, job.key, Mode::Exclusive, request);
+    let notice = (!options.waiting.quiet).then_some(job.key);
+    match wait::wait(opened, asked, signals, notice).await? {
+        Waited::Granted(guard) => match job.run_and_release(guard, &opened.last_error, signals).await? {
+            Ended::Lost { wanted: None } => Ok(Term::Lost),
+            Ended::Lost { wanted: Some(exit) } | Ended::Itself { exit, .. } => Ok(Term::Over(exit)),
+        },
+        Waited::Called(Call::End(signal)) => Ok(Term::Over(signal.into())),
+        Waited::Called(Call::Stop) => Ok(Term::Stopped),
+        Waited::Taken => Ok(Term::Over(options.waiting.refused())),
+    }
 }

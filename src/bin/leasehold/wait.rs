@@ -168,7 +168,9 @@ fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
     let name = |holder: &HolderStatus| {
         format!("{}{}", named(holder.holder, &holder.instance, &holder.info), eyes.holder(holder).remark())
     };
-    let holder = match &status.holders[..] {
+    // A lease of our own that was lost is ended before the next one, and is in nobody's way.
+    let holders: Vec<_> = status.holders.iter().filter(|holder| !holder.own).collect();
+    let holder = match &holders[..] {
         [] => "nobody yet".to_owned(),
         [holder] => name(holder),
         [first, others @ ..] => format!("{} and {} more", name(first), others.len()),

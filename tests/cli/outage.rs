@@ -1,0 +1,53 @@
+//! A server that is away for longer than a lease.
+
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+
+use crate::harness::{Scratch, done};
+
+const LEASE: Duration = Duration::from_secs(6);
+
+/// The only candidate leads again before its former lease has run out, for nobody else is in its way.
+fn leads_again(url: &str, stop: impl FnOnce(), start: impl FnOnce()) {
+    let scratch = Scratch::new();
+    let lease = LEASE.as_secs().to_string();
+    let term = "echo $LEASEHOLD_TOKEN; exec sleep 600";
+    let candidate = scratch.start(&["elect", "--store", url, "--lease", &lease, "k", "--", "sh", "-c", term]);
+    let first: u64 = candidate.line().unwrap().parse().unwrap();
+    stop();
+    candidate.until_err("campaigning again");
+    // Whoever closes the store after the loss has given up by now.
+    sleep(Duration::from_secs(2));
+    start();
+    let back = Instant::now();
+    let second: u64 = candidate.line().unwrap().parse().unwrap();
+    assert!(back.elapsed() < LEASE, "{:?}: {}", back.elapsed(), candidate.err());
+    assert!(second > first, "{second} after {first}");
+    assert!(!candidate.err().contains("held by"), "it is in nobody's way: {}", candidate.err());
+    let mut command = scratch.leasehold(&["run", "--store", url, "-n", "k", "true"]);
+    assert_eq!(done(&mut command).code, 1, "it leads");
+    candidate.signal(Signal::SIGTERM);
+    let (code, err) = candidate.end();
+    assert_eq!(code, 143, "{err}");
+}
+
+#[test]
+#[cfg(feature = "store-redis")]
+fn a_leader_leads_again_when_its_redis_is_back() {
+    // Its records are on the disk when it dies.
+    let settings = ["--appendonly", "yes", "--appendfsync", "always"];
+    let Some(server) = crate::redis_server::Server::start(&settings) else { return };
+    let (url, server) = (format!("redis://{}", server.address()), std::cell::RefCell::new(server));
+    leads_again(&url, || server.borrow_mut().kill(), || assert!(server.borrow_mut().run(), "it runs again"));
+}
+
+#[test]
+#[cfg(feature = "store-postgres")]
+fn a_leader_leads_again_when_its_postgres_is_back() {
+    let Some(server) = crate::postgres_server::Server::start() else { return };
+    leads_again(&server.url(), || server.crash(), || server.restart());
+}
