@@ -76,7 +76,7 @@ async fn term(
     let term = campaign(job, options, &opened, signals).await;
     match term {
         Ok(Term::Lost) => *store = Some(opened),
-        _ => wait::close(&opened.leases).await,
+        _ => opened.leave().await,
     }
     term
 }

@@ -44,6 +44,8 @@ pub(crate) struct Opened {
     pub(crate) last_error: LastError,
     /// How long it took since the request began.
     pub(crate) took: Duration,
+    /// Whether it did not answer at the end of a wait.
+    pub(crate) is_silent: Cell<bool>,
 }
 
 impl Place {
@@ -191,7 +193,7 @@ fn over(store: impl Store, lease: Option<Duration>, start: Instant) -> Result<Op
         None => builder,
     };
     let leases = builder.build().map_err(|error| Failure::usage(in_seconds(&error)))?;
-    Ok(Opened { leases, eyes, last_error, took: start.elapsed() })
+    Ok(Opened { leases, eyes, last_error, took: start.elapsed(), is_silent: Cell::new(false) })
 }
 
 /// The library counts in ms, and the options in seconds.

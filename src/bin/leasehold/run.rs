@@ -62,7 +62,7 @@ async fn attempt(
         Ok(Waited::Called(Call::Stop)) => Ok(Attempt::Stopped),
         Err(failure) => Err(failure),
     };
-    wait::close(&opened.leases).await;
+    opened.leave().await;
     ended
 }
 

@@ -19,6 +19,10 @@ use super::table::printable;
 
 /// A shorter wait is not worth a word.
 const NOTICE: Duration = Duration::from_secs(1);
+/// A store that does not answer prolongs the wait that the user chose by no more than these two together. Within the first it may tell
+/// who is in the way, and within the second we leave the queue.
+const LAST_LOOK: Duration = Duration::from_millis(750);
+const LEAVE: Duration = Duration::from_millis(250);
 /// Whoever asked us to end is not kept waiting for a store that does not answer. The system frees what we leave.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The same for the release.
@@ -55,14 +59,13 @@ impl Waiting {
     ) -> Result<Option<LeaseGuard>, AcquireError> {
         let first = match self.wait {
             _ if self.nonblock => request().try_acquire().await?,
-            Some(limit) => in_time_or_tried(&request, limit.saturating_sub(opened.took)).await?,
+            Some(limit) => in_time_or_tried(opened, &request, limit.saturating_sub(opened.took)).await?,
             None => Some(self.without_end(key, &request).await?),
         };
         if first.is_some() {
             return Ok(first);
         }
-        // A store that does not answer must not prolong the wait that the user chose by more than this.
-        let Ok(status) = timeout(NOTICE, opened.leases.status(key)).await else { return Ok(None) };
+        let Some(status) = opened.at_last(opened.leases.status(key)).await else { return Ok(None) };
         match opened.eyes.patience(&status?, mode) {
             Some(limit) => match select(pin!(in_time(request(), limit)), pin!(sign_of_life(opened, key, mode))).await {
                 Either::Left((asked, _)) => asked,
@@ -109,12 +112,13 @@ async fn sign_of_life(opened: &Opened, key: &str, mode: Mode) {
 /// As [`in_time`]. If the time limit is shorter than the store takes to answer, nobody knows who was in the way: then one try shows
 /// whether the key is free.
 async fn in_time_or_tried(
+    opened: &Opened,
     request: impl Fn() -> LeaseRequest,
     limit: Duration,
 ) -> Result<Option<LeaseGuard>, AcquireError> {
     match in_time(request(), limit).await {
         Err(late @ AcquireError::Timeout { .. }) if limit < NOTICE => {
-            timeout(NOTICE, request().try_acquire()).await.unwrap_or(Err(late))
+            opened.at_last(request().try_acquire()).await.unwrap_or(Err(late))
         }
         asked => asked,
     }
@@ -244,5 +248,24 @@ pub(crate) async fn open_another(failure: &Failure, quiet: bool) {
 
 /// Leaves the store.
 pub(crate) async fn close(leases: &LeaseManager) {
-    let _ = timeout(PATIENCE, leases.close()).await;
+    close_within(PATIENCE, leases).await;
+}
+
+async fn close_within(limit: Duration, leases: &LeaseManager) {
+    let _ = timeout(limit, leases.close()).await;
+}
+
+impl Opened {
+    /// What the store answers to one more request after the time that the user chose; `None` if it does not answer.
+    async fn at_last<T>(&self, request: impl Future<Output = T>) -> Option<T> {
+        let answer = timeout(LAST_LOOK, request).await.ok();
+        self.is_silent.set(answer.is_none());
+        answer
+    }
+
+    /// Leaves the queue and the store. A place in the queue of a store that is silent is given up by the end of this process: over SQLite
+    /// at once, over a server when it has been silent for a lease.
+    pub(crate) async fn leave(&self) {
+        close_within(if self.is_silent.get() { LEAVE } else { PATIENCE }, &self.leases).await;
+    }
 }
