@@ -29,7 +29,23 @@ fn a_waiter_whose_file_is_deleted_waits_on_in_the_new_one() {
         waiter.until_err("was deleted or replaced");
         waiter.signal(Signal::SIGTERM);
     }
-    assert_eq!(waiters.map(|waiter| Running::end(waiter).0), [143, 143]);
+    for (code, err) in waiters.map(Running::end) {
+        assert!(code == 143 && !err.contains("open it again"), "it is opened again already: {err}");
+    }
+}
+
+/// The waiter is about to say who is in its way.
+#[test]
+fn a_waiter_whose_file_is_deleted_is_told_so_and_of_no_other_failure() {
+    let scratch = Scratch::new();
+    let _holder = scratch.ready(&[], "echo ready; exec sleep 600");
+    let waiter = scratch.start(&["run", "k", "echo", "granted"]);
+    until_queued(&scratch, 1);
+    delete(&scratch);
+    assert_eq!(waiter.line().as_deref(), Some("granted"));
+    let (code, err) = waiter.end();
+    assert!(code == 0 && err.contains("was deleted or replaced"), "{code}: {err}");
+    assert!(!err.contains("suspended") && !err.contains("the store failed"), "{err}");
 }
 
 #[test]

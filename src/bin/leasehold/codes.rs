@@ -73,6 +73,11 @@ impl Failure {
         Self { exit: signal.into(), ..Self::new(SYSTEM, format!("{signal} came before the store answered")) }
     }
 
+    /// What is wrong, without the advice to open the store again: this program does so by itself.
+    pub(crate) fn cause(&self) -> &str {
+        self.sentence.strip_suffix("; open it again").unwrap_or(&self.sentence)
+    }
+
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
         Self::new(USAGE, sentence)
     }

@@ -161,7 +161,13 @@ pub(crate) async fn wait(
 /// Says once who is in the way.
 async fn note(opened: &Opened, key: &str) -> Infallible {
     sleep(NOTICE).await;
-    tell(&match opened.leases.status(key).await {
+    let mut status = opened.leases.status(key).await;
+    if status.is_err() {
+        // If the store has just gone, the wait itself says so.
+        sleep(PAUSE).await;
+        status = opened.leases.status(key).await;
+    }
+    tell(&match status {
         Ok(status) => in_the_way(key, &status, &opened.eyes),
         Err(error) => format!("waiting for {key:?}: {error}"),
     });
@@ -241,7 +247,7 @@ pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
 /// The store has gone while it was open: another one is opened next. The pause is for one that goes again and again.
 pub(crate) async fn open_another(failure: &Failure, quiet: bool) {
     if !quiet {
-        tell(&format!("{}; opening it again and waiting there", failure.sentence));
+        tell(&format!("{}; opening it again and waiting there", failure.cause()));
     }
     sleep(PAUSE).await;
 }

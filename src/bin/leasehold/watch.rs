@@ -97,7 +97,7 @@ impl Screen {
             return false;
         }
         if !std::mem::replace(&mut self.is_away, true) || failure.is_gone {
-            tell(&format!("{}; still watching", failure.sentence));
+            tell(&format!("{}; still watching", failure.cause()));
         }
         if failure.is_gone {
             self.told = None;
