@@ -164,6 +164,7 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
     for (url, parts) in [
         ("carrier-pigeon:here", &["carrier-pigeon", "sqlite:"][..]),
         ("sqlite", &["\"sqlite\"", "sqlite:"]),
+        ("/tmp/x.db", &["\"/tmp/x.db\"", "for an SQLite file write sqlite:/tmp/x.db"]),
         ("sqlite:", &["names no file after `sqlite:`"]),
         ("sqlite::memory:", &["name a file"]),
         ("sqlite:leases.db?colour=red", &["colour", "prefix"]),
@@ -182,6 +183,12 @@ fn a_url_that_names_no_store_gives_64_and_names_the_remedy() {
     told(&scratch.done(&["bench", "--store", "sqlite"]), 64, &["\"sqlite\""]);
     let unknown = scratch.done(&["list", "--store", "carrier-pigeon:here"]);
     assert!(!unknown.err.contains("indexeddb"), "that is for browsers: {}", unknown.err);
+    for url in ["carrier-pigeon:here", "/tmp/x.db"] {
+        let refused = scratch.done(&["run", "--store", url, "k", "true"]);
+        assert!(!refused.err.contains("memory:"), "that would be refused: {}", refused.err);
+    }
+    let secret = scratch.done(&["list", "--store", "password=secret host=db"]);
+    assert!(secret.code == 64 && !secret.err.contains("secret"), "{secret:?}");
 }
 
 /// Which URLs of servers this program can judge depends on its features.

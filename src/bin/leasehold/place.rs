@@ -100,7 +100,7 @@ impl Place {
 
     /// Opens a store to look at it. A file is neither created nor changed: it may be another program's database.
     pub(crate) async fn look(&self, url: &str) -> Result<Sight, Failure> {
-        store::check_url(url).map_err(|error| Failure::usage(error.message))?;
+        store::check_url(url).map_err(|error| mistake(url, &error))?;
         let Some((file, rest)) = file_of(url) else { return open(url, None).await.map(Sight::Store) };
         let prefix = prefix_in(rest);
         let shown = file.display();
@@ -300,11 +300,23 @@ async fn open_often(
 /// Why a store was not opened. An invalid URL is a mistake in the command line, not a failure of the store.
 pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
     if store::check_url(url).is_err() {
-        return Failure::usage(error.message);
+        return mistake(url, &error);
     }
     // A full store stays full until somebody makes room, so the command says so and ends, instead of trying again.
     let may_pass = error.retry && error.kind != StoreErrorKind::Quota;
     Failure { may_pass, ..Failure::new(STORE, error.message) }
+}
+
+/// What is wrong with a URL, and the remedy. A store in memory, which the library offers, is none here.
+fn mistake(url: &str, error: &StoreError) -> Failure {
+    // What is no plain path may hold a password.
+    let is_path = url.chars().all(|letter| letter.is_alphanumeric() || "./_-".contains(letter));
+    let message = error.message.replace("memory:, ", "");
+    Failure::usage(if is_path && !url.is_empty() {
+        format!("{message}; for an SQLite file write {FILE}{url}")
+    } else {
+        message
+    })
 }
 
 #[cfg(test)]
