@@ -101,6 +101,16 @@ fn an_output_that_cannot_be_written_gives_71() {
     }
 }
 
+/// Rust opens it as `/dev/null` before leasehold begins.
+#[test]
+fn an_output_that_is_closed_is_thrown_away() {
+    let scratch = Scratch::new();
+    for command in ["list", "status k", "watch"] {
+        let done = crate::harness::done(&mut scratch.command("sh", &["-c", &format!("leasehold {command} >&-")]));
+        assert_eq!((done.code, &*done.out), (0, ""), "{command}: {done:?}");
+    }
+}
+
 #[test]
 fn a_command_line_that_is_wrong_gives_64_and_names_the_word() {
     let scratch = Scratch::new();
