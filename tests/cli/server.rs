@@ -92,6 +92,21 @@ fn processes_take_turns_and_lose_no_increment(place: &Place) {
     assert_eq!(fs::read_to_string(folder.join("count")).unwrap(), format!("{}\n", PROCESSES * ROUNDS));
 }
 
+/// Nobody listens to what a try tells a dead holder.
+fn a_dead_holder_does_not_delay_a_refusal(place: &Place) {
+    let holder = place.ready("echo ready; exec sleep 600");
+    let took = || {
+        let begun = Instant::now();
+        assert_eq!(place.done("run", &["-n", "k", "true"]).code, 1);
+        begun.elapsed()
+    };
+    took();
+    drop(holder);
+    // Something else may keep the machine busy for a while.
+    let took: Vec<_> = (0..5).map(|_| took()).collect();
+    assert!(took.iter().any(|took| *took < Duration::from_millis(700)), "{took:?}");
+}
+
 /// KILL comes before anybody else can be granted the key.
 fn a_server_that_falls_silent_ends_the_command_before_the_lease(place: &Place) {
     const LEASE: Duration = Duration::from_secs(4);
@@ -124,6 +139,7 @@ macro_rules! over {
         over! { $place:
             a_lease_is_held_refused_and_released
             a_theft_ends_the_command
+            a_dead_holder_does_not_delay_a_refusal
             processes_take_turns_and_lose_no_increment
             a_server_that_falls_silent_ends_the_command_before_the_lease
         }

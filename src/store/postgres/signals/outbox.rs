@@ -9,7 +9,7 @@ use super::{
     super::{carrier::Row, literal::text, names::Names},
     link::Link,
 };
-use crate::machine::{Message, SessionId};
+use crate::machine::{Body, Message, SessionId};
 
 /// The server refuses a notification of 8,000 bytes.
 const LONGEST: usize = 7_999;
@@ -26,6 +26,8 @@ pub(in super::super) struct Letter {
     payload: String,
     /// If it is for one session, the advisory lock that this one has while it listens.
     ear: Option<i64>,
+    /// It asks for a key. Once its sender has ended, nobody wants that any more.
+    asks: bool,
 }
 
 impl Letter {
@@ -35,7 +37,8 @@ impl Letter {
         let payload = format!("{from} {}", message.encode());
         let is_sent = recipient != Some(from) && payload.len() <= LONGEST;
         let channel = recipient.map_or_else(|| names.channel(), |session| names.channel_of(session));
-        is_sent.then(|| Self { channel, payload, ear: recipient.map(|session| names.ear(session)) })
+        let asks = matches!(message.body, Body::Wanted { .. });
+        is_sent.then(|| Self { channel, payload, ear: recipient.map(|session| names.ear(session)), asks })
     }
 
     /// Sends the notification. The second column says whether its recipient listens: the shared lock is free if that session does not hold
@@ -58,6 +61,8 @@ impl Letter {
 pub(super) struct Outbox {
     waiting: VecDeque<Letter>,
     on_their_way: JoinSet<()>,
+    /// Those of them that ask. One to a dead holder is sent again and again, since that never listens.
+    asking: JoinSet<()>,
 }
 
 impl Outbox {
@@ -65,8 +70,9 @@ impl Outbox {
     pub(super) fn send(&mut self, letter: Letter, link: Option<&Link>) {
         match link {
             Some(link) => {
-                while self.on_their_way.try_join_next().is_some() {}
-                self.on_their_way.spawn(link.notify(letter));
+                let under_way = if letter.asks { &mut self.asking } else { &mut self.on_their_way };
+                while under_way.try_join_next().is_some() {}
+                under_way.spawn(link.notify(letter));
             }
             None => {
                 if self.waiting.len() == MOST {
@@ -84,12 +90,12 @@ impl Outbox {
         }
     }
 
-    /// Whether anything waits for a connection.
+    /// Whether anything waits for a connection that others have to learn even if this session ends.
     pub(super) fn waits(&self) -> bool {
-        !self.waiting.is_empty()
+        self.waiting.iter().any(|letter| !letter.asks)
     }
 
-    /// Waits until the server has what was sent.
+    /// Waits until the server has what was sent, except for what asks.
     pub(super) async fn finish(&mut self) {
         let sent = async { while self.on_their_way.join_next().await.is_some() {} };
         // A server that does not answer is not waited for.
