@@ -127,10 +127,10 @@ pub(crate) enum Sight {
     Nothing(String),
 }
 
-/// The prefix in the parameters of a URL that was checked: the last one counts.
+/// The prefix in the parameters of a URL that was checked: it names one at most.
 fn prefix_in(parameters: &str) -> &str {
-    let parameters = parameters.strip_prefix('?').unwrap_or(parameters).split('&');
-    parameters.filter_map(|parameter| parameter.strip_prefix("prefix=")).next_back().unwrap_or(PREFIX)
+    let mut parameters = parameters.strip_prefix('?').unwrap_or(parameters).split('&');
+    parameters.find_map(|parameter| parameter.strip_prefix("prefix=")).unwrap_or(PREFIX)
 }
 
 /// The path in a URL of SQLite, and what follows it. `None` for the URL of another store, or one that [`store::check_url`] refuses.
