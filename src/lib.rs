@@ -45,7 +45,8 @@ pub use driver::{LeaseEvent, LeaseEventKind, LeaseEvents, LeaseStats};
 pub use machine::{InvalidKey, InvalidOptions, LostReason, Mode, ReleaseOutcome, StoreError, Token};
 pub use store::FenceError;
 
-/// The Rust examples of the README and of the guides are doctests, and the program of the native worker runs as `examples/report_worker.rs`; tests/documents.rs checks that none is left out.
+/// The Rust examples of the README and of the guides are doctests, and the program of the native worker runs as
+/// `examples/report_worker.rs`; tests/documents.rs checks that none is left out.
 #[cfg(doctest)]
 mod guides {
     #[doc = include_str!("../README.md")]

@@ -54,8 +54,8 @@ pub enum OnLoss {
     Notify,
     /// The work's future is dropped at once. It is also dropped if the lease is in doubt and the store does not answer within a
     /// twentieth of the lease (at least 50 ms); the error then reports the lease as lost, with the reason
-    /// [`Expired`](crate::LostReason::Expired). So the work ends before another context is granted the lease, unless this context was frozen
-    /// for longer than the lease: another may then hold it before the work is dropped.
+    /// [`Expired`](crate::LostReason::Expired). So the work ends before another context is granted the lease, unless this context was
+    /// frozen for longer than the lease: another may then hold it before the work is dropped.
     Abort,
 }
 
@@ -232,7 +232,8 @@ impl LeaseRequest {
         self.acquire().await
     }
 
-    /// With `insists`, a key that is taken is an error. Nothing happens until the future is polled. Who waits in thousands pays for its size: what is rare is boxed.
+    /// With `insists`, a key that is taken is an error. Nothing happens until the future is polled. Who waits in thousands pays for its
+    /// size: what is rare is boxed.
     fn ask(self, wait: bool, insists: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
         let span = driver::span(self.key.as_ref().map_or("", Key::as_str), self.wish.mode);
         driver::within(span, async move {

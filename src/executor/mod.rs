@@ -88,10 +88,11 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
     }
 
     /// Asks whether the calling task may go on. If it has worked for long without a pause, the answer is [`Poll::Pending`], and the
-    /// executor wakes the task again after it has let other tasks run. The manager asks when a request for a lease is polled and its answer is there; after it has begun a downgrade; and before each other request except a release. It never asks in a browser. The executor
-    /// may count each [`Poll::Ready`] as work done. Many requests are answered without a wait, so a task that makes one after the other would
-    /// otherwise keep its thread busy for ever. With `TokioExecutor` this is
-    /// [cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/).
+    /// executor wakes the task again after it has let other tasks run. The manager asks when a request for a lease is polled and its answer
+    /// is there; after it has begun a downgrade; and before each other request except a release. It never asks in a browser. The executor
+    /// may count each [`Poll::Ready`] as work done. Many requests are answered without a wait, so a task that makes one after the other
+    /// would otherwise keep its thread busy for ever. With `TokioExecutor` this is [cooperative
+    /// scheduling](https://docs.rs/tokio/latest/tokio/task/coop/).
     fn poll_proceed(&self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }

@@ -39,10 +39,10 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// that timers are missing. The executor catches this panic, but the panic hook has printed tokio's message by then.
 ///
 /// **Do not block on a lease inside a task.** Over most stores, a task of this runtime brings the answer to a request, and that task may
-/// have to run on the same thread. After a number of requests without a pause, a request also lets other tasks of its thread run first, like
-/// every wait in tokio ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If a task blocks its thread on its own request, as by `futures::executor::block_on`, the two tasks may wait for
-/// each other for ever, whatever the time limit of the request. Block inside
-/// [`block_in_place`](https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html) or on a thread of
+/// have to run on the same thread. After a number of requests without a pause, a request also lets other tasks of its thread run first,
+/// like every wait in tokio ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If a task blocks its thread on its
+/// own request, as by `futures::executor::block_on`, the two tasks may wait for each other for ever, whatever the time limit of the
+/// request. Block inside [`block_in_place`](https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html) or on a thread of
 /// [`spawn_blocking`](tokio::task::spawn_blocking).
 ///
 /// A call inside a runtime with timers starts its background work there. Any other call, such as the drop of a guard on a thread without a

@@ -234,8 +234,8 @@ pub enum Input {
         /// Whether the store deletes a session blindly: then nothing else is sent.
         abandons: bool,
     },
-    /// The platform ends the context for good, and its code may still run for a moment. The session is given up as at [`Suspend`](Self::Suspend). If a
-    /// lease is in use and others know the beacon, only the end of the beacon ends the session.
+    /// The platform ends the context for good, and its code may still run for a moment. The session is given up as at
+    /// [`Suspend`](Self::Suspend). If a lease is in use and others know the beacon, only the end of the beacon ends the session.
     Ending {
         /// Whether the store deletes a session blindly: then nothing else is sent.
         abandons: bool,

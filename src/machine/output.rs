@@ -146,7 +146,8 @@ pub enum Event {
         /// What the store said.
         result: Result<ReleaseOutcome, StoreError>,
     },
-    /// Whether a guard still holds: the answer to [`Input::Verify`](super::Input::Verify) and [`Input::Downgrade`](super::Input::Downgrade).
+    /// Whether a guard still holds: the answer to [`Input::Verify`](super::Input::Verify) and
+    /// [`Input::Downgrade`](super::Input::Downgrade).
     Verified {
         /// The question.
         query: TurnId,

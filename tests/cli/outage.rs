@@ -20,7 +20,7 @@ fn leads_again(url: &str, stop: impl FnOnce(), start: impl FnOnce()) {
     let first: u64 = candidate.line().unwrap().parse().unwrap();
     stop();
     candidate.until_err("campaigning again");
-    // Whoever closes the store after the loss has given up by now.
+    // A candidate that closed its store after the loss would have given up by now.
     sleep(Duration::from_secs(2));
     start();
     let back = Instant::now();

@@ -307,7 +307,7 @@ pub(crate) fn refused(url: &str, error: StoreError) -> Failure {
     Failure { may_pass, ..Failure::new(STORE, error.message) }
 }
 
-/// What is wrong with a URL, and the remedy. A store in memory, which the library offers, is none here.
+/// What is wrong with a URL, and the remedy. The library also offers `memory:`, which this program refuses.
 fn mistake(url: &str, error: &StoreError) -> Failure {
     // What is no plain path may hold a password.
     let is_path = url.chars().all(|letter| letter.is_alphanumeric() || "./_-".contains(letter));

@@ -19,7 +19,7 @@ use super::table::printable;
 
 /// A shorter wait is not worth a word.
 const NOTICE: Duration = Duration::from_secs(1);
-/// A store that does not answer prolongs the wait that the user chose by no more than these two together. Within the first it may tell
+/// A store that does not answer prolongs the wait that the user chose by about these two together. Within the first it may tell
 /// who is in the way, and within the second we leave the queue.
 const LAST_LOOK: Duration = Duration::from_millis(750);
 const LEAVE: Duration = Duration::from_millis(250);
@@ -49,7 +49,8 @@ pub(crate) enum Waited {
 
 impl Waiting {
     /// Waits for as long as was chosen. If then everybody in the way is dead, or silent for longer than its lease, it waits on until
-    /// their death is proved, or until one of them shows that it is alive. Otherwise processes that wait for less than a lease would never get a key whose holder crashed.
+    /// their death is proved, or until one of them shows that it is alive. Otherwise processes that wait for less than a lease would never
+    /// get a key whose holder crashed.
     pub(crate) async fn ask(
         &self,
         opened: &Opened,
@@ -269,8 +270,8 @@ impl Opened {
         answer
     }
 
-    /// Leaves the queue and the store. A place in the queue of a store that is silent is given up by the end of this process: over SQLite
-    /// at once, over a server when it has been silent for a lease.
+    /// Leaves the queue and the store. If the store is silent, the place in its queue ends with this process: over SQLite at once, over a
+    /// server after a lease of silence.
     pub(crate) async fn leave(&self) {
         close_within(if self.is_silent.get() { LEAVE } else { PATIENCE }, &self.leases).await;
     }

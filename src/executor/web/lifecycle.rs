@@ -90,8 +90,8 @@ extern "C" {
     #[wasm_bindgen(extends = Event)]
     type PageEvent;
 
-    /// Whether the page may come back, from the back/forward cache. Of the events that are listened to here, `pagehide` and `pageshow` say so:
-    /// <https://developer.mozilla.org/en-US/docs/Web/API/PageTransitionEvent/persisted>. An event that a script made may lack it.
+    /// Whether the page may come back, from the back/forward cache. Of the events that are listened to here, `pagehide` and `pageshow` say
+    /// so: <https://developer.mozilla.org/en-US/docs/Web/API/PageTransitionEvent/persisted>. An event that a script made may lack it.
     #[wasm_bindgen(method, getter)]
     fn persisted(this: &PageEvent) -> Option<bool>;
 

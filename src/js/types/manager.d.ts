@@ -199,7 +199,8 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Campaigns for a key, leads as long as its lease is held, and campaigns anew after a loss. Each lead is a new lease with a
-   * larger token, and begins the work again; when the work ends, the lead is released, and the promise resolves with what the work returned.
+   * larger token, and begins the work again; when the work ends, the lead is released, and the promise resolves with what the work
+   * returned.
    *
    * Work of a lead that is lost may still be under way when the next one begins: it has to stop when `lease.signal` aborts.
    * Its outcome is ignored. When `signal` aborts, the campaign or the lead is given up: `lease.signal` aborts and the

@@ -119,8 +119,9 @@ impl Machine {
         self.stop(LostReason::Suspended, Farewell::by_store(abandons), now);
     }
 
-    /// The platform ends the context, whose code may run on: a page that was closed still writes 20 ms later. Code that does not check its guard again may rely on its lease until then. So if a lease is in use and others surely know
-    /// the beacon, the end of the beacon ends the session.
+    /// The platform ends the context, whose code may run on: a page that was closed still writes 20 ms later. Code that does not check its
+    /// guard again may rely on its lease until then. So if a lease is in use and others surely know the beacon, the end of the beacon ends
+    /// the session.
     pub(super) fn ending(&mut self, abandons: bool, now: Monotonic) {
         let is_seen = self.presence.beacon_stands() && self.session.has_shown_beacon();
         let farewell = match is_seen && !self.used_keys().is_empty() {

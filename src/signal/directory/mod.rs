@@ -53,8 +53,9 @@ use listener::Listener;
 /// * Its file was open here before, and the lock on it was dropped: the context died or rests. Waiters see that at once.
 /// * There has been no file for 2.5 s: the context rests, or it died and its file is gone, too.
 ///
-/// The file of a dead context stays for about a day: the context may have been in a queue, and then waiters look for its file long after its
-/// death. After that day it is swept away, as are all but the 512 youngest such files. A context sweeps once it has been awake for 10 s, or when it ends.
+/// The file of a dead context stays for about a day: the context may have been in a queue, and then waiters look for its file long after
+/// its death. After that day it is swept away, as are all but the 512 youngest such files. A context sweeps once it has been awake for 10
+/// s, or when it ends.
 ///
 /// So a living context is not taken for dead because somebody deleted its file, or the whole directory: once a second it looks for
 /// its own beacon and socket, and makes them again. If it cannot raise the beacon again, it goes on without one, and says so in

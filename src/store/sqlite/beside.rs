@@ -79,7 +79,7 @@ pub(super) fn log(path: &Path) -> PathBuf {
 }
 
 /// Takes away an empty log that a user who may not write to the file has made, because all others closed the file at that moment.
-/// It is this user's own if the user may write to it.
+/// If this user may write to the log, this user made it.
 pub(super) fn clear(path: &Path, before: Beside) {
     let Some((identity, 0)) = Beside::of(path).log else { return };
     let log = log(path);

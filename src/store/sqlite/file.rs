@@ -48,7 +48,7 @@ impl LeaseFile {
         at_checked(path, prefix, |path| Self::open_certainly(path, prefix).map_err(|error| beside::blame(path, error)))
     }
 
-    /// Opens the file to look at its leases; `None` if it has none. This changes nothing in the file, and makes nothing beside it.
+    /// Opens the file to look at its leases; `None` if it has none. This changes nothing in the file, and leaves nothing beside it.
     pub(super) fn open_to_look(path: &Path, prefix: &str) -> Result<Option<Self>, StoreError> {
         at_checked(path, prefix, |path| {
             let Some((connection, way)) = look::open(path, &Tables::new("main", prefix))? else { return Ok(None) };

@@ -54,7 +54,7 @@ pub(super) fn may_write(path: &Path) -> bool {
     kept::with(path, |_, writable| writable).unwrap_or(false)
 }
 
-/// Windows lets those write who may read, as far as SQLite's own files beside a database are concerned.
+/// On Windows, a user who may read the file is taken to be able to write to it.
 #[cfg(not(unix))]
 pub(super) fn may_write(_path: &Path) -> bool {
     true
@@ -82,7 +82,7 @@ mod kept {
         writable: bool,
     }
 
-    /// Uses the file, and is told whether this user could open it for writing.
+    /// Calls `work` with the file, and with whether this user could open it for writing.
     pub(super) fn with<T>(path: &Path, work: impl FnOnce(&File, bool) -> T) -> io::Result<T> {
         static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 

@@ -1,5 +1,5 @@
-//! Looks whether a database has leases. It may be another program's, so nothing in it is changed: no table, no journal mode, and no file
-//! beside it.
+//! Looks whether a database has leases. It may be another program's, so nothing in it is changed: no table, no journal mode, and no file is
+//! left beside it.
 
 use std::{io, path::Path, thread, time::Duration};
 
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How a file that exists is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By a user who may write to the file, if the others may, too. The connection takes away again what it makes beside the file.
+    /// By a user who may write to the file. The connection removes what it makes beside the file.
     Writes,
     /// By a connection that writes nothing.
     Reads,
@@ -59,7 +59,7 @@ impl Way {
     }
 }
 
-/// Only a URI can say so.
+/// Only a URI can carry this parameter.
 fn open_as(path: &Path, parameter: &str, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let path = path.to_string_lossy();

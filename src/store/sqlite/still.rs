@@ -15,7 +15,7 @@ use super::{
 };
 use crate::machine::StoreError;
 
-/// As long as others keep opening and closing the file, a list is read again.
+/// How often a job is tried again while others open and close the file.
 const ATTEMPTS: usize = 20;
 
 /// Works until it is told to close, and by whom; or until nobody can ask any more. `tell_gone` is called if the file is gone for good.
