@@ -51,19 +51,6 @@ impl Beside {
     pub(super) fn is_whole(self) -> bool {
         self.log.is_none_or(|(_, length)| length == 0) && self.journal.is_none_or(|length| length == 0)
     }
-
-    /// Whether nobody made or took away a file since.
-    pub(super) fn has_same_files(self, later: Self) -> bool {
-        let files = |of: Self| {
-            (
-                of.file.map(|(identity, ..)| identity),
-                of.log.map(|(identity, _)| identity),
-                of.index,
-                of.journal.is_some(),
-            )
-        };
-        files(self) == files(later)
-    }
 }
 
 /// The path of a file beside a database.

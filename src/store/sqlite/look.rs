@@ -95,6 +95,11 @@ pub(super) fn open(path: &Path, tables: &Tables) -> Result<Option<(Connection, W
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mut why = unreadable();
     for _ in 0..ATTEMPTS {
+        let Ok(_anchor) = anchor(&path) else {
+            why = changing();
+            thread::sleep(PAUSE);
+            continue;
+        };
         let before = Beside::of(&path);
         why = match first(&path, tables, &ways(&path, before)) {
             Ok(Some(seen)) if seen.way.counts(&path) => {
@@ -102,7 +107,7 @@ pub(super) fn open(path: &Path, tables: &Tables) -> Result<Option<(Connection, W
             }
             Ok(Some(_)) => changing(),
             Ok(None) => unreadable(),
-            Err(error) if error.kind == StoreErrorKind::Busy || before.has_same_files(Beside::of(&path)) => {
+            Err(error) if error.kind == StoreErrorKind::Busy || before == Beside::of(&path) => {
                 return Err(error);
             }
             Err(error) => error,
@@ -112,6 +117,22 @@ pub(super) fn open(path: &Path, tables: &Tables) -> Result<Option<(Connection, W
         thread::sleep(PAUSE);
     }
     Err(why)
+}
+
+/// Keeps others from taking away the log and the index while a visitor opens them: SQLite would make them anew, as the visitor's.
+///
+/// Nothing of SQLite's only locks a file. This connection wants the file for itself, and therefore keeps the shared lock when it fails to
+/// get more, which it does before it opens a log. It fails as busy if somebody is taking the log away.
+fn anchor(path: &Path) -> rusqlite::Result<Option<Connection>> {
+    if may_write(path) || !is_in_wal(path).unwrap_or(false) {
+        return Ok(None);
+    }
+    let connection = connect(path, Way::Visits)?;
+    connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
+    match connection.query_row("PRAGMA schema_version", [], |_| Ok(())) {
+        Err(error) if failure::is_busy(&error) => Err(error),
+        _ => Ok(Some(connection)),
+    }
 }
 
 /// What is tried, one after the other. A connection that reads a database in write-ahead logging makes its log and its index.
