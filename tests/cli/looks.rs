@@ -55,7 +55,7 @@ fn two_prefixes_are_refused() {
         let url = scratch.url() + "?prefix=y&prefix=x";
         let mut command = scratch.leasehold(order);
         let done = crate::harness::done(command.env("LEASEHOLD_STORE", url));
-        assert!(done.code == 64 && done.err.contains("twice; leave one out"), "{done:?}");
+        assert!(done.code == 64 && done.err.contains("the prefix is given twice"), "{done:?}");
         assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
     }
 }
