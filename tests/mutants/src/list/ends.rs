@@ -377,7 +377,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(
             SESSION,
             "        self.end_session_by(transaction, now);\n        self.lose_all(",
-            "        self.renew_session(now);\n        self.lose_all(",
+            "        self.session.end();\n        self.leave_session(now);\n        self.lose_all(",
         )],
     ),
     Mutant::new(
