@@ -33,8 +33,8 @@ impl Machine {
         let may_be_dead = self.presence.beacon_stands() && ahead.iter().any(|seen| seen.beacon);
         // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now, unless that may be
         // the lease of a dead context.
-        let is_meant = if slot.own.is_some() { may_be_dead && seeking.way == Way::Plain } else { true };
-        let may_change = is_meant && may_be_unused(ahead, me);
+        let asks = slot.own.is_none() || (may_be_dead && seeking.way == Way::Plain);
+        let may_change = asks && may_be_unused(ahead, me);
         if may_change && now < until {
             seeking.look_at = Some(until);
             if !first {
