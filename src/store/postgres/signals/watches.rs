@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
     vec::Vec,
 };
 
@@ -94,11 +94,28 @@ impl Watched {
         self.seen.push(beacon);
     }
 
+    /// On a young connection, only a beacon that was seen can be found gone. So it looks often: if a watched waiter dies, it moves on to the
+    /// holder's beacon soon, and sees that one before the holder dies, too.
+    fn pause(&self, now: Instant) -> Duration {
+        let all_wait = !self.locks.is_empty() && self.locks.iter().all(|watch| watch.waits);
+        if all_wait && now >= self.proves_from { SELDOM } else { OFTEN }
+    }
+
     /// What to tell others about this context's waiting, as [`Look::says_waits`].
     fn says_waits(&self) -> Option<bool> {
         let waits = !self.locks.is_empty();
         (waits != self.says_waits).then_some(waits)
     }
+}
+
+/// All contexts of a process look on one beat: an idle machine takes much longer to wake up than to look.
+static FIRST_BEAT: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The first moment after `looked` that is a whole number of pauses from the first beat.
+fn beat_after(looked: Instant, pause: Duration) -> Instant {
+    let since_beat = looked.saturating_duration_since(*FIRST_BEAT).as_nanos() % pause.as_nanos();
+    // Less than a pause always fits.
+    looked + pause - Duration::from_nanos(u64::try_from(since_beat).unwrap_or_default())
 }
 
 impl Watches {
@@ -122,14 +139,11 @@ impl Watches {
         self.watched().locks.retain(|known| known.number != watch);
     }
 
-    /// When to look, if there is anything to do. On a young connection, only a beacon that was seen can be found gone. So it looks often: if
-    /// a watched waiter dies, it moves on to the holder's beacon soon, and sees that one before the holder dies, too.
+    /// When to look, if there is anything to do.
     pub(super) fn next(&self) -> Option<Instant> {
         let (watched, now) = (self.watched(), Instant::now());
-        let watches = !watched.locks.is_empty();
-        let all_wait = watches && watched.locks.iter().all(|watch| watch.waits);
-        let pause = if all_wait && now >= watched.proves_from { SELDOM } else { OFTEN };
-        (watches || watched.says_waits).then(|| watched.looked.map_or(now, |looked| looked + pause))
+        let has_task = !watched.locks.is_empty() || watched.says_waits;
+        has_task.then(|| watched.looked.map_or(now, |looked| beat_after(looked, watched.pause(now))))
     }
 
     /// Notes a new connection, which has seen no beacon yet.
@@ -230,9 +244,18 @@ mod tests {
     }
 
     #[test]
+    fn the_looks_of_a_process_meet_on_one_beat() {
+        let (early, late) = (*FIRST_BEAT + OFTEN.mul_f64(7.1), *FIRST_BEAT + OFTEN.mul_f64(7.9));
+        assert_eq!(beat_after(early, OFTEN), beat_after(late, OFTEN));
+        assert_eq!(beat_after(late, OFTEN), *FIRST_BEAT + OFTEN * 8);
+        assert_eq!(beat_after(late, SELDOM), *FIRST_BEAT + SELDOM, "each seldom one is a frequent one, too");
+        assert_eq!(beat_after(*FIRST_BEAT + SELDOM, SELDOM), *FIRST_BEAT + SELDOM * 2, "never twice on one beat");
+    }
+
+    #[test]
     fn contexts_that_wait_are_looked_at_seldom_once_the_connection_is_old() {
         let watches = Watches::new();
-        let pause = || watches.next().unwrap() - watches.watched().looked.unwrap();
+        let pause = || watches.watched().pause(Instant::now());
         watches.add(1, SESSION);
         look(&watches, &[SESSION.beacon, SESSION.waits]);
         assert_eq!(pause(), OFTEN, "the connection is young");
