@@ -20,7 +20,7 @@ const BANS: [Ban; 11] = [
     },
     Ban {
         words: "feature",
-        except: "src/lib.rs src/driver/event.rs src/executor/mod.rs src/store/mod.rs src/store/postgres/drivers/mod.rs src/store/etcd/tls/mod.rs src/store/url.rs src/signal/mod.rs",
+        except: "src/lib.rs src/driver/event.rs src/executor/mod.rs src/store/mod.rs src/store/postgres/drivers/mod.rs src/store/postgres/drivers/client/tls/mod.rs src/store/redis/tls/mod.rs src/store/etcd/tls/mod.rs src/store/tls/mod.rs src/store/url.rs src/signal/mod.rs",
         because: "features choose modules, where modules are listed; stores, by their URL; and whether events are told",
     },
     Ban {

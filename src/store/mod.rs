@@ -39,6 +39,11 @@ mod redis;
 mod reserving;
 #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
 mod sqlite;
+#[cfg(all(
+    any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+mod tls;
 mod url;
 
 #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]

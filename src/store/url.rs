@@ -14,16 +14,18 @@ pub(super) const PREFIX_REMEDY: &str =
     "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call connect_with_prefix";
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
-const SCHEMES: [(&str, Option<&str>); 12] = [
+const SCHEMES: [(&str, Option<&str>); 14] = [
     ("memory", None),
     ("sqlite", Some("store-sqlite")),
     ("postgres", Some("store-postgres")),
     ("postgresql", Some("store-postgres")),
     ("redis", Some("store-redis")),
-    ("rediss", Some("store-redis")),
+    ("rediss", Some("store-redis-tls")),
     ("redis+unix", Some("store-redis")),
     ("redis-sentinel", Some("store-redis")),
     ("redis-cluster", Some("store-redis")),
+    ("rediss-sentinel", Some("store-redis-tls")),
+    ("rediss-cluster", Some("store-redis-tls")),
     ("etcd", Some("store-etcd")),
     ("etcds", Some("store-etcd-tls")),
     ("indexeddb", Some("web")),
@@ -38,9 +40,11 @@ const SCHEMES: [(&str, Option<&str>); 12] = [
 /// | `memory:` | a new [`MemoryStore`], shared with no other manager | |
 /// | `sqlite:leases.db`, `sqlite:/var/lib/app/leases.db`, `sqlite:///var/lib/app/leases.db` | `SqliteStore` | `store-sqlite` |
 /// | `postgres://user:password@host/database` | `PostgresStore` | `store-postgres` |
-/// | `redis://user:password@host:6379/0`, `redis+unix:///run/redis.sock`; `rediss://` with a TLS feature of the crate `redis` | `RedisStore` | `store-redis` |
+/// | `postgres://user:password@host/database?sslmode=require&sslrootcert=/etc/app/ca.pem`, with more parameters of `PostgresStore::connect` | the same, over TLS | `store-postgres-tls` |
+/// | `redis://user:password@host:6379/0`, `redis+unix:///run/redis.sock` | `RedisStore` | `store-redis` |
 /// | `redis-sentinel://user:password@one:26379,two:26379/mymaster/0` | `RedisStore`, over the master that Sentinels name | `store-redis` |
 /// | `redis-cluster://user:password@one:6379,two:6379` | `RedisStore`, in one slot of a cluster | `store-redis` |
+/// | `rediss://…?ca=/etc/app/ca.pem`, with more parameters of `RedisServers`; also `rediss-sentinel://` and `rediss-cluster://` | the same, over TLS | `store-redis-tls`, or `store-redis` with a TLS feature of the crate `redis` |
 /// | `etcd://one:2379,two:2379,three:2379` | `EtcdStore` | `store-etcd` |
 /// | `etcds://one:2379,two:2379?ca=/etc/app/ca.pem`, with more parameters of `EtcdStore::connect`; also `https://` | the same, over TLS | `store-etcd-tls` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
@@ -74,7 +78,7 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
         "postgres" | "postgresql" => named.postgres().await,
         #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
-        "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster" => named.redis().await,
+        scheme if is_of_redis(scheme) => named.redis().await,
         #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
         "etcd" | "etcds" | "https" => named.etcd().await,
         _ => Err(refused(nothing_for(named.scheme))),
@@ -137,9 +141,7 @@ impl<'a> Named<'a> {
             #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
             "postgres" | "postgresql" => super::PostgresStore::check_url(&self.without_prefix(), self.prefix),
             #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
-            "redis" | "rediss" | "redis+unix" | "redis-sentinel" | "redis-cluster" => {
-                super::RedisStore::check_url(&self.without_prefix(), self.prefix)
-            }
+            scheme if is_of_redis(scheme) => super::RedisStore::check_url(&self.without_prefix(), self.prefix),
             #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
             "etcd" | "etcds" | "https" => super::EtcdStore::check_url(&self.without_prefix(), self.prefix),
             _ => Err(refused(nothing_for(self.scheme))),
@@ -255,6 +257,11 @@ impl<'a> Named<'a> {
         };
         Ok(Box::new(store))
     }
+}
+
+#[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
+fn is_of_redis(scheme: &str) -> bool {
+    scheme == "redis+unix" || ["redis", "rediss"].contains(&scheme.split('-').next().unwrap_or_default())
 }
 
 fn nothing_for(scheme: &str) -> String {

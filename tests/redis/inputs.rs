@@ -67,7 +67,7 @@ async fn an_address_that_asks_for_tls_names_the_feature_and_the_other_way() {
     let told = [RedisStore::connect(url).await.map(drop), from_url(url).await.map(drop)];
     for error in told.map(|opened| opened.expect_err("it cannot encrypt")) {
         assert_eq!((error.kind, error.retry, error.applied), (StoreErrorKind::Unsupported, false, Applied::No));
-        for word in ["tokio-rustls-comp", "RedisStore::from_client"] {
+        for word in ["store-redis-tls", "tokio-native-tls-comp"] {
             assert!(error.message.contains(word), "{word:?} is not in: {error}");
         }
         assert!(!error.message.contains("guess"), "{error}");

@@ -3,7 +3,10 @@
 use std::{format, string::String, vec::Vec};
 
 use super::tls::Tls;
-use crate::machine::{StoreError, StoreErrorKind};
+use crate::{
+    machine::{StoreError, StoreErrorKind},
+    store::tls::decoded,
+};
 
 /// etcd's port for clients.
 const PORT: &str = "2379";
@@ -71,21 +74,6 @@ fn named(user: &str) -> Result<(String, String), StoreError> {
             "what stands before @ in the address of etcd is not user:password; percent-encode special characters, for example @ as %40",
         )
     })
-}
-
-pub(super) fn decoded(text: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, after) = after.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()?);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// One server. It may repeat the scheme of the address.

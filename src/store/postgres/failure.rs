@@ -6,7 +6,10 @@ use core::time::Duration;
 use std::string::String;
 
 use super::{carrier::Failure, names::Names};
-use crate::machine::{StoreError, StoreErrorKind};
+use crate::{
+    machine::{StoreError, StoreErrorKind},
+    store::tls::{SIGN_ANOTHER, is_of_an_authority},
+};
 
 /// The server ended the transaction with this error, or the connection broke before a commit was sent.
 pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
@@ -72,8 +75,13 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
     match failure.code.as_str() {
         // The server says this wherever it refuses an unencrypted connection, even if it would refuse an encrypted one too.
         "28000" if failure.said.contains("no encryption") => permanent(format!(
-            "the server does not let the user {user} in without encryption: {}; give a TLS connector by PostgresStoreBuilder::tls, or \
-             correct pg_hba.conf",
+            "the server does not let the user {user} in without encryption: {}; write sslmode=require in the URL, or give a TLS connector \
+             by PostgresStoreBuilder::tls, or correct pg_hba.conf",
+            failure.said
+        )),
+        "28000" if failure.said.contains("client certificate") => permanent(format!(
+            "the server asks for a certificate of the user {user}: {}; name its file and its key by sslcert= and sslkey= in the URL, or give \
+             PostgresStoreBuilder::tls a connector that has one",
             failure.said
         )),
         "28P01" | "28000" => permanent(format!(
@@ -90,11 +98,7 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
              PostgresStore by clones",
             failure.said
         )),
-        "" if failure.said.contains("certificate") => StoreError::transient(format!(
-            "the server has a certificate that this program does not accept: {}; check its host name and expiry, or give \
-             PostgresStoreBuilder::tls a connector that trusts its authority",
-            failure.said
-        )),
+        "" if failure.said.contains("certificate") => StoreError::transient(of_certificate(&failure.said)),
         "" if failure.said.starts_with("invalid configuration") => permanent(format!(
             "the URL of the database is incomplete: {}; write it like postgres://user:password@host/database",
             failure.said
@@ -114,6 +118,17 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
         )),
         _ => StoreError::transient(format!("the server refused the connection: {}", failure.said)),
     }
+}
+
+/// The certificate of the server was refused.
+fn of_certificate(said: &str) -> String {
+    if is_of_an_authority(said) {
+        return format!("the server shows the certificate of an authority as its own: {said}; {SIGN_ANOTHER}");
+    }
+    format!(
+        "the server has a certificate that this program does not accept: {said}; check its host name and expiry, or name the file of its \
+         authority by sslrootcert= in the URL, or give PostgresStoreBuilder::tls a connector that trusts its authority"
+    )
 }
 
 /// The tables could not be made.

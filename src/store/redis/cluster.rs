@@ -175,7 +175,7 @@ pub(super) fn redirect_in(refusal: &RedisError, asked: &str) -> Option<Redirect>
 fn of_node(address: &str, refusal: &RedisError) -> StoreError {
     if refusal.detail().is_some_and(|detail| detail.contains("cluster support disabled")) {
         return failure::unsupported(format!(
-            "Redis at {address} is in no cluster; connect to a single server by redis://{address}/, or set cluster-enabled yes"
+            "Redis at {address} is in no cluster; leave out -cluster in the URL to connect to a single server, or set cluster-enabled yes"
         ));
     }
     failure::of_refusal(address, refusal, Stage::Reading)

@@ -9,7 +9,10 @@ use std::{
 
 use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 
-use crate::machine::{StoreError, StoreErrorKind};
+use crate::{
+    machine::{StoreError, StoreErrorKind},
+    store::tls::{SIGN_ANOTHER, is_of_an_authority},
+};
 
 /// Whether the command that failed could have written.
 #[derive(Clone, Copy)]
@@ -46,8 +49,8 @@ pub(super) fn of_url(error: &RedisError) -> StoreError {
     // The client encrypts only if it was built with a TLS library, which the application chooses.
     if error.to_string().contains("TLS") {
         return unsupported(format!(
-            "the address of Redis asks for TLS, which the crate redis was built without: {error}; enable its feature \
-             tokio-rustls-comp or tokio-native-tls-comp in your Cargo.toml, or give your own client to RedisStore::from_client"
+            "the address of Redis asks for TLS, which this program was built without: {error}; enable leasehold's feature store-redis-tls, or \
+             a TLS feature of the crate redis such as tokio-native-tls-comp"
         ));
     }
     unsupported(format!(
@@ -74,18 +77,8 @@ pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreEr
         return of_refusal(address, error, Stage::Reading);
     }
     let said = error.to_string();
-    // By rustls and by OpenSSL. Redis asks for one unless it is configured with tls-auth-clients no.
-    if said.contains("CertificateRequired") || said.contains("certificate required") {
-        return StoreError::transient(format!(
-            "Redis at {address} asks for a certificate of its client: {error}; give RedisStore::from_client a client made with \
-             redis::Client::build_with_tls and its client_tls, or configure the server with tls-auth-clients no"
-        ));
-    }
-    if said.contains("certificate") {
-        return StoreError::transient(format!(
-            "Redis at {address} has a certificate that this program does not accept: {error}; check its host name and expiry, let the \
-             system trust its authority, or give RedisStore::from_client a client made with redis::Client::build_with_tls"
-        ));
+    if let Some(message) = of_certificate(address, &said) {
+        return StoreError::transient(message);
     }
     if let (ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. }, true) =
         (server.addr(), is_of_the_name(&said))
@@ -105,6 +98,30 @@ pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreEr
     StoreError::transient(format!(
         "Redis at {address} cannot be reached: {error}; check {place}, and that the server runs{encryption}"
     ))
+}
+
+/// What is wrong with a certificate of either side, if anything is.
+fn of_certificate(address: &str, said: &str) -> Option<String> {
+    // By rustls and by OpenSSL. Redis asks for one unless it is configured with tls-auth-clients no.
+    if said.contains("CertificateRequired") || said.contains("certificate required") {
+        return Some(format!(
+            "Redis at {address} asks for a certificate of its client: {said}; name its file and its key by cert= and key= in the URL, give \
+             RedisStore::from_client a client made with redis::Client::build_with_tls and its client_tls, or configure the server with \
+             tls-auth-clients no"
+        ));
+    }
+    if is_of_an_authority(said) {
+        return Some(format!(
+            "Redis at {address} shows the certificate of an authority as its own: {said}; {SIGN_ANOTHER}"
+        ));
+    }
+    said.contains("certificate").then(|| {
+        format!(
+            "Redis at {address} has a certificate that this program does not accept: {said}; check its host name and expiry, name the file \
+             of its authority by ca= in the URL, let the system trust that, or give RedisStore::from_client a client made with \
+             redis::Client::build_with_tls"
+        )
+    })
 }
 
 /// Whether the system, or tokio, found no address for the host.

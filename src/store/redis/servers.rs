@@ -9,8 +9,11 @@ use std::{
 
 use redis::{Client, RedisConnectionInfo};
 
-use super::{failure, node::address_of};
-use crate::{machine::StoreError, store::url::PREFIX_REMEDY};
+use super::{failure, node::address_of, tls};
+use crate::{
+    machine::StoreError,
+    store::{tls::Certificates, url::PREFIX_REMEDY},
+};
 
 /// The servers that a [`RedisStore`](super::RedisStore) uses: a single one, the master of a Sentinel group, or a cluster.
 ///
@@ -23,8 +26,11 @@ use crate::{machine::StoreError, store::url::PREFIX_REMEDY};
 /// | [cluster](Self::cluster) | `redis-cluster://user:password@one:6379,two:6379` | the node that has the slot of the prefix |
 ///
 /// To connect to a group, one reachable server in the URL is enough, but name several in case one is down. The user and the password are
-/// for the servers that keep data; `?sentinel_user=` and `?sentinel_password=` are for the Sentinels. With `rediss-sentinel:` and
-/// `rediss-cluster:` all connections use TLS, if your program enables TLS in the crate `redis`.
+/// for the servers that keep data; `?sentinel_user=` and `?sentinel_password=` are for the Sentinels.
+///
+/// With `rediss:`, `rediss-sentinel:` and `rediss-cluster:` all connections use TLS, with the feature `store-redis-tls` (rustls and ring) or
+/// with a TLS feature of the crate `redis`. The former also takes `?ca=`, the file of the authority that signs the servers' certificates, if
+/// the system does not trust it; and `?cert=` and `?key=` for a certificate of the program. Files are in PEM. They are read when the URL is.
 ///
 /// Which to choose: Sentinel and a cluster both replace a server that died, and its latest writes may then be lost. A cluster does not
 /// make leases faster, since one store is on one node; choose it if you have one already. Stores with different prefixes are usually on
@@ -82,33 +88,40 @@ impl FromStr for RedisServers {
     /// # Errors
     /// [`StoreError`] of kind `Unsupported`, with a remedy, if the URL is invalid. No error shows the URL: it may hold a password.
     fn from_str(url: &str) -> Result<Self, StoreError> {
-        let Some((scheme, kind)) = url.split_once("://").and_then(|(scheme, _)| scheme.split_once('-')) else {
-            check_parameters(url)?;
-            return open(url).map(Self::from);
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut parameters = query.split('&').filter(|one| !one.is_empty()).collect();
+        // Only the URL of an encrypted server may name certificates. If there is an `@`, all of this may be a part of the password.
+        let files = match place.starts_with("rediss") && !query.contains('@') {
+            true => Certificates::taken(["ca", "cert", "key"], &mut parameters)?,
+            false => Certificates::default(),
         };
-        let parts = Parts::of(url, scheme);
+        let Some((scheme, kind)) = url.split_once("://").and_then(|(scheme, _)| scheme.split_once('-')) else {
+            check_parameters(place, query, &parameters)?;
+            return tls::open(url, &files).map(Self::from);
+        };
+        let parts = Parts::of(place, query, &parameters, (scheme, &files));
         match kind {
             "sentinel" => parts.sentinel(),
             "cluster" => parts.cluster(),
             // The library says what is wrong with it.
-            _ => open(url).map(Self::from),
+            _ => tls::open(url, &files).map(Self::from),
         }
     }
 }
 
 /// Refuses the parameters that the client would ignore: those that it does not know, such as a prefix, and those of a socket in the URL of
 /// a host.
-fn check_parameters(url: &str) -> Result<(), StoreError> {
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+fn check_parameters(place: &str, query: &str, parameters: &[&str]) -> Result<(), StoreError> {
     let is_socket = place.split(':').next().is_some_and(|scheme| scheme.ends_with("unix"));
     let (known, listed): (&[_], _) = if is_socket {
         (&["db", "user", "pass", "protocol"], "db, user, pass and protocol")
+    } else if place.starts_with("rediss") {
+        (&["protocol"], "protocol, ca, cert and key")
     } else {
         (&["protocol"], "protocol")
     };
-    let mut parameters = query.split('&').filter(|one| !one.is_empty());
-    let is_unknown = |one: &&str| one.split_once('=').is_none_or(|(name, _)| !known.contains(&name));
-    let Some(unknown) = parameters.find(is_unknown) else { return Ok(()) };
+    let is_unknown = |one: &&&str| one.split_once('=').is_none_or(|(name, _)| !known.contains(&name));
+    let Some(unknown) = parameters.iter().find(is_unknown) else { return Ok(()) };
     let (name, value) = unknown.split_once('=').unwrap_or((unknown, ""));
     let remedy = match name {
         "db" => {
@@ -122,13 +135,11 @@ fn check_parameters(url: &str) -> Result<(), StoreError> {
         "user" | "pass" => {
             "; user and password are written before the host, as in redis://user:password@host:6379/0".into()
         }
+        "ca" | "cert" | "key" => "; certificates are for TLS, so begin the URL with rediss://".into(),
         _ => format!("; {PREFIX_REMEDY}"),
     };
-    Err(unknown_parameter("redis:", (name, query), &format!("{listed}{remedy}")))
-}
-
-fn open(url: &str) -> Result<Client, StoreError> {
-    Client::open(url).map_err(|error| failure::of_url(&error))
+    let scheme = if place.starts_with("rediss") { "rediss:" } else { "redis:" };
+    Err(unknown_parameter(scheme, (name, query), &format!("{listed}{remedy}")))
 }
 
 /// The parts of a URL that names several servers.
@@ -142,22 +153,27 @@ struct Parts<'a> {
     /// What follows the question mark.
     query: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
+    files: &'a Certificates,
 }
 
 impl<'a> Parts<'a> {
-    fn of(url: &'a str, scheme: &'a str) -> Self {
-        let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (servers, path) = place.split_once('/').unwrap_or((place, ""));
+    fn of(
+        place: &'a str,
+        query: &'a str,
+        parameters: &[&'a str],
+        (scheme, files): (&'a str, &'a Certificates),
+    ) -> Self {
+        let rest = place.split_once("://").map_or("", |(_, rest)| rest);
+        let (servers, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = servers.split_at(servers.rfind('@').map_or(0, |at| at + 1));
-        let parameters = query.split('&').filter(|one| !one.is_empty());
         Self {
             scheme,
             login,
             hosts,
             path: path.strip_suffix('/').unwrap_or(path).split('/').collect(),
             query,
-            parameters: parameters.map(|one| one.split_once('=').unwrap_or((one, ""))).collect(),
+            parameters: parameters.iter().map(|one| one.split_once('=').unwrap_or((one, ""))).collect(),
+            files,
         }
     }
 
@@ -168,9 +184,14 @@ impl<'a> Parts<'a> {
             // The colons in brackets are those of an IPv6 address.
             let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
             let port = if has_port { String::new() } else { format!(":{port}") };
-            open(&format!("{}://{login}{host}{port}", self.scheme))
+            tls::open(&format!("{}://{login}{host}{port}", self.scheme), self.files)
         });
         clients.collect()
+    }
+
+    /// The parameters that may stand in such a URL.
+    fn known(&self, plain: &str) -> String {
+        if self.scheme == "rediss" { format!("ca, cert, key, {plain}") } else { plain.to_string() }
     }
 
     fn sentinel(&self) -> Result<RedisServers, StoreError> {
@@ -180,8 +201,8 @@ impl<'a> Parts<'a> {
                 "sentinel_user" => user = value,
                 "sentinel_password" => password = value,
                 _ => {
-                    let known = "sentinel_user, sentinel_password and prefix";
-                    return Err(unknown_parameter("redis-sentinel:", (name, self.query), known));
+                    let known = self.known("sentinel_user, sentinel_password and prefix");
+                    return Err(unknown_parameter("redis-sentinel:", (name, self.query), &known));
                 }
             }
         }
@@ -197,14 +218,14 @@ impl<'a> Parts<'a> {
         };
         let own = if user.is_empty() && password.is_empty() { String::new() } else { format!("{user}:{password}@") };
         // The library decodes the password and the number, as it does in the URL of a single server.
-        let master = open(&format!("{}://{}master/{database}", self.scheme, self.login))?;
+        let master = tls::open(&format!("{}://{}master/{database}", self.scheme, self.login), self.files)?;
         let login = master.get_connection_info().redis_settings().clone();
         Ok(RedisServers::sentinel(name, self.clients(&own, 26_379)?, login))
     }
 
     fn cluster(&self) -> Result<RedisServers, StoreError> {
         if let Some((name, _)) = self.parameters.first() {
-            return Err(unknown_parameter("redis-cluster:", (name, self.query), "prefix"));
+            return Err(unknown_parameter("redis-cluster:", (name, self.query), &self.known("prefix")));
         }
         if !matches!(self.path.as_slice(), ["" | "0"]) {
             return Err(failure::unsupported(
@@ -294,6 +315,9 @@ mod tests {
             ("redis-cluster://:secret@a:1/1", "choose a prefix"),
             ("redis-cluster://:secret@a:1/?prefx=secret", "\"prefx\"; it takes only prefix"),
             ("redis-secret://a:1", "redis-cluster://"),
+            ("rediss://:se?ca=secret@a:1/0", "no such parameter"),
+            ("redis://a:1?ca=secret", "begin the URL with rediss://"),
+            ("rediss-cluster://a:1?cert=secret", "cert= and key="),
         ] {
             let error = url.parse::<RedisServers>().expect_err(url);
             assert!(error.message.contains(remedy) && !error.retry, "{error}");

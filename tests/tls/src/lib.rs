@@ -43,14 +43,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts Redis, or Valkey. `None` if both are missing, or openssl.
+    /// Starts Redis, or Valkey, with the certificate of this name: `server`, or `own` or `authority`, which sign themselves. `None` if both are missing, or openssl.
     ///
     /// # Errors
     /// When a program cannot be started.
     ///
     /// # Panics
     /// In CI, where nothing may be missing.
-    pub fn redis(clients: Clients) -> anyhow::Result<Option<Self>> {
+    pub fn redis(clients: Clients, certificate: &str) -> anyhow::Result<Option<Self>> {
         let is_there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
         let Some(program) = ["redis-server", "valkey-server"].into_iter().find(is_there) else {
             return missing("Redis", "redis");
@@ -62,12 +62,13 @@ impl Server {
         let auth = if clients == Clients::Certified { "yes" } else { "no" };
         let mut keeper = keeper(Command::new("sh"), folder.path(), "KILL");
         keeper.args([program, "--save", "", "--port", "0", "--bind", "127.0.0.1", "--tls-auth-clients", auth]);
-        keeper.args(["--tls-port", &port.to_string(), "--tls-cert-file", "server.pem", "--tls-key-file", "server.key"]);
+        keeper.args(["--tls-port", &port.to_string(), "--tls-cert-file", &format!("{certificate}.pem")]);
+        keeper.args(["--tls-key-file", &format!("{certificate}.key")]);
         keeper.args(["--tls-ca-cert-file", "ca.pem"]);
         Ok(Some(Self { keeper: keeper.spawn()?, folder, port }))
     }
 
-    /// Starts PostgreSQL. `None` if it is missing, or openssl.
+    /// Starts PostgreSQL. The user `certified` must show the certificate of the client. `None` if it is missing, or openssl.
     ///
     /// # Errors
     /// When a program cannot be started.
@@ -86,11 +87,15 @@ impl Server {
         }
         let mut init = as_server(programs.join("initdb"));
         run(init.args(["-A", "trust", "-U", "postgres", "--no-sync", "-D", "data"]).current_dir(place))?;
-        fs::write(place.join("data/pg_hba.conf"), "hostssl all all all trust\n")?;
+        // The name in the client's certificate is another one than that of the user.
+        let rules = "hostssl all certified all trust clientcert=verify-ca\nhostssl all all all trust\n";
+        fs::write(place.join("data/pg_hba.conf"), rules)?;
         let mut keeper = keeper(as_server("sh"), place, "QUIT");
         keeper.arg(programs.join("postgres")).args(["-D", "data", "-h", "127.0.0.1", "-k", "", "-p"]);
         keeper.args([&port.to_string(), "-c", "fsync=off", "-c", "ssl=on"]);
-        for (setting, file) in [("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key")] {
+        for (setting, file) in
+            [("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key"), ("ssl_ca_file", "ca.pem")]
+        {
             keeper.arg("-c").arg(format!("{setting}={}", place.join(file).display()));
         }
         Ok(Some(Self { keeper: keeper.spawn()?, folder, port }))
@@ -121,6 +126,11 @@ fn folder() -> anyhow::Result<TempDir> {
     let folder = tempfile::Builder::new().prefix("leasehold-tls-").tempdir()?;
     for authority in ["ca", "stranger"] {
         sign(folder.path(), authority, &[]);
+    }
+    let own = ["-addext", "subjectAltName=DNS:localhost", "-addext"];
+    for (name, is_authority) in [("own", "FALSE"), ("authority", "TRUE")] {
+        let constraint = format!("basicConstraints=critical,CA:{is_authority}");
+        sign(folder.path(), name, &[own.as_slice(), &[&constraint]].concat());
     }
     for (name, names) in [("server", "IP:127.0.0.1,DNS:localhost"), ("client", "DNS:client.test")] {
         sign(folder.path(), name, &leaf("ca.pem", "ca.key", &format!("subjectAltName={names}")));

@@ -9,7 +9,7 @@ use std::{
 use leasehold::{
     LeaseManager, LeaseManagerBuilder, StoreError,
     executor::TokioExecutor,
-    store::{PostgresStore, RedisStore, Store},
+    store::{self, PostgresStore, RedisStore, Store},
 };
 use leasehold_tls_tests::{Clients, Server};
 use redis::{Client, ClientTlsConfig, TlsCertificates};
@@ -77,7 +77,44 @@ mod postgres {
         assert!(stranger.message.contains("trusts its authority"), "{stranger}");
         let plain = url.replace("sslmode=require", "sslmode=disable");
         let plain = PostgresStore::connect(&plain).await.unwrap_err();
-        assert!(plain.message.contains("PostgresStoreBuilder::tls"), "{plain}");
+        assert!(plain.message.contains("sslmode=require in the URL"), "{plain}");
+    }
+
+    /// As `psql` takes it, without a line of Rust.
+    #[tokio::test]
+    async fn a_url_is_enough_for_encryption_trust_and_a_certificate() {
+        let Some(server) = Server::postgres().unwrap() else { return };
+        let file = |name: &str| server.file(name).display().to_string();
+        let url = format!("postgres://postgres@localhost:{}/postgres?prefix=jobs", server.port);
+        let trusted = format!("{url}&sslmode=verify-full&sslrootcert={}", file("ca.pem"));
+        let store = started(&server, async || store::from_url(&trusted).await).await;
+        are_handed_over(async || LeaseManager::builder(store::from_url(&trusted).await.unwrap(), TokioExecutor::new()))
+            .await;
+        drop(store);
+
+        let refusal = async |url: &str| store::from_url(url).await.map(drop).unwrap_err().message;
+        let stranger = refusal(&format!("{url}&sslmode=require&sslrootcert={}", file("stranger.pem"))).await;
+        assert!(stranger.contains("sslrootcert="), "{stranger}");
+        let system = refusal(&format!("{url}&sslmode=require")).await;
+        assert!(system.contains("sslrootcert="), "the system does not trust it: {system}");
+        let another_name = refusal(&format!("{}&hostaddr=127.0.0.1", trusted.replace("localhost", "other.test"))).await;
+        assert!(another_name.contains("check its host name"), "{another_name}");
+        let missing = refusal(&format!("{url}&sslmode=require&sslrootcert=/no/such.pem")).await;
+        assert!(missing.contains("\"/no/such.pem\"") && missing.contains("cannot be read"), "{missing}");
+        let no_pem = refusal(&format!("{url}&sslmode=require&sslrootcert={}", file("log"))).await;
+        assert!(no_pem.contains("is no PEM file"), "{no_pem}");
+        assert!(refusal(&url).await.contains("sslmode=require in the URL"));
+
+        // The user that must show a certificate.
+        let certified = trusted.replace("postgres@", "certified@");
+        let unknown = refusal(&certified).await;
+        assert!(unknown.contains("sslcert= and sslkey="), "{unknown}");
+        let shown = format!("{certified}&sslcert={}&sslkey={}", file("client.pem"), file("client.key"));
+        let shown = refusal(&shown).await;
+        assert!(shown.contains("\"certified\" does not exist"), "the certificate is accepted: {shown}");
+        let torn = format!("{certified}&sslcert={}&sslkey={}", file("client.pem"), file("server.key"));
+        let torn = refusal(&torn).await;
+        assert!(torn.contains("do not belong together"), "{torn}");
     }
 }
 
@@ -91,7 +128,7 @@ mod over_redis {
 
     #[tokio::test]
     async fn leases_are_handed_over_and_a_stranger_or_no_encryption_is_refused() {
-        let Some(server) = Server::redis(Clients::Unknown).unwrap() else { return };
+        let Some(server) = Server::redis(Clients::Unknown, "server").unwrap() else { return };
         let url = format!("rediss://127.0.0.1:{}/", server.port);
         let open = async || RedisStore::from_client(trusting(&url, &server.file("ca.pem"))).await;
         started(&server, open).await;
@@ -106,7 +143,7 @@ mod over_redis {
     /// Redis asks for one unless it is told otherwise.
     #[tokio::test]
     async fn a_server_may_ask_for_a_client_certificate() {
-        let Some(server) = Server::redis(Clients::Certified).unwrap() else { return };
+        let Some(server) = Server::redis(Clients::Certified, "server").unwrap() else { return };
         let url = format!("rediss://127.0.0.1:{}/", server.port);
         let read = |name: &str| std::fs::read(server.file(name)).unwrap();
         let certified = || {
@@ -126,6 +163,44 @@ mod over_redis {
         panic!("{said}");
     }
 
+    #[tokio::test]
+    async fn a_url_names_an_authority_and_a_certificate() {
+        let Some(server) = Server::redis(Clients::Certified, "server").unwrap() else { return };
+        let file = |name: &str| server.file(name).display().to_string();
+        let url = format!("rediss://localhost:{}/?ca={}", server.port, file("ca.pem"));
+        let shown = format!("{url}&cert={}&key={}", file("client.pem"), file("client.key"));
+        started(&server, async || store::from_url(&shown).await).await;
+        are_handed_over(async || LeaseManager::builder(store::from_url(&shown).await.unwrap(), TokioExecutor::new()))
+            .await;
+
+        let refusal = async |url: &str| store::from_url(url).await.map(drop).unwrap_err().message;
+        let stranger = refusal(&shown.replace("/ca.pem", "/stranger.pem")).await;
+        assert!(stranger.contains("ca= in the URL"), "{stranger}");
+        let missing = refusal(&url.replace("/ca.pem", "/no-such.pem")).await;
+        assert!(missing.contains("no-such.pem\", which the address of Redis names, cannot be read"), "{missing}");
+        let plain = refusal(&shown.replace("rediss", "redis")).await;
+        assert!(plain.contains("begin the URL with rediss://"), "{plain}");
+        let half = refusal(&format!("{url}&cert=c.pem")).await;
+        assert!(half.contains("cert= and key="), "{half}");
+    }
+
+    #[tokio::test]
+    async fn a_certificate_that_signs_itself_is_trusted_unless_it_is_that_of_an_authority() {
+        let url = |server: &Server, name: &str| {
+            format!("rediss://localhost:{}/?ca={}", server.port, server.file(name).display())
+        };
+        let Some(server) = Server::redis(Clients::Unknown, "own").unwrap() else { return };
+        started(&server, async || store::from_url(&url(&server, "own.pem")).await).await;
+        let Some(server) = Server::redis(Clients::Unknown, "authority").unwrap() else { return };
+        let url = url(&server, "authority.pem");
+        let began = Instant::now();
+        let mut said = String::new();
+        while !said.contains("basicConstraints=CA:FALSE") {
+            assert!(began.elapsed() < PATIENCE, "{said}");
+            said = store::from_url(&url).await.map(drop).unwrap_err().message;
+        }
+    }
+
     /// `SSL_CERT_FILE` names the trusted certificates. It must be set before the process starts, so the test starts itself again.
     #[tokio::test]
     async fn a_url_is_enough_where_the_system_trusts_the_certificate() {
@@ -136,7 +211,7 @@ mod over_redis {
             assert!(leases.lock("k").try_acquire().await.unwrap().is_some());
             return leases.close().await;
         }
-        let Some(server) = Server::redis(Clients::Unknown).unwrap() else { return };
+        let Some(server) = Server::redis(Clients::Unknown, "server").unwrap() else { return };
         let url = format!("rediss://localhost:{}/", server.port);
         started(&server, async || RedisStore::from_client(trusting(&url, &server.file("ca.pem"))).await).await;
         let mut other = Command::new(env::current_exe().unwrap());

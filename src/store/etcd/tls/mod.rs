@@ -7,8 +7,11 @@ mod files;
 
 use std::{format, string::String};
 
-use super::address::{decoded, refused};
-use crate::{machine::StoreError, store::url::PREFIX_REMEDY};
+use super::address::refused;
+use crate::{
+    machine::StoreError,
+    store::{tls::decoded, url::PREFIX_REMEDY},
+};
 
 #[cfg(not(feature = "store-etcd-tls"))]
 pub(super) use absent::{ENCRYPTS, encrypt};

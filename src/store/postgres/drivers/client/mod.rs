@@ -1,29 +1,31 @@
 //! tokio-postgres: connections that the store opens itself, by a URL.
 
+mod address;
 mod dial;
 mod fence;
 mod pool;
+mod tls;
 
-use core::{any::Any, error::Error as _, pin::pin, time::Duration};
+use core::{any::Any, error::Error as _, pin::pin};
 use std::{boxed::Box, string::String};
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use tokio::runtime::Handle;
 use tokio_postgres::{
-    Client, Config, Error, NoTls, SimpleQueryMessage, SimpleQueryRow, Socket,
-    config::SslMode,
+    Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow, Socket,
     tls::{MakeTlsConnect, TlsConnect},
 };
 
 use super::super::{
     PostgresStore, PostgresStoreBuilder,
     carrier::{Answers, Exchange, Failure, Gathering, Round, Row, Source, Supply},
-    options::{check_prefix, invalid},
+    options::check_prefix,
 };
 use crate::executor::Shared;
 use crate::machine::StoreError;
 
+use address::Address;
 pub(super) use dial::{Connector, Dial, connector as connector_of};
 use pool::Pool;
 
@@ -80,8 +82,13 @@ struct Url {
 #[async_trait]
 impl Source for Url {
     async fn open(self: Box<Self>, runtime: Handle) -> Result<Supply, StoreError> {
-        let config = read(&self.url, self.connector.is_some())?;
-        let dial = Dial::new(config, self.connector.unwrap_or_else(|| connector_of(NoTls)), runtime);
+        let Address { config, encryption } = Address::read(&self.url, self.connector.is_some())?;
+        let connector = match (self.connector, encryption) {
+            (Some(connector), _) => connector,
+            (None, Some(files)) => tls::connector_for(&files)?,
+            (None, None) => connector_of(NoTls),
+        };
+        let dial = Dial::new(config, connector, runtime);
         let exchange: Shared<dyn Exchange> = Shared::new(dial.watchful());
         let first = dial.dial(|_| ()).await?;
         Ok(Supply { lender: Box::new(Pool::new(dial, first)), exchange: Some(exchange) })
@@ -97,8 +104,14 @@ impl PostgresStore {
     /// Connects to the database that the [URL or list of options](tokio_postgres::Config) names, with tables that begin with
     /// `leasehold`. Use a [`builder`](Self::builder) for other choices.
     ///
+    /// `sslmode=require` encrypts the connections and verifies the server's certificate and its name, with the feature
+    /// `store-postgres-tls` (rustls and ring) or with a connector of [yours](PostgresStoreBuilder::tls). The feature also takes
+    /// `sslmode=verify-full` or `verify-ca`, which mean the same; `sslrootcert=` for the file of the authority, if it is not one that the
+    /// system trusts; and `sslcert=` and `sslkey=` for a certificate of the program. Files are in PEM. They are read when the store is
+    /// opened. With any other `sslmode`, or none, nothing is encrypted unless you give a connector.
+    ///
     /// # Errors
-    /// [`StoreError`] names what is wrong with the URL, or why no server answers.
+    /// [`StoreError`] names what is wrong with the URL or a file, or why no server answers.
     ///
     /// # Cancel safety
     /// Cancel safe: the connection is closed.
@@ -121,13 +134,15 @@ impl PostgresStore {
     /// For [`check_url`](crate::store::check_url).
     pub(in crate::store) fn check_url(url: &str, prefix: Option<&str>) -> Result<(), StoreError> {
         prefix.map_or(Ok(()), check_prefix)?;
-        read(url, false).map(drop)
+        Address::read(url, false).map(drop)
     }
 }
 
 impl PostgresStoreBuilder {
     /// Encrypts all connections, for instance with `postgres_native_tls::MakeTlsConnector` or
-    /// `tokio_postgres_rustls::MakeRustlsConnect`.
+    /// `tokio_postgres_rustls::MakeRustlsConnect`. The feature `store-postgres-tls` makes such a connector from the
+    /// [URL](PostgresStore::connect).
+    ///
     /// Whether the server's certificate is verified is up to the connector; `sslmode=require` in the URL forbids a connection
     /// without encryption.
     pub fn tls<T>(mut self, connector: T) -> Self
@@ -140,37 +155,4 @@ impl PostgresStoreBuilder {
         self.encrypt(&connector_of(connector));
         self
     }
-}
-
-const NO_TLS: &str = "the URL asks for an encrypted connection (sslmode), and the store has no TLS connector; give one by \
-    PostgresStoreBuilder::tls, or a pool that encrypts to PostgresStore::from_pool, or write sslmode=disable where the network is \
-    trusted";
-const VERIFIES: &str = "the URL asks for sslmode=verify-ca or verify-full, which tokio-postgres does not support; write \
-    sslmode=require, and give a connector that verifies by PostgresStoreBuilder::tls";
-
-/// The password is never part of a message.
-fn read(url: &str, encrypted: bool) -> Result<Config, StoreError> {
-    if url.contains("sslmode=verify") {
-        return Err(invalid(VERIFIES));
-    }
-    let mut config: Config = url.parse().map_err(|error| {
-        let remedy = match url.contains("prefix=") {
-            true => {
-                "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call \
-                 PostgresStoreBuilder::prefix"
-            }
-            false => "write it like postgres://user@host/database",
-        };
-        invalid(format!("the URL of the database cannot be read: {}; {remedy}", failed(&error).said))
-    })?;
-    if config.get_ssl_mode() == SslMode::Require && !encrypted {
-        return Err(invalid(NO_TLS));
-    }
-    if config.get_application_name().is_none() {
-        config.application_name("leasehold");
-    }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(Duration::from_secs(5));
-    }
-    Ok(config)
 }

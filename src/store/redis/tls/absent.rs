@@ -1,0 +1,21 @@
+//! A program that may have enabled a TLS library in the crate `redis` itself.
+
+use redis::Client;
+
+use super::super::failure;
+use crate::{machine::StoreError, store::tls::Certificates};
+
+/// A client for the server at a URL.
+///
+/// # Errors
+/// [`StoreError`] if the URL is invalid, asks for TLS that is not there, or names certificates.
+pub(in super::super) fn open(url: &str, files: &Certificates) -> Result<Client, StoreError> {
+    let client = Client::open(url).map_err(|error| failure::of_url(&error))?;
+    if files.are_none() {
+        return Ok(client);
+    }
+    Err(failure::unsupported(
+        "ca, cert and key in the address of Redis need leasehold's feature store-redis-tls; enable it, or give RedisStore::from_client a \
+         client made with redis::Client::build_with_tls",
+    ))
+}

@@ -1,0 +1,11 @@
+//! Clients whose connections are encrypted, if their URL asks for it.
+
+#[cfg(not(feature = "store-redis-tls"))]
+mod absent;
+#[cfg(feature = "store-redis-tls")]
+mod rustls;
+
+#[cfg(not(feature = "store-redis-tls"))]
+pub(super) use absent::open;
+#[cfg(feature = "store-redis-tls")]
+pub(super) use rustls::open;

@@ -1,0 +1,84 @@
+//! The files with certificates that the URL of a store names.
+
+use std::{format, string::String, vec::Vec};
+
+use super::decoded;
+use crate::machine::{StoreError, StoreErrorKind};
+
+/// Whom a connection trusts, and what it shows of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::store) struct Certificates {
+    /// Who signs the server's certificate, if not an authority that the system trusts.
+    pub(in crate::store) ca: Option<String>,
+    /// This program's own certificate, and its key.
+    pub(in crate::store) own: Option<(String, String)>,
+}
+
+impl Certificates {
+    /// Takes the parameters of these names out of those of a URL: the file of the authority, that of the own certificate, and its key.
+    pub(in crate::store) fn taken(names: [&str; 3], parameters: &mut Vec<&str>) -> Result<Self, StoreError> {
+        let mut take = |name: &str| {
+            let value_of = |parameter: &str| {
+                parameter.split_once('=').filter(|(other, _)| *other == name).map(|(_, value)| decoded(value))
+            };
+            let found: Vec<_> = parameters.iter().filter_map(|parameter| value_of(parameter)).collect();
+            parameters.retain(|parameter| value_of(parameter).is_none());
+            match found.as_slice() {
+                [] => Ok(None),
+                [Some(file)] if !file.is_empty() => Ok(Some(file.clone())),
+                [_] => Err(refused(format!("the parameter {name} in the URL is empty, or not percent-encoded UTF-8"))),
+                _ => Err(refused(format!("the URL has the parameter {name} twice; leave one out"))),
+            }
+        };
+        let [ca, cert, key] = names;
+        let own = match (take(cert)?, take(key)?) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => {
+                return Err(refused(format!(
+                    "a client certificate needs its file and its key; name both, by {cert}= and {key}="
+                )));
+            }
+        };
+        Ok(Self { ca: take(ca)?, own })
+    }
+
+    /// Whether the URL names none.
+    pub(in crate::store) fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn refused(sentence: String) -> StoreError {
+    StoreError::permanent(StoreErrorKind::Unsupported, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken<'a>(parameters: &mut Vec<&'a str>) -> Result<Certificates, StoreError> {
+        Certificates::taken(["ca", "cert", "key"], parameters)
+    }
+
+    #[test]
+    fn files_are_taken_out_of_the_parameters() {
+        let mut parameters = vec!["a=1", "ca=/a%20b/ca.pem", "key=k", "cert=c", "carrot=2", "ca"];
+        let files = taken(&mut parameters).unwrap();
+        assert_eq!(files.ca.as_deref(), Some("/a b/ca.pem"));
+        assert_eq!(files.own, Some(("c".into(), "k".into())));
+        assert_eq!(parameters, ["a=1", "carrot=2", "ca"]);
+        assert!(taken(&mut parameters).unwrap().are_none());
+    }
+
+    #[test]
+    fn what_cannot_be_right_is_refused_with_its_remedy() {
+        for (parameter, remedy) in
+            [("cert=c", "by cert= and key="), ("key=k", "name both"), ("ca=", "empty"), ("ca=%ff", "UTF-8")]
+        {
+            let error = taken(&mut vec![parameter]).unwrap_err().message;
+            assert!(error.contains(remedy), "{parameter}: {error}");
+        }
+        assert!(taken(&mut vec!["ca=a", "ca=b"]).unwrap_err().message.contains("twice"));
+    }
+}
