@@ -24,6 +24,9 @@ use programs::{as_server, is_root};
 const KEEPER: &str =
     "signal=$1; shift; \"$@\" >log 2>&1 </dev/null & server=$!; cat >/dev/null; kill -$signal $server; wait";
 
+/// The line of a Redis server's file that names whom it trusts.
+const TRUSTS: &str = "tls-ca-cert-file ca.pem\n";
+
 /// Whether Redis asks for a certificate of its clients, which it does by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients {
@@ -43,7 +46,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts Redis, or Valkey, with the certificate of this name: `server`, or `own` or `authority`, which sign themselves. `None` if both are missing, or openssl.
+    /// Starts Redis, or Valkey, with the certificate of this name: `server`, or `own` or `authority`, which sign themselves. `None` if
+    /// both are missing, or openssl.
     ///
     /// # Errors
     /// When a program cannot be started.
@@ -51,6 +55,39 @@ impl Server {
     /// # Panics
     /// In CI, where nothing may be missing.
     pub fn redis(clients: Clients, certificate: &str) -> anyhow::Result<Option<Self>> {
+        let auth = if clients == Clients::Certified { "yes" } else { "no" };
+        Self::like_redis(certificate, TRUSTS, &["--save", "", "--tls-auth-clients", auth])
+    }
+
+    /// Starts a node of a cluster, which has no slots yet.
+    ///
+    /// # Errors
+    /// When a program cannot be started.
+    ///
+    /// # Panics
+    /// In CI, where nothing may be missing.
+    pub fn node() -> anyhow::Result<Option<Self>> {
+        let cluster = ["--cluster-enabled", "yes", "--tls-cluster", "yes"];
+        Self::like_redis("server", TRUSTS, &[["--save", "", "--tls-auth-clients", "no"], cluster].concat())
+    }
+
+    /// Starts a Sentinel that knows this server as `mymaster`.
+    ///
+    /// # Errors
+    /// When a program cannot be started.
+    ///
+    /// # Panics
+    /// In CI, where nothing may be missing.
+    pub fn sentinel(master: &Self) -> anyhow::Result<Option<Self>> {
+        let (master, authority) = (master.port, master.file("ca.pem"));
+        let file = format!(
+            "sentinel monitor mymaster 127.0.0.1 {master} 1\ntls-ca-cert-file {}\ntls-replication yes\n",
+            authority.display()
+        );
+        Self::like_redis("server", &file, &["--sentinel", "--tls-auth-clients", "no"])
+    }
+
+    fn like_redis(certificate: &str, file: &str, options: &[&str]) -> anyhow::Result<Option<Self>> {
         let is_there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
         let Some(program) = ["redis-server", "valkey-server"].into_iter().find(is_there) else {
             return missing("Redis", "redis");
@@ -59,12 +96,11 @@ impl Server {
             return Ok(None);
         }
         let (folder, port) = (folder()?, free_port());
-        let auth = if clients == Clients::Certified { "yes" } else { "no" };
+        fs::write(folder.path().join("server.conf"), file)?;
         let mut keeper = keeper(Command::new("sh"), folder.path(), "KILL");
-        keeper.args([program, "--save", "", "--port", "0", "--bind", "127.0.0.1", "--tls-auth-clients", auth]);
-        keeper.args(["--tls-port", &port.to_string(), "--tls-cert-file", &format!("{certificate}.pem")]);
-        keeper.args(["--tls-key-file", &format!("{certificate}.key")]);
-        keeper.args(["--tls-ca-cert-file", "ca.pem"]);
+        keeper.args([program, "server.conf", "--port", "0", "--bind", "127.0.0.1", "--tls-port", &port.to_string()]);
+        keeper.args(["--tls-cert-file", &format!("{certificate}.pem")]);
+        keeper.args(["--tls-key-file", &format!("{certificate}.key")]).args(options);
         Ok(Some(Self { keeper: keeper.spawn()?, folder, port }))
     }
 

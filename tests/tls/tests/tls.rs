@@ -184,6 +184,46 @@ mod over_redis {
         assert!(half.contains("cert= and key="), "{half}");
     }
 
+    /// Says a command to a server that may be starting.
+    async fn tell(server: &Server, words: &[&str]) {
+        let client = trusting(&format!("rediss://localhost:{}/", server.port), &server.file("ca.pem"));
+        let began = Instant::now();
+        loop {
+            let told = match client.get_multiplexed_async_connection().await {
+                Ok(mut link) => redis::cmd(words[0]).arg(&words[1..]).exec_async(&mut link).await,
+                Err(error) => Err(error),
+            };
+            let Err(error) = told else { return };
+            assert!(began.elapsed() < PATIENCE, "{error}: {}", server.log());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_nodes_of_a_cluster_are_trusted_alike() {
+        let Some(server) = Server::node().unwrap() else { return };
+        tell(&server, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+        let url = format!("rediss-cluster://localhost:{}/?ca={}", server.port, server.file("ca.pem").display());
+        started(&server, async || store::from_url(&url).await).await;
+        are_handed_over(async || LeaseManager::builder(store::from_url(&url).await.unwrap(), TokioExecutor::new()))
+            .await;
+    }
+
+    #[tokio::test]
+    async fn the_master_is_trusted_like_its_sentinel() {
+        let Some(master) = Server::redis(Clients::Unknown, "server").unwrap() else { return };
+        tell(&master, &["PING"]).await;
+        let Some(sentinel) = Server::sentinel(&master).unwrap() else { return };
+        // Each has an authority of its own, so one file has both.
+        let both = sentinel.file("both.pem");
+        let authorities = [&master, &sentinel].map(|server| std::fs::read_to_string(server.file("ca.pem")).unwrap());
+        std::fs::write(&both, authorities.concat()).unwrap();
+        let url = format!("rediss-sentinel://localhost:{}/mymaster?ca={}", sentinel.port, both.display());
+        started(&sentinel, async || store::from_url(&url).await).await;
+        are_handed_over(async || LeaseManager::builder(store::from_url(&url).await.unwrap(), TokioExecutor::new()))
+            .await;
+    }
+
     #[tokio::test]
     async fn a_certificate_that_signs_itself_is_trusted_unless_it_is_that_of_an_authority() {
         let url = |server: &Server, name: &str| {
