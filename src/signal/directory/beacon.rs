@@ -8,21 +8,16 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::{name_of, sessions};
+use super::name_of;
 use crate::machine::SessionId;
 
-const KIND: &str = "beacon";
-const RISING: &str = "rising";
+pub(super) const KIND: &str = "beacon";
+pub(super) const RISING: &str = "rising";
 /// A file that is missing for so long proves that its context is dead or at rest. A living context whose file somebody deleted
 /// raises it again [sooner](super::listener::IDLE).
 const MISSING: Duration = Duration::from_millis(2_500);
 /// A beacon is raised so often at most. Each time costs a file that stays open.
 const MOST_FILES: usize = 16;
-/// A dead context may stay in the store for long: nobody looks for it until it is to be granted what it waited for. Its file proves
-/// its death at once, so a sweep keeps the file for this long after its last mark.
-const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// So many files of dead contexts stay after a sweep: the youngest. Else processes that die again and again would fill the directory.
-const MOST_KEPT: usize = 512;
 /// A context that is awake marks its file so often. Else one that was awake for days would leave a file that is swept at once.
 const MARKED_EVERY: Duration = Duration::from_secs(60 * 60);
 
@@ -74,9 +69,7 @@ impl Beacon {
     /// Marks the file as that of an awake context, unless it did so in the last hour.
     #[expect(clippy::disallowed_methods, reason = "the times of files are those of the wall clock")]
     pub(super) fn mark(&self) {
-        if let Some(file) =
-            self.files.last().filter(|file| last_marked(file).elapsed().is_ok_and(|age| age >= MARKED_EVERY))
-        {
+        if let Some(file) = self.files.last().filter(|file| is_unmarked(file)) {
             // Without it, the file is swept sooner.
             let _ = file.set_modified(SystemTime::now());
         }
@@ -186,41 +179,14 @@ impl Sight {
     }
 }
 
-/// Removes what dead contexts left: the files that never rose, and the oldest of the others.
-pub(super) fn sweep(directory: &Path) {
-    sweep_rising(directory);
-    let paths = sessions(directory, KIND).map(|session| path(directory, session));
-    let mut fallen: Vec<_> = paths.filter_map(|path| Some((marked_before_death(&path)?, path))).collect();
-    fallen.sort_unstable_by(|one, other| other.cmp(one));
-    for (younger, (marked, path)) in fallen.into_iter().enumerate() {
-        if younger >= MOST_KEPT || marked.elapsed().is_ok_and(|age| age >= KEPT) {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-fn sweep_rising(directory: &Path) {
-    for session in sessions(directory, RISING) {
-        let path = directory.join(name_of(session, RISING));
-        let Ok(file) = File::open(&path) else { continue };
-        // The lock is kept until the file is removed: its context must not lock it meanwhile.
-        if file.try_lock().is_ok() {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-/// When a beacon was last marked, if nobody keeps it locked.
-fn marked_before_death(path: &Path) -> Option<SystemTime> {
-    let file = File::open(path).ok()?;
-    // A shared lock: with an exclusive one, whoever looks meanwhile would take the context for a living one.
-    file.try_lock_shared().ok()?;
-    Some(last_marked(&file))
+/// Whether an open file was not marked for so long that it is time.
+fn is_unmarked(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| last_marked(&found).elapsed().is_ok_and(|age| age >= MARKED_EVERY))
 }
 
 /// Where files have no times, this is so long ago that the file is swept.
-fn last_marked(file: &File) -> SystemTime {
-    file.metadata().and_then(|found| found.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+pub(super) fn last_marked(found: &Metadata) -> SystemTime {
+    found.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
 use crate::machine::SessionId;
 
 #[cfg(unix)]
-pub(super) use socket::{sweep, tell, tell_all};
+pub(super) use socket::{remove_dead, tell, tell_all};
 
 /// What a thread waits at: for a message, or to be woken.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ mod socket {
         time::Duration,
     };
 
-    use super::super::{name_of, session_in, sessions};
+    use super::super::{name_of, session_in};
     use crate::machine::SessionId;
 
     const KIND: &str = "socket";
@@ -209,17 +209,14 @@ mod socket {
         }
     }
 
-    /// Removes the sockets that nobody listens at, whether they have their name yet or not.
-    pub(in super::super) fn sweep(directory: &Path) {
-        for kind in [KIND, OPENING] {
-            for session in sessions(directory, kind) {
-                let name = name_of(session, kind);
-                let connected =
-                    UnixDatagram::unbound().and_then(|socket| reach(directory, &name, |path| socket.connect(path)));
-                if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-                    let _ = fs::remove_file(directory.join(name));
-                }
-            }
+    /// Removes a socket if nobody listens at it, whether it has its name yet or not. Files of other kinds stay.
+    pub(in super::super) fn remove_dead(directory: &Path, name: &str) {
+        if session_in(name, KIND).or_else(|| session_in(name, OPENING)).is_none() {
+            return;
+        }
+        let connected = UnixDatagram::unbound().and_then(|socket| reach(directory, name, |path| socket.connect(path)));
+        if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            let _ = fs::remove_file(directory.join(name));
         }
     }
 }
@@ -236,4 +233,4 @@ pub(super) fn tell_all(_: &Path, _names: impl Iterator<Item = String>, _own: Ses
 
 /// There is nothing to remove.
 #[cfg(not(unix))]
-pub(super) fn sweep(_directory: &Path) {}
+pub(super) fn remove_dead(_directory: &Path, _name: &str) {}

@@ -5,6 +5,7 @@ mod beacon;
 mod ear;
 mod listener;
 mod sentry;
+mod sweep;
 #[cfg(all(test, unix))]
 mod tests;
 
@@ -54,8 +55,8 @@ use listener::Listener;
 /// * There has been no file for 2.5 s: the context rests, or it died and its file is gone, too.
 ///
 /// The file of a dead context stays for about a day: the context may have been in a queue, and then waiters look for its file long after
-/// its death. After that day it is swept away, as are all but the 512 youngest such files. A context sweeps once it has been awake for 10
-/// s, or when it ends.
+/// its death. After that day it is swept away. If there are more than 1,024 files, all but the 512 youngest of the dead are. A context
+/// sweeps once it has been awake for 10 s. One that ends sooner looks at 64 files before its process can end.
 ///
 /// So a living context is not taken for dead because somebody deleted its file, or the whole directory: once a second it looks for
 /// its own beacon and socket, and makes them again. If it cannot raise the beacon again, it goes on without one, and says so in
@@ -94,6 +95,7 @@ struct Awake {
 impl Drop for Awake {
     fn drop(&mut self) {
         self.listener.end();
+        self.listener.sweep_some();
     }
 }
 
@@ -251,11 +253,6 @@ fn names(directory: &Path) -> io::Result<Names> {
     Ok(Entries(fs::read_dir(directory)?).peekable())
 }
 
-/// The sessions that have a file of this kind here.
-fn sessions(directory: &Path, kind: &'static str) -> impl Iterator<Item = SessionId> + use<> {
-    names(directory).into_iter().flatten().filter_map(move |name| session_in(&name, kind))
-}
-
 fn session_in(name: &str, kind: &str) -> Option<SessionId> {
     let id = name.strip_suffix(kind)?.strip_suffix('.')?;
     (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok().map(SessionId))?
@@ -263,16 +260,11 @@ fn session_in(name: &str, kind: &str) -> Option<SessionId> {
 
 /// The thread of a listener.
 fn run(listener: Shared<Listener>, directory: &Path) {
-    let swept = listener.listen();
+    listener.listen();
+    let swept = listener.has_swept();
     // Its socket goes first: nobody should send messages to it while this thread sweeps.
     drop(listener);
     if !swept {
-        sweep(directory);
+        sweep::sweep(directory);
     }
-}
-
-/// Removes what processes left behind that died.
-fn sweep(directory: &Path) {
-    beacon::sweep(directory);
-    ear::sweep(directory);
 }

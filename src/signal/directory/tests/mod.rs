@@ -22,7 +22,8 @@ use super::{
     DirectorySignals, Ear,
     beacon::{self, Beacon, Sight},
     listener::Listener,
-    name_of, names, sentry, sweep,
+    name_of, names, sentry,
+    sweep::{sweep, sweep_some},
 };
 use crate::executor::Shared;
 use crate::machine::SessionId;
@@ -149,13 +150,19 @@ fn a_sweep_leaves_the_dead_of_the_last_day_to_be_seen_at_once() {
 }
 
 #[test]
-fn a_sweep_leaves_the_512_youngest_of_the_dead() {
+fn a_sweep_of_more_than_1024_leaves_the_512_youngest_of_the_dead() {
     let scratch = Scratch::new();
-    let all: Vec<_> =
-        (1..=600).map(|id| scratch.dead_beacon(SessionId(id), 60 * BUSY - BUSY / 60 * id as u32)).collect();
+    let _living = Beacon::raise(&scratch.0, OWN).unwrap();
+    let first = OWN.0 + 1;
+    let age = |id: u128| 60 * BUSY - BUSY / 60 * u32::try_from(id).unwrap();
+    let all: Vec<_> = (first..first + 1_024).map(|id| scratch.dead_beacon(SessionId(id), age(id))).collect();
+    fs::remove_file(&all[0]).unwrap();
+    sweep(&scratch.0);
+    assert_eq!(all.iter().filter(|path| path.exists()).count(), 1_023, "they are not too many");
+    scratch.dead_beacon(SessionId(first), age(first));
     sweep(&scratch.0);
     let (swept, left): (Vec<_>, Vec<_>) = all.iter().partition(|path| !path.exists());
-    assert_eq!((swept.len(), left.len()), (88, 512));
+    assert_eq!((swept.len(), left.len()), (512, 512));
     assert_eq!(swept.into_iter().chain(left).collect::<Vec<_>>(), all.iter().collect::<Vec<_>>(), "the oldest go");
 }
 
@@ -185,7 +192,28 @@ fn the_directory_is_swept_when_a_context_rests() {
     assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)));
     assert!(dead.exists(), "whoever waits for the dead one sees it at once by its file");
     signals.rest();
+    assert!(!dead.exists(), "it is gone even if the process ends now");
     assert!(comes_true(|| names(&scratch.0).unwrap().count() == 0));
+}
+
+/// A process that lives for a moment cannot look at all of them.
+#[test]
+fn each_context_that_ends_sweeps_some_files_and_others_than_the_one_before() {
+    let scratch = Scratch::new();
+    let _living = Beacon::raise(&scratch.0, OWN).unwrap();
+    let left = || names(&scratch.0).unwrap().count();
+    (2..=300).for_each(|id| drop(scratch.dead_beacon(SessionId(id), DAY)));
+    sweep_some(&scratch.0, SessionId(7));
+    assert!((300 - 64..300 - 62).contains(&left()), "{} of 300", left());
+    (0..100).for_each(|each| sweep_some(&scratch.0, SessionId(each * 37)));
+    assert_eq!(left(), 1, "the living one stays");
+    (2..=300).for_each(|id| drop(scratch.dead_beacon(SessionId(id), Duration::ZERO)));
+    sweep_some(&scratch.0, SessionId(7));
+    assert_eq!(left(), 300, "the young ones stay if they are not too many");
+    (301..=1_500).for_each(|id| drop(scratch.dead_beacon(SessionId(id), Duration::ZERO)));
+    (0..100).for_each(|each| sweep_some(&scratch.0, SessionId(each * 37)));
+    assert!(left() <= 1_024, "{} of 1,500", left());
+    assert!(beacon::is_seen(&scratch.0, OWN));
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! Removing what processes left behind that died.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+    vec::Vec,
+};
+
+use super::{beacon, ear, names, session_in};
+use crate::machine::SessionId;
+
+/// A dead context may stay in the store for long: nobody looks for it until it is to be granted what it waited for. Its file proves
+/// its death at once, so a sweep keeps the file for this long after its last mark.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// If there are more files than this, a sweep looks for those of dead contexts, and leaves the youngest. Else processes that die again and
+/// again would fill the directory.
+const MANY: usize = 1_024;
+/// So many of them stay then.
+const MOST_KEPT: usize = 512;
+/// A context that ends looks at so many files.
+const SOME: usize = 64;
+
+/// Removes what dead contexts left in the whole directory.
+pub(super) fn sweep(directory: &Path) {
+    let all: Vec<_> = names(directory).into_iter().flatten().collect();
+    let beacons = all.iter().filter(|name| session_in(name, beacon::KIND).is_some()).count();
+    remove_dead(directory, all.iter().map(String::as_str), if beacons > MANY { MOST_KEPT } else { MANY });
+}
+
+/// Looks at a few files only, and at others than the context before. A process that lives for a moment has no time for more.
+pub(super) fn sweep_some(directory: &Path, own: SessionId) {
+    let first: Vec<_> = names(directory).into_iter().flatten().take(MANY + 1).collect();
+    // The numbers of sessions are random.
+    let start = usize::try_from(own.0 % first.len().max(1) as u128).unwrap_or_default();
+    let some = first.iter().cycle().skip(start).take(SOME.min(first.len()));
+    remove_dead(directory, some.map(String::as_str), if first.len() > MANY { SOME / 2 } else { MANY });
+}
+
+/// Of these files, removes those that never rose or that nobody listens at, and old beacons of the dead; of younger ones, so many stay.
+fn remove_dead<'a>(directory: &Path, names: impl Iterator<Item = &'a str>, most: usize) {
+    let mut beacons = Vec::new();
+    for name in names {
+        let path = directory.join(name);
+        if session_in(name, beacon::RISING).is_some() {
+            remove_unrisen(&path);
+        } else if session_in(name, beacon::KIND).is_some() {
+            let found = fs::metadata(&path).ok();
+            beacons.extend(found.map(|found| (beacon::last_marked(&found), path)));
+        } else {
+            ear::remove_dead(directory, name);
+        }
+    }
+    remove_fallen(beacons, most);
+}
+
+/// Its context never made it a beacon.
+fn remove_unrisen(path: &Path) {
+    let Ok(file) = File::open(path) else { return };
+    // The lock is kept until the file is removed: its context must not lock it meanwhile.
+    if file.try_lock().is_ok() {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// To look at a lock takes longer than to ask for a time. So files are opened only if they are old, or if there are too many.
+fn remove_fallen(mut beacons: Vec<(SystemTime, PathBuf)>, most: usize) {
+    let is_old = |marked: &SystemTime| marked.elapsed().is_ok_and(|age| age >= KEPT);
+    let are_many = most < MANY;
+    beacons.retain(|(marked, path)| (are_many || is_old(marked)) && has_fallen(path));
+    beacons.sort_unstable_by(|one, other| other.cmp(one));
+    for (younger, (marked, path)) in beacons.into_iter().enumerate() {
+        if younger >= most || is_old(&marked) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Whether nobody keeps a beacon locked.
+fn has_fallen(path: &Path) -> bool {
+    // A shared lock: with an exclusive one, whoever looks meanwhile would take the context for a living one.
+    File::open(path).is_ok_and(|file| file.try_lock_shared().is_ok())
+}
