@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::{
-        fs::{MetadataExt, PermissionsExt},
+        fs::{FileExt, MetadataExt, PermissionsExt},
         process::CommandExt,
     },
     path::{Path, PathBuf},
@@ -175,6 +175,28 @@ fn who_may_not_write_sees_what_is_held_now() {
     std::iter::from_fn(|| watch.line()).take(30).find(is_held).expect("the watch sees it");
     let list = house.visitor(&["list"]);
     assert!(list.code == 0 && list.out.contains(&format!("pid {}", holder.pid())), "{list:?}");
+}
+
+/// Whoever opens the file at that moment begins its index anew. It takes no longer than a moment.
+#[test]
+fn who_may_not_write_waits_while_others_make_the_index_anew() {
+    let house = House::new();
+    house.run();
+    house.rights(0o1777, 0o444);
+    mode(&house.scratch.file(), 0o644);
+    let lease = ["run", "--lease", "4", "k", "--", "sh", "-c", "echo ready; exec sleep 600"];
+    let holder = Running::start(&mut house.command(OWNER, &lease));
+    assert_eq!(holder.line().as_deref(), Some("ready"), "{}", holder.err());
+    let watch = Running::start(&mut house.command(VISITOR, &["watch", "--json", "k"]));
+    assert!(watch.line().is_some(), "{}", watch.err());
+    for _ in 0..3 {
+        // The next heartbeat of the holder makes it anew.
+        let index = fs::File::options().write(true).open(house.part("-shm")).unwrap();
+        index.write_all_at(&[0; 136], 0).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+    }
+    watch.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(watch.end(), (143, String::new()));
 }
 
 /// Without the index, a reader would have to make one.

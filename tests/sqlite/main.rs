@@ -2,6 +2,7 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "real time and real tasks")]
 
+mod swapped;
 mod clocks;
 mod contract;
 mod examples;

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     failure::{self, Trouble},
-    file::LeaseFile,
+    file::{LeaseFile, OPENING},
     rows::Rows,
     sweep::Sweep,
     worker::{Answer, Job, clock, patiently},
@@ -118,7 +118,7 @@ impl Desk<'_> {
     }
 
     fn keys(&mut self, prefix: &str) -> Result<Vec<Key>, StoreError> {
-        let keys = self.rows.keys(prefix, usize::MAX, |name| name.starts_with(prefix));
-        keys.map_err(Trouble::into_error)
+        let keys = || self.rows.keys(prefix, usize::MAX, |name| name.starts_with(prefix));
+        patiently(clock() + OPENING, keys).map_err(Trouble::into_error)
     }
 }

@@ -1,6 +1,6 @@
 //! What SQLite's errors mean for a lease.
 
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::machine::{StoreError, StoreErrorKind, Unreadable};
 
@@ -9,6 +9,9 @@ const WRITES: &str = "another connection held the write lock of the SQLite file 
 /// Why a file cannot be switched to write-ahead logging.
 pub(super) const OTHER_JOURNAL: &str = "the SQLite file is not yet in journal mode WAL, and another connection has it open; close that \
     connection, or set PRAGMA journal_mode = WAL on it";
+
+/// Why a file cannot be read for a moment.
+const RECOVERS: &str = "another process was making the index of the SQLite file's log (-shm) anew until the time limit; try again";
 
 /// Why a transaction gave no reply.
 #[derive(Debug)]
@@ -22,7 +25,13 @@ pub(super) enum Trouble {
 /// Before the commit, nothing counts.
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
-        if is_busy(&error) { Self::Busy(WRITES) } else { Self::Failed(meaning(&error)) }
+        match error.sqlite_error().map(|found| found.extended_code) {
+            Some(ffi::SQLITE_READONLY_RECOVERY | ffi::SQLITE_READONLY_CANTLOCK | ffi::SQLITE_BUSY_RECOVERY) => {
+                Self::Busy(RECOVERS)
+            }
+            _ if is_busy(&error) => Self::Busy(WRITES),
+            _ => Self::Failed(meaning(&error)),
+        }
     }
 }
 

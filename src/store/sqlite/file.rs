@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
@@ -51,24 +51,30 @@ impl LeaseFile {
     /// Opens the file to look at its leases; `None` if it has none. This changes nothing in the file, and leaves nothing beside it.
     pub(super) fn open_to_look(path: &Path, prefix: &str) -> Result<Option<Self>, StoreError> {
         at_checked(path, prefix, |path| {
-            let Some((connection, way)) = look::open(path, &Tables::new("main", prefix))? else { return Ok(None) };
-            let file = Self::over(connection, path, prefix)?;
-            Ok(Some(Self { looks: Some(way), ..file }))
+            for _ in 0..ATTEMPTS {
+                let before = stands_at(path);
+                let Some((connection, way)) = look::open(path, &Tables::new("main", prefix))? else { return Ok(None) };
+                let file = Self::over(connection, path, prefix)?;
+                if before.is_some() && before == stands_at(path) {
+                    return Ok(Some(Self { looks: Some(way), ..file }));
+                }
+            }
+            Err(replaced())
         })
     }
 
     /// Somebody may replace the file while it is opened. What is opened for certain stood there before as after.
     fn open_certainly(path: &Path, prefix: &str) -> Result<Self, StoreError> {
         for _ in 0..ATTEMPTS {
-            let before = Identity::of(path).ok();
+            let before = stands_at(path);
             let mut file = Self::open_at(path, prefix)?;
-            if before == Some(file.identity) {
+            if before.is_some() && before == stands_at(path) {
                 file.log = Identity::of(&beside::log(&file.path)).ok();
                 file.make_directory()?;
                 return Ok(file);
             }
         }
-        Err(StoreError::transient("the file was replaced again and again while it was opened"))
+        Err(replaced())
     }
 
     fn open_at(path: &Path, prefix: &str) -> Result<Self, StoreError> {
@@ -185,6 +191,16 @@ impl LeaseFile {
         );
         StoreError::permanent(StoreErrorKind::Closed, message)
     }
+}
+
+/// Which file stands at a path, and since when: one that is removed leaves its number to the next one.
+fn stands_at(path: &Path) -> Option<(Identity, Option<SystemTime>)> {
+    let made = fs::metadata(path).ok()?.created().ok();
+    Some((Identity::of(path).ok()?, made))
+}
+
+fn replaced() -> StoreError {
+    StoreError::transient("the file was replaced again and again while it was opened")
 }
 
 /// Opens a file whose path and prefix are such as can be opened.

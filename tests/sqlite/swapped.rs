@@ -1,0 +1,62 @@
+//! A file that is replaced in the moment in which somebody opens it to look.
+
+use std::{
+    fs,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+use leasehold::{LeaseManager, executor::TokioExecutor, store::SqliteStore};
+
+async fn token(path: &std::path::Path) -> Option<u64> {
+    let store = SqliteStore::open_to_look(path, "leasehold").ok()??;
+    read(store).await
+}
+
+async fn read(store: SqliteStore) -> Option<u64> {
+    let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+    let status = leases.status("k").await.ok()?;
+    leases.close().await;
+    Some(status.last_token.as_u64())
+}
+
+#[tokio::test]
+async fn what_is_looked_at_is_the_file_at_the_path() {
+    let directory = std::env::temp_dir().join(format!("leasehold-swapped-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let at = |name: &str| directory.join(name);
+    for name in ["a", "b"] {
+        let store = SqliteStore::open(at(name)).unwrap();
+        let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+        leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+        leases.close().await;
+    }
+    let (bytes_a, bytes_b) = (fs::read(at("a")).unwrap(), fs::read(at("b")).unwrap());
+    let path = at("leases.db");
+    fs::write(&path, &bytes_a).unwrap();
+    let (mut stale, mut looked) = (0, 0);
+    for _ in 0..400 {
+        let ends = AtomicBool::new(false);
+        let opened = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ends.load(Relaxed) {
+                    for bytes in [&bytes_b, &bytes_a] {
+                        fs::write(at("new"), bytes).unwrap();
+                        fs::rename(at("new"), &path).unwrap();
+                    }
+                }
+                fs::write(at("new"), &bytes_b).unwrap();
+                fs::rename(at("new"), &path).unwrap();
+            });
+            let opened = SqliteStore::open_to_look(&path, "leasehold");
+            ends.store(true, Relaxed);
+            opened
+        });
+        let Ok(Some(store)) = opened else { continue };
+        looked += 1;
+        let (seen, there) = (read(store).await, token(&path).await);
+        stale += usize::from(seen.is_some() && seen != there);
+    }
+    fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(stale, 0, "of {looked} looks");
+}
