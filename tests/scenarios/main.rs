@@ -34,6 +34,7 @@ mod moments;
 mod narrow;
 mod panics;
 mod parts;
+mod probing;
 mod processes;
 mod rare;
 mod redsync;

@@ -34,7 +34,9 @@ impl Machine {
         // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now, unless that may be
         // the lease of a dead context.
         let asks = slot.own.is_none() || (may_be_dead && seeking.way == Way::Plain);
-        let may_change = asks && may_be_unused(ahead, me);
+        // Who waits there may be dead, too. Nothing of this context itself is.
+        let all_may_be_dead = may_be_dead && ahead.iter().all(|seen| seen.holder != me);
+        let may_change = asks && !seeking.is_in_use && (may_be_unused(ahead, me) || all_may_be_dead);
         if may_change && now < until {
             seeking.look_at = Some(until);
             if !first {
@@ -62,10 +64,15 @@ impl Machine {
     /// The holder lives: who only tries is refused, and leaves the queue.
     pub(super) fn end_probe_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
-        if seeking.probes_until.take_if(|until| *until <= now).is_some() {
-            self.refuse_tries(slot);
-            self.stop_if_unwanted(slot, now);
+        if seeking.probes_until.is_some_and(|until| until <= now) {
+            self.end_probe(slot, now);
         }
+    }
+
+    fn end_probe(&mut self, slot: &Slot, now: Monotonic) {
+        self.cohorts.change_seeking(slot).into_iter().for_each(|seeking| seeking.probes_until = None);
+        self.refuse_tries(slot);
+        self.stop_if_unwanted(slot, now);
     }
 
     /// Tells those who hold a key that somebody wants it.
@@ -115,13 +122,17 @@ impl Machine {
         self.store_queue.retry_now(key);
     }
 
-    /// Somebody uses the key.
+    /// Somebody uses the key. The answer to a look that is under way says whether it is still taken.
     pub(super) fn conclude_busy(&mut self, key: &Key, now: Monotonic) {
-        for slot in self.looking_at(key) {
-            if let Some(seeking) = self.cohorts.change_seeking(&slot) {
-                seeking.look_at = None;
+        let asks = |cohort: &Cohort| cohort.seeking().is_some_and(|seeking| seeking.look_until.is_some());
+        for slot in self.cohorts.pick(Some(key), &|_, cohort| asks(cohort)) {
+            let Some(seeking) = self.cohorts.change_seeking(&slot) else { continue };
+            seeking.is_in_use = true;
+            if seeking.look_at.take().is_some() {
+                self.found_busy(&slot, now);
+            } else if seeking.probes_until.is_some() {
+                self.end_probe(&slot, now);
             }
-            self.found_busy(&slot, now);
         }
     }
 

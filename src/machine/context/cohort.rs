@@ -65,6 +65,8 @@ pub(super) struct Seeking {
     pub(super) look_until: Option<Monotonic>,
     /// Until when a try waits in the queue for the end of a beacon.
     pub(super) probes_until: Option<Monotonic>,
+    /// A holder said that it uses the key.
+    pub(super) is_in_use: bool,
     /// Another incarnation of this context's instance stands ahead.
     pub(super) twin: Option<Box<Twin>>,
     /// Of a lease that is taken over: the token of the next guard.
@@ -156,6 +158,7 @@ impl Seeking {
             look_at: None,
             look_until: None,
             probes_until: None,
+            is_in_use: false,
             twin: None,
             cursor: None,
         }

@@ -101,6 +101,13 @@ impl Machine {
         }
     }
 
+    /// Who does not want to wait does not wait for the context to go on either.
+    fn fail_tries(&mut self, slot: &Slot, reason: LostReason) {
+        let Some(cohort) = self.cohorts.change(slot) else { return };
+        let tries = cohort.turns.take_tries();
+        tries.iter().for_each(|turn| self.refuse(turn.id, Refusal::Lost(reason)));
+    }
+
     /// Releases what the record holds for a slot, and notifies its users.
     fn give_up(&mut self, slot: &Slot, now: Monotonic) {
         if let Some(held) = self.drop_hold(slot, LostReason::Closed) {
@@ -153,6 +160,8 @@ impl Machine {
             self.void(slot, reason);
             if slot.own.is_some() {
                 self.fail_turns(slot, &Refusal::Lost(reason));
+            } else if reason == LostReason::Suspended {
+                self.fail_tries(slot, reason);
             }
         }
         let (session, was_open) = (self.session.id(), self.session.is_open() || self.store_queue.opens());

@@ -78,6 +78,9 @@ impl Machine {
         }
         self.observe(slot, ahead, now);
         self.meet_twin(slot, ahead, now);
+        // A twin that they waited for may have gone, and somebody else holds the key now.
+        self.refuse_tries(slot);
+        self.stop_if_unwanted(slot, now);
     }
 
     /// A place that no request here knows of belongs to nobody.

@@ -110,6 +110,38 @@ fn s9_a_try_whose_holder_answers_is_refused_at_once() {
     assert!(!script.is_sent());
 }
 
+/// Over a server that is far away, or if its event loop is busy, the holder's answer takes more than 30 ms.
+#[test]
+fn s9_a_try_whose_holder_answers_late_is_refused_at_once_and_leaves_the_queue() {
+    let mut script = Script::with_beacon();
+    let ahead = Sighting { beacon: true, ..taken(OTHER, 64, RequestId(1)) };
+    script.input(Input::Acquire(Turn { wait: false, ..Turn::new(TurnId(1), script.key.clone()) }));
+    script.input(Input::BeaconStands(ME));
+    script.answer([Outcome::Busy { ahead: [ahead].into() }]);
+    script.tick(30);
+    script.answer([Outcome::Busy { ahead: [ahead].into() }]);
+    script.answer([Outcome::Waiting { last_token: Token(64), position: 0, ahead: [ahead].into() }]);
+    let outputs = script.signal(Body::InUse { asker: ME }).to_vec();
+    assert!(outputs.contains(&Output::Event(Event::Busy { turn: TurnId(1) })), "{outputs:?}");
+    assert!(matches!(script.actions()[..], [Action::Withdraw { .. }]), "{:?}", script.actions());
+}
+
+/// The same, if the second look is under way when the answer comes.
+#[test]
+fn s9_a_try_whose_holder_answers_during_the_second_look_takes_no_place() {
+    let mut script = Script::with_beacon();
+    let ahead = Sighting { beacon: true, ..taken(OTHER, 64, RequestId(1)) };
+    script.input(Input::Acquire(Turn { wait: false, ..Turn::new(TurnId(1), script.key.clone()) }));
+    script.input(Input::BeaconStands(ME));
+    script.answer([Outcome::Busy { ahead: [ahead].into() }]);
+    script.tick(30);
+    let (look, _) = script.sent();
+    script.signal(Body::InUse { asker: ME });
+    let outputs = script.reply(look, [Outcome::Busy { ahead: [ahead].into() }]).to_vec();
+    assert_eq!(outputs, [Output::Event(Event::Busy { turn: TurnId(1) })]);
+    assert!(!script.is_sent());
+}
+
 /// A script may have sent the event. Then only the context itself can end its session.
 #[test]
 fn s9_who_goes_on_lowers_the_beacon_and_ends_the_session() {

@@ -1,0 +1,70 @@
+//! Tries that take a place in the queue for a moment, and what becomes of them there.
+
+use leasehold::{AcquireError, LostReason, executor::Lifecycle};
+
+use crate::support::world::{everywhere, ms, secs};
+
+/// Its twin dies while somebody else waits before the try, and the store is looked at before the verdict on the twin.
+#[test]
+fn a_try_behind_a_twin_that_dies_is_answered() {
+    everywhere(async |world| {
+        for after_ms in [20, 60, 120, 200] {
+            let named = || world.tab().with(|builder| builder.instance("worker-1"));
+            let (old, other, new) = (named(), world.tab(), named());
+            let guard = old.leases.lock("k").acquire().await.unwrap();
+            let mut wait = Box::pin(other.leases.lock("k").acquire());
+            assert!(world.within(ms(50), &mut wait).await.is_none());
+            let mut tries = Box::pin(new.leases.lock("k").try_acquire());
+            assert!(world.within(ms(after_ms), &mut tries).await.is_none());
+            old.crash(guard);
+            let next = world.within(ms(1), wait).await.expect("it came first").unwrap();
+            let answered = world.within(secs(1), tries).await.expect("a try does not wait until the other releases");
+            assert!(answered.is_ok_and(|granted| granted.is_none()) && next.is_valid());
+            assert!(new.leases.status("k").await.unwrap().queue.is_empty(), "it left its place");
+            next.release().await.unwrap();
+        }
+    });
+}
+
+/// A try that is made while the context is suspended is refused; so is one that was made before.
+#[test]
+fn a_try_does_not_wait_for_as_long_as_its_context_is_suspended() {
+    everywhere(async |world| {
+        for after_ms in [0, 10, 50] {
+            let (one, two) = (world.tab(), world.tab());
+            let guard = one.leases.lock("k").acquire().await.unwrap();
+            // It holds the key, and answers nobody.
+            one.executor.tell(Lifecycle::Ending);
+            let mut tries = Box::pin(two.leases.lock("k").try_acquire());
+            assert!(world.within(ms(after_ms), &mut tries).await.is_none());
+            two.leases.suspend();
+            let answered = world.within(secs(1), tries).await.expect("it does not wait for `wake`");
+            assert_eq!(answered.unwrap_err(), AcquireError::Lost { key: "k".into(), reason: LostReason::Suspended });
+            one.crash(guard);
+        }
+    });
+}
+
+/// Both died, as at a power failure. Each process that comes after that lives for less than a lease, and only tries.
+#[test]
+fn a_dead_waiter_behind_a_dead_holder_keeps_no_try_out() {
+    everywhere(async |world| {
+        for tries in [false, true] {
+            let (one, two) = (world.tab(), world.tab());
+            let guard = one.leases.lock("k").acquire().await.unwrap();
+            // Else the holder says that it uses the key.
+            one.executor.tell(Lifecycle::Ending);
+            let request = two.leases.lock("k");
+            let mut wait = Box::pin(async move {
+                if tries { request.try_acquire().await } else { request.acquire().await.map(Some) }
+            });
+            assert!(world.within(ms(50), &mut wait).await.is_none());
+            two.crash(wait);
+            one.crash(guard);
+            let tab = world.tab();
+            let granted = tab.leases.lock("k").try_acquire().await.unwrap();
+            assert!(granted.expect("all who are in the way are dead, and have beacons").is_valid());
+            tab.leases.close().await;
+        }
+    });
+}
