@@ -15,6 +15,7 @@ mod foreground;
 mod gone;
 mod guide;
 mod harness;
+mod litter;
 mod looks;
 mod loss;
 mod manual;

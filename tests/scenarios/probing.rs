@@ -55,9 +55,10 @@ fn a_dead_waiter_behind_a_dead_holder_keeps_no_try_out() {
             // Else the holder says that it uses the key.
             one.executor.tell(Lifecycle::Ending);
             let request = two.leases.lock("k");
-            let mut wait = Box::pin(async move {
-                if tries { request.try_acquire().await } else { request.acquire().await.map(Some) }
-            });
+            let mut wait =
+                Box::pin(
+                    async move { if tries { request.try_acquire().await } else { request.acquire().await.map(Some) } },
+                );
             assert!(world.within(ms(50), &mut wait).await.is_none());
             two.crash(wait);
             one.crash(guard);

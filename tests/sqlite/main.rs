@@ -2,7 +2,6 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "real time and real tasks")]
 
-mod swapped;
 mod clocks;
 mod contract;
 mod examples;
@@ -21,6 +20,7 @@ mod runtimes;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;
 mod shared;
+mod swapped;
 #[path = "../processes/wall_clock.rs"]
 mod wall_clock;
 

@@ -14,7 +14,7 @@ use super::{
     Ear, Names,
     beacon::{self, Beacon, Sight},
     ear, sentry,
-    sweep::{sweep, sweep_some},
+    sweep::sweep,
 };
 use crate::executor::WeakShared;
 use crate::machine::{Message, SessionId};
@@ -24,7 +24,7 @@ use crate::signal::{Inbox, Notice};
 const LOOK: Duration = Duration::from_millis(40);
 /// Between two looks at the own beacon and socket.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
-/// A context that is awake for so long sweeps. One that ends sooner sweeps at its end, if the process goes on.
+/// A context that is awake for so long sweeps.
 const SWEEP_AFTER: Duration = Duration::from_secs(10);
 /// More messages for all do not wait at once. Each has the directory open, and a lost one costs time only.
 const MOST_BROADCASTS: usize = 16;
@@ -35,7 +35,6 @@ pub(super) struct Listener {
     session: SessionId,
     inbox: WeakShared<dyn Inbox>,
     over: AtomicBool,
-    swept: AtomicBool,
     /// Locked while files are made again. Once it is over none is, for the user may delete the directory then.
     keeping: Mutex<()>,
     held: Mutex<Held>,
@@ -74,7 +73,6 @@ impl Listener {
             session,
             inbox,
             over: AtomicBool::new(false),
-            swept: AtomicBool::new(false),
             keeping: Mutex::new(()),
             held,
             ear,
@@ -159,7 +157,7 @@ impl Listener {
 
     /// Runs until the end.
     pub(super) fn listen(&self) {
-        let began = clock();
+        let (began, mut swept) = (clock(), false);
         while !self.over.load(Ordering::SeqCst) && self.inbox.strong_count() > 0 {
             let limit = if self.looks() { LOOK } else { IDLE };
             if let Some(message) = self.ear.hear(limit).as_deref().and_then(Message::decode) {
@@ -168,23 +166,11 @@ impl Listener {
             self.send_broadcasts();
             self.keep();
             self.look(clock());
-            if !self.has_swept() && clock().duration_since(began) >= SWEEP_AFTER {
-                self.swept.store(self.sweep_beside(), Ordering::SeqCst);
+            if !swept && clock().duration_since(began) >= SWEEP_AFTER {
+                swept = self.sweep_beside();
             }
         }
         self.send_broadcasts();
-    }
-
-    /// Whether there was time to sweep.
-    pub(super) fn has_swept(&self) -> bool {
-        self.swept.load(Ordering::SeqCst)
-    }
-
-    /// Sweeps a little, unless all was swept. The process may end with the context, and with it the thread.
-    pub(super) fn sweep_some(&self) {
-        if !self.has_swept() {
-            sweep_some(&self.directory, self.session);
-        }
     }
 
     /// Whether there is a beacon to look at.
@@ -255,6 +241,6 @@ impl Listener {
 
 /// Only for how long a file is missing, and when to sweep: what is decided about leases is told the time.
 #[expect(clippy::disallowed_methods, reason = "a thread that waits measures for itself how long")]
-fn clock() -> Instant {
+pub(super) fn clock() -> Instant {
     Instant::now()
 }

@@ -56,7 +56,8 @@ use listener::Listener;
 ///
 /// The file of a dead context stays for about a day: the context may have been in a queue, and then waiters look for its file long after
 /// its death. After that day it is swept away. If there are more than 1,024 files, all but the 512 youngest of the dead are. A context
-/// sweeps once it has been awake for 10 s. One that ends sooner looks at 64 files before its process can end.
+/// sweeps once it has been awake for 10 s. A context that ends looks at 64 files before its process can end, unless another one of this
+/// process has done so within 10 s.
 ///
 /// So a living context is not taken for dead because somebody deleted its file, or the whole directory: once a second it looks for
 /// its own beacon and socket, and makes them again. If it cannot raise the beacon again, it goes on without one, and says so in
@@ -95,7 +96,6 @@ struct Awake {
 impl Drop for Awake {
     fn drop(&mut self) {
         self.listener.end();
-        self.listener.sweep_some();
     }
 }
 
@@ -165,9 +165,9 @@ impl Signals for DirectorySignals {
         let stands = raised.is_some();
         let ear = Ear::open(&self.directory, session);
         let listener = Shared::new(Listener::new(&self.directory, session, ear, raised, inbox.clone()));
-        let (listening, directory) = (listener.clone(), self.directory.clone());
+        let listening = listener.clone();
         let thread = thread::Builder::new().name("leasehold signals".into());
-        if thread.spawn(move || run(listening, &directory)).is_err() {
+        if thread.spawn(move || listening.listen()).is_err() {
             listener.end();
             return false;
         }
@@ -179,8 +179,10 @@ impl Signals for DirectorySignals {
     }
 
     fn rest(&self) {
-        let awake = self.awake().take();
+        let Some(awake) = self.awake().take() else { return };
+        let session = awake.session;
         drop(awake);
+        sweep::sweep_some_if_due(&self.directory, session);
     }
 
     fn fall(&self) {
@@ -256,15 +258,4 @@ fn names(directory: &Path) -> io::Result<Names> {
 fn session_in(name: &str, kind: &str) -> Option<SessionId> {
     let id = name.strip_suffix(kind)?.strip_suffix('.')?;
     (id.len() == 32).then(|| u128::from_str_radix(id, 16).ok().map(SessionId))?
-}
-
-/// The thread of a listener.
-fn run(listener: Shared<Listener>, directory: &Path) {
-    listener.listen();
-    let swept = listener.has_swept();
-    // Its socket goes first: nobody should send messages to it while this thread sweeps.
-    drop(listener);
-    if !swept {
-        sweep::sweep(directory);
-    }
 }

@@ -3,12 +3,16 @@
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    sync::PoisonError,
+    time::{Duration, Instant, SystemTime},
     vec::Vec,
 };
 
-use super::{beacon, ear, names, session_in};
-use crate::machine::SessionId;
+use super::{beacon, ear, listener::clock, names, session_in};
+use crate::{
+    executor::process_wide,
+    machine::{SessionId, SortedMap},
+};
 
 /// A dead context may stay in the store for long: nobody looks for it until it is to be granted what it waited for. Its file proves
 /// its death at once, so a sweep keeps the file for this long after its last mark.
@@ -20,12 +24,33 @@ const MANY: usize = 1_024;
 const MOST_KEPT: usize = 512;
 /// A context that ends looks at so many files.
 const SOME: usize = 64;
+/// A process may make a context for each of its jobs. Those that end look at files so often at most.
+const SOME_EVERY: Duration = Duration::from_secs(10);
+
+process_wide!(with_looks, SortedMap<PathBuf, Instant>, SortedMap::new());
 
 /// Removes what dead contexts left in the whole directory.
 pub(super) fn sweep(directory: &Path) {
     let all: Vec<_> = names(directory).into_iter().flatten().collect();
     let beacons = all.iter().filter(|name| session_in(name, beacon::KIND).is_some()).count();
     remove_dead(directory, all.iter().map(String::as_str), if beacons > MANY { MOST_KEPT } else { MANY });
+}
+
+/// As [`sweep_some`], unless a context of this process has just done it in this directory.
+pub(super) fn sweep_some_if_due(directory: &Path, own: SessionId) {
+    let is_due = with_looks(|looks| {
+        let (mut looks, now) = (looks.lock().unwrap_or_else(PoisonError::into_inner), clock());
+        looks.retain(|_, began| now.duration_since(*began) < SOME_EVERY);
+        let directory = directory.to_owned();
+        let is_due = !looks.contains_key(&directory);
+        if is_due {
+            looks.insert(directory, now);
+        }
+        is_due
+    });
+    if is_due {
+        sweep_some(directory, own);
+    }
 }
 
 /// Looks at a few files only, and at others than the context before. A process that lives for a moment has no time for more.

@@ -11,7 +11,8 @@ pub(super) const OTHER_JOURNAL: &str = "the SQLite file is not yet in journal mo
     connection, or set PRAGMA journal_mode = WAL on it";
 
 /// Why a file cannot be read for a moment.
-const RECOVERS: &str = "another process was making the index of the SQLite file's log (-shm) anew until the time limit; try again";
+const RECOVERS: &str =
+    "another process was making the index of the SQLite file's log (-shm) anew until the time limit; try again";
 
 /// Why a transaction gave no reply.
 #[derive(Debug)]

@@ -196,6 +196,24 @@ fn the_directory_is_swept_when_a_context_rests() {
     assert!(comes_true(|| names(&scratch.0).unwrap().count() == 0));
 }
 
+/// A program may make a context for each of its jobs.
+#[test]
+fn contexts_that_come_and_go_in_a_process_sweep_now_and_then() {
+    let scratch = Scratch::new();
+    let (inbox, _notices) = inbox();
+    let signals = DirectorySignals::new(&scratch.0);
+    let come_and_go = || {
+        assert!(signals.wake(OWN, true, Shared::downgrade(&inbox)));
+        signals.rest();
+    };
+    let first = scratch.dead_beacon(OTHER, DAY);
+    come_and_go();
+    assert!(!first.exists());
+    let second = scratch.dead_beacon(OTHER, DAY);
+    (0..10).for_each(|_| come_and_go());
+    assert!(second.exists(), "it was swept a moment ago");
+}
+
 /// A process that lives for a moment cannot look at all of them.
 #[test]
 fn each_context_that_ends_sweeps_some_files_and_others_than_the_one_before() {
