@@ -105,9 +105,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "S9",
+        "a try takes whoever waits for a living context",
+        Scenario("probing::a_dead_waiter"),
+        &[edit(BUSY, "(may_be_unused(ahead, me) || all_may_be_dead)", "may_be_unused(ahead, me)")],
+    ),
+    Mutant::new(
+        "S9",
         "a try that looked whether its holder is dead never ends",
         Rule("ending::s9_a_try_waits_a_moment"),
-        &[edit(BUSY, "            self.refuse_tries(slot);\n            self.stop_if_unwanted(slot, now);\n", "")],
+        &[edit(
+            BUSY,
+            "probes_until.is_some_and(|until| until <= now)",
+            "probes_until.is_some_and(|until| until < now && now < until)",
+        )],
     ),
     Mutant::new(
         "S9",
