@@ -57,7 +57,7 @@ fn refused(sentence: String) -> StoreError {
 mod tests {
     use super::*;
 
-    fn taken<'a>(parameters: &mut Vec<&'a str>) -> Result<Certificates, StoreError> {
+    fn taken(parameters: &mut Vec<&str>) -> Result<Certificates, StoreError> {
         Certificates::taken(["ca", "cert", "key"], parameters)
     }
 
