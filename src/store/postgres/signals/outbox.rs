@@ -102,3 +102,25 @@ impl Outbox {
         let _ = timeout(LIMIT, sent).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    fn letter(asks: bool) -> Letter {
+        Letter { channel: "c".to_string(), payload: "p".to_string(), ear: None, asks }
+    }
+
+    /// Whoever was granted a key learns of it at its next heartbeat otherwise. A request asks again.
+    #[test]
+    fn requests_do_not_push_out_what_others_have_to_learn() {
+        let mut outbox = Outbox::default();
+        outbox.send(letter(false), None);
+        (0..2 * MOST).for_each(|_| outbox.send(letter(true), None));
+        assert!(outbox.waits() && outbox.waiting.len() == MOST);
+        (0..2 * MOST).for_each(|_| outbox.send(letter(false), None));
+        assert_eq!(outbox.waiting.len(), MOST);
+    }
+}
