@@ -14,7 +14,7 @@ use crate::machine::{Body, Message, SessionId};
 /// The server refuses a notification of 8,000 bytes.
 const LONGEST: usize = 7_999;
 
-/// More than a session says before it is connected. Of what waits longer the oldest is lost, as hints may be.
+/// More than a session says before it is connected. Of what waits longer the oldest is lost, as hints may be: first of what asks.
 const MOST: usize = 128;
 /// For so long a session that rests waits for what it said last.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -76,7 +76,8 @@ impl Outbox {
             }
             None => {
                 if self.waiting.len() == MOST {
-                    self.waiting.pop_front();
+                    let asks = self.waiting.iter().position(|waiting| waiting.asks);
+                    self.waiting.remove(asks.unwrap_or(0));
                 }
                 self.waiting.push_back(letter);
             }
