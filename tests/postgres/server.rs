@@ -113,9 +113,10 @@ impl Server {
         Some(server)
     }
 
+    /// On a thread of its own: the test that comes first may run on a runtime already.
     fn await_start(&self) {
-        let runtime = Runtime::new().unwrap();
-        wait_until("the server starts", || runtime.block_on(tokio_postgres::connect(&self.url(), NoTls)).is_ok());
+        let answers = || Runtime::new().unwrap().block_on(tokio_postgres::connect(&self.url(), NoTls)).is_ok();
+        thread::scope(|scope| scope.spawn(|| wait_until("the server starts", answers)).join().unwrap());
     }
 
     pub(crate) fn url(&self) -> String {
