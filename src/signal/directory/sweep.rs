@@ -17,6 +17,8 @@ use crate::{
 /// A dead context may stay in the store for long: nobody looks for it until it is to be granted what it waited for. Its file proves
 /// its death at once, so a sweep keeps the file for this long after its last mark.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Whoever has not locked its file by then is dead, or gets no time.
+const RISEN_BY: Duration = Duration::from_secs(10);
 /// If there are more files than this, a sweep looks for those of dead contexts, and leaves the youngest. Else processes that die again and
 /// again would fill the directory.
 const MANY: usize = 1_024;
@@ -82,15 +84,17 @@ fn remove_dead<'a>(directory: &Path, names: impl Iterator<Item = &'a str>, most:
 /// Its context never made it a beacon.
 fn remove_unrisen(path: &Path) {
     let Ok(file) = File::open(path) else { return };
+    // Its context may be about to lock it, and must find it unlocked.
+    let is_late = file.metadata().is_ok_and(|found| age_of(&beacon::last_marked(&found)) >= RISEN_BY);
     // The lock is kept until the file is removed: its context must not lock it meanwhile.
-    if file.try_lock().is_ok() {
+    if is_late && file.try_lock().is_ok() {
         let _ = fs::remove_file(path);
     }
 }
 
 /// To look at a lock takes longer than to ask for a time. So files are opened only if they are old, or if there are too many.
 fn remove_fallen(mut beacons: Vec<(SystemTime, PathBuf)>, most: usize) {
-    let is_old = |marked: &SystemTime| marked.elapsed().is_ok_and(|age| age >= KEPT);
+    let is_old = |marked: &SystemTime| age_of(marked) >= KEPT;
     let are_many = most < MANY;
     beacons.retain(|(marked, path)| (are_many || is_old(marked)) && has_fallen(path));
     beacons.sort_unstable_by(|one, other| other.cmp(one));
@@ -99,6 +103,11 @@ fn remove_fallen(mut beacons: Vec<(SystemTime, PathBuf)>, most: usize) {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// A time to come has no age: the clock was set back.
+fn age_of(marked: &SystemTime) -> Duration {
+    marked.elapsed().unwrap_or_default()
 }
 
 /// Whether nobody keeps a beacon locked.

@@ -3,6 +3,8 @@
 use std::{
     fs::{self, File},
     io,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
     time::Duration,
 };
 
@@ -11,10 +13,12 @@ use super::{
         Ear,
         beacon::{self, Beacon, Sight},
         listener::Listener,
+        sweep::sweep,
     },
     BUSY, DirectorySignals, OTHER, OWN, Scratch, inbox, now,
 };
 use crate::executor::Shared;
+use crate::machine::SessionId;
 use crate::signal::{Notice, Signals};
 
 /// Shorter than a missing file must be missing.
@@ -173,4 +177,25 @@ fn a_beacon_that_cannot_be_raised_leaves_nothing() {
     fs::create_dir(beacon::path(&scratch.0, OWN)).unwrap();
     Beacon::raise(&scratch.0, OWN).unwrap_err();
     assert!(!scratch.file(OWN, "rising").exists());
+}
+
+/// Each process that ends sweeps. What rises at that moment is neither removed nor locked.
+#[test]
+fn a_beacon_rises_while_others_sweep() {
+    let scratch = Scratch::new();
+    let over = AtomicBool::new(false);
+    let failed = thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    sweep(&scratch.0);
+                }
+            });
+        }
+        let raised = (1..=3_000).map(|id| Beacon::raise(&scratch.0, SessionId(id)));
+        let failed = raised.filter(|raised| !raised.as_ref().is_ok_and(Beacon::stands)).count();
+        over.store(true, Relaxed);
+        failed
+    });
+    assert_eq!(failed, 0, "of 3,000");
 }

@@ -125,7 +125,7 @@ fn a_sweep_removes_what_the_dead_left_and_nothing_of_the_living() {
     locked.lock().unwrap();
     let foreign = scratch.0.join("notes.beacon");
     fs::write(&foreign, "").unwrap();
-    fs::write(scratch.file(OTHER, "rising"), "").unwrap();
+    mark(&File::create(scratch.file(OTHER, "rising")).unwrap(), Duration::from_secs(10));
     scratch.dead_beacon(OTHER, DAY);
     scratch.dead_beacon(SessionId(3), Duration::ZERO);
     for kind in ["socket", "opening"] {
