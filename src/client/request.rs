@@ -115,8 +115,9 @@ impl LeaseRequest {
         self
     }
 
-    /// Holds the key together with those requests of this manager that say so, too. Against all other requests the usual
-    /// rules apply. The key is free when the last of their guards is released or dropped.
+    /// Holds the key together with those requests of this manager that say so, too. Such a request joins at once, whoever waits: it may
+    /// be made by the work of the other one. The key is free when the last of their guards is released or dropped, so others wait for as
+    /// long as such guards overlap.
     pub fn share_in_process(mut self) -> Self {
         self.wish.share = true;
         self

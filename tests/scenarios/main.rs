@@ -32,6 +32,7 @@ mod matrix;
 mod modes;
 mod moments;
 mod narrow;
+mod nested;
 mod panics;
 mod parts;
 mod probing;

@@ -29,7 +29,8 @@ impl Machine {
         let cohort = self.cohorts.change_or_make(&slot);
         // Usually both texts are empty. Their lengths are checked first, because some C libraries compare empty texts slowly.
         let renames = cohort.info.len() + turn.info.len() > 0 && cohort.info != turn.info;
-        cohort.turns.push(turn);
+        let joins = cohort.held().is_some_and(|held| held.is_joined_by(&turn));
+        cohort.turns.push(turn, joins);
         match (&mut cohort.stage, steals) {
             _ if self.life.is_suspended() => {}
             (Stage::Idle, _) => self.seek(&slot, now),
@@ -110,7 +111,7 @@ impl Machine {
         for mut turn in turns {
             turn.wait = false;
             let slot = turn.slot();
-            self.cohorts.change_or_make(&slot).turns.push(turn);
+            self.cohorts.change_or_make(&slot).turns.push(turn, false);
             slots.push(slot);
         }
         self.ask_for_all(slots, waits_next, now);
@@ -141,7 +142,7 @@ impl Machine {
             return self.refuse(turn.id, refusal);
         }
         let slot = turn.slot();
-        self.cohorts.change_or_make(&slot).turns.push(turn);
+        self.cohorts.change_or_make(&slot).turns.push(turn, false);
         let Parcel { from, origin, grant: token, request, .. } = *parcel;
         self.seek_by(&slot, Way::Resume { from, origin, token, request }, false, now);
         if let Some(seeking) = self.cohorts.change_seeking(&slot) {

@@ -288,6 +288,14 @@ impl Held {
         }
     }
 
+    /// Whether this turn joins users who share, whoever waits: it may be nested in the work of one of them, which would wait for it for
+    /// ever.
+    pub(super) fn is_joined_by(&self, turn: &Turn) -> bool {
+        let is_asked_for = self.upgrade.as_ref().is_some_and(|upgrade| upgrade.seeking.is_some());
+        let all_share = turn.share && !self.users.is_empty() && self.users.iter().all(|user| user.share);
+        all_share && self.admits(turn) && !is_asked_for
+    }
+
     /// Whether it is held exclusively although nobody who uses it needs that.
     pub(super) fn is_too_strong(&self) -> bool {
         let shared = self.users.iter().all(|user| user.mode == Mode::Shared);

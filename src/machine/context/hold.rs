@@ -47,7 +47,8 @@ impl Machine {
             let Some(Cohort { turns, stage: Stage::Held(held), .. }) = self.cohorts.change(slot) else { return };
             let Some(turn) = turns.first() else { return };
             let settled = held.upgrade.is_none() && held.admits(turn);
-            if !settled || (!held.users.is_empty() && !held.may_go_on(&self.config, now)) {
+            let may_use = settled && (held.users.is_empty() || held.may_go_on(&self.config, now));
+            if !may_use && !held.is_joined_by(turn) {
                 return self.refuse_tries(slot);
             }
             if !believed {

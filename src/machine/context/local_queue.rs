@@ -44,10 +44,11 @@ impl Turns {
         self.alarm.filter(|_| !self.queue.is_empty())
     }
 
-    pub(super) fn push(&mut self, turn: Turn) {
+    /// `joins` if it is to go before all others.
+    pub(super) fn push(&mut self, turn: Turn, joins: bool) {
         self.tries += usize::from(!turn.wait);
         self.alarm = earliest(&[self.alarm(), turn.deadline, turn.warn_at]);
-        let mut at = self.queue.len();
+        let mut at = if joins { 0 } else { self.queue.len() };
         while at > 0 && turn.goes_before(&self.queue[at - 1]) {
             at -= 1;
         }
