@@ -154,7 +154,7 @@ impl Moved<'_> {
 
     /// I2, rule s: a fence asks for the very grant, and for nothing else.
     pub(crate) fn fence_is_true(&self, ghost: &Ghost) {
-        let Action::Fence { token, request } = self.operation.action else { return };
+        let Action::Fence { token, request, .. } = self.operation.action else { return };
         let found = self.own(self.before, request).filter(|grant| grant.block.first == token);
         let passed = matches!(self.answer.outcome, Outcome::Current { .. });
         assert_eq!(passed, found.is_some(), "a fence asks for the very grant");

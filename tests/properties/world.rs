@@ -268,7 +268,7 @@ impl World {
             Verb::End { pick, waiter, stale } => self.ending(key, me, (*pick, *waiter, *stale)),
             Verb::Fence(pick) => {
                 let Name { holder, token, request } = self.name(key, me, *pick);
-                by(holder, Action::Fence { token, request })
+                by(holder, Action::Fence { token, request, upgrade: None })
             }
             Verb::Look => by(me, Action::Look),
             Verb::Inspect => by(me, Action::Inspect),

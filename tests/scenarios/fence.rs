@@ -13,10 +13,10 @@ use std::{
 use async_trait::async_trait;
 use futures::FutureExt;
 use leasehold::{
-    FenceError, LeaseManager, LostReason, StoreError,
+    FenceError, LeaseManager, LostReason, Mode, StoreError,
     executor::{Lifecycle, SimExecutor},
     machine::{Batch, Now, Records, Reply, StoreClock, StoreId, StoreNow},
-    store::{Fence, FencedTransaction, OpenTransaction, Reach, Store},
+    store::{Fault, FaultyStore, Fence, FencedTransaction, OpenTransaction, Reach, Store},
 };
 
 use crate::support::world::{HEARTBEAT, LEASE, ms, secs};
@@ -286,4 +286,40 @@ fn a_guard_that_was_released_says_so_to_a_fence() {
         assert!(refused.contains("was released") && !refused.contains("Expired"), "{refused}");
         assert!(!late.commit());
     });
+}
+
+/// The store has applied the upgrade, and its answer was lost: the lease has new tokens, of which its holder does not know yet.
+#[test]
+fn a_lease_that_is_being_upgraded_is_no_lost_one() {
+    for (cancels, renews) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (world, desk) = (SimExecutor::new(1), Desk::default());
+        world.block_on(async {
+            let (one, two) = (FaultyStore::new(desk.clone()), desk.leases(&world.context()));
+            let builder = LeaseManager::builder(one.clone(), world.context());
+            let leases = builder.lease(LEASE).heartbeat(HEARTBEAT).build().unwrap();
+            let guard = leases.lock("k").shared().acquire().await.unwrap();
+            one.inject(Fault::LoseReply);
+            let upgrading = guard.clone();
+            let mut upgrade = Box::pin(async move { upgrading.upgrade().await });
+            while two.status("k").await.unwrap().holders.iter().all(|holder| holder.mode == Mode::Shared) {
+                assert!((&mut upgrade).now_or_never().is_none());
+                world.pass(ms(1)).await;
+            }
+            let upgrade = Some(upgrade).filter(|_| !cancels);
+            let transaction = desk.begin();
+            let fenced = if renews { guard.fence_and_renew(&transaction) } else { guard.fence(&transaction) };
+            fenced.await.expect("the lease is held");
+            assert!(transaction.commit());
+            match upgrade {
+                Some(upgrade) => upgrade.await.unwrap(),
+                None => guard.downgrade().await.expect("it is held, and nobody wants it exclusively"),
+            }
+            let transaction = desk.begin();
+            guard.fence(&transaction).await.unwrap();
+            world.pass(secs(1)).await;
+            assert!(transaction.commit() && guard.is_valid() && guard.verify().await.unwrap());
+            let reader = two.lock("k").shared().try_acquire().await.unwrap();
+            assert_eq!((reader.is_some(), guard.mode() == Mode::Shared), (cancels, cancels));
+        });
+    }
 }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
+    cohort::Held,
     config::{belief_ms, lease_for_belief_ms},
     id::{RequestId, StoreId},
     input::{Slot, TurnId},
@@ -23,6 +24,8 @@ pub struct Ticket {
     store: StoreId,
     token: Token,
     request: RequestId,
+    /// The request that is upgrading it.
+    upgrade: Option<RequestId>,
     sent: Sent,
 }
 
@@ -35,11 +38,17 @@ impl Ticket {
     /// Whether the record has the grant: then no session row matters, unless this [renews](Self::renews). If it has not, the
     /// own session's row tells what became of it.
     pub fn finds_its_grant(&self, records: &Records) -> bool {
-        let is_it = |grant: &Grant| {
-            (grant.holder, grant.block.first, grant.request) == (self.batch.session, self.token, self.request)
+        self.batch.operations.iter().all(|operation| self.grant_in(records, &operation.key).is_some())
+    }
+
+    /// The grant as the record of this key has it: its first token, and its request.
+    pub fn grant_in(&self, records: &Records, key: &Key) -> Option<(Token, RequestId)> {
+        let is_it = |grant: &&Grant| {
+            let name = (grant.block.first, grant.request);
+            grant.holder == self.batch.session
+                && (name == (self.token, self.request) || Some(grant.request) == self.upgrade)
         };
-        let has_it = |key: &Key| records.peek(key).is_some_and(|record| record.grants.iter().any(is_it));
-        self.batch.operations.iter().all(|operation| has_it(&operation.key))
+        records.peek(key)?.grants.iter().find(is_it).map(|grant| (grant.block.first, grant.request))
     }
 
     /// Whether this reply comes from the ticket's store, and shows that the record still had the grant.
@@ -57,7 +66,9 @@ impl Machine {
     pub fn ticket(&mut self, turn: TurnId, slot: &Slot, renew: bool, now: Now) -> Option<Ticket> {
         let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn))?;
         let (store, token, request) = (self.store?, held.grant, held.request);
-        let fence = Operation { key: slot.key.clone(), action: Action::Fence { token, request } };
+        let upgrade = held.upgrade.as_ref().and_then(|upgrade| upgrade.seeking.as_ref());
+        let upgrade = upgrade.map(|seeking| seeking.request);
+        let fence = Operation { key: slot.key.clone(), action: Action::Fence { token, request, upgrade } };
         let mut batch = Batch::new(self.session.id(), Vec::from([fence]));
         // By this number it is told what was sent before it, and what after.
         let sent = self.store_queue.sent_elsewhere(now.monotonic, renew);
@@ -65,7 +76,7 @@ impl Machine {
             let lease_ms = self.fenced_lease_ms(sent);
             batch.step = SessionStep::Beat(self.session.beat(sent, lease_ms, self.presence.beacon_stands()));
         }
-        Some(Ticket { batch, store, token, request, sent })
+        Some(Ticket { batch, store, token, request, upgrade, sent })
     }
 
     /// Unlike any other heartbeat, this one may be sent while another is under way. It asks for no less than that one,
@@ -98,8 +109,7 @@ impl Machine {
         if store != Some(ticket.store) {
             return Err(LostReason::StoreCleared);
         }
-        let held =
-            self.cohorts.held(slot).filter(|held| held.is_used_by(turn) && ticket.is_of(held.grant, held.request));
+        let held = self.cohorts.held(slot).filter(|held| held.is_used_by(turn) && ticket.is_of(held));
         let valid = held.is_some() && self.session.was_valid(now.monotonic);
         match reply.answers.iter().find(|answer| !answer.outcome.lets_a_fence_pass()) {
             Some(answer) => Err(answer.outcome.loss(ticket.token, valid)),
@@ -111,7 +121,7 @@ impl Machine {
     /// A transaction with a fence in it was judged, or committed. What it found is a hint that the lease is gone, and the
     /// heartbeat that it carried is one.
     pub(super) fn fenced(&mut self, slot: &Slot, ticket: &Ticket, reply: &Reply, now: Monotonic) {
-        let is_current = self.cohorts.held(slot).is_some_and(|held| ticket.is_of(held.grant, held.request));
+        let is_current = self.cohorts.held(slot).is_some_and(|held| ticket.is_of(held));
         if !is_current || ticket.batch.session != self.session.id() {
             return;
         }
@@ -139,8 +149,9 @@ impl Machine {
 }
 
 impl Ticket {
-    fn is_of(&self, grant: Token, request: RequestId) -> bool {
-        (self.token, self.request) == (grant, request)
+    /// The lease may have been upgraded since.
+    fn is_of(&self, held: &Held) -> bool {
+        [Some((held.grant, held.request)), held.formerly].contains(&Some((self.token, self.request)))
     }
 }
 

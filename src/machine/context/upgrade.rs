@@ -11,6 +11,7 @@ use super::{
     pending::PendingOperation,
     record::{Action, Granted, Outcome, Way},
     time::Monotonic,
+    token::Token,
 };
 
 impl Machine {
@@ -173,8 +174,9 @@ impl Machine {
         let Action::Downgrade { token, .. } = operation.action else { return };
         let slot = &operation.slot;
         let done = matches!(outcome, Outcome::Downgraded);
-        let held = self.cohorts.change(slot).and_then(Cohort::held_mut).filter(|held| held.grant == token);
-        match held {
+        let held = self.cohorts.change(slot).and_then(Cohort::held_mut);
+        let is_upgraded = held.as_ref().is_some_and(|held| held.may_have_grown_out_of(token));
+        match held.filter(|held| held.grant == token) {
             Some(held) if done => {
                 held.mode = Mode::Shared;
                 self.hand_out(slot, now);
@@ -184,8 +186,13 @@ impl Machine {
             Some(_) => self.judge_loss(slot, token, outcome, now),
             None => {}
         }
-        if let Some(query) = operation.turn {
-            self.tell_verified(query, Ok(done));
+        match operation.turn {
+            // It was sent before the lease got new tokens. Whoever does not want these any more weakens the lease.
+            Some(query) if !done && is_upgraded && self.cohorts.held(slot).is_some() => {
+                self.ask_whether_current(slot, Some(query), now);
+            }
+            Some(query) => self.tell_verified(query, Ok(done)),
+            None => {}
         }
     }
 
@@ -212,6 +219,11 @@ impl Held {
     pub(super) fn asks_for_upgrade(&self) -> bool {
         let seeking = self.upgrade.as_ref().and_then(|upgrade| upgrade.seeking.as_ref());
         seeking.is_some_and(|seeking| seeking.sent)
+    }
+
+    /// Whether it was this shared grant, or may be about to be no longer.
+    pub(super) fn may_have_grown_out_of(&self, token: Token) -> bool {
+        self.formerly.is_some_and(|(shared, _)| shared == token) || (self.grant == token && self.asks_for_upgrade())
     }
 
     /// Whether this is the request by which the lease is upgraded.

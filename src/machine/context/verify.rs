@@ -73,9 +73,7 @@ impl Machine {
         if let Some(held) = self.cohorts.change_untracked(slot).and_then(Cohort::held_mut) {
             held.is_asked_about = false;
         }
-        let former = self.cohorts.held(slot).is_some_and(|held| {
-            held.formerly.is_some_and(|(shared, _)| shared == token) || (held.grant == token && held.asks_for_upgrade())
-        });
+        let former = self.cohorts.held(slot).is_some_and(|held| held.may_have_grown_out_of(token));
         let asked_for_tokens = matches!(operation.action, Action::Verify { refill: true, .. });
         self.judge(slot, token, outcome, asked_for_tokens, sent, now);
         let Some(query) = operation.turn else { return };

@@ -87,6 +87,8 @@ pub enum Action {
         token: Token,
         /// The request that was granted.
         request: RequestId,
+        /// The request that is upgrading it: if that was granted meanwhile, its grant counts as well.
+        upgrade: Option<RequestId>,
     },
 }
 

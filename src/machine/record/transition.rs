@@ -54,7 +54,7 @@ impl<'a> Transition<'a> {
             Action::End { target, beat } => self.end(*target, *beat),
             Action::Look => self.look(),
             Action::Inspect => return self.status().into(),
-            Action::Fence { token, request } => return self.fence(*token, *request).into(),
+            Action::Fence { token, request, upgrade } => return self.fence(*token, *request, *upgrade).into(),
             // Several keys are one operation of several transitions.
             Action::AcquireAll(_) => return Outcome::BusyAll(Vec::new()).into(),
         };
@@ -261,8 +261,8 @@ impl<'a> Transition<'a> {
         Outcome::Ended
     }
 
-    fn fence(&self, token: Token, request: RequestId) -> Outcome {
-        match self.own_grant_of(request, token) {
+    fn fence(&self, token: Token, request: RequestId, upgrade: Option<RequestId>) -> Outcome {
+        match self.own_grant_of(request, token).or_else(|| self.own_grant(upgrade?)) {
             Some(_) => Outcome::Current { contended: !self.record.queue.is_empty(), refill: None },
             None => self.not_current(token),
         }

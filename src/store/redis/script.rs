@@ -138,10 +138,12 @@ impl RedisScript {
         view: &mut View<'_>,
         running: &AtomicBool,
     ) -> Result<Option<Verdict>, StoreError> {
-        let (link, stage, store) = (&self.place.link, Stage::Writing(running), attempt.store);
-        let mut comparison = attempt.into_comparison();
+        let (link, stage) = (&self.place.link, Stage::Writing(running));
         // Others may queue for the key meanwhile.
-        comparison.facts = facts_of(fence.ticket(), store, &comparison);
+        let facts = facts_of(fence.ticket(), &attempt);
+        let mut comparison = attempt.into_comparison();
+        comparison.facts = facts;
+        comparison.facts.retain(|(name, _)| comparison.writes.iter().all(|(written, _)| written != name));
         match comparison.run(link, &self.script, self.place.keys(), &self.input, stage).await? {
             Ok(Outcome::Stale { snapshot, .. }) => view.found(snapshot),
             Ok(Outcome::Done { said: value, .. }) => {
@@ -178,17 +180,16 @@ impl RedisScript {
 
 /// What must stand in the rows that a fence reads: whose store it is, and the grant. The records are not written, since a
 /// fence changes none.
-fn facts_of(ticket: &Ticket, store: Option<StoreId>, comparison: &Comparison) -> Vec<(String, String)> {
-    let mut facts: Vec<_> = store.map(fact_of_store).into_iter().collect();
+fn facts_of(ticket: &Ticket, attempt: &Attempt) -> Vec<(String, String)> {
+    let mut facts: Vec<_> = attempt.store.map(fact_of_store).into_iter().collect();
     for operation in &ticket.batch.operations {
-        if let Action::Fence { token, request: RequestId(request @ ..EXACT) } = operation.action {
+        if let Some((token, RequestId(request @ ..EXACT))) = ticket.grant_in(&attempt.records, &operation.key) {
             let holder = ticket.batch.session;
             let grant =
                 format!("{{\"format\":{FORMAT},\"holder\":\"{holder}\",\"token\":{token},\"request\":{request}}}");
             facts.push((Row::Record(operation.key.clone()).to_string(), grant));
         }
     }
-    facts.retain(|(name, _)| comparison.writes.iter().all(|(written, _)| written != name));
     facts
 }
 

@@ -44,7 +44,7 @@ fn s_a_ticket_names_store_holder_first_token_and_request() {
     let [Operation { key, action }] = &ticket.batch.operations[..] else { panic!("{ticket:?}") };
     assert_eq!((key, ticket.batch.session), (&script.key, ME));
     assert_eq!(ticket.batch.step, SessionStep::Stay, "no row of a session is read");
-    assert_eq!(*action, Action::Fence { token: Token(64), request: RequestId(1) });
+    assert_eq!(*action, Action::Fence { token: Token(64), request: RequestId(1), upgrade: None });
     assert_eq!(script.judge(1, &ticket, STORE, current()), Ok(()));
     assert_eq!(script.judge(1, &ticket, StoreId(10), current()), Err(LostReason::StoreCleared));
     for (last_token, stolen, reason) in

@@ -187,7 +187,7 @@ fn s_a_fence_asks_for_holder_first_token_and_request() {
     let mut bench = Bench::new(false);
     let held = bench.granted(A, 1, Mode::Shared);
     let other = bench.granted(B, 7, Mode::Shared);
-    let fence = |token, request| Action::Fence { token, request: RequestId(request) };
+    let fence = |token, request| Action::Fence { token, request: RequestId(request), upgrade: None };
     let before = bench.record().clone();
     assert!(matches!(bench.apply(A, fence(held.first, 1)).outcome, Outcome::Current { .. }));
     for (holder, token, request) in

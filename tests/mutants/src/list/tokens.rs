@@ -17,7 +17,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Properties,
         &[edit(
             TRANSITION,
-            "Action::Fence { token, request } => return self.fence(*token, *request).into(),",
+            "Action::Fence { token, request, upgrade } => return self.fence(*token, *request, *upgrade).into(),",
             "Action::Fence { .. } => return Outcome::Current { contended: false, refill: None }.into(),",
         )],
     ),
