@@ -13,6 +13,7 @@ use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::client::manager::LeaseManager;
 use crate::client::request::{LeaseRequest, Pending, Wish};
+use crate::client::status::HolderStatus;
 use crate::executor::MaybeSendFuture;
 use crate::machine::{
     InvalidOptions, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn, check_info,
@@ -141,7 +142,8 @@ impl MultiRequest {
         Ok(guards)
     }
 
-    /// Tries once: all leases in one transaction, or `None` if any key is taken, and nothing is left behind.
+    /// Tries once: all leases in one transaction, or `None` if any key is taken, and nothing is left behind. If a holder has a beacon, it
+    /// may be dead: then this tries its key alone, as [`LeaseRequest::try_acquire`] does, and once more all of them.
     ///
     /// # Errors
     /// As for [`acquire`](Self::acquire); [`InvalidOptions`] for a request with a [`timeout`](Self::timeout) or a
@@ -182,8 +184,8 @@ impl MultiRequest {
         let mut is_first = true;
         loop {
             let granted = self.all_of(&self.keys, false, None).await?;
-            // It tries again only once: a namesake that shares the key blocks nobody.
-            if granted.is_some() || !core::mem::take(&mut is_first) || !self.outlives_namesake().await? {
+            // It tries again only once: a holder that shares the key blocks nobody.
+            if granted.is_some() || !core::mem::take(&mut is_first) || !self.outlives_holders().await? {
                 return Ok(granted.map(|guards| MultiGuard { guards }));
             }
         }
@@ -222,23 +224,27 @@ impl MultiRequest {
         Ok(Some(guards).filter(|_| !is_taken))
     }
 
-    /// Whether a key was held by an earlier incarnation of this [instance](crate::LeaseManagerBuilder::instance), and is
-    /// free now. Only who asks for a single key finds out whether a namesake lives, and is refused if it does.
-    async fn outlives_namesake(&self) -> Result<bool, Box<Refused>> {
-        let Some(instance) = self.leases.instance() else { return Ok(false) };
+    /// Whether keys were held by the dead, such as an earlier incarnation of this
+    /// [instance](crate::LeaseManagerBuilder::instance), and are free now. Only who asks for a single key finds out whether its holder
+    /// lives.
+    async fn outlives_holders(&self) -> Result<bool, Box<Refused>> {
+        let (instance, mut freed) = (self.leases.instance(), false);
         for (name, mode) in &self.keys {
             let at_key = |error| Refused::at(name, error);
             let holders = self.leases.look_at(name).await.map_err(|refused| at_key(*refused))?.holders;
-            if holders.iter().any(|holder| !holder.own && holder.instance == instance) {
+            let may_be_dead = |holder: &HolderStatus| {
+                !holder.own && (holder.beacon || instance.is_some_and(|own| holder.instance == own))
+            };
+            if holders.iter().any(may_be_dead) {
                 let mut request = self.leases.lock(name);
                 request.wish.mode = *mode;
-                let freed = request.try_acquire().await.map_err(at_key)?;
-                if freed.is_some() {
-                    return Ok(true);
+                if request.try_acquire().await.map_err(at_key)?.is_none() {
+                    return Ok(false);
                 }
+                freed = true;
             }
         }
-        Ok(false)
+        Ok(freed)
     }
 
     /// One of the keys, inside the time that is left for all of them.

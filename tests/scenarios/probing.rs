@@ -1,6 +1,6 @@
 //! Tries that take a place in the queue for a moment, and what becomes of them there.
 
-use leasehold::{AcquireError, LostReason, executor::Lifecycle};
+use leasehold::{AcquireError, LostReason, Mode, executor::Lifecycle};
 
 use crate::support::world::{everywhere, ms, secs};
 
@@ -67,5 +67,27 @@ fn a_dead_waiter_behind_a_dead_holder_keeps_no_try_out() {
             assert!(granted.expect("all who are in the way are dead, and have beacons").is_valid());
             tab.leases.close().await;
         }
+    });
+}
+
+/// As a try for one of them does.
+#[test]
+fn a_try_for_several_keys_finds_out_that_a_holder_is_dead() {
+    everywhere(async |world| {
+        let one = world.tab();
+        let guard = one.leases.lock("a").acquire().await.unwrap();
+        one.crash(guard);
+        let mut refused = 0;
+        for _ in 0..20 {
+            let tab = world.tab();
+            let several = tab.leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive)]);
+            if several.try_acquire().await.unwrap().is_some() {
+                break;
+            }
+            refused += 1;
+            world.sim.pass(secs(5)).await;
+            tab.leases.close().await;
+        }
+        assert_eq!(refused, 0, "times refused, by contexts that live for 5 s each");
     });
 }
