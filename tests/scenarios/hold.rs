@@ -1,6 +1,6 @@
 //! How long a lease is held, by whom first, and who takes it by force.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, time::Duration};
 
 use futures::future::{FutureExt, join, join_all};
 use leasehold::{AcquireError, InvalidOptions, LeaseGuard, LeaseState, LostReason, ReleaseOutcome, store::Fault};
@@ -265,4 +265,18 @@ fn a_heartbeat_asks_once_about_a_lease_however_often_it_was_handed_on() {
             assert!(operations <= Some(2), "{operations:?} operations after {turns} turns");
         });
     }
+}
+
+/// The release is the first to notice the theft.
+#[test]
+fn a_release_that_finds_the_lease_stolen_says_so() {
+    everywhere(async |world| {
+        let one = world.tab().with(|builder| builder.signals(Deaf).linger(Duration::ZERO));
+        let guard = hold(&one).await;
+        let thief = world.tab().leases.lock("k").steal().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Lost);
+        assert_eq!(guard.lost().now_or_never(), Some(LostReason::Stolen));
+        assert_eq!(one.leases.stats().lost, 1);
+        assert!(thief.is_valid());
+    });
 }

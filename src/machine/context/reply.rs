@@ -166,9 +166,9 @@ impl Machine {
             Action::AcquireAll(_) => self.sought_all(operation, outcome, sent, now),
             Action::Verify { token, .. } => self.verified(operation, token, outcome, sent, now),
             Action::Downgrade { .. } => self.downgraded(operation, outcome, now),
-            Action::Release { request, .. } => {
+            Action::Release { token, request } => {
                 self.note_release(&slot.key, request);
-                self.returned(operation, outcome);
+                self.returned(operation, token, outcome);
             }
             Action::Look => self.looked(&slot.key, outcome, now),
             Action::End { target, .. } => {
@@ -359,10 +359,14 @@ impl Machine {
     }
 
     /// A grant that is gone after an attempt without an answer was released by that attempt.
-    fn returned(&mut self, operation: &PendingOperation, outcome: &Outcome) {
+    fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let released = matches!(outcome, Outcome::Released) || operation.maybe_released;
         let result = if released { ReleaseOutcome::Released } else { ReleaseOutcome::Lost };
         if let Some(turn) = operation.turn {
+            if !released {
+                // Nobody knows any more whether it was believed.
+                self.emit(Event::Lost { turn, reason: outcome.loss(token, false) });
+            }
             self.tell_released(turn, Ok(result));
         }
         if let Some(asker) = operation.tells {
