@@ -168,6 +168,11 @@ async fn the_call_of_close_is_the_browsers_again_when_the_store_has_gone() {
     drop(two);
     drop(one);
     assert!(!is_own());
+    let (one, two, three) = (attach(), attach(), attach());
+    drop(two);
+    drop(one);
+    drop(three);
+    assert!(!is_own());
     // Whichever goes first, the call still closes.
     let (one, two) = (attach(), attach());
     drop(one);

@@ -293,6 +293,20 @@ pub async fn a_database_goes_from_manager_to_manager_and_still_closes(world: &Wo
         return [lost, closes];";
     let told = tab.run(course, json!(2_000)).await?;
     ensure!(told == json!(["StoreFailed", 1]), "{told}");
+    // In this order, the last to go calls in turn what two others called that have gone.
+    let several = "const request = indexedDB.open('shared');
+        request.onupgradeneeded = () => createStore(request.result);
+        await new Promise((resolve) => (request.onsuccess = resolve));
+        const db = request.result;
+        for (let round = 0; round < arg; round++) {
+            const managers = await Promise.all([1, 2, 3].map(() => LeaseManager.attach(db)));
+            for (const at of [1, 0, 2]) await managers[at].close();
+        }
+        const left = Object.hasOwn(db, 'close');
+        db.close();
+        return left;";
+    let left = tab.run(several, json!(2_000)).await?;
+    ensure!(left == false, "a close() of ours is left");
     Ok(())
 }
 
