@@ -101,15 +101,15 @@ impl HeardClose {
     }
 
     /// A manager that was attached later may outlive this one. Its replacement of `close()` then calls directly what ours called. Otherwise
-    /// the chain of calls would grow each time a database passes from manager to manager.
+    /// the chain of calls would grow each time a database passes from manager to manager. More than one link may call ours: those of
+    /// managers that have gone stay until their function is collected.
     fn unlink(&self) {
         let close = self.link.close.borrow().clone();
         let links = LINKS.with_borrow(Clone::clone);
         for later in links.iter().filter_map(Weak::upgrade) {
             if Object::is(&later.close.borrow(), &self.own) {
                 later.is_on_object.set(self.link.is_on_object.get());
-                later.close.replace(close);
-                return;
+                later.close.replace(close.clone());
             }
         }
     }
