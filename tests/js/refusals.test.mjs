@@ -283,8 +283,8 @@ test("init chooses once", async () => {
 });
 
 /** What a fresh process prints that runs this module. */
-function run(script, before = "") {
-  const index = new URL("../../pkg/index.mjs", import.meta.url);
+function run(script, before = "", entry = "index") {
+  const index = new URL(`../../pkg/${entry}.mjs`, import.meta.url);
   const source = `${before} const { init, LeaseManager } = await import("${index}"); ${script}`;
   const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", source], { encoding: "utf8" });
   assert.equal(stderr, "");
@@ -307,6 +307,13 @@ test("wasm that does not load is told, and another try is free", () => {
   assert.match(broken, /^InitFailed .*8 bytes.*'wasm-unsafe-eval'/);
   assert.match(absent, /^InitFailed .*leasehold_bg\.wasm/);
   assert.deepEqual([same, rest], ["true", []]);
+});
+
+test("an address that is none leaves another try free", () => {
+  const script = `
+    await init("file://[").catch(({ code }) => console.log(code));
+    await init().then(() => console.log("loaded"), ({ code }) => console.log(code));`;
+  assert.equal(run(script, "", "node"), "InitFailed\nloaded");
 });
 
 test("bytes load where there is no Response, as in a simulated browser", () => {
