@@ -5,5 +5,6 @@ import { download, wasmFrom } from "./loading.mjs";
 
 export * from "./exports.mjs";
 
-const read = (url) => (String(url).startsWith("file:") ? readFile(new URL(url)) : download(url));
+// Asynchronous also where it fails: the loader forgets a choice that did not load only after it has made it.
+const read = async (url) => (String(url).startsWith("file:") ? readFile(new URL(url)) : download(url));
 wasmFrom(() => new URL("./leasehold_bg.wasm", import.meta.url), read);
