@@ -160,6 +160,24 @@ test("a signal that throws when it is listened to is refused by name, and nothin
   }
 });
 
+test("an event that a script fires at a signal aborts nothing", async () => {
+  const [leases, other] = await pair("fired");
+  const { signal } = new AbortController();
+  const held = await other.acquire("notes");
+  const asks = Object.entries(waits).filter(([name]) => name !== "lock").map(([, ask]) => ask(leases, signal));
+  await settle();
+  signal.dispatchEvent(new Event("abort"));
+  await held.release();
+  for (const asked of asks) await (await asked).release?.();
+  const work = async (lease) => {
+    lease.signal.dispatchEvent(new Event("abort"));
+    await settle();
+    return "done";
+  };
+  assert.equal(await leases.run("notes", { onLost: "abort" }, work), "done");
+  await Promise.all([leases.close(), other.close()]);
+});
+
 test("a wrong value in the place of the options is refused with the remedy", async () => {
   const leases = await openManager();
   const shared = await leases.acquire("shared", { mode: "shared" });

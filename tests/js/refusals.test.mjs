@@ -316,6 +316,27 @@ test("an address that is none leaves another try free", () => {
   assert.equal(run(script, "", "node"), "InitFailed\nloaded");
 });
 
+test("what init() takes may be of another realm, as in a simulated browser", () => {
+  const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
+  const script = `
+    const bytes = (await import("node:fs")).readFileSync(new URL(${wasm}));
+    const buffer = (await import("node:vm")).runInNewContext("(length) => new ArrayBuffer(length)")(bytes.length);
+    new Uint8Array(buffer).set(bytes);
+    const there = new URL("file:///nowhere/leasehold_bg.wasm");
+    globalThis.URL = class extends URL {};
+    await init(there).catch(({ code, message }) => console.log(code, message.includes("nowhere")));
+    await init(buffer);
+    console.log("loaded");`;
+  assert.equal(run(script, "", "node"), "InitFailed true\nloaded");
+});
+
+test("where WebAssembly is switched off, the failure is told, and nothing else happens", () => {
+  const script = 'await LeaseManager.open("app", { store: "memory" }).catch(({ code, message }) => console.log(code, message));';
+  for (const entry of ["node", "inline"]) {
+    assert.match(run(script, "delete globalThis.WebAssembly;", entry), /^InitFailed .*switched off/);
+  }
+});
+
 test("bytes load where there is no Response, as in a simulated browser", () => {
   const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
   const script = `

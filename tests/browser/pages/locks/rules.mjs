@@ -297,6 +297,21 @@ export const rules = {
     await holder.done;
   },
 
+  async "WL19 an event that a script fires at the signal aborts nothing"({ locks }) {
+    const name = fresh();
+    const holder = take(locks, name);
+    await holder.start;
+    const { signal } = new AbortController();
+    const waiter = take(locks, name, { signal });
+    equal(await seen(locks, name), "X|X");
+    signal.dispatchEvent(new Event("abort"));
+    equal(await seen(locks, name), "X|X");
+    holder.finish();
+    await waiter.start;
+    waiter.finish("so");
+    equal(await waiter.done, "so");
+  },
+
   async "WL20 an abort right after the request wins"({ locks }) {
     for (let wait = 0; wait < 3; wait++) {
       const name = fresh();
