@@ -39,11 +39,12 @@ function located() {
   }
 }
 
-const isUrl = (source) => typeof source === "string" || source instanceof URL;
+/** By its looks, as all here: in a simulated browser there are two classes of each name. */
+const isUrl = (source) => typeof source === "string" || isA("URL", source);
 
 function identify(source) {
   if (isUrl(source)) return [String(source), String(source)];
-  const bytes = source instanceof ArrayBuffer ? new DataView(source) : source;
+  const bytes = isA("ArrayBuffer", source) ? new DataView(source) : source;
   if (ArrayBuffer.isView(bytes)) {
     const { buffer, byteOffset, byteLength } = bytes;
     let hash = 0;
