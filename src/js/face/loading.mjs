@@ -63,7 +63,8 @@ async function start(wasm, name) {
     const source = isUrl(wasm) ? await read(wasm) : wasm;
     advice = "is it this version's, and does the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src?";
     if (!globalThis.WebAssembly) advice = "WebAssembly is switched off here; allow it in the browser's settings";
-    await load(source);
+    // It fails here if it is missing, before the glue looks at `Response`: by that, Node.js loads a wasm of its own, and ends when it cannot.
+    await load(WebAssembly && source);
   } catch (cause) {
     // Another try may succeed.
     chosen = undefined;
