@@ -8,8 +8,10 @@ export const isOver = (signal) => quiet(() => signal?.aborted);
 /** Calls back when the signal aborts, before its other listeners run. Returns a function that ends this, and that never throws. */
 export function listen(signal, abort) {
   const first = { capture: true };
-  harmless("InvalidOptions", "signal", () => signal.addEventListener("abort", abort, first));
-  return () => quiet(() => signal.removeEventListener("abort", abort, first));
+  // Any script may fire such an event. A signal that has not aborted has no reason to reject with.
+  const heard = () => isOver(signal) && abort();
+  harmless("InvalidOptions", "signal", () => signal.addEventListener("abort", heard, first));
+  return () => quiet(() => signal.removeEventListener("abort", heard, first));
 }
 
 /** Aborts the controller when the signal aborts. Returns a function that ends this. */
