@@ -1,6 +1,6 @@
 //! What a user may have to deal with.
 
-use alloc::string::String;
+use alloc::{format, string::String};
 use core::{fmt, time::Duration};
 
 use crate::machine::{
@@ -28,13 +28,22 @@ pub enum AcquireError {
     /// The manager was closed.
     Closed,
     /// Another living context has the same [instance name](crate::LeaseManagerBuilder::instance) and holds the key.
-    InstanceInUse,
+    InstanceInUse {
+        /// The key.
+        key: String,
+        /// The instance name of both.
+        instance: String,
+    },
     /// The key is invalid.
     InvalidKey(InvalidKey),
     /// The options are invalid, or do not fit the call.
     InvalidOptions(InvalidOptions),
-    /// Another holder that shares the key is already upgrading, and waits for this guard to go: release it, and try again.
-    UpgradeConflict,
+    /// An upgrade at this key is already under way. If another holder that shares the key upgrades, it waits for this guard to go: release
+    /// the guard, and try again. If an earlier call on this guard or a clone does, await that call.
+    UpgradeConflict {
+        /// The key.
+        key: String,
+    },
     /// The lease is lost. Acquire another one, which has a larger token.
     Lost {
         /// The key.
@@ -85,23 +94,22 @@ impl AcquireError {
             // The caller fills this in, since it knows how long it waited.
             Refusal::Timeout => Self::timeout(key.into(), Duration::ZERO, false, false),
             Refusal::Closed => Self::Closed,
-            Refusal::InstanceInUse => Self::InstanceInUse,
-            Refusal::UpgradeConflict => Self::UpgradeConflict,
+            Refusal::InstanceInUse(instance) => Self::InstanceInUse { key: key.into(), instance },
+            Refusal::UpgradeConflict => Self::UpgradeConflict { key: key.into() },
             Refusal::Lost(reason) => Self::Lost { key: key.into(), reason },
             Refusal::Exhausted => permanent("the key has used up its tokens; use another key"),
-            Refusal::Unreadable(unreadable) => unreadable.into(),
+            Refusal::Unreadable(unreadable) => Self::unreadable(unreadable, key),
             Refusal::Store(error) => error.into(),
         }
     }
-}
 
-impl From<Unreadable> for AcquireError {
-    fn from(unreadable: Unreadable) -> Self {
+    /// The error for a record that cannot be read. `key` is the user's name for the key.
+    pub(crate) fn unreadable(unreadable: Unreadable, key: &str) -> Self {
         match unreadable {
             Unreadable::FormatTooNew { found, known } => Self::FormatTooNew { found, known },
             Unreadable::Corrupt => Self::Store(StoreError::permanent(
                 StoreErrorKind::Unavailable,
-                "the stored value is no lease record; it was left as it is",
+                format!("the key {}: {unreadable}", Quoted(key)),
             )),
         }
     }
@@ -146,13 +154,20 @@ impl fmt::Display for AcquireError {
                 write!(out, "the time-out passed after {} ms while {before} the key {}{after}", whole_ms(*waited), Quoted(key))
             }
             Self::Closed => out.write_str("the lease manager was closed; make another one"),
-            Self::InstanceInUse => out
-                .write_str("a living context of the same instance holds the key; give each context a name of its own"),
+            Self::InstanceInUse { key, instance } => write!(
+                out,
+                "a living context of the same instance {} holds the key {}; give each context a name of its own",
+                Quoted(instance),
+                Quoted(key)
+            ),
             Self::InvalidKey(invalid) => invalid.fmt(out),
             Self::InvalidOptions(invalid) => invalid.fmt(out),
-            Self::UpgradeConflict => {
-                out.write_str("another holder of the key is already upgrading; release this lease, and try again")
-            }
+            Self::UpgradeConflict { key } => write!(
+                out,
+                "the key {} is already being upgraded: by another holder, so release this lease and try again, or by an earlier call on \
+                 this lease, so await that one",
+                Quoted(key)
+            ),
             Self::Lost { key, reason } => {
                 write!(out, "the lease of the key {} is lost: {}; acquire another one", Quoted(key), reason.name())
             }
@@ -179,6 +194,26 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
+
+    #[test]
+    fn a_refusal_names_the_key_and_the_remedy() {
+        for (refusal, words) in [
+            (
+                Refusal::InstanceInUse("node-7".into()),
+                ["the same instance \"node-7\"", "the key \"k\"", "give each context"],
+            ),
+            (Refusal::UpgradeConflict, ["the key \"k\"", "release this lease", "await that one"]),
+            (
+                Refusal::Unreadable(Unreadable::Corrupt),
+                ["the key \"k\"", "left as it is", "the object store `leasehold`"],
+            ),
+        ] {
+            let text = AcquireError::refused(refusal, "k").to_string();
+            for word in words {
+                assert!(text.contains(word), "{word} is not in {text:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_key_with_control_characters_is_escaped() {

@@ -14,7 +14,7 @@ pub(crate) fn seen(me: SessionId, key: Key, answer: Option<Response>) -> Result<
             Ok(Outcome::Status { last_token, grants, queue, sessions }) => {
                 return Ok(LeaseStatus::new(me, key, last_token, grants, queue, &sessions));
             }
-            Ok(Outcome::Unreadable(unreadable)) => unreadable.into(),
+            Ok(Outcome::Unreadable(unreadable)) => AcquireError::unreadable(unreadable, key.as_str()),
             Err(error) if error.kind != StoreErrorKind::Closed => error.into(),
             _ => AcquireError::Closed,
         },

@@ -96,8 +96,8 @@ impl From<AcquireError> for Failure {
             AcquireError::Closed => "Closed",
             AcquireError::InvalidKey(_) => "InvalidKey",
             AcquireError::InvalidOptions(_) => "InvalidOptions",
-            AcquireError::InstanceInUse => "InstanceInUse",
-            AcquireError::UpgradeConflict => "UpgradeConflict",
+            AcquireError::InstanceInUse { .. } => "InstanceInUse",
+            AcquireError::UpgradeConflict { .. } => "UpgradeConflict",
             AcquireError::FormatTooNew { .. } => "FormatTooNew",
             AcquireError::Unsupported(cause) | AcquireError::Quota(cause) | AcquireError::Store(cause) => {
                 store_code(cause)

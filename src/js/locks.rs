@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     client::request::Pending,
-    machine::{Input, Key, Turn, TurnId},
+    machine::{Input, Key, LOCK_PREFIX, Turn, TurnId},
 };
 
 std::thread_local! {
@@ -45,7 +45,8 @@ impl JsLeaseManager {
         promise(async move {
             let Some((mut pending, key)) = begun else { return Ok(JsValue::UNDEFINED) };
             let response = (&mut pending).await;
-            Ok(pending.guard(response, key.as_str(), None)?.map_or(JsValue::UNDEFINED, lease))
+            let name = key.as_str().strip_prefix(LOCK_PREFIX).unwrap_or_default();
+            Ok(pending.guard(response, name, None)?.map_or(JsValue::UNDEFINED, lease))
         })
     }
 

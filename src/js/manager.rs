@@ -218,7 +218,7 @@ fn warn_of_own_wait(key: &Key) {
         "leasehold: a request for \"",
         key.as_str(),
         "\" has waited for a minute for a lease of its own manager; work that waits for the lease it runs under waits for ever, \
-         unless both requests use the same mode and { share: true }",
+         unless both requests use the same mode and { share: true }; acquireAll() cannot share: release the lease first, or acquire all the keys in one call",
     ];
     warn(&parts.concat());
 }

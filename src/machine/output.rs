@@ -1,5 +1,6 @@
 //! What comes out of a machine: what is to be done, and what users are to be told.
 
+use alloc::string::String;
 use core::fmt;
 
 use super::{
@@ -173,8 +174,8 @@ pub enum Refusal {
     Timeout,
     /// The context was closed.
     Closed,
-    /// Another living context has the same instance name, and holds the key.
-    InstanceInUse,
+    /// Another living context has the same instance name, which is this one, and holds the key.
+    InstanceInUse(String),
     /// Somebody else who shares the key upgrades already.
     UpgradeConflict,
     /// The lease that it is about is lost.

@@ -354,6 +354,13 @@ test("open() of a subclass makes a manager of that class", async () => {
   const plain = await open("subclass", { store: "memory" });
   assert.equal(plain.constructor, LeaseManager);
   await plain.close();
+  class Forgetful extends LeaseManager {
+    constructor(internal) {
+      super(internal);
+    }
+  }
+  const sentence = /`await LeaseManager\.open\(name\)`; a subclass passes all arguments to super\(\)$/;
+  await assert.rejects(Forgetful.open("subclass", { store: "memory" }), { name: "TypeError", message: sentence });
 });
 
 /** How a fresh process ends that runs this, and what it printed. */

@@ -90,6 +90,20 @@ test("a time-out blames nobody while the store is silent", async () => {
   await leases.close();
 });
 
+test("what a silent store fails names what may block it", async () => {
+  const store = new FaultyStore();
+  const leases = await open("blocked", store);
+  store.failAlways("stall");
+  const looking = leases.status("k");
+  looking.catch(() => {});
+  await clock.advance(5_000);
+  const { error } = await state(looking);
+  assert.equal(error?.code, "Store");
+  assert.match(error.message, /no answer within 5000 ms.* an open transaction may block it, .*`leasehold`, maybe this page's own/);
+  store.heal();
+  await Promise.all([leases.close(), clock.advance(60_000)]);
+});
+
 test("who waits for a minute for a lease of its own manager is warned, once", async (t) => {
   const warn = t.mock.method(console, "warn", () => {});
   const [leases, other] = [await open("own wait"), await open("own wait")];
@@ -103,7 +117,7 @@ test("who waits for a minute for a lease of its own manager is warned, once", as
   await clock.advance(120_000);
   const said = warn.mock.calls.map(({ arguments: [said] }) => said);
   assert.equal(said.length, 1, said.join("\n"));
-  assert.match(said[0], /^leasehold: .*"own" has waited for a minute .*\{ share: true \}$/);
+  assert.match(said[0], /^leasehold: .*"own" has waited for a minute .*\{ share: true \}; acquireAll\(\) cannot share: release the lease first, /);
   for (const controller of give) controller.abort();
   await Promise.all([own.release(), foreign.release()]);
   await Promise.all([leases.close(), other.close()]);

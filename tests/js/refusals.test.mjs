@@ -70,7 +70,7 @@ test("other options", async () => {
   await acquire({ info: "half \ud800" }, "info", "well-formed", '"half \\ud800"');
   await acquire(5, "5");
   await acquire(null, "null");
-  await refused(() => leases.tryAcquire("notes", { timeoutMs: 5 }), "InvalidOptions", LEASE_ERROR, "`timeoutMs`", "info");
+  await refused(() => leases.tryAcquire("notes", { timeoutMs: 5 }), "InvalidOptions", LEASE_ERROR, "`timeoutMs`", "`acquire`");
   assert.equal((await leases.status("notes")).lastToken, 0);
   await leases.close();
 });
@@ -139,6 +139,12 @@ test("the options of requests", async () => {
   await refuse("acquire", { share: "yes" }, "share", "true or false");
   for (const priority of [1.5, NaN, Infinity, 2 ** 31, "1", 1n]) await refuse("acquire", { priority }, "priority", "whole number", `${priority}`);
   await refuse("tryAcquire", { priority: 1 }, "`priority`", "mode, share, info");
+  await refuse("tryAcquire", { timeoutMs: 5 }, "`timeoutMs`", "use `acquire` or `run`, which wait");
+  const shared = await leases.acquire("upgrade", { mode: "shared" });
+  await refused(() => shared.upgrade({ timeoutMs: 5 }), "InvalidOptions", LEASE_ERROR, "use `signal: AbortSignal.timeout(ms)`");
+  await shared.release();
+  const { stack } = await leases.acquire("").catch((error) => error);
+  assert.match(stack, /the key is empty.*\n +at /, "an error has a stack, as each of the platform's");
   await refuse("steal", { mode: "shared" }, "`mode`", "info");
   await refuse("acquire", { onLost: "abort" }, "`onLost`");
   for (const instance of ["", 5, "a\ud800"]) await refused(() => openManager({ instance }), "InvalidOptions", LEASE_ERROR, "instance");

@@ -99,7 +99,7 @@ fn two_upgrades_conflict_here_and_elsewhere() {
             let mut upgrade = Box::pin(first.upgrade());
             assert!(world.within(ms(10), &mut upgrade).await.is_none());
             let refused = world.within(ms(1), second.upgrade()).await.expect("at once");
-            assert_eq!(refused.unwrap_err(), AcquireError::UpgradeConflict);
+            assert_eq!(refused.unwrap_err(), AcquireError::UpgradeConflict { key: "k".into() });
             assert!(second.is_valid() && second.mode() == Mode::Shared);
             assert!(upgrade.as_mut().now_or_never().is_none());
             second.release().await.unwrap();

@@ -17,6 +17,10 @@ fn dark_worker(world: &World) -> Tab {
     world.tab().with(|builder| builder.instance("worker-1").beacon(false))
 }
 
+fn in_use() -> AcquireError {
+    AcquireError::InstanceInUse { key: "k".into(), instance: "worker-1".into() }
+}
+
 /// X8: after a restart the leases of the dead incarnation are had at once; those of a living twin are refused.
 #[test]
 fn x8_a_restart_takes_over_at_once_and_a_live_twin_is_refused() {
@@ -37,7 +41,7 @@ fn x8_a_restart_takes_over_at_once_and_a_live_twin_is_refused() {
             assert!(guard.token() > token);
 
             let twin = worker(world);
-            assert_eq!(ask(&twin).await.unwrap_err(), AcquireError::InstanceInUse);
+            assert_eq!(ask(&twin).await.unwrap_err(), in_use());
             assert_eq!(world.ms_since(start), VERDICT_MS);
             assert!(guard.is_valid());
             assert!(restarted.leases.status("k").await.unwrap().queue.is_empty(), "the twin left no place");
@@ -94,7 +98,7 @@ fn a_twin_that_renews_its_lease_is_alive() {
         let (one, two) = (dark_worker(world), dark_worker(world));
         let guard = one.leases.lock("k").acquire().await.unwrap();
         let refused = world.within(HEARTBEAT * 3, two.leases.lock("k").acquire()).await;
-        assert_eq!(refused.expect("when it was seen to").unwrap_err(), AcquireError::InstanceInUse);
+        assert_eq!(refused.expect("when it was seen to").unwrap_err(), in_use());
         assert!(guard.is_valid());
     });
 }

@@ -32,7 +32,7 @@ async fn whoever_was_told_of_an_upgrade_keeps_it_although_an_earlier_one_is_drop
     // As long as the first one is under way, there is a conflict.
     let mut second = Box::pin(clone.upgrade());
     while let Some(answer) = poll_immediate(&mut second).await {
-        assert!(matches!(answer, Err(AcquireError::UpgradeConflict)), "{answer:?}");
+        assert!(matches!(answer, Err(AcquireError::UpgradeConflict { .. })), "{answer:?}");
         second = Box::pin(clone.upgrade());
         sleep(ms(5)).await;
     }

@@ -28,10 +28,15 @@ const DOM_NAMES = {
 /** To TypeScript, the `code` of a DOMException is a number. @type {any} */
 const Base = DOMException;
 
+/** Not in every engine, and unknown to TypeScript. @type {any} */
+const { captureStackTrace } = Error;
+
 /** Any failure; `code` says which. */
 export class LeaseError extends Base {
   constructor(code, message, details) {
     super(message, DOM_NAMES[code] ?? "LeaseError");
+    // Chromium gives no stack to an error whose class extends that of the DOM.
+    captureStackTrace?.(this);
     show(this, { code, ...details });
   }
 

@@ -33,7 +33,8 @@ export class LeaseManager extends EventTarget {
   #locks;
 
   constructor(internal, wasm, name, options) {
-    checkMaker(internal, "a manager is made by `await LeaseManager.open(name)`");
+    // The options are missing if a subclass does not pass them on.
+    checkMaker(options && internal, "a manager is made by `await LeaseManager.open(name)`; a subclass passes all arguments to super()");
     super();
     refuseClones(this, "close");
     this.#wasm = wasm;
@@ -52,7 +53,7 @@ export class LeaseManager extends EventTarget {
         // Once a key: most such waits end.
         if (ahead !== 0 || told.has(key)) return;
         told.add(key);
-        warn(`${said} for this manager's own lease; ${OWN_WAIT}`);
+        warn(`${said} for this manager's own lease; ${OWN_WAIT}; acquireAll() cannot share: ${OF_SEVERAL}`);
       });
     }
   }
@@ -345,6 +346,8 @@ function inUse({ key, holders }) {
 
 const OWN_WAIT = "work that waits for the lease it runs under waits for ever, unless both requests use the same mode and { share: true }";
 
+const OF_SEVERAL = "release it first, or acquire all the keys in one call";
+
 /** What is said when the time of a request has passed. If nobody is seen to hold the key, the wasm knows what was in the way.
  *  @param {any} holder */
 function lateness(message, key, timeoutMs, holder, isOfSeveral) {
@@ -352,7 +355,7 @@ function lateness(message, key, timeoutMs, holder, isOfSeveral) {
   const what = key === undefined ? "one of the keys" : JSON.stringify(key);
   const late = timeoutMs ? `was not granted within the time-out of ${timeoutMs} ms` : "is taken";
   if (!holder) return `${what} ${late}`;
-  const own = `this manager itself holds it; ${isOfSeveral ? "release it first, or acquire all the keys in one call" : OWN_WAIT}`;
+  const own = `this manager itself holds it; ${isOfSeveral ? OF_SEVERAL : OWN_WAIT}`;
   return `${what} ${late}: ${holder.own ? own : `${nameOf(holder)} holds it`}`;
 }
 

@@ -144,6 +144,10 @@ export function read(options, kinds, item = "") {
 const METHODS = { steal: "use `steal(key)`", ifAvailable: "use `tryAcquire(key)` or `tryRun(key, work)`" };
 
 function advice(stranger, names) {
+  if (stranger === "timeoutMs") {
+    if (names.includes("share")) return "use `acquire` or `run`, which wait";
+    if (names[0] === "signal" && !names[1]) return "use `signal: AbortSignal.timeout(ms)`";
+  }
   if (Object.hasOwn(METHODS, stranger)) return METHODS[stranger];
   const far = names.map((name) => distance(stranger.toLowerCase(), name.toLowerCase()));
   const least = Math.min(...far);

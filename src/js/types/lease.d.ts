@@ -97,7 +97,8 @@ export class Lease {
    * fails.
    *
    * @throws {LeaseError} `UpgradeConflict` if another holder that shares the key is already upgrading: both would wait for
-   * ever. {@link release} this lease, so that the other can go on. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`,
+   * ever. {@link release} this lease, so that the other can go on. The same code if an earlier call on this lease is still under way:
+   * await that one. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`,
    * `Store`.
    * @example
    * ```js
@@ -125,6 +126,9 @@ export class Lease {
    * a write that has already succeeded is undone. If the manager knows of the loss already, it aborts the transaction during
    * the call: what you ask of it next, such as `transaction.objectStore()`, throws `InvalidStateError`.
    *
+   * Fence first, before `commit()`. A fence cannot stop a transaction that already commits or has ended: the promise rejects with
+   * `InvalidOptions`, and what was written stays written.
+   *
    * The check begins at the call, before any request that you make afterwards in the transaction. Writes that do not await it are just
    * as safe, but may throw that `InvalidStateError` instead of `LeaseLost`.
    * You may even release the lease meanwhile: the browser runs the transaction before the release. If you await the check, you can go
@@ -135,8 +139,9 @@ export class Lease {
    *
    * @param transaction A `readwrite` transaction of the database that the manager was {@link LeaseManager.attach attached}
    * to, with `"leasehold"` among its object stores.
-   * @throws {LeaseError} `LeaseLost`; `InvalidOptions` for a transaction that cannot be fenced, which is aborted too;
-   * `Store` if the transaction ended before it was checked. None of these rejections is reported as unhandled.
+   * @throws {LeaseError} `LeaseLost`; `InvalidOptions` for a transaction that cannot be fenced, which is aborted too unless it already
+   * commits or has ended; `Store` if the transaction ended between the call and the check. None of these rejections is reported as
+   * unhandled.
    * @example
    * ```js
    * const tx = db.transaction(["notes", "leasehold"], "readwrite");

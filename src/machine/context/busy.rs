@@ -194,7 +194,7 @@ impl Machine {
     fn refuse_twin(&mut self, slot: &Slot, now: Monotonic) {
         let Some(cohort) = self.cohorts.change(slot) else { return };
         let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) else { return };
-        self.fail_turns(slot, &Refusal::InstanceInUse);
+        self.fail_turns(slot, &Refusal::InstanceInUse(self.config.instance.clone()));
         self.withdraw(slot, &seeking, now);
     }
 }

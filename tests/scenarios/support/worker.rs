@@ -95,7 +95,7 @@ impl Worker {
         match error {
             AcquireError::Timeout { .. } => self.count("a wait timed out", ()),
             AcquireError::Store(_) => self.count("a request was told that the store failed", ()),
-            AcquireError::InstanceInUse => self.count("a twin was in the way", ()),
+            AcquireError::InstanceInUse { .. } => self.count("a twin was in the way", ()),
             AcquireError::Lost { .. } | AcquireError::NotResumable | AcquireError::EmptyParts => {
                 self.count("a request lost its lease", ())
             }
@@ -274,7 +274,9 @@ impl Worker {
         self.oracle.upgraded(guard, &self.vault);
         match answer {
             Some(Ok(())) => self.count("a lease was upgraded", true),
-            Some(Err(AcquireError::UpgradeConflict)) => self.count("an upgrade was in the way of another", false),
+            Some(Err(AcquireError::UpgradeConflict { .. })) => {
+                self.count("an upgrade was in the way of another", false)
+            }
             Some(Err(_)) => false,
             None => self.count("an upgrade was dropped", true),
         }

@@ -252,7 +252,10 @@ impl Machine {
     pub(in super::super) fn give_up_on_silent_store(&mut self, now: Monotonic) {
         if let Some(transaction) = self.store_queue.give_up(now) {
             let limit_ms = self.config.store_timeout_ms;
-            let error = StoreError::unknown(alloc::format!("no answer within {limit_ms} ms, the store time-out"));
+            let error = StoreError::unknown(alloc::format!(
+                "no answer within {limit_ms} ms, the store time-out; an open transaction may block it, in a browser one over \
+                 the object store `leasehold`, maybe this page's own"
+            ));
             self.failed(&transaction, &error, now);
             self.transaction_is_over(transaction.sent.transaction, false);
         }
