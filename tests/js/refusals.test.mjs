@@ -343,6 +343,50 @@ test("where WebAssembly is switched off, the failure is told, and nothing else h
   }
 });
 
+test("a source that failed is tried again until another one is named", () => {
+  const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
+  const script = `
+    const bytes = (await import("node:fs")).readFileSync(new URL(${wasm}));
+    const asked = [];
+    let status = 503;
+    globalThis.fetch = async (url) => {
+      asked.push(String(url).replace(/.*pkg/, ""));
+      return new Response(bytes, { status, headers: { "Content-Type": "application/wasm" } });
+    };
+    const tell = (error) => console.log(error.code, error.message);
+    const open = async () => (await LeaseManager.open("app", { store: "memory" })).close();
+    await open().catch(tell);
+    await init("/cdn.wasm").catch(tell);
+    await open().catch(tell);
+    await init().catch(tell);
+    await init("/mirror.wasm").catch(tell);
+    await init(null).catch(tell);
+    status = 200;
+    await open();
+    await init("/cdn.wasm").catch(tell);
+    console.log(asked.join(" "));`;
+  const [own, ...more] = run(script).split("\n");
+  const [asked, conflict, none] = more.splice(-3).reverse();
+  assert.match(own, /^InitFailed .*leasehold_bg\.wasm: .*503/);
+  assert.deepEqual(more.map((said) => /from (\S+):/.exec(said)?.[1]), ["/cdn.wasm", "/cdn.wasm", "/cdn.wasm", "/mirror.wasm"]);
+  for (const said of more) assert.match(said, /^InitFailed .*503; serve leasehold_bg\.wasm there, or call init\(\) with another source, /);
+  assert.match(none, /^InvalidOptions .*null/);
+  assert.match(conflict, /^InitConflict .*\/mirror\.wasm was chosen before/);
+  assert.equal(asked, "/leasehold_bg.wasm /cdn.wasm /cdn.wasm /cdn.wasm /mirror.wasm /mirror.wasm");
+});
+
+test("an address that only a browser can fetch is refused in Node.js with the remedy", () => {
+  const script = `
+    for (const url of ["/_next/static/media/leasehold_bg.wasm", "leasehold_bg.wasm"]) {
+      await init(url).catch((error) => console.log(error.code, error.message));
+    }`;
+  const said = run(script, "", "node").split("\n");
+  for (const [at, url] of ["/_next/static/media/leasehold_bg.wasm", "leasehold_bg.wasm"].entries()) {
+    assert.ok(said[at].startsWith(`InitFailed the wasm did not load from ${url}: `), said[at]);
+    for (const word of ['serverExternalPackages: ["leasehold"]', '"leasehold/inline"', "pathToFileURL"]) assert.ok(said[at].includes(word), said[at]);
+  }
+});
+
 test("bytes load where there is no Response, as in a simulated browser", () => {
   const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
   const script = `

@@ -7,6 +7,9 @@ import { check, harmless, isA } from "./options.mjs";
 /** The choice that counts: what identifies it, its name for people, and the loading. */
 let chosen;
 
+/** What init() was given last: if it does not load, whoever names no source tries it again. */
+let given;
+
 /** What counts when nobody chooses, and how to read from a URL. */
 let own, read;
 
@@ -19,9 +22,12 @@ export function wasmFrom(source, reading = download) {
 export function init(source) {
   if (source === undefined && chosen) return chosen.ready;
   try {
-    const wasm = source === undefined ? located() : source;
+    const wasm = source === undefined ? (given ?? located()) : source;
     const [identity, name] = harmless("InvalidOptions", "what init() takes", () => identify(wasm));
-    chosen ??= { identity, name, ready: start(wasm, name) };
+    if (!chosen) {
+      given = source ?? given;
+      chosen = { identity, name, ready: start(wasm, name) };
+    }
     if (chosen.identity === identity) return chosen.ready;
     throw new LeaseError("InitConflict", `init() with ${name} comes too late: ${chosen.name} was chosen before; call init() once, before the first open()`);
   } catch (error) {
@@ -56,7 +62,7 @@ function identify(source) {
 }
 
 async function start(wasm, name) {
-  let advice = 'serve leasehold_bg.wasm there, or tell init() where it is, or import from "leasehold/inline"';
+  let advice = 'serve leasehold_bg.wasm there, or call init() with another source, or import from "leasehold/inline"';
   // Before version 8, Vite's development server moves the script but not the wasm.
   if (name.includes("/.vite/deps/")) advice = 'set optimizeDeps: { exclude: ["leasehold"] } in vite.config.js, or import from "leasehold/inline"';
   try {
@@ -65,10 +71,11 @@ async function start(wasm, name) {
     if (!globalThis.WebAssembly) advice = "WebAssembly is switched off here; allow it in the browser's settings";
     // It fails here if it is missing, before the glue looks at `Response`: by that, Node.js loads a wasm of its own, and ends when it cannot.
     await load(WebAssembly && source);
+    given = undefined;
   } catch (cause) {
     // Another try may succeed.
     chosen = undefined;
-    throw new LeaseError("InitFailed", `the wasm did not load from ${name}: ${cause}; ${advice}`, { cause });
+    throw cause instanceof LeaseError ? cause : new LeaseError("InitFailed", `the wasm did not load from ${name}: ${cause}; ${advice}`, { cause });
   }
 }
 
