@@ -316,9 +316,10 @@ test("wasm that does not load is told, and another try is free", () => {
 });
 
 test("an address that is none leaves another try free", () => {
+  const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
   const script = `
     await init("file://[").catch(({ code }) => console.log(code));
-    await init().then(() => console.log("loaded"), ({ code }) => console.log(code));`;
+    await init(${wasm}).then(() => console.log("loaded"), ({ code }) => console.log(code));`;
   assert.equal(run(script, "", "node"), "InitFailed\nloaded");
 });
 
