@@ -142,7 +142,7 @@ fn view(record: &Record, at: usize) -> RecordView {
 /// Whether the shipped fence lets an effect of this grant through. It is asked as a writer would: with what it was told.
 pub fn fence(records: &Records, grant: &EntryView) -> bool {
     let Some(token) = grant.token else { return false };
-    let fence = Act::Fence { token, request: RequestId(grant.request) };
+    let fence = Act::Fence { token, request: RequestId(grant.request), upgrade: None };
     let batch = Batch::new(grant.session, vec![Operation { key: key(grant.key), action: fence }]);
     let reply = batch.apply(&mut records.clone(), store_now(StoreClock::Observed, 0, 0));
     reply.answers.iter().all(|answer| matches!(answer.outcome, Outcome::Current { .. }))
