@@ -104,6 +104,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(BUSY, "if !(may_change && may_be_dead &&", "if true || !(may_change && may_be_dead &&")],
     ),
     Mutant::new(
+        "P5",
+        "work waits for the lease that it runs under",
+        Scenario("nested::"),
+        &[edit("src/machine/context/hold.rs", "if !may_use && !held.is_joined_by(turn) {", "if !may_use {")],
+    ),
+    Mutant::new(
+        "rule s",
+        "a fence takes a lease that is being upgraded for a lost one",
+        Scenario("fence::a_lease_that_is_being_upgraded"),
+        &[edit("src/machine/record/transition.rs", ".or_else(|| self.own_grant(upgrade?))", "")],
+    ),
+    Mutant::new(
+        "I6",
+        "a release that finds its lease stolen does not say so",
+        Scenario("hold::a_release_that_finds"),
+        &[edit("src/machine/context/reply.rs", "            if !released {\n", "            if false {\n")],
+    ),
+    Mutant::new(
+        "S9",
+        "a try for several keys takes each holder for a living one",
+        Scenario("probing::a_try_for_several"),
+        &[edit("src/client/multi.rs", "!holder.own && (holder.beacon || ", "!holder.own && (false || ")],
+    ),
+    Mutant::new(
         "S9",
         "a try takes whoever waits for a living context",
         Scenario("probing::a_dead_waiter"),

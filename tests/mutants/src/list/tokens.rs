@@ -67,7 +67,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Store("apply_tests::a_grant_is_current"),
         &[edit(
             TRANSITION,
-            "match self.own_grant_of(request, token) {\n            Some(_) => Outcome::Current { contended: !",
+            "match self.own_grant_of(request, token).or_else(|| self.own_grant(upgrade?)) {\n            Some(_) => Outcome::Current { contended: !",
             "match self.record.grants.iter().position(|grant| grant.block.first == token && request >= RequestId(0)) {
             Some(_) => Outcome::Current { contended: !",
         )],
