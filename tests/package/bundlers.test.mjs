@@ -79,10 +79,11 @@ test("Vite renders on the server, loaded and built", skip, async () => {
 });
 
 for (const name of ["Next.js dev", "Next.js build"]) {
-  test(`${name} renders on the server, and takes leases in memory there`, skip, async () => {
+  test(`${name} renders on the server, and takes leases in memory in a route; a server component is told what to do`, skip, async () => {
     const { url, error } = seen[name];
     if (error) throw error;
     assert.match(await (await fetch(url)).text(), /<p>function<\/p>/);
     assert.deepEqual(await (await fetch(`${url}api`)).json(), WHOLE);
+    assert.match(await (await fetch(`${url}memory`)).text(), /InitFailed.*serverExternalPackages: .*leasehold\/inline/);
   });
 }
