@@ -5,6 +5,9 @@
  *
  * Holding it is no proof: if a page is paused for longer than its lease, another context may take over. {@link fence Fence}
  * what two holders must never both write, or send the {@link token} with it to a server that refuses smaller tokens.
+ *
+ * A lease stays in its context: `postMessage()` and `structuredClone()` refuse it by a `DataCloneError`. Send its {@link key} and
+ * its {@link token} instead, and let the context that holds it renew and release it.
  */
 export class Lease {
   private constructor();
@@ -77,6 +80,10 @@ export class Lease {
   /**
    * Makes the lease last at least this long from now, regardless of its other renewals. `maxHoldMs` still ends it. A manager
    * renews all its leases together, to the same time. So until this one is released, the others last as long, too.
+   *
+   * If the page then stands still for more than one or two heartbeats (5 s to 10 s with the default times), the manager cannot tell
+   * whether its clock stood still as well. So {@link valid} is `false` right after the pause, although the lease is held, until the store
+   * has answered, about a millisecond later. Ask `await lease.verify()` there.
    *
    * @param ms More than 0, up to 24 h; rounded up to whole ms.
    * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then

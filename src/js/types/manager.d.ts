@@ -87,8 +87,8 @@ export class LeaseManager extends EventTarget {
 
   /**
    * The name of this manager's session, as {@link LeaseStatus} shows it: 32 hexadecimal digits. A session ends when the
-   * manager holds nothing and waits for nothing, and when the page is frozen or enters the back/forward cache; the next
-   * one has another name.
+   * manager has held nothing and waited for nothing for about 10 s, and when the page is frozen or enters the back/forward cache;
+   * the next one has another name.
    */
   readonly holder: string;
 
@@ -116,7 +116,11 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Tries once: `null` if the key is taken. A holder that uses the key says so at once. If none answers, this takes
-   * 30 ms, or up to 280 ms where there are Web Locks, which show its death.
+   * 30 ms, or up to 280 ms where there are Web Locks, which show its death. In a hidden page it may take a second or more, because
+   * browsers, above all Firefox, delay the timers of such a page.
+   *
+   * If the store is silent, it fails with `Store` after about three times the `storeTimeoutMs` of the manager, up to six times if the
+   * manager holds leases: 15 s to 30 s with the default times.
    *
    * @param key 1 to 1024 UTF-16 units of well-formed text.
    * @throws {LeaseError} as {@link acquire} does, but for `Timeout`; `LeaseLost` while the page is suspended.
@@ -222,7 +226,8 @@ export class LeaseManager extends EventTarget {
   elect<T>(key: string, options: ElectOptions | undefined, work: Work<T>): Promise<T>;
 
   /**
-   * Who leads: who holds the key exclusively, or `null`. See {@link elect}.
+   * Who leads: who holds the key exclusively, or `null`. See {@link elect}. A leader whose tab was closed may be named until
+   * somebody asks for the key.
    *
    * @throws {LeaseError} as {@link status} does.
    * @example
@@ -392,7 +397,8 @@ export interface TryAcquireOptions {
 export interface AcquireAllOptions {
   /**
    * How long to wait, in ms. Absent or `Infinity`, the wait for holders has no limit. 0 tries once. Such a try ends when the store
-   * answers; if the store is silent, it ends after about four times the `storeTimeoutMs` of the manager.
+   * answers; if the store is silent, it ends after about three times the `storeTimeoutMs` of the manager, up to six times if the
+   * manager holds leases.
    *
    * After the limit, a request may take up to 250 ms more to reject, because it asks the store who holds the key. The limit
    * also covers the wait for a store that is silent or fails temporarily. A request without a limit does not hang for ever.
