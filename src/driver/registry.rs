@@ -403,25 +403,34 @@ impl Registry {
         self.tell_of_guard(fate, |token| LeaseEventKind::Lost { token, reason, held });
     }
 
-    fn released(&mut self, turn: TurnId, result: Result<ReleaseOutcome, StoreError>, now: Monotonic) -> Option<Effect> {
+    fn released(
+        &mut self,
+        turn: TurnId,
+        result: Result<Option<LostReason>, StoreError>,
+        now: Monotonic,
+    ) -> Option<Effect> {
         let fate = self.guards.remove(&turn)?;
+        let result = result.map(|lost| {
+            let Some(reason) = lost else { return ReleaseOutcome::Released };
+            if !fate.is_lost() {
+                // The release found it gone.
+                self.stats.lost += 1;
+                self.tell_loss(&fate, reason, now);
+                fate.state().lost = Some(reason);
+            }
+            ReleaseOutcome::Lost
+        });
         match &result {
             Ok(ReleaseOutcome::Released) => {
                 self.stats.released += 1;
                 let held = span(fate.since, now);
                 self.tell_of_guard(&fate, |token| LeaseEventKind::Released { token, held });
             }
-            _ if fate.is_lost() => {}
-            // The release found it gone.
-            Ok(ReleaseOutcome::Lost) => {
-                self.stats.lost += 1;
-                self.tell_loss(&fate, LostReason::Expired, now);
-                fate.state().lost = Some(LostReason::Expired);
-            }
-            Err(_) => {
+            Err(_) if !fate.is_lost() => {
                 self.stats.lost += 1;
                 self.tell_loss(&fate, LostReason::StoreFailed, now);
             }
+            _ => {}
         }
         let wakers = fate.release(result);
         Some(Effect::End(fate, wakers))

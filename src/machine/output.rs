@@ -144,8 +144,8 @@ pub enum Event {
     Released {
         /// The guard.
         turn: TurnId,
-        /// What the store said.
-        result: Result<ReleaseOutcome, StoreError>,
+        /// Why its lease had been lost before, if it had been.
+        result: Result<Option<LostReason>, StoreError>,
     },
     /// Whether a guard still holds: the answer to [`Input::Verify`](super::Input::Verify) and
     /// [`Input::Downgrade`](super::Input::Downgrade).

@@ -10,7 +10,7 @@ use super::{
     input::{Parcel, Slot, TurnId},
     key::Key,
     message::Body,
-    output::{Event, LostReason, Refusal, ReleaseOutcome},
+    output::{Event, LostReason, Refusal},
     pending::{PendingOperation, Sent},
     record::{Action, Granted},
     token::Token,
@@ -74,11 +74,11 @@ impl Machine {
         let upgrading = self.cancel_upgrade_of(turn, slot, now);
         let believed = self.session.belief_left(now) > 0;
         let Some(Cohort { turns, stage, .. }) = self.cohorts.change(slot) else {
-            return self.tell_released(turn, Ok(ReleaseOutcome::Lost));
+            return self.tell_released(turn, Ok(Some(LostReason::Expired)));
         };
-        let Stage::Held(held) = stage else { return self.tell_released(turn, Ok(ReleaseOutcome::Lost)) };
+        let Stage::Held(held) = stage else { return self.tell_released(turn, Ok(Some(LostReason::Expired))) };
         let Some(at) = held.users.iter().position(|user| user.turn == turn) else {
-            return self.tell_released(turn, Ok(ReleaseOutcome::Lost));
+            return self.tell_released(turn, Ok(Some(LostReason::Expired)));
         };
         held.users.remove(at);
         if held.users.is_empty() {
@@ -94,7 +94,7 @@ impl Machine {
             if is_over {
                 held.lingers_until = Some(now.plus(self.config.linger_ms));
             }
-            self.tell_released(turn, Ok(ReleaseOutcome::Released));
+            self.tell_released(turn, Ok(None));
             if is_over {
                 return;
             }
@@ -263,7 +263,7 @@ impl Machine {
         }
         let lease_ms = self.config.lease_ms;
         self.store_queue.push(slot, Action::Detach { token, request, to, lease_ms }, None, now);
-        self.tell_released(turn, Ok(ReleaseOutcome::Released));
+        self.tell_released(turn, Ok(None));
         self.seek(slot, now);
     }
 

@@ -9,7 +9,7 @@ use super::{
     input::Slot,
     key::Key,
     message::Body,
-    output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
+    output::{Command, Event, LostReason, Refusal},
     pending::PendingOperation,
     record::Action,
     time::Monotonic,
@@ -214,7 +214,7 @@ impl Machine {
         match (operation.turn, &operation.action) {
             (Some(turn), Action::Release { .. }) => {
                 let held = now < operation.believed_until || operation.maybe_released;
-                let result = Ok(if held { ReleaseOutcome::Released } else { ReleaseOutcome::Lost });
+                let result = Ok(Some(LostReason::Expired).filter(|_| !held));
                 self.tell_released(turn, result);
             }
             _ => self.unanswered(operation, &StoreError::transient(SUSPENDED)),

@@ -47,7 +47,7 @@ use input::{Input, TurnId};
 use key::Key;
 use last_writer::LastWriters;
 use lifecycle::Life;
-use output::{Event, Output, ReleaseOutcome};
+use output::{Event, LostReason, Output};
 use presence::Presence;
 use released::Released;
 use session::OwnSession;
@@ -265,7 +265,8 @@ impl Machine {
         self.emit(Event::Verified { query, result });
     }
 
-    fn tell_released(&mut self, turn: TurnId, result: Result<ReleaseOutcome, StoreError>) {
+    /// A guard was given back, or why it had been lost before.
+    fn tell_released(&mut self, turn: TurnId, result: Result<Option<LostReason>, StoreError>) {
         self.emit(Event::Released { turn, result });
     }
 

@@ -10,7 +10,7 @@ use super::{
     lifecycle::SUSPENDED,
     message::{Body, Message},
     mode::Mode,
-    output::{Command, Event, LostReason, Refusal, ReleaseOutcome},
+    output::{Command, Event, LostReason, Refusal},
     pending::{PendingOperation, Sent, Transaction},
     record::{Action, Answer, Entry, Granted, Outcome, Promotion, Reply, Sighting, Way},
     time::Monotonic,
@@ -361,13 +361,10 @@ impl Machine {
     /// A grant that is gone after an attempt without an answer was released by that attempt.
     fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let released = matches!(outcome, Outcome::Released) || operation.maybe_released;
-        let result = if released { ReleaseOutcome::Released } else { ReleaseOutcome::Lost };
         if let Some(turn) = operation.turn {
-            if !released {
-                // Nobody knows any more whether it was believed.
-                self.emit(Event::Lost { turn, reason: outcome.loss(token, false) });
-            }
-            self.tell_released(turn, Ok(result));
+            // Nobody knows any more whether the context still believed in the lease.
+            let lost = if released { None } else { Some(outcome.loss(token, false)) };
+            self.tell_released(turn, Ok(lost));
         }
         if let Some(asker) = operation.tells {
             self.send(&operation.slot.key, Body::Freed { asker });

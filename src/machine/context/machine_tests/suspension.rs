@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 use super::{ME, OTHER, STORE, Script, granted, is_granted, looked, seen};
 use crate::machine::{
     Action, Body, Command, Ending, Entry, Event, Input, Key, LostReason, Message, Mode, Outcome, Output, Refusal,
-    ReleaseOutcome, RequestId, SessionId, SessionStep, Sighting, StoreId, Token, Turn, TurnId,
+    RequestId, SessionId, SessionStep, Sighting, StoreId, Token, Turn, TurnId,
 };
 
 const STRANGER: SessionId = SessionId(3);
@@ -61,7 +61,7 @@ fn s9_guards_are_void_before_the_row_is_deleted_and_nothing_comes_after_it() {
     }
     let slot = script.slot();
     let late = script.input(Input::Release { turn: TurnId(1), slot });
-    assert_eq!(late, [Output::Event(Event::Released { turn: TurnId(1), result: Ok(ReleaseOutcome::Lost) })]);
+    assert_eq!(late, [Output::Event(Event::Released { turn: TurnId(1), result: Ok(Some(LostReason::Expired)) })]);
     assert!(!script.input(Input::Close).iter().any(is_heard));
 }
 
@@ -84,7 +84,7 @@ fn s9_what_is_under_way_is_dropped_and_its_answer_says_nothing() {
 
 #[test]
 fn s9_releases_under_way_are_answered() {
-    for (after_ms, outcome) in [(0, ReleaseOutcome::Released), (super::LEASE_MS, ReleaseOutcome::Lost)] {
+    for (after_ms, outcome) in [(0, None), (super::LEASE_MS, Some(LostReason::Expired))] {
         let mut script = held();
         let slot = script.slot();
         // Behind a question, so that it waits; or, where the lease is over by then, behind the doubt.

@@ -4,8 +4,8 @@ use alloc::{vec, vec::Vec};
 
 use super::{ME, OTHER, Script, block, current, events, granted, is_granted, named, said, taken, waiting};
 use crate::machine::{
-    Action, Answer, Command, Config, Event, Granted, Input, Machine, Mode, Operation, Options, Outcome, Output,
-    Promotion, Refusal, ReleaseOutcome, Reply, RequestId, Slot, Token, Turn, TurnId, Unreadable, Way,
+    Action, Answer, Command, Config, Event, Granted, Input, LostReason, Machine, Mode, Operation, Options, Outcome,
+    Output, Promotion, Refusal, Reply, RequestId, Slot, Token, Turn, TurnId, Unreadable, Way,
 };
 
 impl Script {
@@ -263,7 +263,7 @@ fn a_request_that_is_given_up_after_its_grant_is_given_back() {
     script.answer([granted(64)]);
     script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() });
     let told = events(script.answer([Outcome::Released]));
-    let released = Event::Released { turn: TurnId(1), result: Ok(ReleaseOutcome::Released) };
+    let released = Event::Released { turn: TurnId(1), result: Ok(None) };
     assert!(told.contains(&released), "{told:?}");
 }
 
@@ -275,5 +275,5 @@ fn a_request_that_is_given_up_after_its_grant_was_lost_is_told_to_have_ended() {
     script.answer([granted(64)]);
     script.input(Input::Suspend { abandons: true });
     let told = events(script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() }));
-    assert_eq!(told, [Event::Released { turn: TurnId(1), result: Ok(ReleaseOutcome::Lost) }]);
+    assert_eq!(told, [Event::Released { turn: TurnId(1), result: Ok(Some(LostReason::Expired)) }]);
 }

@@ -119,7 +119,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I6",
         "a release that finds its lease stolen does not say so",
         Scenario("hold::a_release_that_finds"),
-        &[edit("src/machine/context/reply.rs", "            if !released {\n", "            if false {\n")],
+        &[edit("src/machine/context/reply.rs", "Some(outcome.loss(token, false))", "Some(LostReason::Expired)")],
     ),
     Mutant::new(
         "S9",
