@@ -28,9 +28,10 @@ use crate::{
 /// To connect to a group, one reachable server in the URL is enough, but name several in case one is down. The user and the password are
 /// for the servers that keep data; `?sentinel_user=` and `?sentinel_password=` are for the Sentinels.
 ///
-/// With `rediss:`, `rediss-sentinel:` and `rediss-cluster:` all connections use TLS, with the feature `store-redis-tls` (rustls and ring) or
-/// with a TLS feature of the crate `redis`. The former also takes `?ca=`, the file of the authority that signs the servers' certificates, if
-/// the system does not trust it; and `?cert=` and `?key=` for a certificate of the program. Files are in PEM. They are read when the URL is.
+/// With `rediss:`, `rediss-sentinel:` and `rediss-cluster:` all connections use TLS, with the feature `store-redis-tls` (rustls and ring)
+/// or with a TLS feature of the crate `redis`. The former also takes `?ca=`, the file of the authority that signs the servers'
+/// certificates, if the system does not trust it; and `?cert=` and `?key=` for a certificate of the program. Files are in PEM. They are
+/// read when the URL is parsed.
 ///
 /// Which to choose: Sentinel and a cluster both replace a server that died, and its latest writes may then be lost. A cluster does not
 /// make leases faster, since one store is on one node; choose it if you have one already. Stores with different prefixes are usually on
@@ -90,7 +91,8 @@ impl FromStr for RedisServers {
     fn from_str(url: &str) -> Result<Self, StoreError> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let mut parameters = query.split('&').filter(|one| !one.is_empty()).collect();
-        // Only the URL of an encrypted server may name certificates. If there is an `@`, all of this may be a part of the password.
+        // Only the URL of an encrypted connection may name certificates. If there is an `@` after the question mark, all of it up to the
+        // `@` may be a part of the password.
         let files = match place.starts_with("rediss") && !query.contains('@') {
             true => Certificates::taken(["ca", "cert", "key"], &mut parameters)?,
             false => Certificates::default(),
@@ -202,7 +204,7 @@ impl<'a> Parts<'a> {
                 "sentinel_password" => password = value,
                 _ => {
                     let known = self.known("sentinel_user, sentinel_password and prefix");
-                    return Err(unknown_parameter("redis-sentinel:", (name, self.query), &known));
+                    return Err(unknown_parameter(&format!("{}-sentinel:", self.scheme), (name, self.query), &known));
                 }
             }
         }
@@ -225,7 +227,8 @@ impl<'a> Parts<'a> {
 
     fn cluster(&self) -> Result<RedisServers, StoreError> {
         if let Some((name, _)) = self.parameters.first() {
-            return Err(unknown_parameter("redis-cluster:", (name, self.query), &self.known("prefix")));
+            let scheme = format!("{}-cluster:", self.scheme);
+            return Err(unknown_parameter(&scheme, (name, self.query), &self.known("prefix")));
         }
         if !matches!(self.path.as_slice(), ["" | "0"]) {
             return Err(failure::unsupported(
@@ -318,6 +321,9 @@ mod tests {
             ("rediss://:se?ca=secret@a:1/0", "no such parameter"),
             ("redis://a:1?ca=secret", "begin the URL with rediss://"),
             ("rediss-cluster://a:1?cert=secret", "cert= and key="),
+            ("rediss-cluster://a:1/?prefx=secret", "a rediss-cluster: URL takes no parameter \"prefx\""),
+            ("rediss-sentinel://a:1/m?prefx=secret", "a rediss-sentinel: URL takes no parameter \"prefx\""),
+            ("redis-sentinel://a:1/m?prefx=secret", "a redis-sentinel: URL takes no parameter \"prefx\""),
         ] {
             let error = url.parse::<RedisServers>().expect_err(url);
             assert!(error.message.contains(remedy) && !error.retry, "{error}");
