@@ -38,8 +38,9 @@ pub enum AcquireError {
     InvalidKey(InvalidKey),
     /// The options are invalid, or do not fit the call.
     InvalidOptions(InvalidOptions),
-    /// An upgrade at this key is already under way. If another holder that shares the key upgrades, it waits for this guard to go: release
-    /// the guard, and try again. If an earlier call on this guard or a clone does, await that call.
+    /// Another upgrade at this key is already under way. If another holder that shares the key upgrades, it waits for this guard to go:
+    /// release the guard, and acquire the key again. If an earlier call of `upgrade` on this guard or on a clone is under way, await that
+    /// call.
     UpgradeConflict {
         /// The key.
         key: String,
@@ -156,7 +157,7 @@ impl fmt::Display for AcquireError {
             Self::Closed => out.write_str("the lease manager was closed; make another one"),
             Self::InstanceInUse { key, instance } => write!(
                 out,
-                "a living context of the same instance {} holds the key {}; give each context a name of its own",
+                "another living context with the same instance name {} holds the key {}; give each context an instance name of its own",
                 Quoted(instance),
                 Quoted(key)
             ),
@@ -164,8 +165,8 @@ impl fmt::Display for AcquireError {
             Self::InvalidOptions(invalid) => invalid.fmt(out),
             Self::UpgradeConflict { key } => write!(
                 out,
-                "the key {} is already being upgraded: by another holder, so release this lease and try again, or by an earlier call on \
-                 this lease, so await that one",
+                "another upgrade of the key {} is under way; if another holder upgrades, release this lease and acquire the key again; \
+                 if it is an earlier call on this lease, await that call",
                 Quoted(key)
             ),
             Self::Lost { key, reason } => {
@@ -200,9 +201,9 @@ mod tests {
         for (refusal, words) in [
             (
                 Refusal::InstanceInUse("node-7".into()),
-                ["the same instance \"node-7\"", "the key \"k\"", "give each context"],
+                ["the same instance name \"node-7\"", "the key \"k\"", "give each context"],
             ),
-            (Refusal::UpgradeConflict, ["the key \"k\"", "release this lease", "await that one"]),
+            (Refusal::UpgradeConflict, ["the key \"k\"", "release this lease", "await that call"]),
             (
                 Refusal::Unreadable(Unreadable::Corrupt),
                 ["the key \"k\"", "left as it is", "the object store `leasehold`"],

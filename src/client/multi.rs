@@ -142,8 +142,9 @@ impl MultiRequest {
         Ok(guards)
     }
 
-    /// Tries once: all leases in one transaction, or `None` if any key is taken, and nothing is left behind. If a holder has a beacon, it
-    /// may be dead: then this tries its key alone, as [`LeaseRequest::try_acquire`] does, and once more all of them.
+    /// Tries once: all leases in one transaction, or `None` if any key is taken, and nothing is left behind. A holder that has a beacon or
+    /// the same instance name may be dead. If one is in the way, this tries that key alone, as [`LeaseRequest::try_acquire`] does, and if
+    /// that succeeds, tries all keys once more.
     ///
     /// # Errors
     /// As for [`acquire`](Self::acquire); [`InvalidOptions`] for a request with a [`timeout`](Self::timeout) or a
@@ -184,7 +185,8 @@ impl MultiRequest {
         let mut is_first = true;
         loop {
             let granted = self.all_of(&self.keys, false, None).await?;
-            // It tries again only once: a holder that shares the key blocks nobody.
+            // It tries again only once. A living holder that shares the key does not block a try for that key alone, so it would try for
+            // ever.
             if granted.is_some() || !core::mem::take(&mut is_first) || !self.outlives_holders().await? {
                 return Ok(granted.map(|guards| MultiGuard { guards }));
             }

@@ -115,9 +115,9 @@ impl LeaseRequest {
         self
     }
 
-    /// Holds the key together with those requests of this manager that say so, too. Such a request joins at once, whoever waits: it may
-    /// be made by the work of the other one. The key is free when the last of their guards is released or dropped, so others wait for as
-    /// long as such guards overlap.
+    /// Holds the key together with those requests of this manager that also share it and have the same mode. Such a request joins the
+    /// others at once, even if somebody waits, because the work under one of these guards may make it. The key is free when the last of
+    /// their guards is released or dropped, so others wait for as long as such guards overlap.
     pub fn share_in_process(mut self) -> Self {
         self.wish.share = true;
         self

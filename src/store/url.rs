@@ -44,7 +44,7 @@ const SCHEMES: [(&str, Option<&str>); 14] = [
 /// | `redis://user:password@host:6379/0`, `redis+unix:///run/redis.sock` | `RedisStore` | `store-redis` |
 /// | `redis-sentinel://user:password@one:26379,two:26379/mymaster/0` | `RedisStore`, over the master that Sentinels name | `store-redis` |
 /// | `redis-cluster://user:password@one:6379,two:6379` | `RedisStore`, in one slot of a cluster | `store-redis` |
-/// | `rediss://…?ca=/etc/app/ca.pem`, with more parameters of `RedisServers`; also `rediss-sentinel://` and `rediss-cluster://` | the same, over TLS | `store-redis-tls`, or `store-redis` with a TLS feature of the crate `redis` |
+/// | `rediss://…?ca=/etc/app/ca.pem`, with more parameters of `RedisServers`; also `rediss-sentinel://` and `rediss-cluster://` | the same, over TLS | `store-redis-tls`; without certificates in the URL, `store-redis` with a TLS feature of the crate `redis` is enough |
 /// | `etcd://one:2379,two:2379,three:2379` | `EtcdStore` | `store-etcd` |
 /// | `etcds://one:2379,two:2379?ca=/etc/app/ca.pem`, with more parameters of `EtcdStore::connect`; also `https://` | the same, over TLS | `store-etcd-tls` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |

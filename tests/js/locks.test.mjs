@@ -118,7 +118,7 @@ test("a lock that a living twin holds is refused, also to a try; what twins shar
   const [held, read] = [take(one.locks, "a"), take(one.locks, "b", { mode: "shared" })];
   await Promise.all([held.start, read.start]);
   for (const options of [{}, { ifAvailable: true }, { mode: "shared" }]) {
-    await refused(() => two.locks.request("a", options, assert.fail), "InstanceInUse", "LeaseError", 'the same instance "worker-1"', 'the key "a"');
+    await refused(() => two.locks.request("a", options, assert.fail), "InstanceInUse", "LeaseError", 'the same instance name "worker-1"', 'the key "a"');
   }
   assert.equal(await two.locks.request("b", { mode: "shared" }, ({ name }) => name), "b");
   const again = take(one.locks, "a");

@@ -142,7 +142,7 @@ test("of two who upgrade one is refused, and releases", async () => {
   const upgrading = left.upgrade();
   await settle();
   await refused(() => right.upgrade(), "UpgradeConflict", LEASE_ERROR, 'the key "notes"', "release this lease");
-  await refused(() => left.upgrade(), "UpgradeConflict", LEASE_ERROR, "by an earlier call on this lease, so await that one");
+  await refused(() => left.upgrade(), "UpgradeConflict", LEASE_ERROR, "an earlier call on this lease, await that call");
   assert.deepEqual([right.mode, right.valid], ["shared", true]);
   await right.release();
   await upgrading;
@@ -220,11 +220,11 @@ test("a living twin is refused after 250 ms; its name shows", async () => {
   const lease = await one.acquire("notes");
   assert.equal((await one.status("notes")).holders[0].instance, "worker-1");
   const began = performance.now();
-  await refused(() => two.acquire("notes"), "InstanceInUse", LEASE_ERROR, 'the same instance "worker-1"', 'the key "notes"');
+  await refused(() => two.acquire("notes"), "InstanceInUse", LEASE_ERROR, 'the same instance name "worker-1"', 'the key "notes"');
   assert.ok(performance.now() - began >= 245, "so that a reload wins");
   for (const timeoutMs of [0, 60_000]) {
     const all = [{ key: "a" }, { key: "notes", mode: "shared" }, { key: "z" }];
-    await refused(() => two.acquireAll(all, { timeoutMs }), "InstanceInUse", LEASE_ERROR, 'the same instance "worker-1"', 'the key "notes"');
+    await refused(() => two.acquireAll(all, { timeoutMs }), "InstanceInUse", LEASE_ERROR, 'the same instance name "worker-1"', 'the key "notes"');
     assert.deepEqual((await two.list()).map(({ key }) => key), ["notes"], "nothing is left behind");
   }
   await lease.release();

@@ -90,7 +90,7 @@ test("a time-out blames nobody while the store is silent", async () => {
   await leases.close();
 });
 
-test("what a silent store fails names what may block it", async () => {
+test("the error of a silent store names what may block it", async () => {
   const store = new FaultyStore();
   const leases = await open("blocked", store);
   store.failAlways("stall");
@@ -99,7 +99,7 @@ test("what a silent store fails names what may block it", async () => {
   await clock.advance(5_000);
   const { error } = await state(looking);
   assert.equal(error?.code, "Store");
-  assert.match(error.message, /no answer within 5000 ms.* an open transaction may block it, .*`leasehold`, maybe this page's own/);
+  assert.match(error.message, /did not answer within 5000 ms.* an open transaction may block it; .*`leasehold`, maybe this page's own/);
   store.heal();
   await Promise.all([leases.close(), clock.advance(60_000)]);
 });

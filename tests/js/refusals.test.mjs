@@ -256,7 +256,7 @@ test("a time-out names the key, the time and who held it", async () => {
       assert.ok(error.message.includes('"notes"') && error.message.includes("tab 1"), error.message);
       const own = await late(one);
       assert.equal(own.holder.own, true);
-      const remedy = verb === "acquireAll" ? /itself holds it; release it first/ : /itself holds it.*share: true/;
+      const remedy = verb === "acquireAll" ? /itself holds it; release the lease first/ : /itself holds it.*share: true/;
       assert.match(own.message, remedy);
     }
   }

@@ -346,7 +346,7 @@ function inUse({ key, holders }) {
 
 const OWN_WAIT = "work that waits for the lease it runs under waits for ever, unless both requests use the same mode and { share: true }";
 
-const OF_SEVERAL = "release it first, or acquire all the keys in one call";
+const OF_SEVERAL = "release the lease first, or acquire all the keys in one call";
 
 /** What is said when the time of a request has passed. If nobody is seen to hold the key, the wasm knows what was in the way.
  *  @param {any} holder */

@@ -103,10 +103,9 @@ export class Lease {
    * When `signal` aborts, the promise rejects with its reason, and the lease stays shared, as it does when the upgrade
    * fails.
    *
-   * @throws {LeaseError} `UpgradeConflict` if another holder that shares the key is already upgrading: both would wait for
-   * ever. {@link release} this lease, so that the other can go on. The same code if an earlier call on this lease is still under way:
-   * await that one. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`,
-   * `Store`.
+   * @throws {LeaseError} `UpgradeConflict` if another holder that shares the key is already upgrading: both would wait for ever.
+   * {@link release} this lease, so that the other can go on. The code is the same if an earlier `upgrade()` of this lease is still under
+   * way: await that one. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`, `Store`.
    * @example
    * ```js
    * const lease = await leases.acquire("notes", { mode: "shared" });
@@ -133,8 +132,8 @@ export class Lease {
    * a write that has already succeeded is undone. If the manager knows of the loss already, it aborts the transaction during
    * the call: what you ask of it next, such as `transaction.objectStore()`, throws `InvalidStateError`.
    *
-   * Fence first, before `commit()`. A fence cannot stop a transaction that already commits or has ended: the promise rejects with
-   * `InvalidOptions`, and what was written stays written.
+   * Call `fence` before `commit()`. A fence cannot stop a transaction that already commits or has ended: the promise rejects with
+   * `InvalidOptions`, and what the transaction committed stays written.
    *
    * The check begins at the call, before any request that you make afterwards in the transaction. Writes that do not await it are just
    * as safe, but may throw that `InvalidStateError` instead of `LeaseLost`.

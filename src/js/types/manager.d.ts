@@ -371,9 +371,9 @@ export interface TryAcquireOptions {
   /** How to hold the key: `"exclusive"` unless chosen. */
   mode?: LeaseMode | undefined;
   /**
-   * Whether to share the key with this manager's other requests that also set `share` and have the same `mode`. Such a request joins
-   * them at once, whoever waits: it may be made by the work of another one. The key is free when the last of their leases is released,
-   * so others wait for as long as such leases overlap. `false` unless chosen.
+   * Whether to share the key with this manager's other requests that also set `share` and have the same `mode`. Such a request joins them
+   * at once, even if somebody waits, because the work under one of these leases may make it. The key is free when the last of their leases
+   * is released, so others wait for as long as such leases overlap. `false` unless chosen.
    */
   share?: boolean | undefined;
   /**

@@ -38,8 +38,8 @@ impl fmt::Display for Unreadable {
                 write!(out, "the record has format {found}, this version knows {known}; update this program")
             }
             Self::Corrupt => out.write_str(
-                "the stored value is no lease record; it was left as it is; delete it (in a browser, from the object store \
-                 `leasehold` of your database, or else `leases`), or clear the site's data",
+                "the stored value is no lease record; it was left as it is; delete it; in a browser, delete it from the object store \
+                 `leasehold` of your database, or from `leases` in leasehold's own, or clear the site's data",
             ),
         }
     }

@@ -55,9 +55,9 @@ use listener::Listener;
 /// * There has been no file for 2.5 s: the context rests, or it died and its file is gone, too.
 ///
 /// The file of a dead context stays for about a day: the context may have been in a queue, and then waiters look for its file long after
-/// its death. After that day it is swept away. If there are more than 1,024 files, all but the 512 youngest of the dead are. A context
-/// sweeps once it has been awake for 10 s. A context that ends looks at 64 files before its process can end, unless another one of this
-/// process has done so within 10 s.
+/// its death. After that day it is swept away. If there are more than 1,024 files, a sweep also removes all but the 512 youngest of the
+/// dead. A context sweeps once it has been awake for 10 s. A context that ends sweeps 64 files before its process can end, unless another
+/// context of this process did so in the last 10 s.
 ///
 /// So a living context is not taken for dead because somebody deleted its file, or the whole directory: once a second it looks for
 /// its own beacon and socket, and makes them again. If it cannot raise the beacon again, it goes on without one, and says so in

@@ -118,7 +118,7 @@ fn of_certificate(address: &str, said: &str) -> Option<String> {
     said.contains("certificate").then(|| {
         format!(
             "Redis at {address} has a certificate that this program does not accept: {said}; check its host name and expiry, name the file \
-             of its authority by ca= in the URL, let the system trust that, or give RedisStore::from_client a client made with \
+             of its authority by ca= in the URL, let the system trust the authority, or give RedisStore::from_client a client made with \
              redis::Client::build_with_tls"
         )
     })

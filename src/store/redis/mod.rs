@@ -115,8 +115,8 @@ impl RedisStore {
     /// prefix `leasehold`. It waits 10,000 ms at most. [`RedisServers`] lists the URLs of Sentinel groups and clusters.
     ///
     /// `rediss://` encrypts the connections, with the feature `store-redis-tls`; see [`RedisServers`] for the files with certificates that
-    /// the URL may name. With another TLS library, enable a feature of the crate `redis` such as `tokio-native-tls-comp`, make a client by
-    /// `redis::Client::build_with_tls` if there are certificates of your own, and use [`from_client`](Self::from_client).
+    /// the URL may name. For another TLS library, enable a feature of the crate `redis` such as `tokio-native-tls-comp`. If you also have
+    /// certificates of your own, make a client by `redis::Client::build_with_tls`, and use [`from_client`](Self::from_client).
     ///
     /// # Errors
     /// [`StoreError`], with a remedy, if the URL is invalid; or if the server cannot be reached, refuses the password, is a read

@@ -112,8 +112,8 @@ fn of_sentinel(address: &str, refusal: &RedisError) -> StoreError {
     let detail = refusal.detail().unwrap_or_default();
     match refusal.code() {
         Some("ERR") if detail.starts_with("unknown command") => failure::unsupported(format!(
-            "the server at {address} is no Sentinel; leave out -sentinel in the URL to connect to a single server, or name the port \
-             of a Sentinel"
+            "the server at {address} is no Sentinel; to connect to a single server, leave out -sentinel and the name of the master in \
+             the URL; or name the port of a Sentinel"
         )),
         Some("NOAUTH" | "NOPERM") => failure::unsupported(format!(
             "the Sentinel at {address} refused to name the master: {detail}; give the Sentinels' own password by \

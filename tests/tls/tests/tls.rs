@@ -80,7 +80,7 @@ mod postgres {
         assert!(plain.message.contains("sslmode=require in the URL"), "{plain}");
     }
 
-    /// As `psql` takes it, without a line of Rust.
+    /// With the parameters of `psql`, and without a line of Rust.
     #[tokio::test]
     async fn a_url_is_enough_for_encryption_trust_and_a_certificate() {
         let Some(server) = Server::postgres().unwrap() else { return };
@@ -114,7 +114,7 @@ mod postgres {
         assert!(shown.contains("\"certified\" does not exist"), "the certificate is accepted: {shown}");
         let torn = format!("{certified}&sslcert={}&sslkey={}", file("client.pem"), file("server.key"));
         let torn = refusal(&torn).await;
-        assert!(torn.contains("do not belong together"), "{torn}");
+        assert!(torn.contains("cannot be used together"), "{torn}");
     }
 }
 
@@ -184,7 +184,7 @@ mod over_redis {
         assert!(half.contains("cert= and key="), "{half}");
     }
 
-    /// Says a command to a server that may be starting.
+    /// Sends a command to a server that may be starting.
     async fn tell(server: &Server, words: &[&str]) {
         let client = trusting(&format!("rediss://localhost:{}/", server.port), &server.file("ca.pem"));
         let began = Instant::now();

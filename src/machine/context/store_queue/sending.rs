@@ -253,8 +253,8 @@ impl Machine {
         if let Some(transaction) = self.store_queue.give_up(now) {
             let limit_ms = self.config.store_timeout_ms;
             let error = StoreError::unknown(alloc::format!(
-                "no answer within {limit_ms} ms, the store time-out; an open transaction may block it, in a browser one over \
-                 the object store `leasehold`, maybe this page's own"
+                "the store did not answer within {limit_ms} ms, the store time-out; an open transaction may block it; in a \
+                 browser, that is one over the object store `leasehold`, maybe this page's own"
             ));
             self.failed(&transaction, &error, now);
             self.transaction_is_over(transaction.sent.transaction, false);

@@ -12,12 +12,12 @@ use crate::{machine::StoreError, store::tls::Certificates};
 const FILES: [&str; 3] = ["sslrootcert", "sslcert", "sslkey"];
 
 const NO_TLS: &str = "the URL asks for an encrypted connection (sslmode), and the store has no TLS connector; enable leasehold's feature \
-    store-postgres-tls, give a connector by PostgresStoreBuilder::tls, or a pool that encrypts to PostgresStore::from_pool, or write \
+    store-postgres-tls, or give PostgresStoreBuilder::tls a connector, or PostgresStore::from_pool a pool that encrypts, or write \
     sslmode=disable where the network is trusted";
 const UNUSED: &str =
     "sslrootcert, sslcert and sslkey in the URL are of no use without encryption; write sslmode=require beside them";
 const VERIFIES: &str = "the URL asks for sslmode=verify-ca or verify-full, which tokio-postgres does not support; write \
-    sslmode=require, and give a connector that verifies by PostgresStoreBuilder::tls";
+    sslmode=require, and give PostgresStoreBuilder::tls a connector that verifies, or none";
 const NAMED_TWICE: &str = "the URL names certificates, and PostgresStoreBuilder::tls gives a connector that has its own; leave out \
     sslrootcert, sslcert and sslkey, or the connector";
 
@@ -62,7 +62,8 @@ impl Address {
 /// The part before the parameters, what separates these, and the parameters.
 fn split(url: &str) -> (String, &'static str, Vec<&str>) {
     if !url.contains("://") {
-        // A list of options. A value in quotes may have spaces; it is left to the client.
+        // A list of options. A value in quotes may have spaces, so a list with quotes is left to the client as a whole, and cannot name
+        // certificates.
         let is_plain = !url.contains(['\'', '\\']);
         return (String::new(), " ", if is_plain { url.split_whitespace().collect() } else { Vec::from([url]) });
     }

@@ -104,11 +104,12 @@ impl PostgresStore {
     /// Connects to the database that the [URL or list of options](tokio_postgres::Config) names, with tables that begin with
     /// `leasehold`. Use a [`builder`](Self::builder) for other choices.
     ///
-    /// `sslmode=require` encrypts the connections and verifies the server's certificate and its name, with the feature
-    /// `store-postgres-tls` (rustls and ring) or with a connector of [yours](PostgresStoreBuilder::tls). The feature also takes
-    /// `sslmode=verify-full` or `verify-ca`, which mean the same; `sslrootcert=` for the file of the authority, if it is not one that the
-    /// system trusts; and `sslcert=` and `sslkey=` for a certificate of the program. Files are in PEM. They are read when the store is
-    /// opened. With any other `sslmode`, or none, nothing is encrypted unless you give a connector.
+    /// `sslmode=require` encrypts the connections, with the feature `store-postgres-tls` (rustls and ring) or with a connector of
+    /// [yours](PostgresStoreBuilder::tls). The feature verifies the server's certificate and the server's name in it. A connector decides
+    /// for itself what it verifies. Without a connector, the feature also takes `sslmode=verify-full` or `verify-ca`, which mean the same;
+    /// `sslrootcert=` for the file of the authority, if it is not one that the system trusts; and `sslcert=` and `sslkey=` for a
+    /// certificate of the program. Files are in PEM. They are read when the store is opened. A list of options with quotes cannot name
+    /// files. With any other `sslmode`, or none, nothing is encrypted unless you give a connector.
     ///
     /// # Errors
     /// [`StoreError`] names what is wrong with the URL or a file, or why no server answers.

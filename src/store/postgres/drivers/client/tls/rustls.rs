@@ -41,7 +41,9 @@ pub(in super::super) fn connector_for(files: &Certificates) -> Result<Shared<dyn
         Some((cert, key)) => {
             let shown = PrivateKeyDer::from_pem_slice(&pem(key, NAMED)?).map_err(|why| unreadable(key, &why))?;
             config.with_client_auth_cert(certificates(cert)?, shown).map_err(|why| {
-                StoreError::transient(format!("the files {cert:?} and {key:?}, {NAMED}, do not belong together: {why}"))
+                StoreError::transient(format!(
+                    "the files {cert:?} and {key:?}, {NAMED}, cannot be used together: {why}"
+                ))
             })?
         }
     };
