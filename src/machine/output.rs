@@ -174,7 +174,7 @@ pub enum Refusal {
     Timeout,
     /// The context was closed.
     Closed,
-    /// Another living context has the same instance name, which is this one, and holds the key.
+    /// Another living context has the same instance name as this one, and holds the key. The text is that name.
     InstanceInUse(String),
     /// Somebody else who shares the key upgrades already.
     UpgradeConflict,

@@ -177,7 +177,7 @@ fn who_may_not_write_sees_what_is_held_now() {
     assert!(list.code == 0 && list.out.contains(&format!("pid {}", holder.pid())), "{list:?}");
 }
 
-/// Whoever opens the file at that moment begins its index anew. It takes no longer than a moment.
+/// After the index is damaged, the next process that writes makes it anew. That takes only a moment.
 #[test]
 fn who_may_not_write_waits_while_others_make_the_index_anew() {
     let house = House::new();

@@ -5,7 +5,7 @@ use leasehold::{LeaseGuard, LeaseManager, LeaseRequest};
 
 use crate::support::world::{World, everywhere, ms, secs};
 
-/// For longer a lease is not handed on while others wait.
+/// A lease that was held for longer than this is not handed on within its context while others wait.
 const LONG_MS: u64 = 100;
 
 fn shares(leases: &LeaseManager, reads: bool) -> LeaseRequest {
@@ -44,7 +44,7 @@ fn work_that_asks_for_its_own_lease_shares_it_whoever_waits() {
     });
 }
 
-/// An upgrade waits until nobody else shares, and the work of who shares must come to its end.
+/// An upgrade waits until nobody else shares, and the work of those who share must be able to end.
 #[test]
 fn work_that_asks_for_its_own_lease_shares_it_while_another_one_upgrades() {
     everywhere(async |world| {

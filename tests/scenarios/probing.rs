@@ -4,7 +4,7 @@ use leasehold::{AcquireError, LostReason, Mode, executor::Lifecycle};
 
 use crate::support::world::{everywhere, ms, secs};
 
-/// Its twin dies while somebody else waits before the try, and the store is looked at before the verdict on the twin.
+/// The twin dies while somebody else is ahead of the try in the queue, and the context looks at the store before the verdict on the twin.
 #[test]
 fn a_try_behind_a_twin_that_dies_is_answered() {
     everywhere(async |world| {
@@ -26,7 +26,7 @@ fn a_try_behind_a_twin_that_dies_is_answered() {
     });
 }
 
-/// A try that is made while the context is suspended is refused; so is one that was made before.
+/// A try that was made before its context was suspended is refused, as one that is made afterwards is.
 #[test]
 fn a_try_does_not_wait_for_as_long_as_its_context_is_suspended() {
     everywhere(async |world| {

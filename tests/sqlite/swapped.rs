@@ -1,4 +1,4 @@
-//! A file that is replaced in the moment in which somebody opens it to look.
+//! A file that is replaced at the moment when somebody opens it to look.
 
 use std::{
     fs,

@@ -45,7 +45,7 @@ function located() {
   }
 }
 
-/** By its looks, as all here: in a simulated browser there are two classes of each name. */
+/** Judges by the name of the type, as all checks here: in a simulated browser, two classes may have the same name. */
 const isUrl = (source) => typeof source === "string" || isA("URL", source);
 
 function identify(source) {
@@ -69,7 +69,8 @@ async function start(wasm, name) {
     const source = isUrl(wasm) ? await read(wasm) : wasm;
     advice = "is it this version's, and does the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src?";
     if (!globalThis.WebAssembly) advice = "WebAssembly is switched off here; allow it in the browser's settings";
-    // It fails here if it is missing, before the glue looks at `Response`: by that, Node.js loads a wasm of its own, and ends when it cannot.
+    // If WebAssembly is missing, this line fails before the glue looks at `Response`. That look would make Node.js load a wasm of its own,
+    // and end because it cannot.
     await load(WebAssembly && source);
     given = undefined;
   } catch (cause) {

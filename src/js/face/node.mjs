@@ -11,7 +11,7 @@ const REMEDY =
   'if a bundler wrote this address, keep it from bundling the package for the server (Next.js: serverExternalPackages: ["leasehold"]), ' +
   'or import from "leasehold/inline"; if it is the path of a file, pass pathToFileURL(path) to init()';
 
-// Asynchronous also where it fails: the loader forgets a choice that did not load only after it has made it.
+// It is async so that a failure comes later, too: the loader must have stored its choice before it forgets one that failed.
 async function read(url) {
   if (/^(?!\w+:)/.test(url)) throw new LeaseError("InitFailed", `the wasm did not load from ${url}: in Node.js this is no URL; ${REMEDY}`);
   return String(url).startsWith("file:") ? readFile(new URL(url)) : download(url);

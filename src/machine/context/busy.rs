@@ -34,7 +34,7 @@ impl Machine {
         // Of several who do not use it, each gives it back for itself. Who stands alone is told what stands there now, unless that may be
         // the lease of a dead context.
         let asks = slot.own.is_none() || (may_be_dead && seeking.way == Way::Plain);
-        // Who waits there may be dead, too. Nothing of this context itself is.
+        // A waiter ahead may be dead, too. This context itself is alive.
         let all_may_be_dead = may_be_dead && ahead.iter().all(|seen| seen.holder != me);
         let may_change = asks && !seeking.is_in_use && (may_be_unused(ahead, me) || all_may_be_dead);
         if may_change && now < until {

@@ -288,8 +288,8 @@ impl Held {
         }
     }
 
-    /// Whether this turn joins users who share, whoever waits: it may be nested in the work of one of them, which would wait for it for
-    /// ever.
+    /// Whether this turn joins users who share, even if others wait: the turn may be nested in the work of one of these users, and
+    /// otherwise that work would wait for ever.
     pub(super) fn is_joined_by(&self, turn: &Turn) -> bool {
         let is_asked_for = self.upgrade.as_ref().is_some_and(|upgrade| upgrade.seeking.is_some());
         let all_share = turn.share && !self.users.is_empty() && self.users.iter().all(|user| user.share);

@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// Who does not want to wait does not wait for the context to go on either.
+    /// A try does not wait for a suspended context to go on, either.
     fn fail_tries(&mut self, slot: &Slot, reason: LostReason) {
         let Some(cohort) = self.cohorts.change(slot) else { return };
         let tries = cohort.turns.take_tries();

@@ -78,7 +78,7 @@ impl Machine {
         }
         self.observe(slot, ahead, now);
         self.meet_twin(slot, ahead, now);
-        // A twin that they waited for may have gone, and somebody else holds the key now.
+        // The twin that these tries waited for may have gone, and somebody else may hold the key now.
         self.refuse_tries(slot);
         self.stop_if_unwanted(slot, now);
     }

@@ -187,7 +187,8 @@ impl Machine {
             None => {}
         }
         match operation.turn {
-            // It was sent before the lease got new tokens. Whoever does not want these any more weakens the lease.
+            // The downgrade was sent before the lease got new tokens, so the store is asked about the new grant. If nobody awaits the
+            // upgrade any more, its answer downgrades the lease.
             Some(query) if !done && is_upgraded && self.cohorts.held(slot).is_some() => {
                 self.ask_whether_current(slot, Some(query), now);
             }
@@ -221,7 +222,7 @@ impl Held {
         seeking.is_some_and(|seeking| seeking.sent)
     }
 
-    /// Whether it was this shared grant, or may be about to be no longer.
+    /// Whether the lease was upgraded from the shared grant with this token, or the store may have upgraded that grant already.
     pub(super) fn may_have_grown_out_of(&self, token: Token) -> bool {
         self.formerly.is_some_and(|(shared, _)| shared == token) || (self.grant == token && self.asks_for_upgrade())
     }

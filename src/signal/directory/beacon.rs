@@ -179,7 +179,7 @@ impl Sight {
     }
 }
 
-/// Whether an open file was not marked for so long that it is time.
+/// Whether the last mark of an open file is so old that it is time for the next one.
 fn is_unmarked(file: &File) -> bool {
     file.metadata().is_ok_and(|found| last_marked(&found).elapsed().is_ok_and(|age| age >= MARKED_EVERY))
 }

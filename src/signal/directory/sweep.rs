@@ -17,7 +17,7 @@ use crate::{
 /// A dead context may stay in the store for long: nobody looks for it until it is to be granted what it waited for. Its file proves
 /// its death at once, so a sweep keeps the file for this long after its last mark.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Whoever has not locked its file by then is dead, or gets no time.
+/// A context that has not locked its file by then is dead, or gets no processor time.
 const RISEN_BY: Duration = Duration::from_secs(10);
 /// If there are more files than this, a sweep looks for those of dead contexts, and leaves the youngest. Else processes that die again and
 /// again would fill the directory.
@@ -55,7 +55,8 @@ pub(super) fn sweep_some_if_due(directory: &Path, own: SessionId) {
     }
 }
 
-/// Looks at a few files only, and at others than the context before. A process that lives for a moment has no time for more.
+/// Looks at a few files only, from a random start: so each context usually looks at other files than the one before. A process that lives
+/// for a moment has no time for more.
 pub(super) fn sweep_some(directory: &Path, own: SessionId) {
     let first: Vec<_> = names(directory).into_iter().flatten().take(MANY + 1).collect();
     // The numbers of sessions are random.
@@ -64,7 +65,8 @@ pub(super) fn sweep_some(directory: &Path, own: SessionId) {
     remove_dead(directory, some.map(String::as_str), if first.len() > MANY { SOME / 2 } else { MANY });
 }
 
-/// Of these files, removes those that never rose or that nobody listens at, and old beacons of the dead; of younger ones, so many stay.
+/// Of these files, removes those that never rose or that nobody listens at, and old beacons of the dead; of the younger beacons of the
+/// dead, `most` stay.
 fn remove_dead<'a>(directory: &Path, names: impl Iterator<Item = &'a str>, most: usize) {
     let mut beacons = Vec::new();
     for name in names {
@@ -81,7 +83,7 @@ fn remove_dead<'a>(directory: &Path, names: impl Iterator<Item = &'a str>, most:
     remove_fallen(beacons, most);
 }
 
-/// Its context never made it a beacon.
+/// Removes a file that its context never made a beacon.
 fn remove_unrisen(path: &Path) {
     let Ok(file) = File::open(path) else { return };
     // Its context may be about to lock it, and must find it unlocked.
@@ -92,7 +94,7 @@ fn remove_unrisen(path: &Path) {
     }
 }
 
-/// To look at a lock takes longer than to ask for a time. So files are opened only if they are old, or if there are too many.
+/// Looking at a lock takes longer than reading the time of a file. So files are opened only if they are old, or if there are too many.
 fn remove_fallen(mut beacons: Vec<(SystemTime, PathBuf)>, most: usize) {
     let is_old = |marked: &SystemTime| age_of(marked) >= KEPT;
     let are_many = most < MANY;
@@ -105,7 +107,7 @@ fn remove_fallen(mut beacons: Vec<(SystemTime, PathBuf)>, most: usize) {
     }
 }
 
-/// A time to come has no age: the clock was set back.
+/// A time in the future counts as no age: the clock was set back.
 fn age_of(marked: &SystemTime) -> Duration {
     marked.elapsed().unwrap_or_default()
 }

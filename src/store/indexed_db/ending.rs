@@ -100,9 +100,9 @@ impl HeardClose {
         Some(Self { database: database.clone(), own, link })
     }
 
-    /// A manager that was attached later may outlive this one. Its replacement of `close()` then calls directly what ours called. Otherwise
-    /// the chain of calls would grow each time a database passes from manager to manager. More than one link may call ours: those of
-    /// managers that have gone stay until their function is collected.
+    /// A manager that was attached later may outlive this one. Its replacement of `close()` then calls directly what ours called.
+    /// Otherwise the chain of calls would grow each time a database passes from manager to manager. More than one link may call ours: the
+    /// links of managers that have gone stay until the browser collects their function.
     fn unlink(&self) {
         let close = self.link.close.borrow().clone();
         let links = LINKS.with_borrow(Clone::clone);

@@ -193,7 +193,7 @@ impl LeaseFile {
     }
 }
 
-/// Which file stands at a path, and since when: one that is removed leaves its number to the next one.
+/// Which file stands at a path, and when it was made: a file that is removed may leave its number to the next one.
 fn stands_at(path: &Path) -> Option<(Identity, Option<SystemTime>)> {
     let made = fs::metadata(path).ok()?.created().ok();
     Some((Identity::of(path).ok()?, made))

@@ -2,7 +2,7 @@
 
 use std::{string::String, vec::Vec};
 
-/// A text whose special characters are percent-encoded. `None` if it cannot be one.
+/// Decodes a text whose special characters are percent-encoded. `None` if it is not such a text.
 pub(in crate::store) fn decoded(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, after @ ..] = rest {

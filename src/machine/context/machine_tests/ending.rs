@@ -110,7 +110,7 @@ fn s9_a_try_whose_holder_answers_is_refused_at_once() {
     assert!(!script.is_sent());
 }
 
-/// Over a server that is far away, or if its event loop is busy, the holder's answer takes more than 30 ms.
+/// The holder's answer takes more than 30 ms if the server is far away, or if the holder's event loop is busy.
 #[test]
 fn s9_a_try_whose_holder_answers_late_is_refused_at_once_and_leaves_the_queue() {
     let mut script = Script::with_beacon();

@@ -179,7 +179,7 @@ fn a_beacon_that_cannot_be_raised_leaves_nothing() {
     assert!(!scratch.file(OWN, "rising").exists());
 }
 
-/// Each process that ends sweeps. What rises at that moment is neither removed nor locked.
+/// Each process sweeps when it ends. What rises at that moment is neither removed nor locked.
 #[test]
 fn a_beacon_rises_while_others_sweep() {
     let scratch = Scratch::new();

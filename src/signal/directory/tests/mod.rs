@@ -216,7 +216,7 @@ fn contexts_that_come_and_go_in_a_process_sweep_now_and_then() {
 
 /// A process that lives for a moment cannot look at all of them.
 #[test]
-fn each_context_that_ends_sweeps_some_files_and_others_than_the_one_before() {
+fn each_context_that_ends_sweeps_some_files_from_a_random_start() {
     let scratch = Scratch::new();
     let _living = Beacon::raise(&scratch.0, OWN).unwrap();
     let left = || names(&scratch.0).unwrap().count();

@@ -14,7 +14,8 @@ use crate::machine::{Body, Message, SessionId};
 /// The server refuses a notification of 8,000 bytes.
 const LONGEST: usize = 7_999;
 
-/// More than a session says before it is connected. Of what waits longer the oldest is lost, as hints may be: first of what asks.
+/// More than a session says before it is connected. If more messages wait, the oldest one that asks is lost, or else the oldest one. They
+/// are hints, so they may be lost.
 const MOST: usize = 128;
 /// For so long a session that rests waits for what it said last.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -114,7 +115,7 @@ mod tests {
         Letter { channel: "c".to_string(), payload: "p".to_string(), ear: None, asks }
     }
 
-    /// Whoever was granted a key learns of it at its next heartbeat otherwise. A request asks again.
+    /// Without the message, a context learns of its grant only at its next heartbeat. A message that asks is sent again.
     #[test]
     fn requests_do_not_push_out_what_others_have_to_learn() {
         let mut outbox = Outbox::default();

@@ -94,8 +94,8 @@ impl Watched {
         self.seen.push(beacon);
     }
 
-    /// On a young connection, only a beacon that was seen can be found gone. So it looks often: if a watched waiter dies, it moves on to the
-    /// holder's beacon soon, and sees that one before the holder dies, too.
+    /// On a young connection, only a beacon that was seen can be found gone. So the context looks often: if a watched waiter dies, the
+    /// context moves on to the holder's beacon soon, and has seen that one before the holder dies, too.
     fn pause(&self, now: Instant) -> Duration {
         let all_wait = !self.locks.is_empty() && self.locks.iter().all(|watch| watch.waits);
         if all_wait && now >= self.proves_from { SELDOM } else { OFTEN }
@@ -108,14 +108,14 @@ impl Watched {
     }
 }
 
-/// All contexts of a process look on one beat: an idle machine takes much longer to wake up than to look.
-static FIRST_BEAT: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// All contexts of a process look at the same ticks: an idle machine takes much longer to wake up than to look.
+static FIRST_TICK: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The first moment after `looked` that is a whole number of pauses from the first beat.
-fn beat_after(looked: Instant, pause: Duration) -> Instant {
-    let since_beat = looked.saturating_duration_since(*FIRST_BEAT).as_nanos() % pause.as_nanos();
-    // Less than a pause always fits.
-    looked + pause - Duration::from_nanos(u64::try_from(since_beat).unwrap_or_default())
+/// The first moment after `looked` that is a whole number of pauses from the first tick.
+fn tick_after(looked: Instant, pause: Duration) -> Instant {
+    let since_tick = looked.saturating_duration_since(*FIRST_TICK).as_nanos() % pause.as_nanos();
+    // The rest is less than a pause, so it fits into a u64.
+    looked + pause - Duration::from_nanos(u64::try_from(since_tick).unwrap_or_default())
 }
 
 impl Watches {
@@ -143,7 +143,7 @@ impl Watches {
     pub(super) fn next(&self) -> Option<Instant> {
         let (watched, now) = (self.watched(), Instant::now());
         let has_task = !watched.locks.is_empty() || watched.says_waits;
-        has_task.then(|| watched.looked.map_or(now, |looked| beat_after(looked, watched.pause(now))))
+        has_task.then(|| watched.looked.map_or(now, |looked| tick_after(looked, watched.pause(now))))
     }
 
     /// Notes a new connection, which has seen no beacon yet.
@@ -244,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn the_looks_of_a_process_meet_on_one_beat() {
-        let (early, late) = (*FIRST_BEAT + OFTEN.mul_f64(7.1), *FIRST_BEAT + OFTEN.mul_f64(7.9));
-        assert_eq!(beat_after(early, OFTEN), beat_after(late, OFTEN));
-        assert_eq!(beat_after(late, OFTEN), *FIRST_BEAT + OFTEN * 8);
-        assert_eq!(beat_after(late, SELDOM), *FIRST_BEAT + SELDOM, "each seldom one is a frequent one, too");
-        assert_eq!(beat_after(*FIRST_BEAT + SELDOM, SELDOM), *FIRST_BEAT + SELDOM * 2, "never twice on one beat");
+    fn the_looks_of_a_process_meet_on_the_same_ticks() {
+        let (early, late) = (*FIRST_TICK + OFTEN.mul_f64(7.1), *FIRST_TICK + OFTEN.mul_f64(7.9));
+        assert_eq!(tick_after(early, OFTEN), tick_after(late, OFTEN));
+        assert_eq!(tick_after(late, OFTEN), *FIRST_TICK + OFTEN * 8);
+        assert_eq!(tick_after(late, SELDOM), *FIRST_TICK + SELDOM, "each rare look falls on a frequent one, too");
+        assert_eq!(tick_after(*FIRST_TICK + SELDOM, SELDOM), *FIRST_TICK + SELDOM * 2, "never twice on one tick");
     }
 
     #[test]

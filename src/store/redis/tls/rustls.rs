@@ -32,7 +32,7 @@ pub(in super::super) fn open(url: &str, files: &Certificates) -> Result<Client, 
     Client::build_with_tls(url, TlsCertificates { client_tls, root_cert }).map_err(|error| failure::of_url(&error))
 }
 
-/// The client asks rustls for its usual provider. If the features of a program bring several, rustls panics unless one was chosen.
+/// The client uses the default provider of rustls. If the features of a program bring several, rustls panics unless one was chosen.
 fn provide() {
     if CryptoProvider::get_default().is_none() {
         // It fails if another thread has chosen one meanwhile.

@@ -293,7 +293,7 @@ pub async fn a_database_goes_from_manager_to_manager_and_still_closes(world: &Wo
         return [lost, closes];";
     let told = tab.run(course, json!(2_000)).await?;
     ensure!(told == json!(["StoreFailed", 1]), "{told}");
-    // In this order, the last to go calls in turn what two others called that have gone.
+    // In this order, two managers that have gone still have links when the last one goes.
     let several = "const request = indexedDB.open('shared');
         request.onupgradeneeded = () => createStore(request.result);
         await new Promise((resolve) => (request.onsuccess = resolve));

@@ -129,7 +129,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "S9",
-        "a try takes whoever waits for a living context",
+        "a try believes that every waiter is alive",
         Scenario("probing::a_dead_waiter"),
         &[edit(BUSY, "(may_be_unused(ahead, me) || all_may_be_dead)", "may_be_unused(ahead, me)")],
     ),
