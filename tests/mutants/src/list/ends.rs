@@ -123,7 +123,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "S9",
-        "a try for several keys takes each holder for a living one",
+        "a try for several keys believes that every holder is alive",
         Scenario("probing::a_try_for_several"),
         &[edit("src/client/multi.rs", "!holder.own && (holder.beacon || ", "!holder.own && (false || ")],
     ),
