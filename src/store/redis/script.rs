@@ -20,7 +20,7 @@ use super::{
     reach_of,
 };
 use crate::executor::{MaybeSendFuture, Shared};
-use crate::machine::{Action, FORMAT, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
+use crate::machine::{FORMAT, RequestId, Row, SessionId, StoreError, StoreId, Ticket};
 use crate::store::{Fence, FenceError, FencedTransaction, Reach, inside::inside};
 
 /// Whether the script ran, and what it gave back or failed by.
