@@ -116,3 +116,24 @@ test("the wall clock may jump: leases do not mind", async () => {
   assert.ok(lease.expiresAt > Date.UTC(2030, 0, 1));
   await leases.close();
 });
+
+test("a question that the store refuses for good costs all leases of the manager; one that merely fails costs none", async () => {
+  for (const [fault, reason] of [["refuse", undefined], ["loseReply", undefined], ["fail", "StoreFailed"]]) {
+    for (const ask of [(lease) => lease.verify(), (lease) => lease.extend(60_000)]) {
+      const store = new FaultyStore();
+      const leases = await LeaseManager.open(`asked ${(asked += 1)}`, { store });
+      const [one, other] = [await leases.acquire("one"), await leases.acquire("other")];
+      store.inject(fault);
+      const told = await ask(one).catch((error) => error);
+      assert.deepEqual([told.code, told.message.includes("will not help")], ["Store", reason !== undefined]);
+      await clock.advance(0);
+      for (const lease of [one, other]) {
+        assert.equal(lease.valid, !reason);
+        if (reason) assert.equal(await lease.lost, reason);
+      }
+      await leases.close();
+    }
+  }
+});
+
+let asked = 0;

@@ -72,8 +72,9 @@ export class Lease {
   /**
    * Asks the store whether the lease is still held, and renews it.
    *
-   * @throws {LeaseError} `Closed`, `Unsupported`, `Quota`, `Store`: then it is unknown whether the lease is held, and
-   * nothing changes.
+   * @throws {LeaseError} `Closed`, `Unsupported`, `Store`: then it is unknown whether the lease is held, and nothing changes.
+   * If the store refuses the renewal for good, as the message says, and always for `Quota`, all leases of the manager are lost as
+   * `StoreFailed`.
    */
   verify(): Promise<boolean>;
 
@@ -87,7 +88,7 @@ export class Lease {
    *
    * @param ms More than 0, up to 24 h; rounded up to whole ms.
    * @throws {LeaseError} `LeaseLost` if the lease is lost or released; `InvalidOptions`; `Closed`, `Quota`, `Store`: then
-   * the outcome is unknown, and the lease stays as it is.
+   * the outcome is unknown, and the lease stays as it is, unless the store refuses for good: see {@link verify}.
    * @example
    * ```js
    * await lease.extend(60_000); // a long pause is to come
