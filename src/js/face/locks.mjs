@@ -91,7 +91,8 @@ export class Lock {
     checkMaker(internal, "a lock comes to the callback of `leases.locks.request(name, callback)`");
     this.name = name;
     this.mode = mode;
-    refuseClones(this, "toString");
+    // A property of the class's own prototype: where Object.prototype is frozen, no object may be assigned one of its methods.
+    refuseClones(this, "constructor");
     Object.freeze(this);
   }
 
