@@ -344,6 +344,14 @@ test("where WebAssembly is switched off, the failure is told, and nothing else h
   }
 });
 
+test("a lock is granted where Object.prototype is frozen", () => {
+  const script = `
+    const leases = await LeaseManager.open("app", { store: "memory" });
+    await leases.locks.request("notes", ({ name }) => console.log(name)).catch((error) => console.log(String(error)));
+    await leases.close();`;
+  assert.equal(run(script, "Object.freeze(Object.prototype);", "node"), "notes");
+});
+
 test("a source that failed is tried again until another one is named", () => {
   const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
   const script = `
