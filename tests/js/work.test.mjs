@@ -295,3 +295,17 @@ test("what is no work, no key and no option is refused before anything is asked"
   await leases.close();
   assert.ok(new LeaseError("Closed", "") instanceof DOMException);
 });
+
+test("work that asks for its own lease shares it, although another manager waits", async () => {
+  const [one, other] = await pair("own");
+  const save = () => one.run("sync", { share: true }, () => "saved");
+  const saved = one.run("sync", { share: true }, async () => {
+    const waits = other.run("sync", () => "waited");
+    // For 50 ms, a lease is handed on although others wait.
+    await new Promise((done) => setTimeout(done, 100));
+    return [await save(), waits];
+  });
+  const [said, waits] = await saved;
+  assert.deepEqual([said, await waits], ["saved", "waited"]);
+  await Promise.all([one.close(), other.close()]);
+});
