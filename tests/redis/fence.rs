@@ -1,8 +1,9 @@
 //! Scripts that run only while a lease is current.
 
 use leasehold::{
-    FenceError, LeaseGuard, LostReason,
-    store::{RedisScript, RedisStore},
+    FenceError, LeaseGuard, LeaseManager, LostReason, Mode,
+    executor::TokioExecutor,
+    store::{Fault, FaultyStore, RedisScript, RedisStore},
 };
 use redis::{Client, RedisError, Value};
 use tokio::{runtime::Runtime, task::spawn_blocking};
@@ -244,4 +245,29 @@ async fn a_process_that_was_stopped_past_its_lease_writes_nothing() {
     let said = said.await.unwrap();
     assert!(said.starts_with("the lease of the key \"k\" is lost: "), "{said}");
     assert_eq!(number(&guard, add(&store, "stopped: n", 1)).await, Ok(3), "the stopped process wrote nothing");
+}
+
+/// The server has upgraded the lease, and its holder has not heard the answer.
+#[tokio::test]
+async fn a_script_runs_while_its_lease_is_being_upgraded() {
+    let Some(server) = shared() else { return };
+    let (store, others) = context(&server.client(), "upgrading").await;
+    let (others, faulty) = (others.build().unwrap(), FaultyStore::new(store.clone()));
+    let leases = LeaseManager::builder(faulty.clone(), TokioExecutor::new()).lease(LONG_LEASE).build().unwrap();
+    let guard = leases.lock("k").shared().acquire().await.unwrap();
+    faulty.inject(Fault::LoseReply);
+    // Nor can it ask.
+    faulty.fail_always(Some(Fault::Refuse));
+    let upgrading = guard.clone();
+    let upgrade = tokio::spawn(async move { upgrading.upgrade().await });
+    let is_upgraded =
+        async || others.status("k").await.unwrap().holders.iter().any(|holder| holder.mode == Mode::Exclusive);
+    while !is_upgraded().await {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(guard.mode(), Mode::Shared, "it does not know");
+    assert_eq!(number(&guard, add(&store, "upgrading: n", 2)).await, Ok(2));
+    faulty.fail_always(None);
+    upgrade.await.unwrap().unwrap();
+    assert_eq!(number(&guard, add(&store, "upgrading: n", 3)).await, Ok(5));
 }

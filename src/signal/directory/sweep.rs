@@ -35,7 +35,7 @@ process_wide!(with_looks, SortedMap<PathBuf, Instant>, SortedMap::new());
 pub(super) fn sweep(directory: &Path) {
     let all: Vec<_> = names(directory).into_iter().flatten().collect();
     let beacons = all.iter().filter(|name| session_in(name, beacon::KIND).is_some()).count();
-    remove_dead(directory, all.iter().map(String::as_str), if beacons > MANY { MOST_KEPT } else { MANY });
+    remove_dead(directory, all.iter().map(String::as_str), (beacons > MANY).then_some(MOST_KEPT));
 }
 
 /// As [`sweep_some`], unless a context of this process has just done it in this directory.
@@ -62,12 +62,12 @@ pub(super) fn sweep_some(directory: &Path, own: SessionId) {
     // The numbers of sessions are random.
     let start = usize::try_from(own.0 % first.len().max(1) as u128).unwrap_or_default();
     let some = first.iter().cycle().skip(start).take(SOME.min(first.len()));
-    remove_dead(directory, some.map(String::as_str), if first.len() > MANY { SOME / 2 } else { MANY });
+    remove_dead(directory, some.map(String::as_str), (first.len() > MANY).then_some(SOME / 2));
 }
 
 /// Of these files, removes those that never rose or that nobody listens at, and old beacons of the dead; of the younger beacons of the
-/// dead, `most` stay.
-fn remove_dead<'a>(directory: &Path, names: impl Iterator<Item = &'a str>, most: usize) {
+/// dead, `most` stay, or all.
+fn remove_dead<'a>(directory: &Path, names: impl Iterator<Item = &'a str>, most: Option<usize>) {
     let mut beacons = Vec::new();
     for name in names {
         let path = directory.join(name);
@@ -94,14 +94,13 @@ fn remove_unrisen(path: &Path) {
     }
 }
 
-/// Looking at a lock takes longer than reading the time of a file. So files are opened only if they are old, or if there are too many.
-fn remove_fallen(mut beacons: Vec<(SystemTime, PathBuf)>, most: usize) {
+/// Looking at a lock takes longer than reading the time of a file. So files are opened only if they are old, or if not all may stay.
+fn remove_fallen(mut beacons: Vec<(SystemTime, PathBuf)>, most: Option<usize>) {
     let is_old = |marked: &SystemTime| age_of(marked) >= KEPT;
-    let are_many = most < MANY;
-    beacons.retain(|(marked, path)| (are_many || is_old(marked)) && has_fallen(path));
+    beacons.retain(|(marked, path)| (most.is_some() || is_old(marked)) && has_fallen(path));
     beacons.sort_unstable_by(|one, other| other.cmp(one));
     for (younger, (marked, path)) in beacons.into_iter().enumerate() {
-        if younger >= most || is_old(&marked) {
+        if most.is_some_and(|most| younger >= most) || is_old(&marked) {
             let _ = fs::remove_file(path);
         }
     }

@@ -17,19 +17,7 @@ pub(in crate::store) struct Certificates {
 impl Certificates {
     /// Takes the parameters of these names out of those of a URL: the file of the authority, that of the own certificate, and its key.
     pub(in crate::store) fn taken(names: [&str; 3], parameters: &mut Vec<&str>) -> Result<Self, StoreError> {
-        let mut take = |name: &str| {
-            let value_of = |parameter: &str| {
-                parameter.split_once('=').filter(|(other, _)| *other == name).map(|(_, value)| decoded(value))
-            };
-            let found: Vec<_> = parameters.iter().filter_map(|parameter| value_of(parameter)).collect();
-            parameters.retain(|parameter| value_of(parameter).is_none());
-            match found.as_slice() {
-                [] => Ok(None),
-                [Some(file)] if !file.is_empty() => Ok(Some(file.clone())),
-                [_] => Err(refused(format!("the parameter {name} in the URL is empty, or not percent-encoded UTF-8"))),
-                _ => Err(refused(format!("the URL has the parameter {name} twice; leave one out"))),
-            }
-        };
+        let mut take = |name| taken(name, parameters);
         let [ca, cert, key] = names;
         let own = match (take(cert)?, take(key)?) {
             (Some(cert), Some(key)) => Some((cert, key)),
@@ -42,10 +30,20 @@ impl Certificates {
         };
         Ok(Self { ca: take(ca)?, own })
     }
+}
 
-    /// Whether the URL names none.
-    pub(in crate::store) fn are_none(&self) -> bool {
-        *self == Self::default()
+/// Takes the value of one parameter out of those of a URL.
+pub(in crate::store) fn taken(name: &str, parameters: &mut Vec<&str>) -> Result<Option<String>, StoreError> {
+    let value_of = |parameter: &str| {
+        parameter.split_once('=').filter(|(other, _)| *other == name).map(|(_, value)| decoded(value))
+    };
+    let found: Vec<_> = parameters.iter().filter_map(|parameter| value_of(parameter)).collect();
+    parameters.retain(|parameter| value_of(parameter).is_none());
+    match found.as_slice() {
+        [] => Ok(None),
+        [Some(value)] if !value.is_empty() => Ok(Some(value.clone())),
+        [_] => Err(refused(format!("the parameter {name} in the URL is empty, or not percent-encoded UTF-8"))),
+        _ => Err(refused(format!("the URL has the parameter {name} twice; leave one out"))),
     }
 }
 
@@ -57,18 +55,18 @@ fn refused(sentence: String) -> StoreError {
 mod tests {
     use super::*;
 
-    fn taken(parameters: &mut Vec<&str>) -> Result<Certificates, StoreError> {
+    fn files(parameters: &mut Vec<&str>) -> Result<Certificates, StoreError> {
         Certificates::taken(["ca", "cert", "key"], parameters)
     }
 
     #[test]
     fn files_are_taken_out_of_the_parameters() {
         let mut parameters = vec!["a=1", "ca=/a%20b/ca.pem", "key=k", "cert=c", "carrot=2", "ca"];
-        let files = taken(&mut parameters).unwrap();
-        assert_eq!(files.ca.as_deref(), Some("/a b/ca.pem"));
-        assert_eq!(files.own, Some(("c".into(), "k".into())));
+        let found = files(&mut parameters).unwrap();
+        assert_eq!(found.ca.as_deref(), Some("/a b/ca.pem"));
+        assert_eq!(found.own, Some(("c".into(), "k".into())));
         assert_eq!(parameters, ["a=1", "carrot=2", "ca"]);
-        assert!(taken(&mut parameters).unwrap().are_none());
+        assert_eq!(files(&mut parameters).unwrap(), Certificates::default());
     }
 
     #[test]
@@ -76,9 +74,9 @@ mod tests {
         for (parameter, remedy) in
             [("cert=c", "by cert= and key="), ("key=k", "name both"), ("ca=", "empty"), ("ca=%ff", "UTF-8")]
         {
-            let error = taken(&mut vec![parameter]).unwrap_err().message;
+            let error = files(&mut vec![parameter]).unwrap_err().message;
             assert!(error.contains(remedy), "{parameter}: {error}");
         }
-        assert!(taken(&mut vec!["ca=a", "ca=b"]).unwrap_err().message.contains("twice"));
+        assert!(files(&mut vec!["ca=a", "ca=b"]).unwrap_err().message.contains("twice"));
     }
 }

@@ -1,6 +1,6 @@
 //! Encrypted connections, where the URL of a store asks for them: what all such stores share.
 
-#[cfg(any(feature = "store-postgres", feature = "store-redis"))]
+#[cfg(any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"))]
 mod certificates;
 #[cfg(any(feature = "store-postgres-tls", feature = "store-redis-tls", feature = "store-etcd-tls"))]
 mod pem;
@@ -9,8 +9,10 @@ mod percent;
 #[cfg(any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis"))]
 mod refusals;
 
-#[cfg(any(feature = "store-postgres", feature = "store-redis"))]
+#[cfg(any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"))]
 pub(super) use certificates::Certificates;
+#[cfg(feature = "store-etcd")]
+pub(super) use certificates::taken;
 #[cfg(any(feature = "store-postgres-tls", feature = "store-redis-tls", feature = "store-etcd-tls"))]
 pub(super) use pem::pem;
 #[cfg(any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"))]

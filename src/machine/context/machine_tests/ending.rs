@@ -98,13 +98,19 @@ fn s9_a_try_waits_a_moment_for_the_end_of_a_beacon() {
     }
 }
 
-#[test]
-fn s9_a_try_whose_holder_answers_is_refused_at_once() {
+/// A try that found the key taken by a context with a beacon, and asks that one.
+fn found_taken(alone: bool) -> (Script, Sighting) {
     let mut script = Script::with_beacon();
     let ahead = Sighting { beacon: true, ..taken(OTHER, 64, RequestId(1)) };
-    script.input(Input::Acquire(Turn { wait: false, alone: true, ..Turn::new(TurnId(1), script.key.clone()) }));
+    script.input(Input::Acquire(Turn { wait: false, alone, ..Turn::new(TurnId(1), script.key.clone()) }));
     script.input(Input::BeaconStands(ME));
     script.answer([Outcome::Busy { ahead: [ahead].into() }]);
+    (script, ahead)
+}
+
+#[test]
+fn s9_a_try_whose_holder_answers_is_refused_at_once() {
+    let (mut script, _) = found_taken(true);
     let outputs = script.signal(Body::InUse { asker: ME }).to_vec();
     assert_eq!(outputs, [Output::Event(Event::Busy { turn: TurnId(1) })]);
     assert!(!script.is_sent());
@@ -113,11 +119,7 @@ fn s9_a_try_whose_holder_answers_is_refused_at_once() {
 /// The holder's answer takes more than 30 ms if the server is far away, or if the holder's event loop is busy.
 #[test]
 fn s9_a_try_whose_holder_answers_late_is_refused_at_once_and_leaves_the_queue() {
-    let mut script = Script::with_beacon();
-    let ahead = Sighting { beacon: true, ..taken(OTHER, 64, RequestId(1)) };
-    script.input(Input::Acquire(Turn { wait: false, ..Turn::new(TurnId(1), script.key.clone()) }));
-    script.input(Input::BeaconStands(ME));
-    script.answer([Outcome::Busy { ahead: [ahead].into() }]);
+    let (mut script, ahead) = found_taken(false);
     script.tick(30);
     script.answer([Outcome::Busy { ahead: [ahead].into() }]);
     script.answer([Outcome::Waiting { last_token: Token(64), position: 0, ahead: [ahead].into() }]);
@@ -129,11 +131,7 @@ fn s9_a_try_whose_holder_answers_late_is_refused_at_once_and_leaves_the_queue() 
 /// The same, if the second look is under way when the answer comes.
 #[test]
 fn s9_a_try_whose_holder_answers_during_the_second_look_takes_no_place() {
-    let mut script = Script::with_beacon();
-    let ahead = Sighting { beacon: true, ..taken(OTHER, 64, RequestId(1)) };
-    script.input(Input::Acquire(Turn { wait: false, ..Turn::new(TurnId(1), script.key.clone()) }));
-    script.input(Input::BeaconStands(ME));
-    script.answer([Outcome::Busy { ahead: [ahead].into() }]);
+    let (mut script, ahead) = found_taken(false);
     script.tick(30);
     let (look, _) = script.sent();
     script.signal(Body::InUse { asker: ME });

@@ -12,11 +12,11 @@ pub(in super::super) const ENCRYPTS: bool = true;
 
 /// Adds TLS to the options of a connection.
 pub(in super::super) fn encrypt(options: ConnectOptions, tls: &Tls) -> Result<ConnectOptions, Failure> {
-    let trust = match &tls.ca {
+    let trust = match &tls.files.ca {
         Some(file) => TlsOptions::new().ca_certificate(Certificate::from_pem(read(file)?)),
         None => TlsOptions::new().with_native_roots(),
     };
-    let shown = match &tls.own {
+    let shown = match &tls.files.own {
         Some((cert, key)) => trust.identity(Identity::from_pem(read(cert)?, read(key)?)),
         None => trust,
     };

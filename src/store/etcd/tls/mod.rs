@@ -10,7 +10,10 @@ use std::{format, string::String};
 use super::address::refused;
 use crate::{
     machine::StoreError,
-    store::{tls::decoded, url::PREFIX_REMEDY},
+    store::{
+        tls::{Certificates, taken},
+        url::PREFIX_REMEDY,
+    },
 };
 
 #[cfg(not(feature = "store-etcd-tls"))]
@@ -25,10 +28,7 @@ const BUILT_WITHOUT: &str = "this program was built without TLS for etcd; enable
 /// program runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tls {
-    /// Who signs the servers' certificates, if not an authority that the system trusts.
-    ca: Option<String>,
-    /// This program's own certificate, and its key.
-    own: Option<(String, String)>,
+    files: Certificates,
     /// The name in the servers' certificates, if they are reached by another one.
     server_name: Option<String>,
 }
@@ -36,30 +36,13 @@ pub(super) struct Tls {
 impl Tls {
     /// Reads the part after the question mark.
     pub(super) fn parse(query: &str) -> Result<Self, StoreError> {
-        let (mut tls, mut cert, mut key) = (Self::default(), None, None);
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let place = match name {
-                "ca" => &mut tls.ca,
-                "cert" => &mut cert,
-                "key" => &mut key,
-                "server_name" => &mut tls.server_name,
-                _ => return Err(unknown(name)),
-            };
-            *place = Some(decoded(value).filter(|value| !value.is_empty()).ok_or_else(|| {
-                refused(&format!("the parameter {name} in the address of etcd is empty, or not percent-encoded UTF-8"))
-            })?);
+        let mut parameters = query.split('&').filter(|parameter| !parameter.is_empty()).collect();
+        let files = Certificates::taken(["ca", "cert", "key"], &mut parameters)?;
+        let server_name = taken("server_name", &mut parameters)?;
+        match parameters.first() {
+            Some(other) => Err(unknown(other.split('=').next().unwrap_or_default())),
+            None => Ok(Self { files, server_name }),
         }
-        tls.own = match (cert, key) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            _ => {
-                return Err(refused(
-                    "a client certificate for etcd needs its file and its key; name both, by cert= and key=",
-                ));
-            }
-        };
-        Ok(tls)
     }
 
     /// Whether this program can encrypt at all.
@@ -127,8 +110,8 @@ mod tests {
     #[test]
     fn parameters_name_files_and_a_server() {
         let tls = Tls::parse("ca=/a%20b/ca.pem&cert=c&key=k&server_name=etcd.test").unwrap();
-        assert_eq!(tls.ca.as_deref(), Some("/a b/ca.pem"));
-        assert_eq!(tls.own, Some(("c".into(), "k".into())));
+        assert_eq!(tls.files.ca.as_deref(), Some("/a b/ca.pem"));
+        assert_eq!(tls.files.own, Some(("c".into(), "k".into())));
         assert_eq!(tls.server_name.as_deref(), Some("etcd.test"));
         assert_eq!(Tls::parse("").unwrap(), Tls::default());
     }

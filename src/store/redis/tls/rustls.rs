@@ -20,7 +20,7 @@ pub(in super::super) fn open(url: &str, files: &Certificates) -> Result<Client, 
     if url.starts_with("rediss:") {
         provide();
     }
-    if files.are_none() {
+    if *files == Certificates::default() {
         return Client::open(url).map_err(|error| failure::of_url(&error));
     }
     let read = |file: &String| pem(file, NAMED);

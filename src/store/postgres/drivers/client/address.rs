@@ -38,7 +38,7 @@ impl Address {
         if verifies && (has_connector || !tls::ENCRYPTS) {
             return Err(invalid(if has_connector { VERIFIES } else { NO_TLS }));
         }
-        if has_connector && !files.are_none() {
+        if has_connector && files != Certificates::default() {
             return Err(invalid(NAMED_TWICE));
         }
         for parameter in &mut parameters {
@@ -52,7 +52,7 @@ impl Address {
         if encrypts && !has_connector && !tls::ENCRYPTS {
             return Err(invalid(NO_TLS));
         }
-        if !encrypts && !files.are_none() {
+        if !encrypts && files != Certificates::default() {
             return Err(invalid(UNUSED));
         }
         Ok(Self { config, encryption: (encrypts && !has_connector).then_some(files) })
