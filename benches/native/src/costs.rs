@@ -7,7 +7,7 @@ use std::time::Duration;
 use cpu_time::ThreadTime;
 use futures::future::join_all;
 use leasehold::machine::{
-    Batch, Command, Config, Event, Input, Key, Machine, Monotonic, Now, Options, Output, Records, Row, SessionId,
+    Batch, Command, Config, Event, Input, Key, Machine, Monotonic, Now, Options, Output, Record, Records, Row, SessionId,
     SessionStep, StoreClock, StoreId, StoreNow, Turn, TurnId, Wall,
 };
 use leasehold::{LeaseManager, store::MemoryStore};
@@ -105,6 +105,7 @@ pub(crate) async fn measure(figures: &mut Figures) {
     held_keys(figures);
     queued_contexts(figures);
     alone(figures);
+    texts(figures);
     fresh_names(figures);
     requests_at_once(figures);
     forming(figures).await;
@@ -178,6 +179,34 @@ fn alone(figures: &mut Figures) {
         waiter.run(&mut records);
         let target = if count == 800 { Target::AtMost(1_000.0) } else { Target::None };
         figures.add(us, waiter.calm_heartbeat(&mut records).0, target);
+    }
+}
+
+/// What it takes to read and write the text of a record in which many wait. Browsers and servers store texts.
+fn texts(figures: &mut Figures) {
+    let names = [
+        (1, "text_of_1_waiter_us"),
+        (100, "text_of_100_waiters_each_us"),
+        (10_000, "text_of_10000_waiters_each_us"),
+    ];
+    let mut first = f64::INFINITY;
+    for (count, name) in names {
+        let (mut records, mut holder, mut waiter) = (store(), Context::new(1), Context::new(2));
+        holder.acquire(turn(0, "k"));
+        holder.run(&mut records);
+        (1..=count).for_each(|id| waiter.acquire(Turn { alone: true, ..turn(id, "k") }));
+        waiter.run(&mut records);
+        let row = Row::Record(Key::new("k").expect("the name is short"));
+        let text = records.text(&row).expect("it is held");
+        let rounds = 20_000 / count;
+        let start = ThreadTime::now();
+        for _ in 0..rounds {
+            let record = Record::decode(&text).expect("it was written just now");
+            assert_eq!(record.encode().len(), text.len());
+        }
+        let each = micros(start.elapsed()) / (rounds * count) as f64;
+        first = first.min(each);
+        figures.add(name, each, Target::AtMost(first * 2.0));
     }
 }
 

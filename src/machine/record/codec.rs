@@ -72,7 +72,7 @@ impl StoreRow {
     }
 
     pub(super) fn decode(text: &str) -> Result<Self, Unreadable> {
-        let mut fields = Fields::read(text).ok_or(Unreadable::Corrupt)?;
+        let mut fields = Fields::read(text);
         check_format(&mut fields)?;
         let (id, floor) = (StoreId(fields.id("store")), Token(fields.number("floor")));
         let row = Self { id, floor, extra: fields.rest() };
@@ -83,12 +83,10 @@ impl StoreRow {
 impl Session {
     /// Writes the row down. It says itself whose it is.
     pub fn encode(&self, session: SessionId) -> String {
-        let robbed = |stolen: &Stolen| {
-            let mut entry = Object::new();
+        let robbed = |entry: &mut Object, stolen: &Stolen| {
             entry.text("key", stolen.key.as_str()).number("token", stolen.token.0);
-            entry.number("request", stolen.request.0).end(&Extra::default())
+            entry.number("request", stolen.request.0).close(&Extra::none());
         };
-        let deadline = |deadline: &Monotonic| deadline.as_ms().to_string();
         Object::new()
             .number("format", FORMAT)
             .id("session", session.0)
@@ -99,13 +97,13 @@ impl Session {
             .number("floor", self.floor)
             .number("heard_at", self.heard_at.as_ms())
             .list("robbed", &self.robbed, robbed)
-            .list("deadline", self.deadline.as_slice(), deadline)
+            .optional("deadline", self.deadline.map(Monotonic::as_ms))
             .end(&self.extra)
     }
 
     /// Whose row this is, if it says so, whatever else stands there.
     pub(super) fn id_of(text: &str) -> Option<SessionId> {
-        let mut fields = Fields::read(text)?;
+        let mut fields = Fields::read(text);
         let id = SessionId(fields.id("session"));
         fields.is_sound().then_some(id)
     }
@@ -115,7 +113,7 @@ impl Session {
     /// # Errors
     /// [`Unreadable`] if a newer version wrote it, or if it is no row at all.
     pub fn decode(text: &str) -> Result<(SessionId, Self), Unreadable> {
-        let mut fields = Fields::read(text).ok_or(Unreadable::Corrupt)?;
+        let mut fields = Fields::read(text);
         check_format(&mut fields)?;
         let robbed = |fields: &mut Fields<'_>| {
             let key = Key::new(&fields.text("key")).ok()?;
@@ -165,7 +163,7 @@ impl Record {
     /// # Errors
     /// [`Unreadable`] if a newer version wrote it, or if it is no record at all.
     pub fn decode(text: &str) -> Result<Self, Unreadable> {
-        let mut fields = Fields::read(text).ok_or(Unreadable::Corrupt)?;
+        let mut fields = Fields::read(text);
         check_format(&mut fields)?;
         decode_record(fields).ok_or(Unreadable::Corrupt)
     }
@@ -188,12 +186,8 @@ fn decode_record(mut fields: Fields<'_>) -> Option<Record> {
     (fields.is_sound() && in_range).then_some(record)
 }
 
-fn encode_token(token: &Token) -> String {
-    token.0.to_string()
-}
-
-fn encode_grant(grant: &Grant) -> String {
-    Object::new()
+fn encode_grant(object: &mut Object, grant: &Grant) {
+    object
         .id("holder", grant.holder.0)
         .number("request", grant.request.0)
         .text("mode", grant.mode.name())
@@ -201,16 +195,16 @@ fn encode_grant(grant: &Grant) -> String {
         .number("tokens", grant.block.last.0)
         .number("previous", grant.previous.0)
         .text("info", &grant.info)
-        .end(&grant.extra)
+        .close(&grant.extra);
 }
 
 fn decode_grant(fields: &mut Fields<'_>) -> Option<Grant> {
-    let (block, mode) = (decode_block(fields)?, decode_mode(fields)?);
+    let (holder, request) = (SessionId(fields.id("holder")), RequestId(fields.number("request")));
     Some(Grant {
-        holder: SessionId(fields.id("holder")),
-        request: RequestId(fields.number("request")),
-        mode,
-        block,
+        holder,
+        request,
+        mode: decode_mode(fields)?,
+        block: decode_block(fields)?,
         previous: Token(fields.number("previous")),
         info: fields.text("info"),
         extra: fields.rest(),
@@ -218,7 +212,7 @@ fn decode_grant(fields: &mut Fields<'_>) -> Option<Grant> {
 }
 
 fn decode_mode(fields: &mut Fields<'_>) -> Option<Mode> {
-    Mode::from_name(&fields.text("mode"))
+    Mode::from_name(fields.word("mode"))
 }
 
 /// Anybody can write what is read here: tokens out of range are none.
@@ -226,25 +220,25 @@ fn decode_block(fields: &mut Fields<'_>) -> Option<TokenBlock> {
     TokenBlock::from_range(fields.number("token"), fields.number("tokens"))
 }
 
-fn encode_waiter(waiter: &Waiter) -> String {
-    Object::new()
+fn encode_waiter(object: &mut Object, waiter: &Waiter) {
+    object
         .id("holder", waiter.holder.0)
         .number("request", waiter.request.0)
         .text("mode", waiter.mode.name())
         .integer("priority", waiter.priority)
         .number("ticket", waiter.ticket)
-        .list("upgrades", waiter.upgrades.as_slice(), encode_token)
+        .optional("upgrades", waiter.upgrades.map(|token| token.0))
         .number("alone", waiter.alone.into())
         .text("info", &waiter.info)
-        .end(&waiter.extra)
+        .close(&waiter.extra);
 }
 
 fn decode_waiter(fields: &mut Fields<'_>) -> Option<Waiter> {
-    let mode = decode_mode(fields)?;
+    let (holder, request) = (SessionId(fields.id("holder")), RequestId(fields.number("request")));
     Some(Waiter {
-        holder: SessionId(fields.id("holder")),
-        request: RequestId(fields.number("request")),
-        mode,
+        holder,
+        request,
+        mode: decode_mode(fields)?,
         priority: fields.integer("priority"),
         ticket: fields.number("ticket"),
         upgrades: fields.numbers("upgrades").first().copied().map(Token),
@@ -279,17 +273,18 @@ impl Message {
                 head.text("kind", "stolen").id("holder", holder.0).number("token", token.0)
             }
         }
-        .end(&Extra::default())
+        .end(&Extra::none())
     }
 
     /// Reads a message. Anybody can post on a channel: what is malformed, or newer than us, is `None`.
     pub fn decode(text: &str) -> Option<Self> {
-        let mut fields = Fields::read(text)?;
+        let mut fields = Fields::read(text);
         check_format(&mut fields).ok()?;
         let store = StoreId(fields.id("store"));
         let key = Key::new(&fields.text("key")).ok()?;
+        let kind = fields.word("kind");
         let holder = SessionId(fields.id("holder"));
-        let body = match fields.text("kind").as_str() {
+        let body = match kind {
             "granted" => Body::Granted {
                 holder,
                 request: RequestId(fields.number("request")),
