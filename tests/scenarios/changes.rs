@@ -6,7 +6,7 @@ use futures::{
     future::{FutureExt, join_all},
     join,
 };
-use leasehold::{AcquireError, LeaseGuard, LeaseManager, LostReason, Mode};
+use leasehold::{AcquireError, LeaseGuard, LeaseManager, LostReason, Mode, executor::Lifecycle};
 
 use crate::support::{
     doubles::SlowStore,
@@ -107,6 +107,46 @@ fn two_upgrades_conflict_here_and_elsewhere() {
             assert!(is_exclusive(&first));
             first.release().await.unwrap();
         }
+    });
+}
+
+/// A rival that died while it upgraded is no rival. Its beacon shows that it is dead.
+#[test]
+fn an_upgrade_finds_out_that_its_rival_is_dead() {
+    everywhere(async |world| {
+        for others in [0, 1] {
+            let (one, two, three) = (world.tab(), world.tab(), world.tab());
+            let (first, second) = (read(&one).await, read(&two).await);
+            let third = if others > 0 { Some(read(&three).await) } else { None };
+            let mut dying = Box::pin(async move { first.upgrade().await });
+            assert!(world.within(ms(10), &mut dying).await.is_none());
+            one.crash(dying);
+            let mut upgrade = Box::pin(second.upgrade());
+            if let Some(third) = third {
+                assert!(world.within(secs(1), &mut upgrade).await.is_none(), "it waits for who shares and lives");
+                third.release().await.unwrap();
+            }
+            world.within(secs(1), upgrade).await.expect("nobody else is left").unwrap();
+            assert!(is_exclusive(&second) && three.leases.lock("k").try_acquire().await.unwrap().is_none());
+            second.release().await.unwrap();
+        }
+    });
+}
+
+/// A rival that does not answer may be dead. If its beacon stands, it is alive.
+#[test]
+fn a_rival_that_does_not_answer_is_watched_for_a_moment() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let (first, second) = (read(&one).await, read(&two).await);
+        let mut silent = Box::pin(async move { first.upgrade().await });
+        assert!(world.within(ms(10), &mut silent).await.is_none());
+        one.executor.tell(Lifecycle::Ending);
+        let refused = world.within(ms(300), second.upgrade()).await.expect("after 280 ms");
+        assert_eq!(refused.unwrap_err(), AcquireError::UpgradeConflict { key: "k".into() });
+        assert!(second.is_valid() && second.mode() == Mode::Shared);
+        one.crash(silent);
+        world.within(secs(1), second.upgrade()).await.expect("now it is dead").unwrap();
     });
 }
 

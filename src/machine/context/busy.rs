@@ -15,9 +15,9 @@ use super::{
 };
 
 /// A holder that keeps a key without using it gives it back by then, if it can hear.
-const LOOK_MS: u64 = 30;
+pub(super) const LOOK_MS: u64 = 30;
 /// A beacon that still stands by then is that of a living context: time enough for a page that was closed or reloaded to go.
-const GONE_MS: u64 = 250;
+pub(super) const GONE_MS: u64 = 250;
 
 impl Machine {
     /// The key is taken. Who only tries asks the holder whether it uses it, and looks again once.
@@ -64,7 +64,12 @@ impl Machine {
     /// The holder lives: who only tries is refused, and leaves the queue.
     pub(super) fn end_probe_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
-        if seeking.probes_until.is_some_and(|until| until <= now) {
+        if seeking.probes_until.is_none_or(|until| until > now) {
+            return;
+        }
+        if self.cohorts.held(slot).is_some() {
+            self.conclude_upgrade(slot, now);
+        } else {
             self.end_probe(slot, now);
         }
     }
@@ -126,6 +131,10 @@ impl Machine {
     pub(super) fn conclude_busy(&mut self, key: &Key, now: Monotonic) {
         let asks = |cohort: &Cohort| cohort.seeking().is_some_and(|seeking| seeking.look_until.is_some());
         for slot in self.cohorts.pick(Some(key), &|_, cohort| asks(cohort)) {
+            if self.cohorts.held(&slot).is_some() {
+                self.conclude_upgrade(&slot, now);
+                continue;
+            }
             let Some(seeking) = self.cohorts.change_seeking(&slot) else { continue };
             seeking.is_in_use = true;
             if seeking.look_at.take().is_some() {

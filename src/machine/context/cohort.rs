@@ -63,7 +63,7 @@ pub(super) struct Seeking {
     pub(super) look_at: Option<Monotonic>,
     /// Nor does it look after that.
     pub(super) look_until: Option<Monotonic>,
-    /// Until when a try waits in the queue for the end of a beacon.
+    /// Until when a try, or an upgrade whose rival may be dead, watches a beacon.
     pub(super) probes_until: Option<Monotonic>,
     /// A holder said that it uses the key.
     pub(super) is_in_use: bool,
@@ -225,9 +225,10 @@ impl Cohort {
         seeks || self.held().is_some_and(|held| held.request == request)
     }
 
-    /// Whether the request has a place in the queue.
+    /// Whether the request has a place in the queue, or watches the beacon of a rival as if it had one.
     pub(super) fn waits(&self) -> bool {
-        self.seeking().is_some_and(|seeking| seeking.queued)
+        let watches = |seeking: &Seeking| seeking.probes_until.is_some() && matches!(self.stage, Stage::Held(_));
+        self.seeking().is_some_and(|seeking| seeking.queued || watches(seeking))
     }
 
     /// When something is to be done for the turns, the users, or the lease that nobody uses.

@@ -3,13 +3,16 @@
 use alloc::{boxed::Box, vec::Vec};
 
 use super::{
-    Machine, RequestId,
+    Machine, RequestId, Sighting,
+    busy::{GONE_MS, LOOK_MS},
     cohort::{Cohort, Held, Seeking, Upgrade},
     input::{Slot, TurnId},
+    message::Body,
     mode::Mode,
     output::{Event, LostReason, Refusal},
     pending::PendingOperation,
     record::{Action, Granted, Outcome, Way},
+    store_queue::is_ask_for,
     time::Monotonic,
     token::Token,
 };
@@ -90,11 +93,19 @@ impl Machine {
     pub(super) fn upgrade_answered(&mut self, slot: &Slot, outcome: &Outcome, now: Monotonic) {
         match outcome {
             Outcome::Granted(granted) => self.upgraded(slot, granted, now),
-            Outcome::Waiting { last_token, position, ahead } => self.queued(slot, *last_token, *position, ahead, now),
+            Outcome::Waiting { last_token, position, ahead } => {
+                // The rival has gone.
+                if let Some(seeking) = self.cohorts.change_seeking(slot) {
+                    seeking.probes_until = None;
+                }
+                self.queued(slot, *last_token, *position, ahead, now);
+            }
             Outcome::UpgradeConflict { ahead } => {
-                // The next attempt ends whoever died while it upgraded.
+                // The next attempt ends whoever fell silent while it upgraded.
                 self.observe(slot, ahead, now);
-                self.end_upgrade(slot, Refusal::UpgradeConflict, now);
+                if !self.doubts_rival(slot, ahead, now) {
+                    self.end_upgrade(slot, Refusal::UpgradeConflict, now);
+                }
             }
             Outcome::TooLate => self.ask(slot, now),
             Outcome::Exhausted => self.end_upgrade(slot, Refusal::Exhausted, now),
@@ -105,6 +116,37 @@ impl Machine {
             }
             // It was cancelled.
             _ => self.end_upgrade(slot, Refusal::Timeout, now),
+        }
+    }
+
+    /// Whether it is too early to say that somebody else upgrades: that one may be dead, and its beacon would show it. It is asked whether it
+    /// uses the key. If it does not answer, its beacon is watched, although this request has no place in the queue.
+    fn doubts_rival(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
+        let may_be_dead = |seen: &&Sighting| seen.beacon && seen.holder != self.session.id();
+        let Some(rival) = ahead.last().filter(may_be_dead) else { return false };
+        let upgrade =
+            self.cohorts.change_held(slot).and_then(|held| held.upgrade.as_mut()).filter(|upgrade| !upgrade.cancelled);
+        let Some(seeking) = upgrade.and_then(|upgrade| upgrade.seeking.as_mut()).filter(|seeking| !seeking.is_in_use)
+        else {
+            return false;
+        };
+        if seeking.look_until.is_none() {
+            let until = Some(now.plus(LOOK_MS));
+            (seeking.look_at, seeking.look_until) = (until, until);
+            self.send(&slot.key, Body::Wanted { holder: rival.holder, by: self.session.id(), tries: true });
+            return true;
+        }
+        *seeking.probes_until.get_or_insert_with(|| now.plus(GONE_MS)) > now
+    }
+
+    /// Whoever else upgrades lives.
+    pub(super) fn conclude_upgrade(&mut self, slot: &Slot, now: Monotonic) {
+        let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
+        (seeking.is_in_use, seeking.look_at, seeking.probes_until) = (true, None, None);
+        let request = seeking.request;
+        // Otherwise the answer tells whether it still upgrades.
+        if !self.store_queue.carries(slot, is_ask_for(request)) {
+            self.end_upgrade(slot, Refusal::UpgradeConflict, now);
         }
     }
 

@@ -139,9 +139,25 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("ending::s9_a_try_waits_a_moment"),
         &[edit(
             BUSY,
-            "probes_until.is_some_and(|until| until <= now)",
-            "probes_until.is_some_and(|until| until < now && now < until)",
+            "probes_until.is_none_or(|until| until > now)",
+            "probes_until.is_none_or(|until| until > now || until < now)",
         )],
+    ),
+    Mutant::new(
+        "S9",
+        "an upgrade believes that its rival is alive",
+        Scenario("changes::an_upgrade_finds_out"),
+        &[edit(
+            "src/machine/context/upgrade.rs",
+            "seen.beacon && seen.holder != self.session.id()",
+            "seen.beacon && false",
+        )],
+    ),
+    Mutant::new(
+        "S9",
+        "an upgrade watches its rival for ever",
+        Scenario("changes::a_rival_that_does_not_answer"),
+        &[edit("src/machine/context/upgrade.rs", "|| now.plus(GONE_MS)) > now", "|| now.plus(GONE_MS * 9)) > now")],
     ),
     Mutant::new(
         "S9",
