@@ -1,7 +1,11 @@
 //! A request that is nested in the work of another one, whose lease it shares.
 
 use futures::future::join;
-use leasehold::{LeaseGuard, LeaseManager, LeaseRequest};
+use leasehold::{
+    LeaseGuard, LeaseManager, LeaseRequest,
+    executor::Lifecycle,
+    store::{Fault, Store},
+};
 
 use crate::support::world::{World, everywhere, ms, secs};
 
@@ -76,5 +80,104 @@ fn who_does_not_share_waits_for_those_who_do() {
         assert!(world.within(ms(LONG_MS), &mut plain).await.is_none());
         next.release().await.unwrap();
         assert!(world.within(ms(LONG_MS), plain).await.expect("it is its turn").unwrap().is_valid());
+    });
+}
+
+/// The request comes before the store has answered the upgrade.
+#[test]
+fn work_that_upgrades_shares_its_lease_with_what_it_asks_for_meanwhile() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let other = two.leases.lock("k").shared().acquire().await.unwrap();
+        let outer = shares(&one.leases, true).acquire().await.unwrap();
+        let works = async {
+            let nested = async {
+                world.sim.pass(ms(1)).await;
+                shares(&one.leases, true).acquire().await.unwrap()
+            };
+            let (upgraded, inner) = join(outer.upgrade(), nested).await;
+            assert!(upgraded.is_ok() && inner.is_valid());
+        };
+        let frees = async {
+            world.sim.pass(ms(LONG_MS)).await;
+            other.release().await.unwrap();
+        };
+        assert!(world.within(secs(600), join(works, frees)).await.is_some());
+    });
+}
+
+/// While an upgrade is asked for, nobody is let in.
+#[test]
+fn a_nested_request_goes_before_those_who_do_not_share_once_an_upgrade_is_given_up() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        let _other = two.leases.lock("k").shared().acquire().await.unwrap();
+        let outer = shares(&one.leases, true).acquire().await.unwrap();
+        world.sim.pass(ms(LONG_MS)).await;
+        let mut waits = Box::pin(three.leases.lock("k").acquire());
+        let mut plain = Box::pin(one.leases.lock("k").shared().acquire());
+        let mut nested = Box::pin(shares(&one.leases, true).acquire());
+        let mut upgrade = Box::pin(outer.upgrade());
+        assert!(world.within(ms(10), &mut waits).await.is_none());
+        assert!(world.within(ms(10), &mut upgrade).await.is_none());
+        assert!(world.within(ms(10), &mut plain).await.is_none());
+        assert!(world.within(ms(10), &mut nested).await.is_none());
+        drop(upgrade);
+        assert!(world.within(secs(600), nested).await.is_some_and(|inner| inner.is_ok()));
+    });
+}
+
+/// Readers may share a lease without asking to.
+#[test]
+fn a_nested_request_joins_beside_a_reader_that_does_not_share() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let outer = shares(&one.leases, true).acquire().await.unwrap();
+        let reader = one.leases.lock("k").shared().acquire().await.unwrap();
+        let mut waits = Box::pin(two.leases.lock("k").acquire());
+        assert!(world.within(ms(LONG_MS), &mut waits).await.is_none());
+        let mut plain = Box::pin(one.leases.lock("k").shared().acquire());
+        assert!(world.within(ms(10), &mut plain).await.is_none());
+        let inner = world.within(ms(10), shares(&one.leases, true).acquire()).await;
+        assert!(inner.is_some_and(|inner| inner.is_ok()) && reader.is_valid() && outer.is_valid());
+    });
+}
+
+/// It waits until the lease is beyond doubt, and a more urgent request comes meanwhile.
+#[test]
+fn a_nested_request_joins_after_a_doubt_whoever_came_meanwhile() {
+    everywhere(async |world| {
+        let one = world.tab();
+        let outer = shares(&one.leases, false).acquire().await.unwrap();
+        one.store.inject(Fault::Stall);
+        one.executor.tell(Lifecycle::Shown);
+        let mut nested = Box::pin(shares(&one.leases, false).timeout(secs(3_600)).acquire());
+        assert!(world.within(ms(1), &mut nested).await.is_none());
+        let mut urgent = Box::pin(one.leases.lock("k").priority(1).timeout(secs(3_600)).acquire());
+        assert!(world.within(ms(1), &mut urgent).await.is_none());
+        let inner = world.within(secs(600), nested).await;
+        assert!(inner.is_some_and(|inner| inner.is_ok()) && outer.is_valid());
+    });
+}
+
+/// If the lease turns out to be lost, nobody is left to join.
+#[test]
+fn a_nested_request_takes_no_more_urgent_one_down_with_it() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let _outer = shares(&one.leases, false).acquire().await.unwrap();
+        let mut urgent = Box::pin(one.leases.lock("k").priority(10).timeout(secs(3_600)).acquire());
+        assert!(world.within(ms(LONG_MS), &mut urgent).await.is_none());
+        let mut waits = Box::pin(two.leases.lock("k").priority(20).acquire());
+        assert!(world.within(ms(LONG_MS), &mut waits).await.is_none());
+        one.store.inject(Fault::Stall);
+        one.executor.tell(Lifecycle::Shown);
+        let mut nested = Box::pin(shares(&one.leases, false).timeout(secs(3_600)).acquire());
+        assert!(world.within(ms(10), &mut nested).await.is_none());
+        world.shared.abandon(one.leases.session());
+        let _next = world.within(secs(60), waits).await.expect("the session has ended").unwrap();
+        world.sim.pass(secs(10)).await;
+        let queue = two.leases.status("k").await.unwrap().queue;
+        assert_eq!(queue.iter().map(|waiter| waiter.priority).collect::<Vec<_>>(), [10]);
     });
 }

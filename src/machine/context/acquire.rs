@@ -29,8 +29,7 @@ impl Machine {
         let cohort = self.cohorts.change_or_make(&slot);
         // Usually both texts are empty. Their lengths are checked first, because some C libraries compare empty texts slowly.
         let renames = cohort.info.len() + turn.info.len() > 0 && cohort.info != turn.info;
-        let joins = cohort.held().is_some_and(|held| held.is_joined_by(&turn));
-        cohort.turns.push(turn, joins);
+        cohort.turns.push(turn);
         match (&mut cohort.stage, steals) {
             _ if self.life.is_suspended() => {}
             (Stage::Idle, _) => self.seek(&slot, now),
@@ -111,7 +110,7 @@ impl Machine {
         for mut turn in turns {
             turn.wait = false;
             let slot = turn.slot();
-            self.cohorts.change_or_make(&slot).turns.push(turn, false);
+            self.cohorts.change_or_make(&slot).turns.push(turn);
             slots.push(slot);
         }
         self.ask_for_all(slots, waits_next, now);
@@ -142,7 +141,7 @@ impl Machine {
             return self.refuse(turn.id, refusal);
         }
         let slot = turn.slot();
-        self.cohorts.change_or_make(&slot).turns.push(turn, false);
+        self.cohorts.change_or_make(&slot).turns.push(turn);
         let Parcel { from, origin, grant: token, request, .. } = *parcel;
         self.seek_by(&slot, Way::Resume { from, origin, token, request }, false, now);
         if let Some(seeking) = self.cohorts.change_seeking(&slot) {

@@ -289,12 +289,11 @@ impl Held {
         }
     }
 
-    /// Whether this turn joins users who share, even if others wait: the turn may be nested in the work of one of these users, and
+    /// Whether this turn joins a user who shares, even if others wait: the turn may be nested in the work of one of these users, and
     /// otherwise that work would wait for ever.
     pub(super) fn is_joined_by(&self, turn: &Turn) -> bool {
         let is_asked_for = self.upgrade.as_ref().is_some_and(|upgrade| upgrade.seeking.is_some());
-        let all_share = turn.share && !self.users.is_empty() && self.users.iter().all(|user| user.share);
-        all_share && self.admits(turn) && !is_asked_for
+        turn.share && !is_asked_for && self.users.iter().any(|user| user.share) && self.admits(turn)
     }
 
     /// Whether it is held exclusively although nobody who uses it needs that.

@@ -48,16 +48,16 @@ impl Machine {
             let Some(turn) = turns.first() else { return };
             let settled = held.upgrade.is_none() && held.admits(turn);
             let may_use = settled && (held.users.is_empty() || held.may_go_on(&self.config, now));
-            if !may_use && !held.is_joined_by(turn) {
-                return self.refuse_tries(slot);
-            }
+            let next = if may_use { Some(0) } else { turns.first_sharer() };
+            let joins = |at: &usize| may_use || turns.at(*at).is_some_and(|turn| held.is_joined_by(turn));
+            let Some(next) = next.filter(joins) else { return self.refuse_tries(slot) };
             if !believed {
                 return;
             }
             if held.next_token > held.last_token {
                 return self.refill(slot, now);
             }
-            let Some(turn) = turns.pop() else { return };
+            let Some(turn) = turns.take(next) else { return };
             let is_last = turns.is_empty();
             let token = held.admit(&turn, lease_ms, now);
             if token != held.grant && !core::mem::replace(&mut held.passed_on, true) {

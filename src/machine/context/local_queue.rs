@@ -13,6 +13,8 @@ pub(super) struct Turns {
     queue: VecDeque<Turn>,
     /// How many do not want to wait.
     tries: usize,
+    /// How many share within their context.
+    sharers: usize,
     /// Nothing is due before.
     alarm: Option<Monotonic>,
 }
@@ -44,11 +46,11 @@ impl Turns {
         self.alarm.filter(|_| !self.queue.is_empty())
     }
 
-    /// `joins` if it is to go before all others.
-    pub(super) fn push(&mut self, turn: Turn, joins: bool) {
+    pub(super) fn push(&mut self, turn: Turn) {
         self.tries += usize::from(!turn.wait);
+        self.sharers += usize::from(turn.share);
         self.alarm = earliest(&[self.alarm(), turn.deadline, turn.warn_at]);
-        let mut at = if joins { 0 } else { self.queue.len() };
+        let mut at = self.queue.len();
         while at > 0 && turn.goes_before(&self.queue[at - 1]) {
             at -= 1;
         }
@@ -75,9 +77,33 @@ impl Turns {
     }
 
     pub(super) fn pop(&mut self) -> Option<Turn> {
-        let turn = self.queue.pop_front()?;
-        self.tries -= usize::from(!turn.wait);
+        self.take(0)
+    }
+
+    /// Where the first of those stands who share within their context. If there is one only, it is usually the latest.
+    pub(super) fn first_sharer(&self) -> Option<usize> {
+        match self.sharers {
+            0 => None,
+            1 => self.queue.iter().rposition(|turn| turn.share),
+            _ => self.queue.iter().position(|turn| turn.share),
+        }
+    }
+
+    pub(super) fn at(&self, at: usize) -> Option<&Turn> {
+        self.queue.get(at)
+    }
+
+    /// Takes the one that stands there.
+    pub(super) fn take(&mut self, at: usize) -> Option<Turn> {
+        let turn = self.queue.remove(at)?;
+        self.forget(&turn);
         Some(turn)
+    }
+
+    /// It has left the queue.
+    fn forget(&mut self, turn: &Turn) {
+        self.tries -= usize::from(!turn.wait);
+        self.sharers -= usize::from(turn.share);
     }
 
     /// Takes the first if it steals.
@@ -98,7 +124,7 @@ impl Turns {
             self.carry(at, last);
             self.queue.pop_back()
         };
-        self.tries -= usize::from(removed.is_some_and(|turn| !turn.wait));
+        removed.into_iter().for_each(|turn| self.forget(&turn));
         true
     }
 
@@ -135,13 +161,14 @@ impl Turns {
 
     fn take_if(&mut self, is_it: &dyn Fn(&Turn) -> bool) -> Vec<Turn> {
         let mut taken = Vec::new();
-        self.tries = 0;
+        (self.tries, self.sharers) = (0, 0);
         for _ in 0..self.queue.len() {
             let Some(turn) = self.queue.pop_front() else { break };
             if is_it(&turn) {
                 taken.push(turn);
             } else {
                 self.tries += usize::from(!turn.wait);
+                self.sharers += usize::from(turn.share);
                 self.queue.push_back(turn);
             }
         }

@@ -181,6 +181,8 @@ impl Machine {
             Some(query) => self.emit(Event::Upgraded { query, turn, token }),
             None => self.weaken(slot, None, now),
         }
+        // Requests that share could not join it as long as nobody knew of its new tokens.
+        self.hand_out(slot, now);
     }
 
     pub(super) fn downgrade(&mut self, query: TurnId, turn: TurnId, slot: &Slot, now: Monotonic) {

@@ -107,7 +107,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P5",
         "work waits for the lease that it runs under",
         Scenario("nested::"),
-        &[edit("src/machine/context/hold.rs", "if !may_use && !held.is_joined_by(turn) {", "if !may_use {")],
+        &[edit("src/machine/context/hold.rs", "Some(0) } else { turns.first_sharer() };", "Some(0) } else { None };")],
     ),
     Mutant::new(
         "rule s",
