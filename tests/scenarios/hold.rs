@@ -280,3 +280,30 @@ fn a_release_that_finds_the_lease_stolen_says_so() {
         assert!(thief.is_valid());
     });
 }
+
+/// The first attempt to release it found that, and its answer was lost.
+#[test]
+fn a_release_that_is_tried_again_says_that_the_lease_was_stolen() {
+    everywhere(async |world| {
+        let one = world.tab().with(|builder| builder.signals(Deaf).linger(Duration::ZERO));
+        let guard = hold(&one).await;
+        let _thief = world.tab().leases.lock("k").steal().await.unwrap();
+        one.store.inject(Fault::LoseReply);
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Lost);
+        assert_eq!(guard.lost().now_or_never(), Some(LostReason::Stolen));
+    });
+}
+
+#[test]
+fn a_release_during_an_upgrade_says_that_the_lease_was_stolen() {
+    everywhere(async |world| {
+        let one = world.tab().with(|builder| builder.signals(Deaf));
+        let _other = world.tab().leases.lock("k").shared().acquire().await.unwrap();
+        let guard = one.leases.lock("k").shared().acquire().await.unwrap();
+        let mut upgrade = Box::pin(guard.upgrade());
+        assert!(world.within(ms(10), &mut upgrade).await.is_none());
+        let _thief = world.tab().leases.lock("k").steal().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Lost);
+        assert_eq!(guard.lost().now_or_never(), Some(LostReason::Stolen));
+    });
+}

@@ -358,9 +358,13 @@ impl Machine {
         self.hold(&slot, request, granted, sent, now);
     }
 
-    /// A grant that is gone after an attempt without an answer was released by that attempt.
+    /// A grant that is gone after an attempt without an answer was released by that attempt, unless it was stolen before.
     fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
-        let released = matches!(outcome, Outcome::Released) || operation.maybe_released;
+        let released = match *outcome {
+            Outcome::Released => true,
+            Outcome::NotCurrent { stolen, .. } => operation.maybe_released && !stolen,
+            _ => operation.maybe_released,
+        };
         if let Some(turn) = operation.turn {
             // Nobody knows any more whether the context still believed in the lease.
             let lost = if released { None } else { Some(outcome.loss(token, false)) };
