@@ -14,7 +14,7 @@ use crate::client::fate::Fate;
 use crate::client::guard::LeaseGuard;
 use crate::driver::Driver;
 use crate::executor::Shared;
-use crate::machine::{Input, LostReason, Records, Reply, StoreId, StoreNow, Ticket, TurnId};
+use crate::machine::{Input, LostReason, Records, Reply, StoreError, StoreId, StoreNow, Ticket, TurnId};
 use crate::store::{Fence, FenceError, FencedTransaction, OpenTransaction, Reach};
 
 impl LeaseGuard {
@@ -150,6 +150,12 @@ impl Fence for GuardFence {
         match self.driver.judge(self.turn, &self.fate.slot, &self.ticket, (store, &reply)) {
             Ok(()) => *self.found() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
+            // The record may have new tokens, of which the ticket knows nothing.
+            Err(_) if self.driver.has_outgrown(self.turn, &self.fate.slot, &self.ticket) => {
+                return Err(FenceError::Store(StoreError::transient(
+                    "the lease was upgraded, or may have been, after this fence had begun; fence another transaction",
+                )));
+            }
             Err(reason) => {
                 // Nothing of it is written: neither is the heartbeat.
                 self.tell(Reply { robbed: None, ..reply });

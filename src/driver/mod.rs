@@ -327,6 +327,11 @@ impl Driver {
         self.core().machine.judge_fence(turn, slot, ticket, found, now)
     }
 
+    /// Whether a guard was upgraded since this ticket was made, or may have been.
+    pub(crate) fn has_outgrown(&self, turn: TurnId, slot: &Slot, ticket: &Ticket) -> bool {
+        self.core().machine.has_outgrown(turn, slot, ticket)
+    }
+
     /// A transaction of the user's is open; its place among those.
     pub(crate) fn opened(&self, transaction: Shared<dyn OpenTransaction>) -> u64 {
         self.core().open.add(transaction)

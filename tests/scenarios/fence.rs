@@ -4,6 +4,7 @@ use std::time::Duration;
 use std::{
     fmt,
     future::{Ready, ready},
+    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures::FutureExt;
+use futures::{FutureExt, future::join};
 use leasehold::{
     FenceError, LeaseManager, LostReason, Mode, StoreError,
     executor::{Lifecycle, SimExecutor},
@@ -320,6 +321,63 @@ fn a_lease_that_is_being_upgraded_is_no_lost_one() {
             assert!(transaction.commit() && guard.is_valid() && guard.verify().await.unwrap());
             let reader = two.lock("k").shared().try_acquire().await.unwrap();
             assert_eq!((reader.is_some(), guard.mode() == Mode::Shared), (cancels, cancels));
+        });
+    }
+}
+
+/// A transaction over a network: its records are read some time after the call.
+struct Late<'a>(&'a Transaction, SimExecutor, Duration);
+
+impl<'a> FencedTransaction for Late<'a> {
+    type Passed = ();
+    type Answer = Pin<Box<dyn Future<Output = Result<(), FenceError>> + 'a>>;
+
+    fn check(self, fence: Arc<dyn Fence>) -> Self::Answer {
+        Box::pin(async move {
+            self.1.pass(self.2).await;
+            let mut records = self.0.0.desk.0.lock().unwrap().0.clone();
+            let verdict = fence.judge(Some(STORE), &mut records);
+            if verdict.is_ok() {
+                self.0.0.desk.0.lock().unwrap().0 = records;
+            } else {
+                self.0.0.abort();
+            }
+            verdict
+        })
+    }
+
+    fn refuse(self, why: FenceError) -> Self::Answer {
+        self.0.0.abort();
+        Box::pin(ready(Err(why)))
+    }
+}
+
+/// The lease has new tokens, of which the fence knows nothing.
+#[test]
+fn a_fence_that_began_before_an_upgrade_tells_of_no_loss() {
+    for heard in [true, false] {
+        let (world, desk) = (SimExecutor::new(1), Desk::default());
+        world.block_on(async {
+            let store = FaultyStore::new(desk.clone());
+            let builder = LeaseManager::builder(store.clone(), world.context());
+            let leases = builder.lease(LEASE).heartbeat(HEARTBEAT).build().unwrap();
+            let (guard, other) = (leases.lock("k").shared().acquire().await, leases.lock("other").acquire().await);
+            let (guard, other) = (guard.unwrap(), other.unwrap());
+            let transaction = desk.begin();
+            let fenced = guard.fence(Late(&transaction, world.clone(), ms(10)));
+            if !heard {
+                store.inject(Fault::LoseReply);
+            }
+            let looks = async {
+                let refused = fenced.await;
+                assert!(matches!(refused, Err(FenceError::Store(_))), "{refused:?}");
+                assert!(other.is_valid() && guard.is_valid(), "nothing is in doubt");
+            };
+            let (upgraded, ()) = join(guard.upgrade(), looks).await;
+            upgraded.unwrap();
+            let transaction = desk.begin();
+            guard.fence(&transaction).await.unwrap();
+            assert!(transaction.commit());
         });
     }
 }

@@ -118,6 +118,13 @@ impl Machine {
         }
     }
 
+    /// Whether this guard was upgraded since the ticket was made, or may have been: the ticket does not know its new grant.
+    pub(crate) fn has_outgrown(&self, turn: TurnId, slot: &Slot, ticket: &Ticket) -> bool {
+        let Some(held) = self.cohorts.held(slot).filter(|held| held.is_used_by(turn)) else { return false };
+        let upgrades_by_another = || !ticket.upgrade.is_some_and(|request| held.upgrades_by(request));
+        held.may_have_grown_out_of(ticket.token) && (held.grant != ticket.token || upgrades_by_another())
+    }
+
     /// A transaction with a fence in it was judged, or committed. What it found is a hint that the lease is gone, and the
     /// heartbeat that it carried is one.
     pub(super) fn fenced(&mut self, slot: &Slot, ticket: &Ticket, reply: &Reply, now: Monotonic) {
