@@ -67,12 +67,19 @@ fn a_password_in_a_url_in_place_of_the_key_is_not_shown() {
     }
 }
 
-/// A user types the password as it is: the parser takes what follows the first `@` for the host.
+/// A user types the password as it is: the client takes what follows the first `@` for the host.
 #[test]
 #[cfg(feature = "store-postgres")]
 fn a_password_with_an_at_sign_is_not_shown_as_the_host() {
     let scratch = Scratch::new();
-    let done = scratch.done(&["list", "--store", "postgres://u:hun@ter2@no-such-host.invalid:1/db"]);
-    assert_eq!(done.code, 69, "{done:?}");
-    assert!(!done.err.contains("ter2") && done.err.contains("no-such-host.invalid"), "{done:?}");
+    for url in [
+        "postgres://u:hun@ter2@no-such-host.invalid:1/db",
+        "postgres://u:hun@ter2/x@no-such-host.invalid:1/db",
+        "postgres://u:hun@ter2,x@no-such-host.invalid:1/db",
+        "postgres://no-such-host.invalid/db?user=me@tenant&password=ter2",
+    ] {
+        let done = scratch.done(&["list", "--store", url]);
+        assert_eq!(done.code, 64, "{done:?}");
+        assert!(!done.err.contains("ter2") && done.err.contains("@ as %40"), "{done:?}");
+    }
 }

@@ -1,9 +1,12 @@
 //! What the URL of a database says: where it is, and how connections are encrypted.
 
 use core::time::Duration;
-use std::{borrow::ToOwned, format, string::String, vec::Vec};
+use std::{format, vec::Vec};
 
-use tokio_postgres::{Config, config::SslMode};
+use tokio_postgres::{
+    Config,
+    config::{SslMode, SslNegotiation},
+};
 
 use super::{super::super::options::invalid, failed, tls};
 use crate::{machine::StoreError, store::tls::Certificates};
@@ -20,6 +23,11 @@ const VERIFIES: &str = "the URL asks for sslmode=verify-ca or verify-full, which
     sslmode=require, and give PostgresStoreBuilder::tls a connector that verifies, or none";
 const NAMED_TWICE: &str = "the URL names certificates, and PostgresStoreBuilder::tls gives a connector that has its own; leave out \
     sslrootcert, sslcert and sslkey, or the connector";
+const UNCLEAR: &str = "it is unclear where the host begins in the URL of the database; percent-encode each @ and ? in the user, the \
+    password and the parameters, @ as %40 and ? as %3F";
+const DIRECT: &str =
+    "sslnegotiation=direct in the URL asks for an encrypted connection; write sslmode=require beside it";
+const MODE_TWICE: &str = "the URL has the parameter sslmode twice; leave one out";
 
 /// Where a database is.
 #[derive(Debug)]
@@ -32,7 +40,10 @@ pub(super) struct Address {
 impl Address {
     /// The password is never part of a message.
     pub(super) fn read(url: &str, has_connector: bool) -> Result<Self, StoreError> {
-        let (head, separator, mut parameters) = split(url);
+        let (head, separator, mut parameters) = split(url)?;
+        if parameters.iter().filter(|parameter| parameter.starts_with("sslmode=")).count() > 1 {
+            return Err(invalid(MODE_TWICE));
+        }
         let files = Certificates::taken(FILES, &mut parameters)?;
         let verifies = parameters.iter().any(|parameter| parameter.starts_with("sslmode=verify"));
         if verifies && (has_connector || !tls::ENCRYPTS) {
@@ -49,6 +60,9 @@ impl Address {
         }
         let config = parsed(&format!("{head}{}", parameters.join(separator)))?;
         let encrypts = config.get_ssl_mode() == SslMode::Require;
+        if !encrypts && config.get_ssl_negotiation() == SslNegotiation::Direct {
+            return Err(invalid(DIRECT));
+        }
         if encrypts && !has_connector && !tls::ENCRYPTS {
             return Err(invalid(NO_TLS));
         }
@@ -59,31 +73,35 @@ impl Address {
     }
 }
 
-/// The part before the parameters, what separates these, and the parameters.
-fn split(url: &str) -> (String, &'static str, Vec<&str>) {
-    if !url.contains("://") {
+/// The part before the parameters, what separates these, and the parameters: as the client reads them. To it, all that stands before the
+/// first `@` is the user and the password, even if that `@` is in a parameter.
+fn split(url: &str) -> Result<(&str, &'static str, Vec<&str>), StoreError> {
+    let Some((_, rest)) = url.split_once("://") else {
         // A list of options. A value in quotes may have spaces, so a list with quotes is left to the client as a whole, and cannot name
         // certificates.
         let is_plain = !url.contains(['\'', '\\']);
-        return (String::new(), " ", if is_plain { url.split_whitespace().collect() } else { Vec::from([url]) });
+        return Ok(("", " ", if is_plain { url.split_whitespace().collect() } else { Vec::from([url]) }));
+    };
+    let (login, place) = rest.split_once('@').unwrap_or(("", rest));
+    let (host, query) = place.split_once('?').unwrap_or((place, ""));
+    // Otherwise a parameter might be taken for a part of a password, and what it asks for be ignored.
+    if login.split_once('?').is_some_and(|(_, after)| after.contains('=')) || host.contains('@') {
+        return Err(invalid(UNCLEAR));
     }
-    // A question mark before an `@` is a part of a password.
-    match url.rsplit_once('?').filter(|(_, query)| !query.contains('@')) {
-        Some((place, query)) => (format!("{place}?"), "&", query.split('&').collect()),
-        None => (url.to_owned(), "&", Vec::new()),
-    }
+    Ok((&url[..url.len() - query.len()], "&", if query.is_empty() { Vec::new() } else { query.split('&').collect() }))
 }
 
 fn parsed(url: &str) -> Result<Config, StoreError> {
     let mut config: Config = url.parse().map_err(|error| {
-        let remedy = match url.contains("prefix=") {
-            true => {
-                "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call \
-                 PostgresStoreBuilder::prefix"
-            }
-            false => "write it like postgres://user@host/database",
+        let said = failed(&error).said;
+        let remedy = if url.contains("prefix=") {
+            "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call PostgresStoreBuilder::prefix"
+        } else if said.contains("sslmode") {
+            "write sslmode=require for an encrypted connection, or sslmode=disable for none"
+        } else {
+            "write it like postgres://user@host/database"
         };
-        invalid(format!("the URL of the database cannot be read: {}; {remedy}", failed(&error).said))
+        invalid(format!("the URL of the database cannot be read: {said}; {remedy}"))
     })?;
     if config.get_application_name().is_none() {
         config.application_name("leasehold");
@@ -100,12 +118,9 @@ mod tests {
 
     #[test]
     fn encryption_is_asked_for_by_the_url_alone() {
-        for url in [
-            "postgres://u@h/d",
-            "postgres://u:se?sslmode=require@h/d",
-            "postgres://u@h/d?sslmode=prefer",
-            "host=h dbname=d",
-        ] {
+        for url in
+            ["postgres://u@h/d", "postgres://u:se?cret@h/d", "postgres://u@h/d?sslmode=prefer", "host=h dbname=d"]
+        {
             assert_eq!(Address::read(url, false).unwrap().encryption, None, "{url}");
         }
         for url in
@@ -123,6 +138,27 @@ mod tests {
         assert_eq!(Address::read("postgres://u@h/d?sslmode=require", true).unwrap().encryption, None);
     }
 
+    /// The client takes all before the first `@` for the user and the password.
+    #[test]
+    fn no_at_sign_hides_what_the_url_asks_for() {
+        for url in [
+            "postgres://h/d?sslmode=require&user=me@h",
+            "postgres://h:5432/d?user=me@h&sslmode=require",
+            "postgres://u:se?sslmode=require@h/d",
+            "postgres://u:hunter2@ter2@h/d",
+            "postgres://u:hunter2@te/r2@h/d?sslmode=require",
+        ] {
+            let error = Address::read(url, true).unwrap_err().message;
+            assert!(error.contains("%40") && !error.contains("hunter2"), "{url}: {error}");
+        }
+        if tls::ENCRYPTS {
+            let url = "postgres://u@h/d?sslmode=verify-full&sslrootcert=c.pem&application_name=a@b?";
+            let address = Address::read(url, false).unwrap();
+            assert!(address.encryption.unwrap().ca.is_some());
+            assert_eq!(address.config.get_application_name(), Some("a@b?"));
+        }
+    }
+
     #[test]
     fn what_contradicts_itself_is_refused_with_its_remedy() {
         for (url, has_connector, remedy) in [
@@ -132,6 +168,10 @@ mod tests {
             ("postgres://u:hunter2@h/d?sslmode=verify-full", true, "a connector that verifies"),
             ("postgres://u:hunter2@h/d?sslcert=c.pem", false, "sslcert= and sslkey="),
             ("postgres://u:hunter2@h/d?sslmode=always", false, "cannot be read"),
+            ("postgres://u:hunter2@h/d?sslmode=allow", false, "write sslmode=require"),
+            ("postgres://u:hunter2@h/d?sslmode=require&sslmode=disable", false, "twice"),
+            ("postgres://u:hunter2@h/d?sslnegotiation=direct", false, "write sslmode=require"),
+            ("host=h sslnegotiation=direct sslmode=prefer", false, "write sslmode=require"),
         ] {
             let error = Address::read(url, has_connector).unwrap_err().message;
             assert!(error.contains(remedy) && !error.contains("hunter2"), "{url}: {error}");
