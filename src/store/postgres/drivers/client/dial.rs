@@ -7,11 +7,21 @@ use core::{
     time::Duration,
 };
 
-use std::vec::Vec;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    vec::Vec,
+};
 
 use async_trait::async_trait;
 use tokio::{runtime::Handle, time::timeout};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket, config::Host, tls::MakeTlsConnect};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, Error, Socket,
+    config::{Host, LoadBalanceHosts},
+    tls::MakeTlsConnect,
+};
 
 use super::{
     super::super::{
@@ -48,6 +58,8 @@ pub(in super::super) struct Dial {
     config: Config,
     connector: Shared<dyn Connector>,
     runtime: Handle,
+    /// Of several hosts, the one to ask first. Nothing but an attempt that was given up changes it.
+    turn: Arc<AtomicUsize>,
 }
 
 impl fmt::Debug for Dial {
@@ -93,7 +105,7 @@ where
 
 impl Dial {
     pub(in super::super) fn new(config: Config, connector: Shared<dyn Connector>, runtime: Handle) -> Self {
-        Self { config, connector, runtime }
+        Self { config, connector, runtime, turn: Arc::default() }
     }
 
     /// The names of the servers, without those that are sockets.
@@ -110,6 +122,28 @@ impl Dial {
         watchful
     }
 
+    /// Asks one host after the other; `None` if time ran out. The client has a time limit for the network alone: without one of ours, a host
+    /// that accepts and then says nothing would keep the others from being asked.
+    async fn opened(&self) -> Option<Opened> {
+        let Some(many) = several(&self.config) else {
+            return timeout(LIMIT, self.connector.connect(self.config.clone())).await.ok();
+        };
+        let limit =
+            (LIMIT / u32::try_from(many).unwrap_or(u32::MAX)).min(*self.config.get_connect_timeout().unwrap_or(&LIMIT));
+        let (first, mut opened) = (self.turn.load(Relaxed), None);
+        for at in (first..first + many).map(|at| at % many) {
+            // If the caller gives up meanwhile, the next attempt begins with the next host.
+            self.turn.store(at + 1, Relaxed);
+            let answer = timeout(limit, self.connector.connect(only(&self.config, at))).await.ok();
+            opened = answer.or(opened);
+            if matches!(opened, Some(Ok(_))) {
+                break;
+            }
+        }
+        self.turn.store(0, Relaxed);
+        opened
+    }
+
     /// Opens a connection. What comes in unasked goes to `hear`, and `None` when the connection is over. It must be called on the
     /// runtime.
     pub(in super::super) async fn dial(
@@ -118,10 +152,9 @@ impl Dial {
     ) -> Result<Client, StoreError> {
         check_io("PostgreSQL")?;
         let user = self.config.get_user().unwrap_or("the one of this process");
-        let opening = timeout(LIMIT, self.connector.connect(self.config.clone()));
-        let (client, mut wire) = match opening.await {
-            Ok(opened) => opened.map_err(|error| failure::of_connect(&failed(&error), user, &self.hosts()))?,
-            Err(_) => {
+        let (client, mut wire) = match self.opened().await {
+            Some(opened) => opened.map_err(|error| failure::of_connect(&failed(&error), user, &self.hosts()))?,
+            None => {
                 return Err(StoreError::transient(
                     "the server did not accept a connection within 10 s; check that the host and the port in the URL are those of PostgreSQL, and \
                  that it is not overloaded",
@@ -137,6 +170,42 @@ impl Dial {
         });
         Ok(client)
     }
+}
+
+/// How many hosts there are, if there are several to be asked in their order.
+fn several(config: &Config) -> Option<usize> {
+    let (hosts, addresses, ports) = (config.get_hosts().len(), config.get_hostaddrs().len(), config.get_ports().len());
+    let many = hosts.max(addresses);
+    // The client says what is wrong with lists of different lengths.
+    let fits = |count, least| count <= least || count == many;
+    let is_ordered = config.get_load_balance_hosts() == LoadBalanceHosts::Disable;
+    (many > 1 && fits(hosts, 0) && fits(addresses, 0) && fits(ports, 1) && is_ordered).then_some(many)
+}
+
+/// The same with one of its hosts alone.
+fn only(all: &Config, at: usize) -> Config {
+    let mut one = Config::new();
+    all.get_user().map(|user| one.user(user));
+    all.get_password().map(|password| one.password(password));
+    all.get_dbname().map(|name| one.dbname(name));
+    all.get_options().map(|options| one.options(options));
+    all.get_application_name().map(|name| one.application_name(name));
+    one.ssl_mode(all.get_ssl_mode()).ssl_negotiation(all.get_ssl_negotiation());
+    match all.get_hosts().get(at) {
+        Some(Host::Tcp(name)) => drop(one.host(name)),
+        #[cfg(unix)]
+        Some(Host::Unix(folder)) => drop(one.host_path(folder)),
+        None => {}
+    }
+    all.get_hostaddrs().get(at).map(|address| one.hostaddr(*address));
+    all.get_ports().get(at).or(all.get_ports().first()).map(|port| one.port(*port));
+    all.get_connect_timeout().map(|limit| one.connect_timeout(*limit));
+    all.get_tcp_user_timeout().map(|limit| one.tcp_user_timeout(*limit));
+    one.keepalives(all.get_keepalives()).keepalives_idle(all.get_keepalives_idle());
+    all.get_keepalives_interval().map(|interval| one.keepalives_interval(interval));
+    all.get_keepalives_retries().map(|retries| one.keepalives_retries(retries));
+    one.target_session_attrs(all.get_target_session_attrs()).channel_binding(all.get_channel_binding());
+    one
 }
 
 #[async_trait]
@@ -155,5 +224,50 @@ impl Exchange for Dial {
 impl Line for Client {
     async fn carry(&self, round: Round) -> Result<Answers, Failure> {
         carry(self, &round).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{format, net::TcpListener, string::ToString, time::Instant};
+
+    use tokio_postgres::NoTls;
+
+    use super::*;
+
+    #[test]
+    fn one_of_several_hosts_is_connected_to_with_all_options() {
+        let rest = "user=u password=p dbname=d options=-cgeqo=off application_name=a sslmode=require sslnegotiation=direct \
+             connect_timeout=3 tcp_user_timeout=4 keepalives=0 keepalives_idle=5 keepalives_interval=6 keepalives_retries=7 \
+             target_session_attrs=read-write channel_binding=require";
+        let parsed = |hosts: &str| format!("{hosts} {rest}").parse::<Config>().expect("they are options");
+        let all = parsed("host=one,two hostaddr=127.0.0.1,127.0.0.2 port=1,2");
+        assert_eq!(several(&all), Some(2));
+        assert_eq!(only(&all, 1), parsed("host=two hostaddr=127.0.0.2 port=2"));
+        assert_eq!(only(&parsed("host=one,/run port=7"), 1), parsed("host=/run port=7"));
+        for whole in [
+            "host=one",
+            "host=one,two hostaddr=127.0.0.1",
+            "host=one,two port=1,2,3",
+            "host=one,two load_balance_hosts=random",
+        ] {
+            assert_eq!(several(&parsed(whole)), None, "{whole}");
+        }
+    }
+
+    /// Its system accepts connections for a server that hangs.
+    #[test]
+    fn a_host_that_says_nothing_does_not_keep_the_next_one_from_being_asked() {
+        let [silent, closing] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+        let ports = [&silent, &closing].map(|listener| listener.local_addr().expect("it is bound").port().to_string());
+        let closer = std::thread::spawn(move || drop(closing.accept()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        let options = format!("user=u host=127.0.0.1,127.0.0.1 port={} connect_timeout=1", ports.join(","));
+        let dial = Dial::new(options.parse().expect("they are options"), connector(NoTls), runtime.handle().clone());
+        let began = Instant::now();
+        let error = runtime.block_on(dial.dial(|_| ())).expect_err("nobody answers");
+        assert!(error.message.contains("connection closed") && began.elapsed() < LIMIT, "{error}");
+        closer.join().expect("it was asked");
+        drop(silent);
     }
 }
