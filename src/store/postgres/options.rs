@@ -3,6 +3,8 @@
 use core::fmt;
 use std::{boxed::Box, string::String};
 
+use tokio::time::{Instant, timeout_at};
+
 use super::{
     CONNECT, Place, PostgresPool, PostgresStore, Voice,
     carrier::{Answers, Failure, Round, Row, Source, Supply},
@@ -126,12 +128,21 @@ impl PostgresStoreBuilder {
             return Err(invalid(misuse));
         }
         let runtime = runtime_for("PostgreSQL")?;
+        let deadline = Instant::now() + CONNECT;
         let Supply { lender, exchange } = self.source.open(runtime.clone()).await?;
         if exchange.is_none() && self.signals.is_some_and(|voice| voice.beacons) {
             return Err(invalid(DEAF));
         }
         let lending = Lending::new(lender);
-        let names = names_in(&lending, self.prefix).await?;
+        // A pooler lets a client in before it has a server for it.
+        let silent = || {
+            StoreError::transient(format!(
+                "the server took the connection, and then did not answer within {} s; check that it is not overloaded, and that a pooler \
+                 before it reaches it",
+                CONNECT.as_secs()
+            ))
+        };
+        let names = timeout_at(deadline, names_in(&lending, self.prefix)).await.unwrap_or_else(|_| Err(silent()))?;
         let (neighbours, memory) = (Neighbours::default(), Memory::default());
         let (durability, signals) = (self.durability, self.signals);
         let place = Place { lending, exchange, runtime, names, neighbours, memory, durability, signals };

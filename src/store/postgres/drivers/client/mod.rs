@@ -157,3 +157,40 @@ impl PostgresStoreBuilder {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        format,
+        io::{Read as _, Write as _},
+        net::TcpListener,
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    /// As a pooler that lets everybody in, and has no server.
+    #[test]
+    fn a_server_that_falls_silent_behind_the_greeting_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let server = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("somebody connects");
+            let mut heard = [0; 1_024];
+            let _ = client.read(&mut heard);
+            client.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").expect("it listens");
+            while client.read(&mut heard).is_ok_and(|many| many > 0) {}
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        let began = Instant::now();
+        let url = format!("postgres://u@127.0.0.1:{port}/d");
+        let error = runtime.block_on(async {
+            let connecting = tokio::time::timeout(Duration::from_secs(20), PostgresStore::connect(&url));
+            connecting.await.expect("it ends by itself").expect_err("nobody answers")
+        });
+        assert!(error.retry && error.message.contains("did not answer within 10 s"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+        drop(runtime);
+        server.join().expect("it was left");
+    }
+}
