@@ -8,7 +8,7 @@ use std::string::String;
 use super::{carrier::Failure, names::Names};
 use crate::{
     machine::{StoreError, StoreErrorKind},
-    store::tls::{SIGN_ANOTHER, is_of_an_authority},
+    store::tls::{SIGN_ANOTHER, is_of_an_authority, is_of_own},
 };
 
 /// The server ended the transaction with this error, or the connection broke before a commit was sent.
@@ -99,6 +99,23 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
             failure.said
         )),
         "" if failure.said.contains("certificate") => StoreError::transient(of_certificate(&failure.said)),
+        "" if is_of_own(&failure.said) => StoreError::transient(format!(
+            "the server refuses the certificate of this program: {}; name one that is valid and that it trusts, and its key, by sslcert= and \
+             sslkey= in the URL",
+            failure.said
+        )),
+        "" if failure.said.contains("server does not support TLS") => StoreError::transient(format!(
+            "the server does not encrypt this connection: {}; set ssl=on in its configuration, or write sslmode=disable in the URL where \
+             the network is trusted, or for a socket",
+            failure.said
+        )),
+        "" if ["no hostname provided", "invalid dns name"].iter().any(|words| failure.said.contains(words)) => {
+            permanent(format!(
+                "no certificate can be verified without the server's name: {}; write the name by host= in the URL, beside hostaddr= if you \
+                 need that; or write sslmode=disable for a socket",
+                failure.said
+            ))
+        }
         "" if failure.said.starts_with("invalid configuration") => permanent(format!(
             "the URL of the database is incomplete: {}; write it like postgres://user:password@host/database",
             failure.said

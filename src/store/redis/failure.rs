@@ -11,7 +11,7 @@ use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 
 use crate::{
     machine::{StoreError, StoreErrorKind},
-    store::tls::{SIGN_ANOTHER, is_of_an_authority},
+    store::tls::{SIGN_ANOTHER, is_of_an_authority, is_of_own},
 };
 
 /// Whether the command that failed could have written.
@@ -90,10 +90,15 @@ pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreEr
     let is_socket = address.starts_with('/');
     let place = if is_socket { "the path of the socket" } else { "the host and the port" };
     // A server that expects TLS closes a connection without it.
-    let encryption = if error.is_connection_dropped() && !error.is_connection_refusal() && !is_socket {
-        "; if it expects TLS, write rediss://, rediss-sentinel:// or rediss-cluster://"
-    } else {
-        ""
+    let hung_up = error.is_connection_dropped() && !error.is_connection_refusal();
+    let encryption = match server.addr() {
+        ConnectionAddr::TcpTls { .. } if hung_up || said.contains("InvalidContentType") => {
+            "; if it does not speak TLS, write redis://, redis-sentinel:// or redis-cluster://"
+        }
+        ConnectionAddr::Tcp(..) if hung_up => {
+            "; if it expects TLS, write rediss://, rediss-sentinel:// or rediss-cluster://"
+        }
+        _ => "",
     };
     StoreError::transient(format!(
         "Redis at {address} cannot be reached: {error}; check {place}, and that the server runs{encryption}"
@@ -108,6 +113,18 @@ fn of_certificate(address: &str, said: &str) -> Option<String> {
             "Redis at {address} asks for a certificate of its client: {said}; name its file and its key by cert= and key= in the URL, give \
              RedisStore::from_client a client made with redis::Client::build_with_tls and its client_tls, or configure the server with \
              tls-auth-clients no"
+        ));
+    }
+    if said.contains("TLS parameters provided") {
+        return Some(format!(
+            "the certificate and the key for Redis at {address} cannot be used together: {said}; name a matching pair by cert= and key= in \
+             the URL"
+        ));
+    }
+    if is_of_own(said) {
+        return Some(format!(
+            "Redis at {address} refuses the certificate of this program: {said}; name one that is valid and that it trusts, and its key, by \
+             cert= and key= in the URL"
         ));
     }
     if is_of_an_authority(said) {

@@ -189,8 +189,12 @@ impl RedisStore {
     pub(super) fn check_url(url: &str, prefix: Option<&str>) -> Result<(), StoreError> {
         let prefix = prefix.unwrap_or(PREFIX);
         check_prefix(prefix)?;
-        let RedisServers(servers) = url.parse()?;
-        Link::new(&servers, prefix).map(drop)
+        match url.parse() {
+            Ok(RedisServers(servers)) => Link::new(&servers, prefix).map(drop),
+            // A file that is not there, or of no use.
+            Err(error) if error.retry => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// A Lua script that [`LeaseGuard::fence`](crate::LeaseGuard::fence) runs only while a lease of this store is current. See

@@ -15,7 +15,10 @@ use redis::{
 };
 use tokio::time::timeout;
 
-use super::failure::{self, Stage};
+use super::{
+    failure::{self, Stage},
+    tls,
+};
 use crate::{machine::StoreError, store::inside::check_io};
 
 /// The store gives up on a server that takes longer to connect, or to name the master.
@@ -38,6 +41,7 @@ impl Node {
     pub(super) async fn open(client: Client) -> Result<Self, StoreError> {
         let address: Arc<str> = address_of(&client).into();
         check_io(&format!("Redis at {address}"))?;
+        tls::provide(client.get_connection_info().addr());
         // The callers have their own time limits; the library's would be half a second.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let opened = client.get_multiplexed_async_connection_with_config(&config).await;

@@ -137,6 +137,9 @@ fn check_parameters(place: &str, query: &str, parameters: &[&str]) -> Result<(),
         "user" | "pass" => {
             "; user and password are written before the host, as in redis://user:password@host:6379/0".into()
         }
+        "ca" | "cert" | "key" if place.starts_with("rediss") => {
+            "; percent-encode special characters in the name of a file, and in the password, @ as %40".into()
+        }
         "ca" | "cert" | "key" => "; certificates are for TLS, so begin the URL with rediss://".into(),
         _ => format!("; {PREFIX_REMEDY}"),
     };
@@ -319,6 +322,7 @@ mod tests {
             ("redis-cluster://:secret@a:1/?prefx=secret", "\"prefx\"; it takes only prefix"),
             ("redis-secret://a:1", "redis-cluster://"),
             ("rediss://:se?ca=secret@a:1/0", "no such parameter"),
+            ("rediss://a:1?ca=/secret@b/ca.pem", "@ as %40"),
             ("redis://a:1?ca=secret", "begin the URL with rediss://"),
             ("rediss-cluster://a:1?cert=secret", "cert= and key="),
             ("rediss-cluster://a:1/?prefx=secret", "a rediss-cluster: URL takes no parameter \"prefx\""),

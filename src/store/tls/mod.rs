@@ -14,8 +14,8 @@ pub(super) use certificates::Certificates;
 #[cfg(feature = "store-etcd")]
 pub(super) use certificates::taken;
 #[cfg(any(feature = "store-postgres-tls", feature = "store-redis-tls", feature = "store-etcd-tls"))]
-pub(super) use pem::pem;
+pub(super) use pem::{Part, pem};
 #[cfg(any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"))]
 pub(super) use percent::decoded;
 #[cfg(any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis"))]
-pub(super) use refusals::{SIGN_ANOTHER, is_of_an_authority};
+pub(super) use refusals::{SIGN_ANOTHER, is_of_an_authority, is_of_own};

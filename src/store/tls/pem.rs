@@ -1,15 +1,65 @@
 //! Files in PEM.
 
-use std::{format, string::String, vec::Vec};
+use std::{format, vec::Vec};
 
 use crate::machine::StoreError;
 
+/// What a file is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Part {
+    Certificate,
+    Key,
+}
+
 /// Reads a file. It may be missing for a moment while somebody replaces it under a running program. `named` says who names it.
-pub(in crate::store) fn pem(file: &str, named: &str) -> Result<Vec<u8>, StoreError> {
-    let failed = |what: String| StoreError::transient(format!("{file:?}, {named}, {what}"));
-    let text = std::fs::read(file).map_err(|why| failed(format!("cannot be read ({why})")))?;
-    // The library's error would name neither the file nor what is wrong with it.
-    let begins = b"-----BEGIN ";
-    let is_pem = text.windows(begins.len()).any(|part| part == begins);
-    if is_pem { Ok(text) } else { Err(failed("is no PEM file".into())) }
+pub(in crate::store) fn pem(file: &str, part: Part, named: &str) -> Result<Vec<u8>, StoreError> {
+    let failed = |what: &str| StoreError::transient(format!("{file:?}, {named}, {what}"));
+    let text = std::fs::read(file).map_err(|why| failed(&format!("cannot be read ({why})")))?;
+    match lacks(&text, part) {
+        Some(what) => Err(failed(what)),
+        None => Ok(text),
+    }
+}
+
+/// Why a text is of no use, if that can be seen. The libraries' errors would name neither the file nor what is wrong with it.
+fn lacks(text: &[u8], part: Part) -> Option<&'static str> {
+    let has = |words: &str| text.windows(words.len()).any(|part| part == words.as_bytes());
+    if !has("-----BEGIN ") {
+        return Some("is no PEM file");
+    }
+    match part {
+        Part::Certificate if !has("-----BEGIN CERTIFICATE-----") => {
+            Some("holds no certificate, which would begin with -----BEGIN CERTIFICATE-----")
+        }
+        Part::Key if has("-----BEGIN ENCRYPTED PRIVATE KEY-----") || has("Proc-Type: 4,ENCRYPTED") => Some(
+            "holds an encrypted key, whose password this program cannot ask for; name a file with the key decrypted, as openssl pkey writes it",
+        ),
+        Part::Key if !has("PRIVATE KEY-----") => Some("holds no private key"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_no_use_is_told_from_one_that_a_library_reads() {
+        let told = |text: &str, part| lacks(text.as_bytes(), part).unwrap_or_default();
+        for (text, part, what) in [
+            ("", Part::Certificate, "no PEM"),
+            ("\x30\x59", Part::Key, "no PEM"),
+            ("-----BEGIN PRIVATE KEY-----", Part::Certificate, "no certificate"),
+            ("-----BEGIN TRUSTED CERTIFICATE-----", Part::Certificate, "no certificate"),
+            ("-----BEGIN CERTIFICATE-----", Part::Key, "no private key"),
+            ("-----BEGIN ENCRYPTED PRIVATE KEY-----", Part::Key, "openssl pkey"),
+            ("-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED", Part::Key, "openssl pkey"),
+        ] {
+            assert!(told(text, part).contains(what), "{text}: {}", told(text, part));
+        }
+        for begins in ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"] {
+            assert_eq!(told(&format!("-----BEGIN {begins}-----"), Part::Key), "");
+        }
+        assert_eq!(told("# a comment\n-----BEGIN CERTIFICATE-----", Part::Certificate), "");
+    }
 }

@@ -105,6 +105,14 @@ mod postgres {
         assert!(no_pem.contains("is no PEM file"), "{no_pem}");
         assert!(refusal(&url).await.contains("sslmode=require in the URL"));
 
+        let no_certificate = refusal(&format!("{url}&sslmode=require&sslrootcert={}", file("ca.key"))).await;
+        assert!(
+            no_certificate.contains("ca.key") && no_certificate.contains("holds no certificate"),
+            "{no_certificate}"
+        );
+        let nameless = refusal(&trusted.replace("localhost", "").replace("?", "?hostaddr=127.0.0.1&")).await;
+        assert!(nameless.contains("write the name by host="), "{nameless}");
+
         // The user that must show a certificate.
         let certified = trusted.replace("postgres@", "certified@");
         let unknown = refusal(&certified).await;
@@ -112,6 +120,9 @@ mod postgres {
         let shown = format!("{certified}&sslcert={}&sslkey={}", file("client.pem"), file("client.key"));
         let shown = refusal(&shown).await;
         assert!(shown.contains("\"certified\" does not exist"), "the certificate is accepted: {shown}");
+        let refused = format!("{certified}&sslcert={}&sslkey={}", file("stranger.pem"), file("stranger.key"));
+        let refused = refusal(&refused).await;
+        assert!(refused.contains("refuses the certificate of this program"), "{refused}");
         let torn = format!("{certified}&sslcert={}&sslkey={}", file("client.pem"), file("server.key"));
         let torn = refusal(&torn).await;
         assert!(torn.contains("cannot be used together"), "{torn}");
@@ -176,12 +187,60 @@ mod over_redis {
         let refusal = async |url: &str| store::from_url(url).await.map(drop).unwrap_err().message;
         let stranger = refusal(&shown.replace("/ca.pem", "/stranger.pem")).await;
         assert!(stranger.contains("ca= in the URL"), "{stranger}");
+        let refused = format!("{url}&cert={}&key={}", file("stranger.pem"), file("stranger.key"));
+        let mut said = String::new();
+        // The server closes the connection behind its alert, which the network may then drop.
+        for _ in 0..20 {
+            said = refusal(&refused).await;
+            if said.contains("refuses the certificate of this program") {
+                break;
+            }
+        }
+        assert!(said.contains("by cert= and key="), "{said}");
         let missing = refusal(&url.replace("/ca.pem", "/no-such.pem")).await;
         assert!(missing.contains("no-such.pem\", which the address of Redis names, cannot be read"), "{missing}");
         let plain = refusal(&shown.replace("rediss", "redis")).await;
         assert!(plain.contains("begin the URL with rediss://"), "{plain}");
         let half = refusal(&format!("{url}&cert=c.pem")).await;
         assert!(half.contains("cert= and key="), "{half}");
+    }
+
+    #[tokio::test]
+    async fn a_file_of_no_use_is_named_and_the_url_is_none_the_worse_for_it() {
+        let Some(server) = Server::redis(Clients::Unknown, "server").unwrap() else { return };
+        let file = |name: &str| server.file(name).display().to_string();
+        let url = format!("rediss://localhost:{}/", server.port);
+        started(&server, async || store::from_url(&format!("{url}?ca={}", file("ca.pem"))).await).await;
+        std::fs::write(file("broken.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+        std::fs::write(file("closed.key"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n").unwrap();
+        let (cert, key) = (file("client.pem"), file("client.key"));
+        for (parameters, named, what) in [
+            (format!("ca={}", file("no-such.pem")), "no-such.pem", "cannot be read"),
+            (format!("ca={key}"), "client.key", "holds no certificate"),
+            (format!("ca={}", file("broken.pem")), "broken.pem", "cannot be used"),
+            (format!("cert={cert}&key={}", file("closed.key")), "closed.key", "openssl pkey"),
+            (format!("cert={cert}&key={cert}"), "client.pem", "holds no private key"),
+            (format!("cert={key}&key={key}"), "client.key", "holds no certificate"),
+            (format!("ca={0}&cert={cert}&key={1}", file("ca.pem"), file("server.key")), "cert=", "a matching pair"),
+        ] {
+            let url = format!("{url}?{parameters}");
+            let error = store::from_url(&url).await.map(drop).unwrap_err();
+            assert!(
+                error.retry && error.message.contains(named) && error.message.contains(what),
+                "{parameters}: {error}"
+            );
+            store::check_url(&url).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_tls_is_reported_as_such() {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = nobody.local_addr().unwrap().port();
+        let closer = std::thread::spawn(move || drop(nobody.accept()));
+        let error = RedisStore::connect(&format!("rediss://127.0.0.1:{port}/")).await.unwrap_err();
+        closer.join().unwrap();
+        assert!(error.message.contains("write redis://") && !error.message.contains("rediss://"), "{error}");
     }
 
     /// Sends a command to a server that may be starting.

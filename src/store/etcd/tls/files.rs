@@ -5,7 +5,7 @@ use std::vec::Vec;
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 
 use super::{super::failure::Failure, NAMED, Tls};
-use crate::store::tls::pem;
+use crate::store::tls::{Part, pem};
 
 /// Whether this program can encrypt at all.
 pub(in super::super) const ENCRYPTS: bool = true;
@@ -13,11 +13,11 @@ pub(in super::super) const ENCRYPTS: bool = true;
 /// Adds TLS to the options of a connection.
 pub(in super::super) fn encrypt(options: ConnectOptions, tls: &Tls) -> Result<ConnectOptions, Failure> {
     let trust = match &tls.files.ca {
-        Some(file) => TlsOptions::new().ca_certificate(Certificate::from_pem(read(file)?)),
+        Some(file) => TlsOptions::new().ca_certificate(Certificate::from_pem(read(file, Part::Certificate)?)),
         None => TlsOptions::new().with_native_roots(),
     };
     let shown = match &tls.files.own {
-        Some((cert, key)) => trust.identity(Identity::from_pem(read(cert)?, read(key)?)),
+        Some((cert, key)) => trust.identity(Identity::from_pem(read(cert, Part::Certificate)?, read(key, Part::Key)?)),
         None => trust,
     };
     Ok(options.with_tls(match &tls.server_name {
@@ -27,6 +27,6 @@ pub(in super::super) fn encrypt(options: ConnectOptions, tls: &Tls) -> Result<Co
 }
 
 /// Reads a file.
-fn read(file: &str) -> Result<Vec<u8>, Failure> {
-    pem(file, NAMED).map_err(Failure::certain)
+fn read(file: &str, part: Part) -> Result<Vec<u8>, Failure> {
+    pem(file, part, NAMED).map_err(Failure::certain)
 }

@@ -1,6 +1,6 @@
 //! A program that may have enabled a TLS library in the crate `redis` itself.
 
-use redis::Client;
+use redis::{Client, ConnectionAddr};
 
 use super::super::failure;
 use crate::{machine::StoreError, store::tls::Certificates};
@@ -19,3 +19,6 @@ pub(in super::super) fn open(url: &str, files: &Certificates) -> Result<Client, 
          client made with redis::Client::build_with_tls",
     ))
 }
+
+/// A TLS library that the application enabled is the application's to set up.
+pub(in super::super) fn provide(_server: &ConnectionAddr) {}

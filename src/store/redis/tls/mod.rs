@@ -6,6 +6,6 @@ mod absent;
 mod rustls;
 
 #[cfg(not(feature = "store-redis-tls"))]
-pub(super) use absent::open;
+pub(super) use absent::{open, provide};
 #[cfg(feature = "store-redis-tls")]
-pub(super) use rustls::open;
+pub(super) use rustls::{open, provide};

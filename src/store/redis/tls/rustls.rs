@@ -1,12 +1,14 @@
 //! By rustls, with ring.
 
-use redis::{Client, ClientTlsConfig, TlsCertificates};
+use std::{format, vec::Vec};
+
+use redis::{Client, ClientTlsConfig, ConnectionAddr, TlsCertificates};
 use rustls::crypto::{CryptoProvider, ring};
 
 use super::super::failure;
 use crate::{
     machine::StoreError,
-    store::tls::{Certificates, pem},
+    store::tls::{Certificates, Part, pem},
 };
 
 /// Errors about a file contain these words.
@@ -15,26 +17,30 @@ const NAMED: &str = "which the address of Redis names";
 /// A client for the server at a URL.
 ///
 /// # Errors
-/// [`StoreError`] if the URL is invalid, or if a file that it names cannot be read.
+/// [`StoreError`] if the URL is invalid, or if a file that it names cannot be used.
 pub(in super::super) fn open(url: &str, files: &Certificates) -> Result<Client, StoreError> {
-    if url.starts_with("rediss:") {
-        provide();
-    }
+    let client = Client::open(url).map_err(|error| failure::of_url(&error))?;
     if *files == Certificates::default() {
-        return Client::open(url).map_err(|error| failure::of_url(&error));
+        return Ok(client);
     }
-    let read = |file: &String| pem(file, NAMED);
-    let root_cert = files.ca.as_ref().map(read).transpose()?;
+    let read = |file: &String, part| pem(file, part, NAMED);
+    let root_cert = files.ca.as_ref().map(|file| read(file, Part::Certificate)).transpose()?;
     let client_tls = match &files.own {
-        Some((cert, key)) => Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? }),
+        Some((cert, key)) => {
+            Some(ClientTlsConfig { client_cert: read(cert, Part::Certificate)?, client_key: read(key, Part::Key)? })
+        }
         None => None,
     };
-    Client::build_with_tls(url, TlsCertificates { client_tls, root_cert }).map_err(|error| failure::of_url(&error))
+    Client::build_with_tls(url, TlsCertificates { client_tls, root_cert }).map_err(|error| {
+        let own = files.own.iter().flat_map(|(cert, key)| [cert, key]);
+        let names: Vec<_> = files.ca.iter().chain(own).map(|file| format!("{file:?}")).collect();
+        StoreError::transient(format!("{}, {NAMED}, cannot be used: {error}", names.join(" or ")))
+    })
 }
 
 /// The client uses the default provider of rustls. If the features of a program bring several, rustls panics unless one was chosen.
-fn provide() {
-    if CryptoProvider::get_default().is_none() {
+pub(in super::super) fn provide(server: &ConnectionAddr) {
+    if matches!(server, ConnectionAddr::TcpTls { .. }) && CryptoProvider::get_default().is_none() {
         // It fails if another thread has chosen one meanwhile.
         let _ = ring::default_provider().install_default();
     }

@@ -13,7 +13,7 @@ use super::super::{Connector, connector_of};
 use crate::{
     executor::Shared,
     machine::StoreError,
-    store::tls::{Certificates, pem},
+    store::tls::{Certificates, Part, pem},
 };
 
 /// Whether this program can encrypt without a connector of the application.
@@ -36,10 +36,11 @@ pub(in super::super) fn connector_for(files: &Certificates) -> Result<Shared<dyn
     let config = config
         .map_err(|why| StoreError::transient(format!("TLS cannot be set up: {why}")))?
         .with_root_certificates(roots);
-    let config = match &files.own {
+    let mut config = match &files.own {
         None => config.with_no_client_auth(),
         Some((cert, key)) => {
-            let shown = PrivateKeyDer::from_pem_slice(&pem(key, NAMED)?).map_err(|why| unreadable(key, &why))?;
+            let shown =
+                PrivateKeyDer::from_pem_slice(&pem(key, Part::Key, NAMED)?).map_err(|why| unreadable(key, &why))?;
             config.with_client_auth_cert(certificates(cert)?, shown).map_err(|why| {
                 StoreError::transient(format!(
                     "the files {cert:?} and {key:?}, {NAMED}, cannot be used together: {why}"
@@ -47,6 +48,8 @@ pub(in super::super) fn connector_for(files: &Certificates) -> Result<Shared<dyn
             })?
         }
     };
+    // A server that is asked without a negotiation (sslnegotiation=direct) insists on it.
+    config.alpn_protocols = Vec::from([b"postgresql".to_vec()]);
     Ok(connector_of(MakeRustlsConnect::new(config)))
 }
 
@@ -73,7 +76,7 @@ fn trusting_the_system() -> Result<RootCertStore, StoreError> {
 }
 
 fn certificates(file: &str) -> Result<Vec<CertificateDer<'static>>, StoreError> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem(file, NAMED)?).collect();
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem(file, Part::Certificate, NAMED)?).collect();
     read.map_err(|why| unreadable(file, &why))
 }
 
