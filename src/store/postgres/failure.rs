@@ -71,6 +71,11 @@ pub(super) fn of_commit(failure: &Failure, names: &Names) -> StoreError {
 
 /// No connection came about to one of these hosts.
 pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> StoreError {
+    if failure.code.is_empty()
+        && let Some(error) = of_encryption(&failure.said)
+    {
+        return error;
+    }
     let permanent = |message| StoreError::permanent(StoreErrorKind::Unsupported, message);
     match failure.code.as_str() {
         // The server says this wherever it refuses an unencrypted connection, even if it would refuse an encrypted one too.
@@ -98,24 +103,6 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
              PostgresStore by clones",
             failure.said
         )),
-        "" if failure.said.contains("certificate") => StoreError::transient(of_certificate(&failure.said)),
-        "" if is_of_own(&failure.said) => StoreError::transient(format!(
-            "the server refuses the certificate of this program: {}; name one that is valid and that it trusts, and its key, by sslcert= and \
-             sslkey= in the URL",
-            failure.said
-        )),
-        "" if failure.said.contains("server does not support TLS") => StoreError::transient(format!(
-            "the server does not encrypt this connection: {}; set ssl=on in its configuration, or write sslmode=disable in the URL where \
-             the network is trusted, or for a socket",
-            failure.said
-        )),
-        "" if ["no hostname provided", "invalid dns name"].iter().any(|words| failure.said.contains(words)) => {
-            permanent(format!(
-                "no certificate can be verified without the server's name: {}; write the name by host= in the URL, beside hostaddr= if you \
-                 need that; or write sslmode=disable for a socket",
-                failure.said
-            ))
-        }
         "" if failure.said.starts_with("invalid configuration") => permanent(format!(
             "the URL of the database is incomplete: {}; write it like postgres://user:password@host/database",
             failure.said
@@ -135,6 +122,35 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
         )),
         _ => StoreError::transient(format!("the server refused the connection: {}", failure.said)),
     }
+}
+
+/// No encrypted connection came about.
+fn of_encryption(said: &str) -> Option<StoreError> {
+    if said.contains("certificate") {
+        return Some(StoreError::transient(of_certificate(said)));
+    }
+    if is_of_own(said) {
+        return Some(StoreError::transient(format!(
+            "the server refuses the certificate of this program: {said}; name one that is valid and that it trusts, and its key, by sslcert= \
+             and sslkey= in the URL"
+        )));
+    }
+    if said.contains("server does not support TLS") {
+        return Some(StoreError::transient(format!(
+            "the server does not encrypt this connection: {said}; set ssl=on in its configuration, or write sslmode=disable in the URL where \
+             the network is trusted, or for a socket"
+        )));
+    }
+    let is_nameless = ["no hostname provided", "invalid dns name"].iter().any(|words| said.contains(words));
+    is_nameless.then(|| {
+        StoreError::permanent(
+            StoreErrorKind::Unsupported,
+            format!(
+                "no certificate can be verified without the server's name: {said}; write the name by host= in the URL, beside hostaddr= if \
+                 you need that; or write sslmode=disable for a socket"
+            ),
+        )
+    })
 }
 
 /// The certificate of the server was refused.

@@ -198,7 +198,7 @@ fn only(all: &Config, at: usize) -> Config {
         None => {}
     }
     all.get_hostaddrs().get(at).map(|address| one.hostaddr(*address));
-    all.get_ports().get(at).or(all.get_ports().first()).map(|port| one.port(*port));
+    all.get_ports().get(at).or_else(|| all.get_ports().first()).map(|port| one.port(*port));
     all.get_connect_timeout().map(|limit| one.connect_timeout(*limit));
     all.get_tcp_user_timeout().map(|limit| one.tcp_user_timeout(*limit));
     one.keepalives(all.get_keepalives()).keepalives_idle(all.get_keepalives_idle());
@@ -229,8 +229,9 @@ impl Line for Client {
 
 #[cfg(test)]
 mod tests {
-    use std::{format, net::TcpListener, string::ToString, time::Instant};
+    use std::{format, net::TcpListener, string::ToString};
 
+    use tokio::time::Instant;
     use tokio_postgres::NoTls;
 
     use super::*;

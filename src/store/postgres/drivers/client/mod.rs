@@ -164,8 +164,10 @@ mod tests {
         format,
         io::{Read as _, Write as _},
         net::TcpListener,
-        time::{Duration, Instant},
+        time::Duration,
     };
+
+    use tokio::time::Instant;
 
     use super::*;
 
