@@ -6,7 +6,7 @@ use std::{boxed::Box, format, string::String, vec::Vec};
 use async_trait::async_trait;
 use deadpool_postgres::{Object, Pool, PoolError, TimeoutType, Transaction};
 use tokio::runtime::Handle;
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::{Config, NoTls, config::SslMode};
 
 use super::{
     super::{
@@ -17,6 +17,7 @@ use super::{
             pool_closed,
         },
         failure,
+        options::invalid,
     },
     client::{Connector, Dial, carry, connector_of, failed},
 };
@@ -24,6 +25,9 @@ use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::StoreError;
 
 const NAME: &str = "the application's deadpool-postgres pool";
+/// Otherwise no connection for signals would ever come about, and nobody be told.
+const NO_TLS: &str = "the tokio_postgres::Config beside the pool asks for an encrypted connection (sslmode), and the store has no TLS connector \
+    for it; give PostgresStoreBuilder::tls the connector of the pool";
 
 struct Deadpool {
     pool: Pool,
@@ -35,6 +39,10 @@ struct Deadpool {
 #[async_trait]
 impl Source for Deadpool {
     async fn open(self: Box<Self>, runtime: Handle) -> Result<Supply, StoreError> {
+        let asks = self.config.as_ref().is_some_and(|config| config.get_ssl_mode() == SslMode::Require);
+        if asks && self.connector.is_none() {
+            return Err(invalid(NO_TLS));
+        }
         let connector = self.connector.unwrap_or_else(|| connector_of(NoTls));
         let dial = |config| Shared::new(Dial::new(config, connector, runtime).watchful());
         let exchange = self.config.map(|config| dial(config) as Shared<dyn Exchange>);
@@ -123,7 +131,8 @@ impl From<Pool> for PostgresPool {
 }
 
 /// Makes a store with signals, on connections opened beside the pool with these options: one for each context that holds or waits.
-/// [`PostgresStoreBuilder::tls`](crate::store::PostgresStoreBuilder::tls) encrypts them.
+/// [`PostgresStoreBuilder::tls`](crate::store::PostgresStoreBuilder::tls) encrypts them; **without it they are not encrypted, even if those of
+/// the pool are**, and options with `sslmode=require` are refused.
 ///
 /// ```no_run
 /// use leasehold::store::PostgresStore;
@@ -180,6 +189,16 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
         let error = runtime.block_on(pool(config).lend()).err().expect("nobody is there");
         assert!(error.message.contains("check \"no-such-host.invalid\"") && error.retry, "{error}");
+    }
+
+    #[test]
+    fn signals_that_shall_be_encrypted_need_a_connector() {
+        let config: Config = "host=no-such-host.invalid user=me sslmode=require".parse().expect("they are options");
+        let source = Deadpool { pool: pool(config.clone()), config: Some(config), connector: None };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        let opening = Box::new(source).open(runtime.handle().clone());
+        let error = runtime.block_on(opening).err().expect("it has none");
+        assert!(error.message.contains("PostgresStoreBuilder::tls") && !error.retry, "{error}");
     }
 
     #[test]
