@@ -13,10 +13,10 @@ use crate::client::error::AcquireError;
 use crate::client::guard::LeaseGuard;
 use crate::client::manager::LeaseManager;
 use crate::client::request::{LeaseRequest, Pending, Wish};
-use crate::client::status::HolderStatus;
+use crate::client::status::{HolderStatus, LeaseStatus};
 use crate::executor::MaybeSendFuture;
 use crate::machine::{
-    InvalidOptions, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn, check_info,
+    Input, InvalidOptions, LostReason, MOST_KEYS, Mode, Monotonic, ReleaseOutcome, StoreError, Token, Turn, check_info,
 };
 
 /// A request for the leases of several keys, made by [`LeaseManager::lock_all`].
@@ -228,25 +228,28 @@ impl MultiRequest {
 
     /// Whether keys were held by the dead, such as an earlier incarnation of this
     /// [instance](crate::LeaseManagerBuilder::instance), and are free now. Only who asks for a single key finds out whether its holder
-    /// lives.
+    /// lives. All of them are asked for at once, so many keys take no longer than one.
     async fn outlives_holders(&self) -> Result<bool, Box<Refused>> {
-        let (instance, mut freed) = (self.leases.instance(), false);
+        let (instance, mut tries) = (self.leases.instance(), Vec::new());
         for (name, mode) in &self.keys {
             let at_key = |error| Refused::at(name, error);
-            let holders = self.leases.look_at(name).await.map_err(|refused| at_key(*refused))?.holders;
+            let LeaseStatus { key, holders, .. } =
+                self.leases.look_at(name).await.map_err(|refused| at_key(*refused))?;
             let may_be_dead = |holder: &HolderStatus| {
                 !holder.own && (holder.beacon || instance.is_some_and(|own| holder.instance == own))
             };
             if holders.iter().any(may_be_dead) {
-                let mut request = self.leases.lock(name);
-                request.wish.mode = *mode;
-                if request.try_acquire().await.map_err(at_key)?.is_none() {
-                    return Ok(false);
-                }
-                freed = true;
+                let turn = Turn { mode: *mode, ..self.wish.turn(key, false, None) };
+                tries.push((name, Pending::start(self.leases.driver().clone(), turn, Input::Acquire)));
             }
         }
-        Ok(freed)
+        for (name, pending) in &mut tries {
+            let response = (&mut *pending).await;
+            if pending.guard(response, name, None).map_err(|error| Refused::at(name, error))?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(!tries.is_empty())
     }
 
     /// One of the keys, inside the time that is left for all of them.

@@ -91,3 +91,21 @@ fn a_try_for_several_keys_finds_out_that_a_holder_is_dead() {
         assert_eq!(refused, 0, "times refused, by contexts that live for 5 s each");
     });
 }
+
+/// Each of them has a holder of its own that died.
+#[test]
+fn a_try_for_many_keys_takes_no_longer_than_one_for_a_single_key() {
+    everywhere(async |world| {
+        for count in [1, 10, 100] {
+            let keys: Vec<_> = (0..count).map(|key| (format!("{count}, {key}"), Mode::Exclusive)).collect();
+            for (key, _) in &keys {
+                let tab = world.tab();
+                let guard = tab.leases.lock(key).acquire().await.unwrap();
+                tab.crash(guard);
+            }
+            let tab = world.tab();
+            let granted = world.within(ms(300), tab.leases.lock_all(keys).try_acquire()).await;
+            assert!(granted.unwrap_or_else(|| panic!("{count} keys")).unwrap().is_some(), "{count} keys");
+        }
+    });
+}

@@ -93,11 +93,18 @@ impl Turns {
         self.queue.get(at)
     }
 
-    /// Takes the one that stands there.
+    /// Takes the one that stands there, by the shorter way. Its alarm may ring for nobody.
     pub(super) fn take(&mut self, at: usize) -> Option<Turn> {
-        let turn = self.queue.remove(at)?;
-        self.forget(&turn);
-        Some(turn)
+        let last = self.queue.len().checked_sub(1)?;
+        let taken = if at < last / 2 {
+            self.carry(at, 0);
+            self.queue.pop_front()
+        } else {
+            self.carry(at, last);
+            self.queue.pop_back()
+        };
+        self.forget(taken.as_ref()?);
+        taken
     }
 
     /// It has left the queue.
@@ -115,17 +122,7 @@ impl Turns {
     /// Whether it waited here.
     pub(super) fn remove(&mut self, turn: TurnId) -> bool {
         let Some(at) = (0..self.queue.len()).find(|at| self.queue[*at].id == turn) else { return false };
-        let last = self.queue.len() - 1;
-        // By the shorter way. Its alarm may ring for nobody.
-        let removed = if at < last / 2 {
-            self.carry(at, 0);
-            self.queue.pop_front()
-        } else {
-            self.carry(at, last);
-            self.queue.pop_back()
-        };
-        removed.into_iter().for_each(|turn| self.forget(&turn));
-        true
+        self.take(at).is_some()
     }
 
     pub(super) fn take_all(&mut self) -> Vec<Turn> {
@@ -161,14 +158,12 @@ impl Turns {
 
     fn take_if(&mut self, is_it: &dyn Fn(&Turn) -> bool) -> Vec<Turn> {
         let mut taken = Vec::new();
-        (self.tries, self.sharers) = (0, 0);
         for _ in 0..self.queue.len() {
             let Some(turn) = self.queue.pop_front() else { break };
             if is_it(&turn) {
+                self.forget(&turn);
                 taken.push(turn);
             } else {
-                self.tries += usize::from(!turn.wait);
-                self.sharers += usize::from(turn.share);
                 self.queue.push_back(turn);
             }
         }

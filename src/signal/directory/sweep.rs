@@ -85,7 +85,7 @@ fn remove_dead<'a>(directory: &Path, names: impl Iterator<Item = &'a str>, most:
 
 /// Removes a file that its context never made a beacon.
 fn remove_unrisen(path: &Path) {
-    let Ok(file) = File::open(path) else { return };
+    let Some(file) = opened(path) else { return };
     // Its context may be about to lock it, and must find it unlocked.
     let is_late = file.metadata().is_ok_and(|found| age_of(&beacon::last_marked(&found)) >= RISEN_BY);
     // The lock is kept until the file is removed: its context must not lock it meanwhile.
@@ -114,5 +114,11 @@ fn age_of(marked: &SystemTime) -> Duration {
 /// Whether nobody keeps a beacon locked.
 fn has_fallen(path: &Path) -> bool {
     // A shared lock: with an exclusive one, whoever looks meanwhile would take the context for a living one.
-    File::open(path).is_ok_and(|file| file.try_lock_shared().is_ok())
+    opened(path).is_some_and(|file| file.try_lock_shared().is_ok())
+}
+
+/// Opens a file. To open a pipe that somebody put there would wait for whoever writes into it.
+fn opened(path: &Path) -> Option<File> {
+    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    File::open(path).ok()
 }

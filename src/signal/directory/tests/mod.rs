@@ -8,7 +8,7 @@ use std::{
     fs::{self, File},
     os::unix::{ffi::OsStrExt, fs::symlink, net::UnixDatagram},
     path::PathBuf,
-    process,
+    process::{self, Command},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -138,6 +138,25 @@ fn a_sweep_removes_what_the_dead_left_and_nothing_of_the_living() {
     let young = name_of(SessionId(3), "beacon");
     assert_eq!(left, [own.as_slice(), &[young, "notes.beacon".into()]].concat());
     drop(living);
+}
+
+/// Whoever may write into the directory could put one there. A sweep that opened it would wait for ever.
+#[test]
+fn a_sweep_waits_for_no_pipe() {
+    let scratch = Scratch::new();
+    let pipes = ["rising", "beacon"].map(|kind| scratch.file(OTHER, kind));
+    assert!(Command::new("mkfifo").args(&pipes).status().is_ok_and(|made| made.success()));
+    let old = Command::new("touch").args(["-d", "2 days ago"]).args(&pipes).status();
+    assert!(old.is_ok_and(|touched| touched.success()));
+    let (tell, told) = mpsc::channel();
+    let directory = scratch.0.clone();
+    thread::spawn(move || {
+        sweep_some(&directory, OWN);
+        sweep(&directory);
+        tell.send(())
+    });
+    let in_time = told.recv_timeout(BUSY);
+    assert!(in_time.is_ok() && pipes.iter().all(|pipe| pipe.exists()), "{in_time:?}");
 }
 
 /// One that waited is looked for once it is granted the lease, however long after its death that is.
