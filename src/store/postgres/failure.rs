@@ -45,6 +45,15 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
         )),
         // A key has up to 1,024 units of UTF-16, but that of a lock has no limit.
         "54000" => permanent(format!("a key is too long for PostgreSQL: {}; choose a shorter name", failure.said)),
+        // A transaction takes a lock for each of its keys. If it is sent again as it is, the server refuses it again.
+        "53200" => StoreError {
+            kind: StoreErrorKind::TooLarge,
+            ..StoreError::transient(format!(
+                "the server has no memory for a transaction with so many keys: {}; ask for fewer keys at once, or raise \
+                 max_locks_per_transaction",
+                failure.said
+            ))
+        },
         "53100" => StoreError::permanent(StoreErrorKind::Quota, format!("the server's disk is full: {}", failure.said)),
         code if code.starts_with("22") || code.starts_with("42") => permanent(failure.said.clone()),
         _ => StoreError::transient(failure.said.clone()),
