@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::try_join_all;
 use leasehold::{
     AcquireError, LeaseGuard, LeaseManager, StoreError,
     executor::{Executor, TokioExecutor},
@@ -13,13 +14,16 @@ use leasehold::{
     store::{PostgresStore, Store},
 };
 use tokio::{
+    runtime::Runtime,
     task::JoinSet,
     time::{sleep, timeout},
 };
 
+use tokio_postgres::error::SqlState;
+
 use crate::{
     proxy::Way as Direction,
-    server::{Place, on_server, until},
+    server::{Place, Server, on_server, until},
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -282,5 +286,25 @@ fn requests_with_a_time_limit_outlast_a_lock_of_another_program() {
                 assert!(answer.is_ok(), "{lock}: {answer:?}");
             }
         }
+    });
+}
+
+/// A transaction takes a lock for each of its keys, and the table of locks is the whole server's.
+#[test]
+fn more_keys_at_once_than_the_server_has_locks_are_granted_and_given_back() {
+    let few = "-c max_locks_per_transaction=10 -c max_connections=8 -c max_wal_senders=0 -c max_worker_processes=0";
+    let Some(server) = Server::start_with(few) else { return };
+    let place = Place { url: server.url(), prefix: "locked_few".into() };
+    Runtime::new().unwrap().block_on(async {
+        let locks = "SELECT count(pg_advisory_xact_lock(n)) FROM generate_series(1, 1024) n";
+        let refused = place.client().await.query_one(locks, &[]).await.unwrap_err();
+        assert_eq!(refused.code().map(SqlState::code), Some("53200"), "{refused}");
+        let leases = manager(place.store().await, LONG);
+        let keys: Vec<_> = (0..2_000).map(|number| format!("user/{number}")).collect();
+        let guards = try_join_all(keys.iter().map(|key| leases.lock(key).acquire())).await.unwrap();
+        drop(guards);
+        let next = manager(place.store().await, LONG);
+        let granted = try_join_all(keys.iter().map(|key| next.lock(key).timeout(LONG).acquire())).await.unwrap();
+        assert!(granted.iter().all(LeaseGuard::is_valid));
     });
 }

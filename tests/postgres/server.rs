@@ -86,15 +86,20 @@ pub(crate) struct Server {
 impl Server {
     /// A server of its own, or `None` if there is none to be had.
     pub(crate) fn start() -> Option<Self> {
-        Self::start_in(Vec::new())
+        Self::start_in(Vec::new(), "")
+    }
+
+    /// Starts a server with these options, too.
+    pub(crate) fn start_with(options: &'static str) -> Option<Self> {
+        Self::start_in(Vec::new(), options)
     }
 
     /// Starts a server that runs by this wall clock.
     pub(crate) fn start_by(clock: &WallClock) -> Option<Self> {
-        Self::start_in(clock.environment().into())
+        Self::start_in(clock.environment().into(), "")
     }
 
-    fn start_in(environment: Vec<(&'static str, PathBuf)>) -> Option<Self> {
+    fn start_in(environment: Vec<(&'static str, PathBuf)>, more: &'static str) -> Option<Self> {
         let Some(programs) = programs() else {
             skip("PostgreSQL");
             return None;
@@ -108,6 +113,7 @@ impl Server {
         let variables = environment.iter().map(|(name, path)| format!("{name}='{}' ", path.display()));
         let variables: String = variables.collect();
         let command = format!("{variables}'{}' {}", programs.join("postgres").display(), options(&folder, port));
+        let command = format!("{command} {more}");
         let server = Self { keeper: keep(&folder, &command, "QUIT"), folder, programs, environment, port };
         server.await_start();
         Some(server)

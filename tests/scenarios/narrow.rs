@@ -155,3 +155,19 @@ fn what_cannot_be_divided_is_refused_and_costs_nobody_else_a_lease() {
         assert!(leases.lock("another").try_acquire().await.unwrap().is_some());
     });
 }
+
+/// Otherwise heartbeats would wait for one transaction of all of them, and a server may not have so many locks.
+#[test]
+fn thousands_of_leases_are_asked_for_and_given_back_in_many_transactions() {
+    everywhere(async |world| {
+        let (tab, keys) = (world.tab(), keys(5_000));
+        let guards = join_all(keys.iter().map(|key| tab.leases.lock(key).acquire())).await;
+        drop(guards.into_iter().map(Result::unwrap).collect::<Vec<_>>());
+        tab.leases.close().await;
+        let largest = tab.store.take_seen().iter().map(|batch| batch.operations.len()).max();
+        assert!(largest <= Some(1_024), "{largest:?} operations");
+        let other = world.tab();
+        let free = join_all(keys.iter().map(|key| other.leases.lock(key).try_acquire())).await;
+        assert!(free.iter().all(|granted| granted.as_ref().is_ok_and(Option::is_some)));
+    });
+}

@@ -2,15 +2,25 @@
 
 use alloc::vec::Vec;
 
-/// There is no limit until the store refuses a transaction as too large. The limit is then half of what that one carried, and grows by
-/// one with each full transaction that the store accepts, because operations differ in how many rows they concern.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Room(Option<usize>);
+/// Heartbeats wait for the transaction in flight, and a server has room for so many locks only. So even what thousands of guards give back
+/// at once goes in transactions that are over soon. All keys of one request fit in.
+const MOST: usize = 1_024;
+
+/// Once the store has refused a transaction as too large, the limit is half of what that one carried. It grows again by one with each full
+/// transaction that the store accepts, because operations differ in how many rows they concern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(MOST)
+    }
+}
 
 impl Room {
     /// How many more fit beside this number of operations.
     pub(super) fn beside(self, operations: usize) -> usize {
-        self.0.unwrap_or(usize::MAX).saturating_sub(operations)
+        self.0.saturating_sub(operations)
     }
 
     /// Truncates the list to what fits beside so much else, but to one entry at least, and returns the rest.
@@ -21,15 +31,15 @@ impl Room {
     /// The store refused a transaction of this size. Returns whether a smaller one is possible.
     pub(super) fn narrow(&mut self, load: usize) -> bool {
         if load > 1 {
-            self.0 = Some((load / 2).min(self.beside(0)));
+            self.0 = self.0.min(load / 2);
         }
         load > 1
     }
 
     /// The store accepted a transaction of this size.
     pub(super) fn widen(&mut self, load: usize) {
-        if let Some(most) = self.0.as_mut().filter(|most| load >= **most) {
-            *most += 1;
+        if load >= self.0 {
+            self.0 = MOST.min(self.0 + 1);
         }
     }
 }

@@ -144,6 +144,46 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "P5",
+        "a nested request is forgotten while its work upgrades",
+        Scenario("nested::work_that_upgrades"),
+        &[edit(
+            "src/machine/context/upgrade.rs",
+            "            None => self.weaken(slot, None, now),\n        }\n",
+            "            None => self.weaken(slot, None, now),\n        }\n        return;\n",
+        )],
+    ),
+    Mutant::new(
+        "P5",
+        "a nested request joins only if all who use the lease share it",
+        Scenario("nested::a_nested_request_joins_beside"),
+        &[edit(
+            "src/machine/context/cohort.rs",
+            "users.iter().any(|user| user.share)",
+            "users.iter().all(|user| user.share)",
+        )],
+    ),
+    Mutant::new(
+        "P4",
+        "a release that is tried again hides a theft",
+        Scenario("hold::a_release_that_is_tried_again"),
+        &[edit(
+            "src/machine/context/reply.rs",
+            "operation.maybe_released && !stolen,",
+            "operation.maybe_released || stolen,",
+        )],
+    ),
+    Mutant::new(
+        "rule s",
+        "a fence that began before an upgrade finds a loss",
+        Scenario("fence::a_fence_that_began_before"),
+        &[edit(
+            "src/client/fence.rs",
+            "Err(_) if self.driver.has_outgrown(",
+            "Err(_) if false && self.driver.has_outgrown(",
+        )],
+    ),
+    Mutant::new(
         "S9",
         "an upgrade believes that its rival is alive",
         Scenario("changes::an_upgrade_finds_out"),
