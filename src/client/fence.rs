@@ -150,10 +150,10 @@ impl Fence for GuardFence {
         match self.driver.judge(self.turn, &self.fate.slot, &self.ticket, (store, &reply)) {
             Ok(()) => *self.found() = Some(reply),
             Err(_) if self.comes_before_the_release() && self.ticket.is_current_in(store, &reply) => {}
-            // The record may have new tokens, of which the ticket knows nothing.
+            // The record may hold new tokens that the ticket does not know.
             Err(_) if self.driver.has_outgrown(self.turn, &self.fate.slot, &self.ticket) => {
                 return Err(FenceError::Store(StoreError::transient(
-                    "the lease was upgraded, or may have been, after this fence had begun; fence another transaction",
+                    "the lease was upgraded, or may have been, after this fence began; fence a new transaction",
                 )));
             }
             Err(reason) => {

@@ -162,7 +162,8 @@ impl LeaseGuard {
 
     /// Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody
     /// in the queue. Meanwhile the lease stays shared. Then it gets a new, larger token. If the lease was requested with
-    /// [`share_in_process`](crate::LeaseRequest::share_in_process), further such requests of this manager join it even after the upgrade.
+    /// [`share_in_process`](crate::LeaseRequest::share_in_process), later shared requests of this manager that also set it join the lease
+    /// even after the upgrade.
     ///
     /// # Errors
     /// [`AcquireError::UpgradeConflict`] if another holder that shares the key is already upgrading: both would wait for

@@ -226,9 +226,9 @@ impl MultiRequest {
         Ok(Some(guards).filter(|_| !is_taken))
     }
 
-    /// Whether keys were held by the dead, such as an earlier incarnation of this
-    /// [instance](crate::LeaseManagerBuilder::instance), and are free now. Only who asks for a single key finds out whether its holder
-    /// lives. All of them are asked for at once, so many keys take no longer than one.
+    /// Whether some keys were held by dead contexts, such as an earlier incarnation of this
+    /// [instance](crate::LeaseManagerBuilder::instance), and all of these are free now. Only a request for a single key finds out whether
+    /// its holder is alive. Such requests are made for all of these keys at once, so many keys take no longer than one.
     async fn outlives_holders(&self) -> Result<bool, Box<Refused>> {
         let (instance, mut tries) = (self.leases.instance(), Vec::new());
         for (name, mode) in &self.keys {

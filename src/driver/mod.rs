@@ -327,7 +327,7 @@ impl Driver {
         self.core().machine.judge_fence(turn, slot, ticket, found, now)
     }
 
-    /// Whether a guard was upgraded since this ticket was made, or may have been.
+    /// Whether the lease of a guard was upgraded, or may have been, after this ticket was made.
     pub(crate) fn has_outgrown(&self, turn: TurnId, slot: &Slot, ticket: &Ticket) -> bool {
         self.core().machine.has_outgrown(turn, slot, ticket)
     }

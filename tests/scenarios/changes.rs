@@ -110,7 +110,7 @@ fn two_upgrades_conflict_here_and_elsewhere() {
     });
 }
 
-/// A rival that died while it upgraded is no rival. Its beacon shows that it is dead.
+/// A rival that died while it upgraded does not count. Its beacon shows that it is dead.
 #[test]
 fn an_upgrade_finds_out_that_its_rival_is_dead() {
     everywhere(async |world| {
@@ -123,7 +123,7 @@ fn an_upgrade_finds_out_that_its_rival_is_dead() {
             one.crash(dying);
             let mut upgrade = Box::pin(second.upgrade());
             if let Some(third) = third {
-                assert!(world.within(secs(1), &mut upgrade).await.is_none(), "it waits for who shares and lives");
+                assert!(world.within(secs(1), &mut upgrade).await.is_none(), "it waits for the living holder");
                 third.release().await.unwrap();
             }
             world.within(secs(1), upgrade).await.expect("nobody else is left").unwrap();

@@ -352,9 +352,9 @@ impl<'a> FencedTransaction for Late<'a> {
     }
 }
 
-/// The lease has new tokens, of which the fence knows nothing.
+/// The lease has new tokens that the fence does not know.
 #[test]
-fn a_fence_that_began_before_an_upgrade_tells_of_no_loss() {
+fn a_fence_that_began_before_an_upgrade_reports_no_loss() {
     for heard in [true, false] {
         let (world, desk) = (SimExecutor::new(1), Desk::default());
         world.block_on(async {

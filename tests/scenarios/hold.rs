@@ -281,7 +281,7 @@ fn a_release_that_finds_the_lease_stolen_says_so() {
     });
 }
 
-/// The first attempt to release it found that, and its answer was lost.
+/// The first attempt to release it found that out, but the answer was lost.
 #[test]
 fn a_release_that_is_tried_again_says_that_the_lease_was_stolen() {
     everywhere(async |world| {

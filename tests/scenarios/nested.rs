@@ -85,7 +85,7 @@ fn who_does_not_share_waits_for_those_who_do() {
 
 /// The request comes before the store has answered the upgrade.
 #[test]
-fn work_that_upgrades_shares_its_lease_with_what_it_asks_for_meanwhile() {
+fn a_nested_request_made_during_an_upgrade_joins_the_lease() {
     everywhere(async |world| {
         let (one, two) = (world.tab(), world.tab());
         let other = two.leases.lock("k").shared().acquire().await.unwrap();
@@ -106,9 +106,9 @@ fn work_that_upgrades_shares_its_lease_with_what_it_asks_for_meanwhile() {
     });
 }
 
-/// While an upgrade is asked for, nobody is let in.
+/// While the store is asked for an upgrade, no request joins the lease.
 #[test]
-fn a_nested_request_goes_before_those_who_do_not_share_once_an_upgrade_is_given_up() {
+fn after_an_upgrade_is_given_up_a_nested_request_goes_before_those_who_do_not_share() {
     everywhere(async |world| {
         let (one, two, three) = (world.tab(), world.tab(), world.tab());
         let _other = two.leases.lock("k").shared().acquire().await.unwrap();
@@ -127,7 +127,7 @@ fn a_nested_request_goes_before_those_who_do_not_share_once_an_upgrade_is_given_
     });
 }
 
-/// Readers may share a lease without asking to.
+/// Readers of one manager share a lease even if they did not ask for that.
 #[test]
 fn a_nested_request_joins_beside_a_reader_that_does_not_share() {
     everywhere(async |world| {
@@ -143,7 +143,7 @@ fn a_nested_request_joins_beside_a_reader_that_does_not_share() {
     });
 }
 
-/// It waits until the lease is beyond doubt, and a more urgent request comes meanwhile.
+/// The nested request waits until the lease is beyond doubt. Meanwhile a more urgent request comes.
 #[test]
 fn a_nested_request_joins_after_a_doubt_whoever_came_meanwhile() {
     everywhere(async |world| {
@@ -160,9 +160,9 @@ fn a_nested_request_joins_after_a_doubt_whoever_came_meanwhile() {
     });
 }
 
-/// If the lease turns out to be lost, nobody is left to join.
+/// If the lease turns out to be lost, the nested request has nothing to join, and queues behind the more urgent one.
 #[test]
-fn a_nested_request_takes_no_more_urgent_one_down_with_it() {
+fn a_more_urgent_request_keeps_its_priority_in_the_queue_beside_a_nested_one() {
     everywhere(async |world| {
         let (one, two) = (world.tab(), world.tab());
         let _outer = shares(&one.leases, false).acquire().await.unwrap();

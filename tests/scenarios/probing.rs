@@ -92,7 +92,7 @@ fn a_try_for_several_keys_finds_out_that_a_holder_is_dead() {
     });
 }
 
-/// Each of them has a holder of its own that died.
+/// Each key has a holder of its own, which has died.
 #[test]
 fn a_try_for_many_keys_takes_no_longer_than_one_for_a_single_key() {
     everywhere(async |world| {

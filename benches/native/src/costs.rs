@@ -7,8 +7,8 @@ use std::time::Duration;
 use cpu_time::ThreadTime;
 use futures::future::join_all;
 use leasehold::machine::{
-    Batch, Command, Config, Event, Input, Key, Machine, Monotonic, Now, Options, Output, Record, Records, Row, SessionId,
-    SessionStep, StoreClock, StoreId, StoreNow, Turn, TurnId, Wall,
+    Batch, Command, Config, Event, Input, Key, Machine, Monotonic, Now, Options, Output, Record, Records, Row,
+    SessionId, SessionStep, StoreClock, StoreId, StoreNow, Turn, TurnId, Wall,
 };
 use leasehold::{LeaseManager, store::MemoryStore};
 
@@ -182,13 +182,10 @@ fn alone(figures: &mut Figures) {
     }
 }
 
-/// What it takes to read and write the text of a record in which many wait. Browsers and servers store texts.
+/// How long it takes, for each waiter, to read and write the text of a record. Browsers and servers store records as texts.
 fn texts(figures: &mut Figures) {
-    let names = [
-        (1, "text_of_1_waiter_us"),
-        (100, "text_of_100_waiters_each_us"),
-        (10_000, "text_of_10000_waiters_each_us"),
-    ];
+    let names =
+        [(1, "text_of_1_waiter_us"), (100, "text_of_100_waiters_each_us"), (10_000, "text_of_10000_waiters_each_us")];
     let mut first = f64::INFINITY;
     for (count, name) in names {
         let (mut records, mut holder, mut waiter) = (store(), Context::new(1), Context::new(2));

@@ -99,7 +99,8 @@ export class Lease {
   /**
    * Turns a shared lease into an exclusive one: waits until all others who share the key have gone, ahead of everybody in
    * the queue. Meanwhile the lease stays shared. Then it gets a new, larger {@link token}. An exclusive lease stays as it
-   * is. If the lease was requested with `share: true`, further such requests of this manager join it even after the upgrade.
+   * is. If the lease was requested with `share: true`, later shared requests of this manager that also set it join the lease even after the
+   * upgrade.
    *
    * When `signal` aborts, the promise rejects with its reason, and the lease stays shared, as it does when the upgrade
    * fails.

@@ -61,7 +61,8 @@ impl Machine {
         true
     }
 
-    /// The holder lives: who only tries is refused, and leaves the queue.
+    /// A beacon that was watched long enough still stands, so its context is alive. A request that only tries is refused, and leaves the
+    /// queue. An upgrade is refused.
     pub(super) fn end_probe_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
         if seeking.probes_until.is_none_or(|until| until > now) {

@@ -225,7 +225,7 @@ impl Cohort {
         seeks || self.held().is_some_and(|held| held.request == request)
     }
 
-    /// Whether the request has a place in the queue, or watches the beacon of a rival as if it had one.
+    /// Whether the request has a place in the queue. An upgrade without a place also waits while it watches the beacon of its rival.
     pub(super) fn waits(&self) -> bool {
         let watches = |seeking: &Seeking| seeking.probes_until.is_some() && matches!(self.stage, Stage::Held(_));
         self.seeking().is_some_and(|seeking| seeking.queued || watches(seeking))
@@ -289,8 +289,8 @@ impl Held {
         }
     }
 
-    /// Whether this turn joins a user who shares, even if others wait: the turn may be nested in the work of one of these users, and
-    /// otherwise that work would wait for ever.
+    /// Whether this turn joins a user who shares, even if others wait. The turn may be nested in the work of that user, which would
+    /// otherwise wait for ever.
     pub(super) fn is_joined_by(&self, turn: &Turn) -> bool {
         let is_asked_for = self.upgrade.as_ref().is_some_and(|upgrade| upgrade.seeking.is_some());
         turn.share && !is_asked_for && self.users.iter().any(|user| user.share) && self.admits(turn)

@@ -118,7 +118,8 @@ impl Machine {
         }
     }
 
-    /// Whether this guard was upgraded since the ticket was made, or may have been: the ticket does not know its new grant.
+    /// Whether the lease of this guard was upgraded, or may have been, after the ticket was made. If so, the ticket does not know the new
+    /// grant.
     pub(crate) fn has_outgrown(&self, turn: TurnId, slot: &Slot, ticket: &Ticket) -> bool {
         let Some(held) = self.cohorts.held(slot).filter(|held| held.is_used_by(turn)) else { return false };
         let upgrades_by_another = || !ticket.upgrade.is_some_and(|request| held.upgrades_by(request));

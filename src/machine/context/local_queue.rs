@@ -80,7 +80,7 @@ impl Turns {
         self.take(0)
     }
 
-    /// Where the first of those stands who share within their context. If there is one only, it is usually the latest.
+    /// Where the first turn stands that shares within its context. If there is only one, it is usually the latest: the search begins there.
     pub(super) fn first_sharer(&self) -> Option<usize> {
         match self.sharers {
             0 => None,
@@ -93,7 +93,7 @@ impl Turns {
         self.queue.get(at)
     }
 
-    /// Takes the one that stands there, by the shorter way. Its alarm may ring for nobody.
+    /// Takes the turn at this place, through the nearer end of the queue. The alarm is not changed, so it may ring for nobody.
     pub(super) fn take(&mut self, at: usize) -> Option<Turn> {
         let last = self.queue.len().checked_sub(1)?;
         let taken = if at < last / 2 {
@@ -107,7 +107,7 @@ impl Turns {
         taken
     }
 
-    /// It has left the queue.
+    /// No longer counts a turn that has left the queue.
     fn forget(&mut self, turn: &Turn) {
         self.tries -= usize::from(!turn.wait);
         self.sharers -= usize::from(turn.share);

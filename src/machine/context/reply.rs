@@ -358,7 +358,7 @@ impl Machine {
         self.hold(&slot, request, granted, sent, now);
     }
 
-    /// A grant that is gone after an attempt without an answer was released by that attempt, unless it was stolen before.
+    /// If an attempt to release got no answer and the grant is gone, that attempt released it, unless the store says that it was stolen.
     fn returned(&mut self, operation: &PendingOperation, token: Token, outcome: &Outcome) {
         let released = match *outcome {
             Outcome::Released => true,

@@ -94,14 +94,14 @@ impl Machine {
         match outcome {
             Outcome::Granted(granted) => self.upgraded(slot, granted, now),
             Outcome::Waiting { last_token, position, ahead } => {
-                // The rival has gone.
+                // The rival, if there was one, no longer upgrades.
                 if let Some(seeking) = self.cohorts.change_seeking(slot) {
                     seeking.probes_until = None;
                 }
                 self.queued(slot, *last_token, *position, ahead, now);
             }
             Outcome::UpgradeConflict { ahead } => {
-                // The next attempt ends whoever fell silent while it upgraded.
+                // If the rival has fallen silent, the next attempt ends its session.
                 self.observe(slot, ahead, now);
                 if !self.doubts_rival(slot, ahead, now) {
                     self.end_upgrade(slot, Refusal::UpgradeConflict, now);
@@ -119,8 +119,8 @@ impl Machine {
         }
     }
 
-    /// Whether it is too early to say that somebody else upgrades: that one may be dead, and its beacon would show it. It is asked whether it
-    /// uses the key. If it does not answer, its beacon is watched, although this request has no place in the queue.
+    /// Whether it is too early to refuse an upgrade because of a rival: the rival may be dead, and its beacon would show that. The rival is
+    /// asked whether it uses the key. If it does not answer, its beacon is watched, although the upgrade has no place in the queue.
     fn doubts_rival(&mut self, slot: &Slot, ahead: &[Sighting], now: Monotonic) -> bool {
         let may_be_dead = |seen: &&Sighting| seen.beacon && seen.holder != self.session.id();
         let Some(rival) = ahead.last().filter(may_be_dead) else { return false };
@@ -139,12 +139,12 @@ impl Machine {
         *seeking.probes_until.get_or_insert_with(|| now.plus(GONE_MS)) > now
     }
 
-    /// Whoever else upgrades lives.
+    /// The rival is alive, so the upgrade is refused, unless the store is being asked at this moment.
     pub(super) fn conclude_upgrade(&mut self, slot: &Slot, now: Monotonic) {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
         (seeking.is_in_use, seeking.look_at, seeking.probes_until) = (true, None, None);
         let request = seeking.request;
-        // Otherwise the answer tells whether it still upgrades.
+        // If it is, its answer says whether the rival still upgrades.
         if !self.store_queue.carries(slot, is_ask_for(request)) {
             self.end_upgrade(slot, Refusal::UpgradeConflict, now);
         }
@@ -181,7 +181,7 @@ impl Machine {
             Some(query) => self.emit(Event::Upgraded { query, turn, token }),
             None => self.weaken(slot, None, now),
         }
-        // Requests that share could not join it as long as nobody knew of its new tokens.
+        // Until its new tokens were known, requests that share could not join the lease.
         self.hand_out(slot, now);
     }
 

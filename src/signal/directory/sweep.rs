@@ -117,7 +117,7 @@ fn has_fallen(path: &Path) -> bool {
     opened(path).is_some_and(|file| file.try_lock_shared().is_ok())
 }
 
-/// Opens a file. To open a pipe that somebody put there would wait for whoever writes into it.
+/// Opens a regular file. Opening a pipe that somebody put there would block until another process opens it for writing.
 fn opened(path: &Path) -> Option<File> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
     File::open(path).ok()

@@ -133,21 +133,21 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
     }
 }
 
-/// No encrypted connection came about.
+/// The error if the connection failed because of its encryption. `None` if it failed otherwise.
 fn of_encryption(said: &str) -> Option<StoreError> {
     if said.contains("certificate") {
         return Some(StoreError::transient(of_certificate(said)));
     }
     if is_of_own(said) {
         return Some(StoreError::transient(format!(
-            "the server refuses the certificate of this program: {said}; name one that is valid and that it trusts, and its key, by sslcert= \
+            "the server refuses the certificate of this program: {said}; name a valid one that the server trusts, and its key, by sslcert= \
              and sslkey= in the URL"
         )));
     }
     if said.contains("server does not support TLS") {
         return Some(StoreError::transient(format!(
-            "the server does not encrypt this connection: {said}; set ssl=on in its configuration, or write sslmode=disable in the URL where \
-             the network is trusted, or for a socket"
+            "the server does not encrypt this connection: {said}; set ssl=on in its configuration; or, for a socket or a trusted network, \
+             write sslmode=disable in the URL"
         )));
     }
     let is_nameless = ["no hostname provided", "invalid dns name"].iter().any(|words| said.contains(words));
@@ -155,8 +155,8 @@ fn of_encryption(said: &str) -> Option<StoreError> {
         StoreError::permanent(
             StoreErrorKind::Unsupported,
             format!(
-                "no certificate can be verified without the server's name: {said}; write the name by host= in the URL, beside hostaddr= if \
-                 you need that; or write sslmode=disable for a socket"
+                "no certificate can be verified without the server's name: {said}; write the name as host= in the URL, beside hostaddr= if \
+                 that is there; for a socket, write sslmode=disable"
             ),
         )
     })

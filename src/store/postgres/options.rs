@@ -134,11 +134,11 @@ impl PostgresStoreBuilder {
             return Err(invalid(DEAF));
         }
         let lending = Lending::new(lender);
-        // A pooler lets a client in before it has a server for it.
+        // A pooler accepts a client before it has found a server for that client.
         let silent = || {
             StoreError::transient(format!(
-                "the server took the connection, and then did not answer within {} s; check that it is not overloaded, and that a pooler \
-                 before it reaches it",
+                "the server accepted the connection, but did not answer within {} s; check that it is not overloaded, and that a pooler \
+                 in front of it can reach it",
                 CONNECT.as_secs()
             ))
         };

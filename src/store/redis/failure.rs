@@ -123,7 +123,7 @@ fn of_certificate(address: &str, said: &str) -> Option<String> {
     }
     if is_of_own(said) {
         return Some(format!(
-            "Redis at {address} refuses the certificate of this program: {said}; name one that is valid and that it trusts, and its key, by \
+            "Redis at {address} refuses the certificate of this program: {said}; name a valid one that the server trusts, and its key, by \
              cert= and key= in the URL"
         ));
     }

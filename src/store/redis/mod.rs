@@ -191,7 +191,7 @@ impl RedisStore {
         check_prefix(prefix)?;
         match url.parse() {
             Ok(RedisServers(servers)) => Link::new(&servers, prefix).map(drop),
-            // A file that is not there, or of no use.
+            // The error is about a file that is missing or useless, which may change. The URL is valid.
             Err(error) if error.retry => Ok(()),
             Err(error) => Err(error),
         }

@@ -138,7 +138,7 @@ fn check_parameters(place: &str, query: &str, parameters: &[&str]) -> Result<(),
             "; user and password are written before the host, as in redis://user:password@host:6379/0".into()
         }
         "ca" | "cert" | "key" if place.starts_with("rediss") => {
-            "; percent-encode special characters in the name of a file, and in the password, @ as %40".into()
+            "; percent-encode special characters in file names and in the password, for example @ as %40".into()
         }
         "ca" | "cert" | "key" => "; certificates are for TLS, so begin the URL with rediss://".into(),
         _ => format!("; {PREFIX_REMEDY}"),

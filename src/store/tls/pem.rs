@@ -4,7 +4,7 @@ use std::{format, vec::Vec};
 
 use crate::machine::StoreError;
 
-/// What a file is read for.
+/// What a file must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Part {
     Certificate,
@@ -21,7 +21,7 @@ pub(in crate::store) fn pem(file: &str, part: Part, named: &str) -> Result<Vec<u
     }
 }
 
-/// Why a text is of no use, if that can be seen. The libraries' errors would name neither the file nor what is wrong with it.
+/// What makes a text useless, if that can be seen here. The libraries' errors would name neither the file nor what is wrong with it.
 fn lacks(text: &[u8], part: Part) -> Option<&'static str> {
     let has = |words: &str| text.windows(words.len()).any(|part| part == words.as_bytes());
     if !has("-----BEGIN ") {
@@ -32,7 +32,7 @@ fn lacks(text: &[u8], part: Part) -> Option<&'static str> {
             Some("holds no certificate, which would begin with -----BEGIN CERTIFICATE-----")
         }
         Part::Key if has("-----BEGIN ENCRYPTED PRIVATE KEY-----") || has("Proc-Type: 4,ENCRYPTED") => Some(
-            "holds an encrypted key, whose password this program cannot ask for; name a file with the key decrypted, as openssl pkey writes it",
+            "holds an encrypted key, and this program cannot ask for its password; name a file with the decrypted key, as openssl pkey writes it",
         ),
         Part::Key if !has("PRIVATE KEY-----") => Some("holds no private key"),
         _ => None,
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_no_use_is_told_from_one_that_a_library_reads() {
+    fn a_useless_file_is_told_apart_from_a_usable_one() {
         let told = |text: &str, part| lacks(text.as_bytes(), part).unwrap_or_default();
         for (text, part, what) in [
             ("", Part::Certificate, "no PEM"),

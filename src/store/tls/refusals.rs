@@ -5,7 +5,7 @@ pub(in crate::store) fn is_of_an_authority(said: &str) -> bool {
     said.contains("CaUsedAsEndEntity")
 }
 
-/// Whether a server refuses the certificate that this program shows, judged by rustls' error.
+/// Whether this error of rustls says that the server refuses the certificate of this program.
 pub(in crate::store) fn is_of_own(said: &str) -> bool {
     let alerts = [
         "UnknownCA",

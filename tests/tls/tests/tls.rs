@@ -111,7 +111,7 @@ mod postgres {
             "{no_certificate}"
         );
         let nameless = refusal(&trusted.replace("localhost", "").replace("?", "?hostaddr=127.0.0.1&")).await;
-        assert!(nameless.contains("write the name by host="), "{nameless}");
+        assert!(nameless.contains("write the name as host="), "{nameless}");
 
         // The user that must show a certificate.
         let certified = trusted.replace("postgres@", "certified@");
@@ -164,7 +164,7 @@ mod over_redis {
         };
         started(&server, async || RedisStore::from_client(certified()).await).await;
         let mut said = String::new();
-        // The server closes the connection behind its alert, which the network may then drop.
+        // The server closes the connection right after its alert, so the alert may be lost.
         for _ in 0..20 {
             said = RedisStore::from_client(trusting(&url, &server.file("ca.pem"))).await.unwrap_err().message;
             if said.contains("asks for a certificate") {
@@ -189,7 +189,7 @@ mod over_redis {
         assert!(stranger.contains("ca= in the URL"), "{stranger}");
         let refused = format!("{url}&cert={}&key={}", file("stranger.pem"), file("stranger.key"));
         let mut said = String::new();
-        // The server closes the connection behind its alert, which the network may then drop.
+        // The server closes the connection right after its alert, so the alert may be lost.
         for _ in 0..20 {
             said = refusal(&refused).await;
             if said.contains("refuses the certificate of this program") {
@@ -206,7 +206,7 @@ mod over_redis {
     }
 
     #[tokio::test]
-    async fn a_file_of_no_use_is_named_and_the_url_is_none_the_worse_for_it() {
+    async fn a_useless_file_is_named_and_its_url_stays_valid() {
         let Some(server) = Server::redis(Clients::Unknown, "server").unwrap() else { return };
         let file = |name: &str| server.file(name).display().to_string();
         let url = format!("rediss://localhost:{}/", server.port);
@@ -234,7 +234,7 @@ mod over_redis {
     }
 
     #[tokio::test]
-    async fn what_is_no_tls_is_reported_as_such() {
+    async fn a_server_that_does_not_speak_tls_is_reported_as_such() {
         let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = nobody.local_addr().unwrap().port();
         let closer = std::thread::spawn(move || drop(nobody.accept()));

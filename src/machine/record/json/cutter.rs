@@ -1,4 +1,4 @@
-//! Cuts a JSON text into raw pieces, and reads the texts between quotes.
+//! Cuts a JSON text into raw pieces, and decodes quoted strings.
 
 use alloc::{borrow::ToOwned, string::String};
 use core::str::Chars;
@@ -30,7 +30,7 @@ impl<'a> Cutter<'a> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
-    /// Steps over one value and gives its text.
+    /// Steps over one value and returns its text.
     pub(super) fn value(&mut self, depth: usize) -> Option<&'a str> {
         let first = self.peek()?;
         let start = self.at;
@@ -85,7 +85,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Steps over the name of a field and gives it with its quotes.
+    /// Steps over the name of a field and its colon. Returns the name with its quotes.
     pub(super) fn name(&mut self) -> Option<&'a str> {
         let name = (self.peek()? == b'"').then(|| self.value(0))??;
         self.eat(b':')?;
@@ -107,7 +107,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// The text that a raw one stands for.
+/// Decodes a string that is written in quotes.
 pub(super) fn unquote(raw: &str) -> Option<String> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     if !inner.contains('\\') {
@@ -131,7 +131,7 @@ pub(super) fn unquote(raw: &str) -> Option<String> {
     Some(text)
 }
 
-/// A character as its UTF-16 units are written, after the first `\u`.
+/// Reads a character that is written as UTF-16 units in hexadecimal. The first `\u` has been read.
 fn escaped(rest: &mut Chars<'_>) -> Option<char> {
     let unit = hex(rest)?;
     if !(0xd800..0xdc00).contains(&unit) {

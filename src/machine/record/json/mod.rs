@@ -1,6 +1,6 @@
 //! Just enough JSON for records and messages, without losing what a newer version wrote.
 //!
-//! The reader cuts an object into raw values; what nobody asked for is written back as it stood.
+//! The reader cuts an object into raw values. Fields that nobody asked for are written back as they stood.
 
 mod cutter;
 mod reader;
@@ -28,14 +28,14 @@ mod tests {
     use super::{cutter::unquote, *};
 
     #[test]
-    fn what_nobody_took_is_written_back_as_it_stood() {
+    fn fields_that_nobody_took_are_written_back_as_they_stood() {
         let text = r#"{"a":1,"later":{"x":[1.5e3,null,"}\""]},"b":"q\u00e9\n"}"#;
         let mut fields = Fields::read(text);
         assert_eq!(fields.number("a"), 1);
         assert_eq!(fields.text("b"), "qé\n");
         let again = Object::new().number("a", 1).end(&fields.rest());
         assert_eq!(again, r#"{"a":1,"later":{"x":[1.5e3,null,"}\""]}}"#);
-        // Nor are names written anew.
+        // Names keep their escapes, too.
         let extra = Fields::read(r#"{"\u0061\ud800":1,"":2}"#).rest();
         assert_eq!(Object::new().end(&extra), r#"{"\u0061\ud800":1,"":2}"#);
     }
@@ -67,7 +67,7 @@ mod tests {
         assert!(noted(|fields| _ = fields.id("t")));
         assert!(noted(|fields| _ = fields.numbers("m")));
         assert!(noted(|fields| _ = fields.list("l", |item| Some(item.number("absent")))));
-        // Once is enough.
+        // A field that is read well afterwards does not mend it.
         assert!(noted(|fields| _ = (fields.number("absent"), fields.number("n"))));
     }
 

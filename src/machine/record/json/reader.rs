@@ -7,8 +7,8 @@ use super::{
     cutter::{Cutter, unquote},
 };
 
-/// The fields of one object, to be taken one by one. What is missing or malformed is noted, and reads as nothing. They may be taken in any
-/// order; in the order in which they were written, each byte is read once.
+/// The fields of one object, to be taken one by one. A field that is missing or malformed reads as zero or as empty, and is noted in
+/// `is_sound`. Fields may be taken in any order. If they are taken in the order in which they were written, each byte is read once.
 pub(in super::super) struct Fields<'a> {
     /// Stands at the next field, until the object is over.
     cutter: Cutter<'a>,
@@ -30,18 +30,18 @@ impl<'a> Fields<'a> {
         Self { cutter, is_over, passed: Vec::new(), is_sound }
     }
 
-    /// Whether the text is this object and no more, and all that was taken was there, and what it should be.
+    /// Whether the text is this object and nothing else, and each field that was taken was there and well formed.
     pub(in super::super) fn is_sound(&mut self) -> bool {
         self.close().is_some_and(|mut cutter| cutter.peek().is_none())
     }
 
-    /// Steps over the fields that are left. Returns a cutter that stands behind the object.
+    /// Steps over the fields that are left. Returns a cutter that stands right after the object.
     fn close(&mut self) -> Option<Cutter<'a>> {
         self.pass(None);
         self.is_sound.then_some(self.cutter)
     }
 
-    /// Steps over the fields before this one, and over its name. Whether it is there.
+    /// Steps over all fields before the one with this name, and over the name itself. Returns whether there is such a field.
     fn pass(&mut self, name: Option<&str>) -> bool {
         while !self.is_over {
             let Some(found) = self.cutter.name() else { return self.fail() };
@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
         false
     }
 
-    /// Steps over what stands behind a value.
+    /// Steps over the comma or the brace after a value.
     fn end_field(&mut self) {
         if self.cutter.eat(b',').is_none() {
             self.is_over = true;
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
                 self.end_field();
                 value
             }
-            // No value is empty.
+            // No JSON value is an empty text, so this cannot be mistaken for one.
             None => {
                 self.fail();
                 ""
@@ -106,7 +106,7 @@ impl<'a> Fields<'a> {
     pub(in super::super) fn integer(&mut self, name: &str) -> i32 {
         let text = self.take(name);
         let digits = text.strip_prefix('-');
-        // Read as the larger number: one reader serves both.
+        // Parsed as a `u64`, like `number`: one parser serves both.
         let amount = digits.unwrap_or(text).parse().ok().and_then(|amount: u64| i64::try_from(amount).ok());
         let signed = amount.map(|amount| if digits.is_some() { -amount } else { amount });
         self.sound(signed.and_then(|signed| i32::try_from(signed).ok()))
@@ -131,7 +131,7 @@ impl<'a> Fields<'a> {
         self.sound(id)
     }
 
-    /// A text as it stands between its quotes.
+    /// A string as it is written between its quotes. Escapes are not decoded.
     pub(in super::super) fn word(&mut self, name: &str) -> &'a str {
         inner(self.take(name))
     }
@@ -170,7 +170,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What was not taken.
+    /// The fields that nobody took.
     pub(in super::super) fn rest(&mut self) -> Extra {
         self.pass(None);
         let mut extra = Extra::default();
@@ -181,7 +181,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A raw name or text without its quotes. Empty if there are none.
+/// A raw name or string without its quotes. Empty if it is not quoted.
 fn inner(raw: &str) -> &str {
     raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or_default()
 }

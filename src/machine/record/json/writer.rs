@@ -21,7 +21,7 @@ impl Object {
         }
     }
 
-    /// Begins a field. Its value goes into what this returns.
+    /// Begins a field. Returns the text to which the caller appends the value.
     fn name(&mut self, name: &str) -> &mut String {
         self.comma();
         self.text.push('"');
@@ -57,7 +57,7 @@ impl Object {
         self
     }
 
-    /// An array with one number, or with none.
+    /// An array that holds one number, or nothing.
     pub(in super::super) fn optional(&mut self, name: &str, value: Option<u64>) -> &mut Self {
         let text = self.name(name);
         text.push('[');
@@ -80,7 +80,7 @@ impl Object {
         self
     }
 
-    /// Ends the object of a list.
+    /// Ends an object. More may follow, if it is an item of a list.
     pub(in super::super) fn close(&mut self, extra: &Extra) {
         for (name, value) in &extra.0 {
             self.comma();

@@ -140,9 +140,9 @@ fn a_sweep_removes_what_the_dead_left_and_nothing_of_the_living() {
     drop(living);
 }
 
-/// Whoever may write into the directory could put one there. A sweep that opened it would wait for ever.
+/// Whoever may write into the directory could put a pipe there. A sweep that opened it would wait for ever.
 #[test]
-fn a_sweep_waits_for_no_pipe() {
+fn a_sweep_does_not_wait_for_a_pipe() {
     let scratch = Scratch::new();
     let pipes = ["rising", "beacon"].map(|kind| scratch.file(OTHER, kind));
     assert!(Command::new("mkfifo").args(&pipes).status().is_ok_and(|made| made.success()));

@@ -25,9 +25,9 @@ use crate::executor::{MaybeSendFuture, Shared};
 use crate::machine::StoreError;
 
 const NAME: &str = "the application's deadpool-postgres pool";
-/// Otherwise no connection for signals would ever come about, and nobody be told.
-const NO_TLS: &str = "the tokio_postgres::Config beside the pool asks for an encrypted connection (sslmode), and the store has no TLS connector \
-    for it; give PostgresStoreBuilder::tls the connector of the pool";
+/// Without this error, no connection for signals would ever open, and nobody would learn of it.
+const NO_TLS: &str = "the tokio_postgres::Config beside the pool asks for an encrypted connection (sslmode), but the store has no TLS \
+    connector for it; give PostgresStoreBuilder::tls a connector such as that of the pool";
 
 struct Deadpool {
     pool: Pool,
@@ -131,8 +131,8 @@ impl From<Pool> for PostgresPool {
 }
 
 /// Makes a store with signals, on connections opened beside the pool with these options: one for each context that holds or waits.
-/// [`PostgresStoreBuilder::tls`](crate::store::PostgresStoreBuilder::tls) encrypts them; **without it they are not encrypted, even if those of
-/// the pool are**, and options with `sslmode=require` are refused.
+/// [`PostgresStoreBuilder::tls`](crate::store::PostgresStoreBuilder::tls) encrypts them. **Without it they are not encrypted, even if the
+/// pool encrypts its connections**, and options with `sslmode=require` are refused.
 ///
 /// ```no_run
 /// use leasehold::store::PostgresStore;
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_that_shall_be_encrypted_need_a_connector() {
+    fn encrypted_connections_for_signals_need_a_connector() {
         let config: Config = "host=no-such-host.invalid user=me sslmode=require".parse().expect("they are options");
         let source = Deadpool { pool: pool(config.clone()), config: Some(config), connector: None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");

@@ -20,5 +20,5 @@ pub(in super::super) fn open(url: &str, files: &Certificates) -> Result<Client, 
     ))
 }
 
-/// A TLS library that the application enabled is the application's to set up.
+/// If the application enabled a TLS library, the application sets it up.
 pub(in super::super) fn provide(_server: &ConnectionAddr) {}

@@ -23,10 +23,10 @@ const VERIFIES: &str = "the URL asks for sslmode=verify-ca or verify-full, which
     sslmode=require, and give PostgresStoreBuilder::tls a connector that verifies, or none";
 const NAMED_TWICE: &str = "the URL names certificates, and PostgresStoreBuilder::tls gives a connector that has its own; leave out \
     sslrootcert, sslcert and sslkey, or the connector";
-const UNCLEAR: &str = "it is unclear where the host begins in the URL of the database; percent-encode each @ and ? in the user, the \
-    password and the parameters, @ as %40 and ? as %3F";
+const UNCLEAR: &str = "it is unclear where the host begins in the URL of the database; percent-encode each @ as %40 and \
+    each ? as %3F in the user, the password and the parameters";
 const DIRECT: &str =
-    "sslnegotiation=direct in the URL asks for an encrypted connection; write sslmode=require beside it";
+    "sslnegotiation=direct in the URL needs an encrypted connection; write sslmode=require in the URL, too";
 const MODE_TWICE: &str = "the URL has the parameter sslmode twice; leave one out";
 
 /// Where a database is.
@@ -73,8 +73,8 @@ impl Address {
     }
 }
 
-/// The part before the parameters, what separates these, and the parameters: as the client reads them. To it, all that stands before the
-/// first `@` is the user and the password, even if that `@` is in a parameter.
+/// Splits a URL as the client does, into the part before the parameters, the separator of the parameters, and the parameters. The client
+/// takes everything before the first `@` for the user and the password, even if that `@` is in a parameter.
 fn split(url: &str) -> Result<(&str, &'static str, Vec<&str>), StoreError> {
     let Some((_, rest)) = url.split_once("://") else {
         // A list of options. A value in quotes may have spaces, so a list with quotes is left to the client as a whole, and cannot name
@@ -84,7 +84,7 @@ fn split(url: &str) -> Result<(&str, &'static str, Vec<&str>), StoreError> {
     };
     let (login, place) = rest.split_once('@').unwrap_or(("", rest));
     let (host, query) = place.split_once('?').unwrap_or((place, ""));
-    // Otherwise a parameter might be taken for a part of a password, and what it asks for be ignored.
+    // Otherwise a parameter might be taken for a part of the password, and what it asks for would be ignored.
     if login.split_once('?').is_some_and(|(_, after)| after.contains('=')) || host.contains('@') {
         return Err(invalid(UNCLEAR));
     }
@@ -97,7 +97,7 @@ fn parsed(url: &str) -> Result<Config, StoreError> {
         let remedy = if url.contains("prefix=") {
             "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call PostgresStoreBuilder::prefix"
         } else if said.contains("sslmode") {
-            "write sslmode=require for an encrypted connection, or sslmode=disable for none"
+            "write sslmode=require for an encrypted connection, or sslmode=disable for an unencrypted one"
         } else {
             "write it like postgres://user@host/database"
         };
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(Address::read("postgres://u@h/d?sslmode=require", true).unwrap().encryption, None);
     }
 
-    /// The client takes all before the first `@` for the user and the password.
+    /// The client takes everything before the first `@` for the user and the password.
     #[test]
     fn no_at_sign_hides_what_the_url_asks_for() {
         for url in [

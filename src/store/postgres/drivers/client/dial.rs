@@ -58,7 +58,7 @@ pub(in super::super) struct Dial {
     config: Config,
     connector: Shared<dyn Connector>,
     runtime: Handle,
-    /// Of several hosts, the one to ask first. Nothing but an attempt that was given up changes it.
+    /// Which of several hosts to ask first. It is the first one listed, unless the caller gave up on the last attempt.
     turn: Arc<AtomicUsize>,
 }
 
@@ -122,8 +122,8 @@ impl Dial {
         watchful
     }
 
-    /// Asks one host after the other; `None` if time ran out. The client has a time limit for the network alone: without one of ours, a host
-    /// that accepts and then says nothing would keep the others from being asked.
+    /// Asks one host after the other. Returns `None` if the time ran out. The client's own time limit ends when the host accepts the
+    /// connection. Without a limit for each host here, one that accepts and then says nothing would keep the others from being asked.
     async fn opened(&self) -> Option<Opened> {
         let Some(many) = several(&self.config) else {
             return timeout(LIMIT, self.connector.connect(self.config.clone())).await.ok();
@@ -172,17 +172,17 @@ impl Dial {
     }
 }
 
-/// How many hosts there are, if there are several to be asked in their order.
+/// How many hosts there are, if there are several and they are to be asked in order.
 fn several(config: &Config) -> Option<usize> {
     let (hosts, addresses, ports) = (config.get_hosts().len(), config.get_hostaddrs().len(), config.get_ports().len());
     let many = hosts.max(addresses);
-    // The client says what is wrong with lists of different lengths.
+    // Lists of different lengths are left to the client, which says what is wrong with them.
     let fits = |count, least| count <= least || count == many;
     let is_ordered = config.get_load_balance_hosts() == LoadBalanceHosts::Disable;
     (many > 1 && fits(hosts, 0) && fits(addresses, 0) && fits(ports, 1) && is_ordered).then_some(many)
 }
 
-/// The same with one of its hosts alone.
+/// The same options, with only one of the hosts.
 fn only(all: &Config, at: usize) -> Config {
     let mut one = Config::new();
     all.get_user().map(|user| one.user(user));
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_several_hosts_is_connected_to_with_all_options() {
+    fn a_connection_to_one_of_several_hosts_keeps_all_options() {
         let rest = "user=u password=p dbname=d options=-cgeqo=off application_name=a sslmode=require sslnegotiation=direct \
              connect_timeout=3 tcp_user_timeout=4 keepalives=0 keepalives_idle=5 keepalives_interval=6 keepalives_retries=7 \
              target_session_attrs=read-write channel_binding=require";
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Its system accepts connections for a server that hangs.
+    /// The operating system accepts connections for a server that hangs.
     #[test]
     fn a_host_that_says_nothing_does_not_keep_the_next_one_from_being_asked() {
         let [silent, closing] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
@@ -267,7 +267,7 @@ mod tests {
         let dial = Dial::new(options.parse().expect("they are options"), connector(NoTls), runtime.handle().clone());
         let began = Instant::now();
         let error = runtime.block_on(dial.dial(|_| ())).expect_err("nobody answers");
-        // It is the error of the second one.
+        // It is the error of the second host.
         assert!(!error.message.contains("did not accept") && began.elapsed() < LIMIT, "{error}");
         closer.join().expect("it was asked");
         drop(silent);

@@ -171,9 +171,9 @@ mod tests {
 
     use super::*;
 
-    /// As a pooler that lets everybody in, and has no server.
+    /// Like a pooler that accepts every client, but reaches no server.
     #[test]
-    fn a_server_that_falls_silent_behind_the_greeting_is_given_up() {
+    fn connecting_gives_up_on_a_server_that_falls_silent_after_the_greeting() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let server = std::thread::spawn(move || {

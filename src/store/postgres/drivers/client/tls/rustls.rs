@@ -48,7 +48,7 @@ pub(in super::super) fn connector_for(files: &Certificates) -> Result<Shared<dyn
             })?
         }
     };
-    // A server that is asked without a negotiation (sslnegotiation=direct) insists on it.
+    // PostgreSQL insists on this protocol (ALPN) if TLS begins without a negotiation (sslnegotiation=direct).
     config.alpn_protocols = Vec::from([b"postgresql".to_vec()]);
     Ok(connector_of(MakeRustlsConnect::new(config)))
 }
