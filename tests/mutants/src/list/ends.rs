@@ -146,7 +146,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "P5",
         "a nested request is forgotten while its work upgrades",
-        Scenario("nested::work_that_upgrades"),
+        Scenario("nested::a_nested_request_made_during"),
         &[edit(
             "src/machine/context/upgrade.rs",
             "            None => self.weaken(slot, None, now),\n        }\n",
