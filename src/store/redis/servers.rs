@@ -15,6 +15,9 @@ use crate::{
     store::{tls::Certificates, url::PREFIX_REMEDY},
 };
 
+const FRAGMENT: &str = "an address of Redis must have no #, because #insecure would leave certificates unverified; leave out #insecure, and \
+    name the authority by ca= in the URL, or let the system trust it; in a user, a password or a path, write # as %23";
+
 /// The servers that a [`RedisStore`](super::RedisStore) uses: a single one, the master of a Sentinel group, or a cluster.
 ///
 /// At any time the whole store is on one server. The store finds that server, and its successor, in one of these ways:
@@ -31,7 +34,7 @@ use crate::{
 /// With `rediss:`, `rediss-sentinel:` and `rediss-cluster:` all connections use TLS, with the feature `store-redis-tls` (rustls and ring)
 /// or with a TLS feature of the crate `redis`. The former also takes `?ca=`, the file of the authority that signs the servers'
 /// certificates, if the system does not trust it; and `?cert=` and `?key=` for a certificate of the program. Files are in PEM. They are
-/// read when the URL is parsed.
+/// read when the URL is parsed. A URL with `#insecure`, which the crate `redis` knows, is refused.
 ///
 /// Which to choose: Sentinel and a cluster both replace a server that died, and its latest writes may then be lost. A cluster does not
 /// make leases faster, since one store is on one node; choose it if you have one already. Stores with different prefixes are usually on
@@ -89,6 +92,10 @@ impl FromStr for RedisServers {
     /// # Errors
     /// [`StoreError`] of kind `Unsupported`, with a remedy, if the URL is invalid. No error shows the URL: it may hold a password.
     fn from_str(url: &str) -> Result<Self, StoreError> {
+        // Whether the client heeds it depends on its TLS library, which any part of the program may choose.
+        if url.contains('#') {
+            return Err(failure::unsupported(FRAGMENT));
+        }
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let mut parameters = query.split('&').filter(|one| !one.is_empty()).collect();
         // Only the URL of an encrypted connection may name certificates. If there is an `@` after the question mark, all of it up to the
@@ -325,6 +332,14 @@ mod tests {
             ("rediss://a:1?ca=/secret@b/ca.pem", "@ as %40"),
             ("redis://a:1?ca=secret", "begin the URL with rediss://"),
             ("rediss-cluster://a:1?cert=secret", "cert= and key="),
+            ("rediss://:secret@a:1/0#insecure", "leave out #insecure, and name the authority by ca="),
+            ("rediss://:secret@a:1/0?ca=c.pem#insecure", "leave out #insecure"),
+            ("redis://:secret@a:1/0#insecure", "leave out #insecure"),
+            ("rediss-sentinel://:secret@a:1/m/0#insecure", "leave out #insecure"),
+            ("rediss-cluster://:secret@a:1#insecure", "leave out #insecure"),
+            ("redis://:se#cret@a:1/0", "# as %23"),
+            ("rediss-sentinel://a:1/m?sentinel_password=se#cret", "# as %23"),
+            ("redis+unix:///a#secret.sock", "# as %23"),
             ("rediss-cluster://a:1/?prefx=secret", "a rediss-cluster: URL takes no parameter \"prefx\""),
             ("rediss-sentinel://a:1/m?prefx=secret", "a rediss-sentinel: URL takes no parameter \"prefx\""),
             ("redis-sentinel://a:1/m?prefx=secret", "a redis-sentinel: URL takes no parameter \"prefx\""),
