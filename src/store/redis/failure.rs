@@ -14,6 +14,8 @@ use crate::{
     store::tls::{SIGN_ANOTHER, is_of_an_authority, is_of_own},
 };
 
+const NO_TLS: &str = "; if it does not speak TLS, write redis://, redis-sentinel:// or redis-cluster://";
+
 /// Whether the command that failed could have written.
 #[derive(Clone, Copy)]
 pub(super) enum Stage<'a> {
@@ -92,9 +94,7 @@ pub(super) fn of_connect(server: &ConnectionInfo, error: &RedisError) -> StoreEr
     // A server that expects TLS closes a connection without it.
     let hung_up = error.is_connection_dropped() && !error.is_connection_refusal();
     let encryption = match server.addr() {
-        ConnectionAddr::TcpTls { .. } if hung_up || said.contains("InvalidContentType") => {
-            "; if it does not speak TLS, write redis://, redis-sentinel:// or redis-cluster://"
-        }
+        ConnectionAddr::TcpTls { .. } if hung_up || said.contains("InvalidContentType") => NO_TLS,
         ConnectionAddr::Tcp(..) if hung_up => {
             "; if it expects TLS, write rediss://, rediss-sentinel:// or rediss-cluster://"
         }
@@ -158,6 +158,19 @@ pub(super) fn of_time(address: &str, limit: Duration, writing: bool) -> StoreErr
         limit.as_millis()
     );
     if writing { StoreError::unknown(message) } else { StoreError::busy(message) }
+}
+
+/// No connection was open in time, so nothing was sent but maybe the password.
+pub(super) fn of_opening(server: &ConnectionAddr, limit: Duration) -> StoreError {
+    let address = server.to_string();
+    match server {
+        // A server without TLS waits for the rest of what it takes for a command.
+        ConnectionAddr::TcpTls { .. } => StoreError::busy(format!(
+            "Redis at {address} did not answer within {} ms{NO_TLS}; otherwise look at the network and at SLOWLOG GET",
+            limit.as_millis()
+        )),
+        _ => of_time(&address, limit, false),
+    }
 }
 
 /// Others wrote or reserved the same rows, and there is no time left for another attempt.

@@ -274,6 +274,9 @@ impl Link {
             Ok(done) => done,
             Err(_) => {
                 self.forget();
+                if let (0, Some(server)) = (self.opened(), self.route.only_server()) {
+                    return Err(failure::of_opening(server, limit));
+                }
                 Err(failure::of_time(&self.address(), limit, writing.load(Ordering::Relaxed)))
             }
         }

@@ -54,9 +54,8 @@ impl Node {
     /// # Errors
     /// As for [`open`](Self::open).
     pub(super) async fn open_soon(client: Client) -> Result<Self, StoreError> {
-        let address = address_of(&client);
-        let late = || Err(failure::of_time(&address, PATIENCE, false));
-        timeout(PATIENCE, Self::open(client)).await.unwrap_or_else(|_| late())
+        let opening = timeout(PATIENCE, Self::open(client.clone())).await;
+        opening.unwrap_or_else(|_| Err(failure::of_opening(client.get_connection_info().addr(), PATIENCE)))
     }
 
     /// Sends a command that writes nothing. The inner error is the server's refusal.

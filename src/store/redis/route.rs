@@ -2,7 +2,7 @@
 
 use std::string::String;
 
-use redis::{Client, RedisError};
+use redis::{Client, ConnectionAddr, RedisError};
 
 use super::{
     cluster::{Cluster, Redirect, redirect_in},
@@ -39,6 +39,11 @@ impl Route {
             Self::Sentinel(group) => group.address(),
             Self::Cluster(cluster) => cluster.address(),
         }
+    }
+
+    /// Where the server is, if there is a single one.
+    pub(super) fn only_server(&self) -> Option<&ConnectionAddr> {
+        if let Self::Single(client) = self { Some(client.get_connection_info().addr()) } else { None }
     }
 
     pub(super) fn database(&self) -> i64 {

@@ -243,6 +243,23 @@ mod over_redis {
         assert!(error.message.contains("write redis://") && !error.message.contains("rediss://"), "{error}");
     }
 
+    /// As a server without TLS does, which waits for the end of a command. Its system accepts connections.
+    #[tokio::test]
+    async fn a_server_that_waits_for_more_may_not_speak_tls() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let refusal = async |url: String| RedisStore::connect(&url).await.unwrap_err();
+        let (alone, group, plain) = tokio::join!(
+            refusal(format!("rediss://127.0.0.1:{port}/")),
+            refusal(format!("rediss-cluster://127.0.0.1:{port}")),
+            refusal(format!("redis://127.0.0.1:{port}/"))
+        );
+        for error in [alone, group] {
+            assert!(error.retry && error.message.contains("if it does not speak TLS, write redis://"), "{error}");
+        }
+        assert!(!plain.message.contains("TLS"), "{plain}");
+    }
+
     /// Sends a command to a server that may be starting.
     async fn tell(server: &Server, words: &[&str]) {
         let client = trusting(&format!("rediss://localhost:{}/", server.port), &server.file("ca.pem"));
