@@ -13,6 +13,9 @@ use crate::machine::{StoreError, StoreErrorKind};
 pub(super) const PREFIX_REMEDY: &str =
     "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call connect_with_prefix";
 
+const UNCLEAR: &str = "it is unclear where the prefix begins in the URL, or it cannot be used; percent-encode each @ and ? in the user, the \
+    password and the parameters, @ as %40 and ? as %3F";
+
 /// The schemes that a URL may begin with, and the feature that brings each store.
 const SCHEMES: [(&str, Option<&str>); 14] = [
     ("memory", None),
@@ -111,6 +114,8 @@ struct Named<'a> {
     second_prefix: Option<&'a str>,
     /// The other parameters.
     others: Vec<&'a str>,
+    /// The prefix may be a part of a password with a question mark, because an `@` follows.
+    is_unclear: bool,
 }
 
 impl<'a> Named<'a> {
@@ -128,6 +133,10 @@ impl<'a> Named<'a> {
         if self.second_prefix.is_some() {
             return Err(refused(format!("the prefix is given twice in a URL of {}:; leave one out", self.scheme)));
         }
+        self.checked_by_store().map_err(|error| if self.is_unclear { refused(UNCLEAR.into()) } else { error })
+    }
+
+    fn checked_by_store(&self) -> Result<(), StoreError> {
         match self.scheme {
             "memory" => self.check_memory(),
             #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
@@ -154,11 +163,15 @@ impl<'a> Named<'a> {
         if !scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter)) {
             return None;
         }
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // To the client of PostgreSQL, all before the first `@` is the user and the password.
+        let login = if scheme.starts_with("postgres") { rest.find('@').unwrap_or(0) } else { 0 };
+        let place = &rest[..rest[login..].find('?').map_or(rest.len(), |at| login + at)];
+        let query = rest[place.len()..].strip_prefix('?').unwrap_or("");
         let parameters = query.split('&').filter(|parameter| !parameter.is_empty());
         let (prefixes, others): (Vec<_>, Vec<_>) = parameters.partition(|parameter| parameter.starts_with("prefix="));
         let mut prefixes = prefixes.iter().filter_map(|parameter| parameter.strip_prefix("prefix="));
-        Some(Self { scheme, place, prefix: prefixes.next(), second_prefix: prefixes.next(), others })
+        let (prefix, second_prefix) = (prefixes.next(), prefixes.next());
+        Some(Self { scheme, place, prefix, second_prefix, others, is_unclear: prefix.is_some() && query.contains('@') })
     }
 
     /// Refuses all parameters but those that the store knows: the prefix, or none.
@@ -338,6 +351,36 @@ mod tests {
         assert!(refusal("indexeddb:my-app").contains("for browsers"));
         if cfg!(not(feature = "store-postgres")) {
             assert!(refusal("postgres://user:secret@host/app").contains("feature store-postgres"));
+        }
+    }
+
+    /// A password may have a question mark.
+    #[test]
+    fn a_part_of_the_password_is_neither_taken_for_a_prefix_nor_shown() {
+        let mut urls = Vec::new();
+        if cfg!(feature = "store-postgres") {
+            urls.extend([
+                "postgres://u:a?prefix=hunter2@h/d",
+                "postgres://u:a?prefix=hunter2&x@h/d",
+                "postgres://u:a@b?prefix=hunter2@h/d",
+                "postgres://u:a@b?prefix=Hunter2&x@h/d",
+            ]);
+        }
+        if cfg!(feature = "store-redis") {
+            urls.extend(["redis://:a?prefix=hunter2{@h/0", "redis://:a?prefix=hunter2{&x@h/0"]);
+        }
+        if cfg!(feature = "store-etcd") {
+            urls.extend(["etcd://u:a?prefix=hunter2/&x@h", "etcd://u:a?prefix=hunter2/@h/"]);
+        }
+        for url in urls {
+            let message = refusal(url);
+            assert!(message.contains("%3F") && !message.to_lowercase().contains("hunter2"), "{url}: {message}");
+        }
+        if cfg!(feature = "store-postgres") {
+            assert!(check_url("postgres://u:a?b@h/d?prefix=jobs").is_ok());
+        }
+        if cfg!(feature = "store-redis") {
+            assert!(check_url("redis://u:p@h/0?prefix=team@site").is_ok());
         }
     }
 
