@@ -84,7 +84,7 @@ pub async fn from_url(url: &str) -> Result<Box<dyn Store>, StoreError> {
         scheme if is_of_redis(scheme) => named.redis().await,
         #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
         "etcd" | "etcds" | "https" => named.etcd().await,
-        _ => Err(refused(nothing_for(named.scheme))),
+        _ => Err(named.nothing()),
     }
 }
 
@@ -153,8 +153,17 @@ impl<'a> Named<'a> {
             scheme if is_of_redis(scheme) => super::RedisStore::check_url(&self.without_prefix(), self.prefix),
             #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
             "etcd" | "etcds" | "https" => super::EtcdStore::check_url(&self.without_prefix(), self.prefix),
-            _ => Err(refused(nothing_for(self.scheme))),
+            _ => Err(self.nothing()),
         }
+    }
+
+    /// No store of this program takes the URL.
+    fn nothing(&self) -> StoreError {
+        let encrypts = ["sslmode=require", "sslmode=verify", "sslrootcert="];
+        let encrypts = |parameter: &&str| encrypts.iter().any(|begin| parameter.starts_with(begin));
+        // The other stores tell it by the scheme.
+        let encrypts = self.scheme.starts_with("postgres") && self.others.iter().any(encrypts);
+        refused(nothing_for(self.scheme, if encrypts { "-tls" } else { "" }))
     }
 
     fn parse(url: &'a str) -> Option<Self> {
@@ -277,7 +286,8 @@ fn is_of_redis(scheme: &str) -> bool {
     scheme == "redis+unix" || ["redis", "rediss"].contains(&scheme.split('-').next().unwrap_or_default())
 }
 
-fn nothing_for(scheme: &str) -> String {
+/// `tls` is what follows the name of the feature.
+fn nothing_for(scheme: &str, tls: &str) -> String {
     match SCHEMES.iter().find(|(known, _)| *known == scheme) {
         Some(("indexeddb", _)) if cfg!(not(target_family = "wasm")) => {
             "indexeddb: URLs are for browsers; here use sqlite: with the feature store-sqlite".into()
@@ -289,11 +299,11 @@ fn nothing_for(scheme: &str) -> String {
         }
         Some((_, Some(feature))) => {
             format!(
-                "this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}, for the command line \
-                 by cargo install leasehold --features cli,{feature}"
+                "this program was built without the store for {scheme}: URLs; enable leasehold's feature {feature}{tls}, for the command \
+                 line by cargo install leasehold --features cli,{feature}{tls}"
             )
         }
-        _ if scheme == "https" => nothing_for("etcds"),
+        _ if scheme == "https" => nothing_for("etcds", tls),
         _ => format!("there is no store for the scheme {scheme:?}; a URL begins with one of {}", schemes()),
     }
 }
@@ -350,7 +360,23 @@ mod tests {
     fn a_store_of_a_feature_that_is_off_names_the_feature() {
         assert!(refusal("indexeddb:my-app").contains("for browsers"));
         if cfg!(not(feature = "store-postgres")) {
-            assert!(refusal("postgres://user:secret@host/app").contains("feature store-postgres"));
+            assert!(refusal("postgres://user:secret@host/app").contains("feature store-postgres,"));
+            for url in [
+                "postgres://u@h/d?sslmode=require",
+                "postgresql://u@h/d?connect_timeout=3&sslmode=verify-full&prefix=jobs",
+                "postgres://h/d?sslrootcert=c.pem",
+            ] {
+                assert!(refusal(url).contains("--features cli,store-postgres-tls"), "{url}");
+            }
+            assert!(!refusal("postgres://u:se?sslmode=require@h/d").contains("tls"), "it is a part of the password");
+        }
+        for (url, is_off, feature) in [
+            ("rediss://u@h", cfg!(not(feature = "store-redis")), "store-redis-tls"),
+            ("rediss-cluster://u@h", cfg!(not(feature = "store-redis")), "store-redis-tls"),
+            ("etcds://h", cfg!(not(feature = "store-etcd")), "store-etcd-tls"),
+            ("https://h", cfg!(not(feature = "store-etcd")), "store-etcd-tls"),
+        ] {
+            assert!(!is_off || refusal(url).contains(&format!("--features cli,{feature}")), "{url}");
         }
     }
 
