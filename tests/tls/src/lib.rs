@@ -27,6 +27,9 @@ const KEEPER: &str =
 /// The line of a Redis server's file that names whom it trusts.
 const TRUSTS: &str = "tls-ca-cert-file ca.pem\n";
 
+/// Those of a server.
+const NAMES: &str = "subjectAltName=IP:127.0.0.1,DNS:localhost";
+
 /// Whether Redis asks for a certificate of its clients, which it does by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients {
@@ -39,6 +42,7 @@ pub enum Clients {
 /// A server with its own folder. It stops when the process that started it ends.
 #[derive(Debug)]
 pub struct Server {
+    command: Command,
     keeper: Child,
     folder: TempDir,
     /// The port that is encrypted.
@@ -101,7 +105,7 @@ impl Server {
         keeper.args([program, "server.conf", "--port", "0", "--bind", "127.0.0.1", "--tls-port", &port.to_string()]);
         keeper.args(["--tls-cert-file", &format!("{certificate}.pem")]);
         keeper.args(["--tls-key-file", &format!("{certificate}.key")]).args(options);
-        Ok(Some(Self { keeper: keeper.spawn()?, folder, port }))
+        Self::kept(keeper, folder, port)
     }
 
     /// Starts PostgreSQL. The user `certified` must show the certificate of the client. `None` if it is missing, or openssl.
@@ -134,7 +138,27 @@ impl Server {
         {
             keeper.arg("-c").arg(format!("{setting}={}", place.join(file).display()));
         }
-        Ok(Some(Self { keeper: keeper.spawn()?, folder, port }))
+        Self::kept(keeper, folder, port)
+    }
+
+    fn kept(mut command: Command, folder: TempDir, port: u16) -> anyhow::Result<Option<Self>> {
+        Ok(Some(Self { keeper: command.spawn()?, command, folder, port }))
+    }
+
+    /// Starts it again, with a certificate that `stranger` signed.
+    ///
+    /// # Errors
+    /// When a program cannot be started.
+    pub fn restart_under_stranger(&mut self) -> anyhow::Result<()> {
+        self.stop();
+        sign(self.folder.path(), "server", &leaf("stranger.pem", "stranger.key", NAMES));
+        self.keeper = self.command.spawn()?;
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        drop(self.keeper.stdin.take());
+        drop(self.keeper.wait());
     }
 
     /// A file of its folder. The authorities are `ca`, which signed the server's certificate and the client's, and `stranger`.
@@ -152,8 +176,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.keeper.stdin.take());
-        drop(self.keeper.wait());
+        self.stop();
     }
 }
 
@@ -168,8 +191,8 @@ fn folder() -> anyhow::Result<TempDir> {
         let constraint = format!("basicConstraints=critical,CA:{is_authority}");
         sign(folder.path(), name, &[own.as_slice(), &[&constraint]].concat());
     }
-    for (name, names) in [("server", "IP:127.0.0.1,DNS:localhost"), ("client", "DNS:client.test")] {
-        sign(folder.path(), name, &leaf("ca.pem", "ca.key", &format!("subjectAltName={names}")));
+    for (name, names) in [("server", NAMES), ("client", "subjectAltName=DNS:client.test")] {
+        sign(folder.path(), name, &leaf("ca.pem", "ca.key", names));
     }
     Ok(folder)
 }

@@ -55,8 +55,35 @@ fn manager(store: impl Store + 'static) -> LeaseManagerBuilder {
     LeaseManager::builder(store, TokioExecutor::new())
 }
 
+/// A store that is open follows its server under another authority, once the file that its URL names has been replaced.
+async fn files_are_read_again(mut server: Server, url: &str) {
+    let trusted = server.file("trusted.pem");
+    std::fs::copy(server.file("ca.pem"), &trusted).unwrap();
+    let url = format!("{url}{}", trusted.display());
+    let store = started(&server, async || store::from_url(&url).await).await;
+    let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+    leases.status("k").await.unwrap();
+    server.restart_under_stranger().unwrap();
+    let began = Instant::now();
+    let status = async || {
+        assert!(began.elapsed() < PATIENCE, "the store does not recover");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        leases.status("k").await.map(drop).map_err(|error| error.to_string())
+    };
+    while !status().await.expect_err("its authority is a stranger").contains("certificate") {}
+    std::fs::copy(server.file("stranger.pem"), &trusted).unwrap();
+    while status().await.is_err() {}
+}
+
 mod postgres {
     use super::*;
+
+    #[tokio::test]
+    async fn a_replaced_file_is_read_for_the_next_connection() {
+        let Some(server) = Server::postgres().unwrap() else { return };
+        let url = format!("postgres://postgres@localhost:{}/postgres?sslmode=require&sslrootcert=", server.port);
+        files_are_read_again(server, &url).await;
+    }
 
     fn trusting(certificate: &std::path::Path) -> MakeRustlsConnect {
         let mut roots = RootCertStore::empty();

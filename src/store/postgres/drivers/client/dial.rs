@@ -51,6 +51,7 @@ impl<T: tokio_postgres::tls::TlsStream + Unpin + Send> Wire for Connection<Socke
 }
 
 type Opened = Result<(Client, Box<dyn Wire>), Error>;
+pub(in super::super) type Opening = MaybeSendFuture<'static, Opened>;
 
 /// Opens connections to one database.
 #[derive(Clone)]
@@ -71,7 +72,9 @@ impl fmt::Debug for Dial {
 
 /// Connects, encrypted or not.
 pub(in super::super) trait Connector: Send + Sync {
-    fn connect(&self, config: Config) -> MaybeSendFuture<'static, Opened>;
+    /// # Errors
+    /// [`StoreError`] if what encryption needs is not there. Then no server was asked.
+    fn connect(&self, config: Config) -> Result<Opening, StoreError>;
 }
 
 struct Tls<T>(T);
@@ -93,13 +96,13 @@ where
     T::TlsConnect: Send,
     <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
 {
-    fn connect(&self, config: Config) -> MaybeSendFuture<'static, Opened> {
+    fn connect(&self, config: Config) -> Result<Opening, StoreError> {
         let tls = self.0.clone();
-        Box::pin(async move {
+        Ok(Box::pin(async move {
             let (client, connection) = config.connect(tls).await?;
             let wire: Box<dyn Wire> = Box::new(connection);
             Ok((client, wire))
-        })
+        }))
     }
 }
 
@@ -124,24 +127,25 @@ impl Dial {
 
     /// Asks one host after the other. Returns `None` if the time ran out. The client's own time limit ends when the host accepts the
     /// connection. Without a limit for each host here, one that accepts and then says nothing would keep the others from being asked.
-    async fn opened(&self) -> Option<Opened> {
+    async fn opened(&self) -> Result<Option<Opened>, StoreError> {
         let Some(many) = several(&self.config) else {
-            return timeout(LIMIT, self.connector.connect(self.config.clone())).await.ok();
+            return Ok(timeout(LIMIT, self.connector.connect(self.config.clone())?).await.ok());
         };
         let limit =
             (LIMIT / u32::try_from(many).unwrap_or(u32::MAX)).min(*self.config.get_connect_timeout().unwrap_or(&LIMIT));
         let (first, mut opened) = (self.turn.load(Relaxed), None);
         for at in (first..first + many).map(|at| at % many) {
+            let opening = self.connector.connect(only(&self.config, at))?;
             // If the caller gives up meanwhile, the next attempt begins with the next host.
             self.turn.store(at + 1, Relaxed);
-            let answer = timeout(limit, self.connector.connect(only(&self.config, at))).await.ok();
+            let answer = timeout(limit, opening).await.ok();
             opened = answer.or(opened);
             if matches!(opened, Some(Ok(_))) {
                 break;
             }
         }
         self.turn.store(0, Relaxed);
-        opened
+        Ok(opened)
     }
 
     /// Opens a connection. What comes in unasked goes to `hear`, and `None` when the connection is over. It must be called on the
@@ -152,7 +156,7 @@ impl Dial {
     ) -> Result<Client, StoreError> {
         check_io("PostgreSQL")?;
         let user = self.config.get_user().unwrap_or("the one of this process");
-        let (client, mut wire) = match self.opened().await {
+        let (client, mut wire) = match self.opened().await? {
             Some(opened) => opened.map_err(|error| failure::of_connect(&failed(&error), user, &self.hosts()))?,
             None => {
                 return Err(StoreError::transient(

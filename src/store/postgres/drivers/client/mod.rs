@@ -108,8 +108,8 @@ impl PostgresStore {
     /// [yours](PostgresStoreBuilder::tls). The feature verifies the server's certificate and the server's name in it. A connector decides
     /// for itself what it verifies. Without a connector, the feature also takes `sslmode=verify-full` or `verify-ca`, which mean the same;
     /// `sslrootcert=` for the file of the authority, if it is not one that the system trusts; and `sslcert=` and `sslkey=` for a
-    /// certificate of the program. Files are in PEM. They are read when the store is opened. A list of options with quotes cannot name
-    /// files. With any other `sslmode`, or none, nothing is encrypted unless you give a connector.
+    /// certificate of the program. Files are in PEM. They are read for each new connection, so replaced ones need no new store. A list of options
+    /// with quotes cannot name files. With any other `sslmode`, or none, nothing is encrypted unless you give a connector.
     ///
     /// # Errors
     /// [`StoreError`] names what is wrong with the URL or a file, or why no server answers.

@@ -7,9 +7,10 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
+use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::super::{Connector, connector_of};
+use super::super::{Connector, connector_of, dial::Opening};
 use crate::{
     executor::Shared,
     machine::StoreError,
@@ -24,8 +25,23 @@ const NAMED: &str = "which the URL of the database names";
 /// So libpq names the authorities that the system trusts.
 const SYSTEM: &str = "system";
 
+/// Reads the files for each connection, because they may have been replaced since the last one.
+struct Rereading(Certificates);
+
+impl Connector for Rereading {
+    fn connect(&self, config: Config) -> Result<Opening, StoreError> {
+        reading(&self.0)?.connect(config)
+    }
+}
+
 /// A connector that verifies the server's certificate and its name.
 pub(in super::super) fn connector_for(files: &Certificates) -> Result<Shared<dyn Connector>, StoreError> {
+    // The authorities of the system are many, and take long to read.
+    let names_none = files.own.is_none() && files.ca.as_deref().is_none_or(|file| file == SYSTEM);
+    if names_none { reading(files) } else { Ok(Shared::new(Rereading(files.clone()))) }
+}
+
+fn reading(files: &Certificates) -> Result<Shared<dyn Connector>, StoreError> {
     let roots = match files.ca.as_deref() {
         Some(file) if file != SYSTEM => trusting(file)?,
         _ => trusting_the_system()?,
