@@ -90,7 +90,7 @@ pub(super) fn meaning(error: &Error) -> StoreError {
             StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(because(sentence)) }
         }
         Some(ErrorCode::ReadOnly) => unsupported(
-            "the SQLite file cannot be written, and even reading its leases needs that; let this user write to the file, to its \
+            "the SQLite file cannot be written, which everybody needs who takes leases; let this user write to the file, to its \
                  directory, and to the files beside it whose names end in -wal and -shm, or run this as a user who may",
         ),
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => unsupported(
