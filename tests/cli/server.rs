@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     fs,
+    thread::sleep,
     time::{Duration, Instant},
 };
 
@@ -14,7 +15,7 @@ use nix::{
 
 use crate::{
     harness::{Done, Running, Scratch, until},
-    proxy::{Proxy, Wire},
+    proxy::{Proxy, Way, Wire},
     signals::NAPS,
 };
 
@@ -124,6 +125,21 @@ fn a_server_that_falls_silent_ends_the_command_before_the_lease(place: &Place) {
     ended(holder, "cannot be renewed");
 }
 
+/// `timeout` tells its child to end, and then the group of its child.
+fn a_second_signal_does_not_belie_a_release_that_succeeds(place: &Place) {
+    let proxy = Proxy::start(place.port, WIRE);
+    let url = place.url.replace(&format!(":{}", place.port), &format!(":{}", proxy.port));
+    let holder = place.scratch.ready(&["--store", &url], &format!("trap 'exit 9' TERM; {NAPS}"));
+    proxy.delay(Way::ToServer, Duration::from_millis(100));
+    holder.signal(Signal::SIGTERM);
+    sleep(Duration::from_millis(50));
+    holder.signal(Signal::SIGTERM);
+    let (code, err) = holder.end();
+    assert!(code == 9 && !err.contains("leasehold:"), "{code}: {err}");
+    let status = place.done("status", &["k"]).out;
+    assert!(status.contains("free"), "{status}");
+}
+
 /// Declares these tests for one kind of server. `place` gets the test's name, which is unique, and returns a store, or `None` if no such
 /// server is installed.
 macro_rules! over {
@@ -142,6 +158,7 @@ macro_rules! over {
             a_dead_holder_does_not_delay_a_refusal
             processes_take_turns_and_lose_no_increment
             a_server_that_falls_silent_ends_the_command_before_the_lease
+            a_second_signal_does_not_belie_a_release_that_succeeds
         }
     };
 }

@@ -227,16 +227,21 @@ pub(crate) fn info(chosen: Option<&str>, command: &[OsString]) -> String {
 
 /// Releases, and says whether the lease was held to the end. What goes wrong is told.
 pub(crate) async fn release(guard: &LeaseGuard, signals: &mut Signals) -> bool {
-    let released = timeout(RELEASE, guard.release());
-    let sentence = match select(pin!(released), pin!(signals.end())).await {
-        Either::Left((Ok(Ok(ReleaseOutcome::Released)), _)) => return true,
-        Either::Left((Ok(Ok(ReleaseOutcome::Lost)), _)) => {
+    let mut released = pin!(timeout(RELEASE, guard.release()));
+    let answer = match select(released.as_mut(), pin!(signals.end())).await {
+        Either::Left((answer, _)) => Ok(answer),
+        // Most stores are about to answer.
+        Either::Right((signal, _)) => timeout(PATIENCE, released).await.map_err(|_| signal),
+    };
+    let sentence = match answer {
+        Ok(Ok(Ok(ReleaseOutcome::Released))) => return true,
+        Ok(Ok(Ok(ReleaseOutcome::Lost))) => {
             tell(&format!("the lease of {:?} had been lost before the command ended", guard.key()));
             return false;
         }
-        Either::Left((Ok(Err(why)), _)) => why.to_string(),
-        Either::Left((Err(_), _)) => format!("the store did not answer within {} s", RELEASE.as_secs()),
-        Either::Right((signal, _)) => format!("{signal} came before the store answered"),
+        Ok(Ok(Err(why))) => why.to_string(),
+        Ok(Err(_)) => format!("the store did not answer within {} s", RELEASE.as_secs()),
+        Err(signal) => format!("{signal} came before the store answered"),
     };
     tell(&format!(
         "the lease of {:?} could not be released: {sentence}; it is free once others see that this process has ended",
