@@ -211,7 +211,13 @@ fn a_url_of_a_server_that_is_wrong_in_itself_gives_64() {
         let done = scratch.done(&["run", "--store", url, "k", "true"]);
         told(&done, 64, if cfg!(feature = "store-redis") { &[] } else { &["--features cli,store-redis"] });
     }
-    for url in ["postgres://127.0.0.1:1/app?prefix=1a", "etcd://127.0.0.1:1?prefix=ends/"] {
+    for url in [
+        "postgres://127.0.0.1:1/app?prefix=1a",
+        "postgres://",
+        "postgres:///app",
+        "etcd://127.0.0.1:1?prefix=ends/",
+        "etcd://",
+    ] {
         told(&scratch.done(&["list", "--store", url]), 64, &[]);
     }
 }

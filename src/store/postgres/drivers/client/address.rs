@@ -27,6 +27,8 @@ const UNCLEAR: &str = "it is unclear where the host begins in the URL of the dat
     each ? as %3F in the user, the password and the parameters";
 const DIRECT: &str =
     "sslnegotiation=direct in the URL needs an encrypted connection; write sslmode=require in the URL, too";
+const NO_HOST: &str = "the URL of the database is incomplete: it names no host; write it like \
+    postgres://user:password@host/database, or with ?host= and the directory of the server's socket";
 const MODE_TWICE: &str = "the URL has the parameter sslmode twice; leave one out";
 
 /// Where a database is.
@@ -59,6 +61,9 @@ impl Address {
             }
         }
         let config = parsed(&format!("{head}{}", parameters.join(separator)))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(invalid(NO_HOST));
+        }
         let encrypts = config.get_ssl_mode() == SslMode::Require;
         if !encrypts && config.get_ssl_negotiation() == SslNegotiation::Direct {
             return Err(invalid(DIRECT));
@@ -138,6 +143,17 @@ mod tests {
         assert_eq!(Address::read("postgres://u@h/d?sslmode=require", true).unwrap().encryption, None);
     }
 
+    #[test]
+    fn a_host_may_be_an_address_or_the_directory_of_a_socket() {
+        for url in [
+            "postgres:///d?host=/run/postgresql",
+            "postgres://%2Frun%2Fpostgresql/d",
+            "postgres:///d?hostaddr=127.0.0.1",
+        ] {
+            assert!(Address::read(url, false).is_ok(), "{url}");
+        }
+    }
+
     /// The client takes everything before the first `@` for the user and the password.
     #[test]
     fn no_at_sign_hides_what_the_url_asks_for() {
@@ -172,6 +188,8 @@ mod tests {
             ("postgres://u:hunter2@h/d?sslmode=require&sslmode=disable", false, "twice"),
             ("postgres://u:hunter2@h/d?sslnegotiation=direct", false, "write sslmode=require"),
             ("host=h sslnegotiation=direct sslmode=prefer", false, "write sslmode=require"),
+            ("postgres://", false, "names no host"),
+            ("postgres:///d?user=u", false, "names no host"),
         ] {
             let error = Address::read(url, has_connector).unwrap_err().message;
             assert!(error.contains(remedy) && !error.contains("hunter2"), "{url}: {error}");
