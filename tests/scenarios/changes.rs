@@ -6,10 +6,10 @@ use futures::{
     future::{FutureExt, join_all},
     join,
 };
-use leasehold::{AcquireError, LeaseGuard, LeaseManager, LostReason, Mode, executor::Lifecycle};
+use leasehold::{AcquireError, LeaseGuard, LeaseManager, LostReason, Mode, executor::Lifecycle, store::Store};
 
 use crate::support::{
-    doubles::SlowStore,
+    doubles::{SlowStore, SlowVoice},
     world::{LEASE, Tab, World, everywhere, ms, secs},
 };
 
@@ -147,6 +147,30 @@ fn a_rival_that_does_not_answer_is_watched_for_a_moment() {
         assert!(second.is_valid() && second.mode() == Mode::Shared);
         one.crash(silent);
         world.within(secs(1), second.upgrade()).await.expect("now it is dead").unwrap();
+    });
+}
+
+/// Its word is on the way while it gives its upgrade up, so the other upgrade has a place in the queue by then.
+#[test]
+fn a_late_word_of_a_rival_that_gave_up_ends_no_upgrade() {
+    everywhere(async |world| {
+        let (one, two, three) = (world.tab(), world.tab(), world.tab());
+        let voice = SlowVoice::new(&world.shared.reach(), one.executor.clone(), ms(40));
+        let one = one.with(|builder| builder.signals(voice));
+        let (first, second, third) = (read(&one).await, read(&two).await, read(&three).await);
+        let mut given_up = Box::pin(first.upgrade());
+        assert!(world.within(ms(10), &mut given_up).await.is_none());
+        let mut upgrade = Box::pin(second.upgrade());
+        assert!(world.within(ms(10), &mut upgrade).await.is_none());
+        drop(given_up);
+        let early = world.within(secs(1), &mut upgrade).await;
+        join!(first.release(), third.release()).0.unwrap();
+        world.sim.pass(secs(1)).await;
+        let writer = three.leases.lock("k").try_acquire().await.unwrap();
+        assert!(writer.is_none() || !second.is_valid(), "both hold");
+        assert!(early.is_none(), "it waits for those who share: {early:?}");
+        upgrade.await.unwrap();
+        assert!(is_exclusive(&second));
     });
 }
 

@@ -94,9 +94,9 @@ impl Machine {
         match outcome {
             Outcome::Granted(granted) => self.upgraded(slot, granted, now),
             Outcome::Waiting { last_token, position, ahead } => {
-                // The rival, if there was one, no longer upgrades.
+                // The rival, if there was one, no longer upgrades. What it still says does not count.
                 if let Some(seeking) = self.cohorts.change_seeking(slot) {
-                    seeking.probes_until = None;
+                    (seeking.look_until, seeking.probes_until) = (None, None);
                 }
                 self.queued(slot, *last_token, *position, ahead, now);
             }

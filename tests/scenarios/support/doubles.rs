@@ -94,6 +94,50 @@ impl Signals for Deaf {
     fn unwatch(&self, _: u64) {}
 }
 
+/// Signals whose messages all arrive so much later, in order.
+#[derive(Debug)]
+pub(crate) struct SlowVoice {
+    inner: Arc<LocalSignals>,
+    sim: SimExecutor,
+    late: Duration,
+}
+
+impl SlowVoice {
+    pub(crate) fn new(reach: &Reach, sim: SimExecutor, late: Duration) -> Self {
+        Self { inner: LocalSignals::new(reach).into(), sim, late }
+    }
+}
+
+impl Signals for SlowVoice {
+    fn beacons(&self) -> Beacons {
+        self.inner.beacons()
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        self.inner.wake(session, beacon, inbox)
+    }
+
+    fn rest(&self) {
+        self.inner.rest();
+    }
+
+    fn send(&self, message: &Message) {
+        let (inner, sim, late, message) = (self.inner.clone(), self.sim.clone(), self.late, message.clone());
+        self.sim.spawn(Box::pin(async move {
+            sim.sleep(late).await;
+            inner.send(&message);
+        }));
+    }
+
+    fn watch(&self, watch: u64, session: SessionId) {
+        self.inner.watch(watch, session);
+    }
+
+    fn unwatch(&self, watch: u64) {
+        self.inner.unwatch(watch);
+    }
+}
+
 /// Signals that come late; and of messages, some twice, some never, some before those that were sent earlier.
 #[derive(Debug)]
 pub(crate) struct LateSignals {
