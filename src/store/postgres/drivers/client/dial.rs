@@ -63,6 +63,18 @@ pub(in super::super) struct Dial {
     turn: Arc<AtomicUsize>,
 }
 
+/// Notes the host to ask first once the attempt is over. Until then attempts beside it begin as it did.
+struct Next<'a> {
+    turn: &'a AtomicUsize,
+    host: usize,
+}
+
+impl Drop for Next<'_> {
+    fn drop(&mut self) {
+        self.turn.store(self.host, Relaxed);
+    }
+}
+
 impl fmt::Debug for Dial {
     /// The configuration may have a password in it.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,17 +146,18 @@ impl Dial {
         let limit =
             (LIMIT / u32::try_from(many).unwrap_or(u32::MAX)).min(*self.config.get_connect_timeout().unwrap_or(&LIMIT));
         let (first, mut opened) = (self.turn.load(Relaxed), None);
+        // If the caller gives up meanwhile, the next attempt begins with the next host.
+        let mut next = Next { turn: &self.turn, host: first };
         for at in (first..first + many).map(|at| at % many) {
             let opening = self.connector.connect(only(&self.config, at))?;
-            // If the caller gives up meanwhile, the next attempt begins with the next host.
-            self.turn.store(at + 1, Relaxed);
+            next.host = at + 1;
             let answer = timeout(limit, opening).await.ok();
             opened = answer.or(opened);
             if matches!(opened, Some(Ok(_))) {
                 break;
             }
         }
-        self.turn.store(0, Relaxed);
+        next.host = 0;
         Ok(opened)
     }
 
@@ -258,6 +271,35 @@ mod tests {
         ] {
             assert_eq!(several(&parsed(whole)), None, "{whole}");
         }
+    }
+
+    /// The port that is asked, while a server takes its time.
+    struct Slow(std::sync::Mutex<Vec<u16>>);
+
+    impl Connector for Shared<Slow> {
+        fn connect(&self, config: Config) -> Result<MaybeSendFuture<'static, Opened>, StoreError> {
+            self.0.lock().expect("nobody panicked").push(config.get_ports()[0]);
+            Ok(Box::pin(core::future::pending()))
+        }
+    }
+
+    /// The second host may be a standby, which cannot write.
+    #[test]
+    fn connections_that_are_opened_side_by_side_all_ask_the_first_host_first() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        let slow = Shared::new(Slow(std::sync::Mutex::default()));
+        let config = "user=u host=one,two port=1,2".parse().expect("they are options");
+        let dial = Dial::new(config, Shared::new(slow.clone()), runtime.handle().clone());
+        let asked = || core::mem::take(&mut *slow.0.lock().expect("nobody panicked"));
+        let moment = Duration::from_millis(10);
+        runtime.block_on(async {
+            let side_by_side = futures::future::join(dial.opened(), dial.opened());
+            assert!(timeout(moment, side_by_side).await.is_err());
+            assert_eq!(asked(), [1, 1]);
+            // Given up there, the next attempt begins with the next host.
+            assert!(timeout(moment, dial.opened()).await.is_err());
+            assert_eq!(asked(), [2]);
+        });
     }
 
     /// The operating system accepts connections for a server that hangs.
