@@ -13,7 +13,7 @@ use super::{
     failure::{self, Stage},
     node::{Node, address_of, client_at, first_of, one_of, prepared},
 };
-use crate::machine::StoreError;
+use crate::{machine::StoreError, store::tls::Certificates};
 
 /// The number of slots in every cluster.
 const SLOTS: u16 = 16_384;
@@ -67,9 +67,9 @@ impl Cluster {
     ///
     /// # Errors
     /// [`StoreError`] if no node leads to it. Trying again does not help if the nodes are in no cluster.
-    pub(super) async fn open(&self) -> Result<Node, StoreError> {
+    pub(super) async fn open(&self, files: &Certificates) -> Result<Node, StoreError> {
         let known = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let attempts = known.iter().map(|node| self.owner_by(node)).collect();
+        let attempts = known.iter().map(|node| self.owner_by(node, files)).collect();
         let (owner, others) = first_of(attempts).await.map_err(one_of)?;
         let mut nodes = Vec::new();
         for node in others.into_iter().chain(self.seeds.iter().cloned()) {
@@ -83,8 +83,8 @@ impl Cluster {
 
     /// # Errors
     /// [`StoreError`] if the node cannot be reached.
-    pub(super) async fn open_at(&self, address: &str) -> Result<Node, StoreError> {
-        Node::open_soon(client_at(address, &self.like)?).await
+    pub(super) async fn open_at(&self, address: &str, files: &Certificates) -> Result<Node, StoreError> {
+        Node::open_soon(client_at(address, &self.like)?, files).await
     }
 
     /// Asks another node next time: the one that was asked last may have lost the rest of the cluster.
@@ -96,8 +96,8 @@ impl Cluster {
     }
 
     /// The node that has the slot according to this one, and all nodes that it reports, itself first.
-    async fn owner_by(&self, node: &Client) -> Result<(Node, Vec<Client>), StoreError> {
-        let mut asked = Node::open_soon(node.clone()).await?;
+    async fn owner_by(&self, node: &Client, files: &Certificates) -> Result<(Node, Vec<Client>), StoreError> {
+        let mut asked = Node::open_soon(node.clone(), files).await?;
         let answer = asked.ask(cmd("CLUSTER").arg("SLOTS")).await?;
         let answer = answer.map_err(|refusal| of_node(&asked.address, &refusal))?;
         let told = ranges_in(answer, &asked.address).ok_or_else(|| failure::of_answer(Stage::Reading))?;
@@ -110,7 +110,7 @@ impl Cluster {
         };
         let others = told.iter().flat_map(|range| &range.nodes).filter_map(|one| client_at(one, &self.like).ok());
         let nodes = core::iter::once(node.clone()).chain(others).collect();
-        let owner = if **owner == *asked.address { asked } else { self.open_at(owner).await? };
+        let owner = if **owner == *asked.address { asked } else { self.open_at(owner, files).await? };
         Ok((owner, nodes))
     }
 }

@@ -18,13 +18,19 @@ use super::{
     failure::{self, Stage},
     node::{Node, address_of},
     route::Route,
-    servers::Servers,
+    servers::RedisServers,
+    tls,
 };
-use crate::machine::{StoreError, StoreErrorKind};
+use crate::{
+    machine::{StoreError, StoreErrorKind},
+    store::tls::Certificates,
+};
 
 /// The connection to one server, which several tasks share. A command that a server may have run is never sent again.
 pub(super) struct Link {
     route: Route,
+    /// They may be replaced, so they are read for each connection.
+    files: Certificates,
     /// What errors call the server. It has no password.
     address: Lock<Arc<str>>,
     connection: Slot,
@@ -93,11 +99,12 @@ const HOPS: usize = 5;
 impl Link {
     /// # Errors
     /// [`StoreError`] if the servers cannot be used together, or an address is invalid.
-    pub(super) fn new(servers: &Servers, prefix: &str) -> Result<Self, StoreError> {
-        let route = Route::new(servers, prefix)?;
+    pub(super) fn new(servers: &RedisServers, prefix: &str) -> Result<Self, StoreError> {
+        let route = Route::new(&servers.servers, prefix)?;
         Ok(Self {
             address: Lock::new(route.address().into()),
             route,
+            files: servers.files.clone(),
             connection: Slot::default(),
             importing: Slot::default(),
             opened: AtomicU64::new(0),
@@ -210,8 +217,8 @@ impl Link {
         }
         *kept = None;
         let node = match wanted {
-            Some(address) => self.route.open_at(address).await?,
-            None => self.route.open().await?,
+            Some(address) => self.route.open_at(address, &self.files).await?,
+            None => self.route.open(&self.files).await?,
         };
         self.opened.fetch_add(1, Ordering::SeqCst);
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&node.address);
@@ -232,8 +239,9 @@ impl Link {
         let known = self.connection.lock().await.as_ref().map(|kept| kept.node.client.clone());
         let client = match known.filter(|_| !again) {
             Some(client) => client,
-            None => self.route.client().await?,
+            None => self.route.client(&self.files).await?,
         };
+        let client = tls::renewed(client, &self.files).ok()?;
         Some((client.get_async_pubsub().await.ok()?, address_of(&client)))
     }
 

@@ -176,8 +176,7 @@ impl RedisStore {
     pub async fn with_prefix(servers: impl Into<RedisServers>, prefix: &str) -> Result<Self, StoreError> {
         check_prefix(prefix)?;
         let runtime = runtime_for("Redis")?;
-        let RedisServers(servers) = servers.into();
-        let place = Place::new(Link::new(&servers, prefix)?, runtime, prefix);
+        let place = Place::new(Link::new(&servers.into(), prefix)?, runtime, prefix);
         let nothing_to_lose = AtomicBool::new(false);
         let look = setup::look(&place.link, &place.rows);
         let found = place.link.within(PATIENCE, &nothing_to_lose, look).await?;
@@ -189,8 +188,8 @@ impl RedisStore {
     pub(super) fn check_url(url: &str, prefix: Option<&str>) -> Result<(), StoreError> {
         let prefix = prefix.unwrap_or(PREFIX);
         check_prefix(prefix)?;
-        match url.parse() {
-            Ok(RedisServers(servers)) => Link::new(&servers, prefix).map(drop),
+        match url.parse::<RedisServers>() {
+            Ok(servers) => Link::new(&servers, prefix).map(drop),
             // The error is about a file that is missing or useless, which may change. The URL is valid.
             Err(error) if error.retry => Ok(()),
             Err(error) => Err(error),

@@ -19,7 +19,10 @@ use super::{
     failure::{self, Stage},
     tls,
 };
-use crate::{machine::StoreError, store::inside::check_io};
+use crate::{
+    machine::StoreError,
+    store::{inside::check_io, tls::Certificates},
+};
 
 /// The store gives up on a server that takes longer to connect, or to name the master.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -37,10 +40,12 @@ pub(super) struct Node {
 
 impl Node {
     /// # Errors
-    /// [`StoreError`] if it cannot be reached. Then nothing was sent but the password and the number of the database.
-    pub(super) async fn open(client: Client) -> Result<Self, StoreError> {
+    /// [`StoreError`] if it cannot be reached, or a file cannot be used. Then nothing was sent but the password and the number of the
+    /// database.
+    pub(super) async fn open(client: Client, files: &Certificates) -> Result<Self, StoreError> {
         let address: Arc<str> = address_of(&client).into();
         check_io(&format!("Redis at {address}"))?;
+        let client = tls::renewed(client, files)?;
         tls::provide(client.get_connection_info().addr());
         // The callers have their own time limits; the library's would be half a second.
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
@@ -53,8 +58,8 @@ impl Node {
     ///
     /// # Errors
     /// As for [`open`](Self::open).
-    pub(super) async fn open_soon(client: Client) -> Result<Self, StoreError> {
-        let opening = timeout(PATIENCE, Self::open(client.clone())).await;
+    pub(super) async fn open_soon(client: Client, files: &Certificates) -> Result<Self, StoreError> {
+        let opening = timeout(PATIENCE, Self::open(client.clone(), files)).await;
         opening.unwrap_or_else(|_| Err(failure::of_opening(client.get_connection_info().addr(), PATIENCE)))
     }
 
@@ -160,7 +165,7 @@ mod tests {
     fn a_connection_in_a_runtime_without_io_is_refused() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime starts");
         let client = Client::open("redis://127.0.0.1:1").expect("it is a URL");
-        let error = runtime.block_on(Node::open(client)).err().expect("it cannot be opened");
+        let error = runtime.block_on(Node::open(client, &Certificates::default())).err().expect("it cannot be opened");
         assert!(error.message.contains("127.0.0.1:1") && error.message.contains("enable_all()"), "{error}");
     }
 

@@ -10,7 +10,7 @@ use super::{
     sentinel::Group,
     servers::Servers,
 };
-use crate::machine::StoreError;
+use crate::{machine::StoreError, store::tls::Certificates};
 
 pub(super) enum Route {
     /// The only server.
@@ -67,11 +67,11 @@ impl Route {
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be found or reached.
-    pub(super) async fn open(&self) -> Result<Node, StoreError> {
+    pub(super) async fn open(&self, files: &Certificates) -> Result<Node, StoreError> {
         match self {
-            Self::Single(client) => Node::open(client.clone()).await,
-            Self::Sentinel(group) => group.open().await,
-            Self::Cluster(cluster) => cluster.open().await,
+            Self::Single(client) => Node::open(client.clone(), files).await,
+            Self::Sentinel(group) => group.open(files).await,
+            Self::Cluster(cluster) => cluster.open(files).await,
         }
     }
 
@@ -79,18 +79,18 @@ impl Route {
     ///
     /// # Errors
     /// [`StoreError`] if it cannot be reached.
-    pub(super) async fn open_at(&self, address: &str) -> Result<Node, StoreError> {
+    pub(super) async fn open_at(&self, address: &str, files: &Certificates) -> Result<Node, StoreError> {
         match self {
-            Self::Cluster(cluster) => cluster.open_at(address).await,
-            Self::Single(_) | Self::Sentinel(_) => self.open().await,
+            Self::Cluster(cluster) => cluster.open_at(address, files).await,
+            Self::Single(_) | Self::Sentinel(_) => self.open(files).await,
         }
     }
 
     /// A client of the server; `None` if it cannot be found.
-    pub(super) async fn client(&self) -> Option<Client> {
+    pub(super) async fn client(&self, files: &Certificates) -> Option<Client> {
         match self {
             Self::Single(client) => Some(client.clone()),
-            Self::Sentinel(_) | Self::Cluster(_) => Some(self.open().await.ok()?.client),
+            Self::Sentinel(_) | Self::Cluster(_) => Some(self.open(files).await.ok()?.client),
         }
     }
 

@@ -13,7 +13,7 @@ use super::{
     failure::{self, Stage},
     node::{Node, address_of, client_at, first_of, one_of, prepared},
 };
-use crate::machine::StoreError;
+use crate::{machine::StoreError, store::tls::Certificates};
 
 /// Sentinels, and the name by which they know a master and its replicas.
 pub(super) struct Group {
@@ -61,9 +61,9 @@ impl Group {
     ///
     /// # Errors
     /// [`StoreError`] if no Sentinel leads to a master. Trying again does not help if none of them knows the group.
-    pub(super) async fn open(&self) -> Result<Node, StoreError> {
+    pub(super) async fn open(&self, files: &Certificates) -> Result<Node, StoreError> {
         let sentinels = self.sentinels();
-        let attempts = sentinels.iter().map(|sentinel| self.master_by(sentinel)).collect();
+        let attempts = sentinels.iter().map(|sentinel| self.master_by(sentinel, files)).collect();
         let (master, sentinel) = first_of(attempts).await.map_err(one_of)?;
         let mut known = self.sentinels.lock().unwrap_or_else(PoisonError::into_inner);
         known.sort_by_key(|one| address_of(one) != sentinel);
@@ -71,8 +71,8 @@ impl Group {
     }
 
     /// The master that one Sentinel names, and the address of that Sentinel.
-    async fn master_by(&self, sentinel: &Client) -> Result<(Node, String), StoreError> {
-        let mut asked = Node::open_soon(sentinel.clone()).await?;
+    async fn master_by(&self, sentinel: &Client, files: &Certificates) -> Result<(Node, String), StoreError> {
+        let mut asked = Node::open_soon(sentinel.clone(), files).await?;
         let by = asked.address.to_string();
         let question = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name).take();
         let named = asked.ask(&question).await?.map_err(|refusal| of_sentinel(&by, &refusal))?;
@@ -84,7 +84,7 @@ impl Group {
                 self.name
             )));
         };
-        let mut master = Node::open_soon(client_at(&format!("{host}:{port}"), &self.master)?).await?;
+        let mut master = Node::open_soon(client_at(&format!("{host}:{port}"), &self.master)?, files).await?;
         self.check_role(&mut master, &by).await?;
         Ok((master, by))
     }

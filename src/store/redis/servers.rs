@@ -34,7 +34,8 @@ const FRAGMENT: &str = "an address of Redis must have no #, because #insecure wo
 /// With `rediss:`, `rediss-sentinel:` and `rediss-cluster:` all connections use TLS, with the feature `store-redis-tls` (rustls and ring)
 /// or with a TLS feature of the crate `redis`. The former also takes `?ca=`, the file of the authority that signs the servers'
 /// certificates, if the system does not trust it; and `?cert=` and `?key=` for a certificate of the program. Files are in PEM. They are
-/// read when the URL is parsed. A URL with `#insecure`, which the crate `redis` knows, is refused.
+/// read when the URL is parsed, and again for each new connection, so replaced ones need no new store. A URL with `#insecure`, which the
+/// crate `redis` knows, is refused.
 ///
 /// Which to choose: Sentinel and a cluster both replace a server that died, and its latest writes may then be lost. A cluster does not
 /// make leases faster, since one store is on one node; choose it if you have one already. Stores with different prefixes are usually on
@@ -52,7 +53,11 @@ const FRAGMENT: &str = "an address of Redis must have no #, because #insecure wo
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct RedisServers(pub(super) Servers);
+pub struct RedisServers {
+    pub(super) servers: Servers,
+    /// Those that the URL names.
+    pub(super) files: Certificates,
+}
 
 #[derive(Clone)]
 pub(super) enum Servers {
@@ -67,7 +72,7 @@ impl RedisServers {
     ///
     /// The store asks the Sentinels whenever it connects, and follows them to the new master after a failover.
     pub fn sentinel(name: &str, sentinels: impl IntoIterator<Item = Client>, login: RedisConnectionInfo) -> Self {
-        Self(Servers::Sentinel { name: name.to_string(), sentinels: sentinels.into_iter().collect(), login })
+        Servers::Sentinel { name: name.to_string(), sentinels: sentinels.into_iter().collect(), login }.into()
     }
 
     /// A cluster, given by some of its nodes. The user, password and TLS of the first one are used for all nodes that the cluster reports.
@@ -75,14 +80,20 @@ impl RedisServers {
     /// All names of a store have its prefix in braces, as in `{leasehold}:rows`: the prefix is their hash tag, so they are in one slot. The
     /// store connects to the node that has this slot, and follows the slot when it is migrated or when a replica is promoted.
     pub fn cluster(nodes: impl IntoIterator<Item = Client>) -> Self {
-        Self(Servers::Cluster(nodes.into_iter().collect()))
+        Servers::Cluster(nodes.into_iter().collect()).into()
     }
 }
 
 impl From<Client> for RedisServers {
     /// A single server.
     fn from(client: Client) -> Self {
-        Self(Servers::Single(client))
+        Servers::Single(client).into()
+    }
+}
+
+impl From<Servers> for RedisServers {
+    fn from(servers: Servers) -> Self {
+        Self { servers, files: Certificates::default() }
     }
 }
 
@@ -106,15 +117,16 @@ impl FromStr for RedisServers {
         };
         let Some((scheme, kind)) = url.split_once("://").and_then(|(scheme, _)| scheme.split_once('-')) else {
             check_parameters(place, query, &parameters)?;
-            return tls::open(url, &files).map(Self::from);
+            return Ok(Self { servers: Servers::Single(tls::open(url, &files)?), files });
         };
         let parts = Parts::of(place, query, &parameters, (scheme, &files));
-        match kind {
-            "sentinel" => parts.sentinel(),
-            "cluster" => parts.cluster(),
+        let servers = match kind {
+            "sentinel" => parts.sentinel()?,
+            "cluster" => parts.cluster()?,
             // The library says what is wrong with it.
-            _ => tls::open(url, &files).map(Self::from),
-        }
+            _ => tls::open(url, &files)?.into(),
+        };
+        Ok(Self { files, ..servers })
     }
 }
 
@@ -261,7 +273,7 @@ impl fmt::Debug for RedisServers {
     /// Without any password.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses = |clients: &[Client]| clients.iter().map(address_of).collect::<Vec<_>>();
-        match &self.0 {
+        match &self.servers {
             Servers::Single(client) => out.debug_tuple("Single").field(&address_of(client)).finish(),
             Servers::Sentinel { name, sentinels, .. } => {
                 out.debug_tuple("Sentinel").field(name).field(&addresses(sentinels)).finish()
@@ -291,9 +303,7 @@ mod tests {
     #[test]
     fn masters_and_sentinels_have_passwords_of_their_own() {
         let url = "redis-sentinel://me:p%40ss@a,b/m/3?sentinel_user=s&sentinel_password=own%2F";
-        let RedisServers(Servers::Sentinel { sentinels, login, .. }) = parsed(url) else {
-            panic!("it names Sentinels")
-        };
+        let Servers::Sentinel { sentinels, login, .. } = parsed(url).servers else { panic!("it names Sentinels") };
         assert_eq!((login.username(), login.password(), login.db()), (Some("me"), Some("p@ss"), 3));
         let own = sentinels[1].get_connection_info().redis_settings();
         assert_eq!((own.username(), own.password(), own.db()), (Some("s"), Some("own/"), 0));

@@ -159,6 +159,13 @@ mod postgres {
 mod over_redis {
     use super::*;
 
+    #[tokio::test]
+    async fn a_replaced_file_is_read_for_the_next_connection() {
+        let Some(server) = Server::redis(Clients::Unknown, "server").unwrap() else { return };
+        let url = format!("rediss://localhost:{}/?ca=", server.port);
+        files_are_read_again(server, &url).await;
+    }
+
     fn trusting(url: &str, certificate: &std::path::Path) -> Client {
         let root_cert = Some(std::fs::read(certificate).unwrap());
         Client::build_with_tls(url, TlsCertificates { client_tls: None, root_cert }).unwrap()

@@ -6,6 +6,6 @@ mod absent;
 mod rustls;
 
 #[cfg(not(feature = "store-redis-tls"))]
-pub(super) use absent::{open, provide};
+pub(super) use absent::{open, provide, renewed};
 #[cfg(feature = "store-redis-tls")]
-pub(super) use rustls::{open, provide};
+pub(super) use rustls::{open, provide, renewed};

@@ -19,7 +19,14 @@ const NAMED: &str = "which the address of Redis names";
 /// # Errors
 /// [`StoreError`] if the URL is invalid, or if a file that it names cannot be used.
 pub(in super::super) fn open(url: &str, files: &Certificates) -> Result<Client, StoreError> {
-    let client = Client::open(url).map_err(|error| failure::of_url(&error))?;
+    renewed(Client::open(url).map_err(|error| failure::of_url(&error))?, files)
+}
+
+/// The same client with the files as they are now.
+///
+/// # Errors
+/// [`StoreError`] if one of them cannot be used.
+pub(in super::super) fn renewed(client: Client, files: &Certificates) -> Result<Client, StoreError> {
     if *files == Certificates::default() {
         return Ok(client);
     }
@@ -31,7 +38,8 @@ pub(in super::super) fn open(url: &str, files: &Certificates) -> Result<Client, 
         }
         None => None,
     };
-    Client::build_with_tls(url, TlsCertificates { client_tls, root_cert }).map_err(|error| {
+    let info = client.get_connection_info().clone();
+    Client::build_with_tls(info, TlsCertificates { client_tls, root_cert }).map_err(|error| {
         let own = files.own.iter().flat_map(|(cert, key)| [cert, key]);
         let names: Vec<_> = files.ca.iter().chain(own).map(|file| format!("{file:?}")).collect();
         StoreError::transient(format!("{}, {NAMED}, cannot be used: {error}", names.join(" or ")))
