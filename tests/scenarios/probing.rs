@@ -1,8 +1,11 @@
 //! Tries that take a place in the queue for a moment, and what becomes of them there.
 
-use leasehold::{AcquireError, LostReason, Mode, executor::Lifecycle};
+use leasehold::{AcquireError, LeaseManager, LostReason, Mode, executor::Lifecycle};
 
-use crate::support::world::{everywhere, ms, secs};
+use crate::support::{
+    doubles::SlowStore,
+    world::{everywhere, ms, secs},
+};
 
 /// The twin dies while somebody else is ahead of the try in the queue, and the context looks at the store before the verdict on the twin.
 #[test]
@@ -107,5 +110,25 @@ fn a_try_for_many_keys_takes_no_longer_than_one_for_a_single_key() {
             let granted = world.within(ms(300), tab.leases.lock_all(keys).try_acquire()).await;
             assert!(granted.unwrap_or_else(|| panic!("{count} keys")).unwrap().is_some(), "{count} keys");
         }
+    });
+}
+
+/// It looks at one key after the other, over a store that takes its time.
+#[test]
+fn a_try_for_many_keys_holds_none_while_it_looks_at_the_others() {
+    everywhere(async |world| {
+        let keys: Vec<_> = (0..40).map(|key| (format!("{key:02}"), Mode::Exclusive)).collect();
+        for (key, _) in &keys {
+            let tab = world.tab();
+            let guard = tab.leases.lock(key).acquire().await.unwrap();
+            tab.crash(guard);
+        }
+        let context = world.sim.context();
+        let store = SlowStore::new(world.shared.clone(), context.clone(), 10..=10);
+        let many = LeaseManager::builder(store, context).build().unwrap();
+        let mut tries = Box::pin(many.lock_all(keys).try_acquire());
+        assert!(world.within(ms(500), &mut tries).await.is_none());
+        let other = world.tab().leases.lock("00").try_acquire().await.unwrap();
+        assert!(other.is_some(), "nobody holds it but the dead");
     });
 }
