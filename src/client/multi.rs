@@ -230,7 +230,7 @@ impl MultiRequest {
     /// [instance](crate::LeaseManagerBuilder::instance), and all of these are free now. Only a request for a single key finds out whether
     /// its holder is alive. Such requests are made for all of these keys at once, so many keys take no longer than one.
     async fn outlives_holders(&self) -> Result<bool, Box<Refused>> {
-        let (instance, mut turns) = (self.leases.instance(), Vec::new());
+        let (instance, mut suspects) = (self.leases.instance(), Vec::new());
         for (name, mode) in &self.keys {
             let at_key = |error| Refused::at(name, error);
             let LeaseStatus { key, holders, .. } =
@@ -239,12 +239,13 @@ impl MultiRequest {
                 !holder.own && (holder.beacon || instance.is_some_and(|own| holder.instance == own))
             };
             if holders.iter().any(may_be_dead) {
-                turns.push((name, Turn { mode: *mode, ..self.wish.turn(key, false, None) }));
+                suspects.push((name, *mode, key));
             }
         }
         // None is held while others are looked at.
-        let mut tries = Vec::with_capacity(turns.len());
-        for (name, turn) in turns {
+        let mut tries = Vec::new();
+        for (name, mode, key) in suspects {
+            let turn = Turn { mode, ..self.wish.turn(key, false, None) };
             tries.push((name, Pending::start(self.leases.driver().clone(), turn, Input::Acquire)));
         }
         for (name, pending) in &mut tries {
