@@ -12,7 +12,8 @@ use crate::machine::{Key, LostReason, Mode, SessionId, Token};
 pub struct LeaseStats {
     /// Guards that were handed out.
     pub granted: u64,
-    /// Requests that had to queue in the store.
+    /// How often a request had to queue in the store. One that queues anew, because its context has handed the lease on, counts
+    /// again.
     pub waited: u64,
     /// Heartbeats that were sent: each renews all leases of the context.
     pub renewed: u64,
@@ -134,7 +135,7 @@ pub(crate) enum Event {
         /// Whether a guard of this manager holds the key: then a task may wait for itself.
         held_here: bool,
     },
-    /// A manager was dropped while this key was still held.
+    /// A manager was dropped or closed while this key was still held.
     Leaked {
         key: Key,
     },
@@ -189,6 +190,10 @@ impl Origin {
 }
 
 #[cfg(feature = "tracing")]
+const LEAKED: &str = "the lease manager was closed or dropped while a guard of this key lived; a close gives the lease back, so end \
+    the work before, or let it end with its lease, by `elect` or `OnLoss::Abort`";
+
+#[cfg(feature = "tracing")]
 impl Event {
     /// Whether anybody listens.
     pub(crate) fn are_heard() -> bool {
@@ -206,9 +211,7 @@ impl Event {
             Self::WaitsLong { key, waited_ms, held_here } => {
                 warn!(parent: span, %key, %holder, waited_ms, held_here, "the wait for a lease gets long");
             }
-            Self::Leaked { key } => {
-                warn!(parent: span, %key, %holder, "the lease manager went while a guard of this key lived");
-            }
+            Self::Leaked { key } => warn!(parent: span, %key, %holder, "{LEAKED}"),
             Self::Transaction { operations } => trace!(%holder, operations, "store transaction"),
         }
     }

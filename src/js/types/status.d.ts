@@ -52,7 +52,10 @@ export interface HolderStatus extends ContextStatus {
 export interface LeaseStats {
   /** Leases that were granted. */
   granted: number;
-  /** Requests that had to queue in the store. */
+  /**
+   * How often a request had to queue in the store. One that queues anew, because its context has handed the lease on, counts
+   * again.
+   */
   waited: number;
   /** Renewals that were sent. */
   renewed: number;
