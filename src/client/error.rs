@@ -3,6 +3,7 @@
 use alloc::{format, string::String};
 use core::{fmt, time::Duration};
 
+use crate::executor::DROPS_TASKS;
 use crate::machine::{
     InvalidKey, InvalidOptions, LostReason, Quoted, Refusal, StoreError, StoreErrorKind, Unreadable, whole_ms,
 };
@@ -45,7 +46,7 @@ pub enum AcquireError {
         /// The key.
         key: String,
     },
-    /// The lease is lost. Acquire another one, which has a larger token.
+    /// The lease is lost. Acquire another one, which has a larger token; from another manager if this one was closed.
     Lost {
         /// The key.
         key: String,
@@ -169,6 +170,8 @@ impl fmt::Display for AcquireError {
                  if it is an earlier call on this lease, await that call",
                 Quoted(key)
             ),
+            // The constant keeps the words out of the npm package, which shows the name.
+            Self::Lost { key, reason } if DROPS_TASKS => reason.explain(key, out),
             Self::Lost { key, reason } => {
                 write!(out, "the lease of the key {} is lost: {}; acquire another one", Quoted(key), reason.name())
             }
@@ -213,6 +216,17 @@ mod tests {
             for word in words {
                 assert!(text.contains(word), "{word} is not in {text:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_loss_is_told_in_words_with_its_remedy() {
+        for (reason, words) in [
+            (LostReason::Stolen, "is lost: another context stole it; acquire another one"),
+            (LostReason::Closed, "is lost: the manager was closed; make another manager"),
+        ] {
+            let text = AcquireError::Lost { key: "k".into(), reason }.to_string();
+            assert!(text.ends_with(words), "{text:?}");
         }
     }
 

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use core::fmt;
 
+use super::key::Quoted;
 use super::{
     failure::StoreError,
     id::SessionId,
@@ -223,6 +224,27 @@ impl LostReason {
             Self::FormatTooNew => "FormatTooNew",
             Self::Closed => "Closed",
         }
+    }
+}
+
+impl LostReason {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Expired => "it was not renewed in time, or was held for as long as it may be",
+            Self::Stolen => "another context stole it",
+            Self::Suspended => "the manager was suspended",
+            Self::Evicted => "this context was silent for too long, and another one may hold it",
+            Self::StoreCleared => "the store was cleared",
+            Self::StoreFailed => "the store failed or was deleted",
+            Self::FormatTooNew => "a newer version of this library rewrote its record",
+            Self::Closed => "the manager was closed",
+        }
+    }
+
+    /// Tells people of the loss, and what to do about it.
+    pub(crate) fn explain(self, key: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let remedy = if self == Self::Closed { "make another manager" } else { "acquire another one" };
+        write!(out, "the lease of the key {} is lost: {}; {remedy}", Quoted(key), self.words())
     }
 }
 
