@@ -424,7 +424,8 @@ impl LeaseManagerBuilder {
 
     /// A name of this context that is stable over restarts, such as `worker-1`: at most 1024 bytes. After a restart, the
     /// new context takes over the leases of the dead one as soon as that is known to be dead. While it lives, requests for
-    /// its keys are refused as [`InstanceInUse`](AcquireError::InstanceInUse).
+    /// its keys are refused as [`InstanceInUse`](AcquireError::InstanceInUse), after a moment. Over a store without beacons a
+    /// [`try_acquire`](LeaseRequest::try_acquire) does not wait for that moment, and returns `None`.
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.options.instance = Some(name.into());
         self
