@@ -296,7 +296,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "etcd",
         "the largest transaction that a store takes never grows again",
         Rule("divided::what_a_store_takes"),
-        &[edit("src/machine/context/store_queue/room.rs", "            *most += 1;\n", "            *most += 0;\n")],
+        &[edit("src/machine/context/store_queue/room.rs", "MOST.min(self.0 + 1)", "MOST.min(self.0)")],
+    ),
+    Mutant::new(
+        "etcd",
+        "a transaction carries whatever waits",
+        Scenario("narrow::thousands_of_leases"),
+        &[edit(
+            "src/machine/context/store_queue/room.rs",
+            "const MOST: usize = 1_024;",
+            "const MOST: usize = 1_000_000;",
+        )],
     ),
     Mutant::new(
         "etcd",
