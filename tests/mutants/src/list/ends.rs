@@ -140,7 +140,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(
             BUSY,
             "probes_until.is_none_or(|until| until > now)",
-            "probes_until.is_none_or(|until| until > now || until < now)",
+            "probes_until.is_none_or(|until| until > now || until <= now)",
         )],
     ),
     Mutant::new(
