@@ -101,9 +101,10 @@ impl Evidence {
     pub fn read(&mut self, who: usize, reply: &Reply, at_ms: u64) {
         for answer in &reply.answers {
             let seen = match &answer.outcome {
-                Outcome::Waiting { ahead, .. } | Outcome::Looked { ahead, .. } | Outcome::Busy { ahead } => {
-                    ahead.clone()
-                }
+                Outcome::Waiting { ahead, .. }
+                | Outcome::Looked { ahead, .. }
+                | Outcome::Busy { ahead }
+                | Outcome::UpgradeConflict { ahead } => ahead.clone(),
                 Outcome::BusyAll(all) => all.concat(),
                 _ => continue,
             };

@@ -145,6 +145,13 @@ fn readers(size: Size) -> Vec<Configuration> {
             .budget(pick(2, 4), |left| (left.writes, left.leaps) = (pick(1, 2), 1)),
         two("two upgrades").queued().budget(pick(2, 5), |left| (left.upgrades, left.delays) = (2, pick(0, 1))),
         two("two upgrades, given up").queued().budget(pick(2, 4), |left| (left.upgrades, left.cancels) = (2, 1)),
+        two("two upgrades and beacons").beacons().queued().budget(pick(1, 3), |left| left.upgrades = 2),
+        two("two upgrades and beacons, given up").beacons().queued().budget(pick(1, 3), |left| {
+            (left.upgrades, left.cancels) = (2, 1);
+        }),
+        two("two upgrades and beacons, and a crash").beacons().queued().budget(pick(1, 3), |left| {
+            (left.upgrades, left.crashes) = (2, 1);
+        }),
         two("an upgrade, doubtful").queued().budget(pick(2, 5), |left| (left.upgrades, left.doubts) = (1, 1)),
         two("an upgrade, unnoticed pauses").unnoticed().queued().budget(pick(1, 4), |left| {
             (left.upgrades, left.leaps) = (1, 1);
