@@ -8,7 +8,6 @@ use crate::{
 
 const SESSION: &str = "src/machine/context/session.rs";
 const LIFE: &str = "src/machine/context/lifecycle.rs";
-const BUSY: &str = "src/machine/context/busy.rs";
 const RETRY: &str = "src/machine/context/retry.rs";
 const SENDING: &str = "src/machine/context/store_queue/sending.rs";
 
@@ -96,108 +95,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "self.presence.beacon_stands() && self.session.has_shown_beacon();",
             "self.presence.beacon_stands();",
         )],
-    ),
-    Mutant::new(
-        "S9",
-        "a try does not look whether a silent holder is dead",
-        Scenario("ending::s9_who_only_tries"),
-        &[edit(BUSY, "if !(may_change && may_be_dead &&", "if true || !(may_change && may_be_dead &&")],
-    ),
-    Mutant::new(
-        "P5",
-        "work waits for the lease that it runs under",
-        Scenario("nested::"),
-        &[edit("src/machine/context/hold.rs", "Some(0) } else { turns.first_sharer() };", "Some(0) } else { None };")],
-    ),
-    Mutant::new(
-        "rule s",
-        "a fence takes a lease that is being upgraded for a lost one",
-        Scenario("fence::a_lease_that_is_being_upgraded"),
-        &[edit("src/machine/record/transition.rs", ".or_else(|| self.own_grant(upgrade?))", "")],
-    ),
-    Mutant::new(
-        "I6",
-        "a release that finds its lease stolen does not say so",
-        Scenario("hold::a_release_that_finds"),
-        &[edit("src/machine/context/reply.rs", "Some(outcome.loss(token, false))", "Some(LostReason::Expired)")],
-    ),
-    Mutant::new(
-        "S9",
-        "a try for several keys believes that every holder is alive",
-        Scenario("probing::a_try_for_several"),
-        &[edit("src/client/multi.rs", "!holder.own && (holder.beacon || ", "!holder.own && (false || ")],
-    ),
-    Mutant::new(
-        "S9",
-        "a try believes that every waiter is alive",
-        Scenario("probing::a_dead_waiter"),
-        &[edit(BUSY, "(may_be_unused(ahead, me) || all_may_be_dead)", "may_be_unused(ahead, me)")],
-    ),
-    Mutant::new(
-        "S9",
-        "a try that looked whether its holder is dead never ends",
-        Rule("ending::s9_a_try_waits_a_moment"),
-        &[edit(
-            BUSY,
-            "probes_until.is_none_or(|until| until > now)",
-            "probes_until.is_none_or(|until| until > now || until <= now)",
-        )],
-    ),
-    Mutant::new(
-        "P5",
-        "a nested request is forgotten while its work upgrades",
-        Scenario("nested::a_nested_request_made_during"),
-        &[edit(
-            "src/machine/context/upgrade.rs",
-            "            None => self.weaken(slot, None, now),\n        }\n",
-            "            None => self.weaken(slot, None, now),\n        }\n        return;\n",
-        )],
-    ),
-    Mutant::new(
-        "P5",
-        "a nested request joins only if all who use the lease share it",
-        Scenario("nested::a_nested_request_joins_beside"),
-        &[edit(
-            "src/machine/context/cohort.rs",
-            "users.iter().any(|user| user.share)",
-            "users.iter().all(|user| user.share)",
-        )],
-    ),
-    Mutant::new(
-        "P4",
-        "a release that is tried again hides a theft",
-        Scenario("hold::a_release_that_is_tried_again"),
-        &[edit(
-            "src/machine/context/reply.rs",
-            "operation.maybe_released && !stolen,",
-            "operation.maybe_released || stolen,",
-        )],
-    ),
-    Mutant::new(
-        "rule s",
-        "a fence that began before an upgrade finds a loss",
-        Scenario("fence::a_fence_that_began_before"),
-        &[edit(
-            "src/client/fence.rs",
-            "Err(_) if self.driver.has_outgrown(",
-            "Err(_) if false && self.driver.has_outgrown(",
-        )],
-    ),
-    Mutant::new(
-        "S9",
-        "an upgrade believes that its rival is alive",
-        Scenario("changes::an_upgrade_finds_out"),
-        &[edit(
-            "src/machine/context/upgrade.rs",
-            "seen.beacon && seen.holder != self.session.id()",
-            "seen.beacon && false",
-        )],
-    ),
-    Mutant::new(
-        "S9",
-        "an upgrade watches its rival for ever",
-        Scenario("changes::a_rival_that_does_not_answer"),
-        &[edit("src/machine/context/upgrade.rs", "|| now.plus(GONE_MS)) > now", "|| now.plus(GONE_MS * 9)) > now")],
     ),
     Mutant::new(
         "S9",

@@ -5,6 +5,7 @@ mod attempts;
 mod belief;
 mod ends;
 mod evidence;
+mod holders;
 mod record;
 mod runtimes;
 mod sessions;
@@ -16,7 +17,8 @@ use crate::Mutant;
 /// All of them.
 pub fn all() -> Vec<Mutant> {
     let of_stores = [record::MUTANTS, tokens::MUTANTS, sessions::MUTANTS].concat();
+    let of_meetings = holders::MUTANTS.to_vec();
     let of_contexts = [belief::MUTANTS, evidence::MUTANTS, attempts::MUTANTS, ends::MUTANTS, sure::MUTANTS].concat();
     let of_drivers = runtimes::MUTANTS.to_vec();
-    [of_stores, of_contexts, of_drivers].concat()
+    [of_stores, of_meetings, of_contexts, of_drivers].concat()
 }
