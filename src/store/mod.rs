@@ -43,6 +43,11 @@ mod sqlite;
     any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis", feature = "store-etcd"),
     not(all(target_family = "wasm", target_os = "unknown"))
 ))]
+mod sweep;
+#[cfg(all(
+    any(feature = "store-postgres", feature = "store-postgres-sqlx", feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
 mod tls;
 mod url;
 

@@ -1,5 +1,7 @@
 //! The contract of all stores.
 
+use std::time::Duration;
+
 use leasehold::{
     LeaseManager,
     executor::{Executor, TokioExecutor},
@@ -138,6 +140,35 @@ fn a_list_of_few_keys_reads_few_rows() {
         until("the server has counted", async || read().await.0 > before.0).await;
         let rows = read().await.1 - before.1;
         assert!(rows < 10, "{rows} rows were read");
+    });
+}
+
+/// Each context forgets what it no longer uses, but for the last few hundred keys. So it takes many contexts to leave many.
+#[test]
+fn a_store_with_many_idle_records_is_swept() {
+    on_server("contract_swept", |place| async move {
+        let user = place.client().await;
+        let count = async || user.query_one("SELECT count(*) FROM contract_swept_record", &[]).await.unwrap().get(0);
+        let records = async || -> i64 { count().await };
+        let leases = async || {
+            LeaseManager::builder(place.store().await, TokioExecutor::new()).linger(Duration::ZERO).build().unwrap()
+        };
+        for context in 0..3 {
+            let leases = leases().await;
+            for name in 0..200 {
+                let guard = leases.lock(&format!("{context}-{name}")).acquire().await.unwrap();
+                guard.release().await.unwrap();
+            }
+            leases.close().await;
+        }
+        assert_eq!(records().await, 600, "idle records stay at first");
+        let leases = leases().await;
+        let guard = leases.lock("0-199").acquire().await.unwrap();
+        while records().await > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(guard.is_valid());
+        assert!(guard.token().as_u64() > 64, "tokens go on growing: {:?}", guard.token());
     });
 }
 

@@ -1,5 +1,7 @@
 //! The contract of all stores, and what this store says of itself.
 
+use std::time::Duration;
+
 use leasehold::{
     LeaseManager,
     executor::TokioExecutor,
@@ -172,6 +174,41 @@ async fn a_store_tells_what_its_server_does_with_what_is_written() {
     assert_eq!(durability("yes", "everysec", "d").await, Durability::Ephemeral);
     assert_eq!(durability("yes", "always", "d").await, Durability::Local);
     assert_eq!(open(&server.client(), "durability").await.clock(), StoreClock::Observed);
+}
+
+/// Each context forgets what it no longer uses, but for the last few hundred keys. So it takes many contexts to leave many. One of them
+/// ended without giving its lease back.
+#[tokio::test]
+async fn a_store_with_many_records_that_nobody_uses_is_swept() {
+    let Some(server) = shared() else { return };
+    let records = || {
+        let rows: Vec<String> = server.ask(&["HKEYS", "{swept}:rows"]);
+        rows.iter().filter(|row| row.starts_with("lease:")).count()
+    };
+    let leases = async || {
+        let store = open(&server.client(), "swept").await;
+        LeaseManager::builder(store, TokioExecutor::new()).linger(Duration::ZERO).build().unwrap()
+    };
+    let store = open(&server.client(), "swept").await;
+    store.transact(ask(1), now(), BUSY).await.unwrap();
+    let close = Batch { step: SessionStep::Close, ..Batch::new(SessionId(1), Vec::new()) };
+    store.transact(close, now(), BUSY).await.unwrap();
+    for context in 0..3 {
+        let leases = leases().await;
+        for name in 0..200 {
+            let guard = leases.lock(&format!("{context}-{name}")).acquire().await.unwrap();
+            guard.release().await.unwrap();
+        }
+        leases.close().await;
+    }
+    assert_eq!(records(), 601, "idle records stay at first");
+    let leases = leases().await;
+    let guard = leases.lock("0-199").acquire().await.unwrap();
+    while records() > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert!(guard.is_valid());
+    assert!(guard.token().as_u64() > 64, "tokens go on growing: {:?}", guard.token());
 }
 
 /// Forgetting raises the floor of tokens in the store's own row, which other contexts remember.

@@ -248,21 +248,27 @@ impl Records {
 
     /// Forgets a record that nobody uses, or only the dead. Its tokens are remembered for the whole store.
     pub(super) fn forget(&mut self, key: &Key) {
-        let Some(Ok(kept)) = self.by_key.get(key) else { return };
-        let Record { grants, queue, last_token, .. } = &kept.record;
-        let has_ended = |session| self.sessions.has_ended(session);
-        let is_used =
-            grants.iter().any(|grant| !has_ended(grant.holder)) || queue.iter().any(|one| !has_ended(one.holder));
-        // The store's floor would leave every other key without tokens.
-        if is_used || last_token.is_near_the_end() {
-            return;
-        }
-        if *last_token > self.store.floor {
-            self.store.floor = *last_token;
+        let Some(last_token) = self.unused(key).map(|record| record.last_token) else { return };
+        if last_token > self.store.floor {
+            self.store.floor = last_token;
             self.store_changed = true;
         }
         self.note(key);
         self.by_key.remove(key);
+    }
+
+    /// Whether the record of a key is there, and could be forgotten.
+    pub(crate) fn is_unused(&self, key: &Key) -> bool {
+        self.unused(key).is_some()
+    }
+
+    fn unused(&self, key: &Key) -> Option<&Record> {
+        let record = self.peek(key)?;
+        let has_ended = |session| self.sessions.has_ended(session);
+        let is_used = record.grants.iter().any(|grant| !has_ended(grant.holder))
+            || record.queue.iter().any(|one| !has_ended(one.holder));
+        // The store's floor would leave every other key without tokens.
+        (!is_used && !record.last_token.is_near_the_end()).then_some(record)
     }
 
     /// Forgets all records that nobody uses.

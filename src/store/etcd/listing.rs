@@ -1,4 +1,4 @@
-//! The names of records, page by page.
+//! Records, or only their names, page by page.
 
 use std::vec::Vec;
 
@@ -11,21 +11,38 @@ use crate::machine::StoreError;
 /// So many names are listed at once.
 const PAGE: i64 = 500;
 
-/// The next names that begin like this, in order; and from which one on to ask for more, if there are more.
+/// What is wanted of each row.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    /// Only its name.
+    Names,
+    /// Its name and its text, of so many rows.
+    Rows(usize),
+}
+
+/// A name, and the text under it; empty if only names are wanted.
+pub(super) type NamedText = (Vec<u8>, Vec<u8>);
+
+/// The next rows whose names begin like this, in order; and from which name on to ask for more, if there are more.
 pub(super) async fn page(
     servers: &Servers,
     prefix: &str,
     from: Vec<u8>,
+    wanted: Wanted,
     deadline: Instant,
-) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), StoreError> {
-    let options = GetOptions::new().with_range(after_all(prefix.as_bytes())).with_keys_only().with_limit(PAGE);
+) -> Result<(Vec<NamedText>, Option<Vec<u8>>), StoreError> {
+    let options = GetOptions::new().with_range(after_all(prefix.as_bytes()));
+    let options = match wanted {
+        Wanted::Names => options.with_keys_only().with_limit(PAGE),
+        Wanted::Rows(most) => options.with_limit(i64::try_from(most).unwrap_or(PAGE)),
+    };
     let options = options.with_sort(SortTarget::Key, SortOrder::Ascend);
     let asked = servers
         .ask(Load::default(), deadline, |client| async move { client.kv_client().get(from, Some(options)).await });
     let found = asked.await.map_err(|failure| failure.error)?;
-    let names: Vec<_> = found.kvs().iter().map(|found| found.key().to_vec()).collect();
-    let next = names.last().filter(|_| found.more()).map(|last| [last.as_slice(), &[0]].concat());
-    Ok((names, next))
+    let rows: Vec<_> = found.kvs().iter().map(|found| (found.key().to_vec(), found.value().to_vec())).collect();
+    let next = rows.last().filter(|_| found.more()).map(|(last, _)| [last.as_slice(), &[0]].concat());
+    Ok((rows, next))
 }
 
 /// The first name that is after all that begin like this. A prefix has a byte that is not the last one.

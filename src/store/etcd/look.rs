@@ -11,7 +11,7 @@ use super::{
 use crate::machine::{Action, Batch, Records, Row, StoreError};
 
 /// How many rows are read at once. etcd takes 128 operations in a transaction by default.
-const AT_ONCE: usize = 100;
+pub(super) const AT_ONCE: usize = 100;
 
 /// Whether a batch with this many rows is read in several transactions. Rows that decide something are all compared in one.
 pub(super) fn is_wide(batch: &Batch, rows: usize) -> bool {

@@ -36,17 +36,16 @@ use super::{
     inside::{inside, runtime_for},
 };
 use crate::executor::Shared;
-use crate::machine::{Batch, Key, Now, Reply, Row, SessionId, StoreError, StoreErrorKind, StoreNow};
+use crate::machine::{Batch, Key, Now, Reply, Row, StoreError, StoreErrorKind, StoreNow};
 use crate::signal::Signals;
 
 use address::Address;
 pub use fence::{EtcdCompare, EtcdFence};
-use listing::page;
+use listing::{Wanted, page};
 use reservation::Sightings;
 use rows::{Memory, Names};
 use servers::Servers;
 use signals::{Bin, EtcdSignals, UnderWay};
-use sweep::Sweep;
 use transaction::Desk;
 
 /// Leases in an [etcd](https://etcd.io) cluster, 3.4 or newer: for processes on many machines, where the leases must survive the loss of
@@ -178,11 +177,11 @@ impl EtcdStore {
     }
 
     /// After the first transaction, it looks once whether there are too many idle records.
-    fn sweep(&self, session: SessionId, now: StoreNow) {
+    fn sweep(&self, batch: &Batch, now: StoreNow) {
         if !self.has_swept.swap(true, Relaxed) {
             let (servers, closed) = (Arc::clone(&self.servers), Arc::clone(&self.closed));
-            let sweep = Sweep { servers, names: self.names.clone(), closed, session, now };
-            self.runtime.spawn(sweep.run());
+            let records = sweep::Records { servers, names: self.names.clone(), closed, now };
+            self.runtime.spawn(super::sweep::sweep(records, batch.session, batch.keys().pop()));
         }
     }
 }
@@ -197,8 +196,8 @@ async fn all_keys(servers: Arc<Servers>, names: Names, prefix: String) -> Result
     let (mut keys, deadline) = (Vec::new(), Instant::now() + PATIENCE);
     let mut next = Some(prefix.clone().into_bytes());
     while let Some(from) = next {
-        let (found, after) = page(&servers, &prefix, from, deadline).await?;
-        keys.extend(found.iter().filter_map(|name| names.key_of(name)));
+        let (found, after) = page(&servers, &prefix, from, Wanted::Names, deadline).await?;
+        keys.extend(found.iter().filter_map(|(name, _)| names.key_of(name)));
         next = after;
     }
     Ok(keys)
@@ -210,7 +209,7 @@ impl Store for EtcdStore {
         self.check()?;
         let now = StoreNow::new(self.clock(), now);
         let reply = self.desk().transact(&batch, now, Instant::now() + limit).await?;
-        self.sweep(batch.session, now);
+        self.sweep(&batch, now);
         Ok(reply)
     }
 

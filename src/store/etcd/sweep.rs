@@ -1,7 +1,7 @@
-//! Idle records stay, so that it can be told who held a key last. Where there are very many, they go.
+//! How a [sweep](super::super::sweep) asks etcd.
 
-use core::time::Duration;
 use std::{
+    string::String,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -9,81 +9,78 @@ use std::{
     vec::Vec,
 };
 
-use etcd_client::GetOptions;
-use tokio::time::{Instant, sleep};
+use async_trait::async_trait;
+use etcd_client::{GetOptions, Txn};
+use tokio::time::Instant;
 
 use super::{
+    super::sweep::{MANY, PAGE, PATIENCE, Page, Shelf},
     failure::Load,
-    listing::page,
+    listing::{Wanted, page},
+    look::AT_ONCE,
     reservation::Sightings,
-    rows::{Memory, Names},
+    rows::{Memory, Names, View, gets},
     servers::Servers,
     transaction::Desk,
 };
-use crate::machine::{Batch, Key, SessionId, StoreError, StoreNow};
+use crate::machine::{Batch, Key, Row, SessionId, StoreError, StoreNow};
 
-/// More records than this are looked through.
-const MANY: i64 = 512;
-/// So many are looked at in one transaction, which has a row for each of them and for each session at them.
-const AT_ONCE: usize = 8;
-/// Between two transactions. Each may change the store's own row, by which everybody goes.
-const PAUSE: Duration = Duration::from_millis(10);
-/// How long one of them may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Looks through a store once, after the first transaction of a connection.
-pub(super) struct Sweep {
+/// The records of one connection.
+pub(super) struct Records {
     pub(super) servers: Arc<Servers>,
     pub(super) names: Names,
     /// Whether the connection was closed; nobody else has it once the connection is dropped.
     pub(super) closed: Arc<AtomicBool>,
-    /// In whose name.
-    pub(super) session: SessionId,
     pub(super) now: StoreNow,
 }
 
-impl Sweep {
-    /// Forgets what nobody uses. If that fails, it stays until somebody connects again.
-    pub(super) async fn run(self) {
-        let many = self.many().await;
-        if many.is_ok_and(|many| many > MANY) {
-            // It was tried.
-            drop(self.forget_all().await);
-        }
-    }
-
-    async fn many(&self) -> Result<i64, StoreError> {
+#[async_trait]
+impl Shelf for Records {
+    async fn has_many(&self) -> Result<bool, StoreError> {
         let (name, options) = (self.names.record(""), GetOptions::new().with_prefix().with_count_only());
         let asked = self.servers.ask(Load::default(), Instant::now() + PATIENCE, |client| async move {
             client.kv_client().get(name, Some(options)).await
         });
-        Ok(asked.await.map_err(|failure| failure.error)?.count())
+        let found = asked.await.map_err(|failure| failure.error)?;
+        Ok(usize::try_from(found.count()).is_ok_and(|many| many > MANY))
     }
 
-    async fn forget_all(&self) -> Result<(), StoreError> {
-        let mut next = Some(self.names.record("").into_bytes());
-        while let Some(from) = next {
-            let (names, after) = page(&self.servers, &self.names.record(""), from, Instant::now() + PATIENCE).await?;
-            let keys: Vec<_> = names.iter().filter_map(|name| self.names.key_of(name)).collect();
-            for keys in keys.chunks(AT_ONCE) {
-                if self.closed.load(Relaxed) || Arc::strong_count(&self.closed) == 1 {
-                    return Ok(());
-                }
-                // Some may have too many sessions for one transaction. The others can go all the same.
-                drop(self.forget(keys).await);
-                sleep(PAUSE).await;
-            }
-            next = after;
+    async fn page(&self, after: Option<Key>) -> Result<Page, StoreError> {
+        let all = self.names.record("");
+        let from = match after {
+            Some(key) => [self.names.record(key.as_str()).as_bytes(), &[0]].concat(),
+            None => all.clone().into_bytes(),
+        };
+        let found = page(&self.servers, &all, from, Wanted::Rows(PAGE), Instant::now() + PATIENCE).await?;
+        let row = |(name, text): &(Vec<u8>, Vec<u8>)| {
+            // What is no text is no record.
+            Some((self.names.key_of(name)?, core::str::from_utf8(text).ok()?.into()))
+        };
+        let next = found.1.and(found.0.last()).and_then(|(name, _)| self.names.key_of(name));
+        Ok(Page { records: found.0.iter().filter_map(row).collect(), next })
+    }
+
+    async fn sessions(&self, sessions: &[SessionId]) -> Result<Vec<(SessionId, String)>, StoreError> {
+        let mut view = View::default();
+        for sessions in sessions.chunks(AT_ONCE) {
+            let rows: Vec<_> = sessions.iter().copied().map(Row::Session).collect();
+            let load = Load { rows: rows.len(), bytes: 0 };
+            let txn = Txn::new().and_then(gets(&self.names, &rows));
+            let asked = self.servers.txn(txn, load, Instant::now() + PATIENCE);
+            view.take(rows, &asked.await.map_err(|failure| failure.error)?);
         }
-        Ok(())
+        let found = |id: &SessionId| Some((*id, view.text(&Row::Session(*id))?.into()));
+        Ok(sessions.iter().filter_map(found).collect())
     }
 
-    async fn forget(&self, keys: &[Key]) -> Result<(), StoreError> {
+    async fn forget(&self, batch: Batch) -> Result<(), StoreError> {
         let (memory, sightings) = (Memory::default(), Sightings::default());
         let desk =
             Desk { servers: &self.servers, names: &self.names, memory: &memory, sightings: &sightings, bin: None };
-        let mut batch = Batch::new(self.session, Vec::new());
-        batch.forgets = keys.to_vec();
         desk.transact(&batch, self.now, Instant::now() + PATIENCE).await.map(drop)
+    }
+
+    fn is_over(&self) -> bool {
+        self.closed.load(Relaxed) || Arc::strong_count(&self.closed) == 1
     }
 }

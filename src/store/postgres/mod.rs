@@ -15,12 +15,16 @@ mod options;
 mod rows;
 mod schema;
 mod signals;
+mod sweep;
 mod transaction;
 
 use core::{fmt, time::Duration};
 use std::{
     string::String,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     vec::Vec,
 };
 
@@ -29,7 +33,7 @@ use tokio::{runtime::Handle, time::timeout};
 
 use super::{Durability, Reach, Store, inside::inside};
 use crate::executor::Shared;
-use crate::machine::{Batch, Key, Now, Reply, StoreError, StoreErrorKind, StoreId, StoreNow};
+use crate::machine::{Batch, Key, Now, Reply, SessionId, StoreError, StoreErrorKind, StoreId, StoreNow};
 use crate::signal::Signals;
 
 use carrier::{Exchange, Source};
@@ -84,7 +88,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// ```
 pub struct PostgresStore {
     place: Shared<Place>,
-    closed: AtomicBool,
+    closed: Arc<AtomicBool>,
     /// The signals that this handle brought.
     speaking: Speaking,
 }
@@ -117,6 +121,7 @@ struct Place {
     memory: Memory,
     durability: Durability,
     signals: Option<Voice>,
+    has_swept: AtomicBool,
 }
 
 /// What signals a store brings.
@@ -178,6 +183,14 @@ impl PostgresStore {
             .await
     }
 
+    /// After the first transaction, it looks once whether there are too many idle records.
+    fn sweep(&self, session: SessionId, own: Option<Key>, now: StoreNow) {
+        if !self.place.has_swept.swap(true, Ordering::Relaxed) {
+            let records = sweep::Records { place: self.place.clone(), closed: self.closed.clone(), now };
+            self.place.runtime.spawn(super::sweep::sweep(records, session, own));
+        }
+    }
+
     fn check(&self) -> Result<(), StoreError> {
         if self.closed.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
     }
@@ -212,7 +225,7 @@ impl Clone for PostgresStore {
     /// Another handle of the same connections, open whether or not this one was closed.
     fn clone(&self) -> Self {
         self.place.lending.lender().share();
-        Self { place: self.place.clone(), closed: AtomicBool::new(false), speaking: Speaking::nobody() }
+        Self { place: self.place.clone(), closed: Arc::default(), speaking: Speaking::nobody() }
     }
 }
 
@@ -235,15 +248,21 @@ impl Store for PostgresStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         let now = StoreNow::new(self.clock(), now);
         let tells = self.place.signals.is_some();
+        let first = (!self.place.has_swept.load(Ordering::Relaxed)).then(|| (batch.session, batch.keys().pop()));
         let work = Work { batch, now, limit, fresh: fresh_id()?, tells };
         // It keeps to its limit by itself, and knows what became of its commit.
         let runs = |place: Shared<Place>| async move { work.run(&place).await };
-        if Handle::try_current().is_ok_and(|here| here.id() == self.place.runtime.id()) {
+        let reply = if Handle::try_current().is_ok_and(|here| here.id() == self.place.runtime.id()) {
             self.check()?;
             // In a task of its own, the work would be woken twice for each transaction.
-            return Finishing::new(runs(self.place.clone()), self.place.runtime.clone()).await;
+            Finishing::new(runs(self.place.clone()), self.place.runtime.clone()).await?
+        } else {
+            self.on_runtime(limit.saturating_mul(2), runs).await?
+        };
+        if let Some((session, own)) = first {
+            self.sweep(session, own, now);
         }
-        self.on_runtime(limit.saturating_mul(2), runs).await
+        Ok(reply)
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>, StoreError> {

@@ -1,7 +1,7 @@
 //! How a store is connected.
 
 use core::fmt;
-use std::{boxed::Box, string::String};
+use std::{boxed::Box, string::String, sync::Arc};
 
 use tokio::time::{Instant, timeout_at};
 
@@ -145,8 +145,9 @@ impl PostgresStoreBuilder {
         let names = timeout_at(deadline, names_in(&lending, self.prefix)).await.unwrap_or_else(|_| Err(silent()))?;
         let (neighbours, memory) = (Neighbours::default(), Memory::default());
         let (durability, signals) = (self.durability, self.signals);
-        let place = Place { lending, exchange, runtime, names, neighbours, memory, durability, signals };
-        Ok(PostgresStore { place: Shared::new(place), closed: false.into(), speaking: Speaking::nobody() })
+        let has_swept = false.into();
+        let place = Place { lending, exchange, runtime, names, neighbours, memory, durability, signals, has_swept };
+        Ok(PostgresStore { place: Shared::new(place), closed: Arc::default(), speaking: Speaking::nobody() })
     }
 }
 

@@ -126,6 +126,17 @@ impl Names {
         )
     }
 
+    /// Finds a row if there are more records than this.
+    pub(super) fn has_more_records_than(&self, many: usize) -> String {
+        format!("SELECT true FROM {} OFFSET {many} LIMIT 1", self.table("record"))
+    }
+
+    /// So many records that follow the one of this key; `None` for the first ones.
+    pub(super) fn read_page(&self, after: Option<&Key>, most: usize) -> String {
+        let after = after.map(|key| format!(" WHERE key > {}", bytes(&bytes_of_key(key)))).unwrap_or_default();
+        format!("SELECT encode(key, 'hex'), text FROM {}{after} ORDER BY key LIMIT {most}", self.table("record"))
+    }
+
     /// The store's own row.
     pub(super) fn read_store(&self, hold: Hold) -> String {
         format!("SELECT schema, text FROM {}{}", self.table("store"), hold.clause())

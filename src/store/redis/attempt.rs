@@ -3,6 +3,7 @@
 use std::{
     format,
     string::{String, ToString},
+    sync::atomic::AtomicBool,
     vec::Vec,
 };
 
@@ -168,13 +169,15 @@ pub(super) struct Place {
     sessions: String,
     /// The script that compares and writes.
     pub(super) plain: Script,
+    pub(super) has_swept: AtomicBool,
 }
 
 impl Place {
     pub(super) fn new(link: Link, runtime: Handle, prefix: &str) -> Self {
         let [rows, sessions] = ["rows", "sessions"].map(|name| format!("{{{prefix}}}:{name}"));
         let (memory, listeners, prefix) = (Memory::default(), Listeners::default(), prefix.to_string());
-        Self { link, runtime, memory, pace: Pace::default(), listeners, prefix, rows, sessions, plain: Script::plain() }
+        let (pace, plain, has_swept) = (Pace::default(), Script::plain(), AtomicBool::new(false));
+        Self { link, runtime, memory, pace, listeners, prefix, rows, sessions, plain, has_swept }
     }
 
     /// The Redis keys that the script works on.

@@ -27,8 +27,7 @@ pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreE
         // Names and texts by turns.
         let (next, rows): (String, Vec<Vec<u8>>) =
             redis::from_redis_value(page).map_err(|_| failure::of_answer(Stage::Reading))?;
-        let names = rows.into_iter().step_by(2).filter_map(|name| String::from_utf8(name).ok());
-        keys.extend(names.filter_map(|name| Key::new(name.strip_prefix(BEFORE)?).ok()));
+        keys.extend(rows.into_iter().step_by(2).filter_map(key_of));
         if place.link.opened() != connection {
             // A cursor means nothing to another server.
             connection = place.link.opened();
@@ -45,6 +44,11 @@ pub(super) async fn keys(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreE
     // A row may come twice while the server rearranges them.
     keys.dedup();
     Ok(keys)
+}
+
+/// The key whose record stands under this name, if it is such a name.
+pub(super) fn key_of(name: Vec<u8>) -> Option<Key> {
+    Key::new(String::from_utf8(name).ok()?.strip_prefix(BEFORE)?).ok()
 }
 
 /// A pattern that matches this text only.

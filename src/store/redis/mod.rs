@@ -16,13 +16,17 @@ mod sentinel;
 mod servers;
 mod setup;
 mod signals;
+mod sweep;
 mod tls;
 
 use core::{fmt, time::Duration};
 use std::{
     format,
     string::String,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     vec::Vec,
 };
 
@@ -252,6 +256,15 @@ impl RedisStore {
         Err(failure::of_contention(TRIES))
     }
 
+    /// After the first transaction, it looks once whether there are too many idle records.
+    fn sweep(&self, batch: &Batch, now: StoreNow) {
+        if !self.place.has_swept.swap(true, Ordering::Relaxed) {
+            let store = Self { place: Arc::clone(&self.place), store: self.store, durability: self.durability };
+            let records = sweep::Records { store, now };
+            self.place.runtime.spawn(super::sweep::sweep(records, batch.session, batch.keys().pop()));
+        }
+    }
+
     /// Takes back reservations that are of no use any more, so that nobody waits for their end.
     async fn withdraw(&self, contest: &mut Contest) {
         if let Some(withdrawal) = contest.withdrawal() {
@@ -278,6 +291,7 @@ impl Store for RedisStore {
         self.place.pace.note_end(&batch, reply.is_err());
         let reply = reply?;
         self.place.listeners.heed(self.place.link.opened());
+        self.sweep(&batch, now);
         Ok(reply)
     }
 

@@ -257,6 +257,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "store floor",
         "one record spends the tokens of all keys",
         Store("sweep_tests::a_record_at_the_end"),
-        &[edit("src/machine/record/records.rs", "if is_used || last_token.is_near_the_end()", "if is_used")],
+        &[edit("src/machine/record/records.rs", "!is_used && !record.last_token.is_near_the_end()", "!is_used")],
     ),
 ];

@@ -121,6 +121,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "store floor",
         "a record is forgotten although it is in use",
         Store("row_tests::"),
-        &[edit(RECORDS, "if is_used || last_token.is_near_the_end()", "if last_token.is_near_the_end()")],
+        &[edit(RECORDS, "!is_used && !record.last_token.is_near_the_end()", "!record.last_token.is_near_the_end()")],
     ),
 ];

@@ -1,0 +1,67 @@
+//! How a [sweep](super::super::sweep) asks PostgreSQL.
+
+use std::{
+    string::String,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    vec::Vec,
+};
+
+use async_trait::async_trait;
+
+use super::{
+    Place, Work, failure, fresh_id, options,
+    rows::{Hold, keys_of, text_of_record, text_of_session},
+};
+use crate::executor::Shared;
+use crate::machine::{Batch, Key, SessionId, StoreError, StoreNow};
+use crate::store::sweep::{MANY, PAGE, PATIENCE, Page, Shelf};
+
+/// The records of one handle.
+pub(super) struct Records {
+    pub(super) place: Shared<Place>,
+    /// Whether the handle was closed; nobody else has it once the handle is dropped.
+    pub(super) closed: Arc<AtomicBool>,
+    pub(super) now: StoreNow,
+}
+
+impl Records {
+    async fn ask(&self, statement: &str) -> Result<super::carrier::Answers, StoreError> {
+        let found = options::ask(&self.place.lending, statement).await?;
+        found.map_err(|failure| failure::of_statement(&failure, &self.place.names))
+    }
+}
+
+#[async_trait]
+impl Shelf for Records {
+    async fn has_many(&self) -> Result<bool, StoreError> {
+        let found = self.ask(&self.place.names.has_more_records_than(MANY)).await?;
+        Ok(found.first(0).is_some())
+    }
+
+    async fn page(&self, after: Option<Key>) -> Result<Page, StoreError> {
+        let found = self.ask(&self.place.names.read_page(after.as_ref(), PAGE)).await?;
+        let found = found.rows(0);
+        let is_full = found.len() == PAGE;
+        let next = found.last().filter(|_| is_full).and_then(|last| keys_of(core::slice::from_ref(last)).pop());
+        let text = |key: Key| text_of_record(found, &key).map(String::from).map(|text| (key, text));
+        Ok(Page { records: keys_of(found).into_iter().filter_map(text).collect(), next })
+    }
+
+    async fn sessions(&self, sessions: &[SessionId]) -> Result<Vec<(SessionId, String)>, StoreError> {
+        let found = self.ask(&self.place.names.read_sessions(sessions, Hold::Not)).await?;
+        let text = |id: &SessionId| text_of_session(found.rows(0), *id).map(|text| (*id, String::from(text)));
+        Ok(sessions.iter().filter_map(text).collect())
+    }
+
+    async fn forget(&self, batch: Batch) -> Result<(), StoreError> {
+        let work = Work { batch, now: self.now, limit: PATIENCE, fresh: fresh_id()?, tells: false };
+        work.run(&self.place).await.map(drop)
+    }
+
+    fn is_over(&self) -> bool {
+        self.closed.load(Relaxed) || Arc::strong_count(&self.closed) == 1
+    }
+}

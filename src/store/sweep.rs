@@ -1,0 +1,243 @@
+//! Records that nobody uses. They stay, so that it can be told who held a key last. Where there are very many, they go.
+
+use core::time::Duration;
+use std::{boxed::Box, string::String, vec::Vec};
+
+use async_trait::async_trait;
+use tokio::time::sleep;
+
+use crate::machine::{Batch, Key, Records, SessionId, StoreError, StoreErrorKind};
+
+/// Only a store with more records than this is looked through.
+pub(super) const MANY: usize = 512;
+/// So many records are read at once.
+pub(super) const PAGE: usize = 256;
+/// So many pages one connection reads. A store may have a million records that are in use, and ten thousand connections; and whoever
+/// leaves one record for each connection needs no more.
+const PAGES: usize = 8;
+/// So many are forgotten in one transaction. It has a row for each of them, and for each session at them.
+const AT_ONCE: usize = 8;
+/// Between two transactions. Each may change the store's own row, by which everybody goes.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long each request may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Some of a store's records, as a [`sweep`] looks through them.
+#[derive(Default)]
+pub(super) struct Page {
+    pub(super) records: Vec<(Key, String)>,
+    /// After which record the next page begins, if these were not the last ones.
+    pub(super) next: Option<Key>,
+}
+
+/// What a sweep asks of a store over a network.
+#[async_trait]
+pub(super) trait Shelf: Send + Sync {
+    /// Whether there are more than [`MANY`] records.
+    async fn has_many(&self) -> Result<bool, StoreError>;
+
+    /// Up to [`PAGE`] records that follow the one of this key, in an order of the store's own; `None` for the first ones.
+    async fn page(&self, after: Option<Key>) -> Result<Page, StoreError>;
+
+    /// The rows of those of these sessions that have one.
+    async fn sessions(&self, sessions: &[SessionId]) -> Result<Vec<(SessionId, String)>, StoreError>;
+
+    /// A transaction.
+    async fn forget(&self, batch: Batch) -> Result<(), StoreError>;
+
+    /// Whether nobody uses the connection any more.
+    fn is_over(&self) -> bool;
+}
+
+/// Forgets records that nobody uses, in the name of a session, once for each connection. It begins behind the `own` key and goes round, so
+/// that connections with other keys begin elsewhere. What it cannot forget stays until somebody connects again.
+pub(super) async fn sweep(shelf: impl Shelf, session: SessionId, own: Option<Key>) {
+    if shelf.has_many().await.is_ok_and(|has_many| has_many) {
+        // It was tried.
+        drop(look_through(&shelf, session, own).await);
+    }
+}
+
+async fn look_through(shelf: &impl Shelf, session: SessionId, own: Option<Key>) -> Result<(), StoreError> {
+    let (mut after, mut rounds) = (own, 0);
+    for _ in 0..PAGES {
+        let Page { records, next } = shelf.page(after.take()).await?;
+        for keys in unused(shelf, session, records).await?.chunks(AT_ONCE) {
+            if shelf.is_over() {
+                return Ok(());
+            }
+            let forgets = keys.to_vec();
+            match shelf.forget(Batch { forgets, ..Batch::new(session, Vec::new()) }).await {
+                // Some may have too many sessions for one transaction. The others can go all the same.
+                Err(error) if !error.retry && error.kind != StoreErrorKind::TooLarge => return Err(error),
+                Ok(()) | Err(_) => sleep(PAUSE).await,
+            }
+        }
+        rounds += usize::from(next.is_none());
+        if rounds == 2 || shelf.is_over() {
+            break;
+        }
+        after = next;
+    }
+    Ok(())
+}
+
+/// Which of these records nobody uses. The transaction that forgets them looks again.
+async fn unused(shelf: &impl Shelf, session: SessionId, stored: Vec<(Key, String)>) -> Result<Vec<Key>, StoreError> {
+    let mut records = Records::new();
+    let mut batch = Batch::new(session, Vec::new());
+    for (key, text) in stored {
+        records.load(key.clone(), Some(&text));
+        batch.forgets.push(key);
+    }
+    let named = records.sessions_of(&batch);
+    let found = shelf.sessions(&named).await?;
+    for id in named {
+        let text = found.iter().find(|(known, _)| *known == id).map(|(_, text)| text.as_str());
+        records.load_session(id, text);
+    }
+    batch.forgets.retain(|key| records.is_unused(key));
+    Ok(batch.forgets)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        format,
+        sync::{Mutex, MutexGuard},
+    };
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::machine::{
+        Acquire, Action, Beat, Now, Operation, Outcome, RequestId, Row, SessionStep, StoreClock, StoreId, StoreNow,
+    };
+
+    const LIVING: SessionId = SessionId(1);
+    const ENDED: SessionId = SessionId(2);
+
+    /// A store, and what a sweep did with it.
+    struct Fake {
+        store: Mutex<Records>,
+        keys: Vec<Key>,
+        looked_at: Mutex<Vec<Key>>,
+        /// For each transaction.
+        refusal: Option<StoreError>,
+        tried: Mutex<usize>,
+        /// After so many transactions nobody uses the connection.
+        over_after: usize,
+    }
+
+    impl Fake {
+        /// Of the records, the first is held by somebody, the second by a session that has ended; the others are idle.
+        fn with(records: usize) -> Self {
+            let mut fake = Self {
+                store: Mutex::new(Records::whole(StoreId(1))),
+                keys: (0..records).map(|number| Key::new(&format!("k{number:05}")).unwrap()).collect(),
+                looked_at: Mutex::default(),
+                refusal: None,
+                tried: Mutex::new(0),
+                over_after: usize::MAX,
+            };
+            for session in [LIVING, ENDED] {
+                let step =
+                    SessionStep::Open { beat: Beat { lease_ms: 1_000, ..Beat::default() }, instance: String::new() };
+                fake.apply(&Batch { step, ..Batch::new(session, Vec::new()) });
+            }
+            for (number, key) in fake.keys.clone().into_iter().enumerate() {
+                let request = RequestId(u64::try_from(number).unwrap() + 1);
+                let operation = |action| Vec::from([Operation { key: key.clone(), action }]);
+                let session = if number == 1 { ENDED } else { LIVING };
+                let ask = operation(Action::Acquire(Acquire::new(request, request.0)));
+                let Some(Outcome::Granted(granted)) = fake.apply(&Batch::new(session, ask)) else { panic!("{key}") };
+                if number > 1 {
+                    let release = operation(Action::Release { token: granted.block.first, request });
+                    fake.apply(&Batch::new(session, release));
+                }
+            }
+            fake.apply(&Batch { step: SessionStep::Close, ..Batch::new(ENDED, Vec::new()) });
+            fake
+        }
+
+        fn store(&self) -> MutexGuard<'_, Records> {
+            self.store.lock().unwrap()
+        }
+
+        fn apply(&self, batch: &Batch) -> Option<Outcome> {
+            let reply = batch.apply(&mut self.store(), StoreNow::new(StoreClock::Observed, Now::default()));
+            reply.answers.into_iter().next().map(|answer| answer.outcome)
+        }
+
+        fn sweep_from(&self, own: Option<usize>) {
+            let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(sweep(self, LIVING, own.map(|number| self.keys[number].clone())));
+        }
+    }
+
+    #[async_trait]
+    impl Shelf for &Fake {
+        async fn has_many(&self) -> Result<bool, StoreError> {
+            Ok(self.store().len() > MANY)
+        }
+
+        async fn page(&self, after: Option<Key>) -> Result<Page, StoreError> {
+            let follow = self.keys.iter().filter(|key| after.as_ref().is_none_or(|after| *key > after));
+            let text = |key: &Key| Some((key.clone(), self.store().text(&Row::Record(key.clone()))?));
+            let records: Vec<_> = follow.filter_map(text).take(PAGE).collect();
+            self.looked_at.lock().unwrap().extend(records.iter().map(|(key, _)| key.clone()));
+            let next = records.last().filter(|_| records.len() == PAGE).map(|(key, _)| key.clone());
+            Ok(Page { records, next })
+        }
+
+        async fn sessions(&self, sessions: &[SessionId]) -> Result<Vec<(SessionId, String)>, StoreError> {
+            let row = |id: &SessionId| Some((*id, self.store().text(&Row::Session(*id))?));
+            Ok(sessions.iter().filter_map(row).collect())
+        }
+
+        async fn forget(&self, batch: Batch) -> Result<(), StoreError> {
+            *self.tried.lock().unwrap() += 1;
+            self.refusal.clone().map_or_else(|| Ok(drop(self.apply(&batch))), Err)
+        }
+
+        fn is_over(&self) -> bool {
+            *self.tried.lock().unwrap() >= self.over_after
+        }
+    }
+
+    #[test]
+    fn what_nobody_uses_is_forgotten_where_there_is_much_of_it() {
+        let few = Fake::with(MANY);
+        few.sweep_from(None);
+        assert_eq!(few.store().len(), MANY);
+        assert!(few.looked_at.lock().unwrap().is_empty());
+        let many = Fake::with(MANY + 1);
+        many.sweep_from(Some(100));
+        let left = many.store();
+        assert_eq!((left.len(), left.keys("")), (1, Vec::from([many.keys[0].clone()])));
+    }
+
+    #[test]
+    fn a_large_store_is_looked_through_in_parts_behind_the_own_key() {
+        let fake = Fake::with(3 * PAGES * PAGE);
+        fake.sweep_from(Some(PAGE));
+        let looked_at = fake.looked_at.lock().unwrap();
+        assert_eq!((looked_at.len(), &looked_at[0]), (PAGES * PAGE, &fake.keys[PAGE + 1]));
+        assert_eq!(fake.store().len(), 2 * PAGES * PAGE);
+    }
+
+    #[test]
+    fn it_ends_when_nobody_needs_the_connection_or_nothing_may_be_written() {
+        let closed = Fake { over_after: 2, ..Fake::with(MANY * 2) };
+        closed.sweep_from(None);
+        assert_eq!(*closed.tried.lock().unwrap(), 2);
+        let tried_if = |refusal| {
+            let fake = Fake { refusal: Some(refusal), over_after: 9, ..Fake::with(MANY * 2) };
+            fake.sweep_from(None);
+            *fake.tried.lock().unwrap()
+        };
+        assert_eq!(tried_if(StoreError::permanent(StoreErrorKind::Unsupported, "may not write")), 1);
+        assert_eq!(tried_if(StoreError::permanent(StoreErrorKind::TooLarge, "so many sessions")), 9);
+        assert_eq!(tried_if(StoreError::transient("busy")), 9);
+    }
+}
