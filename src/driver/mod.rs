@@ -10,6 +10,7 @@ mod closing;
 mod event;
 mod events;
 mod flight;
+mod guards;
 mod pump;
 mod questions;
 mod registry;

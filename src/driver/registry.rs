@@ -5,12 +5,13 @@ use core::{task::Waker, time::Duration};
 
 use super::event::{Event, LeaseEvent, LeaseEventKind, LeaseStats, Origin};
 use super::events::Audience;
+use super::guards::Guards;
 use super::questions::{Answer, Questions};
 use crate::client::fate::Fate;
 use crate::executor::Shared;
 use crate::machine::{
     self, Batch, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, Reply, SessionId, SessionStep,
-    Slot, SortedMap, StoreError, Token, TurnId,
+    Slot, StoreError, Token, TurnId,
 };
 use crate::oneshot::{self, Receiver, Sender};
 
@@ -75,7 +76,7 @@ pub(crate) struct Registry {
     questions: Questions,
     /// The answer to the request that is being made, if it was given before its receiver was taken.
     at_once: Option<Answer>,
-    guards: SortedMap<TurnId, Shared<Fate>>,
+    guards: Guards,
     warned_of_own_wait: bool,
     /// How and when the latest transaction failed, if it did.
     failure: Option<(Monotonic, StoreError)>,
@@ -94,7 +95,7 @@ impl Registry {
             last_turn: 0,
             questions: Questions::default(),
             at_once: None,
-            guards: SortedMap::new(),
+            guards: Guards::default(),
             warned_of_own_wait: false,
             failure: None,
             has_heard: false,
@@ -209,14 +210,14 @@ impl Registry {
 
     /// The slot of a request, granted or not; `None` if it was refused.
     pub(crate) fn slot_of(&mut self, turn: TurnId) -> Option<Slot> {
-        match self.guards.get(&turn) {
+        match self.guards.get(turn) {
             Some(fate) => Some(fate.slot.clone()),
             None => self.questions.get_mut(turn)?.slot.clone(),
         }
     }
 
     pub(crate) fn take_guards(&mut self) -> Vec<Shared<Fate>> {
-        core::mem::take(&mut self.guards).into_values()
+        self.guards.take_all()
     }
 
     /// Notes what an event says, and tells what is to be done about it.
@@ -320,7 +321,7 @@ impl Registry {
             let state = fate.state();
             !state.releasing && state.lost.is_none()
         };
-        self.guards.values().any(|fate| fate.slot.key == *key && is_held(fate))
+        self.guards.iter().any(|(_, fate)| fate.slot.key == *key && is_held(fate))
     }
 
     fn refused(&mut self, turn: TurnId, refusal: Response, now: Monotonic) -> Option<Effect> {
@@ -365,7 +366,7 @@ impl Registry {
     }
 
     fn doubt(&mut self, turn: TurnId, suspect: bool) -> Option<Effect> {
-        let fate = self.guards.get(&turn)?.clone();
+        let fate = self.guards.get(turn)?.clone();
         self.tell_of_guard(&fate, |token| match suspect {
             true => LeaseEventKind::Suspect { token },
             false => LeaseEventKind::Certain { token },
@@ -374,7 +375,7 @@ impl Registry {
     }
 
     fn upgraded(&mut self, query: TurnId, turn: TurnId, token: Token) -> Option<Effect> {
-        if let Some(fate) = self.guards.get(&turn) {
+        if let Some(fate) = self.guards.get(turn) {
             let mut state = fate.state();
             if state.mode == Mode::Shared || !state.untold_upgrades.is_empty() {
                 state.untold_upgrades.push(query);
@@ -385,14 +386,14 @@ impl Registry {
     }
 
     fn downgraded(&self, turn: TurnId) -> Option<Effect> {
-        let mut state = self.guards.get(&turn)?.state();
+        let mut state = self.guards.get(turn)?.state();
         state.mode = Mode::Shared;
         state.untold_upgrades.clear();
         None
     }
 
     fn lost(&mut self, turn: TurnId, reason: LostReason, now: Monotonic) -> Option<Effect> {
-        let fate = self.guards.get(&turn)?.clone();
+        let fate = self.guards.get(turn)?.clone();
         self.stats.lost += 1;
         self.tell_loss(&fate, reason, now);
         Some(Effect::Wake(fate.lose(reason)))
@@ -409,7 +410,7 @@ impl Registry {
         result: Result<Option<LostReason>, StoreError>,
         now: Monotonic,
     ) -> Option<Effect> {
-        let fate = self.guards.remove(&turn)?;
+        let fate = self.guards.remove(turn)?;
         let result = result.map(|lost| {
             let Some(reason) = lost else { return ReleaseOutcome::Released };
             if !fate.is_lost() {

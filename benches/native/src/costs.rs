@@ -111,6 +111,7 @@ pub(crate) async fn measure(figures: &mut Figures) {
     forming(figures).await;
     local_waiters(figures).await;
     awaited_keys(figures).await;
+    dropped_guards(figures).await;
     crowded_process(figures).await;
 }
 
@@ -340,6 +341,25 @@ async fn awaited_keys(figures: &mut Figures) {
         }
         let each = micros(start.elapsed()) / f64::from(count);
         first = if count == 100 { each } else { first };
+        figures.add(name, each, Target::AtMost(first * 2.0));
+    }
+}
+
+/// Guards of one context that are dropped in the order in which they were granted: each costs the same, however many there are.
+async fn dropped_guards(figures: &mut Figures) {
+    let mut first = f64::INFINITY;
+    for (count, name) in [
+        (100, "dropped_100_guards_each_us"),
+        (10_000, "dropped_10000_guards_each_us"),
+        (100_000, "dropped_100000_guards_each_us"),
+    ] {
+        let leases = leases::eager(MemoryStore::new());
+        let names: Vec<_> = (0..count).map(|number| format!("key {number}")).collect();
+        let guards = join_all(names.iter().map(|name| leases.lock(name).acquire())).await;
+        let start = ThreadTime::now();
+        drop(guards);
+        let each = micros(start.elapsed()) / f64::from(count);
+        first = first.min(each);
         figures.add(name, each, Target::AtMost(first * 2.0));
     }
 }

@@ -220,10 +220,11 @@ impl Cohorts {
             }
             move_timer(&mut self.by_time, slot, old.wake, wake);
         }
-        // From the highest index down, so that the remaining indices stay valid.
-        idle.sort_unstable();
-        idle.dedup();
-        idle.iter().rev().for_each(|at| self.by_slot.remove_at(*at));
+        if !idle.is_empty() {
+            idle.sort_unstable();
+            idle.dedup();
+            self.by_slot.remove_all_at(&idle);
+        }
         // Most inputs touch one cohort.
         touched.clear();
         touched.shrink_to(1);
