@@ -33,9 +33,6 @@ pub(super) struct Page {
 /// What a sweep asks of a store over a network.
 #[async_trait]
 pub(super) trait Shelf: Send + Sync {
-    /// Whether there are more than [`MANY`] records.
-    async fn has_many(&self) -> Result<bool, StoreError>;
-
     /// Up to [`PAGE`] records that follow the one of this key, in an order of the store's own; `None` for the first ones.
     async fn page(&self, after: Option<Key>) -> Result<Page, StoreError>;
 
@@ -52,10 +49,8 @@ pub(super) trait Shelf: Send + Sync {
 /// Forgets records that nobody uses, in the name of a session, once for each connection. It begins behind the `own` key and goes round, so
 /// that connections with other keys begin elsewhere. What it cannot forget stays until somebody connects again.
 pub(super) async fn sweep(shelf: impl Shelf, session: SessionId, own: Option<Key>) {
-    if shelf.has_many().await.is_ok_and(|has_many| has_many) {
-        // It was tried.
-        drop(look_through(&shelf, session, own).await);
-    }
+    // It was tried.
+    drop(look_through(&shelf, session, own).await);
 }
 
 async fn look_through(shelf: &impl Shelf, session: SessionId, own: Option<Key>) -> Result<(), StoreError> {
@@ -132,7 +127,7 @@ mod tests {
     impl Fake {
         /// Of the records, the first is held by somebody, the second by a session that has ended; the others are idle.
         fn with(records: usize) -> Self {
-            let mut fake = Self {
+            let fake = Self {
                 store: Mutex::new(Records::whole(StoreId(1))),
                 keys: (0..records).map(|number| Key::new(&format!("k{number:05}")).unwrap()).collect(),
                 looked_at: Mutex::default(),
@@ -177,10 +172,6 @@ mod tests {
 
     #[async_trait]
     impl Shelf for &Fake {
-        async fn has_many(&self) -> Result<bool, StoreError> {
-            Ok(self.store().len() > MANY)
-        }
-
         async fn page(&self, after: Option<Key>) -> Result<Page, StoreError> {
             let follow = self.keys.iter().filter(|key| after.as_ref().is_none_or(|after| *key > after));
             let text = |key: &Key| Some((key.clone(), self.store().text(&Row::Record(key.clone()))?));
@@ -206,15 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_forgotten_where_there_is_much_of_it() {
-        let few = Fake::with(MANY);
-        few.sweep_from(None);
-        assert_eq!(few.store().len(), MANY);
-        assert!(few.looked_at.lock().unwrap().is_empty());
-        let many = Fake::with(MANY + 1);
-        many.sweep_from(Some(100));
-        let left = many.store();
-        assert_eq!((left.len(), left.keys("")), (1, Vec::from([many.keys[0].clone()])));
+    fn what_nobody_uses_is_forgotten_wherever_the_sweep_begins() {
+        let fake = Fake::with(MANY + 1);
+        fake.sweep_from(Some(100));
+        let left = fake.store();
+        assert_eq!((left.len(), left.keys("")), (1, Vec::from([fake.keys[0].clone()])));
     }
 
     #[test]

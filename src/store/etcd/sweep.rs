@@ -14,7 +14,7 @@ use etcd_client::{GetOptions, Txn};
 use tokio::time::Instant;
 
 use super::{
-    super::sweep::{MANY, PAGE, PATIENCE, Page, Shelf},
+    super::sweep::{MANY, PAGE, PATIENCE, Page, Shelf, sweep},
     failure::Load,
     listing::{Wanted, page},
     look::AT_ONCE,
@@ -34,8 +34,14 @@ pub(super) struct Records {
     pub(super) now: StoreNow,
 }
 
-#[async_trait]
-impl Shelf for Records {
+impl Records {
+    /// Sweeps if there are many records.
+    pub(super) async fn sweep(self, session: SessionId, own: Option<Key>) {
+        if self.has_many().await.is_ok_and(|has_many| has_many) {
+            sweep(self, session, own).await;
+        }
+    }
+
     async fn has_many(&self) -> Result<bool, StoreError> {
         let (name, options) = (self.names.record(""), GetOptions::new().with_prefix().with_count_only());
         let asked = self.servers.ask(Load::default(), Instant::now() + PATIENCE, |client| async move {
@@ -44,7 +50,10 @@ impl Shelf for Records {
         let found = asked.await.map_err(|failure| failure.error)?;
         Ok(usize::try_from(found.count()).is_ok_and(|many| many > MANY))
     }
+}
 
+#[async_trait]
+impl Shelf for Records {
     async fn page(&self, after: Option<Key>) -> Result<Page, StoreError> {
         let all = self.names.record("");
         let from = match after {

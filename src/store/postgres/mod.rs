@@ -44,6 +44,7 @@ use names::Names;
 use neighbours::Neighbours;
 pub use options::PostgresStoreBuilder;
 use signals::{PostgresSignals, Speaking};
+use sweep::Crowding;
 use transaction::Work;
 
 /// A list of keys takes no longer, nor do the statements that make the tables.
@@ -121,7 +122,7 @@ struct Place {
     memory: Memory,
     durability: Durability,
     signals: Option<Voice>,
-    has_swept: AtomicBool,
+    crowding: Crowding,
 }
 
 /// What signals a store brings.
@@ -183,9 +184,9 @@ impl PostgresStore {
             .await
     }
 
-    /// After the first transaction, it looks once whether there are too many idle records.
+    /// Sweeps once, if the first session that was opened found many records.
     fn sweep(&self, session: SessionId, own: Option<Key>, now: StoreNow) {
-        if !self.place.has_swept.swap(true, Ordering::Relaxed) {
+        if self.place.crowding.takes_sweep() {
             let records = sweep::Records { place: self.place.clone(), closed: self.closed.clone(), now };
             self.place.runtime.spawn(super::sweep::sweep(records, session, own));
         }
@@ -248,7 +249,7 @@ impl Store for PostgresStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         let now = StoreNow::new(self.clock(), now);
         let tells = self.place.signals.is_some();
-        let first = (!self.place.has_swept.load(Ordering::Relaxed)).then(|| (batch.session, batch.keys().pop()));
+        let first = self.place.crowding.is_unknown().then(|| (batch.session, batch.keys().pop()));
         let work = Work { batch, now, limit, fresh: fresh_id()?, tells };
         // It keeps to its limit by itself, and knows what became of its commit.
         let runs = |place: Shared<Place>| async move { work.run(&place).await };

@@ -15,6 +15,7 @@ use super::{
     names::{Names, is_plain},
     neighbours::Neighbours,
     signals::Speaking,
+    sweep::Crowding,
     transaction::TRIES,
 };
 use crate::executor::Shared;
@@ -145,8 +146,8 @@ impl PostgresStoreBuilder {
         let names = timeout_at(deadline, names_in(&lending, self.prefix)).await.unwrap_or_else(|_| Err(silent()))?;
         let (neighbours, memory) = (Neighbours::default(), Memory::default());
         let (durability, signals) = (self.durability, self.signals);
-        let has_swept = false.into();
-        let place = Place { lending, exchange, runtime, names, neighbours, memory, durability, signals, has_swept };
+        let crowding = Crowding::default();
+        let place = Place { lending, exchange, runtime, names, neighbours, memory, durability, signals, crowding };
         Ok(PostgresStore { place: Shared::new(place), closed: Arc::default(), speaking: Speaking::nobody() })
     }
 }

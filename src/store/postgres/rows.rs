@@ -9,6 +9,7 @@ use super::{
     often::Often,
 };
 use crate::machine::{Key, Records, Row, SessionId};
+use crate::store::sweep::MANY;
 
 /// The version of the tables that this program knows.
 pub(super) const SCHEMA: i32 = 1;
@@ -126,9 +127,9 @@ impl Names {
         )
     }
 
-    /// Finds a row if there are more records than this.
-    pub(super) fn has_more_records_than(&self, many: usize) -> String {
-        format!("SELECT true FROM {} OFFSET {many} LIMIT 1", self.table("record"))
+    /// Finds a row if there are many records.
+    pub(super) fn find_crowding(&self) -> String {
+        format!("SELECT true FROM {} OFFSET {MANY} LIMIT 1", self.table("record"))
     }
 
     /// So many records that follow the one of this key; `None` for the first ones.

@@ -4,7 +4,7 @@ use std::{
     string::String,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
     },
     vec::Vec,
 };
@@ -17,7 +17,30 @@ use super::{
 };
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, SessionId, StoreError, StoreNow};
-use crate::store::sweep::{MANY, PAGE, PATIENCE, Page, Shelf};
+use crate::store::sweep::{PAGE, PATIENCE, Page, Shelf};
+
+/// Whether there are many records. Whoever opens the first session asks along, so that this costs no round trip.
+#[derive(Debug, Default)]
+pub(super) struct Crowding(AtomicU8);
+
+const UNKNOWN: u8 = 0;
+const CROWDED: u8 = 1;
+const SETTLED: u8 = 2;
+
+impl Crowding {
+    pub(super) fn is_unknown(&self) -> bool {
+        self.0.load(Relaxed) == UNKNOWN
+    }
+
+    pub(super) fn found(&self, is_crowded: bool) {
+        self.0.store(if is_crowded { CROWDED } else { SETTLED }, Relaxed);
+    }
+
+    /// Whether the caller is to sweep. Nobody else is told so.
+    pub(super) fn takes_sweep(&self) -> bool {
+        self.0.compare_exchange(CROWDED, SETTLED, Relaxed, Relaxed).is_ok()
+    }
+}
 
 /// The records of one handle.
 pub(super) struct Records {
@@ -36,11 +59,6 @@ impl Records {
 
 #[async_trait]
 impl Shelf for Records {
-    async fn has_many(&self) -> Result<bool, StoreError> {
-        let found = self.ask(&self.place.names.has_more_records_than(MANY)).await?;
-        Ok(found.first(0).is_some())
-    }
-
     async fn page(&self, after: Option<Key>) -> Result<Page, StoreError> {
         let found = self.ask(&self.place.names.read_page(after.as_ref(), PAGE)).await?;
         let found = found.rows(0);

@@ -45,6 +45,7 @@ use super::{
     often::{Often, Prepared, keep_plans},
     rows::{Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_record, text_of_session},
     signals::Letter,
+    sweep::Crowding,
 };
 use settings::begin;
 
@@ -129,7 +130,7 @@ impl Work {
     }
 
     async fn try_often(&self, place: &Place, committing: &AtomicBool) -> Result<Reply, StoreError> {
-        let Place { lending, names, neighbours, memory, .. } = place;
+        let Place { lending, names, neighbours, memory, crowding, .. } = place;
         let (mut contested, mut tells) = (Contested::default(), self.tells);
         let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
@@ -145,6 +146,7 @@ impl Work {
                 memory,
                 loan: &mut *lent.loan,
                 contested: &contested,
+                crowding,
                 tells,
                 by_name,
                 committing,
@@ -226,6 +228,7 @@ struct Attempt<'a> {
     loan: &'a mut (dyn Loan + 'a),
     /// The rows that it locks when it reads them, because earlier tries were overtaken there.
     contested: &'a Contested,
+    crowding: &'a Crowding,
     /// Whether the transaction notifies the waiters to whom it grants a lease.
     tells: bool,
     /// The connection has the usual statements prepared.
@@ -270,7 +273,11 @@ impl Attempt<'_> {
         };
         let wanted = batch.peers();
         let peers = (wanted > 0).then(|| round.add(&names.read_peers(batch.session, wanted)));
+        let crowding = (wanted > 0 && self.crowding.is_unknown()).then(|| round.add(&names.find_crowding()));
         let answers = self.loan.carry(&round).await?;
+        if let Some(crowding) = crowding {
+            self.crowding.found(!answers.rows(crowding).is_empty());
+        }
         load_records(&mut records, &keys, found.map_or(&[], |found| answers.rows(found)));
         let session = text_of_session(answers.rows(own), batch.session).map(String::from);
         records.load_session(batch.session, session.as_deref());
