@@ -405,3 +405,25 @@ fn a_command_in_the_background_that_asks_for_the_terminal_goes_on_in_the_foregro
     typist.sees("over");
     assert_eq!(typist.ends(), 0);
 }
+
+/// The shell took it when leasehold was stopped, and would end if it lost it.
+#[test]
+fn a_command_that_ends_in_the_background_leaves_the_terminal_to_the_shell() {
+    let scratch = Scratch::new();
+    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED: bash is missing");
+    }
+    let Some(mut typist) = Typist::sit_down(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
+    typist.types("leasehold run k -- sh -c 'echo rea''dy; while [ ! -e go ]; do sleep 0.02; done'\n");
+    typist.sees("ready");
+    kill(holder(&scratch), Signal::SIGSTOP).unwrap();
+    typist.sees("Stopped");
+    typist.types("bg; echo it go''es\n");
+    typist.sees("it goes");
+    std::fs::write(scratch.0.join("go"), "").expect("the folder is there");
+    until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
+    typist.types("echo the shell li''ves\n");
+    typist.sees("the shell lives");
+    typist.types("exit 0\n");
+    assert_eq!(typist.ends(), 0);
+}

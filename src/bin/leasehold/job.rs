@@ -7,18 +7,41 @@ use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
 /// Whether a shell is there that notices when this process stops, and can continue it. If there is none, the kernel lets TSTP stop
 /// nobody, because the process group is orphaned: no member has a parent in another group of the same session.
 pub(crate) fn can_be_continued() -> bool {
-    let (group, session) = (getpgrp(), getsid(None));
-    let mut ancestor = getppid();
+    match starter() {
+        Starter::Process { process, .. } => getsid(Some(process)) == getsid(None),
+        Starter::Nobody => false,
+        // A shell is likely.
+        Starter::Untold => true,
+    }
+}
+
+/// Whether this is the process group of the shell that started the job.
+pub(crate) fn is_of_the_shell(group: Pid) -> bool {
+    matches!(starter(), Starter::Process { group: its, .. } if its == group)
+}
+
+/// The closest ancestor in another process group.
+enum Starter {
+    Process {
+        process: Pid,
+        group: Pid,
+    },
+    Nobody,
+    /// The system does not tell.
+    Untold,
+}
+
+fn starter() -> Starter {
+    let (own, mut process) = (getpgrp(), getppid());
     loop {
-        match getpgid(Some(ancestor)) {
-            _ if ancestor.as_raw() <= 0 => return false,
-            Err(_) => return false,
-            Ok(other) if other != group => return getsid(Some(ancestor)) == session,
+        match getpgid(Some(process)) {
+            _ if process.as_raw() <= 0 => return Starter::Nobody,
+            Err(_) => return Starter::Nobody,
+            Ok(group) if group != own => return Starter::Process { process, group },
             Ok(_) => {}
         }
-        // Where the system does not tell, a shell is likely.
-        let Some(parent) = parent_of(ancestor) else { return true };
-        ancestor = parent;
+        let Some(parent) = parent_of(process) else { return Starter::Untold };
+        process = parent;
     }
 }
 

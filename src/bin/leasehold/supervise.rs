@@ -226,6 +226,7 @@ impl<'a> Supervisor<'a> {
     /// need it, and the shell may have sent CONT only because that one was stopped.
     fn go_on(&mut self) {
         self.stopped = false;
+        self.terminal.iter_mut().for_each(Terminal::note_the_shell);
         let wants_terminal = std::mem::take(&mut self.wants_terminal);
         if let Some(terminal) = self.terminal.as_mut().filter(|terminal| wants_terminal || terminal.was_given_once()) {
             terminal.give(self.child.group);

@@ -11,6 +11,7 @@ use nix::{
 };
 
 use super::codes::Failure;
+use super::job;
 
 /// The controlling terminal of this process.
 pub(crate) struct Terminal {
@@ -104,11 +105,19 @@ impl Terminal {
 
     /// Takes it back, if it was given. Says whether it is ours now.
     pub(crate) fn take(&mut self) -> bool {
+        self.note_the_shell();
         if std::mem::take(&mut self.given) && !self.is_ours() {
             // It fails if the terminal has hung up: then there is nothing to take.
             let _ = tcsetpgrp(&self.tty, self.own);
         }
         self.is_ours()
+    }
+
+    /// A shell takes the terminal when leasehold stops, and a job in the background must not take it away: the shell would end.
+    pub(crate) fn note_the_shell(&mut self) {
+        if tcgetpgrp(&self.tty).is_ok_and(job::is_of_the_shell) {
+            self.given = false;
+        }
     }
 
     /// Sets it as it was, after a command that could not. It does not wait until the terminal has shown what was written,
