@@ -88,6 +88,20 @@ pub(crate) fn ask(session: u128) -> Batch {
     batch
 }
 
+/// As behind a firewall that forgot the connection. A new one reaches the server.
+#[test]
+fn a_connection_that_leads_nowhere_is_left_after_one_answer_that_is_long_overdue() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let proxy = proxy_before(&address);
+        let store = connect(&address_of(&proxy), "nowhere").await;
+        store.transact(ask(1), process_clock(), BUSY).await.unwrap();
+        proxy.strand();
+        store.transact(ask(1), process_clock(), Duration::from_secs(3)).await.unwrap_err();
+        store.transact(ask(1), process_clock(), Duration::from_secs(3)).await.unwrap();
+    });
+}
+
 #[test]
 fn a_write_without_an_answer_is_unknown_and_a_read_or_a_refused_connection_is_not() {
     let Some(address) = server::shared() else { return };

@@ -60,6 +60,8 @@ struct Shared {
     trips: AtomicUsize,
     /// How many connections both ends keep open.
     open: AtomicUsize,
+    /// How often the connections that stood then were left to themselves.
+    strandings: AtomicUsize,
 }
 
 struct State {
@@ -89,7 +91,14 @@ impl Proxy {
             streams: Vec::new(),
         };
         let (state, chosen) = (Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { wire, state, chosen, trips: AtomicUsize::new(0), open: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared {
+            wire,
+            state,
+            chosen,
+            trips: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            strandings: AtomicUsize::new(0),
+        });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || listener.incoming().flatten().for_each(|client| accepting.serve(client)));
         Self { port, shared }
@@ -113,6 +122,11 @@ impl Proxy {
     /// Neither end hears the other from now on, and all connections stay open.
     pub(crate) fn fall_silent(&self) {
         self.shared.state().swallows = [true; 2];
+    }
+
+    /// On the connections that stand, neither end hears the other from now on. New ones work.
+    pub(crate) fn strand(&self) {
+        self.shared.strandings.fetch_add(1, SeqCst);
     }
 
     /// Closes all connections. New ones work again.
@@ -154,6 +168,8 @@ struct Connection {
     loses_answer: AtomicBool,
     /// The client heard from the server, and has not said anything since.
     heard: AtomicBool,
+    /// How often others were stranded before it was opened.
+    strandings: usize,
 }
 
 /// A piece of data, and when the other end gets it.
@@ -172,7 +188,11 @@ impl Shared {
         for stream in [&client, &server] {
             stream.set_nodelay(true).expect("it is a plain setting");
         }
-        let connection = Arc::new(Connection { heard: AtomicBool::new(true), ..Connection::default() });
+        let connection = Arc::new(Connection {
+            heard: AtomicBool::new(true),
+            strandings: self.strandings.load(SeqCst),
+            ..Connection::default()
+        });
         self.state().streams.extend([copy(&client), copy(&server)]);
         self.open.fetch_add(1, SeqCst);
         self.forward(Way::ToServer, copy(&client), copy(&server), Arc::clone(&connection));
@@ -198,7 +218,7 @@ impl Shared {
         let mut bytes = vec![0; 65_536];
         while let Ok(length @ 1..) = from.read(&mut bytes) {
             let piece = &bytes[..length];
-            if self.state().swallows[way as usize] {
+            if self.state().swallows[way as usize] || connection.strandings < self.strandings.load(SeqCst) {
                 continue;
             }
             let passes = match way {

@@ -201,13 +201,17 @@ impl Servers {
         F: Future<Output = Result<T, Error>>,
     {
         let (at, client) = self.client(deadline).await?;
+        let given = deadline.saturating_duration_since(Instant::now());
         let answered = timeout_at(deadline, call(client)).await;
-        // A server that is far away may need the time that another connection would cost. One that says nothing twice is left.
+        // A server that is far away may need the time that another connection would cost. One that says nothing twice is left, or for as
+        // long as a connection may take: what stands between may have forgotten this one.
         let was_late = self.is_late.swap(answered.is_err(), Relaxed);
         let (failure, is_left) = match answered {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => (Failure::of(&error, load), true),
-            Err(_) => (Failure::late("etcd did not answer in time"), was_late || self.many() > 1),
+            Err(_) => {
+                (Failure::late("etcd did not answer in time"), was_late || given >= CONNECTING || self.many() > 1)
+            }
         };
         if failure.error.retry && is_left {
             // Nothing of an old connection is used again: its token may be out of date as well.
