@@ -231,6 +231,9 @@ fn a_standby_is_told_as_such() {
         let refused = leases.lock("k").timeout(Duration::from_secs(1)).acquire().await.unwrap_err();
         let said = refused.to_string();
         assert!(said.contains("cannot be written to") && said.contains("target_session_attrs=read-write"), "{said}");
+        let writable = format!("{}?target_session_attrs=read-write", place.url);
+        let error = PostgresStore::connect(&writable).await.unwrap_err();
+        says(&error, &["can be written to", "name the primary"]);
     });
 }
 

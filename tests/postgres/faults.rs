@@ -7,7 +7,7 @@ use leasehold::{
     executor::{Executor, TokioExecutor},
     machine::{
         Acquire, Action, Applied, Batch, Beat, Body, Key, Message, Operation, Outcome, Reply, RequestId, SessionId,
-        SessionStep, StoreId,
+        SessionStep, StoreErrorKind, StoreId,
     },
     signal::Notice,
     store::{PostgresStore, Store},
@@ -16,7 +16,7 @@ use tokio::{runtime::Runtime, time::timeout};
 
 use crate::{
     outage,
-    proxy::{Commit, Proxy},
+    proxy::{Commit, Proxy, Way},
     server::{PATIENCE, Place, Server, connect, on_server, until},
     signals::awake,
     threads,
@@ -400,5 +400,89 @@ fn a_holder_whose_grant_alone_is_lost_is_told_when_its_connections_are_new() {
         user.query_one(end, &[]).await.unwrap();
         assert_eq!(timeout(PATIENCE, lost.lost()).await.unwrap(), LostReason::StoreCleared);
         assert!(kept.is_valid() && kept.verify().await.unwrap());
+    });
+}
+
+/// A store over the primary and another server, which is started anew.
+async fn beside(primary: &Server, other: &Server) -> PostgresStore {
+    let url = format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", primary.port, other.port);
+    Place { url, prefix: "leasehold".into() }.store().await
+}
+
+/// Meanwhile the standby answers, and takes no writes.
+#[test]
+fn a_context_goes_on_by_the_primary_when_that_is_back() {
+    let (Some(primary), Some(standby)) = (Server::start(), Server::start()) else { return };
+    standby.crash();
+    standby.make_standby();
+    standby.restart();
+    Runtime::new().unwrap().block_on(async {
+        let store = beside(&primary, &standby).await;
+        ask(&store, 1).await.unwrap();
+        primary.crash();
+        let error = ask(&store, 1).await.unwrap_err();
+        assert!(error.message.contains("cannot be written to"), "{error}");
+        primary.restart();
+        assert!(is_granted(&ask(&store, 1).await.unwrap()));
+    });
+}
+
+/// An error that stays would cost the leases, and end whoever waits.
+#[test]
+fn a_second_host_that_refuses_the_user_does_not_say_that_the_first_one_is_gone_for_good() {
+    let (Some(primary), Some(other)) = (Server::start(), Server::start()) else { return };
+    other.crash();
+    other.ask_for_encryption();
+    other.restart();
+    Runtime::new().unwrap().block_on(async {
+        let store = beside(&primary, &other).await;
+        primary.crash();
+        let error = ask(&store, 1).await.unwrap_err();
+        assert!(error.retry && error.message.contains("28000"), "{error}");
+        primary.restart();
+        assert!(is_granted(&ask(&store, 1).await.unwrap()));
+    });
+}
+
+/// As behind a firewall that forgot them. Those that are opened anew reach the server.
+#[test]
+fn a_holder_outlives_connections_that_lead_nowhere() {
+    on_server("faults_nowhere", |place| async move {
+        let (far, proxy) = behind_proxy(&place);
+        let (store, lease) = (far.store().await, Duration::from_secs(8));
+        let leases = LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(lease).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        // For a moment the store has much to do.
+        proxy.delay(Way::ToServer, Duration::from_millis(100));
+        let others = ["a", "b", "c", "d"].into_iter().zip(1..);
+        futures::future::join_all(others.map(|(key, session)| ask_for(key, &store, session))).await;
+        proxy.delay(Way::ToServer, Duration::ZERO);
+        proxy.strand();
+        for _ in 0..200 {
+            tokio::time::sleep(lease / 100).await;
+            assert!(guard.is_valid(), "the store was reached all the time");
+        }
+    });
+}
+
+/// Somebody may make room before the lease has run out.
+#[test]
+fn a_holder_outlives_a_disk_that_is_full_for_a_while() {
+    on_server("faults_full", |place| async move {
+        let store = place.store().await;
+        let user = place.client().await;
+        ask(&store, 1).await.unwrap();
+        user.batch_execute(
+            "CREATE FUNCTION faults_full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100';
+             END $$;
+             CREATE TRIGGER faults_full BEFORE INSERT OR UPDATE ON faults_full_session FOR EACH ROW EXECUTE FUNCTION faults_full()",
+        )
+        .await
+        .unwrap();
+        let error = ask(&store, 2).await.unwrap_err();
+        assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Quota, Applied::No, true), "{error}");
+        user.batch_execute("DROP TRIGGER faults_full ON faults_full_session").await.unwrap();
+        ask(&store, 2).await.unwrap();
     });
 }

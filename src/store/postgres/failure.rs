@@ -29,7 +29,7 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
             names.table("session")
         )),
         // After a failover another server is the one that can be written to.
-        "25006" | "0A000" => StoreError::transient(format!(
+        _ if is_of_a_standby(failure) => StoreError::transient(format!(
             "the server cannot be written to: {}; name the primary in the URL, or all servers with \
              target_session_attrs=read-write",
             failure.said
@@ -54,10 +54,18 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
                 failure.said
             ))
         },
-        "53100" => StoreError::permanent(StoreErrorKind::Quota, format!("the server's disk is full: {}", failure.said)),
+        "53100" => StoreError {
+            kind: StoreErrorKind::Quota,
+            ..StoreError::transient(format!("the server's disk is full: {}; make room on it", failure.said))
+        },
         code if code.starts_with("22") || code.starts_with("42") => permanent(failure.said.clone()),
         _ => StoreError::transient(failure.said.clone()),
     }
+}
+
+/// Whether a server that only follows another one refused to write.
+pub(super) fn is_of_a_standby(failure: &Failure) -> bool {
+    ["25006", "0A000"].contains(&&*failure.code)
 }
 
 /// Whether the server refused this very statement, so that a commit behind it was none. What a pooler says of a server that went
@@ -114,6 +122,10 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
         )),
         "" if failure.said.starts_with("invalid configuration") => permanent(format!(
             "the URL of the database is incomplete: {}; write it like postgres://user:password@host/database",
+            failure.said
+        )),
+        "" if failure.said.contains("does not allow writes") => StoreError::transient(format!(
+            "no server that answers can be written to: {}; name the primary in the URL, too, or wait until it runs",
             failure.said
         )),
         "" if failure.said.contains("lookup address") && !hosts.is_empty() => {

@@ -119,14 +119,17 @@ impl Work {
     /// Runs it within its limit.
     pub(super) async fn run(self, place: &Place) -> Result<Reply, StoreError> {
         let committing = AtomicBool::new(false);
-        match timeout(self.limit, self.try_often(place, &committing)).await {
-            Ok(result) => result,
-            // The connection was dropped with the transaction in it: the server rolls back what it was not told to commit.
-            Err(_) if committing.load(Ordering::Relaxed) => {
-                Err(StoreError::unknown("the server did not answer the commit in time"))
-            }
-            Err(_) => Err(failure::before_commit(self.limit)),
+        if let Ok(result) = timeout(self.limit, self.try_often(place, &committing)).await {
+            return result;
         }
+        // A server that is reached says earlier that its own limits have passed. So nothing may come back on the idle connections, either.
+        place.lending.lender().forget_idle();
+        // The connection was dropped with the transaction in it: the server rolls back what it was not told to commit.
+        Err(if committing.load(Ordering::Relaxed) {
+            StoreError::unknown("the server did not answer the commit in time")
+        } else {
+            failure::before_commit(self.limit)
+        })
     }
 
     async fn try_often(&self, place: &Place, committing: &AtomicBool) -> Result<Reply, StoreError> {
@@ -166,7 +169,13 @@ impl Work {
             if unprepared && let Some(prepared) = lent.loan.prepared() {
                 prepared.refused();
             }
-            roll_back(lent).await;
+            if matches!(&fault, Fault::Server(failure) if !unprepared && failure::is_of_a_standby(failure)) {
+                // The primary may answer the next connection.
+                drop(lent);
+                lending.lender().forget_idle();
+            } else {
+                roll_back(lent).await;
+            }
             match fault {
                 Fault::Overtaken(rows) => contested.add(rows),
                 Fault::Server(_) if unprepared => {}

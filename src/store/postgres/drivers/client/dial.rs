@@ -50,8 +50,8 @@ impl<T: tokio_postgres::tls::TlsStream + Unpin + Send> Wire for Connection<Socke
     }
 }
 
-type Opened = Result<(Client, Box<dyn Wire>), Error>;
-pub(in super::super) type Opening = MaybeSendFuture<'static, Opened>;
+type Opened = (Client, Box<dyn Wire>);
+pub(in super::super) type Opening = MaybeSendFuture<'static, Result<Opened, Error>>;
 
 /// Opens connections to one database.
 #[derive(Clone)]
@@ -137,28 +137,43 @@ impl Dial {
         watchful
     }
 
-    /// Asks one host after the other. Returns `None` if the time ran out. The client's own time limit ends when the host accepts the
-    /// connection. Without a limit for each host here, one that accepts and then says nothing would keep the others from being asked.
-    async fn opened(&self) -> Result<Option<Opened>, StoreError> {
+    /// Asks one host after the other. The client's own time limit ends when the host accepts the connection. Without a limit for each host
+    /// here, one that accepts and then says nothing would keep the others from being asked.
+    ///
+    /// If none lets this program in, the error is that of the last one that answered, or of one that refuses for good. It may pass unless
+    /// all of them refuse for good: the one that the store is on may only be restarting.
+    async fn opened(&self) -> Result<Opened, StoreError> {
         let Some(many) = several(&self.config) else {
-            return Ok(timeout(LIMIT, self.connector.connect(self.config.clone())?).await.ok());
+            let opening = self.connector.connect(self.config.clone())?;
+            return timeout(LIMIT, opening).await.map_err(|_| silent())?.map_err(|error| self.refused(&error));
         };
         let limit =
             (LIMIT / u32::try_from(many).unwrap_or(u32::MAX)).min(*self.config.get_connect_timeout().unwrap_or(&LIMIT));
-        let (first, mut opened) = (self.turn.load(Relaxed), None);
+        let (first, mut told, mut may_pass) = (self.turn.load(Relaxed), None, false);
         // If the caller gives up meanwhile, the next attempt begins with the next host.
         let mut next = Next { turn: &self.turn, host: first };
         for at in (first..first + many).map(|at| at % many) {
             let opening = self.connector.connect(only(&self.config, at))?;
             next.host = at + 1;
-            let answer = timeout(limit, opening).await.ok();
-            opened = answer.or(opened);
-            if matches!(opened, Some(Ok(_))) {
-                break;
-            }
+            let error = match timeout(limit, opening).await {
+                Ok(Ok(opened)) => {
+                    next.host = 0;
+                    return Ok(opened);
+                }
+                Ok(Err(error)) => Some(self.refused(&error)),
+                Err(_) => None,
+            };
+            may_pass |= error.as_ref().is_none_or(|error| error.retry);
+            told = told.filter(|known: &StoreError| !known.retry || error.is_none()).or(error);
         }
         next.host = 0;
-        Ok(opened)
+        let told = told.unwrap_or_else(silent);
+        Err(if may_pass && !told.retry { StoreError::transient(told.message) } else { told })
+    }
+
+    fn refused(&self, error: &Error) -> StoreError {
+        let user = self.config.get_user().unwrap_or("the one of this process");
+        failure::of_connect(&failed(error), user, &self.hosts())
     }
 
     /// Opens a connection. What comes in unasked goes to `hear`, and `None` when the connection is over. It must be called on the
@@ -168,16 +183,7 @@ impl Dial {
         mut hear: impl FnMut(Option<AsyncMessage>) + Send + 'static,
     ) -> Result<Client, StoreError> {
         check_io("PostgreSQL")?;
-        let user = self.config.get_user().unwrap_or("the one of this process");
-        let (client, mut wire) = match self.opened().await? {
-            Some(opened) => opened.map_err(|error| failure::of_connect(&failed(&error), user, &self.hosts()))?,
-            None => {
-                return Err(StoreError::transient(
-                    "the server did not accept a connection within 10 s; check that the host and the port in the URL are those of PostgreSQL, and \
-                 that it is not overloaded",
-                ));
-            }
-        };
+        let (client, mut wire) = self.opened().await?;
         self.runtime.spawn(async move {
             // It ends when the client is dropped, or the connection broke.
             while let Some(Ok(message)) = poll_fn(|context| wire.poll_message(context)).await {
@@ -187,6 +193,14 @@ impl Dial {
         });
         Ok(client)
     }
+}
+
+/// No host answered within the time limit.
+fn silent() -> StoreError {
+    StoreError::transient(
+        "the server did not accept a connection within 10 s; check that the host and the port in the URL are those of PostgreSQL, and that \
+         it is not overloaded",
+    )
 }
 
 /// How many hosts there are, if there are several and they are to be asked in order.
@@ -277,7 +291,7 @@ mod tests {
     struct Slow(std::sync::Mutex<Vec<u16>>);
 
     impl Connector for Shared<Slow> {
-        fn connect(&self, config: Config) -> Result<MaybeSendFuture<'static, Opened>, StoreError> {
+        fn connect(&self, config: Config) -> Result<Opening, StoreError> {
             self.0.lock().expect("nobody panicked").push(config.get_ports()[0]);
             Ok(Box::pin(core::future::pending()))
         }
