@@ -147,13 +147,16 @@ impl Dial {
             let opening = self.connector.connect(self.config.clone())?;
             return timeout(LIMIT, opening).await.map_err(|_| silent())?.map_err(|error| self.refused(&error));
         };
-        let limit =
-            (LIMIT / u32::try_from(many).unwrap_or(u32::MAX)).min(*self.config.get_connect_timeout().unwrap_or(&LIMIT));
+        let connect = *self.config.get_connect_timeout().unwrap_or(&LIMIT);
+        let limit = (LIMIT / u32::try_from(many).unwrap_or(u32::MAX)).min(connect.saturating_mul(2));
         let (first, mut told, mut may_pass) = (self.turn.load(Relaxed), None, false);
         // If the caller gives up meanwhile, the next attempt begins with the next host.
         let mut next = Next { turn: &self.turn, host: first };
         for at in (first..first + many).map(|at| at % many) {
-            let opening = self.connector.connect(only(&self.config, at))?;
+            let mut one = only(&self.config, at);
+            // The client asks one address of the host after the other. If the first leads nowhere, the second has its turn.
+            one.connect_timeout(connect.min(limit / 2));
+            let opening = self.connector.connect(one)?;
             next.host = at + 1;
             let error = match timeout(limit, opening).await {
                 Ok(Ok(opened)) => {
@@ -287,13 +290,34 @@ mod tests {
         }
     }
 
-    /// The port that is asked, while a server takes its time.
-    struct Slow(std::sync::Mutex<Vec<u16>>);
+    /// How it is asked, while a server takes its time.
+    struct Slow(std::sync::Mutex<Vec<Config>>);
 
     impl Connector for Shared<Slow> {
         fn connect(&self, config: Config) -> Result<Opening, StoreError> {
-            self.0.lock().expect("nobody panicked").push(config.get_ports()[0]);
+            self.0.lock().expect("nobody panicked").push(config);
             Ok(Box::pin(core::future::pending()))
+        }
+    }
+
+    impl Slow {
+        fn asked(&self) -> Vec<Config> {
+            core::mem::take(&mut self.0.lock().expect("nobody panicked"))
+        }
+    }
+
+    /// That of IPv6 leads nowhere in many networks.
+    #[test]
+    fn each_of_several_hosts_has_time_for_a_second_address() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+        for (given, used) in [("connect_timeout=5", 2_500), ("connect_timeout=1", 1_000), ("", 2_500)] {
+            let slow = Shared::new(Slow(std::sync::Mutex::default()));
+            let config = format!("user=u host=one,two {given}").parse().expect("they are options");
+            let dial = Dial::new(config, Shared::new(slow.clone()), runtime.handle().clone());
+            runtime.block_on(async { drop(timeout(Duration::from_millis(10), dial.opened()).await) });
+            let limits: Vec<_> =
+                slow.asked().iter().filter_map(|config| config.get_connect_timeout().copied()).collect();
+            assert_eq!(limits, [Duration::from_millis(used)], "{given}");
         }
     }
 
@@ -304,7 +328,7 @@ mod tests {
         let slow = Shared::new(Slow(std::sync::Mutex::default()));
         let config = "user=u host=one,two port=1,2".parse().expect("they are options");
         let dial = Dial::new(config, Shared::new(slow.clone()), runtime.handle().clone());
-        let asked = || core::mem::take(&mut *slow.0.lock().expect("nobody panicked"));
+        let asked = || slow.asked().iter().map(|config| config.get_ports()[0]).collect::<Vec<_>>();
         let moment = Duration::from_millis(10);
         runtime.block_on(async {
             let side_by_side = futures::future::join(dial.opened(), dial.opened());
