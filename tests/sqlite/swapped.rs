@@ -60,3 +60,23 @@ async fn what_is_looked_at_is_the_file_at_the_path() {
     fs::remove_dir_all(&directory).unwrap();
     assert_eq!(stale, 0, "of {looked} looks");
 }
+
+/// A `leasehold watch` may go on for years.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn files_that_were_replaced_do_not_stay_open() {
+    let directory = std::env::temp_dir().join(format!("leasehold-replaced-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let (path, new) = (directory.join("leases.db"), directory.join("new"));
+    for _ in 0..10 {
+        let leases = LeaseManager::builder(SqliteStore::open(&new).unwrap(), TokioExecutor::new()).build().unwrap();
+        leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+        leases.close().await;
+        fs::rename(&new, &path).unwrap();
+        assert!(token(&path).await.is_some());
+    }
+    let links = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let open: Vec<_> = links.filter(|link| link.starts_with(&directory)).collect();
+    fs::remove_dir_all(&directory).unwrap();
+    assert!(open.len() < 5, "{open:?}");
+}

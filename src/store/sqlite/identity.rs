@@ -69,6 +69,7 @@ mod kept {
     use std::{
         fs::{File, OpenOptions},
         io,
+        os::unix::fs::MetadataExt,
         path::Path,
         sync::{Mutex, PoisonError},
         vec::Vec,
@@ -98,6 +99,8 @@ mod kept {
         // The path may lead to another file by now.
         let identity = file.metadata().map_or(identity, |metadata| Identity::from(&metadata));
         let done = work(&file, writable);
+        // A program that looks at a file for years may see it replaced often. Nobody else can lock a file that was deleted.
+        kept.retain(|known| known.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0));
         kept.push(Kept { identity, file, writable });
         Ok(done)
     }
