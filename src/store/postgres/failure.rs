@@ -162,15 +162,20 @@ fn of_encryption(said: &str) -> Option<StoreError> {
              write sslmode=disable in the URL"
         )));
     }
-    let is_nameless = ["no hostname provided", "invalid dns name"].iter().any(|words| said.contains(words));
-    is_nameless.then(|| {
-        StoreError::permanent(
+    if ["no hostname provided", "invalid dns name"].iter().any(|words| said.contains(words)) {
+        return Some(StoreError::permanent(
             StoreErrorKind::Unsupported,
             format!(
                 "no certificate can be verified without the server's name: {said}; write the name as host= in the URL, beside hostaddr= if \
                  that is there; for a socket, write sslmode=disable"
             ),
-        )
+        ));
+    }
+    said.contains("performing TLS handshake").then(|| {
+        StoreError::transient(format!(
+            "the server there began no encryption: {said}; if the URL has it, leave out sslnegotiation=direct, which no server before \
+             version 17 knows; or check that the port is that of PostgreSQL"
+        ))
     })
 }
 

@@ -107,6 +107,22 @@ mod postgres {
         assert!(plain.message.contains("sslmode=require in the URL"), "{plain}");
     }
 
+    /// Servers before version 17 begin with a negotiation, and hang up otherwise.
+    #[tokio::test]
+    async fn a_server_that_cannot_begin_with_tls_is_told_as_such() {
+        let Some(server) = Server::postgres().unwrap() else { return };
+        let ca = server.file("ca.pem");
+        let url = format!(
+            "postgres://postgres@localhost:{}/postgres?sslmode=require&sslrootcert={}",
+            server.port,
+            ca.display()
+        );
+        started(&server, async || PostgresStore::connect(&url).await).await;
+        // A newer server takes it.
+        let Err(error) = PostgresStore::connect(&format!("{url}&sslnegotiation=direct")).await else { return };
+        assert!(error.message.contains("leave out sslnegotiation=direct"), "{error}");
+    }
+
     /// With the parameters of `psql`, and without a line of Rust.
     #[tokio::test]
     async fn a_url_is_enough_for_encryption_trust_and_a_certificate() {
