@@ -120,29 +120,33 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
              PostgresStore by clones",
             failure.said
         )),
-        "" if failure.said.starts_with("invalid configuration") => permanent(format!(
-            "the URL of the database is incomplete: {}; write it like postgres://user:password@host/database",
-            failure.said
-        )),
-        "" if failure.said.contains("does not allow writes") => StoreError::transient(format!(
-            "no server that answers can be written to: {}; name the primary in the URL, too, or wait until it runs",
-            failure.said
-        )),
-        "" if failure.said.contains("lookup address") && !hosts.is_empty() => {
-            // If a password in the URL has an `@` in it, its end is taken for a part of the host.
-            let hosts: Vec<_> = hosts.iter().map(|host| host.rsplit('@').next().unwrap_or(host)).collect();
-            StoreError::transient(format!(
-                "no server answers: the host name was not found; check {:?} in the URL, or the DNS of this machine ({})",
-                hosts.join(", "),
-                failure.said
-            ))
-        }
-        "" => StoreError::transient(format!(
-            "no server answers: {}; check the host and the port in the URL, and that the server runs",
-            failure.said
-        )),
+        "" => of_nobody(&failure.said, hosts),
         _ => StoreError::transient(format!("the server refused the connection: {}", failure.said)),
     }
+}
+
+/// None of these hosts answered, or none of those that did can be used.
+fn of_nobody(said: &str, hosts: &[&str]) -> StoreError {
+    if said.starts_with("invalid configuration") {
+        let message = format!(
+            "the URL of the database is incomplete: {said}; write it like postgres://user:password@host/database"
+        );
+        return StoreError::permanent(StoreErrorKind::Unsupported, message);
+    }
+    StoreError::transient(if said.contains("does not allow writes") {
+        format!(
+            "no server that answers can be written to: {said}; name the primary in the URL, too, or wait until it runs"
+        )
+    } else if said.contains("lookup address") && !hosts.is_empty() {
+        // If a password in the URL has an `@` in it, its end is taken for a part of the host.
+        let hosts: Vec<_> = hosts.iter().map(|host| host.rsplit('@').next().unwrap_or(host)).collect();
+        format!(
+            "no server answers: the host name was not found; check {:?} in the URL, or the DNS of this machine ({said})",
+            hosts.join(", ")
+        )
+    } else {
+        format!("no server answers: {said}; check the host and the port in the URL, and that the server runs")
+    })
 }
 
 /// The error if the connection failed because of its encryption. `None` if it failed otherwise.

@@ -37,7 +37,7 @@ use super::{
     Place,
     carrier::{Answers, Failure, Loan, Round, Row},
     failure,
-    lending::{Errand, Lent},
+    lending::{Errand, Lending, Lent},
     literal::numbers,
     memory::Memory,
     names::Names,
@@ -169,13 +169,9 @@ impl Work {
             if unprepared && let Some(prepared) = lent.loan.prepared() {
                 prepared.refused();
             }
-            if matches!(&fault, Fault::Server(failure) if !unprepared && failure::is_of_a_standby(failure)) {
-                // The primary may answer the next connection.
-                drop(lent);
-                lending.lender().forget_idle();
-            } else {
-                roll_back(lent).await;
-            }
+            let is_read_only =
+                matches!(&fault, Fault::Server(failure) if !unprepared && failure::is_of_a_standby(failure));
+            roll_back(lent, lending, is_read_only).await;
             match fault {
                 Fault::Overtaken(rows) => contested.add(rows),
                 Fault::Server(_) if unprepared => {}
@@ -222,9 +218,12 @@ async fn prepare(loan: &mut dyn Loan, names: &Names, limit: Duration) -> Result<
     loan.carry(&round).await.map(drop)
 }
 
-/// The connection goes back if it is certainly in no transaction any more.
-async fn roll_back(mut lent: Lent<'_>) {
-    if lent.loan.carry(&Round::one("ROLLBACK")).await.is_ok() {
+/// The connection goes back if it is certainly in no transaction any more. One to a standby does not: the primary may answer the next one.
+async fn roll_back(mut lent: Lent<'_>, lending: &Lending, is_read_only: bool) {
+    if is_read_only {
+        drop(lent);
+        lending.lender().forget_idle();
+    } else if lent.loan.carry(&Round::one("ROLLBACK")).await.is_ok() {
         lent.give_back();
     }
 }
