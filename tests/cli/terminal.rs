@@ -427,3 +427,18 @@ fn a_command_that_ends_in_the_background_leaves_the_terminal_to_the_shell() {
     typist.types("exit 0\n");
     assert_eq!(typist.ends(), 0);
 }
+
+/// To the shell the job is leasehold, which runs, so it says nothing of a stopped job.
+#[test]
+fn a_command_that_is_stopped_does_not_keep_its_lease_once_its_shell_has_ended() {
+    let scratch = Scratch::new();
+    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED: bash is missing");
+    }
+    let Some(mut typist) = Typist::sit_down(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
+    typist.types("leasehold run k -- sh -c 'read line </dev/tty' &\n");
+    typist.sees("fg in its shell, or SIGCONT to leasehold, continues it");
+    typist.types("exit 0\n");
+    assert_eq!(typist.ends(), 0);
+    until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
+}

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use super::child::{Change, Child};
 use super::codes::{Exit, Failure, LOST};
 use super::hold::{self, Danger, Rules};
+use super::job;
 use super::options::OnLoss;
 use super::output::tell;
 use super::signals::{self, Signals};
@@ -30,6 +31,9 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// How often to look whether the shell brought leasehold to the foreground.
 const FOREGROUND: Duration = Duration::from_millis(100);
+
+/// How often to look whether the shell of a command that is stopped is still there.
+const SHELL: Duration = Duration::from_secs(1);
 
 /// A command under a lease.
 pub(crate) struct Job<'a> {
@@ -76,6 +80,8 @@ struct Supervisor<'a> {
     terminal: Option<Terminal>,
     phase: Phase,
     stopped: bool,
+    /// When it was stopped, there was a shell that could continue it.
+    has_shell: bool,
     /// It was stopped because it asked for the terminal, which another job has.
     wants_terminal: bool,
     /// The signal that came last of those that ask us to end.
@@ -107,6 +113,7 @@ impl Job<'_> {
                 Event::Time => {
                     supervisor.kill_if_due();
                     supervisor.go_on_in_foreground();
+                    supervisor.hang_up_without_shell();
                 }
             }
         }
@@ -134,6 +141,7 @@ impl<'a> Supervisor<'a> {
             terminal,
             phase: Phase::Works,
             stopped: false,
+            has_shell: false,
             wants_terminal: false,
             signalled: None,
             exit: None,
@@ -162,6 +170,7 @@ impl<'a> Supervisor<'a> {
             Phase::Ends { kill_at } => Some(kill_at),
             // A shell sends no signal when it brings a running job to the foreground, and leasehold is running.
             Phase::Works if self.wants_terminal => Some(Instant::now() + FOREGROUND),
+            Phase::Works if self.stopped && self.has_shell => Some(Instant::now() + SHELL),
             Phase::Works | Phase::Killed => None,
         }
     }
@@ -203,6 +212,7 @@ impl<'a> Supervisor<'a> {
     /// The command was stopped. If it only wants the terminal, and we have it, it gets it.
     fn note_stop(&mut self, signal: Signal) {
         self.stopped = true;
+        self.has_shell = job::can_be_continued();
         self.wants_terminal = self.terminal.is_some() && matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
         if self.wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
             return self.go_on();
@@ -218,6 +228,15 @@ impl<'a> Supervisor<'a> {
 
     fn go_on_in_foreground(&mut self) {
         if self.wants_terminal && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+            self.go_on();
+        }
+    }
+
+    /// The kernel hangs up on a job that is stopped when its shell ends, because nobody could continue it. This job is leasehold, which is
+    /// not stopped, and would keep the lease for ever.
+    fn hang_up_without_shell(&mut self) {
+        if self.stopped && self.has_shell && !job::can_be_continued() {
+            self.child.signal(Signal::SIGHUP);
             self.go_on();
         }
     }
