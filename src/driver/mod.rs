@@ -481,7 +481,7 @@ impl Drop for Driver {
         let guards = core.registry.take_guards();
         let mut wakers = core.registry.audience().end();
         drop(core);
-        for fate in guards {
+        for (_, fate) in guards.iter() {
             let gone = StoreError::unknown(RUNTIME_ENDED);
             wake_with(&mut wakers, fate.release(Err(gone)));
         }

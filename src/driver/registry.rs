@@ -216,8 +216,8 @@ impl Registry {
         }
     }
 
-    pub(crate) fn take_guards(&mut self) -> Vec<Shared<Fate>> {
-        self.guards.take_all()
+    pub(crate) fn take_guards(&mut self) -> Guards {
+        core::mem::take(&mut self.guards)
     }
 
     /// Notes what an event says, and tells what is to be done about it.

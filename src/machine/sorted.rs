@@ -109,18 +109,8 @@ impl<K, V> SortedMap<K, V> {
         (key, value)
     }
 
-    /// Removes the entries at these indices, which stand in order. However many they are, the others move once.
-    pub(crate) fn remove_all_at(&mut self, indices: &[usize]) {
-        if let [only] = indices {
-            self.0.remove(*only);
-            return;
-        }
-        let (mut at, mut next) = (0, indices.iter().peekable());
-        self.0.retain(|_| {
-            let goes = next.next_if_eq(&&at).is_some();
-            at += 1;
-            !goes
-        });
+    pub(crate) fn remove_at(&mut self, at: usize) {
+        self.0.remove(at);
     }
 }
 
@@ -199,15 +189,5 @@ mod tests {
         *map.or_default(&9) = 'i';
         map.retain(|key, _| *key != 2);
         assert!(map.into_iter().eq([(3, 'c'), (9, 'i')]));
-    }
-
-    #[test]
-    fn entries_go_by_their_indices() {
-        for (indices, left) in [(&[][..], "abcde"), (&[4], "abcd"), (&[0, 1, 3], "ce"), (&[0, 1, 2, 3, 4], "")] {
-            let mut map = SortedMap::new();
-            "abcde".chars().for_each(|letter| map.insert(letter, ()));
-            map.remove_all_at(indices);
-            assert!(map.keys().copied().eq(left.chars()), "{indices:?}");
-        }
     }
 }

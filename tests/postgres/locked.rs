@@ -85,6 +85,24 @@ fn who_waits_for_a_key_inside_of_a_fence_keeps_what_it_holds() {
     });
 }
 
+/// A look takes no lock: it neither waits for a fence nor keeps others waiting.
+#[test]
+fn what_is_held_is_listed_although_a_fence_keeps_it_locked() {
+    on_server("locked_look", |place| async move {
+        let (other, leases) = (manager(place.store().await, LONG), manager(place.store().await, LONG));
+        let guards = ["fenced", "free"].map(|key| other.lock(key).acquire());
+        let [fenced, free] = &try_join_all(guards).await.unwrap()[..] else { panic!("two were asked for") };
+        let mut user = place.client().await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(fenced.fence(&mut transaction).await.unwrap());
+        let listed = leases.list("").await.unwrap();
+        let tokens = listed.iter().map(|status| status.holders[0].token).collect::<Vec<_>>();
+        assert_eq!(tokens, [fenced.token(), free.token()]);
+        let status = leases.status("fenced").await.unwrap();
+        assert_eq!(status.holders[0].token, fenced.token());
+    });
+}
+
 /// More contexts wait for locked records than the pool that they share has connections.
 #[test]
 fn contexts_that_wait_leave_a_heartbeat_of_the_same_pool_its_connection() {

@@ -240,6 +240,15 @@ impl Batch {
             && self.operations.iter().all(rests)
     }
 
+    /// Whether it only asks for the states of records, and writes nothing, whatever stands in the store.
+    pub fn only_looks(&self) -> bool {
+        let looks = |operation: &Operation| operation.action == Action::Inspect;
+        self.step == SessionStep::Stay
+            && self.ends.is_empty()
+            && self.forgets.is_empty()
+            && self.operations.iter().all(looks)
+    }
+
     /// The heartbeat that it carries, if any.
     pub fn beat(&self) -> Option<&Beat> {
         match &self.step {

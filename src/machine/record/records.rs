@@ -258,7 +258,7 @@ impl Records {
     }
 
     /// Whether the record of a key is there, and could be forgotten.
-    pub(crate) fn is_unused(&self, key: &Key) -> bool {
+    pub fn is_unused(&self, key: &Key) -> bool {
         self.unused(key).is_some()
     }
 

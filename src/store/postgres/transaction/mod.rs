@@ -30,6 +30,7 @@ use std::{
 
 use tokio::time::timeout;
 
+mod look;
 mod rewrite;
 mod settings;
 
@@ -246,6 +247,9 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn run(&mut self) -> Result<Reply, Fault> {
+        if let Some(reply) = self.look().await? {
+            return Ok(reply);
+        }
         if let Some(reply) = self.rewrite().await? {
             return Ok(reply);
         }

@@ -29,6 +29,15 @@ pub(super) fn begin_at_once(limit: Duration, round: &mut Round) {
     round.add("SET LOCAL synchronous_commit = on");
 }
 
+/// A transaction that only reads, all of it as of one moment.
+pub(super) fn begin_to_look(limit: Duration, round: &mut Round) {
+    let ms = fifths_of(limit, 4);
+    round.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    round.add(&format!("SET LOCAL statement_timeout = {ms}"));
+    round.add(&format!("SET LOCAL idle_in_transaction_session_timeout = {ms}"));
+    round.add("SET LOCAL client_encoding = 'UTF8'");
+}
+
 /// `count` fifths of a time limit, in ms. The rest of the limit leaves the server's answer time to arrive.
 fn fifths_of(limit: Duration, count: u128) -> i32 {
     i32::try_from(limit.as_millis() * count / 5).unwrap_or(i32::MAX).max(1)
