@@ -45,6 +45,7 @@ mod short_lived;
 mod signals;
 mod slow;
 mod support;
+mod stale;
 mod suspension;
 mod synapse;
 mod takeover;

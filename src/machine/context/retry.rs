@@ -10,6 +10,7 @@ use super::{
     output::{LostReason, Refusal},
     pending::{PendingOperation, Transaction},
     record::{Acquire, Action, Ending, Way},
+    store_queue::is_ask_for,
     time::Monotonic,
 };
 
@@ -180,11 +181,11 @@ impl Machine {
         let upgrades = cohort.held().is_some();
         if error.retry && patience {
             self.note_retry(&operation.slot);
-            return self.retry(operation, now);
+            return self.retry_ask(operation, request, now);
         }
         if !upgrades && self.outlasts(&operation.slot, error) {
             self.note_retry(&operation.slot);
-            return self.retry_for_the_rest(operation, now);
+            return self.retry_for_the_rest(operation, request, now);
         }
         let refusal = Refusal::Store(error.clone());
         if upgrades {
@@ -196,15 +197,22 @@ impl Machine {
         }
     }
 
+    /// If a newer attempt is still to be sent, that one does it, and this one must not come after it.
+    fn retry_ask(&mut self, operation: &PendingOperation, request: RequestId, now: Monotonic) {
+        if !self.store_queue.will_send_for(&operation.slot.key, is_ask_for(request)) {
+            self.retry(operation, now);
+        }
+    }
+
     /// Those who are left may want less than those who went: they rob nobody, and go before fewer.
-    fn retry_for_the_rest(&mut self, operation: &PendingOperation, now: Monotonic) {
+    fn retry_for_the_rest(&mut self, operation: &PendingOperation, request: RequestId, now: Monotonic) {
         self.rob_no_more(&operation.slot);
         let Some(acquire) = self.request(&operation.slot) else { return };
         if let Some(seeking) = self.cohorts.change_seeking(&operation.slot) {
             seeking.priority = acquire.priority;
         }
         let again = PendingOperation { action: Action::Acquire(acquire), ..operation.clone() };
-        self.retry(&again, now);
+        self.retry_ask(&again, request, now);
     }
 
     /// Who waits to hold exclusively what it shares is told, too. The guard goes on sharing.
@@ -234,17 +242,15 @@ impl Machine {
         }
         let upgrade = self.cohorts.change_held(&operation.slot).and_then(|held| held.upgrade.as_mut());
         let Some(upgrade) = upgrade else { return };
-        let (query, told) = (upgrade.query, core::mem::replace(&mut upgrade.cancelled, true));
-        upgrade.seeking.iter_mut().for_each(|seeking| seeking.wait = false);
-        if !told {
+        let awaited = upgrade.awaited();
+        (upgrade.cancelled, upgrade.again) = (true, None);
+        let Some(seeking) = upgrade.seeking.as_mut() else { return };
+        (seeking.wait, seeking.retried) = (false, true);
+        let request = seeking.request;
+        if let Some(query) = awaited {
             self.refuse(query, refusal);
         }
-        self.note_retry(&operation.slot);
-        let mut again = operation.clone();
-        if let Action::Acquire(ask) = &mut again.action {
-            ask.wait = false;
-        }
-        self.retry(&again, now);
+        self.retry_ask(operation, request, now);
     }
 
     fn note_retry(&mut self, slot: &Slot) {

@@ -218,7 +218,10 @@ impl Machine {
     /// Fills in what must be true at the time of sending.
     fn stamp(&mut self, operation: &mut PendingOperation, sent: Sent) -> Operation {
         match &mut operation.action {
-            Action::Acquire(ask) => self.stamp_ask(&operation.slot, ask, sent),
+            Action::Acquire(ask) => {
+                self.renew_ask(&operation.slot, ask);
+                self.stamp_ask(&operation.slot, ask, sent);
+            }
             Action::AcquireAll(asks) => {
                 for (slot, (_, ask)) in operation.all.iter().zip(asks) {
                     self.stamp_ask(slot, ask, sent);
@@ -237,6 +240,14 @@ impl Machine {
             | Action::Fence { .. } => {}
         }
         Operation { key: operation.slot.key.clone(), action: operation.action.clone() }
+    }
+
+    /// An attempt that failed goes again as its request is wanted by now: somebody may have joined it, or given it up.
+    fn renew_ask(&self, slot: &Slot, ask: &mut Acquire) {
+        let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
+        if let Some(seeking) = seeking.filter(|seeking| seeking.request == ask.request) {
+            (ask.wait, ask.priority, ask.way) = (seeking.wait, seeking.priority, seeking.way);
+        }
     }
 
     fn stamp_ask(&mut self, slot: &Slot, ask: &mut Acquire, sent: Sent) {

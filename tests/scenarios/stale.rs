@@ -1,0 +1,120 @@
+//! An attempt that failed goes again although its request has changed meanwhile.
+
+use futures::future::FutureExt;
+use leasehold::{
+    LeaseManager,
+    store::{Fault, FaultyStore, MemoryStore},
+};
+
+use crate::support::{
+    doubles::SlowStore,
+    world::{HEARTBEAT, LEASE, World, everywhere, ms, secs},
+};
+
+/// A context whose transactions take 20 ms and fail on demand.
+fn slow(world: &World) -> (LeaseManager, FaultyStore<MemoryStore>) {
+    let (context, store) = (world.sim.context(), FaultyStore::new(world.shared.clone()));
+    let slow = SlowStore::new(store.clone(), context.clone(), 10..=10);
+    (LeaseManager::builder(slow, context).lease(LEASE).heartbeat(HEARTBEAT).build().unwrap(), store)
+}
+
+/// The request of the try goes again, and waits no more.
+#[test]
+fn a_request_that_joins_a_try_keeps_its_place_when_the_try_fails() {
+    everywhere(async |world| {
+        let (holder, (two, store)) = (world.tab(), slow(world));
+        let guard = holder.leases.lock("k").acquire().await.unwrap();
+        let _other = two.lock("other").acquire().await.unwrap();
+        store.inject(Fault::Refuse);
+        let mut tries = Box::pin(two.lock("k").try_acquire());
+        assert!(world.within(ms(1), &mut tries).await.is_none());
+        let mut waits = Box::pin(two.lock("k").acquire());
+        assert!(world.within(secs(1), &mut waits).await.is_none());
+        let queue = holder.leases.status("k").await.unwrap().queue.len();
+        guard.release().await.unwrap();
+        let granted = world.within(ms(500), waits).await;
+        assert!(granted.is_some_and(|granted| granted.is_ok()), "the key is free, and {queue} contexts wait for it");
+    });
+}
+
+/// The thief gave up before its attempt failed.
+#[test]
+fn a_theft_that_was_given_up_and_failed_is_not_tried_again() {
+    everywhere(async |world| {
+        let (holder, (two, store)) = (world.tab(), slow(world));
+        let guard = holder.leases.lock("k").acquire().await.unwrap();
+        let _other = two.lock("other").acquire().await.unwrap();
+        let mut waits = Box::pin(two.lock("k").acquire());
+        assert!(world.within(ms(500), &mut waits).await.is_none());
+        store.inject(Fault::Refuse);
+        let mut theft = Box::pin(two.lock("k").steal());
+        assert!(world.within(ms(1), &mut theft).await.is_none());
+        drop(theft);
+        assert!(world.within(secs(1), &mut waits).await.is_none(), "nobody robs");
+        assert!(guard.is_valid() && guard.lost().now_or_never().is_none());
+    });
+}
+
+/// An urgent request gave up before its attempt failed: the others do not go first in its place.
+#[test]
+fn a_priority_that_was_given_up_is_not_asked_for_again() {
+    everywhere(async |world| {
+        let (holder, (two, store), three) = (world.tab(), slow(world), world.tab());
+        let _guard = holder.leases.lock("k").acquire().await.unwrap();
+        let _other = two.lock("other").acquire().await.unwrap();
+        let mut third = Box::pin(three.leases.lock("k").acquire());
+        assert!(world.within(ms(500), &mut third).await.is_none());
+        let mut waits = Box::pin(two.lock("k").acquire());
+        assert!(world.within(ms(500), &mut waits).await.is_none());
+        store.inject(Fault::Refuse);
+        let mut urgent = Box::pin(two.lock("k").priority(1).acquire());
+        assert!(world.within(ms(1), &mut urgent).await.is_none());
+        drop(urgent);
+        assert!(world.within(secs(1), &mut waits).await.is_none());
+        let queue = holder.leases.status("k").await.unwrap().queue;
+        assert_eq!(queue.iter().map(|waiter| waiter.priority).collect::<Vec<_>>(), [0, 0]);
+    });
+}
+
+/// The store fails while an upgrade is given up, now slowly and now at once: the upgrade must not be asked for after that.
+#[test]
+fn an_upgrade_that_was_given_up_while_the_store_failed_is_not_granted_later() {
+    everywhere(async |world| {
+        for round in 0..32 {
+            let (other, context, store) = (world.tab(), world.sim.context(), FaultyStore::new(world.shared.clone()));
+            let uneven = SlowStore::new(store.clone(), context.clone(), 0..=40);
+            let two = LeaseManager::builder(uneven, context).lease(LEASE).heartbeat(HEARTBEAT).build().unwrap();
+            let key = format!("k{round}");
+            let reader = other.leases.lock(&key).shared().acquire().await.unwrap();
+            let guard = two.lock(&key).shared().acquire().await.unwrap();
+            // The last bits of the number say which answers are lost.
+            for fault in 0..3 + round % 2 {
+                store.inject(if round >> fault & 2 == 0 { Fault::Refuse } else { Fault::LoseReply });
+            }
+            let mut upgrade = Box::pin(guard.upgrade());
+            assert!(world.within(ms(1), &mut upgrade).await.is_none());
+            drop(upgrade);
+            world.sim.pass(secs(3)).await;
+            reader.release().await.unwrap();
+            world.sim.pass(ms(200)).await;
+            let writer = other.leases.lock(&key).try_acquire().await.unwrap();
+            assert!(writer.is_none() || !guard.is_valid(), "both hold in round {round}: {writer:?}, {guard:?}");
+        }
+    });
+}
+
+/// A store that is down answers nobody: the second call is told so as the first one would be.
+#[test]
+fn an_upgrade_after_one_that_was_given_up_is_told_that_the_store_fails() {
+    everywhere(async |world| {
+        let (other, (two, store)) = (world.tab(), slow(world));
+        let _reader = other.leases.lock("k").shared().acquire().await.unwrap();
+        let guard = two.lock("k").shared().acquire().await.unwrap();
+        store.fail_always(Some(Fault::Refuse));
+        let mut upgrade = Box::pin(guard.upgrade());
+        assert!(world.within(ms(1), &mut upgrade).await.is_none());
+        drop(upgrade);
+        let told = world.within(secs(600), guard.upgrade()).await;
+        assert!(matches!(told, Some(Err(_))), "{told:?}");
+    });
+}
