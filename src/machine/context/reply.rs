@@ -145,6 +145,8 @@ impl Machine {
             return;
         }
         match grant {
+            // It is on its way already, and is tried again if it fails. A second release would make a loss of the first one.
+            Some(token) if self.store_queue.releases(&slot.key, token, request) => {}
             Some(token) => _ = self.store_queue.push(slot, Action::Release { token, request }, None, now),
             None => self.withdraw_request(slot, request, now),
         }

@@ -12,6 +12,7 @@ use super::{
     pending::{PendingOperation, Sent, Transaction},
     record::Action,
     time::{Monotonic, earliest},
+    token::Token,
 };
 use room::Room;
 
@@ -184,6 +185,12 @@ impl StoreQueue {
     /// Whether something for the key is still to be sent, whatever its slot.
     pub(super) fn will_send_for(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
         any(&[&self.waiting, &self.later], &|operation| is_it(&operation.action) && operation.slot.key == *key)
+    }
+
+    /// Whether the transaction in flight gives this grant back.
+    pub(super) fn releases(&self, key: &Key, token: Token, request: RequestId) -> bool {
+        let release = Action::Release { token, request };
+        any(&[self.in_flight_operations()], &|operation| operation.action == release && operation.slot.key == *key)
     }
 
     /// Puts what did not fit into one transaction at the front of the queue.

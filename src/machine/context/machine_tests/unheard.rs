@@ -2,10 +2,10 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{ME, OTHER, Script, block, current, events, granted, is_granted, named, said, taken, waiting};
+use super::{ME, OTHER, Script, block, current, events, granted, heir, is_granted, named, said, taken, waiting};
 use crate::machine::{
     Action, Answer, Command, Config, Event, Granted, Input, LostReason, Machine, Mode, Operation, Options, Outcome,
-    Output, Promotion, Refusal, Reply, RequestId, Slot, Token, Turn, TurnId, Unreadable, Way,
+    Output, Promotion, Refusal, Reply, RequestId, Slot, StoreError, Token, Turn, TurnId, Unreadable, Way,
 };
 
 impl Script {
@@ -276,4 +276,30 @@ fn a_request_that_is_given_up_after_its_grant_was_lost_is_told_to_have_ended() {
     script.input(Input::Suspend { abandons: true });
     let told = events(script.input(Input::Cancel { turn: TurnId(1), slot: script.slot() }));
     assert_eq!(told, [Event::Released { turn: TurnId(1), result: Ok(Some(LostReason::Expired)) }]);
+}
+
+/// The signal of a grant that was heard of in another way comes while the lease is given back, and that transaction is refused.
+#[test]
+fn a_signal_that_comes_during_a_release_makes_no_loss_of_it() {
+    let mut script = Script::holding();
+    script.input(Input::Release { turn: TurnId(1), slot: script.slot() });
+    let [Action::Release { request, .. }] = script.actions()[..] else { panic!("it is given back") };
+    let (id, _) = script.sent();
+    let mut told = events(script.signal(heir(request, 64)));
+    told.extend(events(&script.result(id, Err(StoreError::transient("down")))));
+    let mut is_held = true;
+    for _ in 0..100 {
+        if !script.is_sent() {
+            told.extend(events(script.tick(10)));
+            continue;
+        }
+        let outcomes = script.actions().into_iter().map(|action| match action {
+            Action::Release { .. } if core::mem::take(&mut is_held) => Outcome::Released,
+            Action::Release { .. } => Outcome::NotCurrent { last_token: Token(127), stolen: false },
+            _ => Outcome::Withdrawn,
+        });
+        let outcomes: Vec<_> = outcomes.collect();
+        told.extend(events(script.answer(outcomes)));
+    }
+    assert_eq!(told, [Event::Released { turn: TurnId(1), result: Ok(None) }]);
 }
