@@ -118,3 +118,24 @@ fn an_upgrade_after_one_that_was_given_up_is_told_that_the_store_fails() {
         assert!(matches!(told, Some(Err(_))), "{told:?}");
     });
 }
+
+/// Somebody waited together with the try, and gave up. What was asked for both is not kept when the try ends.
+#[test]
+fn a_try_that_somebody_joined_for_a_moment_leaves_no_lease_behind() {
+    everywhere(async |world| {
+        let holder = world.tab().with(|builder| builder.linger(ms(0)));
+        let (two, _) = slow(world);
+        let guard = holder.leases.lock("k").acquire().await.unwrap();
+        let _other = two.lock("other").acquire().await.unwrap();
+        let mut tries = Box::pin(two.lock("k").try_acquire());
+        assert!(world.within(ms(1), &mut tries).await.is_none());
+        let mut waits = Box::pin(two.lock("k").acquire());
+        assert!(world.within(ms(1), &mut waits).await.is_none());
+        drop(waits);
+        assert!(tries.await.unwrap().is_none(), "the holder says that it uses the key");
+        guard.release().await.unwrap();
+        world.sim.pass(secs(1)).await;
+        let next = world.within(secs(600), holder.leases.lock("k").acquire()).await;
+        assert!(next.is_some_and(|next| next.is_ok()), "nobody uses the key: {:?}", holder.leases.status("k").await);
+    });
+}

@@ -93,10 +93,10 @@ impl Machine {
         self.refuse_tries(slot);
         let is_unwanted = |cohort: &&mut Cohort| cohort.turns.is_empty() && cohort.held().is_none();
         let Some(cohort) = self.cohorts.change(slot).filter(is_unwanted) else { return };
-        // Who only tries has no place in the record, unless an attempt that was given up is applied late.
+        // Who only tries has no place in the record, unless an attempt that was given up is applied late, or somebody wanted to wait, too.
         let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) else { return };
-        if seeking.retried {
-            self.withdraw_request(slot, seeking.request, now);
+        if seeking.retried || seeking.wait {
+            self.withdraw(slot, &seeking, now);
         }
     }
 
