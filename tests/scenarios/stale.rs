@@ -139,3 +139,26 @@ fn a_try_that_somebody_joined_for_a_moment_leaves_no_lease_behind() {
         assert!(next.is_some_and(|next| next.is_ok()), "nobody uses the key: {:?}", holder.leases.status("k").await);
     });
 }
+
+/// The store needs longer than a beacon is watched to end the session of a rival that died.
+#[test]
+fn an_upgrade_over_a_slow_store_outlives_its_rival() {
+    everywhere(async |world| {
+        for each_way_ms in [10, 100, 150, 300] {
+            let (rival, context) = (world.tab(), world.sim.context());
+            let store = SlowStore::new(world.shared.clone(), context.clone(), each_way_ms..=each_way_ms);
+            let two = LeaseManager::builder(store, context).lease(LEASE).heartbeat(HEARTBEAT).build().unwrap();
+            let key = format!("k{each_way_ms}");
+            let other = rival.leases.lock(&key).shared().acquire().await.unwrap();
+            let guard = two.lock(&key).shared().acquire().await.unwrap();
+            let mut upgrades = Box::pin(async move { other.upgrade().await });
+            assert!(world.within(ms(10), &mut upgrades).await.is_none());
+            // It answers nobody, and dies.
+            rival.executor.freeze();
+            let mut upgrade = Box::pin(guard.upgrade());
+            assert!(world.within(ms(10), &mut upgrade).await.is_none());
+            rival.crash(upgrades);
+            assert_eq!(upgrade.await, Ok(()), "{each_way_ms} ms each way");
+        }
+    });
+}

@@ -61,11 +61,16 @@ impl Machine {
         true
     }
 
-    /// A beacon that was watched long enough still stands, so its context is alive. A request that only tries is refused, and leaves the
+    /// A beacon that was watched long enough still stands, so its context is alive, unless its session is being ended. A request that only tries is refused, and leaves the
     /// queue. An upgrade is refused.
     pub(super) fn end_probe_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
         if seeking.probes_until.is_none_or(|until| until > now) {
+            return;
+        }
+        if self.store_queue.is_ending(slot) {
+            // The beacon is gone, and the store will say so in a moment.
+            seeking.probes_until = Some(now.plus(LOOK_MS));
             return;
         }
         if self.cohorts.held(slot).is_some() {

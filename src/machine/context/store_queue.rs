@@ -193,6 +193,14 @@ impl StoreQueue {
         any(&[self.in_flight_operations()], &|operation| operation.action == release && operation.slot.key == *key)
     }
 
+    /// Whether the store is being asked to end a session that stands in the way of this slot. What failed and is to be tried again does not
+    /// count.
+    pub(super) fn is_ending(&self, slot: &Slot) -> bool {
+        let is_it =
+            |operation: &PendingOperation| matches!(operation.action, Action::End { .. }) && operation.slot == *slot;
+        any(&[&self.waiting, self.in_flight_operations()], &is_it)
+    }
+
     /// Puts what did not fit into one transaction at the front of the queue.
     fn put_first(&mut self, mut operations: Vec<PendingOperation>) {
         operations.append(&mut self.waiting);
