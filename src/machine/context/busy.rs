@@ -61,8 +61,8 @@ impl Machine {
         true
     }
 
-    /// A beacon that was watched long enough still stands, so its context is alive, unless its session is being ended. A request that only tries is refused, and leaves the
-    /// queue. An upgrade is refused.
+    /// A beacon that was watched long enough still stands, so its context is alive, unless its session is being ended. A request that only
+    /// tries is refused, and leaves the queue. An upgrade is refused.
     pub(super) fn end_probe_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
         if seeking.probes_until.is_none_or(|until| until > now) {
