@@ -242,11 +242,9 @@ impl Batch {
 
     /// Whether it only asks for the states of records, and writes nothing, whatever stands in the store.
     pub fn only_looks(&self) -> bool {
-        let looks = |operation: &Operation| operation.action == Action::Inspect;
-        self.step == SessionStep::Stay
-            && self.ends.is_empty()
-            && self.forgets.is_empty()
-            && self.operations.iter().all(looks)
+        let Self { step, ends, forgets, operations, .. } = self;
+        let changes_nothing = *step == SessionStep::Stay && ends.is_empty() && forgets.is_empty();
+        changes_nothing && operations.iter().all(|operation| operation.action == Action::Inspect)
     }
 
     /// The heartbeat that it carries, if any.

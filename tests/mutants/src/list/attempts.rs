@@ -2,7 +2,7 @@
 
 use crate::{
     Mutant,
-    Suite::{Histories, Rule},
+    Suite::{Histories, Rule, Scenario},
     edit,
 };
 
@@ -99,5 +99,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         let request = foremost.as_ref().and_then(|slot| Some(self.cohorts.get(slot)?.seeking()?.request)).unwrap_or(request);
         let Some(slot) = foremost.or_else(|| self.cohorts.slot_of(key, request)) else {",
         )],
+    ),
+    Mutant::new(
+        "P1",
+        "an attempt that failed goes again as it was, behind a newer one of its request",
+        Scenario("stale::"),
+        &[
+            edit("src/machine/context/store_queue/sending.rs", "self.renew_ask(&operation.slot, ask);", ""),
+            edit(
+                "src/machine/context/retry.rs",
+                "if !self.store_queue.will_send_for(&operation.slot.key, is_ask_for(request)) {",
+                "{",
+            ),
+        ],
+    ),
+    Mutant::new(
+        "I8",
+        "a try that somebody joined is forgotten, although its place may be in the store",
+        Scenario("stale::a_try_that_somebody_joined"),
+        &[edit("src/machine/context/busy.rs", "if seeking.retried || seeking.wait {", "if seeking.retried {")],
+    ),
+    Mutant::new(
+        "I6",
+        "a late signal of a grant that is being given back gives it back once more",
+        Rule("unheard::a_signal_that_comes_during"),
+        &[edit(REPLY, "if self.store_queue.releases(&slot.key, token, request)", "if false")],
+    ),
+    Mutant::new(
+        "S9",
+        "an upgrade is refused although the rival's session is just being ended",
+        Scenario("stale::an_upgrade_over_a_slow_store"),
+        &[edit("src/machine/context/busy.rs", "if self.store_queue.is_ending(slot) {", "if false {")],
     ),
 ];
