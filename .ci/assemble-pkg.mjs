@@ -61,6 +61,10 @@ function withOwnLoader(glue) {
   if (!imports.includes("console.warn(")) fail("the glue no longer calls console.warn(): replace what it calls instead by warn()");
   return `import { warn } from "./options.mjs";
 ${shorter(imports).replaceAll("console.warn(", "warn(")}
+function orNone(value) {
+  return isLikeNone(value) ? 0 : addHeapObject(value);
+}
+
 export default async function load(source) {
   // Some simulated browsers have none.
   const start = globalThis.Response && source instanceof Response ? "instantiateStreaming" : "instantiate";
@@ -70,10 +74,12 @@ export default async function load(source) {
 }
 
 /** Writes the same glue in fewer bytes. The functions that the wasm imports use neither `this` nor their names, so arrow functions will do.
- *  No user can dispose of the wasm's classes. Each browser that can read the rest of the glue has `encodeInto` and `FinalizationRegistry`.
- *  The face passes the wasm nothing that cannot be copied, so nothing has to be freed halfway. */
+ *  No user can dispose of the wasm's classes. Each browser that can read the rest of the glue has `encodeInto`, `FinalizationRegistry` and
+ *  `globalThis`. The face passes the wasm nothing that cannot be copied, so nothing has to be freed halfway. */
 function shorter(glue) {
   return glue
+    .replaceAll(/isLikeNone\((\w+)\) \? 0 : addHeapObject\(\1\)/g, "orNone($1)")
+    .replaceAll(/typeof (\w+) === 'undefined' \? \w+ : \1;/g, "globalThis;")
     .replaceAll(/: function\(\) \{ return handleError\(function \(([^)]*)\) \{/g, ": (...given) => handleError(($1) => {")
     .replaceAll("}, arguments); },", "}, given),")
     .replaceAll(/^( +\w+): function\(([^)]*)\) \{/gm, "$1: ($2) => {")
