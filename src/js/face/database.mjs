@@ -1,7 +1,7 @@
 // @ts-check
 // The user's own database: raw, or as idb and Dexie show it.
 import { LeaseError } from "./error.mjs";
-import { KINDS, check, harmless, isA, isObject, quiet } from "./options.mjs";
+import { check, harmless, isA, isObject } from "./options.mjs";
 
 /** What a wrapping of idb stands for: it calls functions on the object itself. (An event would show it too, but in WebKit a
  *  transaction that was shown one is active no more.) */
@@ -18,14 +18,18 @@ function unwrapped(value) {
 
 const UNWRAP = Symbol();
 
+/** The browser's own object of a kind. A wrapping is looked for first: where IndexedDB is imitated, as by fake-indexeddb, it passes for the
+ *  real object. */
+function rawOf(what, kind, look) {
+  const raw = harmless("InvalidOptions", what, () => unwrapped(look()));
+  check("InvalidOptions", what, kind, raw);
+  return raw;
+}
+
 /** Dexie's has the browser's, once it is open. */
 export function rawDatabase(value) {
-  const raw = harmless("InvalidOptions", "the database", () => {
-    if (typeof value?.backendDB !== "function") return unwrapped(value);
-    return unwrapped(value.backendDB() ?? notOpen());
-  });
-  check("InvalidOptions", "the database", "database", raw);
-  return raw;
+  const look = () => (typeof value?.backendDB === "function" ? (value.backendDB() ?? notOpen()) : value);
+  return rawOf("the database", "database", look);
 }
 
 function notOpen() {
@@ -34,18 +38,14 @@ function notOpen() {
 
 /** Dexie's has the browser's; one within another may leave that to the outer one. */
 export function rawTransaction(value) {
-  // Most transactions are the browser's own. To look for wrappings around them would take time for nothing.
-  if (quiet(() => KINDS.transaction[1](value))) return value;
-  const raw = harmless("InvalidOptions", "what is fenced", () => {
+  return rawOf("what is fenced", "transaction", () => {
     let outer = value;
     // A window is its own parent.
     for (const seen = new Set(); isObject(outer) && !outer.idbtrans && isObject(outer.parent) && !seen.has(outer); outer = outer.parent) {
       seen.add(outer);
     }
-    return unwrapped(outer?.idbtrans ?? outer);
+    return outer?.idbtrans ?? outer;
   });
-  check("InvalidOptions", "what is fenced", "transaction", raw);
-  return raw;
 }
 
 export function createStore(db) {

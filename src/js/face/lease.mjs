@@ -2,17 +2,8 @@
 // A lease that is held.
 import { rawTransaction } from "./database.mjs";
 import { ask, checkMaker, detached, disposes, lossOf, refuseClones } from "./error.mjs";
-import { FENCE, KINDS, UPGRADE, check, isObject, read } from "./options.mjs";
+import { FENCE, UPGRADE, check, isObject, quiet, read } from "./options.mjs";
 import { follow, stoppable } from "./signal.mjs";
-
-/** What cannot be checked must not be written. */
-function abort(transaction) {
-  try {
-    if (KINDS.transaction[1](transaction)) transaction.abort();
-  } catch {
-    // It is over.
-  }
-}
 
 export class Lease {
   /** Until the release is over. */
@@ -151,7 +142,8 @@ export class Lease {
       // Nothing was awaited so far: it is asked before whatever the caller asks next.
       await ask(() => wasm.fence(raw, renew), lease);
     } catch (error) {
-      abort(raw);
+      // What cannot be checked must not be written. A transaction that is over throws.
+      quiet(() => raw?.abort());
       throw error;
     }
   }

@@ -42,7 +42,7 @@ impl FencedTransaction for &IdbTransaction {
     }
 
     fn refuse(self, why: FenceError) -> Self::Answer {
-        answered(Err(if self.abort().is_ok() { why } else { FenceError::Misuse(OVER.into()) }))
+        answered(Err(if self.abort().is_ok() { why } else { over() }))
     }
 }
 
@@ -75,12 +75,16 @@ fn misuse(transaction: &IdbTransaction, sentence: &str) -> FenceError {
     FenceError::Misuse(sentence.into())
 }
 
-const OVER: &str = "the transaction is over, or waits for nothing more: fence it before anything else is awaited, and \
-    before commit()";
+fn over() -> FenceError {
+    FenceError::Misuse(OVER.into())
+}
+
+const OVER: &str = "the transaction is over, or waits for nothing more, and may be committed: fence it before anything else \
+    is awaited, and before commit()";
 const READ_ONLY: &str = "the transaction is read-only: open it with the mode \"readwrite\"";
 const NO_STORE: &str =
     "the transaction does not include the leases: add \"leasehold\" to the names of its object stores";
-const ELSEWHERE: &str = "the lease is not kept in the database of this transaction: acquire it from a manager that was \
+const ELSEWHERE: &str = "the lease is not kept in the database of this transaction: acquire it from a manager \
     attached to it by LeaseManager.attach(db) (Rust: IndexedDbStore::attach)";
 
 /// A transaction with a fence in it. Its listener owns it, until the transaction is over.
@@ -159,7 +163,7 @@ impl Fenced {
         };
         if verdict.is_err() && self.transaction.abort().is_err() {
             // It was committed behind our back.
-            verdict = Err(FenceError::Misuse(OVER.into()));
+            verdict = Err(over());
         }
         self.settle(verdict);
     }
@@ -227,7 +231,8 @@ impl Fenced {
     }
 
     fn ended(&self, committed: bool) {
-        self.settle(Err(self.fence.loss().unwrap_or_else(ended)));
+        // If it was committed without a verdict, IndexedDB is imitated or wrapped, and the reads were not answered in time.
+        self.settle(Err(if committed { over() } else { self.fence.loss().unwrap_or_else(ended) }));
         if committed && !self.has_failed.get() {
             self.fence.committed();
         }
