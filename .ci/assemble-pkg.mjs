@@ -3,6 +3,10 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, cpSync, existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 
 const folder = process.argv[2];
+
+/** How the glue opens a channel. */
+const OPENS_CHANNEL = /const ret = new BroadcastChannel\(.*;\n/;
+
 const manifest = JSON.parse(readFileSync("pkg.json", "utf8"));
 const crateVersion = readFileSync("Cargo.toml", "utf8").match(/^version = "(.*)"$/m)[1];
 if (manifest.version !== crateVersion) {
@@ -59,6 +63,7 @@ function withOwnLoader(glue) {
     fail("wasm-bindgen's glue has changed: see what has become of its loader");
   }
   if (!imports.includes("console.warn(")) fail("the glue no longer calls console.warn(): replace what it calls instead by warn()");
+  if (!OPENS_CHANNEL.test(imports)) fail("the glue opens its channels in another way: call their unref() there, where they have it");
   return `import { warn } from "./options.mjs";
 ${shorter(imports).replaceAll("console.warn(", "warn(")}
 function orNone(value) {
@@ -78,6 +83,8 @@ export default async function load(source) {
  *  `globalThis`. The face passes the wasm nothing that cannot be copied, so nothing has to be freed halfway. */
 function shorter(glue) {
   return glue
+    // In Node.js an open channel would keep the process alive.
+    .replace(OPENS_CHANNEL, "$&ret.unref?.();\n")
     .replaceAll(/isLikeNone\((\w+)\) \? 0 : addHeapObject\(\1\)/g, "orNone($1)")
     .replaceAll(/typeof (\w+) === 'undefined' \? \w+ : \1;/g, "globalThis;")
     .replaceAll(/: function\(\) \{ return handleError\(function \(([^)]*)\) \{/g, ": (...given) => handleError(($1) => {")

@@ -70,3 +70,22 @@ test("a transaction that was committed before its fence was checked is not said 
   assert.equal(await db.get("notes", "today"), "unchecked");
   await close();
 });
+
+test("neither a manager over a database nor a lease that is held keeps the process alive", skip, () => {
+  const script = `
+    import ${JSON.stringify(urlOf("fake-indexeddb/auto"))};
+    import { LeaseManager, bytes, createStore, init } from ${JSON.stringify(new URL("pkg.mjs", import.meta.url))};
+    await init(bytes);
+    const request = indexedDB.open("alive", 1);
+    request.onupgradeneeded = () => createStore(request.result);
+    await new Promise((resolve) => (request.onsuccess = resolve));
+    const [own, other] = [await LeaseManager.attach(request.result), await LeaseManager.attach(request.result)];
+    const lease = await own.acquire("notes");
+    const waiting = other.acquire("notes");
+    await own.locks.request("lock", () => {});
+    await lease.release();
+    console.log((await waiting).valid);`;
+  const args = ["--input-type=module", "--no-warnings", "--eval", script];
+  const { stdout, stderr, signal } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 60_000 });
+  assert.deepEqual([stdout, signal], ["true\n", null], stderr);
+});
