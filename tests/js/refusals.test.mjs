@@ -52,6 +52,7 @@ test("other options", async () => {
   await open({ hearbeatMS: 5 }, "did you mean `heartbeatMs`?");
   await open({ storage: "memory" }, "did you mean `store`?");
   await open({ toString: 1 }, "`toString`", "there are leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, debug, store");
+  await open({ timeoutMs: 5 }, "`timeoutMs`", "an option of a request: `acquire(key, { timeoutMs })`");
   await open({ beacon: 1 }, "beacon", "true or false");
   await open({ store: "disk" }, '"indexeddb" or "memory"', '"disk"');
   const leases = await openManager();
@@ -136,6 +137,8 @@ test("the options of requests", async () => {
   const refuse = (verb, options, ...words) => refused(() => leases[verb]("k", options), "InvalidOptions", LEASE_ERROR, ...words);
   await refuse("acquire", { mode: "read" }, "mode", '"exclusive" or "shared"', '"read"');
   await refuse("acquire", { modus: "shared" }, "did you mean `mode`?");
+  for (const verb of ["acquire", "tryAcquire"]) await refuse(verb, { shared: true }, '`shared`; use `mode: "shared"`');
+  await refuse("elect", { shared: true }, "`shared`; there are signal, priority, info");
   await refuse("acquire", { share: "yes" }, "share", "true or false");
   for (const priority of [1.5, NaN, Infinity, 2 ** 31, "1", 1n]) await refuse("acquire", { priority }, "priority", "whole number", `${priority}`);
   await refuse("tryAcquire", { priority: 1 }, "`priority`", "mode, share, info");
