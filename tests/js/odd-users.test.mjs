@@ -2,7 +2,7 @@
 // close() in the midst of everything. They run as leases.test.mjs does.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LeaseError, init, isLeaseError, openManager, refused, settle } from "./pkg.mjs";
+import { LeaseError, LeaseManager, init, isLeaseError, openManager, refused, settle } from "./pkg.mjs";
 
 const pair = async (name) => [await openManager({ lingerMs: 0 }, name), await openManager({ lingerMs: 0 }, name)];
 const never = () => new Promise(() => {});
@@ -186,6 +186,8 @@ test("a wrong value in the place of the options is refused with the remedy", asy
   for (const call of [() => leases.acquire("k", signal), () => leases.run("k", signal, () => {}), () => shared.upgrade(signal)]) {
     await refuse(call, "an object such as", "{ signal }", "[object AbortSignal]");
   }
+  await refuse(() => LeaseManager.open("k", "memory"), 'an object such as { store }; it is "memory"');
+  await refuse(() => init(""), 'a URL, bytes or a WebAssembly.Module; it is ""');
   for (const odd of [new Map(), new Date(), Promise.resolve()]) await refuse(() => leases.acquire("k", odd), "an object such as");
   await refuse(() => leases.run("k", Promise.resolve()), "an object such as", "[object Promise]");
   await refuse(() => leases.acquireAll(["a", "b"]), "keys[0]", "{ key, mode }", '"a"');

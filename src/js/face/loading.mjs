@@ -46,7 +46,7 @@ function located() {
 }
 
 /** Judges by the name of the type, as all checks here: in a simulated browser, two classes may have the same name. */
-const isUrl = (source) => typeof source === "string" || isA("URL", source);
+const isUrl = (source) => (typeof source === "string" && source) || isA("URL", source);
 
 function identify(source) {
   if (isUrl(source)) return [String(source), String(source)];

@@ -20,11 +20,10 @@ const isHeard = (value) => typeof value.addEventListener === "function" && typeo
 /** What a value must be, in words and as a test. @type {Record<string, [string, (value: any) => boolean]>} */
 export const KINDS = {
   any: ["anything", () => true],
-  object: ["an object such as { signal }", isPlain],
-  item: ["an object such as { key, mode }", isPlain],
+  object: ["", isPlain],
   list: ["an array of one or more { key, mode }", (value) => Array.isArray(value) && value.length > 0],
   work: ["a function", (value) => typeof value === "function"],
-  source: ["a URL, bytes or a WebAssembly.Module", (value) => typeof value === "string"],
+  source: ["a URL, bytes or a WebAssembly.Module", () => false],
   key: ["1 to 1024 UTF-16 units of well-formed text", (value) => KINDS.name[1](value) && value.length <= 1024],
   string: ["a string", (value) => typeof value === "string"],
   text: ["a string of well-formed text", (value) => KINDS.string[1](value) && /^\P{Cs}*$/u.test(value)],
@@ -106,10 +105,10 @@ function show(value) {
 
 export const misfit = (what, mustBe, value) => `${what} must be ${mustBe}; it is ${show(value)}`;
 
-export function check(code, what, kind, value) {
+export function check(code, what, kind, value, example) {
   const [mustBe, fits] = KINDS[kind];
   if (harmless(code, what, () => fits(value))) return;
-  throw new LeaseError(code, misfit(what, mustBe, value));
+  throw new LeaseError(code, misfit(what, mustBe || `an object such as { ${example} }`, value));
 }
 
 /** What it may be apart from that, the wasm knows, which never sees halves of surrogate pairs: in UTF-8, all are one. */
@@ -123,10 +122,10 @@ export function checkKey(key) {
 export function read(options, kinds, item = "") {
   if (options === undefined && !item) return {};
   const what = item || "what holds the options";
-  check("InvalidOptions", what, item ? "item" : "object", options);
+  const names = Object.keys(kinds);
+  check("InvalidOptions", what, "object", options, item ? names.join(", ") : kinds.signal ?? names.at(-1));
   const where = item && `${item}.`;
   return harmless("InvalidOptions", what, () => {
-    const names = Object.keys(kinds);
     const stranger = Object.keys(options).find((name) => !names.includes(name));
     if (stranger !== undefined) {
       throw new LeaseError("InvalidOptions", `unknown option \`${where}${stranger}\`; ${advice(stranger, names)}`);
