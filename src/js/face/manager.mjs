@@ -77,12 +77,8 @@ export class LeaseManager extends EventTarget {
   addEventListener(type, listener, options) {
     LeaseManager.#check(this, "addEventListener");
     super.addEventListener(type, listener, options);
-    if (!HAPPENINGS.has(type)) {
-      // It may be an event of the user's own; one that differs from ours in its case only is a slip.
-      const isSlip = HAPPENINGS.has(`${type}`.toLowerCase());
-      if (isSlip) warn(`leasehold: no event ${type}: types are in lower case`);
-      return;
-    }
+    // It may be an event of the user's own, but is more often a slip.
+    if (!HAPPENINGS.has(type)) return warn(`leasehold: no event ${type}: there are ${[...HAPPENINGS].join(", ")}`);
     if (this.#listens) return;
     this.#listens = true;
     this.#wasm.listen((type, details) => this.dispatchEvent(new LeaseEvent(INTERNAL, type, details)));

@@ -266,7 +266,8 @@ export class LeaseManager extends EventTarget {
 
   /**
    * Calls the listener for each event of this manager's leases, in order, until the manager has closed. The manager makes
-   * events only once a listener was added. Types are in lower case: the manager never emits an event of any other type.
+   * events only once a listener was added. It never emits an event of any other type than those of {@link LeaseManagerEventMap},
+   * and the console warns of a listener for another one.
    * After {@link close} it makes no more events, so a listener that is added then is never called for one.
    *
    * @example
