@@ -269,6 +269,7 @@ async fn a_full_disk_is_told_and_leaves_the_record_as_it_was() {
     let error = store.transact(acquire("first", 2), now(), LIMIT).await.unwrap_err();
     drop(full);
     assert_eq!((error.kind, error.applied, error.retry), (StoreErrorKind::Quota, Applied::No, false));
+    assert!(error.message.contains("free disk space"), "{error}");
     assert_eq!(get_raw(&database, "first").await, before);
 }
 

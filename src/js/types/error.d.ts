@@ -15,7 +15,7 @@ import type { HolderStatus } from "./status.js";
  * | `InvalidOptions` | | an unknown option, or a value that does not fit |
  * | `FormatTooNew` | | a newer version of this package wrote the record; it was left as it is |
  * | `Unsupported` | `NotSupportedError` | there is no IndexedDB here, or it is forbidden |
- * | `Quota` | `QuotaExceededError` | the store is full |
+ * | `Quota` | `QuotaExceededError` | the store is full: delete data of this site, or free disk space |
  * | `Store` | | the store failed; the message says whether trying again may help |
  * | `LeaseLost` | | the lease is lost, or you have released it: the reason of {@link Lease.signal}, and the error of calls that need the lease |
  * | `InitConflict` | `InvalidStateError` | `init()` named another wasm than the one that was chosen before |

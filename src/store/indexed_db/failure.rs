@@ -25,7 +25,7 @@ pub(super) fn of_open(database: &str, error: &JsValue) -> StoreError {
             StoreErrorKind::Unavailable,
             ["a newer version of this program made the database ", database, "; reload the page"].concat(),
         ),
-        "QuotaExceededError" => out_of_room(text),
+        "QuotaExceededError" => out_of_room(),
         _ => StoreError::transient(["the database ", database, " did not open: ", &text].concat()),
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn of_start(error: &JsValue) -> StoreError {
 pub(super) fn of_abort(error: Option<&JsValue>, committing: bool) -> StoreError {
     let (name, text) = error.map_or_else(|| (String::new(), String::from("the transaction was aborted")), read);
     match name.as_str() {
-        "QuotaExceededError" => out_of_room(text),
+        "QuotaExceededError" => out_of_room(),
         // By the specification these two were rolled back.
         "AbortError" | "TimeoutError" => StoreError::transient(text),
         // The rest may also mean that the browser lost its own database process, and that after the commit.
@@ -66,8 +66,10 @@ pub(super) fn asked<T>(asked: Result<T, JsValue>) -> Result<T, StoreError> {
     asked.map_err(|error| of_abort(Some(&error), false))
 }
 
-fn out_of_room(text: String) -> StoreError {
-    StoreError::permanent(StoreErrorKind::Quota, text)
+/// What browsers say of it themselves is empty or no help.
+fn out_of_room() -> StoreError {
+    let remedy = "the site has no room left: delete some of its data, or free disk space";
+    StoreError::permanent(StoreErrorKind::Quota, remedy)
 }
 
 /// The name of an exception, and both name and message for people to read.

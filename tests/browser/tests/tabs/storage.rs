@@ -118,6 +118,8 @@ pub async fn a_full_disk_is_told(world: &World) -> anyhow::Result<()> {
     let failed = tab.run(MUCH, Value::Null).await?;
     tab.devtools("Storage.overrideQuotaForOrigin", json!({ "origin": origin })).await?;
     ensure!(failed["code"] == "Quota" && failed["name"] == "QuotaExceededError", "a full disk says {failed}");
+    let message = failed["message"].as_str().unwrap_or_default();
+    ensure!(message.contains("delete some of its data, or free disk space"), "a full disk says {failed}");
     hold(&tab, "notes").await.context("with room again")?;
     Ok(())
 }
