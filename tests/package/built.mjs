@@ -18,9 +18,10 @@ export const end = () => Promise.all(endings.map((ending) => ending()));
 
 const wasmIn = (folder) => readdirSync(folder, { recursive: true }).filter((file) => file.endsWith(".wasm")).length;
 
-/** Its development server. */
-export async function viteServes(vite, name) {
-  const root = install("bundled", name);
+/** Its development server, of a folder of apps/ that `prepare` adds to. */
+export async function viteServes(vite, name, app = "bundled", prepare = (folder) => folder) {
+  const root = install(app, name);
+  prepare(root);
   const { createServer } = await load(vite);
   const server = await createServer({ root, configFile: false, logLevel: "silent", server: { port: 0 } });
   await server.listen();

@@ -15,19 +15,20 @@ window.fetch = async (url, options) => {
 };
 
 // What a bundler with hot replacement offers a module as `import.meta.hot`.
+let accepts = false;
 const disposals = [];
-globalThis.hot = { dispose: (dispose) => disposals.push(dispose) };
+globalThis.hot = { data: {}, accept: () => (accepts = true), dispose: (dispose) => disposals.push(dispose) };
 
 const settled = (request) => new Promise((resolve) => (request.onsuccess = request.onerror = resolve));
 
-// Begins with an empty browser. A module that wants to be told of its replacement is replaced once, as by an edit.
+// Begins with an empty browser. A module that accepts its replacement is replaced once, as by an edit.
 window.run = async ({ url, prelude }) => {
   localStorage.clear();
   for (const { name } of await indexedDB.databases()) await settled(indexedDB.deleteDatabase(name));
   try {
     if (prelude) await import("./prelude.mjs");
     await import(url);
-    if (disposals.length) {
+    if (accepts) {
       for (const dispose of disposals.splice(0)) await dispose();
       await import(`${url}?edited`);
     }
