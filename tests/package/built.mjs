@@ -72,6 +72,18 @@ export async function esbuildBuilds(name, entry, copies, format = "esm") {
   return { url: await page(join(folder, "dist")) };
 }
 
+/** A page, and the classic service worker that it registers: a script without imports, in which leasehold/inline replaces leasehold. */
+export async function esbuildBuildsService(name) {
+  const folder = install("bundled", name);
+  const { build } = await load("esbuild");
+  // What an alias leads to is found from the working folder.
+  const make = (entry, outfile, more) =>
+    build({ entryPoints: [`src/${entry}.mjs`], outfile, absWorkingDir: folder, bundle: true, logLevel: "error", ...more });
+  await make("leasing", "dist/leasing.js", { format: "iife", alias: { leasehold: "leasehold/inline" } });
+  await make("service", "dist/main.js", { format: "esm" });
+  return { url: await page(join(folder, "dist")) };
+}
+
 function page(folder) {
   writeFileSync(join(folder, "index.html"), '<!doctype html><title>built</title><script type="module" src="main.js"></script>');
   return serve(folder);

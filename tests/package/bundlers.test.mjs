@@ -1,7 +1,8 @@
 // The installed package in programs that bundlers build or serve, without a word of configuration, in Chromium.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { end, esbuildBuilds, nextBuilds, nextServes, viteBuilds, viteRenders, viteServes, webpackBuilds } from "./built.mjs";
+import { end, esbuildBuilds, esbuildBuildsService, nextBuilds, nextServes } from "./built.mjs";
+import { viteBuilds, viteRenders, viteServes, webpackBuilds } from "./built.mjs";
 import { lacksBundlers } from "./packed.mjs";
 import { visit } from "./visited.mjs";
 import { WHOLE } from "./whole.mjs";
@@ -16,6 +17,7 @@ const PROGRAMS = {
   "esbuild alone": () => esbuildBuilds("esbuild-alone", "alone", false),
   "esbuild into a script that is no module": () => esbuildBuilds("esbuild-iife", "alone", true, "iife"),
   "esbuild with leasehold/inline": () => esbuildBuilds("esbuild-inline", "inline", false),
+  "esbuild, leasehold/inline for leasehold in a classic service worker": () => esbuildBuildsService("esbuild-service"),
   "Next.js dev": () => nextServes("next-dev"),
   "Next.js build": () => nextBuilds("next-build"),
 };
@@ -71,6 +73,7 @@ program("esbuild into a script that is no module", undefined, (told) => {
   assert.match(told.message, /build the script as an ES module/);
 });
 program("esbuild with leasehold/inline", undefined, alone);
+program("esbuild, leasehold/inline for leasehold in a classic service worker", undefined, alone);
 program("Next.js dev", undefined, alone);
 program("Next.js build", 1, alone);
 
