@@ -105,6 +105,10 @@ export class Lease {
    * When `signal` aborts, the promise rejects with its reason, and the lease stays shared, as it does when the upgrade
    * fails.
    *
+   * The upgrade also waits for other leases of the key that this manager itself holds. If your code releases one of them only after the
+   * upgrade, the upgrade waits for ever: it has no time limit, and the console does not warn. Only `signal` ends such a wait. Pass
+   * `AbortSignal.timeout(ms)` where that may happen.
+   *
    * @throws {LeaseError} `UpgradeConflict` if another holder that shares the key is already upgrading: both would wait for ever.
    * {@link release} this lease, so that the other can go on. The code is the same if an earlier `upgrade()` of this lease is still under
    * way: await that one. `LeaseLost`; `InvalidOptions`, `Closed`, `Quota`, `Store`.
@@ -137,10 +141,10 @@ export class Lease {
    * Call `fence` before `commit()`. A fence cannot stop a transaction that already commits or has ended: the promise rejects with
    * `InvalidOptions`, and what the transaction committed stays written.
    *
-   * The check begins at the call, before any request that you make afterwards in the transaction. Writes that do not await it are just
-   * as safe, but may throw that `InvalidStateError` instead of `LeaseLost`.
-   * You may even release the lease meanwhile: the browser runs the transaction before the release. If you await the check, you can go
-   * on in the same transaction. Keep the transaction short, under a third of the lease: renewals wait behind it.
+   * The check begins at the call, before any request that you make afterwards in the transaction. If you await it, you can go on in the
+   * same transaction. If you do not, your writes are undone all the same when the lease is not current, but your code may fail with that
+   * `InvalidStateError` before it hears of `LeaseLost`. You may release the lease before the transaction has ended: the browser runs the
+   * transaction first, then the release. Keep the transaction short, under a third of the lease: renewals wait behind it.
    * The transaction's own `commit()` waits for the check, and until then the transaction still accepts requests.
    * `IDBTransaction.prototype.commit.call(transaction)` does not wait, and no `commit()` does if two copies of this package are
    * loaded.
