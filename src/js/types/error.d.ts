@@ -17,7 +17,7 @@ import type { HolderStatus } from "./status.js";
  * | `Unsupported` | `NotSupportedError` | there is no IndexedDB here, or it is forbidden |
  * | `Quota` | `QuotaExceededError` | the store is full: delete data of this site, or free disk space |
  * | `Store` | | the store failed; the message says whether trying again may help |
- * | `LeaseLost` | | the lease is lost, or you have released it: the reason of {@link Lease.signal}, and the error of calls that need the lease |
+ * | `LeaseLost` | | the lease is lost. {@link Lease.signal} aborts with this error, and calls that need the lease reject with it. After you have released a lease, such calls reject with this code, too, without a `reason` |
  * | `InitConflict` | `InvalidStateError` | `init()` named another wasm than the one that was chosen before |
  * | `InitFailed` | | the wasm did not load |
  * | `Internal` | | a bug |
