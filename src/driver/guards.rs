@@ -4,8 +4,8 @@ use crate::client::fate::Fate;
 use crate::executor::Shared;
 use crate::machine::{SortedMap, TurnId};
 
-/// A guard that goes leaves a gap. Gaps are closed all at once when they are more than the guards: so to drop one of many guards moves no
-/// others, mostly.
+/// A guard that is removed leaves a gap. When there are more gaps than guards, all gaps are closed at once. So the removal of one guard
+/// usually moves no other guard.
 #[derive(Default)]
 pub(crate) struct Guards {
     by_turn: SortedMap<TurnId, Option<Shared<Fate>>>,

@@ -1,4 +1,4 @@
-//! Records that nobody uses. They stay, so that it can be told who held a key last. Where there are very many, they go.
+//! Deletes records that nobody uses, if a store has very many. Otherwise they stay, so that a store can tell who held a key last.
 
 use core::time::Duration;
 use std::{boxed::Box, string::String, vec::Vec};
@@ -12,12 +12,12 @@ use crate::machine::{Batch, Key, Records, SessionId, StoreError, StoreErrorKind}
 pub(super) const MANY: usize = 512;
 /// So many records are read at once.
 pub(super) const PAGE: usize = 256;
-/// So many pages one connection reads. A store may have a million records that are in use, and ten thousand connections; and whoever
-/// leaves one record for each connection needs no more.
+/// One connection reads at most so many pages, because a store may have a million records in use, and ten thousand connections. This is
+/// enough for programs that leave one record for each connection.
 const PAGES: usize = 8;
-/// So many are forgotten in one transaction. It has a row for each of them, and for each session at them.
+/// One transaction forgets at most so many records. It has a row for each of these records, and for each session that they name.
 const AT_ONCE: usize = 8;
-/// Between two transactions. Each may change the store's own row, by which everybody goes.
+/// The pause between two transactions. Each may change the store's own row, which the transactions of all contexts use.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long each request may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -46,10 +46,11 @@ pub(super) trait Shelf: Send + Sync {
     fn is_over(&self) -> bool;
 }
 
-/// Forgets records that nobody uses, in the name of a session, once for each connection. It begins behind the `own` key and goes round, so
-/// that connections with other keys begin elsewhere. What it cannot forget stays until somebody connects again.
+/// Forgets records that nobody uses, in the name of a session, once for each connection. The sweep begins after the `own` key, and goes on
+/// from the first key after the last one, so connections with other keys begin elsewhere. Records that it cannot forget stay until a
+/// program connects again.
 pub(super) async fn sweep(shelf: impl Shelf, session: SessionId, own: Option<Key>) {
-    // It was tried.
+    // If it fails, a later connection sweeps again.
     drop(look_through(&shelf, session, own).await);
 }
 

@@ -232,8 +232,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The kernel hangs up on a job that is stopped when its shell ends, because nobody could continue it. This job is leasehold, which is
-    /// not stopped, and would keep the lease for ever.
+    /// When the shell of a stopped job ends, the kernel sends the job HUP and CONT, because nobody could continue it. Here the kernel sends
+    /// nothing, because only the command is stopped, and leasehold runs. So leasehold sends both; else it would keep the lease for ever.
     fn hang_up_without_shell(&mut self) {
         if self.stopped && self.has_shell && !job::can_be_continued() {
             self.child.signal(Signal::SIGHUP);

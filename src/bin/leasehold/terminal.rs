@@ -113,7 +113,8 @@ impl Terminal {
         self.is_ours()
     }
 
-    /// A shell takes the terminal when leasehold stops, and a job in the background must not take it away: the shell would end.
+    /// Notes whether the shell has the terminal. A shell takes it when leasehold stops. If a job in the background then took it from the
+    /// shell, the shell would end.
     pub(crate) fn note_the_shell(&mut self) {
         if tcgetpgrp(&self.tty).is_ok_and(job::is_of_the_shell) {
             self.given = false;

@@ -18,8 +18,8 @@ function unwrapped(value) {
 
 const UNWRAP = Symbol();
 
-/** The browser's own object of a kind. A wrapping is looked for first: where IndexedDB is imitated, as by fake-indexeddb, it passes for the
- *  real object. */
+/** The browser's own object of a kind. The value is unwrapped first: where IndexedDB is imitated, as by fake-indexeddb, a wrapping would
+ *  pass the check of its kind. */
 function rawOf(what, kind, look) {
   const raw = harmless("InvalidOptions", what, () => unwrapped(look()));
   check("InvalidOptions", what, kind, raw);

@@ -98,7 +98,8 @@ impl Machine {
         self.refuse_tries(slot);
         let is_unwanted = |cohort: &&mut Cohort| cohort.turns.is_empty() && cohort.held().is_none();
         let Some(cohort) = self.cohorts.change(slot).filter(is_unwanted) else { return };
-        // Who only tries has no place in the record, unless an attempt that was given up is applied late, or somebody wanted to wait, too.
+        // Requests that only try have no place in the record, unless an attempt that was given up is applied late, or another request for
+        // this slot wanted to wait.
         let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) else { return };
         if seeking.retried || seeking.wait {
             self.withdraw(slot, &seeking, now);

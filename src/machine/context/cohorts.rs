@@ -220,7 +220,7 @@ impl Cohorts {
             }
             move_timer(&mut self.by_time, slot, old.wake, wake);
         }
-        // Thousands may end with one transaction. The others move once then.
+        // One transaction may end thousands of cohorts. They are removed together, so that the other cohorts move only once.
         if any_idle > 1 {
             self.by_slot.retain(|_, cohort| !cohort.is_idle());
         } else if any_idle > 0 {

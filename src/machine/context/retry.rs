@@ -197,7 +197,7 @@ impl Machine {
         }
     }
 
-    /// If a newer attempt is still to be sent, that one does it, and this one must not come after it.
+    /// Tries again, unless a newer attempt is still to be sent: the older attempt must not come after the newer one.
     fn retry_ask(&mut self, operation: &PendingOperation, request: RequestId, now: Monotonic) {
         if !self.store_queue.will_send_for(&operation.slot.key, is_ask_for(request)) {
             self.retry(operation, now);

@@ -203,8 +203,8 @@ impl Servers {
         let (at, client) = self.client(deadline).await?;
         let given = deadline.saturating_duration_since(Instant::now());
         let answered = timeout_at(deadline, call(client)).await;
-        // A server that is far away may need the time that another connection would cost. One that says nothing twice is left, or for as
-        // long as a connection may take: what stands between may have forgotten this one.
+        // A server that is far away may need the time that another connection would cost. The connection is dropped if the server was
+        // silent twice, or for as long as it may take to connect: a firewall in between may have forgotten the connection.
         let was_late = self.is_late.swap(answered.is_err(), Relaxed);
         let (failure, is_left) = match answered {
             Ok(Ok(answer)) => return Ok(answer),

@@ -242,7 +242,7 @@ impl Machine {
         Operation { key: operation.slot.key.clone(), action: operation.action.clone() }
     }
 
-    /// An attempt that failed goes again as its request is wanted by now: somebody may have joined it, or given it up.
+    /// An attempt that failed is sent again with what is wanted by now: since then, callers may have joined its request or given it up.
     fn renew_ask(&self, slot: &Slot, ask: &mut Acquire) {
         let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
         if let Some(seeking) = seeking.filter(|seeking| seeking.request == ask.request) {

@@ -1,4 +1,4 @@
-//! Looks take no lock, so that nobody waits for whoever only wants to know, nor the other way round. They need no right but SELECT.
+//! A transaction that only looks takes no lock: it waits for no writer, and no writer waits for it. It needs no right but SELECT.
 
 use std::string::String;
 

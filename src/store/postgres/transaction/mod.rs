@@ -123,7 +123,8 @@ impl Work {
         if let Ok(result) = timeout(self.limit, self.try_often(place, &committing)).await {
             return result;
         }
-        // A server that is reached says earlier that its own limits have passed. So nothing may come back on the idle connections, either.
+        // A server that can be reached would have reported by now that its own, shorter limits had passed. So this server may be out of
+        // reach on the idle connections, too.
         place.lending.lender().forget_idle();
         // The connection was dropped with the transaction in it: the server rolls back what it was not told to commit.
         Err(if committing.load(Ordering::Relaxed) {

@@ -140,8 +140,8 @@ impl Dial {
     /// Asks one host after the other. The client's own time limit ends when the host accepts the connection. Without a limit for each host
     /// here, one that accepts and then says nothing would keep the others from being asked.
     ///
-    /// If none lets this program in, the error is that of the last one that answered, or of one that refuses for good. It may pass unless
-    /// all of them refuse for good: the one that the store is on may only be restarting.
+    /// If no host lets this program in, the error is that of a host that refuses for good, else that of the last host that answered. The
+    /// error is transient unless all hosts refuse for good: the host that has the store may only be restarting.
     async fn opened(&self) -> Result<Opened, StoreError> {
         let Some(many) = several(&self.config) else {
             let opening = self.connector.connect(self.config.clone())?;
@@ -154,7 +154,7 @@ impl Dial {
         let mut next = Next { turn: &self.turn, host: first };
         for at in (first..first + many).map(|at| at % many) {
             let mut one = only(&self.config, at);
-            // The client asks one address of the host after the other. If the first leads nowhere, the second has its turn.
+            // The client tries one address of the host after the other. If the first leads nowhere, this limit leaves time for the second.
             one.connect_timeout(connect.min(limit / 2));
             let opening = self.connector.connect(one)?;
             next.host = at + 1;
