@@ -189,7 +189,11 @@ mod tests {
 
         async fn forget(&self, batch: Batch) -> Result<(), StoreError> {
             *self.tried.lock().unwrap() += 1;
-            self.refusal.clone().map_or_else(|| Ok(drop(self.apply(&batch))), Err)
+            if let Some(refusal) = &self.refusal {
+                return Err(refusal.clone());
+            }
+            self.apply(&batch);
+            Ok(())
         }
 
         fn is_over(&self) -> bool {

@@ -60,13 +60,14 @@ impl Shelf for Records {
             Some(key) => [self.names.record(key.as_str()).as_bytes(), &[0]].concat(),
             None => all.clone().into_bytes(),
         };
-        let found = page(&self.servers, &all, from, Wanted::Rows(PAGE), Instant::now() + PATIENCE).await?;
+        let (found, more) = page(&self.servers, &all, from, Wanted::Rows(PAGE), Instant::now() + PATIENCE).await?;
         let row = |(name, text): &(Vec<u8>, Vec<u8>)| {
             // What is no text is no record.
             Some((self.names.key_of(name)?, core::str::from_utf8(text).ok()?.into()))
         };
-        let next = found.1.and(found.0.last()).and_then(|(name, _)| self.names.key_of(name));
-        Ok(Page { records: found.0.iter().filter_map(row).collect(), next })
+        let last = found.last().filter(|_| more.is_some());
+        let next = last.and_then(|(name, _)| self.names.key_of(name));
+        Ok(Page { records: found.iter().filter_map(row).collect(), next })
     }
 
     async fn sessions(&self, sessions: &[SessionId]) -> Result<Vec<(SessionId, String)>, StoreError> {

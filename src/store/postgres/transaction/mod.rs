@@ -42,11 +42,9 @@ use super::{
     literal::numbers,
     memory::Memory,
     names::Names,
-    neighbours::Neighbours,
     often::{Often, Prepared, keep_plans},
     rows::{Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_record, text_of_session},
     signals::Letter,
-    sweep::Crowding,
 };
 use settings::begin;
 
@@ -135,7 +133,7 @@ impl Work {
     }
 
     async fn try_often(&self, place: &Place, committing: &AtomicBool) -> Result<Reply, StoreError> {
-        let Place { lending, names, neighbours, memory, crowding, .. } = place;
+        let Place { lending, names, memory, .. } = place;
         let (mut contested, mut tells) = (Contested::default(), self.tells);
         let errand = if self.batch.keys().is_empty() { Errand::Heartbeat } else { Errand::Any };
         for _ in 0..TRIES {
@@ -146,12 +144,11 @@ impl Work {
             let by_name = place.signals.is_some() && has_prepared(&mut *lent.loan, names, self.limit).await;
             let fault = match (Attempt {
                 work: self,
+                place,
                 names,
-                neighbours,
                 memory,
                 loan: &mut *lent.loan,
                 contested: &contested,
-                crowding,
                 tells,
                 by_name,
                 committing,
@@ -232,13 +229,12 @@ async fn roll_back(mut lent: Lent<'_>, lending: &Lending, is_read_only: bool) {
 
 struct Attempt<'a> {
     work: &'a Work,
+    place: &'a Place,
     names: &'a Names,
-    neighbours: &'a Neighbours,
     memory: &'a Memory,
     loan: &'a mut (dyn Loan + 'a),
     /// The rows that it locks when it reads them, because earlier tries were overtaken there.
     contested: &'a Contested,
-    crowding: &'a Crowding,
     /// Whether the transaction notifies the waiters to whom it grants a lease.
     tells: bool,
     /// The connection has the usual statements prepared.
@@ -276,7 +272,7 @@ impl Attempt<'_> {
         let found = (!keys.is_empty()).then(|| names.lock_records(&keys, &mut round));
         let locked = [&[batch.session], &self.contested.sessions[..]].concat();
         let own = names.lock_sessions(&locked, &mut round);
-        let mut guessed = self.neighbours.at(&keys, batch.session);
+        let mut guessed = self.place.neighbours.at(&keys, batch.session);
         guessed.retain(|session| !locked.contains(session));
         let near = (!guessed.is_empty()).then(|| round.add(&names.read_sessions(&guessed, Hold::Not)));
         let store = if self.contested.store {
@@ -286,10 +282,10 @@ impl Attempt<'_> {
         };
         let wanted = batch.peers();
         let peers = (wanted > 0).then(|| round.add(&names.read_peers(batch.session, wanted)));
-        let crowding = (wanted > 0 && self.crowding.is_unknown()).then(|| round.add(&names.find_crowding()));
+        let crowding = (wanted > 0 && self.place.crowding.is_unknown()).then(|| round.add(&names.find_crowding()));
         let answers = self.loan.carry(&round).await?;
         if let Some(crowding) = crowding {
-            self.crowding.found(!answers.rows(crowding).is_empty());
+            self.place.crowding.found(!answers.rows(crowding).is_empty());
         }
         load_records(&mut records, &keys, found.map_or(&[], |found| answers.rows(found)));
         let session = text_of_session(answers.rows(own), batch.session).map(String::from);
@@ -341,7 +337,7 @@ impl Attempt<'_> {
             let grants = record.into_iter().flat_map(|record| &record.grants).map(|grant| grant.holder);
             let queue = record.into_iter().flat_map(|record| &record.queue).map(|waiter| waiter.holder);
             let own = self.work.batch.session;
-            self.neighbours.met(&key, grants.chain(queue).filter(|session| *session != own));
+            self.place.neighbours.met(&key, grants.chain(queue).filter(|session| *session != own));
         }
     }
 

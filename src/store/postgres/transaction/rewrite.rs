@@ -20,8 +20,9 @@ impl Attempt<'_> {
     pub(super) async fn rewrite(&mut self) -> Result<Option<Reply>, Fault> {
         let batch = &self.work.batch;
         // If another session waits at the key, its row matters too, and the statement does not compare that.
-        let may_rewrite =
-            self.by_name && !self.contested.has_any() && self.neighbours.at(&batch.keys(), batch.session).is_empty();
+        let may_rewrite = self.by_name
+            && !self.contested.has_any()
+            && self.place.neighbours.at(&batch.keys(), batch.session).is_empty();
         let Some(premises) = may_rewrite.then(|| self.memory.take(batch)).flatten() else { return Ok(None) };
         let Some(decision) = premises.decide(batch, self.work.now) else { return Ok(None) };
         let mut round = Round::new(self.by_name);
