@@ -50,7 +50,7 @@ mod stores;
 mod terminal;
 mod turns;
 mod visitors;
-#[cfg(any(feature = "store-redis", feature = "store-postgres"))]
+#[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
 #[path = "../processes/wall_clock.rs"]
 #[allow(dead_code, reason = "the tests of the stores need it")]
 mod wall_clock;

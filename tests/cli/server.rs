@@ -3,7 +3,7 @@
 use std::{
     any::Any,
     fs,
-    thread::sleep,
+    thread::{scope, sleep},
     time::{Duration, Instant},
 };
 
@@ -17,6 +17,7 @@ use crate::{
     harness::{Done, Running, Scratch, until},
     proxy::{Proxy, Way, Wire},
     signals::NAPS,
+    wall_clock::WallClock,
 };
 
 /// Nothing that the proxy sees counts as a commit.
@@ -108,6 +109,29 @@ fn a_dead_holder_does_not_delay_a_refusal(place: &Place) {
     assert!(took.iter().any(|took| *took < Duration::from_millis(700)), "{took:?}");
 }
 
+/// The clock of the holder's machine is an hour behind. Otherwise a process would wait for the proof of a death that never comes.
+fn a_holder_whose_clock_is_behind_is_alive(place: &Place) {
+    const LEASE: Duration = Duration::from_secs(20);
+    let Some(clock) = WallClock::new() else { return };
+    clock.jump(-3_600);
+    let script = "echo ready; exec sleep 600";
+    let mut command = place.scratch.leasehold(&["run", "--store", &place.url, "k", "sh", "-c", script]);
+    let holder = Running::start(command.envs(clock.environment()));
+    assert_eq!(holder.line().as_deref(), Some("ready"), "{}", holder.err());
+    let (scratch, url) = (&place.scratch, &place.url);
+    let refused = |options: &'static [&'static str]| {
+        move || {
+            let begun = Instant::now();
+            let done = scratch.done(&[&["run", "--store", url][..], options, &["k", "true"]].concat());
+            assert!(done.code == 1 && begun.elapsed() < LEASE, "{options:?}: {done:?} after {:?}", begun.elapsed());
+        }
+    };
+    scope(|threads| {
+        threads.spawn(refused(&["-n"]));
+        threads.spawn(refused(&["-w", "2"]));
+    });
+}
+
 /// KILL comes before anybody else can be granted the key.
 fn a_server_that_falls_silent_ends_the_command_before_the_lease(place: &Place) {
     const LEASE: Duration = Duration::from_secs(4);
@@ -156,6 +180,7 @@ macro_rules! over {
             a_lease_is_held_refused_and_released
             a_theft_ends_the_command
             a_dead_holder_does_not_delay_a_refusal
+            a_holder_whose_clock_is_behind_is_alive
             processes_take_turns_and_lose_no_increment
             a_server_that_falls_silent_ends_the_command_before_the_lease
             a_second_signal_does_not_belie_a_release_that_succeeds

@@ -1,6 +1,6 @@
 //! Which holders and waiters of a status are alive, as far as one look can tell.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use leasehold::{
     HolderStatus, LeaseStatus, Mode, WaiterStatus,
@@ -46,6 +46,18 @@ impl Life {
     }
 }
 
+/// When the sessions in the way expire, as the first of several looks saw it. Each heartbeat changes that. So a change between two looks
+/// shows that a session is alive, even if its clock or ours is wrong.
+#[derive(Default)]
+pub(crate) struct Heartbeats(BTreeMap<SessionId, Wall>);
+
+impl Heartbeats {
+    /// Whether this session sent a heartbeat since the first look at it. A session without a lease has ended.
+    fn beat(&mut self, session: SessionId, expires_at: Wall, lease: Duration) -> bool {
+        !lease.is_zero() && *self.0.entry(session).or_insert(expires_at) != expires_at
+    }
+}
+
 /// Looks at beacons if the processes of the store share a machine. For other stores it sees none.
 pub(crate) struct Eyes(Option<DirectorySignals>);
 
@@ -77,15 +89,18 @@ impl Eyes {
     /// For how long a request has to wait until the store grants it the key; `None` if somebody alive is in the way. A request that
     /// only tries never learns that a holder is dead: each process would be refused for ever. Once this process waits, it is not in its
     /// own way, nor are those who came later.
-    pub(crate) fn patience(&self, status: &LeaseStatus, wanted: Mode) -> Option<Duration> {
+    pub(crate) fn patience(&self, status: &LeaseStatus, wanted: Mode, heartbeats: &mut Heartbeats) -> Option<Duration> {
         let shares = |holder: &HolderStatus| wanted == Mode::Shared && holder.mode == Mode::Shared;
         let holders = status.holders.iter().filter(|holder| !holder.own && !shares(holder));
-        let holders = holders.map(|holder| (self.holder(holder), holder.lease));
-        let waiters =
-            status.queue.iter().take_while(|waiter| !waiter.own).map(|waiter| (self.waiter(waiter), waiter.lease));
+        let holders = holders.map(|it| (self.holder(it), it.holder, it.expires_at, it.lease));
+        let waiters = status.queue.iter().take_while(|waiter| !waiter.own);
+        let waiters = waiters.map(|it| (self.waiter(it), it.holder, it.expires_at, it.lease));
         // With nobody left in the way, the store only has to answer.
         let mut longest = Duration::ZERO;
-        for (life, lease) in holders.chain(waiters) {
+        for (life, session, expires_at, lease) in holders.chain(waiters) {
+            if heartbeats.beat(session, expires_at, lease) {
+                return None;
+            }
             longest = longest.max(match life {
                 Life::Alive => return None,
                 Life::Silent => lease + lease / 4 + ANSWERS,

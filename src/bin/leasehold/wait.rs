@@ -10,7 +10,7 @@ use leasehold::{
 use tokio::time::{sleep, timeout};
 
 use super::codes::{Exit, Failure};
-use super::life::Eyes;
+use super::life::{Eyes, Heartbeats};
 use super::options::Waiting;
 use super::output::tell;
 use super::place::Opened;
@@ -67,12 +67,11 @@ impl Waiting {
             return Ok(first);
         }
         let Some(status) = opened.at_last(opened.leases.status(key)).await else { return Ok(None) };
-        match opened.eyes.patience(&status?, mode) {
-            Some(limit) => match select(pin!(in_time(request(), limit)), pin!(sign_of_life(opened, key, mode))).await {
-                Either::Left((asked, _)) => asked,
-                Either::Right(((), _)) => Ok(None),
-            },
-            None => Ok(None),
+        let mut heartbeats = Heartbeats::default();
+        let Some(limit) = opened.eyes.patience(&status?, mode, &mut heartbeats) else { return Ok(None) };
+        match select(pin!(in_time(request(), limit)), pin!(sign_of_life(opened, key, mode, heartbeats))).await {
+            Either::Left((asked, _)) => asked,
+            Either::Right(((), _)) => Ok(None),
         }
     }
 
@@ -100,11 +99,11 @@ impl Waiting {
 }
 
 /// Ends when somebody in the way, who may have been dead, shows that it is alive: its heart beats, or its beacon stands again.
-async fn sign_of_life(opened: &Opened, key: &str, mode: Mode) {
+async fn sign_of_life(opened: &Opened, key: &str, mode: Mode, mut heartbeats: Heartbeats) {
     loop {
         sleep(LOOK).await;
         let status = opened.leases.status(key).await;
-        if status.is_ok_and(|status| opened.eyes.patience(&status, mode).is_none()) {
+        if status.is_ok_and(|status| opened.eyes.patience(&status, mode, &mut heartbeats).is_none()) {
             return;
         }
     }
