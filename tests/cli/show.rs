@@ -155,6 +155,16 @@ fn a_reader_that_has_read_enough_is_no_failure() {
 }
 
 #[test]
+fn a_key_that_was_never_used_is_free_and_nothing_is_said_of_its_tokens() {
+    let scratch = Scratch::new();
+    assert_eq!(scratch.done(&["status", "k"]).out, "k: free\n", "there is no store yet");
+    assert_eq!(scratch.done(&["run", "k", "true"]).code, 0);
+    assert_eq!(scratch.done(&["status", "other"]).out, "other: free\n");
+    let used = scratch.done(&["status", "k"]).out;
+    assert!(used.starts_with("k: free; its next token will be above "), "{used}");
+}
+
+#[test]
 fn who_waits_is_told_who_holds_the_key() {
     let scratch = Scratch::new();
     let holder = scratch.ready(&[], "echo ready; exec sleep 600");
@@ -163,7 +173,9 @@ fn who_waits_is_told_who_holds_the_key() {
     let said = waiter.err();
     assert!(said.contains(&format!("pid {}: sh -c echo ready; exec sleep 600", holder.pid())), "{said}");
     let second = scratch.start(&["run", "k", "true"]);
-    second.until_err("; 1 wait before us");
+    second.until_err("; 1 waits before us");
+    let third = scratch.start(&["run", "k", "true"]);
+    third.until_err("; 2 wait before us");
     let quiet = scratch.done(&["run", "-q", "-w", "1.3", "k", "true"]);
     assert_eq!((quiet.code, &*quiet.err), (1, ""));
 }

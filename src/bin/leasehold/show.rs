@@ -51,7 +51,11 @@ pub(crate) async fn nothing() -> Result<Opened, Failure> {
 fn as_text(status: &LeaseStatus, eyes: &Eyes) -> String {
     let key = printable(status.key.as_str());
     if status.is_idle() {
-        return format!("{key}: free; its next token will be above {}\n", status.last_token.as_u64());
+        // Of a key that was never used, or whose record was deleted, the store knows no token.
+        return match status.last_token.as_u64() {
+            0 => format!("{key}: free\n"),
+            last => format!("{key}: free; its next token will be above {last}\n"),
+        };
     }
     let mut text = String::new();
     for holder in &status.holders {

@@ -187,6 +187,7 @@ fn in_the_way(key: &str, status: &LeaseStatus, eyes: &Eyes) -> String {
     };
     let ahead = match status.position() {
         None | Some(0) => String::new(),
+        Some(1) => "; 1 waits before us".to_owned(),
         Some(ahead) => format!("; {ahead} wait before us"),
     };
     format!("waiting for {key:?}, which is held by {holder}{ahead}")
