@@ -50,6 +50,7 @@ impl Subscriber for Listener {
         let mut reader = Reader::default();
         attributes.record(&mut reader);
         reader.0.insert("span", attributes.metadata().name().into());
+        reader.0.insert("target", attributes.metadata().target().into());
         self.told.lock().unwrap().push(reader.0);
         span::Id::from_u64(1)
     }
@@ -61,6 +62,7 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let mut reader = Reader::default();
         event.record(&mut reader);
+        reader.0.insert("target", event.metadata().target().into());
         self.told.lock().unwrap().push(reader.0);
     }
 
@@ -107,6 +109,22 @@ fn a_lease_is_told_from_its_request_to_its_end() {
     let released = find(&told, "lease released");
     assert_eq!((&released["token"], released["held_ms"].as_str()), (&granted["token"], "3000"));
     assert_eq!(find(&told, "lease lost")["reason"], "\"Stolen\"");
+}
+
+/// Programs filter by it, so it must not be the path of a module, which may move.
+#[test]
+fn all_is_told_under_one_target() {
+    let told = told(Level::TRACE, async |world| {
+        let leases = manager(world);
+        let robbed = leases.lock("notes").acquire().await.unwrap();
+        let _thief = leases.lock("notes").steal().await.unwrap();
+        drop(robbed);
+        leases.close().await;
+    });
+    assert!(told.iter().all(|fields| fields["target"] == "leasehold"), "{told:#?}");
+    for message in ["store transaction", "lease granted", "lease lost"] {
+        find(&told, message);
+    }
 }
 
 #[test]

@@ -189,6 +189,10 @@ impl Origin {
     }
 }
 
+/// What programs filter by. It is public, as the names of the events and of their fields are: `docs/a-native-worker.md` lists them.
+#[cfg(feature = "tracing")]
+const TARGET: &str = "leasehold";
+
 #[cfg(feature = "tracing")]
 const LEAKED: &str = "the lease manager was closed or dropped while a guard of this key lived; a close gives the lease back, so end \
     the work before, or let it end with its lease, by `elect` or `OnLoss::Abort`";
@@ -209,10 +213,10 @@ impl Event {
         match self {
             Self::Lease(LeaseEvent { key, mode, kind }) => tell_of_lease(&key, mode, kind, holder, span),
             Self::WaitsLong { key, waited_ms, held_here } => {
-                warn!(parent: span, %key, %holder, waited_ms, held_here, "the wait for a lease gets long");
+                warn!(target: TARGET, parent: span, %key, %holder, waited_ms, held_here, "the wait for a lease gets long");
             }
-            Self::Leaked { key } => warn!(parent: span, %key, %holder, "{LEAKED}"),
-            Self::Transaction { operations } => trace!(%holder, operations, "store transaction"),
+            Self::Leaked { key } => warn!(target: TARGET, parent: span, %key, %holder, "{LEAKED}"),
+            Self::Transaction { operations } => trace!(target: TARGET, %holder, operations, "store transaction"),
         }
     }
 }
@@ -225,25 +229,29 @@ fn tell_of_lease(key: &Key, mode: Mode, kind: LeaseEventKind, holder: SessionId,
     match kind {
         LeaseEventKind::Granted { holder, waited, .. } => {
             let (mode, waited_ms) = (mode.name(), whole_ms(waited));
-            debug!(parent: span, %key, mode, token, %holder, waited_ms, "lease granted");
+            debug!(target: TARGET, parent: span, %key, mode, token, %holder, waited_ms, "lease granted");
         }
-        LeaseEventKind::Waiting { ahead } => debug!(parent: span, %key, %holder, ahead, "lease awaited"),
+        LeaseEventKind::Waiting { ahead } => {
+            debug!(target: TARGET, parent: span, %key, %holder, ahead, "lease awaited");
+        }
         LeaseEventKind::Withdrawn { waited } => {
-            debug!(parent: span, %key, %holder, waited_ms = whole_ms(waited), "lease awaited in vain");
+            debug!(target: TARGET, parent: span, %key, %holder, waited_ms = whole_ms(waited), "lease awaited in vain");
         }
-        LeaseEventKind::Suspect { .. } => warn!(parent: span, %key, token, %holder, "lease in doubt"),
-        LeaseEventKind::Certain { .. } => info!(parent: span, %key, token, %holder, "lease beyond doubt again"),
+        LeaseEventKind::Suspect { .. } => warn!(target: TARGET, parent: span, %key, token, %holder, "lease in doubt"),
+        LeaseEventKind::Certain { .. } => {
+            info!(target: TARGET, parent: span, %key, token, %holder, "lease beyond doubt again");
+        }
         LeaseEventKind::Lost { reason, held, .. } => {
             let (reason, held_ms, closed) = (reason.name(), whole_ms(held), reason == LostReason::Closed);
             if closed {
                 // The close warned of the guard itself.
-                info!(parent: span, %key, token, %holder, reason, held_ms, "lease lost");
+                info!(target: TARGET, parent: span, %key, token, %holder, reason, held_ms, "lease lost");
             } else {
-                warn!(parent: span, %key, token, %holder, reason, held_ms, "lease lost");
+                warn!(target: TARGET, parent: span, %key, token, %holder, reason, held_ms, "lease lost");
             }
         }
         LeaseEventKind::Released { held, .. } => {
-            debug!(parent: span, %key, token, %holder, held_ms = whole_ms(held), "lease released");
+            debug!(target: TARGET, parent: span, %key, token, %holder, held_ms = whole_ms(held), "lease released");
         }
     }
 }
@@ -251,7 +259,7 @@ fn tell_of_lease(key: &Key, mode: Mode, kind: LeaseEventKind, holder: SessionId,
 /// Warns, in the caller's span, that an election goes on although the store fails.
 #[cfg(feature = "tracing")]
 pub(crate) fn tell_of_outage(key: &Key, holder: SessionId, cause: &str) {
-    tracing::warn!(%key, %holder, cause, "the election waits for a store that fails");
+    tracing::warn!(target: TARGET, %key, %holder, cause, "the election waits for a store that fails");
 }
 
 /// Does nothing, as the feature `tracing` is off.
@@ -261,7 +269,7 @@ pub(crate) fn tell_of_outage(_: &Key, _: SessionId, _: &str) {}
 /// The span in which a lease is asked for.
 #[cfg(feature = "tracing")]
 pub(crate) fn span(key: &str, mode: Mode) -> tracing::Span {
-    tracing::debug_span!("lease", key, mode = mode.name())
+    tracing::debug_span!(target: TARGET, "lease", key, mode = mode.name())
 }
 
 /// Polls the future in the span.
