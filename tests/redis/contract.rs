@@ -1,6 +1,11 @@
 //! The contract of all stores, and what this store says of itself.
 
-use std::time::Duration;
+use std::{
+    fmt::Debug,
+    mem,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use leasehold::{
     LeaseManager,
@@ -8,7 +13,14 @@ use leasehold::{
     machine::{Action, Batch, Key, Now, Outcome, RequestId, Row, SessionId, SessionStep, StoreClock, Wall},
     store::{Durability, RedisStore, Store, contract},
 };
+use redis::Client;
 use tokio::runtime::Runtime;
+use tracing::{
+    Dispatch, Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+    subscriber::set_default,
+};
 
 use crate::{
     BUSY,
@@ -174,6 +186,60 @@ async fn a_store_tells_what_its_server_does_with_what_is_written() {
     assert_eq!(durability("yes", "everysec", "d").await, Durability::Ephemeral);
     assert_eq!(durability("yes", "always", "d").await, Durability::Local);
     assert_eq!(open(&server.client(), "durability").await.clock(), StoreClock::Observed);
+}
+
+/// Keeps the messages that are told.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Visit for Told {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Told {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "leasehold" && *metadata.level() == Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test]
+async fn who_may_not_read_the_settings_is_told_that_they_are_unchecked() {
+    let Some(server) = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]) else { return };
+    let told = Told::default();
+    let _listens = set_default(told.clone());
+    // While there is one subscriber, a thread without it may turn the warning off for all threads.
+    let _second = Dispatch::new(told.clone());
+    let open_as = async |name: &str, rights: &[&str]| {
+        let user = ["ACL", "SETUSER", name, "on", ">secret", "~*", "&*", "+@all", "-config"];
+        let _: String = server.ask(&[&user[..], rights].concat());
+        let url = format!("redis://{name}:secret@127.0.0.1:{}/", server.port());
+        let store = open(&Client::open(url).unwrap(), "settings").await;
+        (store.durability(), mem::take(&mut *told.0.lock().unwrap()))
+    };
+    assert_eq!(open_as("reader", &["+config|get"]).await, (Durability::Local, Vec::new()));
+    let (durability, said) = open_as("blind", &[]).await;
+    assert_eq!((durability, said.len()), (Durability::Ephemeral, 1), "{said:?}");
+    assert!(said[0].contains("maxmemory-policy") && said[0].contains("grant its user CONFIG|GET"), "{said:?}");
 }
 
 /// Each context forgets what it no longer uses, but for the last few hundred keys. So it takes many contexts to leave many. One of them

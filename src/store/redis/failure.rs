@@ -207,7 +207,9 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
         "NOPERM" => unsupported(told(
             "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, ZADD, ZREM, ZRANGEBYLEX, TIME, PING, PUBLISH \
              and SUBSCRIBE for the keys and channels that begin with its prefix in braces; HLEN, HRANDFIELD and HMGET if it is to delete \
-             records that nobody uses; SELECT for another database than 0; and CLUSTER SLOTS in a cluster: grant them to the user",
+             records that nobody uses; SELECT for another database than 0; and CLUSTER SLOTS in a cluster: grant them to the user. CONFIG|GET \
+             and INFO are recommended: without them the store checks neither maxmemory-policy nor whether this is the master, and \
+             its durability is Ephemeral",
         )),
         "WRONGTYPE" => unsupported(told(
             "another program uses a key that begins like the prefix in braces, as in {leasehold}:rows; choose another prefix, by \

@@ -3,11 +3,16 @@
 use std::{format, string::String, vec::Vec};
 
 use redis::{Value, cmd};
+use tracing::warn;
 
 use super::failure::{self, Stage};
 use super::link::Link;
 use crate::machine::{Records, Row, StoreError, StoreId};
 use crate::store::Durability;
+
+/// Said where the server withholds its settings.
+const UNCHECKED: &str = "Redis does not tell its maxmemory-policy, so nobody has checked whether it would evict leases, and the store counts \
+    as Ephemeral; grant its user CONFIG|GET";
 
 /// What a server told of itself.
 pub(super) struct Found {
@@ -52,7 +57,11 @@ async fn check_eviction(link: &Link) -> Result<(), StoreError> {
              are held; set maxmemory-policy noeviction",
             link.address()
         ))),
-        _ => Ok(()),
+        Some(_) => Ok(()),
+        None => {
+            warn!(target: "leasehold", address = %link.address(), "{UNCHECKED}");
+            Ok(())
+        }
     }
 }
 
