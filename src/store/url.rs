@@ -13,8 +13,11 @@ use crate::machine::{StoreError, StoreErrorKind};
 pub(super) const PREFIX_REMEDY: &str =
     "to choose a prefix, write ?prefix= in a URL for store::from_url or the command line, or call connect_with_prefix";
 
-const UNCLEAR: &str = "it is unclear where the prefix begins in the URL, or it cannot be used; percent-encode each @ and ? in the user, the \
+const UNCLEAR: &str = "it is unclear where the parameters begin in the URL, or one of them cannot be used; percent-encode each @ and ? in the user, the \
     password and the parameters, @ as %40 and ? as %3F";
+
+/// The parameter of a PostgreSQL URL that turns signals off. Only `from_url` reads it, too.
+const SIGNALS: &str = "signals=";
 
 /// The schemes that a URL may begin with, and the feature that brings each store.
 const SCHEMES: [(&str, Option<&str>); 14] = [
@@ -52,8 +55,9 @@ const SCHEMES: [(&str, Option<&str>); 14] = [
 /// | `etcds://one:2379,two:2379?ca=/etc/app/ca.pem`, with more parameters of `EtcdStore::connect`; also `https://` | the same, over TLS | `store-etcd-tls` |
 /// | `indexeddb:my-app` | `IndexedDbStore`, in browsers | `web` |
 ///
-/// `?prefix=jobs` chooses a prefix for the names of the tables or keys, except with `memory:` and `indexeddb:`. The path of a file is used
-/// as it stands, without percent-decoding.
+/// `?prefix=jobs` chooses a prefix for the names of the tables or keys, except with `memory:` and `indexeddb:`. With PostgreSQL,
+/// `?signals=off` does without signals, as `PostgresStoreBuilder::without_signals` does, for a pooler such as pgbouncer in transaction mode.
+/// The path of a file is used as it stands, without percent-decoding.
 ///
 /// # Errors
 /// [`StoreError`] of kind `Unsupported` if there is no store for the URL, or its feature is off; and whatever opening that store
@@ -112,9 +116,12 @@ struct Named<'a> {
     prefix: Option<&'a str>,
     /// A second prefix, which is refused.
     second_prefix: Option<&'a str>,
+    /// What the URL of a PostgreSQL database says of signals.
+    #[allow(dead_code, reason = "only PostgreSQL reads it")]
+    signals: Vec<&'a str>,
     /// The other parameters.
     others: Vec<&'a str>,
-    /// The prefix may be a part of a password with a question mark, because an `@` follows.
+    /// The prefix, or what is said of signals, may be a part of a password with a question mark, because an `@` follows.
     is_unclear: bool,
 }
 
@@ -148,7 +155,10 @@ impl<'a> Named<'a> {
             #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
             "sqlite" => self.check_sqlite(),
             #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
-            "postgres" | "postgresql" => super::PostgresStore::check_url(&self.without_prefix(), self.prefix),
+            "postgres" | "postgresql" => {
+                self.check_signals()?;
+                super::PostgresStore::check_url(&self.without_prefix(), self.prefix)
+            }
             #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
             scheme if is_of_redis(scheme) => super::RedisStore::check_url(&self.without_prefix(), self.prefix),
             #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
@@ -180,7 +190,10 @@ impl<'a> Named<'a> {
         let (prefixes, others): (Vec<_>, Vec<_>) = parameters.partition(|parameter| parameter.starts_with("prefix="));
         let mut prefixes = prefixes.iter().filter_map(|parameter| parameter.strip_prefix("prefix="));
         let (prefix, second_prefix) = (prefixes.next(), prefixes.next());
-        Some(Self { scheme, place, prefix, second_prefix, others, is_unclear: prefix.is_some() && query.contains('@') })
+        let of_signals = |parameter: &&str| scheme.starts_with("postgres") && parameter.starts_with(SIGNALS);
+        let (signals, others): (Vec<_>, Vec<_>) = others.into_iter().partition(of_signals);
+        let is_unclear = (prefix.is_some() || !signals.is_empty()) && query.contains('@');
+        Some(Self { scheme, place, prefix, second_prefix, signals, others, is_unclear })
     }
 
     /// Refuses all parameters but those that the store knows: the prefix, or none.
@@ -252,9 +265,25 @@ impl<'a> Named<'a> {
     }
 
     #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
+    fn check_signals(&self) -> Result<(), StoreError> {
+        match self.signals.as_slice() {
+            [] | ["signals=off"] => Ok(()),
+            [_] => Err(refused(format!(
+                "the parameter signals in a URL of {}: can only be off; leave it out for signals",
+                self.scheme
+            ))),
+            _ => Err(refused(format!(
+                "the parameter signals is given twice in a URL of {}:; leave one out",
+                self.scheme
+            ))),
+        }
+    }
+
+    #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
     async fn postgres(&self) -> Result<Box<dyn Store>, StoreError> {
         let builder = super::PostgresStore::builder(&self.without_prefix());
         let builder = if let Some(prefix) = self.prefix { builder.prefix(prefix) } else { builder };
+        let builder = if self.signals.is_empty() { builder } else { builder.without_signals() };
         let store = builder.connect().await?;
         store.migrate().await?;
         Ok(Box::new(store))
@@ -390,6 +419,7 @@ mod tests {
                 "postgres://u:a?prefix=hunter2&x@h/d",
                 "postgres://u:a@b?prefix=hunter2@h/d",
                 "postgres://u:a@b?prefix=Hunter2&x@h/d",
+                "postgres://u:a@b?signals=Hunter2&x@h/d",
             ]);
         }
         if cfg!(feature = "store-redis") {
@@ -431,7 +461,13 @@ mod tests {
             for url in ["postgres://host/db?prefix=a{b}", "postgres://host/db?no_such_option=1"] {
                 assert!(check_url(url).is_err(), "{url}");
             }
-            assert!(check_url("postgres://no.such.host.invalid/db?prefix=jobs").is_ok());
+            assert!(check_url("postgres://no.such.host.invalid/db?prefix=jobs&signals=off").is_ok());
+            for (parameters, remedy) in
+                [("signals=on", "can only be off"), ("signals=off&signals=off", "leave one out")]
+            {
+                let error = check_url(&format!("postgres://host/db?{parameters}")).expect_err(parameters);
+                assert!(error.message.contains(remedy), "{error}");
+            }
         }
         if cfg!(feature = "store-etcd") {
             for url in ["etcd://a?x=1", "etcd://a?prefix=ends/", "etcd://a:port"] {

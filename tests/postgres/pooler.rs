@@ -2,7 +2,11 @@
 
 use std::{fs, path::PathBuf};
 
-use leasehold::{LeaseManager, executor::TokioExecutor, store::PostgresStore};
+use leasehold::{
+    LeaseManager,
+    executor::TokioExecutor,
+    store::{PostgresStore, Store, from_url},
+};
 use tokio::time::timeout;
 
 use crate::{
@@ -58,7 +62,7 @@ fn contexts_take_turns_behind_pgbouncer() {
         user.batch_execute("CREATE TABLE pooler_count AS SELECT 0 AS n").await.unwrap();
         for _ in 0..2 {
             let store = far.builder().without_signals().connect().await.unwrap();
-            assert_eq!(leasehold::store::Store::reach(&store), leasehold::store::Store::reach(&near));
+            assert_eq!(Store::reach(&store), Store::reach(&near));
             let leases = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
             turns.push(take_turns(leases, &far.url));
         }
@@ -69,6 +73,25 @@ fn contexts_take_turns_behind_pgbouncer() {
         let pooled = connect(&far.url).await;
         let named = pooled.query_typed("SELECT count(*) FROM pg_prepared_statements", &[]).await.unwrap();
         assert_eq!(named[0].get::<_, i64>(0), 0);
+    });
+}
+
+/// A user of the command line, and of `from_url`, has nothing but the URL.
+#[test]
+fn a_url_can_do_without_signals() {
+    on_server("pooler_url", |place| async move {
+        let Some(pooler) = Pooler::start(&place) else { return };
+        let far = place.behind(pooler.port);
+        until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
+        for (signals, has_signals) in [("", true), ("&signals=off", false)] {
+            let url = format!("{}?prefix={}{signals}", far.url, far.prefix);
+            let store = from_url(&url).await.unwrap();
+            assert_eq!(store.signals().is_some(), has_signals, "{url}");
+        }
+        let url = format!("{}?signals=off&prefix={}", far.url, far.prefix);
+        let leases = LeaseManager::from_url(&url, TokioExecutor::new()).await.unwrap();
+        leases.lock("k").acquire().await.unwrap().release().await.unwrap();
+        leases.close().await;
     });
 }
 
@@ -133,7 +156,7 @@ fn a_pooler_that_goes_away_is_told_as_such() {
         until("pgbouncer answers", async || PostgresStore::connect(&far.url).await.is_ok()).await;
         let store = far.builder().without_signals().connect().await.unwrap();
         drop(pooler);
-        let error = leasehold::store::Store::keys(&store, "").await.unwrap_err();
+        let error = Store::keys(&store, "").await.unwrap_err();
         assert!(error.retry, "{error}");
     });
 }

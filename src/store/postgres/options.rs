@@ -110,7 +110,7 @@ impl PostgresStoreBuilder {
 
     /// Uses no signals between processes. A waiter then reads the store once per heartbeat to see a release by another process. Choose
     /// this behind a pooler that gives each transaction another connection (pgbouncer in transaction mode): `LISTEN` does not work
-    /// through it.
+    /// through it. A URL for [`from_url`](crate::store::from_url) says the same by `?signals=off`.
     pub fn without_signals(mut self) -> Self {
         self.signals = None;
         self
