@@ -322,10 +322,11 @@ impl LeaseManager {
     }
 
     /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store. Guards that still exist are
-    /// [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within two store time-outs, whatever the store does, and at once
-    /// if the manager's runtime has ended. If you call it on a thread without a runtime, or in a runtime without timers, something must
-    /// drive the manager's own runtime meanwhile: a current-thread runtime runs only inside `block_on`. A second call also
-    /// waits until the store is closed, within the same limit.
+    /// [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within two store time-outs, whatever the store does. If the
+    /// manager's runtime has ended, it ends at once. A second call also waits until the store is closed, within the same limit.
+    ///
+    /// You may also call it on a thread without a runtime, or in a runtime without timers. Then the manager's own runtime does the work, and
+    /// must run meanwhile: a current-thread runtime runs only while a thread is inside its `block_on`.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the closing, but the store may stay open until `close` is called again.
@@ -423,9 +424,12 @@ impl LeaseManagerBuilder {
     }
 
     /// A name of this context that is stable over restarts, such as `worker-1`: at most 1024 bytes. After a restart, the
-    /// new context takes over the leases of the dead one as soon as that is known to be dead. While it lives, requests for
-    /// its keys are refused as [`InstanceInUse`](AcquireError::InstanceInUse), after a moment. Over a store without beacons a
-    /// [`try_acquire`](LeaseRequest::try_acquire) does not wait for that moment, and returns `None`.
+    /// new context takes over the leases of the dead one as soon as that is known to be dead. Without beacons that takes a lease of
+    /// silence, as with any other holder.
+    ///
+    /// If the earlier context is alive, a request for one of its keys fails as [`InstanceInUse`](AcquireError::InstanceInUse): with
+    /// beacons after 250 ms, and without them at the next heartbeat of that context. A [`try_acquire`](LeaseRequest::try_acquire) does not
+    /// wait for that heartbeat, and returns `None`.
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.options.instance = Some(name.into());
         self

@@ -42,13 +42,14 @@ use crate::machine::{Monotonic, Now, Wall, whole_ms};
 /// have to run on the same thread. After a number of requests without a pause, a request also lets other tasks of its thread run first,
 /// like every wait in tokio ([cooperative scheduling](https://docs.rs/tokio/latest/tokio/task/coop/)). If a task blocks its thread on its
 /// own request, as by `futures::executor::block_on`, the two tasks may wait for each other for ever, whatever the time limit of the
-/// request. Block inside [`block_in_place`](https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html) or on a thread of
-/// [`spawn_blocking`](tokio::task::spawn_blocking).
+/// request. Block on a thread of [`spawn_blocking`](tokio::task::spawn_blocking), which works in every runtime. In a multi-thread runtime
+/// you may also block inside [`block_in_place`](https://docs.rs/tokio/latest/tokio/task/fn.block_in_place.html). In a current-thread
+/// runtime `block_in_place` panics.
 ///
 /// A call inside a runtime with timers starts its background work there. Any other call, such as the drop of a guard on a thread without a
-/// runtime, starts it in the runtime in which the first request was made. The timer that renews the leases is set in that runtime and in
-/// the other one that used the manager last: one of them may end, or be a current-thread runtime that nobody drives at the moment. When
-/// both have ended, nothing renews the leases and [`lost`](crate::LeaseGuard::lost) stays pending, while
+/// runtime, starts it in the runtime in which the first request was made. Two runtimes have a timer that renews the leases: the one of the
+/// first request, and, if other runtimes use the manager, the one of them that used it last. So the leases are renewed even if one of the
+/// two has ended, or is a current-thread runtime that nobody drives at the moment. When both have ended, nothing renews the leases and [`lost`](crate::LeaseGuard::lost) stays pending, while
 /// [`is_valid`](crate::LeaseGuard::is_valid) turns false by the clock; requests that wait fail as
 /// [`AcquireError::Store`](crate::AcquireError::Store). Once the runtime of the first request has ended, the next request inside a runtime
 /// makes that one the first; on a thread without a runtime it is refused.
