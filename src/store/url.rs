@@ -2,6 +2,11 @@
 
 use std::{boxed::Box, format, string::String, vec::Vec};
 
+#[cfg(all(
+    any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"),
+    not(all(target_family = "wasm", target_os = "unknown"))
+))]
+use super::tls::Certificates;
 use super::{MemoryStore, Store};
 use crate::machine::{StoreError, StoreErrorKind};
 
@@ -281,6 +286,9 @@ impl<'a> Named<'a> {
 
     #[cfg(all(feature = "store-postgres", not(all(target_family = "wasm", target_os = "unknown"))))]
     async fn postgres(&self) -> Result<Box<dyn Store>, StoreError> {
+        let is_file = |parameter: &&str| *parameter != "sslrootcert=system";
+        let files: Vec<_> = self.others.iter().copied().filter(is_file).collect();
+        Certificates::check(["sslrootcert", "sslcert", "sslkey"], &files)?;
         let builder = super::PostgresStore::builder(&self.without_prefix());
         let builder = if let Some(prefix) = self.prefix { builder.prefix(prefix) } else { builder };
         let builder = if self.signals.is_empty() { builder } else { builder.without_signals() };
@@ -291,6 +299,7 @@ impl<'a> Named<'a> {
 
     #[cfg(all(feature = "store-etcd", not(all(target_family = "wasm", target_os = "unknown"))))]
     async fn etcd(&self) -> Result<Box<dyn Store>, StoreError> {
+        Certificates::check(["ca", "cert", "key"], &self.others)?;
         let url = self.without_prefix();
         let store = match self.prefix {
             Some(prefix) => super::EtcdStore::connect_with_prefix(&url, prefix).await?,
@@ -301,6 +310,7 @@ impl<'a> Named<'a> {
 
     #[cfg(all(feature = "store-redis", not(all(target_family = "wasm", target_os = "unknown"))))]
     async fn redis(&self) -> Result<Box<dyn Store>, StoreError> {
+        Certificates::check(["ca", "cert", "key"], &self.others)?;
         let url = self.without_prefix();
         let store = match self.prefix {
             Some(prefix) => super::RedisStore::connect_with_prefix(&url, prefix).await?,

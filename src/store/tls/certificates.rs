@@ -1,6 +1,6 @@
 //! The files with certificates that the URL of a store names.
 
-use std::{format, string::String, vec::Vec};
+use std::{format, fs::File, string::String, vec::Vec};
 
 use super::decoded;
 use crate::machine::{StoreError, StoreErrorKind};
@@ -29,6 +29,20 @@ impl Certificates {
             }
         };
         Ok(Self { ca: take(ca)?, own })
+    }
+
+    /// Refuses a file that cannot be read when a store is opened by its URL: most likely its path is wrong. Later it may be missing for a
+    /// moment, while somebody replaces it under a running program.
+    pub(in crate::store) fn check(names: [&str; 3], parameters: &[&str]) -> Result<(), StoreError> {
+        let Self { ca, own } = Self::taken(names, &mut parameters.to_vec())?;
+        let (cert, key) = own.unzip();
+        for (name, file) in names.into_iter().zip([ca, cert, key]) {
+            let Some(file) = file else { continue };
+            File::open(&file).map_err(|why| {
+                refused(format!("{file:?}, which {name}= in the URL names, cannot be read ({why}); correct the path"))
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -67,6 +81,20 @@ mod tests {
         assert_eq!(found.own, Some(("c".into(), "k".into())));
         assert_eq!(parameters, ["a=1", "carrot=2", "ca"]);
         assert_eq!(files(&mut parameters).unwrap(), Certificates::default());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_refused_for_good() {
+        let check = |parameters: &[&str]| Certificates::check(["ca", "cert", "key"], parameters);
+        let there = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let ca = format!("ca={there}");
+        check(&[]).unwrap();
+        check(&[&ca, "prefix=jobs"]).unwrap();
+        for (parameters, name) in [(&["ca=/no/such.pem"][..], "ca="), (&[&ca, "cert=/no/such.pem", "key=k"], "cert=")] {
+            let error = check(parameters).unwrap_err();
+            assert!(!error.retry && error.message.contains(name), "{error}");
+            assert!(error.message.contains("/no/such.pem") && error.message.contains("correct the path"), "{error}");
+        }
     }
 
     #[test]

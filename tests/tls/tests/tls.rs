@@ -143,7 +143,7 @@ mod postgres {
         let another_name = refusal(&format!("{}&hostaddr=127.0.0.1", trusted.replace("localhost", "other.test"))).await;
         assert!(another_name.contains("check its host name"), "{another_name}");
         let missing = refusal(&format!("{url}&sslmode=require&sslrootcert=/no/such.pem")).await;
-        assert!(missing.contains("\"/no/such.pem\"") && missing.contains("cannot be read"), "{missing}");
+        assert!(missing.contains("\"/no/such.pem\", which sslrootcert= in the URL names, cannot be read"), "{missing}");
         let no_pem = refusal(&format!("{url}&sslmode=require&sslrootcert={}", file("log"))).await;
         assert!(no_pem.contains("is no PEM file"), "{no_pem}");
         assert!(refusal(&url).await.contains("sslmode=require in the URL"));
@@ -248,7 +248,7 @@ mod over_redis {
         }
         assert!(said.contains("by cert= and key="), "{said}");
         let missing = refusal(&url.replace("/ca.pem", "/no-such.pem")).await;
-        assert!(missing.contains("no-such.pem\", which the address of Redis names, cannot be read"), "{missing}");
+        assert!(missing.contains("no-such.pem\", which ca= in the URL names, cannot be read"), "{missing}");
         let plain = refusal(&shown.replace("rediss", "redis")).await;
         assert!(plain.contains("begin the URL with rediss://"), "{plain}");
         let half = refusal(&format!("{url}&cert=c.pem")).await;
@@ -264,8 +264,11 @@ mod over_redis {
         std::fs::write(file("broken.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
         std::fs::write(file("closed.key"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n").unwrap();
         let (cert, key) = (file("client.pem"), file("client.key"));
+        let missing = format!("{url}?ca={}", file("no-such.pem"));
+        let error = store::from_url(&missing).await.map(drop).unwrap_err();
+        assert!(!error.retry && error.message.contains("cannot be read"), "{error}");
+        store::check_url(&missing).unwrap();
         for (parameters, named, what) in [
-            (format!("ca={}", file("no-such.pem")), "no-such.pem", "cannot be read"),
             (format!("ca={key}"), "client.key", "holds no certificate"),
             (format!("ca={}", file("broken.pem")), "broken.pem", "cannot be used"),
             (format!("cert={cert}&key={}", file("closed.key")), "closed.key", "openssl pkey"),
