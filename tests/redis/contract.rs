@@ -166,7 +166,7 @@ async fn all_names_of_a_server_are_one_place_and_other_databases_and_prefixes_ar
     let Some(server) = shared() else { return };
     let port = server.port();
     let reach = async |url: String, prefix: &str| {
-        RedisStore::with_prefix(redis::Client::open(url).unwrap(), prefix).await.unwrap().reach()
+        RedisStore::with_prefix(Client::open(url).unwrap(), prefix).await.unwrap().reach()
     };
     let by_socket = reach(server.url(), "reach").await;
     assert_eq!(reach(format!("redis://127.0.0.1:{port}/0"), "reach").await, by_socket);
