@@ -162,3 +162,21 @@ fn an_upgrade_over_a_slow_store_outlives_its_rival() {
         }
     });
 }
+
+/// The waiter was granted the key, and robbed of it before it heard of either.
+#[test]
+fn a_waiter_that_was_robbed_unheard_asks_again_at_once() {
+    everywhere(async |world| {
+        let (holder, (two, _)) = (world.tab().with(|builder| builder.linger(ms(0))), slow(world));
+        let guard = two.lock("k").shared().acquire().await.unwrap();
+        let mut writes = Box::pin(two.lock("k").acquire());
+        assert!(world.within(secs(1), &mut writes).await.is_none());
+        // The release grants the other request of its own context; the answer takes 10 ms.
+        let mut release = Box::pin(guard.release());
+        assert!(world.within(ms(12), &mut release).await.is_none());
+        let stolen = holder.leases.lock("k").steal().await.unwrap();
+        stolen.release().await.unwrap();
+        let granted = world.within(secs(1), writes).await;
+        assert!(granted.is_some_and(|granted| granted.is_ok()), "nobody else wants the key");
+    });
+}

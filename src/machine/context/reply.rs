@@ -338,10 +338,11 @@ impl Machine {
     /// and a signal add no time.
     fn heir(&mut self, key: &Key, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
         let block = granted.block;
-        if self.session.was_robbed(key, block.first) {
-            return;
-        }
+        let was_robbed = self.session.was_robbed(key, block.first);
         let Some(slot) = self.cohorts.slot_of(key, request) else {
+            if was_robbed {
+                return;
+            }
             let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
             return self.end_stray(&slot, request, Some(block.first), now);
         };
@@ -353,6 +354,10 @@ impl Machine {
         let is_old = seeking.queued && block.first <= seeking.last_token;
         if seeking.request != request || !seeking.sent || is_old {
             return;
+        }
+        if was_robbed {
+            // It has neither a place nor a grant any more. The store says that it was robbed, once it is asked.
+            return self.ask(&slot, now);
         }
         if self.cohorts.held(&slot).is_some() {
             return self.upgraded(&slot, granted, now);
