@@ -2,7 +2,7 @@
 
 use futures::future::FutureExt;
 use leasehold::{
-    LeaseManager,
+    LeaseManager, LeaseManagerBuilder,
     store::{Fault, FaultyStore, MemoryStore},
 };
 
@@ -159,6 +159,36 @@ fn an_upgrade_over_a_slow_store_outlives_its_rival() {
             assert!(world.within(ms(10), &mut upgrade).await.is_none());
             rival.crash(upgrades);
             assert_eq!(upgrade.await, Ok(()), "{each_way_ms} ms each way");
+        }
+    });
+}
+
+/// So does a request of its own instance, and a try, whether the rival is gone before they ask or while they look.
+#[test]
+fn a_request_over_a_slow_store_outlives_a_dead_holder() {
+    everywhere(async |world| {
+        for (each_way_ms, twins, waits) in [
+            (100, true, true),
+            (130, true, true),
+            (300, true, true),
+            (100, true, false),
+            (300, true, false),
+            (130, false, false),
+            (300, false, false),
+        ] {
+            let named = |builder: LeaseManagerBuilder| if twins { builder.instance("worker-1") } else { builder };
+            let (holder, context) = (world.tab().with(named), world.sim.context());
+            let store = SlowStore::new(world.shared.clone(), context.clone(), each_way_ms..=each_way_ms);
+            let builder = LeaseManager::builder(store, context).lease(LEASE).heartbeat(HEARTBEAT);
+            let two = named(builder).build().unwrap();
+            let key = format!("k{each_way_ms} {twins} {waits}");
+            let guard = holder.leases.lock(&key).acquire().await.unwrap();
+            let _other = two.lock("other").shared().acquire().await.unwrap();
+            holder.crash(guard);
+            let request = two.lock(&key);
+            let granted = if waits { request.acquire().await.map(Some) } else { request.try_acquire().await };
+            let is_granted = matches!(granted, Ok(Some(_)));
+            assert!(is_granted, "{each_way_ms} ms each way, twins: {twins}, waits: {waits}: {granted:?}");
         }
     });
 }

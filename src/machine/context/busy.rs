@@ -4,13 +4,14 @@ use alloc::vec::Vec;
 
 use super::{
     Entry, Machine, SessionId, Sighting,
-    cohort::{Cohort, Stage, Twin},
+    cohort::{Cohort, Seeking, Stage, Twin},
     input::Slot,
     key::Key,
     message::Body,
     output::Refusal,
     pending::PendingOperation,
     record::Way,
+    store_queue::is_ask_for,
     time::Monotonic,
 };
 
@@ -68,16 +69,23 @@ impl Machine {
         if seeking.probes_until.is_none_or(|until| until > now) {
             return;
         }
-        if self.store_queue.is_ending(slot) {
-            // The beacon is gone, and the store will say so in a moment.
-            seeking.probes_until = Some(now.plus(LOOK_MS));
-            return;
-        }
-        if self.cohorts.held(slot).is_some() {
+        if self.is_too_early_to_judge(slot) {
+            let seeking = self.cohorts.change_seeking(slot);
+            seeking.into_iter().for_each(|seeking| seeking.probes_until = Some(now.plus(LOOK_MS)));
+        } else if self.cohorts.held(slot).is_some() {
             self.conclude_upgrade(slot, now);
         } else {
             self.end_probe(slot, now);
         }
+    }
+
+    /// Whether a beacon that stood when it was read says nothing yet: it is gone, and the store will say so in a moment, or its watch has
+    /// not begun, because the store has not given the request its place.
+    fn is_too_early_to_judge(&self, slot: &Slot) -> bool {
+        let places = |seeking: &Seeking| {
+            !seeking.queued && seeking.way == Way::Plain && self.store_queue.carries(slot, is_ask_for(seeking.request))
+        };
+        self.store_queue.is_ending(slot) || self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(places)
     }
 
     fn end_probe(&mut self, slot: &Slot, now: Monotonic) {
@@ -201,10 +209,18 @@ impl Machine {
             return;
         }
         if twin.seen.beacon {
-            return self.refuse_twin(slot, now);
+            return self.judge_beacon_of_twin(slot, now);
         }
         self.refuse_tries(slot);
         self.stop_if_unwanted(slot, now);
+    }
+
+    fn judge_beacon_of_twin(&mut self, slot: &Slot, now: Monotonic) {
+        if !self.is_too_early_to_judge(slot) {
+            return self.refuse_twin(slot, now);
+        }
+        let twin = self.cohorts.change_seeking(slot).and_then(|seeking| seeking.twin.as_mut());
+        twin.into_iter().for_each(|twin| twin.until = Some(now.plus(LOOK_MS)));
     }
 
     fn refuse_twin(&mut self, slot: &Slot, now: Monotonic) {
@@ -212,6 +228,16 @@ impl Machine {
         let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) else { return };
         self.fail_turns(slot, &Refusal::InstanceInUse(self.config.instance.clone()));
         self.withdraw(slot, &seeking, now);
+    }
+}
+
+impl Seeking {
+    /// With its place begins the watch of the beacon right before it.
+    pub(super) fn begin_watch(&mut self, now: Monotonic) {
+        let until = now.plus(GONE_MS);
+        self.probes_until = self.probes_until.map(|_| until);
+        let twin = self.twin.as_mut().filter(|twin| twin.until.is_some());
+        twin.into_iter().for_each(|twin| twin.until = Some(until));
     }
 }
 

@@ -311,6 +311,9 @@ impl Machine {
         let Some(seeking) = cohort.seeking_mut() else { return };
         seeking.last_token = last_token;
         let first_answer = !core::mem::replace(&mut seeking.queued, true);
+        if first_answer {
+            seeking.begin_watch(now);
+        }
         let turns = cohort.turns.ids();
         self.meet_twin(slot, ahead, now);
         self.refuse_tries(slot);
