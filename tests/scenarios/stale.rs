@@ -193,6 +193,23 @@ fn a_request_over_a_slow_store_outlives_a_dead_holder() {
     });
 }
 
+/// The place was moved to the front for the sake of a try, which goes at once.
+#[test]
+fn a_try_lends_its_priority_to_nobody() {
+    everywhere(async |world| {
+        let (holder, two, three) = (world.tab(), world.tab(), world.tab());
+        let guard = holder.leases.lock("k").acquire().await.unwrap();
+        let mut third = Box::pin(three.leases.lock("k").priority(-1).acquire());
+        assert!(world.within(ms(500), &mut third).await.is_none());
+        let mut waits = Box::pin(two.leases.lock("k").priority(-5).acquire());
+        assert!(world.within(ms(500), &mut waits).await.is_none());
+        assert!(two.leases.lock("k").try_acquire().await.unwrap().is_none());
+        assert!(world.within(ms(100), &mut waits).await.is_none());
+        guard.release().await.unwrap();
+        assert!(world.within(ms(500), third).await.is_some(), "it came before, and is more urgent");
+    });
+}
+
 /// The waiter was granted the key, and robbed of it before it heard of either.
 #[test]
 fn a_waiter_that_was_robbed_unheard_asks_again_at_once() {

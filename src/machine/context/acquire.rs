@@ -94,8 +94,7 @@ impl Machine {
         if asks_more || robs {
             self.ask(slot, now);
         } else if waits {
-            self.refuse_tries(slot);
-            self.stop_if_unwanted(slot, now);
+            self.end_tries(slot, now);
         }
     }
 

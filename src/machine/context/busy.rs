@@ -90,8 +90,7 @@ impl Machine {
 
     fn end_probe(&mut self, slot: &Slot, now: Monotonic) {
         self.cohorts.change_seeking(slot).into_iter().for_each(|seeking| seeking.probes_until = None);
-        self.refuse_tries(slot);
-        self.stop_if_unwanted(slot, now);
+        self.end_tries(slot, now);
     }
 
     /// Tells those who hold a key that somebody wants it.
@@ -105,13 +104,20 @@ impl Machine {
     fn found_busy(&mut self, slot: &Slot, now: Monotonic) {
         self.refuse_tries(slot);
         let is_unwanted = |cohort: &&mut Cohort| cohort.turns.is_empty() && cohort.held().is_none();
-        let Some(cohort) = self.cohorts.change(slot).filter(is_unwanted) else { return };
+        let Some(cohort) = self.cohorts.change(slot).filter(is_unwanted) else { return self.want_less(slot, now) };
         // Requests that only try have no place in the record, unless an attempt that was given up is applied late, or another request for
         // this slot wanted to wait.
         let Stage::Seeking(seeking) = core::mem::take(&mut cohort.stage) else { return };
         if seeking.retried || seeking.wait {
             self.withdraw(slot, &seeking, now);
         }
+    }
+
+    /// Who only tried is told that the key is taken. Those who are left may want less, or nobody is.
+    pub(super) fn end_tries(&mut self, slot: &Slot, now: Monotonic) {
+        self.refuse_tries(slot);
+        self.stop_if_unwanted(slot, now);
+        self.want_less(slot, now);
     }
 
     /// Some of several keys are taken.
@@ -211,8 +217,7 @@ impl Machine {
         if twin.seen.beacon {
             return self.judge_beacon_of_twin(slot, now);
         }
-        self.refuse_tries(slot);
-        self.stop_if_unwanted(slot, now);
+        self.end_tries(slot, now);
     }
 
     fn judge_beacon_of_twin(&mut self, slot: &Slot, now: Monotonic) {

@@ -79,8 +79,7 @@ impl Machine {
         self.observe(slot, ahead, now);
         self.meet_twin(slot, ahead, now);
         // The twin that these tries waited for may have gone, and somebody else may hold the key now.
-        self.refuse_tries(slot);
-        self.stop_if_unwanted(slot, now);
+        self.end_tries(slot, now);
     }
 
     /// A place that no request here knows of belongs to nobody.

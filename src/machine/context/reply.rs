@@ -316,8 +316,7 @@ impl Machine {
         }
         let turns = cohort.turns.ids();
         self.meet_twin(slot, ahead, now);
-        self.refuse_tries(slot);
-        self.stop_if_unwanted(slot, now);
+        self.end_tries(slot, now);
         if first_answer {
             let me = self.session.id();
             let position = if ahead.iter().all(|seen| seen.holder == me) { 0 } else { position };
