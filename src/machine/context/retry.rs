@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Attempts to reach a store that has not answered a request yet.
-const ATTEMPTS: u32 = 3;
+pub(super) const ATTEMPTS: u32 = 3;
 
 impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.

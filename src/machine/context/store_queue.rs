@@ -11,6 +11,7 @@ use super::{
     key::Key,
     pending::{PendingOperation, Sent, Transaction},
     record::Action,
+    retry::ATTEMPTS,
     time::{Monotonic, earliest},
     token::Token,
 };
@@ -193,12 +194,12 @@ impl StoreQueue {
         any(&[self.in_flight_operations()], &|operation| operation.action == release && operation.slot.key == *key)
     }
 
-    /// Whether the store is being asked to end a session that stands in the way of this slot. What failed and is to be tried again does not
-    /// count.
+    /// Whether the store is being asked to end a session that stands in the way of this slot. What has failed often enough does not count.
     pub(super) fn is_ending(&self, slot: &Slot) -> bool {
-        let is_it =
-            |operation: &PendingOperation| matches!(operation.action, Action::End { .. }) && operation.slot == *slot;
-        any(&[&self.waiting, self.in_flight_operations()], &is_it)
+        let is_it = |operation: &PendingOperation| {
+            matches!(operation.action, Action::End { .. }) && operation.slot == *slot && operation.attempts < ATTEMPTS
+        };
+        any(&[&self.waiting, &self.later, self.in_flight_operations()], &is_it)
     }
 
     /// Puts what did not fit into one transaction at the front of the queue.
