@@ -129,6 +129,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S9",
         "an upgrade is refused although the rival's session is just being ended",
         Scenario("stale::an_upgrade_over_a_slow_store"),
-        &[edit("src/machine/context/busy.rs", "if self.store_queue.is_ending(slot) {", "if false {")],
+        &[edit("src/machine/context/busy.rs", "self.store_queue.is_ending(slot) || self.cohorts", "self.cohorts")],
+    ),
+    Mutant::new(
+        "S8",
+        "a waiter that was robbed before it heard of its grant does not ask again",
+        Scenario("stale::a_waiter_that_was_robbed_unheard"),
+        &[edit(
+            REPLY,
+            "            // It has neither a place nor a grant any more. The store says that it was robbed, once it is asked.\n            return self.ask(&slot, now);",
+            "            return;",
+        )],
+    ),
+    Mutant::new(
+        "P4",
+        "a try leaves its priority to those who wait on",
+        Scenario("stale::a_try_lends"),
+        &[edit(
+            "src/machine/context/busy.rs",
+            "        self.stop_if_unwanted(slot, now);\n        self.want_less(slot, now);",
+            "        self.stop_if_unwanted(slot, now);",
+        )],
     ),
 ];

@@ -73,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S8",
         "a grant that was stolen is believed again when a signal comes late",
         Rule("sessions::s8_an_answer"),
-        &[edit(REPLY, "if self.session.was_robbed(key, block.first) {", "if false {")],
+        &[edit(REPLY, "let was_robbed = self.session.was_robbed(key, block.first);", "let was_robbed = false;")],
     ),
     Mutant::new(
         "S8",
