@@ -44,6 +44,7 @@ mod signals;
 mod slow;
 #[cfg(feature = "store-postgres-sqlx")]
 mod sqlx_fence;
+mod sweeps;
 #[path = "../stores/threads.rs"]
 mod threads;
 #[path = "../processes/wall_clock.rs"]

@@ -185,9 +185,10 @@ impl PostgresStore {
     }
 
     /// Sweeps once, if the first session that was opened found many records.
-    fn sweep(&self, session: SessionId, own: Option<Key>, now: StoreNow) {
+    fn sweep(&self, session: SessionId, own: Option<Key>, now: StoreNow, limit: Duration) {
         if self.place.crowding.takes_sweep() {
-            let records = sweep::Records { place: self.place.clone(), closed: self.closed.clone(), now };
+            let limit = limit.min(super::sweep::PATIENCE);
+            let records = sweep::Records { place: self.place.clone(), closed: self.closed.clone(), now, limit };
             self.place.runtime.spawn(super::sweep::sweep(records, session, own));
         }
     }
@@ -250,7 +251,7 @@ impl Store for PostgresStore {
         let now = StoreNow::new(self.clock(), now);
         let tells = self.place.signals.is_some();
         let first = self.place.crowding.is_unknown().then(|| (batch.session, batch.keys().pop()));
-        let work = Work { batch, now, limit, fresh: fresh_id()?, tells };
+        let work = Work { batch, now, limit, fresh: fresh_id()?, tells, yields: false };
         // It keeps to its limit by itself, and knows what became of its commit.
         let runs = |place: Shared<Place>| async move { work.run(&place).await };
         let reply = if Handle::try_current().is_ok_and(|here| here.id() == self.place.runtime.id()) {
@@ -261,7 +262,7 @@ impl Store for PostgresStore {
             self.on_runtime(limit.saturating_mul(2), runs).await?
         };
         if let Some((session, own)) = first {
-            self.sweep(session, own, now);
+            self.sweep(session, own, now, limit);
         }
         Ok(reply)
     }

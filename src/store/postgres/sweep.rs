@@ -1,5 +1,6 @@
 //! How a [sweep](super::super::sweep) asks PostgreSQL.
 
+use core::time::Duration;
 use std::{
     string::String,
     sync::{
@@ -10,6 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use tokio::time::timeout;
 
 use super::{
     Place, Work, failure, fresh_id, options,
@@ -17,7 +19,7 @@ use super::{
 };
 use crate::executor::Shared;
 use crate::machine::{Batch, Key, SessionId, StoreError, StoreNow};
-use crate::store::sweep::{PAGE, PATIENCE, Page, Shelf};
+use crate::store::sweep::{PAGE, Page, Shelf};
 
 /// Whether there are many records. Whoever opens the first session asks along, so that this costs no round trip.
 #[derive(Debug, Default)]
@@ -48,11 +50,15 @@ pub(super) struct Records {
     /// Whether the handle was closed; nobody else has it once the handle is dropped.
     pub(super) closed: Arc<AtomicBool>,
     pub(super) now: StoreNow,
+    /// How long each request may keep a connection: no longer than that of a lease, because the pool may have no other one.
+    pub(super) limit: Duration,
 }
 
 impl Records {
     async fn ask(&self, statement: &str) -> Result<super::carrier::Answers, StoreError> {
-        let found = options::ask(&self.place.lending, statement).await?;
+        let late = |_| Err(failure::before_commit(self.limit));
+        let asked = timeout(self.limit, options::ask(&self.place.lending, statement)).await;
+        let found = asked.unwrap_or_else(late)?;
         found.map_err(|failure| failure::of_statement(&failure, &self.place.names))
     }
 }
@@ -75,7 +81,9 @@ impl Shelf for Records {
     }
 
     async fn forget(&self, batch: Batch) -> Result<(), StoreError> {
-        let work = Work { batch, now: self.now, limit: PATIENCE, fresh: fresh_id()?, tells: false };
+        // In the name of nobody: transactions of one session wait for each other, and those of a living one are heartbeats.
+        let batch = Batch { session: SessionId(fresh_id()?.0), ..batch };
+        let work = Work { batch, now: self.now, limit: self.limit, fresh: fresh_id()?, tells: false, yields: true };
         work.run(&self.place).await.map(drop)
     }
 

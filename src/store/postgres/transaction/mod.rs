@@ -46,7 +46,7 @@ use super::{
     rows::{Changed, Hold, SCHEMA, StoreText, load_records, session_of, text_of_record, text_of_session},
     signals::Letter,
 };
-use settings::begin;
+use settings::{begin, yield_soon};
 
 use crate::machine::{Batch, Key, Promotion, Records, Reply, SessionId, StoreError, StoreId, StoreNow};
 
@@ -112,6 +112,8 @@ pub(super) struct Work {
     pub(super) fresh: StoreId,
     /// Whether the transaction notifies the waiters to whom it grants a lease.
     pub(super) tells: bool,
+    /// Whether it waits only for a moment for what others have locked. It is not urgent, and others wait for what it has locked.
+    pub(super) yields: bool,
 }
 
 impl Work {
@@ -265,6 +267,9 @@ impl Attempt<'_> {
         let mut records = Records::new();
         let mut round = Round::new(self.by_name);
         begin(self.work.limit, &mut round);
+        if self.work.yields {
+            yield_soon(&mut round);
+        }
         if self.by_name {
             keep_plans(&mut round);
         }

@@ -29,6 +29,11 @@ pub(super) fn begin_at_once(limit: Duration, round: &mut Round) {
     round.add("SET LOCAL synchronous_commit = on");
 }
 
+/// For a transaction that begins like this, and that nobody needs at once.
+pub(super) fn yield_soon(round: &mut Round) {
+    round.add("SET LOCAL lock_timeout = 20");
+}
+
 /// A transaction that only reads, all of it as of one moment.
 pub(super) fn begin_to_look(limit: Duration, round: &mut Round) {
     let ms = fifths_of(limit, 4);
