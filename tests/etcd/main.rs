@@ -42,6 +42,7 @@ mod signals;
 mod slow;
 #[path = "../stores/still.rs"]
 mod still;
+mod sweeps;
 #[path = "../stores/threads.rs"]
 mod threads;
 #[cfg(feature = "store-etcd-tls")]
