@@ -427,6 +427,36 @@ fn a_context_goes_on_by_the_primary_when_that_is_back() {
     });
 }
 
+/// Of what happened after the standby lost the primary, it knows nothing.
+#[test]
+fn a_look_is_not_answered_by_a_standby() {
+    let (Some(primary), Some(standby)) = (Server::start(), Server::start()) else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: primary.url(), prefix: "leasehold".into() };
+        place.store().await.close().await;
+        primary.crash();
+        standby.crash();
+        standby.copy(&primary);
+        standby.make_standby();
+        standby.restart();
+        primary.restart();
+        let holder = manager(place.store().await);
+        let guard = holder.lock("k").acquire().await.unwrap();
+        let onlooker = manager(beside(&primary, &standby).await);
+        assert_eq!(onlooker.status("k").await.unwrap().holders.len(), 1);
+        primary.crash();
+        let told = onlooker.status("k").await;
+        let listed = onlooker.list("").await;
+        primary.restart();
+        for told in [told.map(|_| ()), listed.map(|_| ())] {
+            assert!(told.as_ref().is_err_and(|error| error.to_string().contains("cannot be written to")), "{told:?}");
+        }
+        assert_eq!(onlooker.status("k").await.unwrap().holders.len(), 1);
+        assert_eq!(onlooker.list("").await.unwrap().len(), 1);
+        assert!(guard.verify().await.unwrap(), "it was held all the time");
+    });
+}
+
 /// An error that stays would cost the leases, and end whoever waits.
 #[test]
 fn a_second_host_that_refuses_the_user_does_not_say_that_the_first_one_is_gone_for_good() {

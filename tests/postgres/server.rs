@@ -148,6 +148,17 @@ impl Server {
         assert!(written.expect("there is a shell").success());
     }
 
+    /// Its data are now a copy of another server's. Neither runs.
+    pub(crate) fn copy(&self, other: &Self) {
+        let [from, to] = [other, self].map(|server| server.folder.join("data"));
+        let mut shell = as_server("sh");
+        shell
+            .args(["-c", "rm -rf \"$2\" && cp -a \"$1\" \"$2\" && rm -f \"$2/postmaster.pid\"", "sh"])
+            .arg(&from)
+            .arg(&to);
+        assert!(shell.current_dir(&self.folder).status().expect("there is a shell").success());
+    }
+
     /// From its next start on it only follows another server, and cannot be written to.
     pub(crate) fn make_standby(&self) {
         let signal = self.folder.join("data/standby.signal");

@@ -5,7 +5,10 @@
 use core::time::Duration;
 use std::string::String;
 
-use super::{carrier::Failure, names::Names};
+use super::{
+    carrier::{Failure, Gathering, Row},
+    names::Names,
+};
 use crate::{
     machine::{StoreError, StoreErrorKind},
     store::tls::{SIGN_ANOTHER, is_of_an_authority, is_of_own},
@@ -66,6 +69,20 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
 /// Whether a server that only follows another one refused to write.
 pub(super) fn is_of_a_standby(failure: &Failure) -> bool {
     ["25006", "0A000"].contains(&&*failure.code)
+}
+
+/// Asks whether the server only follows another one. What it would say of leases may be out of date, and may stay so: a look that
+/// writes nothing would not be refused.
+pub(super) const IS_STANDBY: &str = "SELECT pg_is_in_recovery()";
+
+/// What [`IS_STANDBY`] found.
+pub(super) fn is_standby(found: &[Row]) -> bool {
+    found.first().is_some_and(|row| row.text(0) == Some("t"))
+}
+
+/// As if such a server had refused.
+pub(super) fn of_a_standby() -> Failure {
+    Gathering::default().failed(Some("25006".into()), "it is a standby, which follows another server".into())
 }
 
 /// Whether the server refused this very statement, so that a commit behind it was none. What a pooler says of a server that went

@@ -307,7 +307,13 @@ fn fresh_id() -> Result<StoreId, StoreError> {
 }
 
 async fn list(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
-    let found = options::ask(&place.lending, &place.names.read_keys(prefix)).await?;
+    let statements = format!("{}; {}", place.names.read_keys(prefix), failure::IS_STANDBY);
+    let found = options::ask(&place.lending, &statements)
+        .await?
+        .and_then(|found| if failure::is_standby(found.rows(1)) { Err(failure::of_a_standby()) } else { Ok(found) });
+    if found.as_ref().is_err_and(failure::is_of_a_standby) {
+        place.lending.lender().forget_idle();
+    }
     let found = found.map_err(|failure| failure::of_statement(&failure, &place.names))?;
     Ok(rows::keys_of(found.rows(0)))
 }

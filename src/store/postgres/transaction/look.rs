@@ -5,6 +5,7 @@ use std::string::String;
 use super::{
     super::{
         carrier::Round,
+        failure,
         rows::{Hold, load_records, text_of_session},
     },
     Attempt, Fault,
@@ -24,7 +25,11 @@ impl Attempt<'_> {
         begin_to_look(self.work.limit, &mut round);
         let (found, store) =
             (round.add(&names.read_records(&keys, Hold::Not)), round.add(&names.read_store(Hold::Not)));
+        let standby = round.add(failure::IS_STANDBY);
         let answers = self.loan.carry(&round).await?;
+        if failure::is_standby(answers.rows(standby)) {
+            return Err(failure::of_a_standby().into());
+        }
         load_records(&mut records, &keys, answers.rows(found));
         self.load_store(&mut records, &answers, store)?;
         let sessions = records.sessions_of(batch);
