@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{
     LeaseManager,
     executor::{Executor, TokioExecutor},
-    machine::{Batch, Key, SessionId, StoreClock},
+    machine::{Batch, Beat, Key, SessionId, SessionStep, StoreClock},
     store::{Durability, PostgresStore, Reach, Store, contract},
 };
 use tokio::runtime::Runtime;
@@ -192,7 +192,10 @@ fn a_new_store_gets_one_id_although_many_draw_one() {
                 stores.push(place.store().await);
             }
             let asks = stores.iter().zip(1..).map(|(store, session)| {
-                let batch = Batch::new(SessionId(session), vec![]);
+                // Whoever only looks writes no id.
+                let beat = Beat { beat: 1, lease_ms: 60_000, ..Beat::default() };
+                let step = SessionStep::Open { beat, instance: String::new() };
+                let batch = Batch { step, ..Batch::new(SessionId(session), vec![]) };
                 store.transact(batch, TokioExecutor::new().now(), PATIENCE)
             });
             let replies = futures::future::try_join_all(asks).await.unwrap();
