@@ -301,12 +301,7 @@ impl Attempt<'_> {
             Known { ids: &guessed, rows: near.map_or(&[], |near| answers.rows(near)) },
         ];
         let mut others = self.read_others(&records, &known).await?;
-        for row in peers.map_or(&[][..], |peers| answers.rows(peers)) {
-            let Some(peer) = session_of(row) else { continue };
-            if !others.iter().any(|(known, _)| *known == peer) {
-                others.push((peer, row.text(1).map(String::from)));
-            }
-        }
+        add_peers(&mut others, peers.map_or(&[], |peers| answers.rows(peers)));
         others.iter().for_each(|(session, text)| records.load_session(*session, text.as_deref()));
         let record = match (&keys[..], found) {
             ([key], Some(found)) => text_of_record(answers.rows(found), key).map(String::from),
@@ -430,6 +425,16 @@ impl Attempt<'_> {
                 Err(if failure.before.count() < first_letter { Fault::Server(failure) } else { Fault::Letter })
             }
             Err(failure) => Err(Fault::Commit(failure)),
+        }
+    }
+}
+
+/// Adds sessions that a transaction was told of beside those that matter to it.
+fn add_peers(others: &mut Vec<(SessionId, Option<String>)>, peers: &[Row]) {
+    for row in peers {
+        let Some(peer) = session_of(row) else { continue };
+        if !others.iter().any(|(known, _)| *known == peer) {
+            others.push((peer, row.text(1).map(String::from)));
         }
     }
 }
