@@ -57,6 +57,8 @@ pub struct Guard {
     pub mode: Mode,
     /// Whether it wants to hold exclusively what it shares.
     pub upgrading: bool,
+    /// Whether it had a rival at any time since it began to want that, or could not know in time that it had none.
+    pub has_rival: bool,
     /// Which grant of the history it stands on.
     pub grant: Option<usize>,
 }
@@ -137,6 +139,7 @@ impl Context {
             key: *key,
             mode: want.mode(),
             upgrading: false,
+            has_rival: false,
             grant: None,
         };
         self.guards.extend(want.keys().iter().map(fresh));

@@ -13,10 +13,12 @@ impl World {
                     spend(&mut state.budget.delays);
                 }
                 spend(&mut state.budget.ticks);
+                state.note_unseen();
                 state.now_ms = state.next_timer().unwrap_or(state.now_ms);
             }
             Action::Leap => {
                 spend(&mut state.budget.leaps);
+                state.note_unseen();
                 state.now_ms += self.configuration.leap_ms;
             }
             Action::Crash(who) => self.crash(state, who),

@@ -24,6 +24,7 @@ pub mod ledger;
 mod model;
 mod obey;
 pub mod port;
+mod rivals;
 mod rows;
 mod rules;
 mod state;

@@ -60,7 +60,7 @@ impl Model for World {
             LossIsFinal
             OneGrantPerRequest GrantsFit HeadIsNotGrantable WaiterIsAwake BatchIsItsParts RowsSuffice
             RecordSuffices RobbedAreTold
-            DowngradeLetsIn UnusedIsFreed AllOrNothing
+            DowngradeLetsIn UnusedIsFreed AllOrNothing ConflictNeedsRival
         ];
         properties.push(Property::always(fair::NAME, |world: &Self, state| world.rests(state)));
         properties

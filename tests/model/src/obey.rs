@@ -55,6 +55,11 @@ impl World {
             Event::Released(turn) => end(state, who, turn, &[Stage::Returning], Stage::Ended),
             Event::Upgraded(turn, token) => self.upgraded(state, who, turn, token),
             Event::StaysShared(turn) => settle_upgrade(state, who, turn),
+            Event::Conflicts(turn) => {
+                let had_rival = state.contexts[who].change().guard_mut(turn).is_some_and(|guard| guard.has_rival);
+                state.broken.unless(had_rival, Rule::ConflictNeedsRival);
+                settle_upgrade(state, who, turn);
+            }
             Event::Downgraded(turn) => {
                 if let Some(guard) = state.contexts[who].change().guard_mut(turn) {
                     guard.mode = Mode::Shared;
@@ -104,7 +109,10 @@ fn rest(context: &mut Context) {
 /// An upgrade is answered, once.
 fn settle_upgrade(state: &mut State, who: usize, turn: u64) {
     let guard = state.contexts[who].change().guard_mut(turn);
-    let asked = guard.is_some_and(|guard| core::mem::take(&mut guard.upgrading));
+    let asked = guard.is_some_and(|guard| {
+        guard.has_rival = false;
+        core::mem::take(&mut guard.upgrading)
+    });
     state.broken.unless(asked, Rule::OneGrantPerRequest);
 }
 

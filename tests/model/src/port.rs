@@ -4,8 +4,8 @@ use std::{sync::LazyLock, time::Duration};
 
 use leasehold::machine::{
     self, Answer, Batch, Command, Config, Granted, Input, Key, LOCK_PREFIX, Machine, Message, Mode, Monotonic, Now,
-    Options, Outcome, Output, Parcel, Reply, SessionId, SessionStep, Slot, StoreClock, StoreError, StoreId, StoreNow,
-    Turn, TurnId, Wall,
+    Options, Outcome, Output, Parcel, Refusal, Reply, SessionId, SessionStep, Slot, StoreClock, StoreError, StoreId,
+    StoreNow, Turn, TurnId, Wall,
 };
 
 use crate::configuration::Configuration;
@@ -126,6 +126,8 @@ pub enum Event {
     Upgraded(u64, u64),
     /// A guard goes on sharing, or is gone.
     StaysShared(u64),
+    /// A guard goes on sharing, because somebody else upgrades.
+    Conflicts(u64),
     /// A guard shares from now on.
     Downgraded(u64),
     /// What the model need not know.
@@ -188,6 +190,7 @@ fn ordered(command: Command) -> Event {
 fn told(event: &machine::Event) -> Event {
     match *event {
         machine::Event::Granted { turn, token } => Event::Granted(turn.0, token.as_u64()),
+        machine::Event::Failed { turn, refusal: Refusal::UpgradeConflict } => Event::Conflicts(turn.0 - UPGRADES),
         machine::Event::Failed { turn, .. } if turn.0 > UPGRADES => Event::StaysShared(turn.0 - UPGRADES),
         machine::Event::Busy { turn } | machine::Event::Failed { turn, .. } => Event::Refused(turn.0),
         machine::Event::Upgraded { turn, token, .. } => Event::Upgraded(turn.0, token.as_u64()),

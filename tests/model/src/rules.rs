@@ -46,6 +46,8 @@ pub enum Rule {
     UnusedIsFreed,
     /// Of several keys asked for at once, all are granted in one operation or none.
     AllOrNothing,
+    /// An upgrade is refused because of a rival only if somebody alive upgraded meanwhile.
+    ConflictNeedsRival,
     /// Run to rest, every live waiter is granted within bounds.
     WaitersAreGranted,
     /// Run to rest, nothing of a live context is left in the record.
@@ -53,7 +55,7 @@ pub enum Rule {
 }
 
 /// All rules that are noted while the world runs.
-pub(crate) const NOTED: [Rule; 20] = [
+pub(crate) const NOTED: [Rule; 21] = [
     Rule::AbsenceIsFinal,
     Rule::TokensGrow,
     Rule::GuardTokensDiffer,
@@ -74,6 +76,7 @@ pub(crate) const NOTED: [Rule; 20] = [
     Rule::DowngradeLetsIn,
     Rule::UnusedIsFreed,
     Rule::AllOrNothing,
+    Rule::ConflictNeedsRival,
 ];
 
 impl Rule {
@@ -100,6 +103,7 @@ impl Rule {
             Self::DowngradeLetsIn => "a downgrade lets others in",
             Self::UnusedIsFreed => "what nobody uses is given back when it is wanted",
             Self::AllOrNothing => "I14: several keys are granted together or not at all",
+            Self::ConflictNeedsRival => "an upgrade makes way for the upgrade of somebody alive only",
             Self::WaitersAreGranted => "I11, P6: a live waiter is granted in the end",
             Self::NothingIsLeft => "I8: nothing is left behind",
         }

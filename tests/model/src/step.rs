@@ -95,10 +95,11 @@ impl World {
             Deed::Upgrade => {
                 guard.upgrading = true;
                 spend(&mut state.budget.upgrades);
+                state.note_rivals();
                 self.feed(state, who, port::upgrade(ticket));
             }
             Deed::StayShared => {
-                guard.upgrading = false;
+                (guard.upgrading, guard.has_rival) = (false, false);
                 spend(&mut state.budget.cancels);
                 self.feed(state, who, port::cancel_upgrade(ticket));
             }

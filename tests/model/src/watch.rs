@@ -13,6 +13,7 @@ use crate::{
 impl World {
     /// What must hold at every instant.
     pub(crate) fn look(&self, state: &mut State) {
+        state.note_rivals();
         let mut broken = state.broken;
         let mut believers: Vec<&Guard> = Vec::new();
         for (who, context) in state.contexts.iter().enumerate().filter(|(_, context)| context.runs()) {
