@@ -114,6 +114,10 @@ fn crowds(size: Size) -> Vec<Configuration> {
         named("an heir that pauses").unnoticed().users(PAIR_AND_ONE).queued().budget(pick(0, 2), |left| left.leaps = 1),
         named("a turn each, twice").users(&[(2, 0), (2, 0)]).queued().budget(pick(1, 3), |_| {}),
         named("who only tries").users(&[(1, 1), (0, 1)]).budget(pick(1, 3), |left| left.delays = 1),
+        Configuration::new("a try that is joined for a moment")
+            .wants(&[&[Second, Try, Wait], &[Wait, Wait]])
+            .queued()
+            .budget(pick(0, 1), |left| left.cancels = 1),
         named("who doubts").queued().budget(pick(3, 4), |left| (left.verifies, left.delays) = (1, 1)),
         named("cancelled, queued").queued().budget(pick(3, 5), |left| (left.cancels, left.delays) = (1, 1)),
         named("three").users(THREE).budget(pick(1, 3), |_| {}),
