@@ -117,7 +117,7 @@ fn crowds(size: Size) -> Vec<Configuration> {
         Configuration::new("a try that is joined for a moment")
             .wants(&[&[Second, Try, Wait], &[Wait, Wait]])
             .queued()
-            .budget(pick(0, 1), |left| left.cancels = 1),
+            .budget(0, |left| left.cancels = 1),
         named("who doubts").queued().budget(pick(3, 4), |left| (left.verifies, left.delays) = (1, 1)),
         named("cancelled, queued").queued().budget(pick(3, 5), |left| (left.cancels, left.delays) = (1, 1)),
         named("three").users(THREE).budget(pick(1, 3), |_| {}),
