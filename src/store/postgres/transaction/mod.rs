@@ -1,5 +1,5 @@
 //! One transaction: lock, read, apply, write, commit. It takes two round trips if the only other sessions that matter to it are those that
-//! it [guessed](Neighbours), otherwise three. If it ends another session, it takes one more. If its statements are prepared and nobody
+//! it [guessed](super::neighbours::Neighbours), otherwise three. If it ends another session, it takes one more. If its statements are prepared and nobody
 //! else uses its only key, it takes [one](Memory), as long as the rows are still as the last transaction at that key left them. If they
 //! are not, it takes one more.
 //!
