@@ -250,7 +250,7 @@ impl Store for PostgresStore {
     async fn transact(&self, batch: Batch, now: Now, limit: Duration) -> Result<Reply, StoreError> {
         let now = StoreNow::new(self.clock(), now);
         let tells = self.place.signals.is_some();
-        let first = self.place.crowding.is_unknown().then(|| (batch.session, batch.keys().pop()));
+        let first = self.place.crowding.is_open().then(|| (batch.session, batch.keys().pop()));
         let work = Work { batch, now, limit, fresh: fresh_id()?, tells, yields: false };
         // It keeps to its limit by itself, and knows what became of its commit.
         let runs = |place: Shared<Place>| async move { work.run(&place).await };

@@ -34,6 +34,11 @@ impl Crowding {
         self.0.load(Relaxed) == UNKNOWN
     }
 
+    /// Whether a sweep may still have to begin: nobody knows yet, or whoever was to begin it failed.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.load(Relaxed) != SETTLED
+    }
+
     pub(super) fn found(&self, is_crowded: bool) {
         self.0.store(if is_crowded { CROWDED } else { SETTLED }, Relaxed);
     }
