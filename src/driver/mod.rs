@@ -125,6 +125,7 @@ impl Driver {
             // Else a process that ends within the linger would leave a lease behind that blocks its successor.
             let may_linger = lifecycle.is_some() || matches!((*store).reach(), Reach::Process(_));
             let config = if lingers_anyway || may_linger { config } else { config.without_linger() };
+            let config = if signals.shows_deaths_at_once() { config } else { config.with_late_deaths() };
             let config = if (*store).loses_writes_in_failover() { config.for_failovers() } else { config };
             let core = Mutex::new(Core::new(Machine::new(config, me)));
             let lifecycle = Mutex::new(lifecycle);

@@ -78,6 +78,8 @@ pub struct Config {
     pub(super) beacon: bool,
     /// Whether the latest releases are remembered, to be repeated after a failover.
     pub(super) repeats_releases: bool,
+    /// Whether a beacon that is gone may be reported late, so that one of which nothing was heard need not stand.
+    pub(super) late_deaths: bool,
 }
 
 /// Why options cannot be, or do not fit together.
@@ -195,6 +197,7 @@ impl Config {
             instance: options.instance.clone().unwrap_or_default(),
             beacon: options.beacon,
             repeats_releases: false,
+            late_deaths: false,
         })
     }
 
@@ -206,6 +209,11 @@ impl Config {
     /// The same, for a store that may [lose its latest writes](super::input::Input::Recheck) while the context goes on.
     pub(crate) fn for_failovers(self) -> Self {
         Self { repeats_releases: true, ..self }
+    }
+
+    /// The same, for signals that do not show [deaths at once](crate::signal::Signals::shows_deaths_at_once).
+    pub(crate) fn with_late_deaths(self) -> Self {
+        Self { late_deaths: true, ..self }
     }
 
     /// The time limit of one store operation.

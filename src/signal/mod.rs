@@ -71,6 +71,12 @@ pub trait Signals: MaybeSendSync + Debug + 'static {
 
     /// Ends a watch.
     fn unwatch(&self, watch: u64);
+
+    /// Whether a beacon that was gone when its watch began is reported within 250 ms. Otherwise a context does not take a beacon for
+    /// standing because nothing was reported. Unless it is overridden, it is true.
+    fn shows_deaths_at_once(&self) -> bool {
+        true
+    }
 }
 
 /// Who can see the beacons that signals raise.

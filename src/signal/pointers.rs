@@ -37,6 +37,10 @@ macro_rules! behind {
             fn unwatch(&self, watch: u64) {
                 (**self).unwatch(watch);
             }
+
+            fn shows_deaths_at_once(&self) -> bool {
+                (**self).shows_deaths_at_once()
+            }
         }
     };
 }

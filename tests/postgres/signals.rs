@@ -315,3 +315,28 @@ fn a_waiter_that_has_just_connected_sees_two_deaths_soon() {
         }
     });
 }
+
+/// A process that starts again cannot see at once that the beacon of its predecessor is gone. So it waits, and is not told that the
+/// predecessor is alive.
+#[test]
+fn a_process_that_starts_again_after_a_crash_is_granted_its_lease() {
+    let Some(place) = Place::new("signals_restart") else { return };
+    let open = async || {
+        let store = place.builder().with_beacons().connect().await.unwrap();
+        let builder = LeaseManager::builder(store, TokioExecutor::new()).instance("worker-1");
+        builder.lease(Duration::from_secs(5)).build().unwrap()
+    };
+    let first = Runtime::new().unwrap();
+    first.block_on(async {
+        place.store().await.migrate().await.unwrap();
+        let guard = open().await.lock("k").acquire().await.unwrap();
+        std::mem::forget(guard);
+    });
+    first.shutdown_background();
+    Runtime::new().unwrap().block_on(async {
+        let leases = open().await;
+        assert!(leases.lock("k").try_acquire().await.unwrap().is_none(), "it may be alive");
+        let granted = leases.lock("k").timeout(PATIENCE).acquire().await;
+        assert!(granted.is_ok(), "{granted:?}");
+    });
+}

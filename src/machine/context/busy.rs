@@ -11,6 +11,7 @@ use super::{
     output::Refusal,
     pending::PendingOperation,
     record::Way,
+    retry::ATTEMPTS,
     store_queue::is_ask_for,
     time::Monotonic,
 };
@@ -85,7 +86,8 @@ impl Machine {
         let places = |seeking: &Seeking| {
             !seeking.queued && seeking.way == Way::Plain && self.store_queue.carries(slot, is_ask_for(seeking.request))
         };
-        self.store_queue.is_ending(slot) || self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(places)
+        self.store_queue.is_ending(slot, ATTEMPTS)
+            || self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(places)
     }
 
     fn end_probe(&mut self, slot: &Slot, now: Monotonic) {
@@ -214,18 +216,16 @@ impl Machine {
         if twin.until.take_if(|until| *until <= now).is_none() {
             return;
         }
-        if twin.seen.beacon {
-            return self.judge_beacon_of_twin(slot, now);
+        let may_stand = twin.seen.beacon && !self.config.late_deaths;
+        if may_stand && self.is_too_early_to_judge(slot) {
+            let twin = self.cohorts.change_seeking(slot).and_then(|seeking| seeking.twin.as_mut());
+            twin.into_iter().for_each(|twin| twin.until = Some(now.plus(LOOK_MS)));
+        } else if may_stand && !self.store_queue.is_ending(slot, u32::MAX) {
+            self.refuse_twin(slot, now);
+        } else {
+            // If its beacon is gone, and only the store cannot say so, it is a holder like any other.
+            self.end_tries(slot, now);
         }
-        self.end_tries(slot, now);
-    }
-
-    fn judge_beacon_of_twin(&mut self, slot: &Slot, now: Monotonic) {
-        if !self.is_too_early_to_judge(slot) {
-            return self.refuse_twin(slot, now);
-        }
-        let twin = self.cohorts.change_seeking(slot).and_then(|seeking| seeking.twin.as_mut());
-        twin.into_iter().for_each(|twin| twin.until = Some(now.plus(LOOK_MS)));
     }
 
     fn refuse_twin(&mut self, slot: &Slot, now: Monotonic) {

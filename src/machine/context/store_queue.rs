@@ -11,7 +11,6 @@ use super::{
     key::Key,
     pending::{PendingOperation, Sent, Transaction},
     record::Action,
-    retry::ATTEMPTS,
     time::{Monotonic, earliest},
     token::Token,
 };
@@ -194,10 +193,10 @@ impl StoreQueue {
         any(&[self.in_flight_operations()], &|operation| operation.action == release && operation.slot.key == *key)
     }
 
-    /// Whether the store is being asked to end a session that stands in the way of this slot. What has failed often enough does not count.
-    pub(super) fn is_ending(&self, slot: &Slot) -> bool {
+    /// Whether the store is being asked to end a session that stands in the way of this slot, and has failed fewer than `failures` times.
+    pub(super) fn is_ending(&self, slot: &Slot, failures: u32) -> bool {
         let is_it = |operation: &PendingOperation| {
-            matches!(operation.action, Action::End { .. }) && operation.slot == *slot && operation.attempts < ATTEMPTS
+            matches!(operation.action, Action::End { .. }) && operation.slot == *slot && operation.attempts < failures
         };
         any(&[&self.waiting, &self.later, self.in_flight_operations()], &is_it)
     }

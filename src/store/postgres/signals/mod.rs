@@ -160,6 +160,11 @@ impl Signals for PostgresSignals {
             Some(Event::Watches)
         });
     }
+
+    /// A young connection cannot tell dead contexts from those that have not yet connected again to a restarted server.
+    fn shows_deaths_at_once(&self) -> bool {
+        false
+    }
 }
 
 impl Drop for PostgresSignals {

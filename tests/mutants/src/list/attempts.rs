@@ -129,7 +129,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S9",
         "an upgrade is refused although the rival's session is just being ended",
         Scenario("stale::an_upgrade_over_a_slow_store"),
-        &[edit("src/machine/context/busy.rs", "self.store_queue.is_ending(slot) || self.cohorts", "self.cohorts")],
+        &[edit("src/machine/context/busy.rs", "self.store_queue.is_ending(slot, ATTEMPTS)\n            || self", "self")],
     ),
     Mutant::new(
         "S8",
