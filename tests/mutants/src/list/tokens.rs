@@ -103,13 +103,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "store floor",
         "a record is forgotten, and its tokens with it",
         Store("row_tests::"),
-        &[edit(RECORDS, "if last_token > self.store.floor {", "if *last_token < self.store.floor {")],
+        &[edit(RECORDS, "if last_token > self.store.floor {", "if last_token < self.store.floor {")],
     ),
     Mutant::new(
         "store floor",
         "the floor falls to the tokens of the last record that was forgotten",
         Store("row_tests::the_floor_only_grows"),
-        &[edit(RECORDS, "if last_token > self.store.floor {", "if *last_token != self.store.floor {")],
+        &[edit(RECORDS, "if last_token > self.store.floor {", "if last_token != self.store.floor {")],
     ),
     Mutant::new(
         "store floor",
