@@ -33,6 +33,11 @@ pub(super) struct Page {
 /// What a sweep asks of a store over a network.
 #[async_trait]
 pub(super) trait Shelf: Send + Sync {
+    /// Whether there are more than [`MANY`] records. A store that has asked before need not ask again.
+    async fn has_many(&self) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
     /// Up to [`PAGE`] records that follow the one of this key, in an order of the store's own; `None` for the first ones.
     async fn page(&self, after: Option<Key>) -> Result<Page, StoreError>;
 
@@ -55,6 +60,9 @@ pub(super) async fn sweep(shelf: impl Shelf, session: SessionId, own: Option<Key
 }
 
 async fn look_through(shelf: &impl Shelf, session: SessionId, own: Option<Key>) -> Result<(), StoreError> {
+    if !shelf.has_many().await? {
+        return Ok(());
+    }
     let (mut after, mut rounds) = (own, 0);
     for _ in 0..PAGES {
         let Page { records, next } = shelf.page(after.take()).await?;
@@ -179,6 +187,10 @@ mod tests {
 
     #[async_trait]
     impl Shelf for &Fake {
+        async fn has_many(&self) -> Result<bool, StoreError> {
+            Ok(self.store().len() > MANY)
+        }
+
         async fn page(&self, after: Option<Key>) -> Result<Page, StoreError> {
             let follow = self.keys.iter().filter(|key| after.as_ref().is_none_or(|after| *key > after));
             let text = |key: &Key| Some((key.clone(), self.store().text(&Row::Record(key.clone()))?));
@@ -208,6 +220,14 @@ mod tests {
         fn is_over(&self) -> bool {
             *self.tried.lock().unwrap() >= self.over_after
         }
+    }
+
+    #[test]
+    fn a_small_store_is_not_even_looked_through() {
+        let fake = Fake::with(MANY);
+        fake.sweep_from(None);
+        assert_eq!(fake.store().len(), MANY);
+        assert!(fake.looked_at.lock().unwrap().is_empty());
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl EtcdStore {
         if !self.has_swept.swap(true, Relaxed) {
             let (servers, closed) = (Arc::clone(&self.servers), Arc::clone(&self.closed));
             let records = sweep::Records { servers, names: self.names.clone(), closed, now };
-            self.runtime.spawn(records.sweep(batch.session, batch.keys().pop()));
+            self.runtime.spawn(super::sweep::sweep(records, batch.session, batch.keys().pop()));
         }
     }
 }

@@ -14,7 +14,7 @@ use etcd_client::{GetOptions, Txn};
 use tokio::time::Instant;
 
 use super::{
-    super::sweep::{MANY, PAGE, PATIENCE, Page, Shelf, sweep},
+    super::sweep::{MANY, PAGE, PATIENCE, Page, Shelf},
     failure::Load,
     listing::{Wanted, page},
     look::AT_ONCE,
@@ -34,14 +34,8 @@ pub(super) struct Records {
     pub(super) now: StoreNow,
 }
 
-impl Records {
-    /// Sweeps if there are many records.
-    pub(super) async fn sweep(self, session: SessionId, own: Option<Key>) {
-        if self.has_many().await.is_ok_and(|has_many| has_many) {
-            sweep(self, session, own).await;
-        }
-    }
-
+#[async_trait]
+impl Shelf for Records {
     async fn has_many(&self) -> Result<bool, StoreError> {
         let (name, options) = (self.names.record(""), GetOptions::new().with_prefix().with_count_only());
         let asked = self.servers.ask(Load::default(), Instant::now() + PATIENCE, |client| async move {
@@ -50,10 +44,7 @@ impl Records {
         let found = asked.await.map_err(|failure| failure.error)?;
         Ok(usize::try_from(found.count()).is_ok_and(|many| many > MANY))
     }
-}
 
-#[async_trait]
-impl Shelf for Records {
     async fn page(&self, after: Option<Key>) -> Result<Page, StoreError> {
         let all = self.names.record("");
         let from = match after {

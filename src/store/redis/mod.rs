@@ -261,7 +261,7 @@ impl RedisStore {
         if !self.place.has_swept.swap(true, Ordering::Relaxed) {
             let store = Self { place: Arc::clone(&self.place), store: self.store, durability: self.durability };
             let records = sweep::Records { store, now };
-            self.place.runtime.spawn(records.sweep(batch.session, batch.keys().pop()));
+            self.place.runtime.spawn(super::sweep::sweep(records, batch.session, batch.keys().pop()));
         }
     }
 

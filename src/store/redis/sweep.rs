@@ -18,7 +18,7 @@ use super::{
     listing::key_of,
 };
 use crate::machine::{Batch, Key, Row, SessionId, StoreError, StoreNow};
-use crate::store::sweep::{MANY, PAGE, PATIENCE, Page, Shelf, sweep};
+use crate::store::sweep::{MANY, PAGE, PATIENCE, Page, Shelf};
 
 /// The records of one connection.
 pub(super) struct Records {
@@ -27,19 +27,6 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Sweeps if there are many records.
-    pub(super) async fn sweep(self, session: SessionId, own: Option<Key>) {
-        if self.has_many().await.is_ok_and(|has_many| has_many) {
-            sweep(self, session, own).await;
-        }
-    }
-
-    /// The sessions count, too: Redis knows only how many rows there are.
-    async fn has_many(&self) -> Result<bool, StoreError> {
-        let rows: usize = self.ask(cmd("HLEN").arg(&self.store.place.rows)).await?;
-        Ok(rows > MANY)
-    }
-
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
         let Place { link, .. } = &*self.store.place;
         let nothing_to_lose = AtomicBool::new(false);
@@ -50,6 +37,12 @@ impl Records {
 
 #[async_trait]
 impl Shelf for Records {
+    /// The sessions count, too: Redis knows only how many rows there are.
+    async fn has_many(&self) -> Result<bool, StoreError> {
+        let rows: usize = self.ask(cmd("HLEN").arg(&self.store.place.rows)).await?;
+        Ok(rows > MANY)
+    }
+
     /// Redis keeps no order, and gives random rows instead.
     async fn page(&self, _after: Option<Key>) -> Result<Page, StoreError> {
         let mut some = cmd("HRANDFIELD");
