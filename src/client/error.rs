@@ -122,9 +122,11 @@ impl From<StoreError> for AcquireError {
         match error.kind {
             StoreErrorKind::Unsupported => Self::Unsupported(error),
             StoreErrorKind::Quota => Self::Quota(error),
-            StoreErrorKind::Busy | StoreErrorKind::Closed | StoreErrorKind::TooLarge | StoreErrorKind::Unavailable => {
-                Self::Store(error)
-            }
+            StoreErrorKind::Busy
+            | StoreErrorKind::Closed
+            | StoreErrorKind::Locked
+            | StoreErrorKind::TooLarge
+            | StoreErrorKind::Unavailable => Self::Store(error),
         }
     }
 }

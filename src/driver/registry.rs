@@ -11,7 +11,7 @@ use crate::client::fate::Fate;
 use crate::executor::Shared;
 use crate::machine::{
     self, Batch, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, Reply, SessionId, SessionStep,
-    Slot, StoreError, Token, TurnId,
+    Slot, StoreError, StoreErrorKind, Token, TurnId,
 };
 use crate::oneshot::{self, Receiver, Sender};
 
@@ -304,11 +304,15 @@ impl Registry {
 
     /// Notes whether a transaction succeeded, or how it failed.
     pub(crate) fn note_result(&mut self, result: &Result<Reply, StoreError>, now: Monotonic) {
-        self.failure = result.as_ref().err().map(|error| (now, error.clone()));
+        match result {
+            Err(error) => self.failure = Some((now, error.clone())),
+            // Beside a key that is locked, other transactions succeed.
+            Ok(_) => _ = self.failure.take_if(|(_, failure)| failure.kind != StoreErrorKind::Locked),
+        }
         self.has_heard |= result.is_ok();
     }
 
-    /// The failure of the latest transaction, if it came at or after `then` and may pass. A failure that does not pass would already have
+    /// The failure of the latest transaction, or of the latest one that met a locked key, if it came at or after `then` and may pass. A failure that does not pass would already have
     /// ended the request that it concerns, so it belongs to another one.
     fn failure_since(&self, then: Monotonic) -> Option<StoreError> {
         let (_, failure) = self.failure.as_ref().filter(|(at, failure)| *at >= then && failure.may_pass())?;

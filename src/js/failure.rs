@@ -148,6 +148,8 @@ fn store_code(error: &StoreError) -> &'static str {
         StoreErrorKind::Unsupported => "Unsupported",
         StoreErrorKind::Quota => "Quota",
         StoreErrorKind::Closed => "Closed",
-        StoreErrorKind::Busy | StoreErrorKind::TooLarge | StoreErrorKind::Unavailable => "Store",
+        StoreErrorKind::Busy | StoreErrorKind::Locked | StoreErrorKind::TooLarge | StoreErrorKind::Unavailable => {
+            "Store"
+        }
     }
 }

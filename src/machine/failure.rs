@@ -28,6 +28,10 @@ pub enum StoreErrorKind {
     /// The store was too slow, or others kept it busy, and the transaction took no effect. A request that waits goes on until its time
     /// limit; without one it fails after a lease.
     Busy,
+    /// Somebody else keeps a record locked that the transaction needs, and it took no effect. Transactions with other keys may succeed: the
+    /// context sends what this one carried once more, key by key. A store that returns this waits for a lock only for a fraction of the time
+    /// limit: meanwhile the context sends nothing else.
+    Locked,
     /// There is no room left.
     Quota,
     /// The transaction is too large for the store. The context sends half as much and so learns the limit; a request that cannot be
@@ -62,6 +66,11 @@ impl StoreError {
         Self { kind: StoreErrorKind::Busy, ..Self::transient(message) }
     }
 
+    /// A transaction that took no effect, because somebody else keeps one of its records locked.
+    pub fn locked(message: impl Into<String>) -> Self {
+        Self { kind: StoreErrorKind::Locked, ..Self::transient(message) }
+    }
+
     /// A failure after which nobody knows what took effect.
     pub fn unknown(message: impl Into<String>) -> Self {
         Self { applied: Applied::Unknown, ..Self::transient(message) }
@@ -75,7 +84,8 @@ impl StoreError {
 
     /// Whether the store was too slow or too busy, rather than unable. A request that waits goes on for a lease, even without a time limit.
     pub(crate) fn is_slowness(&self) -> bool {
-        self.retry && (self.applied == Applied::Unknown || self.kind == StoreErrorKind::Busy)
+        let is_kept_waiting = matches!(self.kind, StoreErrorKind::Busy | StoreErrorKind::Locked);
+        self.retry && (self.applied == Applied::Unknown || is_kept_waiting)
     }
 }
 

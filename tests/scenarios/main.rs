@@ -25,6 +25,7 @@ mod identity;
 mod input;
 mod life;
 mod linger;
+mod locked;
 mod locks;
 mod loss;
 mod luci;

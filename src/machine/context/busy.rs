@@ -135,7 +135,7 @@ impl Machine {
             }
             let mut again = operation.clone();
             again.looked = true;
-            return self.store_queue.look_again(again, now.plus(LOOK_MS));
+            return self.store_queue.try_again(again, now.plus(LOOK_MS));
         }
         for slot in &operation.all {
             self.found_busy(slot, now);

@@ -34,12 +34,24 @@ pub(super) struct PendingOperation {
     pub(super) is_late: bool,
     /// The store refused it for good. It goes alone from then on, or all that went along would fail with it.
     pub(super) is_refused: bool,
+    /// Somebody else kept one of its records locked. It goes apart from what concerns other keys from then on.
+    pub(super) is_locked: bool,
 }
 
 impl PendingOperation {
     /// Whether it is about this slot.
     pub(super) fn concerns(&self, slot: &Slot) -> bool {
         self.slot == *slot || self.all.contains(slot)
+    }
+
+    /// Whether all that went along would fail, or wait, with it.
+    pub(super) fn holds_up(&self) -> bool {
+        self.is_refused || self.is_locked
+    }
+
+    /// Whether it needs the record of this key.
+    pub(super) fn needs(&self, key: &Key) -> bool {
+        self.slot.key == *key || self.all.iter().any(|slot| slot.key == *key)
     }
 
     /// The same, of which nobody waits to hear.
@@ -98,6 +110,12 @@ impl Transaction {
     /// How many operations it carries.
     pub(super) fn load(&self) -> usize {
         self.operations.len() + self.ends.len() + self.forgets.len()
+    }
+
+    /// Whether any one of several keys may be the one that is locked.
+    pub(super) fn has_several_keys(&self) -> bool {
+        let keys: Vec<_> = self.operations.iter().map(|operation| &operation.slot.key).collect();
+        !self.forgets.is_empty() || keys.windows(2).any(|keys| keys[0] != keys[1])
     }
 
     /// Whether its answer must find the session's row.

@@ -30,7 +30,8 @@ impl Machine {
         // By itself the heartbeat that went along is not too large.
         let retry = error.retry || (is_too_large && transaction.load() > 0);
         self.session_failed(transaction, &StoreError { retry, ..error.clone() }, now);
-        for operation in &transaction.operations {
+        let operations = self.set_apart(transaction, error, now);
+        for operation in operations.as_ref().unwrap_or(&transaction.operations) {
             match &operation.action {
                 Action::Acquire(ask) => self.ask_failed(ask.request, operation, error, now),
                 Action::AcquireAll(_) => self.ask_all_failed(operation, error, now),
@@ -74,6 +75,46 @@ impl Machine {
         true
     }
 
+    /// Somebody else keeps a key of the transaction locked. From now on what it carried goes apart, key by key, so that all but the locked
+    /// key is done soon; the locked key is tried again for as long as the store time-out. Returns the operations for which that has passed,
+    /// or `None` if the transaction failed otherwise.
+    fn set_apart(
+        &mut self,
+        transaction: &Transaction,
+        error: &StoreError,
+        now: Monotonic,
+    ) -> Option<Vec<PendingOperation>> {
+        if error.kind != StoreErrorKind::Locked || error.applied == Applied::Unknown {
+            return None;
+        }
+        self.store_queue.defer_locked();
+        let is_found = !transaction.has_several_keys();
+        let is_own = transaction.session == self.session.id();
+        let mut rest = transaction.operations.clone();
+        rest.iter_mut().for_each(|operation| operation.is_locked = true);
+        rest.retain(|operation| {
+            let is_late =
+                operation.action == Action::Look || now.since(operation.since) >= self.config.store_timeout_ms;
+            let waits = !(is_found && is_late) && (is_own || !operation.goes_with_session());
+            if waits {
+                self.wait_for_lock(operation, now);
+            }
+            !waits
+        });
+        Some(rest)
+    }
+
+    fn wait_for_lock(&mut self, operation: &PendingOperation, now: Monotonic) {
+        self.robbed_nobody(operation);
+        if let Action::Acquire(ask) = &operation.action
+            && self.store_queue.will_send_for(&operation.slot.key, is_ask_for(ask.request))
+        {
+            return;
+        }
+        let delay_ms = self.backoff_ms(0);
+        self.store_queue.try_again(operation.clone(), now.plus(delay_ms));
+    }
+
     /// A theft that was certainly not tried.
     fn robbed_nobody(&mut self, operation: &PendingOperation) {
         if let Action::Acquire(Acquire { request, way: Way::Steal, .. }) = operation.action
@@ -101,7 +142,8 @@ impl Machine {
             if unknown {
                 self.session.note_unanswered(transaction.sent.transaction);
             }
-            if transaction.lease_ms.is_some() && error.kind == StoreErrorKind::TooLarge && error.retry {
+            let went_along = matches!(error.kind, StoreErrorKind::TooLarge | StoreErrorKind::Locked);
+            if transaction.lease_ms.is_some() && went_along && error.retry && transaction.load() > 0 {
                 self.session.beat_by_itself();
             } else if transaction.lease_ms.is_some() {
                 self.beat_failed(error, now);

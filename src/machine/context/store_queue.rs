@@ -40,7 +40,7 @@ pub(super) struct StoreQueue {
 impl StoreQueue {
     /// Whether nothing is under way, and nothing waits but what the end of the session does as well.
     pub(super) fn ends_with_session(&self) -> bool {
-        let is_over = |operation: &PendingOperation| operation.is_refused && operation.ends_with_session();
+        let is_over = |operation: &PendingOperation| operation.holds_up() && operation.ends_with_session();
         self.later.iter().all(is_over)
             && self.transaction.is_none()
             && self.waiting.iter().all(PendingOperation::ends_with_session)
@@ -53,7 +53,7 @@ impl StoreQueue {
     /// Whether there is nothing for which the session must go on.
     pub(super) fn is_idle(&self) -> bool {
         let lists: [&[PendingOperation]; 3] = [&self.waiting, &self.later, self.in_flight_operations()];
-        !any(&lists, &|operation| !(operation.is_refused && operation.ends_with_session())) && !self.carries_beat()
+        !any(&lists, &|operation| !(operation.holds_up() && operation.ends_with_session())) && !self.carries_beat()
     }
 
     /// Gives up everything.
@@ -106,6 +106,7 @@ impl StoreQueue {
             is_late: false,
             contended: false,
             is_refused: false,
+            is_locked: false,
         });
         &mut self.waiting[last]
     }
@@ -216,6 +217,18 @@ impl StoreQueue {
         can_be_smaller
     }
 
+    /// What needs a locked key goes only after everything else.
+    pub(super) fn defer_locked(&mut self) {
+        self.went_alone = true;
+    }
+
+    /// Takes what would hold up the rest, and all else that needs a locked key.
+    fn take_apart(&self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
+        let locked = pending.iter().chain(&self.later).filter(|operation| operation.is_locked);
+        let keys: Vec<_> = locked.map(|operation| operation.slot.key.clone()).collect();
+        take(pending, &|operation| operation.holds_up() || keys.iter().any(|key| operation.needs(key)))
+    }
+
     /// The store accepted a transaction of this size.
     pub(super) fn note_taken(&mut self, load: usize) {
         self.room.widen(load);
@@ -247,8 +260,8 @@ impl StoreQueue {
         self.take_unsent(&PendingOperation::goes_with_session)
     }
 
-    /// A try goes once more, at this time at the latest.
-    pub(super) fn look_again(&mut self, operation: PendingOperation, at: Monotonic) {
+    /// It goes once more, at this time at the latest.
+    pub(super) fn try_again(&mut self, operation: PendingOperation, at: Monotonic) {
         self.retry_at = earliest(&[self.retry_at, Some(at)]);
         self.later.push(operation);
     }

@@ -27,11 +27,11 @@ impl Machine {
         if self.may_send() && !self.store_queue.waiting.is_empty() {
             let mut operations = core::mem::take(&mut self.store_queue.waiting);
             // Operations that do not fit in the next transaction are examined later: otherwise each transaction would cost as much as the
-            // whole queue. Refused operations are sent separately, and take no room here.
+            // whole queue. Refused operations are sent separately, and take no room here, nor do those at a locked key.
             let mut most = self.store_queue.room.beside(0);
             operations.retain(|operation| {
                 let stays = most == 0 || self.is_current(operation);
-                most = most.saturating_sub(usize::from(stays && !operation.is_refused));
+                most = most.saturating_sub(usize::from(stays && !operation.holds_up()));
                 stays
             });
             self.store_queue.waiting = operations;
@@ -60,7 +60,11 @@ impl Machine {
         let forgets = self.forgets_beside(pending.len(), goes_alone);
         // A request would wait behind an earlier session of its own context, which ends with this transaction or before.
         let rest = room.split(&mut pending, self.session.stale() + forgets.len());
-        let step = if goes_alone { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
+        let step = if goes_alone && !pending.iter().any(PendingOperation::acquires) {
+            SessionStep::Stay
+        } else {
+            self.step_for(&pending, rest.is_empty(), sent)
+        };
         self.store_queue.put_first(rest);
         let opens = matches!(step, SessionStep::Open { .. });
         let is_sure = pending.iter().all(|operation| self.is_sure_of(operation));
@@ -100,29 +104,29 @@ impl Machine {
         self.last_writers.take_forgotten(most, examined, is_used)
     }
 
-    /// Takes what goes next, and whether it goes alone: what the store refused for good takes turns with all the rest, so that
-    /// neither waits for the other's end.
+    /// Takes what goes next, and whether it goes alone: what the store refused for good, and what needs a locked key, takes turns with all
+    /// the rest, so that neither waits for the other's end.
     fn take_next(&mut self, now: Monotonic) -> Option<(Vec<PendingOperation>, bool)> {
         let has_to_send = self.has_to_send(now);
         if self.store_queue.waiting.is_empty() && !has_to_send {
             return None;
         }
         let mut pending = core::mem::take(&mut self.store_queue.waiting);
-        let mut refused = take(&mut pending, &|operation| operation.is_refused);
+        let mut apart = self.store_queue.take_apart(&mut pending);
         if self.beats_alone(&pending) {
             self.store_queue.waiting = pending;
-            self.store_queue.waiting.append(&mut refused);
+            self.store_queue.waiting.append(&mut apart);
             return Some((Vec::new(), false));
         }
         let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;
-        let goes_alone = !refused.is_empty() && !has_to_send && is_its_turn;
+        let goes_alone = !apart.is_empty() && !has_to_send && is_its_turn;
         if goes_alone {
-            let first = refused.remove(0);
-            pending.append(&mut refused);
-            refused = core::mem::replace(&mut pending, Vec::from([first]));
+            let first = take_first(&mut apart);
+            pending.append(&mut apart);
+            apart = core::mem::replace(&mut pending, first);
         }
         self.store_queue.went_alone = goes_alone;
-        self.store_queue.waiting.append(&mut refused);
+        self.store_queue.waiting.append(&mut apart);
         Some((pending, goes_alone))
     }
 
@@ -288,4 +292,14 @@ impl Machine {
         again.attempts += 1;
         self.store_queue.later.push(again);
     }
+}
+
+/// Takes the first of what goes alone, and what needs just the same locked key.
+fn take_first(apart: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
+    let mut first = Vec::from([apart.remove(0)]);
+    let (key, is_shared) = (first[0].slot.key.clone(), first[0].all.is_empty() && !first[0].is_refused);
+    first.append(&mut take(apart, &|operation| {
+        is_shared && !operation.is_refused && operation.all.is_empty() && operation.slot.key == key
+    }));
+    first
 }

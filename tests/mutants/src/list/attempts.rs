@@ -151,4 +151,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "        self.stop_if_unwanted(slot, now);",
         )],
     ),
+    Mutant::new(
+        "P6",
+        "what needs a locked key goes together with later requests",
+        Scenario("locked::a_key_that_stays_locked"),
+        &[edit("src/machine/context/retry.rs", "rest.iter_mut().for_each(|operation| operation.is_locked = true);", "")],
+    ),
+    Mutant::new(
+        "P6",
+        "a later request for a locked key goes together with all others",
+        Scenario("locked::a_key_that_stays_locked"),
+        &[edit(
+            "src/machine/context/store_queue.rs",
+            "operation.holds_up() || keys.iter().any(|key| operation.needs(key))",
+            "operation.holds_up()",
+        )],
+    ),
 ];

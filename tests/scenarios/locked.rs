@@ -1,0 +1,347 @@
+//! Stores in which somebody else may keep single records locked, as PostgreSQL with a fenced transaction that stays open.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::future::{join, join_all};
+use leasehold::{
+    AcquireError, LeaseManager, Mode, StoreError,
+    executor::{Executor, SimExecutor},
+    machine::{Batch, Monotonic, Now, Reply, StoreClock, StoreErrorKind},
+    store::{MemoryStore, Reach, Store},
+};
+
+use crate::support::world::{HEARTBEAT, LEASE, World, everywhere, ms};
+
+/// So long the store waits for a lock before it gives up.
+const PATIENCE: Duration = ms(500);
+/// More than a transaction takes that waits for no lock.
+const SHORT: u64 = 50;
+
+/// A transaction that needs a locked record waits for it, and fails if that takes too long. Others do not wait.
+#[derive(Clone, Debug)]
+struct Locking {
+    inner: MemoryStore,
+    sim: SimExecutor,
+    locked: Arc<Mutex<BTreeSet<String>>>,
+    refused: Arc<Mutex<usize>>,
+}
+
+impl Locking {
+    fn lock(&self, key: &str) {
+        self.locked.lock().unwrap().insert(key.into());
+    }
+
+    fn unlock(&self, key: &str) {
+        self.locked.lock().unwrap().remove(key);
+    }
+
+    fn waits(&self, batch: &Batch) -> bool {
+        let locked = self.locked.lock().unwrap();
+        batch.keys().iter().any(|key| locked.contains(key.as_str()))
+    }
+
+    fn take_refused(&self) -> usize {
+        std::mem::take(&mut *self.refused.lock().unwrap())
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Locking {
+    async fn transact(&self, batch: Batch, _: Now, limit: Duration) -> Result<Reply, StoreError> {
+        self.sim.sleep(ms(1)).await;
+        let until = self.sim.now().monotonic.plus(u64::try_from(PATIENCE.as_millis()).unwrap());
+        while self.waits(&batch) {
+            if self.sim.now().monotonic >= until {
+                *self.refused.lock().unwrap() += 1;
+                return Err(StoreError::locked("another transaction keeps a record locked"));
+            }
+            self.sim.sleep(ms(5)).await;
+        }
+        self.inner.transact(batch, self.sim.now(), limit).await
+    }
+
+    async fn close(&self) {}
+
+    fn clock(&self) -> StoreClock {
+        self.inner.clock()
+    }
+
+    fn reach(&self) -> Reach {
+        self.inner.reach()
+    }
+}
+
+/// A store, and a manager over it.
+fn open(world: &World) -> (Locking, LeaseManager) {
+    let sim = world.sim.context();
+    let store =
+        Locking { inner: world.shared.clone(), sim: sim.clone(), locked: Arc::default(), refused: Arc::default() };
+    (store.clone(), manager(&store, sim))
+}
+
+fn manager(store: &Locking, executor: SimExecutor) -> LeaseManager {
+    let builder = LeaseManager::builder(store.clone(), executor).lease(LEASE).heartbeat(HEARTBEAT).beacon(false);
+    builder.linger(ms(0)).build().unwrap()
+}
+
+fn since(world: &World, start: Monotonic) -> u64 {
+    world.ms_since(start)
+}
+
+#[test]
+fn a_key_that_stays_locked_delays_each_other_request_once_at_most() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        store.lock("slow");
+        let slow = leases.lock("slow").acquire();
+        let others = async {
+            world.sim.pass(ms(100)).await;
+            for number in 0..5 {
+                let more = leases.clone();
+                world.sim.spawn(Box::pin(async move { drop(more.lock("slow").shared().try_acquire().await) }));
+                let start = world.now();
+                let guard = leases.lock(&format!("quick {number}")).acquire().await.unwrap();
+                let acquired = since(world, start);
+                guard.release().await.unwrap();
+                let both = since(world, start);
+                assert!(acquired <= 500 + SHORT && both <= 1_000 + SHORT, "{number}: {acquired}, {both} ms");
+            }
+            store.unlock("slow");
+            world.now()
+        };
+        let (slow, unlocked) = join(slow, others).await;
+        assert!(slow.unwrap().is_valid());
+        assert!(since(world, unlocked) <= SHORT * 2, "granted {} ms after the lock ended", since(world, unlocked));
+    });
+}
+
+/// All go in one transaction at first. Then each goes alone, which shows the locked one.
+#[test]
+fn what_was_asked_for_at_the_same_moment_does_not_wait_for_the_locked_key() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        store.lock("key 7");
+        let start = world.now();
+        let acquire = async |number: usize| {
+            let guard = leases.lock(&format!("key {number}")).acquire().await.unwrap();
+            (guard, since(world, start))
+        };
+        let unlock = async {
+            world.sim.pass(LEASE).await;
+            store.unlock("key 7");
+        };
+        let (granted, ()) = join(join_all((0..64).map(acquire)), unlock).await;
+        for (number, (guard, after)) in granted.iter().enumerate() {
+            assert!(guard.is_valid());
+            // All went together once, and then each alone.
+            assert!(number == 7 || *after <= 2 * 500 + 64 * 2, "key {number}: {after} ms");
+        }
+    });
+}
+
+#[test]
+fn locked_keys_take_turns() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        let slow = ["a", "b", "c"];
+        slow.iter().for_each(|key| store.lock(key));
+        let acquire = async |key: &str| {
+            let guard = leases.lock(key).acquire().await.unwrap();
+            (guard, world.now())
+        };
+        let unlock = async {
+            world.sim.pass(ms(4_000)).await;
+            store.unlock("b");
+            let unlocked = world.now();
+            world.sim.pass(LEASE / 4).await;
+            slow.iter().for_each(|key| store.unlock(key));
+            unlocked
+        };
+        let (granted, unlocked) = join(join_all(slow.iter().map(|key| acquire(key))), unlock).await;
+        let after = granted[1].1.since(unlocked);
+        assert!(after <= 1_000 + 4 * SHORT, "after {after} ms");
+        assert!(granted[0].1.since(unlocked) > 5_000, "the others were locked for longer");
+    });
+}
+
+#[test]
+fn a_try_waits_until_the_lock_ends() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        let other = manager(&store, world.sim.context());
+        let held = other.lock("k").acquire().await.unwrap();
+        store.lock("k");
+        let unlock = async {
+            world.sim.pass(ms(3_000)).await;
+            store.unlock("k");
+        };
+        let (tried, ()) = join(leases.lock("k").try_acquire(), unlock).await;
+        assert!(tried.unwrap().is_none(), "it is taken, and that is no error");
+        drop(held);
+    });
+}
+
+#[test]
+fn a_lock_that_does_not_end_is_reported() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        store.lock("k");
+        let start = world.now();
+        let tried = leases.lock("k").try_acquire().await;
+        assert!(matches!(&tried, Err(AcquireError::Store(error)) if error.kind == StoreErrorKind::Locked), "{tried:?}");
+        let waited = since(world, start);
+        assert!((5_000..=7_000).contains(&waited), "{waited} ms");
+        let waited = leases.lock("k").acquire().await;
+        assert!(
+            matches!(&waited, Err(AcquireError::Store(error)) if error.kind == StoreErrorKind::Locked),
+            "{waited:?}"
+        );
+        let limited = leases.lock("k").timeout(LEASE * 3).acquire().await;
+        assert!(
+            matches!(&limited, Err(AcquireError::Store(error)) if error.kind == StoreErrorKind::Locked),
+            "{limited:?}"
+        );
+    });
+}
+
+#[test]
+fn leases_live_on_while_a_key_is_locked() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        let guard = leases.lock("mine").acquire().await.unwrap();
+        store.lock("slow");
+        let wait = leases.lock("slow").timeout(LEASE * 5).acquire();
+        let (waited, ()) = join(wait, world.sim.pass(LEASE * 6)).await;
+        assert!(
+            matches!(&waited, Err(AcquireError::Store(error)) if error.kind == StoreErrorKind::Locked),
+            "{waited:?}"
+        );
+        assert!(guard.is_valid());
+        let start = world.now();
+        guard.release().await.unwrap();
+        assert!(since(world, start) <= 500 + SHORT);
+    });
+}
+
+/// What is held of the locked key is told in time, too.
+#[test]
+fn a_holder_asks_about_its_lease_until_the_lock_ends() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        let guard = leases.lock("k").acquire().await.unwrap();
+        store.lock("k");
+        let unlock = async {
+            world.sim.pass(ms(2_000)).await;
+            store.unlock("k");
+        };
+        let (current, ()) = join(guard.verify(), unlock).await;
+        assert!(current.unwrap());
+        store.lock("k");
+        let unlock = async {
+            world.sim.pass(ms(2_000)).await;
+            store.unlock("k");
+        };
+        let (released, ()) = join(guard.release(), unlock).await;
+        released.unwrap();
+    });
+}
+
+#[test]
+fn several_keys_of_which_one_is_locked_are_granted_when_the_lock_ends() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        store.lock("b");
+        let unlock = async {
+            world.sim.pass(ms(4_000)).await;
+            store.unlock("b");
+            world.now()
+        };
+        let all = leases.lock_all([("a", Mode::Exclusive), ("b", Mode::Exclusive)]);
+        let (guards, unlocked) = join(all.acquire(), unlock).await;
+        let _guards = guards.unwrap();
+        assert!(since(world, unlocked) <= SHORT * 2);
+    });
+}
+
+/// A theft that waited for the lock in vain has taken nothing, and counts as no attempt.
+#[test]
+fn a_theft_is_carried_out_when_the_lock_ends() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        let other = manager(&store, world.sim.context());
+        let held = other.lock("k").acquire().await.unwrap();
+        store.lock("k");
+        let unlock = async {
+            world.sim.pass(ms(3_000)).await;
+            store.unlock("k");
+        };
+        let (stolen, ()) = join(leases.lock("k").steal(), unlock).await;
+        assert!(stolen.unwrap().token() > held.token());
+    });
+}
+
+#[test]
+fn a_manager_is_closed_while_a_key_is_locked() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        let guard = leases.lock("mine").acquire().await.unwrap();
+        store.lock("slow");
+        let close = async {
+            world.sim.pass(ms(1_700)).await;
+            let start = world.now();
+            leases.close().await;
+            since(world, start)
+        };
+        let (waited, closed) = join(leases.lock("slow").acquire(), close).await;
+        assert!(matches!(waited, Err(AcquireError::Closed)), "{waited:?}");
+        assert!(closed <= 1_000 + SHORT, "{closed} ms");
+        drop(guard);
+        let start = world.now();
+        let _guard = manager(&store, world.sim.context()).lock("mine").acquire().await.unwrap();
+        assert!(since(world, start) <= SHORT, "it was released");
+    });
+}
+
+/// A request that was given up while its key was locked leaves nothing behind.
+#[test]
+fn a_request_that_is_given_up_at_a_locked_key_leaves_neither_place_nor_lease() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        store.lock("k");
+        assert!(world.within(ms(1_200), leases.lock("k").acquire()).await.is_none());
+        store.unlock("k");
+        world.sim.pass(ms(600)).await;
+        let other = manager(&store, world.sim.context());
+        let start = world.now();
+        let _guard = other.lock("k").acquire().await.unwrap();
+        assert!(since(world, start) <= SHORT);
+    });
+}
+
+/// Each key is asked for alone only as long as one of them is locked.
+#[test]
+fn transactions_are_large_again_after_the_lock() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        store.lock("key 7");
+        let keys: Vec<_> = (0..256).map(|number| format!("key {number}")).collect();
+        let unlock = async {
+            world.sim.pass(ms(2_000)).await;
+            store.unlock("key 7");
+        };
+        let (guards, ()) = join(join_all(keys.iter().map(|key| leases.lock(key).acquire())), unlock).await;
+        assert!(guards.iter().all(Result::is_ok));
+        drop(guards);
+        world.sim.pass(ms(1_000)).await;
+        store.take_refused();
+        let start = world.now();
+        let again = join_all(keys.iter().map(|key| leases.lock(key).acquire())).await;
+        assert!(again.iter().all(Result::is_ok));
+        assert!(since(world, start) <= 5, "in {} ms, 1 ms for each transaction", since(world, start));
+        assert_eq!(store.take_refused(), 0);
+    });
+}
