@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use leasehold::{
     AcquireError, FenceError, LeaseGuard, LeaseManager,
     executor::TokioExecutor,
@@ -197,6 +198,33 @@ fn whoever_waits_with_a_time_limit_outlasts_a_long_fenced_transaction() {
         transaction.commit().await.unwrap();
         drop(guard);
         assert!(wait.await.is_ok());
+    });
+}
+
+/// All these requests go in one transaction at first.
+#[test]
+fn whoever_waits_for_a_fenced_transaction_is_granted_other_keys_meanwhile() {
+    on_server("fence_other", |place| async move {
+        let (mut user, leases, waiter) = (notes(&place).await, manager(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        let wait = waiter.lock("k").timeout(PATIENCE).acquire();
+        let others = join_all((0..10).map(|number| waiter.lock(&format!("other {number}")).acquire()));
+        let (mut wait, mut others) = (std::pin::pin!(wait), std::pin::pin!(others));
+        let granted = tokio::select! {
+            biased;
+            early = &mut wait => panic!("it was answered during the fenced transaction: {early:?}"),
+            granted = timeout(PATIENCE, &mut others) => granted.unwrap(),
+        };
+        for other in granted {
+            other.unwrap().release().await.unwrap();
+        }
+        let tried = timeout(WHILE, wait.as_mut()).await;
+        assert!(tried.is_err(), "the fenced transaction is still open: {tried:?}");
+        transaction.commit().await.unwrap();
+        guard.release().await.unwrap();
+        let _guard = wait.await.unwrap();
     });
 }
 
@@ -437,7 +465,7 @@ fn a_lease_is_not_granted_while_its_holder_stands_still_inside_a_fence() {
         let early = next.lock("k").timeout(SHORT * 2).acquire().await;
         // On a busy machine, what the server says of the lock may come too late.
         let is_kept_out = |error: &AcquireError| match error {
-            AcquireError::Store(error) => error.kind == StoreErrorKind::Busy,
+            AcquireError::Store(error) => matches!(error.kind, StoreErrorKind::Busy | StoreErrorKind::Locked),
             error => matches!(error, AcquireError::Timeout { .. }),
         };
         assert!(early.as_ref().is_err_and(is_kept_out), "{early:?}");

@@ -42,7 +42,7 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
              store_timeout",
             failure.said
         )),
-        "55P03" => StoreError::busy(format!(
+        "55P03" => StoreError::locked(format!(
             "another transaction keeps a lease locked: {}; if it is a fenced one, keep it short",
             failure.said
         )),

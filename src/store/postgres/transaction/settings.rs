@@ -9,7 +9,7 @@ use super::super::carrier::Round;
 /// in the middle of it holds up the others for so long at most. Its commit is on the disk when it is answered: a lease that a crash of
 /// the server undoes would be granted twice.
 pub(super) fn begin(limit: Duration, round: &mut Round) {
-    let (ms, lock_ms) = (fifths_of(limit, 4), fifths_of(limit, 3));
+    let (ms, lock_ms) = (fifths_of(limit, 4), lock_limit(limit));
     round.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
     round.add(&format!("SET LOCAL statement_timeout = {ms}"));
     round.add(&format!("SET LOCAL lock_timeout = {lock_ms}"));
@@ -22,11 +22,18 @@ pub(super) fn begin(limit: Duration, round: &mut Round) {
 /// limit beside that of each lock: a stream of others that share a lock of a row would keep it waiting for ever, lock by lock. It sets no
 /// encoding: only a connection that the store opened itself runs it, and such a connection uses UTF-8 from its start.
 pub(super) fn begin_at_once(limit: Duration, round: &mut Round) {
-    let (ms, lock_ms) = (fifths_of(limit, 4), fifths_of(limit, 3));
+    let (ms, lock_ms) = (fifths_of(limit, 4), lock_limit(limit));
     round.add("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
     round.add(&format!("SET LOCAL statement_timeout = {ms}"));
     round.add(&format!("SET LOCAL lock_timeout = {lock_ms}"));
     round.add("SET LOCAL synchronous_commit = on");
+}
+
+/// How long a statement waits for a lock, in ms. A context sends nothing else meanwhile, and somebody's fenced transaction may stay open for
+/// long. Others that wait for the lock of a key in a crowd are granted it sooner.
+fn lock_limit(limit: Duration) -> i32 {
+    let (most, least) = (fifths_of(limit, 3), 100);
+    (fifths_of(limit, 1) / 2).max(least).min(most)
 }
 
 /// For a transaction that begins like this, and that nobody needs at once.
