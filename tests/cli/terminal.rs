@@ -442,3 +442,28 @@ fn a_command_that_is_stopped_does_not_keep_its_lease_once_its_shell_has_ended() 
     assert_eq!(typist.ends(), 0);
     until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
 }
+
+/// Somebody continued the command itself, and not leasehold. It runs, so no shell is needed to continue it.
+#[test]
+fn a_command_that_others_have_continued_is_not_hung_up_when_its_shell_ends() {
+    let scratch = Scratch::new();
+    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED: bash is missing");
+    }
+    let Some(mut typist) = Typist::sit_down(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
+    let script = "echo pid $$,; while [ ! -e go ]; do sleep 0.02; done; touch went";
+    typist.types(&format!("leasehold run k -- sh -c '{script}' </dev/null &\n"));
+    typist.sees(",\r\n");
+    let screen = typist.screen.lock().unwrap().clone();
+    let pid = screen.rsplit("pid ").find_map(|after| after.split_once(',')?.0.parse().ok());
+    let command = Pid::from_raw(pid.expect("it was said"));
+    kill(command, Signal::SIGSTOP).unwrap();
+    typist.sees("SIGCONT to leasehold continues it");
+    kill(command, Signal::SIGCONT).unwrap();
+    typist.types("exit 0\n");
+    assert_eq!(typist.ends(), 0);
+    // leasehold looks for its shell every second.
+    std::thread::sleep(std::time::Duration::from_millis(2_500));
+    std::fs::write(scratch.0.join("go"), "").expect("the folder is there");
+    until("the end of the command by itself", || scratch.0.join("went").exists());
+}

@@ -30,6 +30,8 @@ pub(crate) enum Change {
     Ended(Exit),
     /// A signal stopped it.
     Stopped(Signal),
+    /// It was stopped, and CONT continued it, whoever sent that.
+    Continued,
 }
 
 impl Child {
@@ -50,8 +52,9 @@ impl Child {
             Err(_) => return Some(Change::Ended(Exit::Code(SYSTEM))),
             Ok(None) => {}
         }
-        match waitpid(self.group, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
+        match waitpid(self.group, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED)) {
             Ok(WaitStatus::Stopped(_, signal)) => Some(Change::Stopped(signal)),
+            Ok(WaitStatus::Continued(_)) => Some(Change::Continued),
             // It ended in between.
             Ok(WaitStatus::Exited(_, code)) => Some(Change::Ended(Exit::Code(low_byte(code)))),
             Ok(WaitStatus::Signaled(_, signal, _)) => Some(Change::Ended(signal.into())),

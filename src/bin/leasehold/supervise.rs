@@ -181,6 +181,8 @@ impl<'a> Supervisor<'a> {
             match self.child.poll()? {
                 Change::Ended(exit) => self.exit = Some(exit),
                 Change::Stopped(signal) => self.note_stop(signal),
+                // By us, or by somebody who did not tell us.
+                Change::Continued => (self.stopped, self.wants_terminal) = (false, false),
             }
         }
         let exit = self.exit?;
