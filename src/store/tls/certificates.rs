@@ -1,6 +1,12 @@
 //! The files with certificates that the URL of a store names.
 
-use std::{format, fs::File, string::String, vec::Vec};
+use std::{
+    format,
+    fs::{self, File},
+    io,
+    string::String,
+    vec::Vec,
+};
 
 use super::decoded;
 use crate::machine::{StoreError, StoreErrorKind};
@@ -38,12 +44,29 @@ impl Certificates {
         let (cert, key) = own.unzip();
         for (name, file) in names.into_iter().zip([ca, cert, key]) {
             let Some(file) = file else { continue };
-            File::open(&file).map_err(|why| {
-                refused(format!("{file:?}, which {name}= in the URL names, cannot be read ({why}); correct the path"))
-            })?;
+            check_file(&file).map_err(|why| refused(format!("{file:?}, which {name}= in the URL names, {why}")))?;
         }
         Ok(())
     }
+}
+
+/// What is wrong with a path that leads to no file. A pipe would keep this program waiting, and is empty once it was read.
+pub(in crate::store) const NO_FILE: &str =
+    "is a folder, a pipe or a device; name a file, because it is read for each new connection";
+
+/// Why a file cannot be read, and what to do about it.
+fn check_file(file: &str) -> Result<(), String> {
+    let unreadable = |why: io::Error| {
+        let remedy = match why.kind() {
+            io::ErrorKind::PermissionDenied => "let the user of this program read it",
+            _ => "correct the path",
+        };
+        format!("cannot be read ({why}); {remedy}")
+    };
+    if !fs::metadata(file).map_err(unreadable)?.is_file() {
+        return Err(NO_FILE.into());
+    }
+    File::open(file).map(drop).map_err(unreadable)
 }
 
 /// Takes the value of one parameter out of those of a URL.
@@ -94,6 +117,12 @@ mod tests {
             let error = check(parameters).unwrap_err();
             assert!(!error.retry && error.message.contains(name), "{error}");
             assert!(error.message.contains("/no/such.pem") && error.message.contains("correct the path"), "{error}");
+        }
+        // Whoever names the folder of the certificates is not asked to wait for one.
+        let folder = concat!("ca=", env!("CARGO_MANIFEST_DIR"));
+        for parameters in [&[folder][..], &["ca=/dev/null"]] {
+            let error = check(parameters).unwrap_err();
+            assert!(!error.retry && error.message.contains("name a file"), "{error}");
         }
     }
 

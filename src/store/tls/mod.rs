@@ -11,6 +11,8 @@ mod refusals;
 
 #[cfg(any(feature = "store-postgres", feature = "store-redis", feature = "store-etcd"))]
 pub(super) use certificates::Certificates;
+#[cfg(any(feature = "store-postgres-tls", feature = "store-redis-tls", feature = "store-etcd-tls"))]
+use certificates::NO_FILE;
 #[cfg(feature = "store-etcd")]
 pub(super) use certificates::taken;
 #[cfg(any(feature = "store-postgres-tls", feature = "store-redis-tls", feature = "store-etcd-tls"))]

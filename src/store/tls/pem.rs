@@ -1,7 +1,8 @@
 //! Files in PEM.
 
-use std::{format, vec::Vec};
+use std::{format, fs, vec::Vec};
 
+use super::NO_FILE;
 use crate::machine::StoreError;
 
 /// What a file must hold.
@@ -14,7 +15,10 @@ pub(in crate::store) enum Part {
 /// Reads a file. It may be missing for a moment while somebody replaces it under a running program. `named` says who names it.
 pub(in crate::store) fn pem(file: &str, part: Part, named: &str) -> Result<Vec<u8>, StoreError> {
     let failed = |what: &str| StoreError::transient(format!("{file:?}, {named}, {what}"));
-    let text = std::fs::read(file).map_err(|why| failed(&format!("cannot be read ({why})")))?;
+    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(failed(NO_FILE));
+    }
+    let text = fs::read(file).map_err(|why| failed(&format!("cannot be read ({why})")))?;
     match lacks(&text, part) {
         Some(what) => Err(failed(what)),
         None => Ok(text),
@@ -42,6 +46,17 @@ fn lacks(text: &[u8], part: Part) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Otherwise nothing would end this program while it waits for a writer.
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_file_is_not_read() {
+        let name = std::env::temp_dir().join(format!("leasehold-pipe-{}", std::process::id()));
+        assert!(std::process::Command::new("mkfifo").arg(&name).status().unwrap().success());
+        let read = pem(name.to_str().unwrap(), Part::Certificate, "which a test names");
+        fs::remove_file(&name).unwrap();
+        assert!(read.unwrap_err().message.contains("a pipe"));
+    }
 
     #[test]
     fn a_useless_file_is_told_apart_from_a_usable_one() {
