@@ -314,6 +314,26 @@ fn a_holder_whose_files_were_deleted_refuses_who_only_tries() {
     drop(holder);
 }
 
+/// Whether its lease has run out by the clocks says nothing then: its heartbeats show that it is alive, and its beacon shows its death.
+#[test]
+fn a_holder_whose_clock_is_wrong_refuses_who_only_tries_until_it_is_dead() {
+    let Some(clock) = crate::wall_clock::WallClock::new() else { return };
+    let scratch = Scratch::new();
+    for off in [-3_600, 3_600] {
+        clock.jump(off);
+        let mut command = scratch.leasehold(&["run", "--lease", "8", "k", "sh", "-c", "echo ready; exec sleep 600"]);
+        let holder = crate::harness::Running::start(command.envs(clock.environment()));
+        assert_eq!(holder.line().as_deref(), Some("ready"), "{}", holder.err());
+        for options in [&["-n"][..], &["-w", "0.5"]] {
+            let waits = scratch.start(&[&["run", "-q"][..], options, &["k", "true"]].concat());
+            is_refused_soon(waits, Duration::from_secs(8));
+        }
+        drop(holder);
+        let done = scratch.done(&["run", "-q", "-n", "k", "echo", "granted"]);
+        assert_eq!((done.code, &*done.out, &*done.err), (0, "granted\n", ""), "{off} s");
+    }
+}
+
 /// A dead one beside a living one proves nothing about the key.
 #[test]
 fn a_living_holder_beside_a_dead_one_refuses_who_only_tries() {

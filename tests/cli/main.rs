@@ -19,7 +19,6 @@ mod litter;
 mod looks;
 mod loss;
 mod manual;
-#[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
 #[path = "../processes/other.rs"]
 mod other;
 #[cfg(any(feature = "store-redis", feature = "store-postgres"))]
@@ -50,7 +49,6 @@ mod stores;
 mod terminal;
 mod turns;
 mod visitors;
-#[cfg(any(feature = "store-redis", feature = "store-postgres", feature = "store-etcd"))]
 #[path = "../processes/wall_clock.rs"]
 #[allow(dead_code, reason = "the tests of the stores need it")]
 mod wall_clock;
