@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{LeaseGuard, LeaseManager, executor::TokioExecutor, store::PostgresStore};
 use tokio::{runtime::Builder, time::sleep};
 
-use crate::server::Place;
+use crate::server::{Place, until};
 
 /// Runs a test on one thread, where a sweep begins only once the test waits for something; in a store with many records.
 fn in_crowd<F: Future<Output = ()>>(prefix: &str, test: impl FnOnce(Place) -> F) {
@@ -50,6 +50,27 @@ fn a_sweep_that_finds_records_locked_keeps_no_heartbeat_waiting() {
             user.batch_execute(&lock).await.unwrap();
         }
         stays_valid(&guard, lease).await;
+    });
+}
+
+/// The first transaction finds many records, and then fails, because its user may not write yet.
+#[test]
+fn a_sweep_begins_although_the_first_transaction_failed() {
+    in_crowd("sweeps_refused", |place| async move {
+        let (admin, prefix, lease) = (place.client().await, &place.prefix, Duration::from_secs(20));
+        let tables = format!("{prefix}_store, {prefix}_record, {prefix}_session");
+        let rights = format!("CREATE ROLE sweeper LOGIN; GRANT SELECT, UPDATE, DELETE ON {tables} TO sweeper");
+        admin.batch_execute(&rights).await.unwrap();
+        let url = place.url.replace("//postgres@", "//sweeper@");
+        let store = PostgresStore::builder(&url).prefix(prefix).connect().await.unwrap();
+        let error = leases(store.clone(), lease).lock("a").acquire().await.unwrap_err();
+        assert!(error.to_string().contains("permission denied"), "{error}");
+        admin.batch_execute(&format!("GRANT INSERT ON {tables} TO sweeper")).await.unwrap();
+        let guard = leases(store, lease).lock("a").acquire().await.unwrap();
+        let count = format!("SELECT count(*) FROM {prefix}_record");
+        let are_few = async || admin.query_one(&count, &[]).await.unwrap().get::<_, i64>(0) < 600;
+        until("a sweep", are_few).await;
+        guard.release().await.unwrap();
     });
 }
 
