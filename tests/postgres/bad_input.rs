@@ -160,7 +160,7 @@ fn tables_of_a_newer_version_are_left_as_they_are() {
 }
 
 #[test]
-fn a_user_who_may_only_read_lists_what_is_held_and_is_told_what_to_grant() {
+fn a_user_who_may_only_read_sees_what_is_held_and_is_told_what_to_grant() {
     on_server("bad_reader", |place| async move {
         let owner = LeaseManager::builder(place.store().await, TokioExecutor::new()).build().unwrap();
         let guard = owner.lock("held").acquire().await.unwrap();
@@ -171,6 +171,7 @@ fn a_user_who_may_only_read_lists_what_is_held_and_is_told_what_to_grant() {
         let looks = LeaseManager::builder(reader.store().await, TokioExecutor::new()).build().unwrap();
         let listed = looks.list("").await.unwrap();
         assert_eq!((listed.len(), listed[0].holders[0].token), (1, guard.token()));
+        assert_eq!(looks.status("held").await.unwrap().holders[0].token, guard.token());
         // Whoever may not create tables may ask for them where they stand.
         let said = first_use(reader.store().await).await;
         assert!(said.contains("permission denied") && said.contains("GRANT SELECT, INSERT, UPDATE, DELETE"), "{said}");
