@@ -467,3 +467,18 @@ fn a_command_that_others_have_continued_is_not_hung_up_when_its_shell_ends() {
     std::fs::write(scratch.0.join("go"), "").expect("the folder is there");
     until("the end of the command by itself", || scratch.0.join("went").exists());
 }
+
+/// Nobody can bring it to the foreground.
+#[test]
+fn a_command_that_asks_for_the_terminal_without_a_shell_does_not_keep_its_lease() {
+    let scratch = Scratch::new();
+    if !Command::new("bash").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return println!("SKIPPED: bash is missing");
+    }
+    let Some(mut typist) = Typist::sit_down(&scratch, "PS1= exec bash --norc --noprofile -i") else { return };
+    typist.types("(leasehold run k -- sh -c ': > began; read line </dev/tty' &)\n");
+    until("the begin of the command", || scratch.0.join("began").exists());
+    until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
+    typist.types("exit 0\n");
+    assert_eq!(typist.ends(), 0);
+}

@@ -84,6 +84,8 @@ struct Supervisor<'a> {
     has_shell: bool,
     /// It was stopped because it asked for the terminal, which another job has.
     wants_terminal: bool,
+    /// It was told that nobody can give it the terminal.
+    was_refused_terminal: bool,
     /// The signal that came last of those that ask us to end.
     signalled: Option<Signal>,
     /// How the command has ended.
@@ -143,6 +145,7 @@ impl<'a> Supervisor<'a> {
             stopped: false,
             has_shell: false,
             wants_terminal: false,
+            was_refused_terminal: false,
             signalled: None,
             exit: None,
         })
@@ -169,8 +172,8 @@ impl<'a> Supervisor<'a> {
             Phase::Ends { kill_at } if self.exit.is_some() => Some(kill_at.min(Instant::now() + LOOK)),
             Phase::Ends { kill_at } => Some(kill_at),
             // A shell sends no signal when it brings a running job to the foreground, and leasehold is running.
-            Phase::Works if self.wants_terminal => Some(Instant::now() + FOREGROUND),
-            Phase::Works if self.stopped && self.has_shell => Some(Instant::now() + SHELL),
+            Phase::Works if self.wants_terminal && self.has_shell => Some(Instant::now() + FOREGROUND),
+            Phase::Works if self.waits_for_shell() => Some(Instant::now() + SHELL),
             Phase::Works | Phase::Killed => None,
         }
     }
@@ -220,6 +223,15 @@ impl<'a> Supervisor<'a> {
             return self.go_on();
         }
         let ours = self.terminal.as_mut().is_some_and(Terminal::take);
+        if self.wants_terminal && !ours && !self.has_shell {
+            // If it ignores HUP, it asks again and again.
+            if !std::mem::replace(&mut self.was_refused_terminal, true) {
+                tell(
+                    "the command asks for the terminal, and no shell is there to bring it to the foreground; it is hung up",
+                );
+            }
+            return;
+        }
         let remedy = match (ours, self.wants_terminal) {
             (true, _) => "^Z continues it, ^C ends it",
             (false, true) => "fg in its shell, or SIGCONT to leasehold, continues it",
@@ -236,11 +248,20 @@ impl<'a> Supervisor<'a> {
 
     /// When the shell of a stopped job ends, the kernel sends the job HUP and CONT, because nobody could continue it. Here the kernel sends
     /// nothing, because only the command is stopped, and leasehold runs. So leasehold sends both; else it would keep the lease for ever.
+    ///
+    /// If no shell was there from the start, the kernel refuses the terminal to a job that asks for it. It only stops the command, because
+    /// leasehold is its parent. That is no better than to wait for a shell that has ended.
     fn hang_up_without_shell(&mut self) {
-        if self.stopped && self.has_shell && !job::can_be_continued() {
+        if self.waits_for_shell() && !job::can_be_continued() {
             self.child.signal(Signal::SIGHUP);
             self.go_on();
         }
+    }
+
+    /// Whether it is stopped until a shell continues it. Somebody else may continue one that was stopped where there is no shell, unless
+    /// it wants the terminal.
+    fn waits_for_shell(&self) -> bool {
+        self.stopped && (self.has_shell || self.wants_terminal)
     }
 
     /// Continues the command. It gets the terminal if it had it before, or asked for it. Otherwise another process of its pipeline may
