@@ -1,10 +1,10 @@
 //! One context: the shipped machine, its clocks, its beacon and its users.
 
-use leasehold::machine::{Machine, Mode, SessionId};
+use leasehold::machine::{Batch, Machine, Mode, SessionId};
 
 use crate::{
     configuration::Users,
-    port::{Ticket, Want},
+    port::{self, Ticket, Want},
 };
 
 /// A context and all that belongs to it.
@@ -24,6 +24,8 @@ pub struct Context {
     pub wall_ahead_ms: i64,
     /// Whether the answer to its last transaction was lost, and it has sent no other since.
     pub waits_in_vain: bool,
+    /// What failed, and is still to be sent again.
+    pub owed: Vec<Owed>,
     /// The number of its latest transaction.
     pub last_sent: u64,
     /// Whether signals reach it.
@@ -42,6 +44,17 @@ pub struct Context {
     pub suspended: bool,
     /// Whether it was closed.
     pub closed: bool,
+}
+
+/// An operation that failed: it is tried again after a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owed {
+    /// At which key.
+    pub key: usize,
+    /// Which request it asks for, or gives back.
+    pub request: u64,
+    /// When it is tried again at the latest, on its context's own clock.
+    pub by_ms: u64,
 }
 
 /// One turn of one user.
@@ -88,6 +101,7 @@ impl Context {
             slept_ms: 0,
             asleep_since: None,
             waits_in_vain: false,
+            owed: Vec::new(),
             last_sent: 0,
             wall_ahead_ms: 0,
             listens: false,
@@ -124,6 +138,25 @@ impl Context {
     /// Turns in this stage, by their numbers.
     pub fn turns(&self, stage: Stage) -> impl Iterator<Item = u64> {
         (1..).zip(&self.guards).filter(move |(_, guard)| guard.stage == stage).map(|(turn, _)| turn)
+    }
+
+    /// A transaction failed. What it carried is due for another attempt by then.
+    pub fn owe(&mut self, batch: &Batch, by_ms: u64) {
+        self.owed.extend(port::requests_of(batch).map(|(key, request)| Owed { key, request, by_ms }));
+    }
+
+    /// Something is sent.
+    pub fn pay(&mut self, batch: &Batch) {
+        if !self.owed.is_empty() {
+            let sent: Vec<_> = port::requests_of(batch).collect();
+            self.owed.retain(|owed| !sent.contains(&(owed.key, owed.request)));
+        }
+    }
+
+    /// Whoever is not to be woken in time does not mean to try again.
+    pub fn forgive(&mut self) {
+        let wake_ms = self.wake_ms;
+        self.owed.retain(|owed| wake_ms.is_some_and(|at| at <= owed.by_ms));
     }
 
     /// A user asks: it gets a turn for each key.

@@ -60,7 +60,7 @@ impl Model for World {
             LossIsFinal
             OneGrantPerRequest GrantsFit HeadIsNotGrantable WaiterIsAwake BatchIsItsParts RowsSuffice
             RecordSuffices RobbedAreTold
-            DowngradeLetsIn UnusedIsFreed AllOrNothing ConflictNeedsRival
+            DowngradeLetsIn UnusedIsFreed AskedAsWanted KeptIsWanted AllOrNothing ConflictNeedsRival
         ];
         properties.push(Property::always(fair::NAME, |world: &Self, state| world.rests(state)));
         properties

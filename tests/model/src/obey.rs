@@ -8,6 +8,7 @@ use crate::{
     port::{self, Addressee, Event, Ticket},
     rules::Rule,
     state::{State, Transaction},
+    wanted,
 };
 
 impl World {
@@ -21,13 +22,16 @@ impl World {
         for event in events {
             self.obey(state, who, event);
         }
+        state.contexts[who].change().forgive();
     }
 
     fn obey(&self, state: &mut State, who: usize, event: Event) {
         match event {
             Event::Store(id, batch) => {
                 let context = state.contexts[who].change();
+                state.broken.unless(wanted::is_wanted(context, &batch), Rule::AskedAsWanted);
                 context.waits_in_vain = false;
+                context.pay(&batch);
                 context.last_sent = id;
                 let sure_since = if batch.sure_ms > 0 { state.clocks(who) } else { (0, 0) };
                 state.send(Transaction { who, id, batch, sure_since, reply: None, heard: true, abandons: None });

@@ -9,7 +9,9 @@ use leasehold::machine::{
 };
 
 use crate::configuration::Configuration;
-pub use crate::view::{Deal, EntryView, RecordView, all_records, asks_for, deal, fence, fit, keys_of, record};
+pub use crate::view::{
+    Ask, Deal, EntryView, RecordView, all_records, asks, asks_for, deal, fence, fit, keys_of, record, requests_of,
+};
 
 /// The wall clock when the model begins, in ms.
 const EPOCH_MS: i64 = 1_000_000;
@@ -39,6 +41,10 @@ pub enum Want {
     Read,
     /// Share it at once or not at all.
     TryRead,
+    /// Wait for it, and go before the others.
+    Urgent,
+    /// Go before the others and have it at once, or not at all.
+    TryUrgent,
     /// Rob whoever has it.
     Steal,
     /// Wait for the second key.
@@ -55,6 +61,11 @@ impl Want {
     /// How it is held at first.
     pub const fn mode(self) -> Mode {
         if matches!(self, Self::Read | Self::TryRead) { Mode::Shared } else { Mode::Exclusive }
+    }
+
+    /// A larger one goes first.
+    pub const fn priority(self) -> i32 {
+        if matches!(self, Self::Urgent | Self::TryUrgent) { 1 } else { 0 }
     }
 
     /// Which keys it is about.
@@ -89,7 +100,8 @@ impl Ticket {
         let Slot { key, mode, own } = self.slot();
         Turn {
             mode,
-            wait: !matches!(self.want, Want::Try | Want::TryRead | Want::Both | Want::TakeOver),
+            wait: !matches!(self.want, Want::Try | Want::TryRead | Want::TryUrgent | Want::Both | Want::TakeOver),
+            priority: self.want.priority(),
             steal: self.want == Want::Steal,
             alone: own.is_some(),
             ..Turn::new(TurnId(self.turn), key)

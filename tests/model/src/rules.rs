@@ -44,6 +44,10 @@ pub enum Rule {
     DowngradeLetsIn,
     /// Who keeps what nobody uses gives it back when it hears that somebody wants it.
     UnusedIsFreed,
+    /// What is sent is asked for as somebody wants it by then.
+    AskedAsWanted,
+    /// Whatever stands in the record for a context that has nothing to say to the store, somebody there wants, and wants so.
+    KeptIsWanted,
     /// Of several keys asked for at once, all are granted in one operation or none.
     AllOrNothing,
     /// An upgrade is refused because of a rival only if somebody alive upgraded meanwhile.
@@ -55,7 +59,7 @@ pub enum Rule {
 }
 
 /// All rules that are noted while the world runs.
-pub(crate) const NOTED: [Rule; 21] = [
+pub(crate) const NOTED: [Rule; 23] = [
     Rule::AbsenceIsFinal,
     Rule::TokensGrow,
     Rule::GuardTokensDiffer,
@@ -75,6 +79,8 @@ pub(crate) const NOTED: [Rule; 21] = [
     Rule::RobbedAreTold,
     Rule::DowngradeLetsIn,
     Rule::UnusedIsFreed,
+    Rule::AskedAsWanted,
+    Rule::KeptIsWanted,
     Rule::AllOrNothing,
     Rule::ConflictNeedsRival,
 ];
@@ -102,6 +108,8 @@ impl Rule {
             Self::RobbedAreTold => "the robbed are told, and believe no longer than their lease",
             Self::DowngradeLetsIn => "a downgrade lets others in",
             Self::UnusedIsFreed => "what nobody uses is given back when it is wanted",
+            Self::AskedAsWanted => "what is sent is asked for as it is wanted by then",
+            Self::KeptIsWanted => "what stands in the record is wanted so",
             Self::AllOrNothing => "I14: several keys are granted together or not at all",
             Self::ConflictNeedsRival => "an upgrade makes way for the upgrade of somebody alive only",
             Self::WaitersAreGranted => "I11, P6: a live waiter is granted in the end",

@@ -130,6 +130,12 @@ impl State {
         self.contexts.iter().any(due) || self.transactions.iter().any(awaited)
     }
 
+    /// Whether something of a context is on its way, or will be once its beacon stands, or was lost.
+    pub fn is_under_way(&self, who: usize) -> bool {
+        let context = &self.contexts[who];
+        context.rising.is_some() || context.waits_in_vain || self.transactions.iter().any(|sent| sent.who == who)
+    }
+
     /// Puts a transaction where it belongs.
     pub fn send(&mut self, transaction: Transaction) {
         let name = (transaction.who, transaction.id);

@@ -76,9 +76,8 @@ impl World {
         let Some(guard) = state.contexts[who].change().guard_mut(turn) else { return };
         match deed {
             Deed::Cancel => {
-                guard.stage = Stage::Ended;
                 spend(&mut state.budget.cancels);
-                self.feed(state, who, port::cancel(ticket));
+                self.cancel(state, who, ticket);
             }
             Deed::Release => {
                 guard.stage = Stage::Returning;
@@ -119,6 +118,17 @@ impl World {
         }
     }
 
+    /// Who asked for several keys at once gives up all of them, one after the other.
+    fn cancel(&self, state: &mut State, who: usize, ticket: Ticket) {
+        let keys = ticket.want.keys();
+        let first = ticket.turn - keys.iter().position(|key| *key == ticket.key).unwrap_or_default() as u64;
+        for turn in (first..).take(keys.len()) {
+            let Some(ticket) = state.contexts[who].ticket(turn) else { return };
+            state.contexts[who].change().guard_mut(turn).into_iter().for_each(|guard| guard.stage = Stage::Ended);
+            self.feed(state, who, port::cancel(ticket));
+        }
+    }
+
     fn detach(&self, state: &mut State, who: usize, ticket: Ticket) {
         let context = state.contexts[who].change();
         let Some((parcel, detach)) = port::detach(&mut context.machine, ticket) else { return };
@@ -141,11 +151,14 @@ impl World {
             Action::Refuse(at) => {
                 spend(&mut state.budget.refusals);
                 let sent = state.transactions.remove(at);
+                self.owes(state, sent.who, &sent.batch);
                 self.feed(state, sent.who, port::refused(sent.id));
             }
             Action::Doubt(at) => {
                 spend(&mut state.budget.doubts);
                 let (who, id) = (state.transactions[at].who, state.transactions[at].id);
+                let batch = state.transactions[at].batch.clone();
+                self.owes(state, who, &batch);
                 if state.transactions[at].reply.is_some() {
                     state.transactions.remove(at);
                 } else {
@@ -160,6 +173,12 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// What failed is tried again after half a heartbeat at the latest.
+    fn owes(&self, state: &mut State, who: usize, batch: &Batch) {
+        let by_ms = state.clocks(who).0 + self.configuration.heartbeat_ms / 2;
+        state.contexts[who].change().owe(batch, by_ms);
     }
 
     fn apply(&self, state: &mut State, at: usize) {

@@ -1,5 +1,6 @@
 //! The table: which worlds are searched, and how far.
 
+pub mod given_up;
 mod sessions;
 
 use crate::{
@@ -24,6 +25,13 @@ const PAIR_AND_ONE: &[(u8, u8)] = &[(2, 0), (1, 0)];
 
 /// All configurations. Steps of time are the measure of size; each has those of a test and those in full.
 pub fn configurations(size: Size) -> Vec<Configuration> {
+    let mut all = patient(size);
+    all.extend(given_up::all(size));
+    all
+}
+
+/// Those in which nobody gives up a request while the store refuses a transaction.
+pub fn patient(size: Size) -> Vec<Configuration> {
     let mut all = faults(size);
     all.extend(beacons(size));
     all.extend(clocks(size));

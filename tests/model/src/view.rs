@@ -1,7 +1,8 @@
 //! Records and operations, as far as the model looks at them.
 
 use leasehold::machine::{
-    Action as Act, Batch, Mode, Operation, Outcome, Record, Records, RequestId, SessionId, StoreClock, Token, Way,
+    Acquire, Action as Act, Batch, Key, Mode, Operation, Outcome, Record, Records, RequestId, SessionId, StoreClock,
+    Token, Way,
 };
 
 use crate::port::{KEYS, key, number_of, store_now};
@@ -17,6 +18,8 @@ pub struct EntryView {
     pub session: SessionId,
     /// How it is held, or is to be.
     pub mode: Mode,
+    /// Of a place: a larger one goes first.
+    pub priority: i32,
     /// The first token of the grant that it is to take the place of.
     pub upgrades: Option<u64>,
     /// The request that made it.
@@ -65,6 +68,21 @@ pub enum Deal {
     Look,
 }
 
+/// What an operation asks for at one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Of which key.
+    pub key: usize,
+    /// How it is to be held.
+    pub mode: Mode,
+    /// A larger one goes first.
+    pub priority: i32,
+    /// Whether it takes a place if the key is taken.
+    pub waits: bool,
+    /// How else it asks.
+    pub deal: Deal,
+}
+
 impl EntryView {
     /// Whether it is the same grant or place.
     pub fn is_same(&self, other: &Self) -> bool {
@@ -110,6 +128,34 @@ pub fn asks_for(session: SessionId, operation: &Operation, grant: &EntryView) ->
     asks && session == grant.session
 }
 
+/// What a batch asks for.
+pub fn asks(batch: &Batch) -> impl Iterator<Item = Ask> {
+    let ask = |key: &Key, ask: &Acquire, deal| {
+        let at = KEYS.iter().position(|known| known == key).unwrap_or_default();
+        Ask { key: at, mode: ask.mode, priority: ask.priority, waits: ask.wait, deal }
+    };
+    batch.operations.iter().flat_map(move |operation| match &operation.action {
+        Act::Acquire(one) => vec![ask(&operation.key, one, deal(operation))],
+        Act::AcquireAll(all) => all.iter().map(|(key, one)| ask(key, one, deal(operation))).collect(),
+        _ => Vec::new(),
+    })
+}
+
+/// The requests that a batch asks for, or gives back: each with its key.
+pub fn requests_of(batch: &Batch) -> impl Iterator<Item = (usize, u64)> {
+    batch.operations.iter().flat_map(|operation| {
+        let requests: Vec<_> = match &operation.action {
+            Act::AcquireAll(asks) => asks.iter().map(|(_, ask)| ask.request).collect(),
+            Act::Acquire(Acquire { request, .. })
+            | Act::Release { request, .. }
+            | Act::Withdraw { request }
+            | Act::Detach { request, .. } => vec![*request],
+            _ => Vec::new(),
+        };
+        keys_of(operation).into_iter().zip(requests).map(|(key, request)| (key, request.0)).collect::<Vec<_>>()
+    })
+}
+
 /// What stands in the store under every key.
 pub fn all_records(records: &Records) -> impl Iterator<Item = RecordView> {
     (0..KEYS.len()).map(|at| record(records, at))
@@ -121,6 +167,7 @@ fn view(record: &Record, at: usize) -> RecordView {
         who: number_of(grant.holder),
         session: grant.holder,
         mode: grant.mode,
+        priority: 0,
         upgrades: None,
         request: grant.request.0,
         token: Some(grant.block.first),
@@ -131,6 +178,7 @@ fn view(record: &Record, at: usize) -> RecordView {
         who: number_of(waiter.holder),
         session: waiter.holder,
         mode: waiter.mode,
+        priority: waiter.priority,
         upgrades: waiter.upgrades.map(Token::as_u64),
         request: waiter.request.0,
         token: None,

@@ -26,6 +26,7 @@ impl World {
             believers.extend(granted);
             let sent = state.transactions.iter().any(|sent| sent.who == who && sent.heard);
             let awake = context.wake_ms.is_some() || sent || context.rising.is_some() || !context.watches.is_empty();
+            broken.unless(self.keeps_what_is_wanted(state, who, context), Rule::KeptIsWanted);
             broken.unless(awake || context.suspended || !context.owes(), Rule::WaiterIsAwake);
         }
         let together = |one: &Guard, other: &Guard| one.key != other.key || port::fit(one.mode, other.mode);
@@ -73,8 +74,8 @@ pub(crate) fn is_freed(state: &mut State, (who, holder): (usize, SessionId), key
     let at_it = |at: usize| port::key(at) == *key;
     let ended = |guard: &Guard| matches!(guard.stage, Stage::Ended | Stage::Lost);
     let used = context.guards.iter().any(|guard| at_it(guard.key) && !ended(guard));
-    let busy =
-        context.rising.is_some() || context.waits_in_vain || state.transactions.iter().any(|sent| sent.who == who);
+    let owes = context.owed.iter().any(|owed| at_it(owed.key));
+    let busy = owes || state.is_under_way(who);
     let kept = |record: port::RecordView| {
         let own = context.machine.session();
         !state.ledger.has_ended(own) && record.grants.iter().any(|grant| at_it(grant.key) && grant.session == own)
