@@ -17,6 +17,8 @@ pub enum Suite {
     Rule(&'static str),
     /// The tests of what a store does: one batch after the other.
     Store(&'static str),
+    /// The part of the model's table in which requests are given up, under this name.
+    Model(&'static str),
 }
 
 impl Suite {
@@ -25,10 +27,12 @@ impl Suite {
         const CORE: &[&str] = &["--features", "tokio,test-util", "--lib"];
         const PROPERTIES: &[&str] = &["--features", "tokio,test-util", "--test", "properties"];
         const SCENARIOS: &[&str] = &["--features", "tokio,test-util", "--test", "scenarios"];
+        const MODEL: &[&str] = &["--profile", "model", "-p", "leasehold-model", "--test", "given_up"];
         const TOKIO: &[&str] = &["--features", "tokio,test-util", "--test", "tokio"];
         match self {
             Self::Properties => PROPERTIES,
             Self::Tokio(_) => TOKIO,
+            Self::Model(_) => MODEL,
             Self::Histories(_) | Self::Scenario(_) => SCENARIOS,
             Self::Rule(_) | Self::Store(_) => CORE,
         }
@@ -37,7 +41,7 @@ impl Suite {
     /// The workshop in which it is built. Mutants of two workshops are tested side by side: neither rebuilds what the other changed.
     pub const fn workshop(self) -> &'static str {
         match self {
-            Self::Rule(_) | Self::Store(_) => "core",
+            Self::Rule(_) | Self::Store(_) | Self::Model(_) => "core",
             Self::Properties | Self::Histories(_) | Self::Scenario(_) | Self::Tokio(_) => "scenarios",
         }
     }
@@ -47,7 +51,7 @@ impl Suite {
         match self {
             Self::Properties => "forged::".to_owned(),
             Self::Histories(kind) => format!("histories::{kind}"),
-            Self::Scenario(name) | Self::Tokio(name) => name.to_owned(),
+            Self::Scenario(name) | Self::Tokio(name) | Self::Model(name) => name.to_owned(),
             Self::Rule(name) => format!("machine::context::machine_tests::{name}"),
             Self::Store(name) => format!("machine::record::{name}"),
         }
@@ -60,7 +64,7 @@ impl Suite {
                 vec![("PROPTEST_RNG_SEED", "1"), ("PROPTEST_CASES", "256"), ("PROPTEST_MAX_SHRINK_ITERS", "0")]
             }
             Self::Histories(_) => vec![("HISTORIES", "400")],
-            Self::Scenario(_) | Self::Tokio(_) | Self::Rule(_) | Self::Store(_) => Vec::new(),
+            Self::Scenario(_) | Self::Tokio(_) | Self::Rule(_) | Self::Store(_) | Self::Model(_) => Vec::new(),
         }
     }
 }
@@ -74,6 +78,7 @@ impl fmt::Display for Suite {
             Self::Tokio(name) => write!(out, "tokio test {name}"),
             Self::Rule(name) => write!(out, "machine test {name}"),
             Self::Store(name) => write!(out, "store test {name}"),
+            Self::Model(name) => write!(out, "model {name}"),
         }
     }
 }

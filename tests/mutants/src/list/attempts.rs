@@ -1,13 +1,22 @@
 //! Requests, what is left of them, and signals.
 
 use crate::{
-    Mutant,
-    Suite::{Histories, Rule, Scenario},
+    Edit, Mutant,
+    Suite::{Histories, Model, Rule, Scenario},
     edit,
 };
 
 const REPLY: &str = "src/machine/context/reply.rs";
 const SESSION: &str = "src/machine/context/session.rs";
+/// An attempt that failed goes again as it was, behind a newer one of its request.
+const AGAIN_AS_IT_WAS: &[Edit] = &[
+    edit("src/machine/context/store_queue/sending.rs", "self.renew_ask(&operation.slot, ask);", ""),
+    edit(
+        "src/machine/context/retry.rs",
+        "if !self.store_queue.will_send_for(&operation.slot.key, is_ask_for(request)) {",
+        "{",
+    ),
+];
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -104,14 +113,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P1",
         "an attempt that failed goes again as it was, behind a newer one of its request",
         Scenario("stale::"),
-        &[
-            edit("src/machine/context/store_queue/sending.rs", "self.renew_ask(&operation.slot, ask);", ""),
-            edit(
-                "src/machine/context/retry.rs",
-                "if !self.store_queue.will_send_for(&operation.slot.key, is_ask_for(request)) {",
-                "{",
-            ),
-        ],
+        AGAIN_AS_IT_WAS,
+    ),
+    Mutant::new("P1", "an upgrade that was given up is asked for again", Model("upgrades"), AGAIN_AS_IT_WAS),
+    Mutant::new("P1", "a theft that was given up is tried again", Model("thefts"), AGAIN_AS_IT_WAS),
+    Mutant::new("P4", "a priority that was given up is asked for again", Model("ranks"), AGAIN_AS_IT_WAS),
+    Mutant::new(
+        "I8",
+        "what is to be given back is forgotten when the store refuses it",
+        Model("places"),
+        &[edit(
+            "src/machine/context/retry.rs",
+            "it would keep for ever what it does not give back.\n        self.retry(&again, now);",
+            "it would keep for ever what it does not give back.\n        _ = again;",
+        )],
+    ),
+    Mutant::new(
+        "I8",
+        "a try that somebody joined is forgotten with its place",
+        Model("places"),
+        &[edit("src/machine/context/busy.rs", "if seeking.retried || seeking.wait {", "if seeking.retried {")],
+    ),
+    Mutant::new(
+        "P4",
+        "an urgent try leaves its priority to those who wait on",
+        Model("ranks"),
+        &[edit(
+            "src/machine/context/busy.rs",
+            "        self.stop_if_unwanted(slot, now);\n        self.want_less(slot, now);",
+            "        self.stop_if_unwanted(slot, now);",
+        )],
     ),
     Mutant::new(
         "I8",
