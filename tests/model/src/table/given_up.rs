@@ -31,8 +31,8 @@ pub fn places(size: Size) -> Vec<Configuration> {
         named("given up and refused, with beacons").beacons().queued().budget(pick(2, 3), |left| {
             (left.cancels, left.refusals) = (1, pick(1, 2));
         }),
-        named("given up and refused, two users").users(PAIR_AND_ONE).queued().budget(pick(1, 3), |left| {
-            (left.cancels, left.refusals) = (1, pick(1, 2));
+        named("given up and refused, two users").users(PAIR_AND_ONE).queued().budget(pick(1, 2), |left| {
+            (left.cancels, left.refusals) = (1, 1);
         }),
         named("given up and refused, lingering").lingering().users(PAIR_AND_ONE).queued_up_to(1).budget(
             pick(1, 3),
@@ -41,7 +41,7 @@ pub fn places(size: Size) -> Vec<Configuration> {
             },
         ),
         joined("a try that is joined and refused").budget(pick(0, 1), |left| {
-            (left.cancels, left.refusals) = (1, pick(1, 2));
+            (left.cancels, left.refusals) = (1, 1);
         }),
         joined("a try that is joined, doubtful").budget(pick(0, 1), |left| {
             (left.cancels, left.doubts) = (1, 1);
@@ -60,8 +60,8 @@ pub fn upgrades(size: Size) -> Vec<Configuration> {
         two("an upgrade, given up and doubtful").budget(pick(1, 3), |left| {
             (left.upgrades, left.cancels, left.doubts) = (1, 1, pick(1, 3));
         }),
-        two("an upgrade, given up, refused and doubtful").budget(pick(1, 3), |left| {
-            (left.upgrades, left.cancels, left.refusals, left.doubts) = (1, 1, pick(1, 2), pick(1, 2));
+        two("an upgrade, given up, refused and doubtful").budget(pick(1, 2), |left| {
+            (left.upgrades, left.cancels, left.refusals, left.doubts) = (1, 1, pick(1, 2), 1);
         }),
         two("an upgrade, given up and wanted again, refused").budget(pick(0, 2), |left| {
             (left.upgrades, left.cancels, left.refusals) = (2, 1, pick(1, 2));
@@ -72,7 +72,7 @@ pub fn upgrades(size: Size) -> Vec<Configuration> {
         Configuration::new("an upgrade before a writer, given up and refused")
             .wants(&[&[Read], &[Read, Wait]])
             .queued()
-            .budget(pick(0, 2), |left| (left.upgrades, left.cancels, left.refusals) = (1, 1, 1)),
+            .budget(pick(0, 1), |left| (left.upgrades, left.cancels, left.refusals) = (1, 1, 1)),
     ]
 }
 
