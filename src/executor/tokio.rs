@@ -1,13 +1,15 @@
 //! The executor for native programs on tokio.
 
-use alloc::sync::{Arc, Weak};
+mod place;
+
+use alloc::sync::Arc;
 use core::{
     cell::Cell,
     fmt,
     future::{pending, poll_fn},
     mem,
     pin::pin,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::Ordering,
     task::{Context, Poll},
     time::Duration,
 };
@@ -20,8 +22,10 @@ use std::{
 use boot_time::Instant;
 use tokio::{
     runtime::{Handle, Id},
-    task::{AbortHandle, coop},
+    task::coop,
 };
+
+use place::{Away, Place, STANDS_STILL, Unbegun};
 
 use super::{Executor, MaybeSendFuture, Shared};
 use crate::machine::{Monotonic, Now, Wall, whole_ms};
@@ -71,7 +75,7 @@ pub struct TokioExecutor {
     made_in: Option<Handle>,
     home: Arc<Home>,
     /// The other runtime that used it last.
-    away: Arc<Mutex<Arc<Place>>>,
+    away: Arc<Away>,
     /// If set, the place to use, wherever the executor is called.
     bound_to: Option<Arc<Place>>,
 }
@@ -133,88 +137,6 @@ impl Home {
     }
 }
 
-/// A runtime, and whether it lives.
-#[derive(Debug, Default)]
-struct Place {
-    /// Whether there is a runtime that has not ended. Each request checks this.
-    lives: AtomicBool,
-    /// The runtime, and the task of the tenant there.
-    runtime: Mutex<Option<(Handle, AbortHandle)>>,
-    /// How many tasks that were spawned there from elsewhere have not begun. A runtime that stands still collects them.
-    unbegun: AtomicUsize,
-}
-
-/// A runtime with so many tasks that have not begun counts as standing still. Unless it is the home, no more are spawned there until it
-/// goes on.
-const STANDS_STILL: usize = 64;
-
-/// Counts a task that has not begun.
-struct Unbegun(Arc<Place>);
-
-impl Unbegun {
-    fn new(place: Arc<Place>) -> Self {
-        place.unbegun.fetch_add(1, Ordering::Relaxed);
-        Self(place)
-    }
-}
-
-impl Drop for Unbegun {
-    fn drop(&mut self) {
-        self.0.unbegun.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Place {
-    fn runtime(&self) -> Option<Handle> {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(runtime, _)| runtime.clone())
-    }
-
-    fn is_in(&self, runtime: &Handle) -> bool {
-        let is_there = |(known, _): &(Handle, AbortHandle)| known.id() == runtime.id();
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(is_there)
-    }
-
-    fn lives(&self) -> bool {
-        self.lives.load(Ordering::Acquire)
-    }
-
-    /// Adopts a runtime. False if it has ended.
-    fn settle(self: &Arc<Self>, runtime: Handle) -> bool {
-        let mut place = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.lives.swap(true, Ordering::AcqRel) {
-            // Another thread did. With two tenants, the end of one would pass for the end of the other.
-            return true;
-        }
-        // A runtime that ends drops its tasks. One that has ended drops them at once.
-        let tenant = Tenant(Arc::downgrade(self));
-        let task = runtime.spawn(async move {
-            let _tenant = tenant;
-            pending::<()>().await;
-        });
-        *place = Some((runtime, task.abort_handle()));
-        self.lives()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let place = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Else each manager would leave a task behind for as long as its runtime lives.
-        place.take().into_iter().for_each(|(_, tenant)| tenant.abort());
-    }
-}
-
-/// Is dropped when its runtime ends, because a task there owns it.
-struct Tenant(Weak<Place>);
-
-impl Drop for Tenant {
-    fn drop(&mut self) {
-        if let Some(place) = self.0.upgrade() {
-            place.lives.store(false, Ordering::Release);
-        }
-    }
-}
-
 const NO_RUNTIME: &str = "there is no tokio runtime here, so nothing would reach a store or keep a lease; make the request inside one, \
                           or call TokioExecutor::new() inside one";
 const RUNTIME_ENDED: &str = "the tokio runtime that this manager was used in has ended, so nothing would reach a store or keep a \
@@ -258,11 +180,12 @@ impl TokioExecutor {
     }
 
     fn note_away(&self, here: &Handle) {
-        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut away = self.away.place.lock().unwrap_or_else(PoisonError::into_inner);
         if !(away.lives() && away.is_in(here)) {
             // This runtime gets a place of its own: the end of the tenant in the previous one must not pass for the end of this one's.
             *away = Arc::default();
             away.settle(here.clone());
+            self.away.is_known.store(true, Ordering::Release);
         }
     }
 
@@ -475,7 +398,7 @@ impl Executor for TokioExecutor {
             self.home.place.clone()
         } else {
             // Without a runtime, all is done at home. This may also be the home that is just ending, and drops its tasks.
-            self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
+            self.away.place()?
         };
         // The home may have ended, and the other runtime may be the home by now.
         let is_another = |runtime: &Handle| is_away || !self.home.place.is_in(runtime);

@@ -4,6 +4,7 @@ use crate::{Mutant, Suite::Tokio, edit};
 
 const ALARM: &str = "src/driver/alarm.rs";
 const EXECUTOR: &str = "src/executor/tokio.rs";
+const PLACE: &str = "src/executor/tokio/place.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -28,11 +29,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "liveness",
         "the other runtime in which the manager was used is forgotten when the manager is used in the first one again",
         Tokio("several_runtimes::a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last"),
-        &[edit(
-            EXECUTOR,
-            "            self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()\n",
-            "            Arc::default()\n",
-        )],
+        &[edit(EXECUTOR, "            self.away.place()?\n", "            Arc::default()\n")],
     ),
     Mutant::new(
         "liveness",
@@ -60,12 +57,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "cost",
         "a runtime that stands still collects a task for each alarm",
         Tokio("several_runtimes::another_runtime_that_stands_still"),
-        &[edit(EXECUTOR, "const STANDS_STILL: usize = 64;", "const STANDS_STILL: usize = 1 << 40;")],
+        &[edit(PLACE, "const STANDS_STILL: usize = 64;", "const STANDS_STILL: usize = 1 << 40;")],
     ),
     Mutant::new(
         "cost",
         "a manager that was dropped leaves a task behind in its runtime",
         Tokio("runtimes::a_manager_that_has_gone_leaves_no_task"),
-        &[edit(EXECUTOR, "for_each(|(_, tenant)| tenant.abort());", "for_each(drop);")],
+        &[edit(PLACE, "for_each(|(_, tenant)| tenant.abort());", "for_each(drop);")],
     ),
 ];
