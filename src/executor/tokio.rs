@@ -189,10 +189,13 @@ impl TokioExecutor {
         }
     }
 
-    /// Sleeps in this runtime, and then in each one that it is polled in: the one before may have ended.
-    async fn sleep_along(&self, mut here: Option<Handle>, left: impl Fn() -> Duration + Send + 'static) {
+    /// Sleeps in this runtime. Without one, it sleeps in each one that it is polled in: the one before may have ended.
+    async fn sleep_elsewhere(&self, elsewhere: Option<Handle>, left: impl Fn() -> Duration + Send + 'static) {
+        if let Some(runtime) = elsewhere {
+            return sleep_in(&runtime, left).await;
+        }
         let current = || Handle::try_current().ok().filter(|current| self.home.has_timers_in(current));
-        while let Some(runtime) = here.take().or_else(current) {
+        while let Some(runtime) = current() {
             if sleep_while_in(&runtime, left()).await {
                 return;
             }
@@ -385,10 +388,13 @@ impl Executor for TokioExecutor {
         Box::pin(async move {
             // The time counts from the call: a task may be polled much later.
             let left = move || duration.saturating_sub(called.elapsed());
-            match elsewhere {
-                Some(runtime) => sleep_in(&runtime, left).await,
-                None => executor.sleep_along(here, left).await,
+            if let Some(runtime) = here
+                && sleep_while_in(&runtime, left()).await
+            {
+                return;
             }
+            // Boxed, because it is rare, and the alarm of each context would be as large.
+            Box::pin(executor.sleep_elsewhere(elsewhere, left)).await;
         })
     }
 
