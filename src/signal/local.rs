@@ -118,7 +118,9 @@ impl Seats {
     }
 
     fn stands(&self, session: SessionId) -> bool {
-        self.taken.values().any(|seat| seat.beacon && seat.session == session)
+        let mut stands = false;
+        self.visit(Some(session), |_, seat| stands |= seat.beacon);
+        stands
     }
 
     /// Ends the watches of a beacon that is gone; who is to be told.
@@ -235,6 +237,16 @@ mod tests {
             seats.take(number, seat);
         }
         seats
+    }
+
+    #[test]
+    fn a_beacon_stands_as_long_as_a_seat_of_its_session_raises_it() {
+        let mut seats = seats(&[7, 3, 7]);
+        assert!(!seats.stands(SessionId(7)) && !seats.stands(SessionId(8)));
+        seats.taken.get_mut(&3).unwrap().beacon = true;
+        assert!(seats.stands(SessionId(7)) && !seats.stands(SessionId(3)));
+        seats.leave(3);
+        assert!(!seats.stands(SessionId(7)));
     }
 
     fn visited(seats: &Seats, recipient: Option<u128>) -> Vec<u64> {
