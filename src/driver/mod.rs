@@ -14,6 +14,7 @@ mod guards;
 mod pump;
 mod questions;
 mod registry;
+mod rooms;
 mod transactions;
 mod unheard;
 mod wakers;

@@ -1,12 +1,15 @@
 //! How outputs are done: in the machine's order, by one thread at a time, and nothing outside while the lock is held.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
-use core::task::{Context, Poll, Waker};
+use core::{
+    mem,
+    task::{Context, Poll, Waker},
+};
 use std::sync::{MutexGuard, PoisonError};
 
 use super::registry::{Effect, Response};
-use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight, wakers::wake_all};
-use crate::executor::{MaybeSendFuture, Shared, this_thread};
+use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight, rooms, wakers::wake_all};
+use crate::executor::{HAS_MANY_CONTEXTS, MaybeSendFuture, Shared, this_thread};
 use crate::machine::{Batch, Command, Event, Input, Monotonic, Now, Output, SessionId};
 use crate::oneshot::Sender;
 use crate::signal::Inbox;
@@ -44,17 +47,13 @@ impl Driver {
         if let Input::Reply { result, .. } = &input {
             core.registry.note_result(result, now.monotonic);
         }
+        if HAS_MANY_CONTEXTS {
+            core.machine.lend(rooms::take_outputs());
+        }
         core.machine.handle(input, now);
         core.sort_news();
-        loop {
-            match core.machine.poll_output() {
-                Output::Timeout(wake) => {
-                    break core.plan_alarm(wake, now.monotonic, || self.executor.elsewhere().is_some());
-                }
-                Output::Command(command) => core.sort_command(command),
-                Output::Event(event) => core.sort_event(event, now.monotonic),
-            }
-        }
+        let wake = core.sort_outputs(now.monotonic);
+        core.plan_alarm(wake, now.monotonic, || self.executor.elsewhere().is_some());
     }
 
     /// Does what is to be done. Only one thread pumps, so that everything is done in the machine's order.
@@ -203,10 +202,39 @@ impl Core {
     /// the time.
     fn next_deed(&mut self) -> Option<Deed> {
         let deed = self.deeds.pop_front();
-        if self.deeds.is_empty() && self.deeds.capacity() > 1 {
+        if HAS_MANY_CONTEXTS {
+            if self.deeds.is_empty() {
+                rooms::keep_deeds(mem::take(&mut self.deeds));
+            }
+        } else if self.deeds.is_empty() && self.deeds.capacity() > 1 {
             self.deeds = VecDeque::new();
         }
         deed
+    }
+
+    /// Sorts what the machine puts out. Returns when it wants to be woken.
+    fn sort_outputs(&mut self, now: Monotonic) -> Option<Monotonic> {
+        if !HAS_MANY_CONTEXTS {
+            loop {
+                match self.machine.poll_output() {
+                    Output::Timeout(wake) => return wake,
+                    Output::Command(command) => self.sort_command(command),
+                    Output::Event(event) => self.sort_event(event, now),
+                }
+            }
+        }
+        let (mut outputs, wake) = self.machine.take_outputs();
+        // From the end: then each is moved once. Mostly there is one.
+        outputs.reverse();
+        while let Some(output) = outputs.pop() {
+            match output {
+                Output::Timeout(_) => {}
+                Output::Command(command) => self.sort_command(command),
+                Output::Event(event) => self.sort_event(event, now),
+            }
+        }
+        rooms::keep_outputs(outputs);
+        wake
     }
 
     fn sort_command(&mut self, command: Command) {
@@ -218,6 +246,9 @@ impl Core {
     }
 
     pub(super) fn plan_deed(&mut self, deed: Deed) {
+        if HAS_MANY_CONTEXTS && self.deeds.capacity() == 0 {
+            self.deeds = rooms::take_deeds();
+        }
         self.deeds.reserve_exact(usize::from(self.deeds.is_empty()));
         self.deeds.push_back(deed);
     }
@@ -228,7 +259,7 @@ impl Core {
             self.closed = true;
             self.registry.end_events();
             self.sort_news();
-            Some(Deed::Close(core::mem::take(&mut self.closing)))
+            Some(Deed::Close(mem::take(&mut self.closing)))
         } else {
             let holder = self.machine.session();
             let effect = self.registry.note(event, holder, now);

@@ -205,9 +205,26 @@ impl Machine {
             self.outputs = Vec::new();
         }
         self.polled = 0;
+        Output::Timeout(self.announce_wake())
+    }
+
+    /// Lends room for the outputs of the next input, so that a context that waits keeps none of its own.
+    pub(crate) fn lend(&mut self, room: Vec<Output>) {
+        if self.outputs.is_empty() {
+            self.outputs = room;
+        }
+    }
+
+    /// Takes all outputs at once, in their order and with the room that was lent, and tells when to wake.
+    pub(crate) fn take_outputs(&mut self) -> (Vec<Output>, Option<Monotonic>) {
+        debug_assert!(self.polled == 0, "outputs are either polled or taken");
+        (core::mem::take(&mut self.outputs), self.announce_wake())
+    }
+
+    fn announce_wake(&mut self) -> Option<Monotonic> {
         let wake = self.next_wake();
         self.clocks.announce(wake);
-        Output::Timeout(wake)
+        wake
     }
 
     /// What every input ends with: timers and watches follow the cohorts, and what is to be sent is sent.

@@ -1,0 +1,44 @@
+//! Room for what one input brings about. Each thread has one, because a context that waits would keep its own for nothing.
+
+use alloc::{collections::VecDeque, vec::Vec};
+use core::cell::Cell;
+use std::thread::LocalKey;
+
+use super::pump::Deed;
+use crate::machine::Output;
+
+/// More is given back.
+const MOST: usize = 64;
+
+std::thread_local! {
+    static OUTPUTS: Cell<Vec<Output>> = const { Cell::new(Vec::new()) };
+    static DEEDS: Cell<VecDeque<Deed>> = const { Cell::new(VecDeque::new()) };
+}
+
+/// The thread's room, or a new one: while a thread ends, it has none.
+fn take<T: Default>(room: &'static LocalKey<Cell<T>>) -> T {
+    room.try_with(Cell::take).unwrap_or_default()
+}
+
+fn keep<T>(room: &'static LocalKey<Cell<T>>, capacity: usize, empty: T) {
+    if (1..=MOST).contains(&capacity) {
+        // If the thread ends, it is dropped.
+        let _ = room.try_with(|room| room.set(empty));
+    }
+}
+
+pub(super) fn take_outputs() -> Vec<Output> {
+    take(&OUTPUTS)
+}
+
+pub(super) fn keep_outputs(empty: Vec<Output>) {
+    keep(&OUTPUTS, empty.capacity(), empty);
+}
+
+pub(super) fn take_deeds() -> VecDeque<Deed> {
+    take(&DEEDS)
+}
+
+pub(super) fn keep_deeds(empty: VecDeque<Deed>) {
+    keep(&DEEDS, empty.capacity(), empty);
+}
