@@ -349,6 +349,12 @@ impl LeaseGuard {
         self.verify().await == Ok(true) && self.is_valid()
     }
 
+    /// The same, for a caller that keeps no room for the guard meanwhile.
+    pub(crate) async fn confirmed(self) -> (Self, bool) {
+        let is_confirmed = self.is_confirmed().await;
+        (self, is_confirmed)
+    }
+
     /// Why nothing more can be done with this guard.
     pub(crate) fn loss(&self) -> AcquireError {
         match self.told_loss() {

@@ -237,26 +237,35 @@ impl LeaseRequest {
     /// size: what is rare is boxed.
     fn ask(self, wait: bool, insists: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
         let span = driver::span(self.key.as_ref().map_or("", Key::as_str), self.wish.mode);
+        // Taken apart out here: the block would have room twice for what it moves out of `self`.
+        let Self { mut driver, key, name, wish, on_loss } = self;
         driver::within(span, async move {
-            if self.on_loss.is_some() {
+            if on_loss.is_some() {
                 return Err(unknown("on_loss", "use `run` or `try_run`").into());
             }
-            self.wish.check(insists)?;
-            let (mut driver, key) = (self.driver, self.key?);
+            wish.check(insists)?;
+            let key = key.as_ref().map_err(Clone::clone)?;
             driver.admit().await?;
-            let deadline = if wait { self.wish.deadline(&driver) } else { None };
+            let deadline = if wait { wish.deadline(&driver) } else { None };
             loop {
-                let turn = self.wish.turn(key.clone(), wait, deadline);
+                let turn = wish.turn(key.clone(), wait, deadline);
                 let mut pending = Pending::start(driver, turn, Input::Acquire);
                 let response = (&mut pending).await;
-                let Some(guard) = pending.guard(response, key.as_str(), self.name.clone())? else {
-                    return if insists { Err(pending.driver.taken(&key, self.name)) } else { Ok(None) };
+                let confirmed = {
+                    let Some(guard) = pending.guard(response, key.as_str(), name.clone())? else {
+                        return if insists { Err(pending.driver.taken(key, name)) } else { Ok(None) };
+                    };
+                    // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
+                    if pending.polls == 1 || guard.is_valid() {
+                        return Ok(Some(guard));
+                    }
+                    Box::pin(guard.confirmed())
                 };
-                // A context that was frozen between the grant and this moment learns of a loss before its code goes on.
-                if pending.polls == 1 || guard.is_valid() || Box::pin(guard.is_confirmed()).await {
+                let (guard, is_confirmed) = confirmed.await;
+                if is_confirmed {
                     return Ok(Some(guard));
                 }
-                if self.wish.max_hold.is_some() && guard.told_loss() == Some(LostReason::Expired) {
+                if wish.max_hold.is_some() && guard.told_loss() == Some(LostReason::Expired) {
                     // Its time was over before anybody looked. The next one may fare no better.
                     return Err(guard.loss());
                 }

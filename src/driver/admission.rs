@@ -13,12 +13,13 @@ use crate::machine::{StoreError, StoreErrorKind};
 impl Driver {
     /// Checks that the executor can renew a lease. Call this before a request for one. A refusal lets other tasks go first, as an
     /// answer does.
-    pub(crate) async fn admit(&self) -> Result<(), AcquireError> {
-        let checked = self.check();
-        if checked.is_err() {
-            self.proceed().await;
-        }
-        checked
+    pub(crate) fn admit(&self) -> impl Future<Output = Result<(), AcquireError>> {
+        // No `async fn`, which would be larger: each request that waits keeps the room for it.
+        let missing = self.executor.check().err();
+        poll_fn(move |context| {
+            let Some(missing) = missing else { return Poll::Ready(Ok(())) };
+            self.poll_proceed(context).map(|()| Err(unsupported(missing)))
+        })
     }
 
     /// Lets other tasks go first if this one has made many requests without a pause.
@@ -32,8 +33,11 @@ impl Driver {
 
     /// Whether what is asked for here can be kept up: renewals need tasks and timers.
     pub(crate) fn check(&self) -> Result<(), AcquireError> {
-        let missing =
-            |sentence| AcquireError::Unsupported(StoreError::permanent(StoreErrorKind::Unsupported, sentence));
-        self.executor.check().map_err(missing)
+        self.executor.check().map_err(unsupported)
     }
+}
+
+/// The error for what the executor lacks.
+fn unsupported(sentence: &'static str) -> AcquireError {
+    AcquireError::Unsupported(StoreError::permanent(StoreErrorKind::Unsupported, sentence))
 }

@@ -349,8 +349,9 @@ impl Registry {
         self.stats.waited += u64::from(ahead > 0);
         let question = self.questions.get_mut(turn)?;
         (question.told_waiting, question.queued) = (true, ahead > 0);
-        let (slot, origin) = (question.slot.clone()?, question.origin.clone());
         if self.is_seen() {
+            let question = self.questions.get_mut(turn)?;
+            let (slot, origin) = (question.slot.clone()?, question.origin.clone());
             self.tell_of(&slot, slot.mode, LeaseEventKind::Waiting { ahead }, (self.holder, &origin));
         }
         None
