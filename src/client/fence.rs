@@ -2,6 +2,7 @@
 
 use std::{
     borrow::ToOwned,
+    boxed::Box,
     string::String,
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -131,7 +132,7 @@ impl GuardFence {
     }
 
     fn tell(&self, reply: Reply) {
-        let (slot, ticket) = (self.fate.slot.clone(), self.ticket.clone());
+        let (slot, ticket) = (self.fate.slot.clone(), Box::new(self.ticket.clone()));
         self.driver.handle(Input::Fenced { slot, ticket, reply });
     }
 }

@@ -1,6 +1,6 @@
 //! What goes into a machine: what users ask for, what the store and the others say, what the platform does.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 
 use super::{
     context::Ticket,
@@ -196,8 +196,8 @@ pub enum Input {
     Fenced {
         /// Where the guard stands.
         slot: Slot,
-        /// What was checked.
-        ticket: Ticket,
+        /// What was checked. It is boxed, because each input would be as large.
+        ticket: Box<Ticket>,
         /// What came of it.
         reply: Reply,
     },

@@ -29,7 +29,7 @@ impl Script {
 
     fn found(&mut self, ticket: Ticket, reply: Reply) -> Vec<Output> {
         let slot = self.slot();
-        self.input(Input::Fenced { slot, ticket, reply }).to_vec()
+        self.input(Input::Fenced { slot, ticket: ticket.into(), reply }).to_vec()
     }
 
     fn is_lost(&self) -> bool {

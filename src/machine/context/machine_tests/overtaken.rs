@@ -112,7 +112,7 @@ fn s13_a_renewal_that_the_store_ignored_because_it_came_late_is_not_believed() {
     served.input(Input::Verify { query: TurnId(21), turn: TurnId(7), slot: own("x"), span_ms: 60_000 });
     assert!(served.script.is_sent());
     let reply = served.apply(&ticket.batch);
-    served.input(Input::Fenced { slot: own("z"), ticket, reply });
+    served.input(Input::Fenced { slot: own("z"), ticket: ticket.into(), reply });
     let read = served.records.session(ME).unwrap().clone();
     assert_eq!((read.beat, read.lease_ms), (row.beat, LEASE_MS), "it came late");
     // Another context watches the row stand still for the lease that it says and its margin, and takes over.

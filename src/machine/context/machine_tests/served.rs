@@ -78,7 +78,7 @@ impl Served {
         let ticket: Ticket = self.script.machine.ticket(TurnId(turn), slot, true, self.script.now()).unwrap();
         self.input(Input::Tick);
         let reply = self.apply(&ticket.batch);
-        self.input(Input::Fenced { slot: slot.clone(), ticket, reply });
+        self.input(Input::Fenced { slot: slot.clone(), ticket: ticket.into(), reply });
     }
 
     pub(super) fn grants(&self, key: &str) -> Vec<(SessionId, RequestId)> {
