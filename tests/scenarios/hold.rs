@@ -307,3 +307,17 @@ fn a_release_during_an_upgrade_says_that_the_lease_was_stolen() {
         assert_eq!(guard.lost().now_or_never(), Some(LostReason::Stolen));
     });
 }
+
+/// The heartbeat asks whether others wait for a lease that goes from task to task. That renews no lease that its user is to renew.
+#[test]
+fn a_hand_over_renews_no_lease_that_is_not_renewed_by_itself() {
+    everywhere(async |world| {
+        let tab = world.tab();
+        let first = tab.leases.lock("k").acquire().await.unwrap();
+        let mut next = Box::pin(tab.leases.lock("k").auto_renew(false).acquire());
+        assert!(world.within(secs(1), &mut next).await.is_none());
+        first.release().await.unwrap();
+        let guard = next.await.unwrap();
+        assert_eq!(world.within(LEASE, guard.lost()).await, Some(LostReason::Expired));
+    });
+}

@@ -77,11 +77,22 @@ impl Machine {
         let asked_for_tokens = matches!(operation.action, Action::Verify { refill: true, .. });
         self.judge(slot, token, outcome, asked_for_tokens, sent, now);
         let Some(query) = operation.turn else { return };
+        if matches!(outcome, Outcome::Current { .. }) {
+            self.renew_users(slot, token, sent);
+        }
         if matches!(outcome, Outcome::NotCurrent { .. }) && former && self.cohorts.held(slot).is_some() {
             // The question went out before the lease got new tokens.
             return self.ask_whether_current(slot, Some(query), now);
         }
         self.tell_verified(query, Ok(matches!(outcome, Outcome::Current { .. })));
+    }
+
+    /// A user asked, which renews the leases that are not renewed by themselves. What the context asks by itself renews none of them.
+    fn renew_users(&mut self, slot: &Slot, token: Token, sent: Sent) {
+        let usual = sent.at.plus(belief_ms(self.config.lease_ms));
+        let until = self.session.extended_until(slot).map_or(usual, |extended| extended.max(usual));
+        let held = self.cohorts.change_held(slot).filter(|held| held.grant == token);
+        held.into_iter().for_each(|held| held.renew_users(until));
     }
 
     fn judge(
@@ -118,13 +129,10 @@ impl Machine {
     }
 
     fn found_current(&mut self, slot: &Slot, refill: Option<TokenBlock>, contended: bool, sent: Sent, now: Monotonic) {
-        let usual = sent.at.plus(belief_ms(self.config.lease_ms));
-        let extended = self.session.extended_until(slot);
         let Some(cohort) = self.cohorts.change(slot) else { return };
         let contended = cohort.contended(sent, contended);
         let Some(held) = cohort.held_mut() else { return };
         held.contended = contended;
-        held.renew_users(extended.map_or(usual, |extended| extended.max(usual)));
         if let Some(more) = refill
             && core::mem::take(&mut held.refilling)
         {
