@@ -2,7 +2,7 @@
 
 use futures::future::FutureExt;
 use leasehold::{
-    LeaseManager, LeaseManagerBuilder,
+    AcquireError, LeaseManager, LeaseManagerBuilder, LostReason,
     store::{Fault, FaultyStore, MemoryStore},
 };
 
@@ -249,5 +249,21 @@ fn a_waiter_that_was_robbed_unheard_asks_again_at_once() {
         stolen.release().await.unwrap();
         let granted = world.within(secs(1), writes).await;
         assert!(granted.is_some_and(|granted| granted.is_ok()), "nobody else wants the key");
+    });
+}
+
+/// It hears that it was robbed before it hears that it stole.
+#[test]
+fn a_thief_that_was_robbed_unheard_does_not_steal_again() {
+    everywhere(async |world| {
+        let (holder, (two, _)) = (world.tab(), slow(world));
+        let _robbed = holder.leases.lock("k").acquire().await.unwrap();
+        let _other = two.lock("other").acquire().await.unwrap();
+        let mut theft = Box::pin(two.lock("k").steal());
+        assert!(world.within(ms(12), &mut theft).await.is_none(), "the answer takes 10 ms");
+        let later = holder.leases.lock("k").steal().await.unwrap();
+        let told = world.within(secs(1), theft).await.expect("it is told");
+        assert!(matches!(told, Err(AcquireError::Lost { reason: LostReason::Stolen, .. })), "{told:?}");
+        assert!(later.verify().await.unwrap(), "the later thief keeps what it stole");
     });
 }

@@ -20,7 +20,7 @@ impl Machine {
     /// A lease was granted, as what was sent then found, or somebody said. It is believed as long as the session is.
     pub(super) fn hold(&mut self, slot: &Slot, request: RequestId, granted: &Granted, sent: Sent, now: Monotonic) {
         if self.session.was_robbed(&slot.key, granted.block.first) {
-            return self.seek(slot, now);
+            return self.robbed_unheard(slot, now);
         }
         let Some(cohort) = self.cohorts.change(slot) else { return };
         let cursor = cohort.seeking().and_then(|seeking| seeking.cursor);
@@ -41,6 +41,16 @@ impl Machine {
     }
 
     /// Gives the lease to the next turns, as long as they may have it, and it is beyond doubt.
+    /// What was granted was stolen before anybody here heard of the grant. Those who wait ask anew. A thief whose theft this was does not
+    /// steal again, because it would rob whoever stole later.
+    fn robbed_unheard(&mut self, slot: &Slot, now: Monotonic) {
+        let stole = |cohort: &&mut Cohort| cohort.seeking().is_some_and(|seeking| seeking.thefts > 0);
+        if let Some(thief) = self.cohorts.change(slot).filter(stole).and_then(|cohort| cohort.turns.pop_thief()) {
+            self.refuse(thief, Refusal::Lost(LostReason::Stolen));
+        }
+        self.seek(slot, now);
+    }
+
     pub(super) fn hand_out(&mut self, slot: &Slot, now: Monotonic) {
         let (believed, lease_ms) = (self.session.belief_left(now) > 0, self.config.lease_ms);
         loop {
