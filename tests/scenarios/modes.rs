@@ -8,7 +8,7 @@ use futures::{
 };
 use leasehold::{LeaseGuard, Mode};
 
-use crate::support::world::{LEASE, Tab, everywhere, ms, secs};
+use crate::support::world::{HEARTBEAT, LEASE, Tab, everywhere, ms, secs};
 
 async fn read(tab: &Tab) -> LeaseGuard {
     tab.leases.lock("k").shared().acquire().await.unwrap()
@@ -105,5 +105,37 @@ fn readers_do_not_pass_a_queued_writer() {
         assert!(late.as_mut().now_or_never().is_none());
         writer.release().await.unwrap();
         assert!(world.within(ms(1), late).await.is_some());
+    });
+}
+
+/// A writer that gave up, of another context or of the readers' own, keeps no reader waiting for the other readers of its context.
+#[test]
+fn readers_of_one_context_share_again_once_a_queued_writer_has_given_up() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        for writer in [&one, &two] {
+            let first = read(&one).await;
+            assert!(writer.leases.lock("k").timeout(secs(1)).acquire().await.is_err());
+            assert!(may_read(&one).await, "nobody waits any more");
+            assert!(world.within(ms(1), read(&one)).await.is_some());
+            drop(first);
+        }
+    });
+}
+
+/// Nor does one that gives up later, whoever waits behind it.
+#[test]
+fn a_reader_that_waits_for_a_queued_writer_is_granted_when_that_one_gives_up() {
+    everywhere(async |world| {
+        let (one, two) = (world.tab(), world.tab());
+        let first = read(&one).await;
+        let mut write = Box::pin(two.leases.lock("k").acquire());
+        assert!(world.within(secs(1), &mut write).await.is_none());
+        let mut late = Box::pin(read(&one));
+        assert!(world.within(secs(1), &mut late).await.is_none(), "the writer is next");
+        assert!(!may_read(&one).await);
+        drop(write);
+        assert!(world.within(HEARTBEAT, late).await.is_some());
+        assert!(first.is_valid());
     });
 }

@@ -43,6 +43,7 @@ impl Machine {
             (Stage::Held(held), false) => {
                 // It may have to wait for tokens, or for a doubt to go: longer than the linger.
                 held.lingers_until = None;
+                self.ask_who_queues(&slot, now);
                 self.hand_out(&slot, now);
                 if waits {
                     self.tell_own_wait(id, &slot);

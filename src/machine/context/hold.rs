@@ -10,6 +10,7 @@ use super::{
     input::{Parcel, Slot, TurnId},
     key::Key,
     message::Body,
+    mode::Mode,
     output::{Event, LostReason, Refusal},
     pending::{PendingOperation, Sent},
     record::{Action, Granted},
@@ -40,7 +41,6 @@ impl Machine {
         }
     }
 
-    /// Gives the lease to the next turns, as long as they may have it, and it is beyond doubt.
     /// What was granted was stolen before anybody here heard of the grant. Those who wait ask anew. A thief whose theft this was does not
     /// steal again, because it would rob whoever stole later.
     fn robbed_unheard(&mut self, slot: &Slot, now: Monotonic) {
@@ -51,6 +51,7 @@ impl Machine {
         self.seek(slot, now);
     }
 
+    /// Gives the lease to the next turns, as long as they may have it, and it is beyond doubt.
     pub(super) fn hand_out(&mut self, slot: &Slot, now: Monotonic) {
         let (believed, lease_ms) = (self.session.belief_left(now) > 0, self.config.lease_ms);
         loop {

@@ -338,6 +338,9 @@ impl Machine {
             self.retry(operation, now);
         } else if matches!(operation.action, Action::Verify { refill: true, .. }) {
             self.refill_failed(&operation.slot, error, now);
+        } else {
+            // A try may wait for the answer.
+            self.hand_out(&operation.slot, now);
         }
     }
 
