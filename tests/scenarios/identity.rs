@@ -75,6 +75,27 @@ fn a_twin_that_dies_within_the_verdict_is_taken_over() {
     });
 }
 
+/// The twin goes on living, but the key is somebody else's by then.
+#[test]
+fn a_twin_that_gives_the_key_back_within_the_verdict_refuses_nobody() {
+    everywhere(async |world| {
+        for reads in [false, true] {
+            let (old, other, new) = (worker(world), world.tab(), worker(world));
+            let mode = if reads { Mode::Shared } else { Mode::Exclusive };
+            let guard = old.leases.lock("k").mode(mode).acquire().await.unwrap();
+            let mut next = Box::pin(other.leases.lock("k").mode(mode).acquire());
+            let next_guard = world.within(ms(10), &mut next).await;
+            let mut waits = Box::pin(new.leases.lock("k").acquire());
+            assert!(world.within(ms(100), &mut waits).await.is_none());
+            guard.release().await.unwrap();
+            assert!(world.within(secs(1), &mut waits).await.is_none(), "another context holds the key");
+            let next_guard = if let Some(guard) = next_guard { guard } else { next.await };
+            next_guard.unwrap().release().await.unwrap();
+            assert!(waits.await.is_ok());
+        }
+    });
+}
+
 /// Without a beacon nobody knows yet whether the twin lives: a try is refused, and a wait is one like any other...
 #[test]
 fn a_silent_twin_without_a_beacon_is_waited_for() {

@@ -192,8 +192,8 @@ impl Machine {
         let known =
             seeking.twin.as_mut().filter(|twin| (twin.seen.holder, twin.seen.entry) == (seen.holder, seen.entry));
         match known {
-            // It renewed its lease after it had had its time to go.
-            Some(twin) if twin.seen.beat != seen.beat && twin.until.is_none() => {
+            // It renewed its lease after it had had its time to go, or its beacon stood then.
+            Some(twin) if twin.until.is_none() && (twin.lives || twin.seen.beat != seen.beat) => {
                 self.refuse_twin(slot, now);
                 false
             }
@@ -202,14 +202,15 @@ impl Machine {
                 false
             }
             None => {
-                seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(GONE_MS)) }.into());
+                seeking.twin = Some(Twin { seen: *seen, until: Some(now.plus(GONE_MS)), lives: false }.into());
                 // A place in the queue comes with a watch of its beacon.
                 !core::mem::replace(&mut seeking.wait, true)
             }
         }
     }
 
-    /// A twin whose beacon still stands is alive. Without one nobody knows yet: it is a holder like any other.
+    /// A twin whose beacon still stands is alive; it may have given the key back since it was seen, so the store is asked once more. Without
+    /// a beacon nobody knows yet: it is a holder like any other.
     pub(super) fn judge_twin_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };
         let Some(twin) = seeking.twin.as_mut() else { return };
@@ -221,10 +222,20 @@ impl Machine {
             let twin = self.cohorts.change_seeking(slot).and_then(|seeking| seeking.twin.as_mut());
             twin.into_iter().for_each(|twin| twin.until = Some(now.plus(LOOK_MS)));
         } else if may_stand && !self.store_queue.is_ending(slot, u32::MAX) {
-            self.refuse_twin(slot, now);
+            let twin = self.cohorts.change_seeking(slot).and_then(|seeking| seeking.twin.as_mut());
+            twin.into_iter().for_each(|twin| twin.lives = true);
+            self.ask(slot, now);
         } else {
             // If its beacon is gone, and only the store cannot say so, it is a holder like any other.
             self.end_tries(slot, now);
+        }
+    }
+
+    /// The beacon of a twin that was found alive is gone now: the store will say so in a moment.
+    pub(super) fn twin_died(&mut self, slot: &Slot, session: SessionId, now: Monotonic) {
+        let twin = self.cohorts.change_seeking(slot).and_then(|seeking| seeking.twin.as_mut());
+        if let Some(twin) = twin.filter(|twin| twin.lives && twin.seen.holder == session) {
+            (twin.lives, twin.until) = (false, Some(now.plus(LOOK_MS)));
         }
     }
 

@@ -79,6 +79,8 @@ pub(super) struct Twin {
     pub(super) seen: Sighting,
     /// Its beacon has so long to go.
     pub(super) until: Option<Monotonic>,
+    /// It is alive. If the store's next answer still shows its grant, the request is refused.
+    pub(super) lives: bool,
 }
 
 /// A lease that this context believes it holds, or held until lately.
@@ -173,7 +175,7 @@ impl Seeking {
     pub(super) fn is_looking(&self) -> bool {
         self.look_at.is_some()
             || self.probes_until.is_some()
-            || self.twin.as_ref().is_some_and(|twin| twin.until.is_some())
+            || self.twin.as_ref().is_some_and(|twin| twin.until.is_some() || twin.lives)
     }
 }
 

@@ -79,6 +79,7 @@ impl Machine {
     pub(super) fn beacon_gone(&mut self, watch: u64, now: Monotonic) {
         let Some((session, watch)) = self.watches.take(watch) else { return };
         for slot in watch.slots.keys() {
+            self.twin_died(slot, session, now);
             self.end_session_of(slot, session, watch.beat, now);
             self.look_at(&slot.key, now);
         }
