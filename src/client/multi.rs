@@ -233,12 +233,14 @@ impl MultiRequest {
         let (instance, mut suspects) = (self.leases.instance(), Vec::new());
         for (name, mode) in &self.keys {
             let at_key = |error| Refused::at(name, error);
-            let LeaseStatus { key, holders, .. } =
+            let LeaseStatus { key, holders, queue, .. } =
                 self.leases.look_at(name).await.map_err(|refused| at_key(*refused))?;
             let may_be_dead = |holder: &HolderStatus| {
                 !holder.own && (holder.beacon || instance.is_some_and(|own| holder.instance == own))
             };
-            if holders.iter().any(may_be_dead) {
+            // The holders may share the key. Then only those who wait are in the way.
+            let waits_dead = *mode == Mode::Shared && queue.iter().any(|waiter| !waiter.own && waiter.beacon);
+            if waits_dead || holders.iter().any(may_be_dead) {
                 suspects.push((name, *mode, key));
             }
         }

@@ -132,3 +132,26 @@ fn a_try_for_many_keys_holds_none_while_it_looks_at_the_others() {
         assert!(other.is_some(), "nobody holds it but the dead");
     });
 }
+
+/// Readers share the key. Only the writer that waited behind them is in the way, and it is dead.
+#[test]
+fn a_dead_writer_in_the_queue_refuses_no_try_of_a_reader() {
+    everywhere(async |world| {
+        for (key, of_several) in [("k", false), ("l", true)] {
+            let (one, two, three) = (world.tab(), world.tab(), world.tab());
+            let _reader = one.leases.lock(key).shared().acquire().await.unwrap();
+            let mut write = Box::pin(two.leases.lock(key).acquire());
+            assert!(world.within(secs(1), &mut write).await.is_none());
+            let start = world.now();
+            assert!(three.leases.lock(key).shared().try_acquire().await.unwrap().is_none());
+            assert_eq!(world.ms_since(start), 0, "the writer says at once that it lives");
+            two.crash(write);
+            let all = three.leases.lock_all([("other", Mode::Shared), (key, Mode::Shared)]);
+            let is_granted = match of_several {
+                true => all.try_acquire().await.unwrap().is_some(),
+                false => three.leases.lock(key).shared().try_acquire().await.unwrap().is_some(),
+            };
+            assert!(is_granted, "of several: {of_several}");
+        }
+    });
+}

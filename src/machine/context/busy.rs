@@ -8,6 +8,7 @@ use super::{
     input::Slot,
     key::Key,
     message::Body,
+    mode::Mode,
     output::Refusal,
     pending::PendingOperation,
     record::Way,
@@ -41,10 +42,10 @@ impl Machine {
         let may_change = asks && !seeking.is_in_use && (may_be_unused(ahead, me) || all_may_be_dead);
         if may_change && now < until {
             seeking.look_at = Some(until);
-            if !first {
-                return;
+            if first {
+                self.ask_those_ahead(slot, ahead);
             }
-            return self.tell_wanted(&slot.key, ahead, true);
+            return;
         }
         if !(may_change && may_be_dead && self.probe(slot, now)) {
             self.found_busy(slot, now);
@@ -101,6 +102,22 @@ impl Machine {
         for seen in ahead.iter().filter(|seen| matches!(seen.entry, Entry::Grant(_)) && seen.holder != by) {
             self.send(key, Body::Wanted { holder: seen.holder, by, tries });
         }
+    }
+
+    /// Asks those who keep a try from its lease whether they use the key. The holders may share it, as the try wants to: then only those
+    /// who wait are in its way, and the nearest of them is asked.
+    fn ask_those_ahead(&mut self, slot: &Slot, ahead: &[Sighting]) {
+        match ahead.last() {
+            Some(seen) if slot.mode == Mode::Shared && matches!(seen.entry, Entry::Waiter(_)) => {
+                self.ask_for_life(&slot.key, seen.holder);
+            }
+            _ => self.tell_wanted(&slot.key, ahead, true),
+        }
+    }
+
+    /// Asks another context whether it uses the key or waits for it.
+    pub(super) fn ask_for_life(&mut self, key: &Key, holder: SessionId) {
+        self.send(key, Body::Wanted { holder, by: self.session.id(), tries: true });
     }
 
     fn found_busy(&mut self, slot: &Slot, now: Monotonic) {

@@ -61,7 +61,7 @@ impl Machine {
             let may_use = settled && (held.users.is_empty() || held.may_go_on(&self.config, now));
             let next = if may_use { Some(0) } else { turns.first_sharer() };
             let joins = |at: &usize| may_use || turns.at(*at).is_some_and(|turn| held.is_joined_by(turn));
-            let Some(next) = next.filter(joins) else { return self.refuse_tries(slot) };
+            let Some(next) = next.filter(joins) else { return self.keep_back(slot) };
             if !believed {
                 return;
             }
@@ -78,6 +78,37 @@ impl Machine {
             if is_last {
                 return;
             }
+        }
+    }
+
+    /// The next turns may not have the lease now. As long as they wait only for another request that queues, each heartbeat asks whether it
+    /// still does. A try is told that the key is taken, unless the store is being asked.
+    fn keep_back(&mut self, slot: &Slot) {
+        if self.waits_for_queue_only(slot) {
+            self.cohorts.note_passed_on(slot);
+            if self.store_queue.carries(slot, |action| matches!(action, Action::Verify { .. })) {
+                return;
+            }
+        }
+        self.refuse_tries(slot);
+    }
+
+    /// Whether the next turn could share the lease, if no other request queued for the key.
+    fn waits_for_queue_only(&self, slot: &Slot) -> bool {
+        let Some(Cohort { turns, stage: Stage::Held(held), .. }) = self.cohorts.get(slot) else { return false };
+        let shares = held.mode == Mode::Shared && held.upgrade.is_none() && !held.users.is_empty();
+        shares && held.contended && turns.first().is_some_and(|turn| held.admits(turn))
+    }
+
+    /// A turn came that shares the lease, unless another request queues for the key. That one may have given up since, and says nothing of
+    /// it, so the store is asked.
+    pub(super) fn ask_who_queues(&mut self, slot: &Slot, now: Monotonic) {
+        let goes_on = self.cohorts.held(slot).is_some_and(|held| held.may_go_on(&self.config, now));
+        if !goes_on
+            && self.waits_for_queue_only(slot)
+            && !self.store_queue.carries(slot, |action| matches!(action, Action::Verify { .. }))
+        {
+            self.ask_whether_current(slot, None, now);
         }
     }
 
@@ -286,14 +317,17 @@ impl Machine {
     }
 
     /// Another request wants the key: what is not used is given back, and the rest is not handed on for ever. Whoever only
-    /// tried is answered.
+    /// tried is answered, also by a context that waits.
     pub(super) fn wanted(&mut self, slot: &Slot, asker: Option<SessionId>, now: Monotonic) {
         let last_transaction = self.store_queue.last_transaction();
         let Some(cohort) = self.cohorts.change_untracked(slot) else { return };
         if asker.is_none() {
             cohort.wanted = Some(last_transaction);
         }
-        let Some(held) = cohort.held_mut() else { return };
+        let waits = cohort.waits();
+        let Some(held) = cohort.held_mut() else {
+            return asker.filter(|_| waits).map_or((), |asker| self.send(&slot.key, Body::InUse { asker }));
+        };
         held.contended |= asker.is_none();
         if held.lingers() {
             self.end_linger(slot, asker, now);

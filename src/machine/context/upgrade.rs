@@ -7,7 +7,6 @@ use super::{
     busy::{GONE_MS, LOOK_MS},
     cohort::{Cohort, Held, Seeking, Upgrade},
     input::{Slot, TurnId},
-    message::Body,
     mode::Mode,
     output::{Event, LostReason, Refusal},
     pending::PendingOperation,
@@ -133,7 +132,7 @@ impl Machine {
         if seeking.look_until.is_none() {
             let until = Some(now.plus(LOOK_MS));
             (seeking.look_at, seeking.look_until) = (until, until);
-            self.send(&slot.key, Body::Wanted { holder: rival.holder, by: self.session.id(), tries: true });
+            self.ask_for_life(&slot.key, rival.holder);
             return true;
         }
         *seeking.probes_until.get_or_insert_with(|| now.plus(GONE_MS)) > now
