@@ -173,6 +173,48 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "S8",
+        "a thief that was robbed before it heard of its theft steals again",
+        Scenario("stale::a_thief_that_was_robbed_unheard"),
+        &[edit("src/machine/context/hold.rs", "return self.robbed_unheard(slot, now);", "return self.seek(slot, now);")],
+    ),
+    Mutant::new(
+        "P5",
+        "readers of one context wait for a writer that has given up",
+        Scenario("modes::readers_of_one_context"),
+        &[edit("src/machine/context/acquire.rs", "                self.ask_who_queues(&slot, now);\n", "")],
+    ),
+    Mutant::new(
+        "P5",
+        "no heartbeat asks whether a writer has given up for which readers of this context wait",
+        Scenario("modes::a_reader_that_waits"),
+        &[edit(
+            "src/machine/context/hold.rs",
+            "            self.cohorts.note_passed_on(slot);\n            if self.store_queue",
+            "            if self.store_queue",
+        )],
+    ),
+    Mutant::new(
+        "X8",
+        "an earlier incarnation of the instance that has given the key back is in the way",
+        Scenario("identity::a_twin_that_gives_the_key_back"),
+        &[edit(
+            "src/machine/context/busy.rs",
+            "            twin.into_iter().for_each(|twin| twin.lives = true);\n            self.ask(slot, now);",
+            "            drop(twin);\n            self.refuse_twin(slot, now);",
+        )],
+    ),
+    Mutant::new(
+        "S9",
+        "a reader's try believes that a writer that queues is alive, because the readers are",
+        Scenario("probing::a_dead_writer_in_the_queue"),
+        &[edit(
+            "src/machine/context/busy.rs",
+            "Some(seen) if slot.mode == Mode::Shared && matches!(seen.entry, Entry::Waiter(_)) => {",
+            "Some(seen) if slot.mode == Mode::Shared && seen.beat == u64::MAX => {",
+        )],
+    ),
+    Mutant::new(
         "P4",
         "a try leaves its priority to those who wait on",
         Scenario("stale::a_try_lends"),

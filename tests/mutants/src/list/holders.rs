@@ -23,6 +23,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit("src/machine/context/hold.rs", "Some(0) } else { turns.first_sharer() };", "Some(0) } else { None };")],
     ),
     Mutant::new(
+        "renewal",
+        "a hand-over renews a lease that only its user is to renew",
+        Scenario("hold::a_hand_over_renews"),
+        &[edit(
+            "src/machine/context/verify.rs",
+            "let Some(query) = operation.turn else { return };\n        if matches!(outcome, Outcome::Current { .. }) {\n            self.renew_users(slot, token, sent);\n        }",
+            "if matches!(outcome, Outcome::Current { .. }) {\n            self.renew_users(slot, token, sent);\n        }\n        let Some(query) = operation.turn else { return };",
+        )],
+    ),
+    Mutant::new(
         "rule s",
         "a fence takes a lease that is being upgraded for a lost one",
         Scenario("fence::a_lease_that_is_being_upgraded"),
