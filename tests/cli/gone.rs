@@ -57,6 +57,7 @@ fn a_watcher_of_a_file_that_is_deleted_watches_on() {
     delete(&scratch);
     watcher.until_err("was deleted or replaced");
     watcher.until_err("there is no such file yet");
+    assert!(!watcher.err().contains("suspended"), "{}", watcher.err());
     assert!(!scratch.file().exists(), "who looks makes no store");
     let _holder = scratch.ready(&[], "echo ready; exec sleep 600");
     assert!(std::iter::from_fn(|| watcher.line()).any(|line| line.contains("exec sleep 600")));

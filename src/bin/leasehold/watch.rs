@@ -3,7 +3,7 @@
 use std::{io::IsTerminal, pin::pin, time::Duration};
 
 use futures::future::{Either, select};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::codes::{Exit, Failure};
 use super::options::Watch;
@@ -15,6 +15,8 @@ use super::table::printable;
 use super::{terminal, wait};
 
 const PAUSE: Duration = Duration::from_secs(1);
+/// Before a look that failed at once is repeated.
+const AGAIN: Duration = Duration::from_millis(200);
 const CLEAR: &str = "\x1b[2J";
 
 /// Shows a table that is drawn anew once a second, or a line of JSON.
@@ -127,7 +129,14 @@ async fn close(store: &mut Option<Opened>) {
 async fn text(options: &Watch, store: Option<&Opened>) -> Result<String, Failure> {
     let empty = if store.is_none() { Some(nothing().await?) } else { None };
     let Some(opened) = store.or(empty.as_ref()) else { return Ok(String::new()) };
-    Ok(shown(&opened.leases.list(&options.prefix).await?, &opened.eyes, options.json))
+    let begun = Instant::now();
+    let mut listed = opened.leases.list(&options.prefix).await;
+    if listed.is_err() && begun.elapsed() < AGAIN {
+        // A store that has just gone fails at once, and says what happened a moment later.
+        sleep(AGAIN).await;
+        listed = opened.leases.list(&options.prefix).await;
+    }
+    Ok(shown(&listed?, &opened.eyes, options.json))
 }
 
 /// A table as it fits the window, with what there is to say below it.
