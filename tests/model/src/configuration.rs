@@ -218,6 +218,13 @@ impl Configuration {
         self.budget.losses == 0 && self.budget.doubts == 0 && !former_sessions
     }
 
+    /// Whether a context can always say whether it still holds what it gives back: no answer is missing or late, and nothing puts
+    /// its belief in doubt.
+    pub fn knows_what_it_holds(&self) -> bool {
+        let Budget { delays, sleeps, jumps, leaps, suspends, endings, falls, .. } = self.budget;
+        self.is_strict() && delays + sleeps + jumps + leaps + suspends + endings + falls == 0
+    }
+
     /// How long a session must stand still before it may be taken for dead: SAFETY's rule 2, counted anew here.
     pub fn silence_ms(&self, lease_ms: u64) -> u64 {
         lease_ms + (lease_ms / 10).max(100)

@@ -57,7 +57,7 @@ impl Model for World {
         }
         let mut properties = noted![
             AbsenceIsFinal TokensGrow GuardTokensDiffer EffectsInOrder StaleIsHarmless TakeoverNeedsEvidence OneBeliever BeliefIsBacked
-            LossIsFinal
+            LossIsFinal ReleaseIsNoLoss
             OneGrantPerRequest GrantsFit HeadIsNotGrantable WaiterIsAwake BatchIsItsParts RowsSuffice
             RecordSuffices RobbedAreTold
             DowngradeLetsIn UnusedIsFreed AskedAsWanted KeptIsWanted AllOrNothing ConflictNeedsRival

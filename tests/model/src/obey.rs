@@ -56,7 +56,10 @@ impl World {
             Event::Granted(turn, token) => self.granted(state, who, turn, token),
             Event::Refused(turn) => end(state, who, turn, &[Stage::Waiting], Stage::Ended),
             Event::Lost(turn) => end(state, who, turn, &[Stage::Granted], Stage::Lost),
-            Event::Released(turn) => end(state, who, turn, &[Stage::Returning], Stage::Ended),
+            Event::Released(turn, lost) => {
+                state.broken.unless(!lost || self.was_lost(state, who, turn), Rule::ReleaseIsNoLoss);
+                end(state, who, turn, &[Stage::Returning], Stage::Ended);
+            }
             Event::Upgraded(turn, token) => self.upgraded(state, who, turn, token),
             Event::StaysShared(turn) => settle_upgrade(state, who, turn),
             Event::Conflicts(turn) => {
@@ -71,6 +74,15 @@ impl World {
             }
             Event::Other => {}
         }
+    }
+
+    /// Whether a guard that is given back may be said to have been lost: it was stolen, or its session has ended, or its context
+    /// may not know.
+    fn was_lost(&self, state: &State, who: usize, turn: u64) -> bool {
+        let guard = usize::try_from(turn).ok().and_then(|turn| state.contexts[who].guards.get(turn - 1));
+        let Some(grant) = guard.and_then(|guard| guard.grant) else { return true };
+        let has_ended = state.ledger.history.get(grant).is_none_or(|grant| state.ledger.has_ended(grant.session));
+        has_ended || state.ledger.robbed_at(grant).is_some() || !self.configuration.knows_what_it_holds()
     }
 
     fn granted(&self, state: &mut State, who: usize, turn: u64, token: u64) {

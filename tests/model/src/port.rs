@@ -132,8 +132,8 @@ pub enum Event {
     Refused(u64),
     /// A guard is lost.
     Lost(u64),
-    /// A guard was given back.
-    Released(u64),
+    /// A guard was given back; whether its lease is said to have been lost before.
+    Released(u64, bool),
     /// A guard holds exclusively what it shared, with this token.
     Upgraded(u64, u64),
     /// A guard goes on sharing, or is gone.
@@ -208,7 +208,7 @@ fn told(event: &machine::Event) -> Event {
         machine::Event::Upgraded { turn, token, .. } => Event::Upgraded(turn.0, token.as_u64()),
         machine::Event::Downgraded { turn } => Event::Downgraded(turn.0),
         machine::Event::Lost { turn, .. } => Event::Lost(turn.0),
-        machine::Event::Released { turn, .. } => Event::Released(turn.0),
+        machine::Event::Released { turn, ref result } => Event::Released(turn.0, matches!(result, Ok(Some(_)))),
         machine::Event::Waiting { .. }
         | machine::Event::WaitsLong { .. }
         | machine::Event::Suspect { .. }

@@ -24,6 +24,8 @@ pub enum Rule {
     BeliefIsBacked,
     /// A lost guard is told once, and is never valid again.
     LossIsFinal,
+    /// A guard that was given back is not said to have been lost, unless it was.
+    ReleaseIsNoLoss,
     /// Each request has at most one grant at a time, and is answered once.
     OneGrantPerRequest,
     /// Grants in the record fit each other.
@@ -59,7 +61,7 @@ pub enum Rule {
 }
 
 /// All rules that are noted while the world runs.
-pub(crate) const NOTED: [Rule; 23] = [
+pub(crate) const NOTED: [Rule; 24] = [
     Rule::AbsenceIsFinal,
     Rule::TokensGrow,
     Rule::GuardTokensDiffer,
@@ -69,6 +71,7 @@ pub(crate) const NOTED: [Rule; 23] = [
     Rule::OneBeliever,
     Rule::BeliefIsBacked,
     Rule::LossIsFinal,
+    Rule::ReleaseIsNoLoss,
     Rule::OneGrantPerRequest,
     Rule::GrantsFit,
     Rule::HeadIsNotGrantable,
@@ -98,6 +101,7 @@ impl Rule {
             Self::OneBeliever => "I5, I7, I13, P4: only those believe at once who may hold together",
             Self::BeliefIsBacked => "who believes stands in the record",
             Self::LossIsFinal => "I6: loss is told once and is final",
+            Self::ReleaseIsNoLoss => "I6: what is given back is not said to have been lost",
             Self::OneGrantPerRequest => "I8: a request has one grant and one answer",
             Self::GrantsFit => "grants in the record fit each other",
             Self::HeadIsNotGrantable => "f: the head of the queue is never grantable at rest",

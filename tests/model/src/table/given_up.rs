@@ -35,9 +35,9 @@ pub fn places(size: Size) -> Vec<Configuration> {
             (left.cancels, left.refusals) = (1, 1);
         }),
         named("given up and refused, lingering").lingering().users(PAIR_AND_ONE).queued_up_to(1).budget(
-            pick(1, 3),
+            pick(1, 2),
             |left| {
-                (left.cancels, left.refusals) = (1, pick(1, 2));
+                (left.cancels, left.refusals) = (1, 1);
             },
         ),
         joined("a try that is joined and refused").budget(pick(0, 1), |left| {
@@ -54,7 +54,7 @@ pub fn upgrades(size: Size) -> Vec<Configuration> {
     let pick = |test, full| if size == Size::Test { test } else { full };
     let two = |name| Configuration::new(name).wants(&[&[Read], &[Read]]).queued();
     vec![
-        two("an upgrade, given up and refused").budget(pick(2, 4), |left| {
+        two("an upgrade, given up and refused").budget(pick(2, 3), |left| {
             (left.upgrades, left.cancels, left.refusals) = (1, 1, pick(2, 3));
         }),
         two("an upgrade, given up and doubtful").budget(pick(1, 3), |left| {
