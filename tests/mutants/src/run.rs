@@ -140,6 +140,8 @@ impl Workshop {
         let told = String::from_utf8_lossy(&built.stdout);
         let mut executables = told.lines().filter_map(|line| {
             let message: Value = serde_json::from_str(line).ok()?;
+            // With tests in a folder of their own, cargo builds the package's programs, too.
+            message["profile"]["test"].as_bool().filter(|is_test| *is_test)?;
             message["executable"].as_str().map(PathBuf::from)
         });
         executables.next_back().context("cargo names no test executable")

@@ -157,6 +157,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[edit(REPLY, "if self.store_queue.releases(&slot.key, token, request)", "if false")],
     ),
     Mutant::new(
+        "I6",
+        "a late signal makes a loss of a release that the store refuses once",
+        Model("places"),
+        &[edit(REPLY, "if self.store_queue.releases(&slot.key, token, request)", "if false")],
+    ),
+    Mutant::new(
         "S9",
         "an upgrade is refused although the rival's session is just being ended",
         Scenario("stale::an_upgrade_over_a_slow_store"),
