@@ -57,8 +57,8 @@ pub fn upgrades(size: Size) -> Vec<Configuration> {
         two("an upgrade, given up and refused").budget(pick(2, 3), |left| {
             (left.upgrades, left.cancels, left.refusals) = (1, 1, pick(2, 3));
         }),
-        two("an upgrade, given up and doubtful").budget(pick(1, 3), |left| {
-            (left.upgrades, left.cancels, left.doubts) = (1, 1, pick(1, 3));
+        two("an upgrade, given up and doubtful").budget(pick(1, 2), |left| {
+            (left.upgrades, left.cancels, left.doubts) = (1, 1, pick(1, 2));
         }),
         two("an upgrade, given up, refused and doubtful").budget(pick(1, 2), |left| {
             (left.upgrades, left.cancels, left.refusals, left.doubts) = (1, 1, pick(1, 2), 1);
