@@ -75,7 +75,8 @@ impl LeaseGuard {
     }
 
     /// Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may
-    /// be out of date. It stays true until [`clear_changed`](Self::clear_changed).
+    /// be out of date. It stays true until [`clear_changed`](Self::clear_changed). With the first lease of the key that this context
+    /// gets it is false, whoever held the key before: read anew then, too.
     pub fn changed_hands(&self) -> bool {
         self.driver.changed_hands(&self.fate.slot.key)
     }
