@@ -29,8 +29,9 @@ export class LeaseEvent extends Event {
 
 /**
  * The events of a {@link LeaseManager}. Each lease emits one `granted`, any `suspect`/`certain` pairs, then one `lost` or
- * `released`. A lease that cannot be renewed is `suspect` before it is `lost`, unless its release finds that it is gone. A lease that
- * reaches its `maxHoldMs`, or runs out without `autoRenew`, is `lost` without having been `suspect`.
+ * `released`. A lease that cannot be renewed is `suspect` before it is `lost`, unless its release finds that it is gone, or the store
+ * fails for good: then it is `lost` at once, as `StoreFailed`. A lease that reaches its `maxHoldMs`, or runs out without `autoRenew`, is
+ * `lost` without having been `suspect`, too.
  */
 export interface LeaseManagerEventMap {
   /**
