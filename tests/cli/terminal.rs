@@ -463,7 +463,7 @@ fn a_command_that_others_have_continued_is_not_hung_up_when_its_shell_ends() {
     typist.types("exit 0\n");
     assert_eq!(typist.ends(), 0);
     // leasehold looks for its shell every second.
-    std::thread::sleep(std::time::Duration::from_millis(2_500));
+    thread::sleep(std::time::Duration::from_millis(2_500));
     std::fs::write(scratch.0.join("go"), "").expect("the folder is there");
     until("the end of the command by itself", || scratch.0.join("went").exists());
 }
