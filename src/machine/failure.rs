@@ -16,6 +16,10 @@ pub struct StoreError {
     pub message: String,
 }
 
+/// Whether a store may say that a key is [locked](StoreErrorKind::Locked). The stores of the npm package never do, so its wasm has no code
+/// for it.
+pub(crate) const KEYS_MAY_BE_LOCKED: bool = !cfg!(feature = "js");
+
 /// Kinds of store failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     Machine,
-    failure::{Applied, StoreError, StoreErrorKind},
+    failure::{Applied, KEYS_MAY_BE_LOCKED, StoreError, StoreErrorKind},
     id::RequestId,
     input::Slot,
     output::{LostReason, Refusal},
@@ -84,7 +84,8 @@ impl Machine {
         error: &StoreError,
         now: Monotonic,
     ) -> Option<Vec<PendingOperation>> {
-        if error.kind != StoreErrorKind::Locked || error.applied == Applied::Unknown {
+        let is_locked = KEYS_MAY_BE_LOCKED && error.kind == StoreErrorKind::Locked;
+        if !is_locked || error.applied == Applied::Unknown {
             return None;
         }
         self.store_queue.defer_locked();

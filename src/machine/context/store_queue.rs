@@ -6,6 +6,7 @@ mod sending;
 use alloc::vec::Vec;
 
 use super::{
+    failure::KEYS_MAY_BE_LOCKED,
     id::RequestId,
     input::{Slot, TurnId},
     key::Key,
@@ -224,6 +225,9 @@ impl StoreQueue {
 
     /// Takes what would hold up the rest, and all else that needs a locked key.
     fn take_apart(&self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
+        if !KEYS_MAY_BE_LOCKED {
+            return take(pending, &|operation| operation.is_refused);
+        }
         let locked = pending.iter().chain(&self.later).filter(|operation| operation.is_locked);
         let keys: Vec<_> = locked.map(|operation| operation.slot.key.clone()).collect();
         take(pending, &|operation| operation.holds_up() || keys.iter().any(|key| operation.needs(key)))

@@ -6,7 +6,7 @@ use super::super::{
     Machine,
     cohort::Cohort,
     config::silence_ms,
-    failure::StoreError,
+    failure::{KEYS_MAY_BE_LOCKED, StoreError},
     input::Slot,
     key::Key,
     last_writer::USED,
@@ -297,6 +297,9 @@ impl Machine {
 /// Takes the first of what goes alone, and what needs just the same locked key.
 fn take_first(apart: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
     let mut first = Vec::from([apart.remove(0)]);
+    if !KEYS_MAY_BE_LOCKED {
+        return first;
+    }
     let (key, is_shared) = (first[0].slot.key.clone(), first[0].all.is_empty() && !first[0].is_refused);
     first.append(&mut take(apart, &|operation| {
         is_shared && !operation.is_refused && operation.all.is_empty() && operation.slot.key == key
