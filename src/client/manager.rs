@@ -321,9 +321,10 @@ impl LeaseManager {
         }));
     }
 
-    /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store, also for another manager that was
-    /// built over the same `Arc`. Guards that still exist are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within
-    /// two store time-outs, whatever the store does. If the manager's runtime has ended, it ends at once. A second call also waits until the store is closed, within the same limit.
+    /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store, also for another manager that was built
+    /// over the same `Arc`. Guards that still exist are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within two
+    /// store time-outs, whatever the store does. If the manager's runtime has ended, it ends at once. A second call also waits until the
+    /// store is closed, within the same limit.
     ///
     /// You may also call it on a thread without a runtime, or in a runtime without timers. Then the manager's own runtime does the work, and
     /// must run meanwhile: a current-thread runtime runs only while a thread is inside its `block_on`.
@@ -427,9 +428,9 @@ impl LeaseManagerBuilder {
     /// new context takes over the leases of the dead one as soon as that is known to be dead. Without beacons that takes a lease of
     /// silence, as with any other holder.
     ///
-    /// If the earlier context is alive, a request for one of its keys fails as [`InstanceInUse`](AcquireError::InstanceInUse): with
-    /// beacons after 250 ms, and without them at the next heartbeat of that context. A [`try_acquire`](LeaseRequest::try_acquire) does not
-    /// wait for that heartbeat, and returns `None`.
+    /// If the earlier context is alive, a request for one of its keys fails as [`InstanceInUse`](AcquireError::InstanceInUse): with beacons
+    /// after 250 ms, and without them or over PostgreSQL at the next heartbeat of that context. A
+    /// [`try_acquire`](LeaseRequest::try_acquire) does not wait for that heartbeat, and returns `None`.
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.options.instance = Some(name.into());
         self
