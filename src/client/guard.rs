@@ -74,9 +74,9 @@ impl LeaseGuard {
         Duration::from_millis(self.driver.remaining_ms(self.fate.turn, &self.fate.slot))
     }
 
-    /// Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may
-    /// be out of date. It stays true until [`clear_changed`](Self::clear_changed). With the first lease of the key that this context
-    /// gets it is false, whoever held the key before: read anew then, too.
+    /// Whether another context has held the key exclusively since this one did, so that a cache of what the key guards may be out of date.
+    /// It stays true until [`clear_changed`](Self::clear_changed). For this context's first lease of the key it is false, whoever held the
+    /// key before: read the data again then, too.
     pub fn changed_hands(&self) -> bool {
         self.driver.changed_hands(&self.fate.slot.key)
     }
@@ -350,7 +350,7 @@ impl LeaseGuard {
         self.verify().await == Ok(true) && self.is_valid()
     }
 
-    /// The same, for a caller that keeps no room for the guard meanwhile.
+    /// The same, for a caller whose future must not store the guard meanwhile.
     pub(crate) async fn confirmed(self) -> (Self, bool) {
         let is_confirmed = self.is_confirmed().await;
         (self, is_confirmed)

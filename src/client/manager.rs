@@ -321,10 +321,10 @@ impl LeaseManager {
         }));
     }
 
-    /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store, also for another manager that was built
-    /// over the same `Arc`. Guards that still exist are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within two
-    /// store time-outs, whatever the store does. If the manager's runtime has ended, it ends at once. A second call also waits until the
-    /// store is closed, within the same limit.
+    /// Refuses new requests, withdraws the waiting ones, releases all leases, and closes the store, also for any other manager that was
+    /// built over the same `Arc`. Guards that still exist are [lost](crate::LeaseGuard::lost) with [`LostReason::Closed`]. It ends within
+    /// two store time-outs, whatever the store does. If the manager's runtime has ended, it ends at once. A second call also waits until
+    /// the store is closed, within the same limit.
     ///
     /// You may also call it on a thread without a runtime, or in a runtime without timers. Then the manager's own runtime does the work, and
     /// must run meanwhile: a current-thread runtime runs only while a thread is inside its `block_on`.

@@ -238,7 +238,7 @@ impl MultiRequest {
             let may_be_dead = |holder: &HolderStatus| {
                 !holder.own && (holder.beacon || instance.is_some_and(|own| holder.instance == own))
             };
-            // The holders may share the key. Then only those who wait are in the way.
+            // The holders may share the key. Then only waiters are in the way.
             let waits_dead = *mode == Mode::Shared && queue.iter().any(|waiter| !waiter.own && waiter.beacon);
             if waits_dead || holders.iter().any(may_be_dead) {
                 suspects.push((name, *mode, key));

@@ -237,7 +237,7 @@ impl LeaseRequest {
     /// size: what is rare is boxed.
     fn ask(self, wait: bool, insists: bool) -> impl Future<Output = Result<Option<LeaseGuard>, AcquireError>> {
         let span = driver::span(self.key.as_ref().map_or("", Key::as_str), self.wish.mode);
-        // Taken apart out here: the block would have room twice for what it moves out of `self`.
+        // Taken apart outside the block: otherwise its future would store twice what it moves out of `self`.
         let Self { mut driver, key, name, wish, on_loss } = self;
         driver::within(span, async move {
             if on_loss.is_some() {

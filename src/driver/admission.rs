@@ -14,7 +14,7 @@ impl Driver {
     /// Checks that the executor can renew a lease. Call this before a request for one. A refusal lets other tasks go first, as an
     /// answer does.
     pub(crate) fn admit(&self) -> impl Future<Output = Result<(), AcquireError>> {
-        // No `async fn`, which would be larger: each request that waits keeps the room for it.
+        // Not an `async fn`, whose future would be larger: each request that waits stores this future.
         let missing = self.executor.check().err();
         poll_fn(move |context| {
             let Some(missing) = missing else { return Poll::Ready(Ok(())) };

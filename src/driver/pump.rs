@@ -224,7 +224,7 @@ impl Core {
             }
         }
         let (mut outputs, wake) = self.machine.take_outputs();
-        // From the end: then each is moved once. Mostly there is one.
+        // If they are popped from the end, each is moved only once. Mostly there is one.
         outputs.reverse();
         while let Some(output) = outputs.pop() {
             match output {

@@ -306,14 +306,14 @@ impl Registry {
     pub(crate) fn note_result(&mut self, result: &Result<Reply, StoreError>, now: Monotonic) {
         match result {
             Err(error) => self.failure = Some((now, error.clone())),
-            // Beside a key that is locked, other transactions succeed.
+            // While one key is locked, transactions with other keys succeed.
             Ok(_) => _ = self.failure.take_if(|(_, failure)| failure.kind != StoreErrorKind::Locked),
         }
         self.has_heard |= result.is_ok();
     }
 
-    /// The failure of the latest transaction, or of the latest one that met a locked key, if it came at or after `then` and may pass. A failure that does not pass would already have
-    /// ended the request that it concerns, so it belongs to another one.
+    /// The failure of the latest transaction, or of the latest one that met a locked key, if it came at or after `then` and may pass. A
+    /// permanent failure would already have ended its own request, so it belongs to another one.
     fn failure_since(&self, then: Monotonic) -> Option<StoreError> {
         let (_, failure) = self.failure.as_ref().filter(|(at, failure)| *at >= then && failure.may_pass())?;
         Some(failure.clone())

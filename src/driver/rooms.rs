@@ -1,4 +1,5 @@
-//! Room for what one input brings about. Each thread has one, because a context that waits would keep its own for nothing.
+//! Scratch buffers for the outputs and deeds of one input. They belong to the thread, because a context that waits would keep buffers that
+//! it does not use.
 
 use alloc::{collections::VecDeque, vec::Vec};
 use core::cell::Cell;
@@ -7,7 +8,7 @@ use std::thread::LocalKey;
 use super::pump::Deed;
 use crate::machine::Output;
 
-/// More is given back.
+/// A buffer with more room than this is freed.
 const MOST: usize = 64;
 
 std::thread_local! {
@@ -15,14 +16,14 @@ std::thread_local! {
     static DEEDS: Cell<VecDeque<Deed>> = const { Cell::new(VecDeque::new()) };
 }
 
-/// The thread's room, or a new one: while a thread ends, it has none.
+/// The thread's buffer, or a new one: a thread that is ending has none.
 fn take<T: Default>(room: &'static LocalKey<Cell<T>>) -> T {
     room.try_with(Cell::take).unwrap_or_default()
 }
 
 fn keep<T>(room: &'static LocalKey<Cell<T>>, capacity: usize, empty: T) {
     if (1..=MOST).contains(&capacity) {
-        // If the thread ends, it is dropped.
+        // If the thread is ending, the buffer is dropped.
         let _ = room.try_with(|room| room.set(empty));
     }
 }

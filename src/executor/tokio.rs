@@ -189,7 +189,7 @@ impl TokioExecutor {
         }
     }
 
-    /// Sleeps in this runtime. Without one, it sleeps in each one that it is polled in: the one before may have ended.
+    /// Sleeps in the runtime `elsewhere`. Without one, it sleeps in whatever runtime polls it: the previous one may have ended.
     async fn sleep_elsewhere(&self, elsewhere: Option<Handle>, left: impl Fn() -> Duration + Send + 'static) {
         if let Some(runtime) = elsewhere {
             return sleep_in(&runtime, left).await;
@@ -393,7 +393,7 @@ impl Executor for TokioExecutor {
             {
                 return;
             }
-            // Boxed, because it is rare, and the alarm of each context would be as large.
+            // Boxed, because it is rare, and would enlarge the alarm of each context.
             Box::pin(executor.sleep_elsewhere(elsewhere, left)).await;
         })
     }

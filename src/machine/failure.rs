@@ -32,9 +32,9 @@ pub enum StoreErrorKind {
     /// The store was too slow, or others kept it busy, and the transaction took no effect. A request that waits goes on until its time
     /// limit; without one it fails after a lease.
     Busy,
-    /// Somebody else keeps a record locked that the transaction needs, and it took no effect. Transactions with other keys may succeed: the
-    /// context sends what this one carried once more, key by key. A store that returns this waits for a lock only for a fraction of the time
-    /// limit: meanwhile the context sends nothing else.
+    /// Somebody else keeps a record locked that the transaction needs. The transaction took no effect. Transactions with other keys may
+    /// succeed, so the context sends the operations of this one again, key by key. A store that returns this must wait for a lock only for
+    /// a fraction of the time limit, because the context sends nothing else meanwhile.
     Locked,
     /// There is no room left.
     Quota,

@@ -196,7 +196,7 @@ pub enum Input {
     Fenced {
         /// Where the guard stands.
         slot: Slot,
-        /// What was checked. It is boxed, because each input would be as large.
+        /// What was checked. It is boxed, because otherwise each input would be as large as a ticket.
         ticket: Box<Ticket>,
         /// What came of it.
         reply: Reply,

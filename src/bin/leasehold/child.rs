@@ -30,7 +30,7 @@ pub(crate) enum Change {
     Ended(Exit),
     /// A signal stopped it.
     Stopped(Signal),
-    /// It was stopped, and CONT continued it, whoever sent that.
+    /// CONT continued it after a stop. Anybody may have sent that.
     Continued,
 }
 

@@ -84,7 +84,7 @@ struct Supervisor<'a> {
     has_shell: bool,
     /// It was stopped because it asked for the terminal, which another job has.
     wants_terminal: bool,
-    /// It was told that nobody can give it the terminal.
+    /// The user was told that nobody can give it the terminal.
     was_refused_terminal: bool,
     /// The signal that came last of those that ask us to end.
     signalled: Option<Signal>,
@@ -224,10 +224,10 @@ impl<'a> Supervisor<'a> {
         }
         let ours = self.terminal.as_mut().is_some_and(Terminal::take);
         if self.wants_terminal && !ours && !self.has_shell {
-            // If it ignores HUP, it asks again and again.
+            // A command that ignores HUP asks again and again. The user is told once.
             if !std::mem::replace(&mut self.was_refused_terminal, true) {
                 tell(
-                    "the command asks for the terminal, and no shell is there to bring it to the foreground; it is hung up",
+                    "the command asks for the terminal, but no shell can bring it to the foreground; it is sent HUP and CONT",
                 );
             }
             return;
@@ -249,8 +249,8 @@ impl<'a> Supervisor<'a> {
     /// When the shell of a stopped job ends, the kernel sends the job HUP and CONT, because nobody could continue it. Here the kernel sends
     /// nothing, because only the command is stopped, and leasehold runs. So leasehold sends both; else it would keep the lease for ever.
     ///
-    /// If no shell was there from the start, the kernel refuses the terminal to a job that asks for it. It only stops the command, because
-    /// leasehold is its parent. That is no better than to wait for a shell that has ended.
+    /// If there was no shell from the start, the kernel usually answers a job that asks for the terminal with an error. But it stops the
+    /// command, because its parent, leasehold, still runs. No shell will continue the command, so leasehold sends both here, too.
     fn hang_up_without_shell(&mut self) {
         if self.waits_for_shell() && !job::can_be_continued() {
             self.child.signal(Signal::SIGHUP);
@@ -258,8 +258,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Whether it is stopped until a shell continues it. Somebody else may continue one that was stopped where there is no shell, unless
-    /// it wants the terminal.
+    /// Whether it is stopped, and only a shell can be expected to continue it. If there is no shell, whoever stopped it may continue it,
+    /// unless it wants the terminal.
     fn waits_for_shell(&self) -> bool {
         self.stopped && (self.has_shell || self.wants_terminal)
     }

@@ -15,7 +15,7 @@ use super::table::printable;
 use super::{terminal, wait};
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// Before a look that failed at once is repeated.
+/// The pause before a look that failed at once is repeated.
 const AGAIN: Duration = Duration::from_millis(200);
 const CLEAR: &str = "\x1b[2J";
 
@@ -132,7 +132,7 @@ async fn text(options: &Watch, store: Option<&Opened>) -> Result<String, Failure
     let begun = Instant::now();
     let mut listed = opened.leases.list(&options.prefix).await;
     if listed.is_err() && begun.elapsed() < AGAIN {
-        // A store that has just gone fails at once, and says what happened a moment later.
+        // A store that has just disappeared fails at once, and can say only a moment later what happened.
         sleep(AGAIN).await;
         listed = opened.leases.list(&options.prefix).await;
     }

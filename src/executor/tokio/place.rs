@@ -15,7 +15,7 @@ use tokio::{
 /// The runtime beside the home that used the executor last.
 #[derive(Debug, Default)]
 pub(super) struct Away {
-    /// Whether there has ever been one: most programs have one runtime, and each input of a manager asks.
+    /// Whether there has ever been one. Each input of a manager asks. Most programs have only one runtime, and so take no lock.
     pub(super) is_known: AtomicBool,
     pub(super) place: Mutex<Arc<Place>>,
 }
@@ -32,8 +32,7 @@ impl Away {
 pub(super) struct Place {
     /// Whether there is a runtime that has not ended. Each request checks this.
     lives: AtomicBool,
-    /// The runtime that it adopted first, and whether it adopted another one since: who asks for the place of a lease's timer takes no
-    /// lock as a rule.
+    /// The runtime that it adopted first, and whether it has adopted another one since. With these, `is_in` usually needs no lock.
     first: OnceLock<Id>,
     has_moved: AtomicBool,
     /// The runtime, and the task of the tenant there.

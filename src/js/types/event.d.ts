@@ -28,10 +28,9 @@ export class LeaseEvent extends Event {
 }
 
 /**
- * The events of a {@link LeaseManager}. Each lease emits one `granted`, any `suspect`/`certain` pairs, then one `lost` or
- * `released`. A lease that cannot be renewed is `suspect` before it is `lost`, unless its release finds that it is gone, or the store
- * fails for good: then it is `lost` at once, as `StoreFailed`. A lease that reaches its `maxHoldMs`, or runs out without `autoRenew`, is
- * `lost` without having been `suspect`, too.
+ * The events of a {@link LeaseManager}. Each lease emits one `granted`, any `suspect`/`certain` pairs, then one `lost` or `released`. A
+ * lease that cannot be renewed is `suspect` before it is `lost`. It is `lost` without having been `suspect` if its release finds that it is
+ * gone, if the store fails for good (`StoreFailed`), if it reaches its `maxHoldMs`, or if it runs out without `autoRenew`.
  */
 export interface LeaseManagerEventMap {
   /**

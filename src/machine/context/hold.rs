@@ -41,8 +41,8 @@ impl Machine {
         }
     }
 
-    /// What was granted was stolen before anybody here heard of the grant. Those who wait ask anew. A thief whose theft this was does not
-    /// steal again, because it would rob whoever stole later.
+    /// The lease was stolen before this context heard that it was granted. Those who wait ask again. If the grant was a theft, its thief
+    /// does not steal again, because it would rob the later thief.
     fn robbed_unheard(&mut self, slot: &Slot, now: Monotonic) {
         let stole = |cohort: &&mut Cohort| cohort.seeking().is_some_and(|seeking| seeking.thefts > 0);
         if let Some(thief) = self.cohorts.change(slot).filter(stole).and_then(|cohort| cohort.turns.pop_thief()) {
@@ -81,8 +81,8 @@ impl Machine {
         }
     }
 
-    /// The next turns may not have the lease now. As long as they wait only for another request that queues, each heartbeat asks whether it
-    /// still does. A try is told that the key is taken, unless the store is being asked.
+    /// The next turns may not have the lease now. If they wait only because another request queues, each heartbeat asks whether that one
+    /// still queues. A try is told that the key is taken, unless the store is being asked.
     fn keep_back(&mut self, slot: &Slot) {
         if self.waits_for_queue_only(slot) {
             self.cohorts.note_passed_on(slot);
@@ -100,8 +100,8 @@ impl Machine {
         shares && held.contended && turns.first().is_some_and(|turn| held.admits(turn))
     }
 
-    /// A turn came that shares the lease, unless another request queues for the key. That one may have given up since, and says nothing of
-    /// it, so the store is asked.
+    /// A turn came that may share the lease unless another request queues for the key. That request may have given up meanwhile, and sends
+    /// no message about it, so the store is asked.
     pub(super) fn ask_who_queues(&mut self, slot: &Slot, now: Monotonic) {
         let goes_on = self.cohorts.held(slot).is_some_and(|held| held.may_go_on(&self.config, now));
         if !goes_on

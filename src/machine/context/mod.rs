@@ -208,14 +208,14 @@ impl Machine {
         Output::Timeout(self.announce_wake())
     }
 
-    /// Lends room for the outputs of the next input, so that a context that waits keeps none of its own.
+    /// Lends a scratch buffer for the outputs of the next input, so that a context that waits keeps none of its own.
     pub(crate) fn lend(&mut self, room: Vec<Output>) {
         if self.outputs.is_empty() {
             self.outputs = room;
         }
     }
 
-    /// Takes all outputs at once, in their order and with the room that was lent, and tells when to wake.
+    /// Takes all outputs at once, in their order, in the buffer that was lent. Also returns when to wake.
     pub(crate) fn take_outputs(&mut self) -> (Vec<Output>, Option<Monotonic>) {
         debug_assert!(self.polled == 0, "outputs are either polled or taken");
         (core::mem::take(&mut self.outputs), self.announce_wake())

@@ -34,7 +34,7 @@ pub(super) struct PendingOperation {
     pub(super) is_late: bool,
     /// The store refused it for good. It goes alone from then on, or all that went along would fail with it.
     pub(super) is_refused: bool,
-    /// Somebody else kept one of its records locked. It goes apart from what concerns other keys from then on.
+    /// Somebody else kept one of its records locked. From then on it is sent separately from operations at other keys.
     pub(super) is_locked: bool,
 }
 
@@ -44,7 +44,7 @@ impl PendingOperation {
         self.slot == *slot || self.all.contains(slot)
     }
 
-    /// Whether all that went along would fail, or wait, with it.
+    /// Whether all that is sent in the same transaction would fail, or wait, with it.
     pub(super) fn holds_up(&self) -> bool {
         self.is_refused || self.is_locked
     }
@@ -112,7 +112,7 @@ impl Transaction {
         self.operations.len() + self.ends.len() + self.forgets.len()
     }
 
-    /// Whether any one of several keys may be the one that is locked.
+    /// Whether it has several keys, any of which may be the locked one.
     pub(super) fn has_several_keys(&self) -> bool {
         let keys: Vec<_> = self.operations.iter().map(|operation| &operation.slot.key).collect();
         !self.forgets.is_empty() || keys.windows(2).any(|keys| keys[0] != keys[1])

@@ -75,9 +75,9 @@ impl Machine {
         true
     }
 
-    /// Somebody else keeps a key of the transaction locked. From now on what it carried goes apart, key by key, so that all but the locked
-    /// key is done soon; the locked key is tried again for as long as the store time-out. Returns the operations for which that has passed,
-    /// or `None` if the transaction failed otherwise.
+    /// Somebody else keeps a key of the transaction locked. From now on its operations are sent separately, key by key, so that only those
+    /// at the locked key are delayed. These are tried again until the store time-out has passed. Returns the operations that are not tried
+    /// again, or `None` if the transaction failed for another reason.
     fn set_apart(
         &mut self,
         transaction: &Transaction,

@@ -218,12 +218,12 @@ impl StoreQueue {
         can_be_smaller
     }
 
-    /// What needs a locked key goes only after everything else.
+    /// What needs a locked key is sent only after everything else.
     pub(super) fn defer_locked(&mut self) {
         self.went_alone = true;
     }
 
-    /// Takes what would hold up the rest, and all else that needs a locked key.
+    /// Takes the operations that would hold up the rest, and all others that need a locked key.
     fn take_apart(&self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
         if !KEYS_MAY_BE_LOCKED {
             return take(pending, &|operation| operation.is_refused);
@@ -264,7 +264,7 @@ impl StoreQueue {
         self.take_unsent(&PendingOperation::goes_with_session)
     }
 
-    /// It goes once more, at this time at the latest.
+    /// Sends it again, at this time at the latest.
     pub(super) fn try_again(&mut self, operation: PendingOperation, at: Monotonic) {
         self.retry_at = earliest(&[self.retry_at, Some(at)]);
         self.later.push(operation);

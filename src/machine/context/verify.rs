@@ -87,7 +87,7 @@ impl Machine {
         self.tell_verified(query, Ok(matches!(outcome, Outcome::Current { .. })));
     }
 
-    /// A user asked, which renews the leases that are not renewed by themselves. What the context asks by itself renews none of them.
+    /// A user's question renews a lease that is not renewed automatically. A question that the context asks by itself does not.
     fn renew_users(&mut self, slot: &Slot, token: Token, sent: Sent) {
         let usual = sent.at.plus(belief_ms(self.config.lease_ms));
         let until = self.session.extended_until(slot).map_or(usual, |extended| extended.max(usual));

@@ -50,7 +50,8 @@ impl Certificates {
     }
 }
 
-/// What is wrong with a path that leads to no file. A pipe would keep this program waiting, and is empty once it was read.
+/// What is wrong with a path that does not lead to a regular file. Reading a pipe would block this program, and the next read would find
+/// nothing.
 pub(in crate::store) const NO_FILE: &str =
     "is a folder, a pipe or a device; name a file, because it is read for each new connection";
 
@@ -118,7 +119,7 @@ mod tests {
             assert!(!error.retry && error.message.contains(name), "{error}");
             assert!(error.message.contains("/no/such.pem") && error.message.contains("correct the path"), "{error}");
         }
-        // Whoever names the folder of the certificates is not asked to wait for one.
+        // If the URL names the folder of the certificates, another attempt would not help.
         let folder = concat!("ca=", env!("CARGO_MANIFEST_DIR"));
         for parameters in [&[folder][..], &["ca=/dev/null"]] {
             let error = check(parameters).unwrap_err();

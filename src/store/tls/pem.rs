@@ -47,7 +47,7 @@ fn lacks(text: &[u8], part: Part) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Otherwise nothing would end this program while it waits for a writer.
+    /// Otherwise the program would wait for a writer of the pipe, and nothing would end it.
     #[cfg(unix)]
     #[test]
     fn what_is_no_file_is_not_read() {

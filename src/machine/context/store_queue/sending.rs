@@ -27,7 +27,7 @@ impl Machine {
         if self.may_send() && !self.store_queue.waiting.is_empty() {
             let mut operations = core::mem::take(&mut self.store_queue.waiting);
             // Operations that do not fit in the next transaction are examined later: otherwise each transaction would cost as much as the
-            // whole queue. Refused operations are sent separately, and take no room here, nor do those at a locked key.
+            // whole queue. Refused operations, and those at a locked key, are sent separately, and take no room here.
             let mut most = self.store_queue.room.beside(0);
             operations.retain(|operation| {
                 let stays = most == 0 || self.is_current(operation);
@@ -104,8 +104,8 @@ impl Machine {
         self.last_writers.take_forgotten(most, examined, is_used)
     }
 
-    /// Takes what goes next, and whether it goes alone: what the store refused for good, and what needs a locked key, takes turns with all
-    /// the rest, so that neither waits for the other's end.
+    /// Takes what is sent next, and says whether it is sent alone. What the store refused for good, and what needs a locked key, takes
+    /// turns with all the rest, so that neither side has to wait for all of the other.
     fn take_next(&mut self, now: Monotonic) -> Option<(Vec<PendingOperation>, bool)> {
         let has_to_send = self.has_to_send(now);
         if self.store_queue.waiting.is_empty() && !has_to_send {
@@ -294,7 +294,7 @@ impl Machine {
     }
 }
 
-/// Takes the first of what goes alone, and what needs just the same locked key.
+/// Takes the first of what is sent alone, and all that needs the same locked key and no other.
 fn take_first(apart: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
     let mut first = Vec::from([apart.remove(0)]);
     if !KEYS_MAY_BE_LOCKED {

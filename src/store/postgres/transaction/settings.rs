@@ -29,8 +29,8 @@ pub(super) fn begin_at_once(limit: Duration, round: &mut Round) {
     round.add("SET LOCAL synchronous_commit = on");
 }
 
-/// How long a statement waits for a lock, in ms. A context sends nothing else meanwhile, and somebody's fenced transaction may stay open for
-/// long. Others that wait for the lock of a key in a crowd are granted it sooner.
+/// How long a statement waits for a lock, in ms. A context sends nothing else meanwhile, and somebody's fenced transaction may stay open
+/// for long. If many contexts ask for one key, each gets the lock sooner than that.
 fn lock_limit(limit: Duration) -> i32 {
     let (most, least) = (fifths_of(limit, 3), 100);
     (fifths_of(limit, 1) / 2).max(least).min(most)
