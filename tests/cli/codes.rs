@@ -314,7 +314,8 @@ fn a_holder_whose_files_were_deleted_refuses_who_only_tries() {
     drop(holder);
 }
 
-/// Whether its lease has run out by the clocks says nothing then: its heartbeats show that it is alive, and its beacon shows its death.
+/// With a wrong clock, nobody can say by the clocks whether its lease has run out. Its heartbeats show that it is alive, and its beacon
+/// shows its death.
 #[test]
 fn a_holder_whose_clock_is_wrong_refuses_who_only_tries_until_it_is_dead() {
     let Some(clock) = crate::wall_clock::WallClock::new() else { return };

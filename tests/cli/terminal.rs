@@ -443,7 +443,7 @@ fn a_command_that_is_stopped_does_not_keep_its_lease_once_its_shell_has_ended() 
     until("the release", || scratch.done(&["status", "k"]).out.contains("free"));
 }
 
-/// Somebody continued the command itself, and not leasehold. It runs, so no shell is needed to continue it.
+/// Somebody sent CONT to the command, and not to leasehold. The command runs, so it needs no shell.
 #[test]
 fn a_command_that_others_have_continued_is_not_hung_up_when_its_shell_ends() {
     let scratch = Scratch::new();
@@ -468,7 +468,7 @@ fn a_command_that_others_have_continued_is_not_hung_up_when_its_shell_ends() {
     until("the end of the command by itself", || scratch.0.join("went").exists());
 }
 
-/// Nobody can bring it to the foreground.
+/// Without a shell, nobody can bring the command to the foreground.
 #[test]
 fn a_command_that_asks_for_the_terminal_without_a_shell_does_not_keep_its_lease() {
     let scratch = Scratch::new();

@@ -53,7 +53,7 @@ fn a_sweep_that_finds_records_locked_keeps_no_heartbeat_waiting() {
     });
 }
 
-/// The first transaction finds many records, and then fails, because its user may not write yet.
+/// The first transaction finds many records, and then fails, because its user does not have the right to write yet.
 #[test]
 fn a_sweep_begins_although_the_first_transaction_failed() {
     in_crowd("sweeps_refused", |place| async move {

@@ -308,7 +308,7 @@ fn a_release_during_an_upgrade_says_that_the_lease_was_stolen() {
     });
 }
 
-/// The heartbeat asks whether others wait for a lease that goes from task to task. That renews no lease that its user is to renew.
+/// The heartbeat asks whether others wait for a lease that goes from task to task. That does not renew a lease that only its user renews.
 #[test]
 fn a_hand_over_renews_no_lease_that_is_not_renewed_by_itself() {
     everywhere(async |world| {

@@ -75,7 +75,7 @@ fn a_twin_that_dies_within_the_verdict_is_taken_over() {
     });
 }
 
-/// The twin goes on living, but the key is somebody else's by then.
+/// The twin stays alive, but by then another context holds the key.
 #[test]
 fn a_twin_that_gives_the_key_back_within_the_verdict_refuses_nobody() {
     everywhere(async |world| {

@@ -1,4 +1,4 @@
-//! Stores in which somebody else may keep single records locked, as PostgreSQL with a fenced transaction that stays open.
+//! Stores in which somebody else may keep single records locked, as an open fenced transaction does in PostgreSQL.
 
 use std::{
     collections::BTreeSet,
@@ -16,12 +16,12 @@ use leasehold::{
 
 use crate::support::world::{HEARTBEAT, LEASE, World, everywhere, ms};
 
-/// So long the store waits for a lock before it gives up.
+/// How long the store waits for a lock before it gives up.
 const PATIENCE: Duration = ms(500);
-/// More than a transaction takes that waits for no lock.
+/// More milliseconds than a transaction takes if it waits for no lock.
 const SHORT: u64 = 50;
 
-/// A transaction that needs a locked record waits for it, and fails if that takes too long. Others do not wait.
+/// A transaction that needs a locked record waits for it, and fails if that takes too long. Other transactions do not wait.
 #[derive(Clone, Debug)]
 struct Locking {
     inner: MemoryStore,
@@ -119,7 +119,7 @@ fn a_key_that_stays_locked_delays_each_other_request_once_at_most() {
     });
 }
 
-/// All go in one transaction at first. Then each goes alone, which shows the locked one.
+/// All keys go in one transaction at first. Then each goes alone, which shows the locked one.
 #[test]
 fn what_was_asked_for_at_the_same_moment_does_not_wait_for_the_locked_key() {
     everywhere(async |world| {
@@ -137,7 +137,7 @@ fn what_was_asked_for_at_the_same_moment_does_not_wait_for_the_locked_key() {
         let (granted, ()) = join(join_all((0..64).map(acquire)), unlock).await;
         for (number, (guard, after)) in granted.iter().enumerate() {
             assert!(guard.is_valid());
-            // All went together once, and then each alone.
+            // All keys went together once, and then each alone.
             assert!(number == 7 || *after <= 2 * 500 + 64 * 2, "key {number}: {after} ms");
         }
     });
@@ -227,7 +227,7 @@ fn leases_live_on_while_a_key_is_locked() {
     });
 }
 
-/// What is held of the locked key is told in time, too.
+/// `verify` and `release` of the locked key wait for the lock, and then succeed.
 #[test]
 fn a_holder_asks_about_its_lease_until_the_lock_ends() {
     everywhere(async |world| {
@@ -267,7 +267,7 @@ fn several_keys_of_which_one_is_locked_are_granted_when_the_lock_ends() {
     });
 }
 
-/// A theft that waited for the lock in vain has taken nothing, and counts as no attempt.
+/// A theft whose wait for the lock timed out has taken nothing, and does not count as an attempt.
 #[test]
 fn a_theft_is_carried_out_when_the_lock_ends() {
     everywhere(async |world| {
@@ -322,7 +322,7 @@ fn a_request_that_is_given_up_at_a_locked_key_leaves_neither_place_nor_lease() {
     });
 }
 
-/// Each key is asked for alone only as long as one of them is locked.
+/// Each key goes alone only while one of them is locked.
 #[test]
 fn transactions_are_large_again_after_the_lock() {
     everywhere(async |world| {

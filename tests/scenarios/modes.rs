@@ -108,7 +108,7 @@ fn readers_do_not_pass_a_queued_writer() {
     });
 }
 
-/// A writer that gave up, of another context or of the readers' own, keeps no reader waiting for the other readers of its context.
+/// Once a writer has given up, in another context or in the readers' own, a reader need not wait for the other readers of its context.
 #[test]
 fn readers_of_one_context_share_again_once_a_queued_writer_has_given_up() {
     everywhere(async |world| {
@@ -123,7 +123,7 @@ fn readers_of_one_context_share_again_once_a_queued_writer_has_given_up() {
     });
 }
 
-/// Nor does one that gives up later, whoever waits behind it.
+/// The same holds if the writer gives up later, with a reader waiting behind it.
 #[test]
 fn a_reader_that_waits_for_a_queued_writer_is_granted_when_that_one_gives_up() {
     everywhere(async |world| {

@@ -133,7 +133,7 @@ fn a_try_for_many_keys_holds_none_while_it_looks_at_the_others() {
     });
 }
 
-/// Readers share the key. Only the writer that waited behind them is in the way, and it is dead.
+/// Readers share the key. Only the writer that waits behind them is in the way, and it is dead.
 #[test]
 fn a_dead_writer_in_the_queue_refuses_no_try_of_a_reader() {
     everywhere(async |world| {

@@ -252,7 +252,7 @@ fn a_waiter_that_was_robbed_unheard_asks_again_at_once() {
     });
 }
 
-/// It hears that it was robbed before it hears that it stole.
+/// The thief hears that its lease was stolen before it hears that it got the lease.
 #[test]
 fn a_thief_that_was_robbed_unheard_does_not_steal_again() {
     everywhere(async |world| {

@@ -226,9 +226,7 @@ impl<'a> Supervisor<'a> {
         if self.wants_terminal && !ours && !self.has_shell {
             // A command that ignores HUP asks again and again. The user is told once.
             if !std::mem::replace(&mut self.was_refused_terminal, true) {
-                tell(
-                    "the command asks for the terminal, but no shell can bring it to the foreground; it is sent HUP and CONT",
-                );
+                tell("the command asks for the terminal, but there is no shell; leasehold sends it HUP and CONT");
             }
             return;
         }

@@ -15,7 +15,7 @@ use tokio::{
 /// The runtime beside the home that used the executor last.
 #[derive(Debug, Default)]
 pub(super) struct Away {
-    /// Whether there has ever been one. Each input of a manager asks. Most programs have only one runtime, and so take no lock.
+    /// Whether there has ever been one. Each input of a manager asks, and in a program with one runtime it takes no lock.
     pub(super) is_known: AtomicBool,
     pub(super) place: Mutex<Arc<Place>>,
 }

@@ -218,8 +218,8 @@ impl Configuration {
         self.budget.losses == 0 && self.budget.doubts == 0 && !former_sessions
     }
 
-    /// Whether a context can always say whether it still holds what it gives back: no answer is missing or late, and nothing puts
-    /// its belief in doubt.
+    /// Whether a context always knows if it still holds the lease that it releases: no answer is missing or late, and nothing puts its
+    /// belief in doubt.
     pub fn knows_what_it_holds(&self) -> bool {
         let Budget { delays, sleeps, jumps, leaps, suspends, endings, falls, .. } = self.budget;
         self.is_strict() && delays + sleeps + jumps + leaps + suspends + endings + falls == 0

@@ -51,7 +51,7 @@ pub struct Context {
 pub struct Owed {
     /// At which key.
     pub key: usize,
-    /// Which request it asks for, or gives back.
+    /// The request that it asks for, or releases.
     pub request: u64,
     /// When it is tried again at the latest, on its context's own clock.
     pub by_ms: u64,
@@ -140,12 +140,12 @@ impl Context {
         (1..).zip(&self.guards).filter(move |(_, guard)| guard.stage == stage).map(|(turn, _)| turn)
     }
 
-    /// A transaction failed. What it carried is due for another attempt by then.
+    /// A transaction failed. Its operations must be tried again by then.
     pub fn owe(&mut self, batch: &Batch, by_ms: u64) {
         self.owed.extend(port::requests_of(batch).map(|(key, request)| Owed { key, request, by_ms }));
     }
 
-    /// Something is sent.
+    /// A batch is sent: its operations are no longer owed.
     pub fn pay(&mut self, batch: &Batch) {
         if !self.owed.is_empty() {
             let sent: Vec<_> = port::requests_of(batch).collect();
@@ -153,7 +153,7 @@ impl Context {
         }
     }
 
-    /// Whoever is not to be woken in time does not mean to try again.
+    /// A context that does not ask to be woken in time does not plan to try again.
     pub fn forgive(&mut self) {
         let wake_ms = self.wake_ms;
         self.owed.retain(|owed| wake_ms.is_some_and(|at| at <= owed.by_ms));

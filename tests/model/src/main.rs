@@ -1,7 +1,7 @@
 //! Searches every configuration in full, and prints a Markdown table.
 //!
-//! `cargo run --release -p leasehold-model -- [test] [within MINUTES] [a name, or part of names]`: in the size of the test; the
-//! smallest first, as many as can be searched in that time; only those lines.
+//! `cargo run --release -p leasehold-model -- [test] [within MINUTES] [a name, or part of names]`: `test` searches in the size of the test;
+//! `within` searches the smallest first, as many as fit into that time; names search only those configurations.
 
 use std::{process::ExitCode, thread, time::SystemTime};
 
@@ -9,9 +9,9 @@ use leasehold_model::{Configuration, Size, check, configurations};
 
 /// More threads would only make the way to a counter-example longer.
 const THREADS: usize = 2;
-/// How many states each configuration had when it was searched last.
+/// The table that says how many states each configuration had when it was searched last.
 const LAST_RUN: &str = include_str!("../README.md");
-/// How long one state takes before the first is searched, in seconds.
+/// The assumed time for one state, in seconds, until the first configuration has been searched.
 const FIRST_GUESS: f64 = 20e-6;
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     if found { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// For how many seconds to search, if that is said.
+/// The time limit of the search in seconds, if one is given.
 fn within(arguments: &mut Vec<String>) -> Option<f64> {
     let minutes = arguments.get(1).filter(|_| arguments[0] == "within")?.parse::<f64>().ok()?;
     arguments.drain(..2);
@@ -63,7 +63,7 @@ fn last_states(name: &str) -> Option<usize> {
     cells.into_iter().find(|cells| cells.get(1) == Some(&name))?.get(6)?.parse().ok()
 }
 
-/// Searches one configuration; how many states it has, whether something is wrong, and how long it took, in seconds.
+/// Searches one configuration. Returns how many states it has, whether something is wrong, and how long it took, in seconds.
 fn row(configuration: &Configuration, threads: usize) -> (usize, bool, f64) {
     let start = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let report = check(configuration, threads);

@@ -76,8 +76,7 @@ impl World {
         }
     }
 
-    /// Whether a guard that is given back may be said to have been lost: it was stolen, or its session has ended, or its context
-    /// may not know.
+    /// Whether a release may report that the guard was lost: it was stolen, its session has ended, or its context cannot be sure.
     fn was_lost(&self, state: &State, who: usize, turn: u64) -> bool {
         let guard = usize::try_from(turn).ok().and_then(|turn| state.contexts[who].guards.get(turn - 1));
         let Some(grant) = guard.and_then(|guard| guard.grant) else { return true };

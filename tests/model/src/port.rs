@@ -43,7 +43,7 @@ pub enum Want {
     TryRead,
     /// Wait for it, and go before the others.
     Urgent,
-    /// Go before the others and have it at once, or not at all.
+    /// Go before the others, and get it at once or not at all.
     TryUrgent,
     /// Rob whoever has it.
     Steal,
@@ -132,7 +132,7 @@ pub enum Event {
     Refused(u64),
     /// A guard is lost.
     Lost(u64),
-    /// A guard was given back; whether its lease is said to have been lost before.
+    /// A guard was released, and whether the release says that its lease had been lost.
     Released(u64, bool),
     /// A guard holds exclusively what it shared, with this token.
     Upgraded(u64, u64),

@@ -24,7 +24,7 @@ pub enum Rule {
     BeliefIsBacked,
     /// A lost guard is told once, and is never valid again.
     LossIsFinal,
-    /// A guard that was given back is not said to have been lost, unless it was.
+    /// A release does not say that the guard was lost, unless it was.
     ReleaseIsNoLoss,
     /// Each request has at most one grant at a time, and is answered once.
     OneGrantPerRequest,
@@ -46,9 +46,9 @@ pub enum Rule {
     DowngradeLetsIn,
     /// Who keeps what nobody uses gives it back when it hears that somebody wants it.
     UnusedIsFreed,
-    /// What is sent is asked for as somebody wants it by then.
+    /// A request is sent as its users want it at that moment.
     AskedAsWanted,
-    /// Whatever stands in the record for a context that has nothing to say to the store, somebody there wants, and wants so.
+    /// If a context has nothing to send, each of its entries in a record is wanted as it stands by one of its users.
     KeptIsWanted,
     /// Of several keys asked for at once, all are granted in one operation or none.
     AllOrNothing,
@@ -101,7 +101,7 @@ impl Rule {
             Self::OneBeliever => "I5, I7, I13, P4: only those believe at once who may hold together",
             Self::BeliefIsBacked => "who believes stands in the record",
             Self::LossIsFinal => "I6: loss is told once and is final",
-            Self::ReleaseIsNoLoss => "I6: what is given back is not said to have been lost",
+            Self::ReleaseIsNoLoss => "I6: a release reports no loss that did not happen",
             Self::OneGrantPerRequest => "I8: a request has one grant and one answer",
             Self::GrantsFit => "grants in the record fit each other",
             Self::HeadIsNotGrantable => "f: the head of the queue is never grantable at rest",
@@ -112,8 +112,8 @@ impl Rule {
             Self::RobbedAreTold => "the robbed are told, and believe no longer than their lease",
             Self::DowngradeLetsIn => "a downgrade lets others in",
             Self::UnusedIsFreed => "what nobody uses is given back when it is wanted",
-            Self::AskedAsWanted => "what is sent is asked for as it is wanted by then",
-            Self::KeptIsWanted => "what stands in the record is wanted so",
+            Self::AskedAsWanted => "a request is sent as its users want it at that moment",
+            Self::KeptIsWanted => "each entry of a context is wanted as it stands",
             Self::AllOrNothing => "I14: several keys are granted together or not at all",
             Self::ConflictNeedsRival => "an upgrade makes way for the upgrade of somebody alive only",
             Self::WaitersAreGranted => "I11, P6: a live waiter is granted in the end",

@@ -130,7 +130,7 @@ impl State {
         self.contexts.iter().any(due) || self.transactions.iter().any(awaited)
     }
 
-    /// Whether something of a context is on its way, or will be once its beacon stands, or was lost.
+    /// Whether something that a context sends is on its way, waits for its beacon, or was lost.
     pub fn is_under_way(&self, who: usize) -> bool {
         let context = &self.contexts[who];
         context.rising.is_some() || context.waits_in_vain || self.transactions.iter().any(|sent| sent.who == who)

@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Who asked for several keys at once gives up all of them, one after the other.
+    /// A user that asked for several keys at once gives up all of them, one after the other.
     fn cancel(&self, state: &mut State, who: usize, ticket: Ticket) {
         let keys = ticket.want.keys();
         let first = ticket.turn - keys.iter().position(|key| *key == ticket.key).unwrap_or_default() as u64;

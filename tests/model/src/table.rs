@@ -30,7 +30,7 @@ pub fn configurations(size: Size) -> Vec<Configuration> {
     all
 }
 
-/// Those in which nobody gives up a request while the store refuses a transaction.
+/// All but those in which a user gives up a request while the store refuses a transaction.
 pub fn patient(size: Size) -> Vec<Configuration> {
     let mut all = faults(size);
     all.extend(beacons(size));

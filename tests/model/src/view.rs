@@ -18,7 +18,7 @@ pub struct EntryView {
     pub session: SessionId,
     /// How it is held, or is to be.
     pub mode: Mode,
-    /// Of a place: a larger one goes first.
+    /// The priority of a place: a larger one goes first.
     pub priority: i32,
     /// The first token of the grant that it is to take the place of.
     pub upgrades: Option<u64>,
@@ -77,7 +77,7 @@ pub struct Ask {
     pub mode: Mode,
     /// A larger one goes first.
     pub priority: i32,
-    /// Whether it takes a place if the key is taken.
+    /// Whether it takes a place in the queue if the key is taken.
     pub waits: bool,
     /// How else it asks.
     pub deal: Deal,
@@ -141,7 +141,7 @@ pub fn asks(batch: &Batch) -> impl Iterator<Item = Ask> {
     })
 }
 
-/// The requests that a batch asks for, or gives back: each with its key.
+/// The requests that a batch asks for, or releases, each with its key.
 pub fn requests_of(batch: &Batch) -> impl Iterator<Item = (usize, u64)> {
     batch.operations.iter().flat_map(|operation| {
         let requests: Vec<_> = match &operation.action {

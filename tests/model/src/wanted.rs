@@ -1,4 +1,4 @@
-//! What a context asks for, and what it keeps, is wanted there: as it is by then.
+//! Whether the users of a context still want what it asks for and what it keeps.
 
 use leasehold::machine::Batch;
 
@@ -9,8 +9,8 @@ use crate::{
     state::State,
 };
 
-/// Whether a batch asks for what users want when it is sent. What nobody wants any more may still be asked about, but takes
-/// no place then, and robs nobody.
+/// Whether a batch asks for what users want when it is sent. A request that nobody wants any more may still be sent, but then it takes no
+/// place in the queue and steals nothing.
 pub(crate) fn is_wanted(context: &Context, batch: &Batch) -> bool {
     port::asks(batch).all(|ask| match ask.deal {
         Deal::Upgrade(_) => !ask.waits || context.guards.iter().any(|guard| guard.key == ask.key && guard.upgrading),
@@ -20,7 +20,7 @@ pub(crate) fn is_wanted(context: &Context, batch: &Batch) -> bool {
     })
 }
 
-/// The turns that wait for what is asked.
+/// The turns that wait for what the batch asks for.
 fn waiting<'a>(context: &'a Context, ask: &Ask) -> impl Iterator<Item = &'a Guard> {
     let Ask { key, mode, .. } = *ask;
     context.guards.iter().filter(move |guard| {
@@ -30,8 +30,8 @@ fn waiting<'a>(context: &'a Context, ask: &Ask) -> impl Iterator<Item = &'a Guar
 }
 
 impl World {
-    /// Whether a context that has nothing to say to the store has only what somebody there wants, and as it is wanted. Where
-    /// answers are lost or doubtful, nobody may know what was applied.
+    /// Whether a context that has nothing to send has only entries that its users want, as they want them. Where answers are lost or
+    /// doubtful, it may not know what was applied.
     pub(crate) fn keeps_what_is_wanted(&self, state: &State, who: usize, context: &Context) -> bool {
         let is_at_rest = !state.is_under_way(who) && context.owed.is_empty() && !context.suspended;
         if !is_at_rest || !self.configuration.is_strict() {
@@ -53,7 +53,7 @@ fn is_used(context: &Context, grant: &EntryView) -> bool {
     context.guards.iter().any(|guard| guard.key == grant.key && !ended(guard))
 }
 
-/// Whether somebody waits at a place, and wants to go as far ahead as it stands.
+/// Whether a user waits at a place, and wants the priority that it has.
 fn is_place_wanted(context: &Context, place: &EntryView) -> bool {
     if place.upgrades.is_some() {
         return context.guards.iter().any(|guard| guard.key == place.key && guard.upgrading);

@@ -1,5 +1,5 @@
-//! The part of the table in which requests are given up while the store fails, in the size of a test. Mutants of what is done
-//! about an attempt that failed are tested with these alone.
+//! The part of the table in which requests are given up while the store fails, in the size of a test. Mutants of the code that repeats a
+//! failed attempt run only these tests.
 
 use leasehold_model::{Configuration, Size, check, given_up};
 

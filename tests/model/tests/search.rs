@@ -1,4 +1,5 @@
-//! The table in the size of a test, but for the part of it that `given_up.rs` searches. It ends at the first configuration that breaks a rule, with the way there.
+//! The table in the size of a test, except the part that `given_up.rs` searches. It ends at the first configuration that breaks a rule, and
+//! prints the way there.
 //!
 //! `cargo test --profile model -p leasehold-model`; without optimisation it takes half an hour.
 

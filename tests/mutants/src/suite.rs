@@ -17,7 +17,7 @@ pub enum Suite {
     Rule(&'static str),
     /// The tests of what a store does: one batch after the other.
     Store(&'static str),
-    /// The part of the model's table in which requests are given up, under this name.
+    /// The test of this name in the model's `given_up.rs`.
     Model(&'static str),
 }
 

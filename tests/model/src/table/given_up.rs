@@ -1,5 +1,5 @@
-//! The part of the table that is about requests which are given up while the store refuses transactions, or leaves them in
-//! doubt: what failed is sent again, but only as it is still wanted.
+//! The part of the table about requests that are given up while the store refuses transactions, or leaves them in doubt: a failed operation
+//! is sent again, but only as it is still wanted.
 
 use super::{PAIR_AND_ONE, Size};
 use crate::{
@@ -12,7 +12,7 @@ pub(super) fn all(size: Size) -> Vec<Configuration> {
     [places, upgrades, thefts, ranks, several_keys].into_iter().flat_map(|some| some(size)).collect()
 }
 
-/// Who waits, and who only tries.
+/// Requests that wait, and requests that only try.
 pub fn places(size: Size) -> Vec<Configuration> {
     let pick = |test, full| if size == Size::Test { test } else { full };
     let named = Configuration::new;
@@ -49,7 +49,7 @@ pub fn places(size: Size) -> Vec<Configuration> {
     ]
 }
 
-/// Guards that want to hold exclusively what they share.
+/// Guards that share a key and want to hold it exclusively.
 pub fn upgrades(size: Size) -> Vec<Configuration> {
     let pick = |test, full| if size == Size::Test { test } else { full };
     let two = |name| Configuration::new(name).wants(&[&[Read], &[Read]]).queued();
@@ -94,7 +94,7 @@ pub fn thefts(size: Size) -> Vec<Configuration> {
     ]
 }
 
-/// Some go before others.
+/// Requests that go before others.
 pub fn ranks(size: Size) -> Vec<Configuration> {
     let pick = |test, full| if size == Size::Test { test } else { full };
     let beside = |name| Configuration::new(name).wants(&[&[Wait], &[Wait, Urgent]]).queued();

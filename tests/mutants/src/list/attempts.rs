@@ -8,7 +8,7 @@ use crate::{
 
 const REPLY: &str = "src/machine/context/reply.rs";
 const SESSION: &str = "src/machine/context/session.rs";
-/// An attempt that failed goes again as it was, behind a newer one of its request.
+/// A failed attempt is sent again unchanged, even behind a newer attempt of its request.
 const AGAIN_AS_IT_WAS: &[Edit] = &[
     edit("src/machine/context/store_queue/sending.rs", "self.renew_ask(&operation.slot, ask);", ""),
     edit(
@@ -120,7 +120,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new("P4", "a priority that was given up is asked for again", Model("ranks"), AGAIN_AS_IT_WAS),
     Mutant::new(
         "I8",
-        "what is to be given back is forgotten when the store refuses it",
+        "a release that the store refuses is forgotten",
         Model("places"),
         &[edit(
             "src/machine/context/retry.rs",
@@ -136,7 +136,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "P4",
-        "an urgent try leaves its priority to those who wait on",
+        "an urgent try leaves its priority to those who keep waiting",
         Model("ranks"),
         &[edit(
             "src/machine/context/busy.rs",
@@ -158,7 +158,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "I6",
-        "a late signal makes a loss of a release that the store refuses once",
+        "a late signal turns a release that the store refuses once into a loss",
         Model("places"),
         &[edit(REPLY, "if self.store_queue.releases(&slot.key, token, request)", "if false")],
     ),
@@ -192,7 +192,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "P5",
-        "no heartbeat asks whether a writer has given up for which readers of this context wait",
+        "no heartbeat asks whether the writer that readers of this context wait for has given up",
         Scenario("modes::a_reader_that_waits"),
         &[edit(
             "src/machine/context/hold.rs",
@@ -202,7 +202,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "X8",
-        "an earlier incarnation of the instance that has given the key back is in the way",
+        "an earlier incarnation of the instance that has released the key is in the way",
         Scenario("identity::a_twin_that_gives_the_key_back"),
         &[edit(
             "src/machine/context/busy.rs",

@@ -24,7 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     Mutant::new(
         "renewal",
-        "a hand-over renews a lease that only its user is to renew",
+        "a hand-over renews a lease that only its user renews",
         Scenario("hold::a_hand_over_renews"),
         &[edit(
             "src/machine/context/verify.rs",
