@@ -48,7 +48,7 @@ pub enum Rule {
     UnusedIsFreed,
     /// A request is sent as its users want it at that moment.
     AskedAsWanted,
-    /// If a context has nothing to send, each of its entries in a record is wanted as it stands by one of its users.
+    /// If a context has nothing to send, one of its users still wants each of its entries in a record, and each place with its priority.
     KeptIsWanted,
     /// Of several keys asked for at once, all are granted in one operation or none.
     AllOrNothing,
@@ -113,7 +113,7 @@ impl Rule {
             Self::DowngradeLetsIn => "a downgrade lets others in",
             Self::UnusedIsFreed => "what nobody uses is given back when it is wanted",
             Self::AskedAsWanted => "a request is sent as its users want it at that moment",
-            Self::KeptIsWanted => "each entry of a context is wanted as it stands",
+            Self::KeptIsWanted => "each entry of a context is still wanted",
             Self::AllOrNothing => "I14: several keys are granted together or not at all",
             Self::ConflictNeedsRival => "an upgrade makes way for the upgrade of somebody alive only",
             Self::WaitersAreGranted => "I11, P6: a live waiter is granted in the end",
