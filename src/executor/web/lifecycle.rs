@@ -1,4 +1,4 @@
-//! What a browser does to a page: it hides it, freezes it, keeps it in the back/forward cache, and ends it.
+//! What a browser does to a page: it prerenders it, hides it, freezes it, keeps it in the back/forward cache, and ends it.
 //!
 //! [The life cycle of pages](https://developer.chrome.com/docs/web-platform/page-lifecycle-api). Workers get none of these
 //! events: a late tick is their only sign.
@@ -7,12 +7,13 @@ use std::rc::Rc;
 
 use js_sys::Function;
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::spawn_local;
 use web_sys::{Event, EventTarget};
 
 use super::super::{Lifecycle, LifecycleWatcher, MaybeSendSync, WeakShared};
 
 /// The event, and whether it is the document's; else it is the window's.
-const EVENTS: [(&str, bool); 5] = [
+const EVENTS: [(&str, bool); 6] = [
     // https://developer.mozilla.org/en-US/docs/Web/API/Window/pagehide_event
     ("pagehide", false),
     // https://developer.mozilla.org/en-US/docs/Web/API/Window/pageshow_event
@@ -22,6 +23,8 @@ const EVENTS: [(&str, bool); 5] = [
     // Chromium alone: https://wicg.github.io/page-lifecycle/
     ("freeze", true),
     ("resume", true),
+    // Chromium alone: https://developer.mozilla.org/en-US/docs/Web/API/Document/prerenderingchange_event
+    ("prerenderingchange", true),
 ];
 
 /// The listeners of one watcher. Dropping it removes them.
@@ -35,6 +38,13 @@ struct Listeners {
 pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
     let window = js_sys::global().unchecked_into::<Global>();
     let document = Rc::new(window.document().ok()??);
+    if document.prerendering() == Some(true) {
+        let watcher = watcher.clone();
+        // Nobody can be told before the manager is built.
+        spawn_local(async move {
+            watcher.upgrade().into_iter().for_each(|watcher| watcher.lifecycle(Lifecycle::Suspending))
+        });
+    }
     let on_event = Closure::<dyn Fn(Event)>::new({
         let document = Rc::clone(&document);
         move |event: Event| {
@@ -50,9 +60,12 @@ pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn
 
 fn meaning(event: &PageEvent, document: &Document) -> Lifecycle {
     match &*event.type_() {
+        // A page that nobody sees yet, and perhaps never will, asks for nothing: the browser gives it no Web Lock either.
+        // https://wicg.github.io/nav-speculation/prerendering.html#web-locks-patch
+        _ if document.prerendering() == Some(true) => Lifecycle::Suspending,
         "pagehide" if event.persisted() == Some(false) => Lifecycle::Ending,
         "pagehide" | "freeze" => Lifecycle::Suspending,
-        "pageshow" | "resume" => Lifecycle::Resumed,
+        "pageshow" | "resume" | "prerenderingchange" => Lifecycle::Resumed,
         _ if document.hidden() => Lifecycle::Hidden,
         _ => Lifecycle::Shown,
     }
@@ -100,4 +113,8 @@ extern "C" {
 
     #[wasm_bindgen(method, getter)]
     fn hidden(this: &Document) -> bool;
+
+    /// Whether the browser renders the page before anybody goes to it; Chromium alone.
+    #[wasm_bindgen(method, getter)]
+    fn prerendering(this: &Document) -> Option<bool>;
 }

@@ -19,6 +19,7 @@ mod locks_left;
 mod manners;
 mod many;
 mod page;
+mod prerendered;
 mod storage;
 mod take_over;
 mod versions;
@@ -149,6 +150,7 @@ in_the_browsers! {
         frozen::a_frozen_page_gives_its_lease_up,
         frozen::a_frozen_waiter_is_passed_over_and_queues_again,
         locks_left::locks_of_a_frozen_page_are_free_and_its_requests_queue_again,
+        prerendered::a_prerendered_page_is_granted_nothing_before_somebody_goes_to_it,
         storage::a_full_disk_is_told,
         manners::the_page_is_silent_in_the_console,
         take_over::a_crashed_holder_is_replaced,
