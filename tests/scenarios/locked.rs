@@ -28,9 +28,17 @@ struct Locking {
     sim: SimExecutor,
     locked: Arc<Mutex<BTreeSet<String>>>,
     refused: Arc<Mutex<usize>>,
+    /// So many transactions are carried out, and their answers are lost.
+    lost: Arc<Mutex<usize>>,
+    /// So long each transaction takes at least.
+    pace: Arc<Mutex<Duration>>,
 }
 
 impl Locking {
+    fn lose_answers(&self, many: usize) {
+        *self.lost.lock().unwrap() = many;
+    }
+
     fn lock(&self, key: &str) {
         self.locked.lock().unwrap().insert(key.into());
     }
@@ -52,7 +60,8 @@ impl Locking {
 #[async_trait::async_trait]
 impl Store for Locking {
     async fn transact(&self, batch: Batch, _: Now, limit: Duration) -> Result<Reply, StoreError> {
-        self.sim.sleep(ms(1)).await;
+        let pace = *self.pace.lock().unwrap();
+        self.sim.sleep(pace).await;
         let until = self.sim.now().monotonic.plus(u64::try_from(PATIENCE.as_millis()).unwrap());
         while self.waits(&batch) {
             if self.sim.now().monotonic >= until {
@@ -61,7 +70,13 @@ impl Store for Locking {
             }
             self.sim.sleep(ms(5)).await;
         }
-        self.inner.transact(batch, self.sim.now(), limit).await
+        let reply = self.inner.transact(batch, self.sim.now(), limit).await;
+        let mut lost = self.lost.lock().unwrap();
+        if *lost > 0 {
+            *lost -= 1;
+            return Err(StoreError::unknown("the answer was lost"));
+        }
+        reply
     }
 
     async fn close(&self) {}
@@ -78,8 +93,14 @@ impl Store for Locking {
 /// A store, and a manager over it.
 fn open(world: &World) -> (Locking, LeaseManager) {
     let sim = world.sim.context();
-    let store =
-        Locking { inner: world.shared.clone(), sim: sim.clone(), locked: Arc::default(), refused: Arc::default() };
+    let store = Locking {
+        inner: world.shared.clone(),
+        sim: sim.clone(),
+        locked: Arc::default(),
+        refused: Arc::default(),
+        lost: Arc::default(),
+        pace: Arc::new(Mutex::new(ms(1))),
+    };
     (store.clone(), manager(&store, sim))
 }
 
@@ -343,5 +364,83 @@ fn transactions_are_large_again_after_the_lock() {
         assert!(again.iter().all(Result::is_ok));
         assert!(since(world, start) <= 5, "in {} ms, 1 ms for each transaction", since(world, start));
         assert_eq!(store.take_refused(), 0);
+    });
+}
+
+/// The first opening may have been carried out. The request that goes apart ends that session first, or it would find the key taken by its own context.
+#[test]
+fn a_request_that_goes_apart_does_not_meet_an_earlier_session_of_its_own_context() {
+    everywhere(async |world| {
+        for waits in [false, true] {
+            let (store, leases) = open(world);
+            let key = if waits { "k" } else { "l" };
+            store.lose_answers(1);
+            let unlock = async {
+                world.sim.pass(ms(10)).await;
+                store.lock(key);
+                world.sim.pass(ms(560)).await;
+                store.unlock(key);
+            };
+            let start = world.now();
+            let ask = async {
+                let got = if waits {
+                    Some(leases.lock(key).acquire().await.unwrap())
+                } else {
+                    leases.lock(key).try_acquire().await.unwrap()
+                };
+                (got, since(world, start))
+            };
+            let ((got, after), ()) = join(ask, unlock).await;
+            assert!(got.is_some() && after < 1_000, "waits: {waits}, {after} ms, {}", got.is_some());
+        }
+    });
+}
+
+#[test]
+fn what_was_dropped_at_a_locked_key_is_given_back_before_it_is_tried_again() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        let guard = leases.lock("k").acquire().await.unwrap();
+        store.lock("k");
+        drop(guard);
+        world.sim.pass(ms(515)).await;
+        store.unlock("k");
+        assert!(leases.lock("k").try_acquire().await.unwrap().is_some());
+    });
+}
+
+/// Its withdrawal waits among so many others that they fill several transactions.
+#[test]
+fn a_request_that_is_given_up_beside_thousands_of_others_leaves_no_lease() {
+    everywhere(async |world| {
+        for of_several in [false, true] {
+            let (store, leases) = open(world);
+            let _mine = leases.lock("mine").acquire().await.unwrap();
+            let keys = [("k", Mode::Exclusive), ("l", Mode::Exclusive)];
+            store.lock("k");
+            *store.pace.lock().unwrap() = ms(40);
+            let ask = async {
+                match of_several {
+                    true => world.within(ms(200), leases.lock_all(keys).try_acquire()).await.is_some(),
+                    false => world.within(ms(200), leases.lock("k").acquire()).await.is_some(),
+                }
+            };
+            let more = async {
+                world.sim.pass(ms(100)).await;
+                let keys: Vec<_> = (0..3_000).map(|number| format!("key {number}")).collect();
+                let more = join_all(keys.iter().map(|key| leases.lock(key).acquire()));
+                assert!(world.within(ms(2_000), more).await.is_some());
+            };
+            let unlock = async {
+                world.sim.pass(ms(545)).await;
+                store.unlock("k");
+            };
+            let ((is_granted, ()), ()) = join(join(ask, more), unlock).await;
+            assert!(!is_granted);
+            world.sim.pass(ms(3_000)).await;
+            let other = manager(&store, world.sim.context());
+            let all = other.lock_all(keys).try_acquire().await.unwrap();
+            assert!(all.is_some(), "nobody holds them, of several: {of_several}");
+        }
     });
 }

@@ -49,6 +49,12 @@ impl PendingOperation {
         self.is_refused || self.is_locked
     }
 
+    /// Whether both go in one transaction if they go apart: they need just the same locked key.
+    pub(super) fn goes_apart_with(&self, other: &Self) -> bool {
+        let may_share = |operation: &Self| operation.all.is_empty() && !operation.is_refused;
+        may_share(self) && may_share(other) && self.slot.key == other.slot.key
+    }
+
     /// Whether it needs the record of this key.
     pub(super) fn needs(&self, key: &Key) -> bool {
         self.slot.key == *key || self.all.iter().any(|slot| slot.key == *key)

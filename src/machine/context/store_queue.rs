@@ -223,14 +223,20 @@ impl StoreQueue {
         self.went_alone = true;
     }
 
-    /// Takes the operations that would hold up the rest, and all others that need a locked key.
-    fn take_apart(&self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
+    /// Takes the operations that would hold up the rest, and all others that need a locked key. What waits to try such a key again goes before
+    /// those, or a request would find the key taken by a lease that its own context gave back.
+    fn take_apart(&mut self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
         if !KEYS_MAY_BE_LOCKED {
             return take(pending, &|operation| operation.is_refused);
         }
         let locked = pending.iter().chain(&self.later).filter(|operation| operation.is_locked);
         let keys: Vec<_> = locked.map(|operation| operation.slot.key.clone()).collect();
-        take(pending, &|operation| operation.holds_up() || keys.iter().any(|key| operation.needs(key)))
+        let mut rest = take(pending, &|operation| operation.holds_up() || keys.iter().any(|key| operation.needs(key)));
+        let mut apart = take(&mut self.later, &|operation| {
+            operation.is_locked && rest.iter().any(|other| other.goes_apart_with(operation))
+        });
+        apart.append(&mut rest);
+        apart
     }
 
     /// The store accepted a transaction of this size.

@@ -27,10 +27,11 @@ impl Machine {
         if self.may_send() && !self.store_queue.waiting.is_empty() {
             let mut operations = core::mem::take(&mut self.store_queue.waiting);
             // Operations that do not fit in the next transaction are examined later: otherwise each transaction would cost as much as the
-            // whole queue. Refused operations, and those at a locked key, are sent separately, and take no room here.
+            // whole queue. Refused operations and those at a locked key are sent separately, so they take no room here, and all of them are
+            // examined.
             let mut most = self.store_queue.room.beside(0);
             operations.retain(|operation| {
-                let stays = most == 0 || self.is_current(operation);
+                let stays = (most == 0 && !operation.holds_up()) || self.is_current(operation);
                 most = most.saturating_sub(usize::from(stays && !operation.holds_up()));
                 stays
             });
@@ -113,13 +114,17 @@ impl Machine {
         }
         let mut pending = core::mem::take(&mut self.store_queue.waiting);
         let mut apart = self.store_queue.take_apart(&mut pending);
+        // Of what waited to be tried again, some may have changed its sense.
+        apart.retain(|operation| !operation.is_locked || self.is_current(operation));
         if self.beats_alone(&pending) {
             self.store_queue.waiting = pending;
             self.store_queue.waiting.append(&mut apart);
             return Some((Vec::new(), false));
         }
         let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;
-        let goes_alone = !apart.is_empty() && !has_to_send && is_its_turn;
+        // What goes alone ends no session, and a request would wait behind an earlier one of its own context.
+        let ends_first = self.session.stale() > 0 && apart.iter().any(PendingOperation::acquires);
+        let goes_alone = !apart.is_empty() && !has_to_send && !ends_first && is_its_turn;
         if goes_alone {
             let first = take_first(&mut apart);
             pending.append(&mut apart);
@@ -294,15 +299,14 @@ impl Machine {
     }
 }
 
-/// Takes the first of what is sent alone, and all that needs the same locked key and no other.
+/// Takes the first of what is sent alone, and all that needs the same locked key and no other, in the order in which it was wanted.
 fn take_first(apart: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
-    let mut first = Vec::from([apart.remove(0)]);
+    let first = apart.remove(0);
     if !KEYS_MAY_BE_LOCKED {
-        return first;
+        return Vec::from([first]);
     }
-    let (key, is_shared) = (first[0].slot.key.clone(), first[0].all.is_empty() && !first[0].is_refused);
-    first.append(&mut take(apart, &|operation| {
-        is_shared && !operation.is_refused && operation.all.is_empty() && operation.slot.key == key
-    }));
-    first
+    let mut together = take(apart, &|operation| operation.goes_apart_with(&first));
+    together.insert(0, first);
+    together.sort_by_key(|operation| operation.since);
+    together
 }

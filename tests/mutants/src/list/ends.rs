@@ -225,7 +225,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rule o",
         "a request of an earlier session is sent beside the one that took its place",
         Rule("sessions::a_request_that_waited"),
-        &[edit(SENDING, "let stays = most == 0 || self.is_current(operation);", "let stays = most > 0;")],
+        &[edit(
+            SENDING,
+            "let stays = (most == 0 && !operation.holds_up()) || self.is_current(operation);",
+            "let stays = most > 0;",
+        )],
     ),
     Mutant::new(
         "P6",
