@@ -444,3 +444,27 @@ fn a_request_that_is_given_up_beside_thousands_of_others_leaves_no_lease() {
         }
     });
 }
+
+/// The store is asked whether a writer still waits, and cannot say.
+#[test]
+fn a_try_that_shares_beside_readers_of_its_own_context_is_answered_while_the_key_is_locked() {
+    everywhere(async |world| {
+        for asks in [false, true] {
+            let (store, leases) = open(world);
+            let other = manager(&store, world.sim.context());
+            let first = leases.lock("k").shared().acquire().await.unwrap();
+            let mut write = Box::pin(other.lock("k").acquire());
+            assert!(world.within(ms(1_000), &mut write).await.is_none());
+            store.lock("k");
+            let verify = async {
+                if asks {
+                    assert!(first.verify().await.is_err());
+                }
+            };
+            let start = world.now();
+            let both = world.within(LEASE, join(verify, leases.lock("k").shared().try_acquire())).await;
+            let ((), tried) = both.expect("it does not wait until the lock ends");
+            assert!(tried.unwrap().is_none() && since(world, start) <= 12_000, "{asks}: {} ms", since(world, start));
+        }
+    });
+}

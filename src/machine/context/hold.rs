@@ -94,7 +94,7 @@ impl Machine {
     }
 
     /// Whether the next turn could share the lease, if no other request queued for the key.
-    fn waits_for_queue_only(&self, slot: &Slot) -> bool {
+    pub(super) fn waits_for_queue_only(&self, slot: &Slot) -> bool {
         let Some(Cohort { turns, stage: Stage::Held(held), .. }) = self.cohorts.get(slot) else { return false };
         let shares = held.mode == Mode::Shared && held.upgrade.is_none() && !held.users.is_empty();
         shares && held.contended && turns.first().is_some_and(|turn| held.admits(turn))

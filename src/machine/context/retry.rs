@@ -335,8 +335,12 @@ impl Machine {
     fn verification_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
         if let Some(query) = operation.turn {
             self.tell_verified(query, Err(error.clone()));
+            self.hand_out(&operation.slot, now);
         } else if error.retry {
             self.retry(operation, now);
+            if operation.attempts + 1 >= ATTEMPTS && self.waits_for_queue_only(&operation.slot) {
+                self.refuse_tries(&operation.slot);
+            }
         } else if matches!(operation.action, Action::Verify { refill: true, .. }) {
             self.refill_failed(&operation.slot, error, now);
         } else {
