@@ -516,3 +516,23 @@ fn a_holder_outlives_a_disk_that_is_full_for_a_while() {
         ask(&store, 2).await.unwrap();
     });
 }
+
+/// Some requests wait for the server, and the others for the connections that these have.
+#[test]
+fn a_server_that_stopped_answering_is_not_taken_for_a_fence() {
+    on_server("faults_frozen", |place| async move {
+        drop(place.store().await);
+        let (far, proxy) = behind_proxy(&place);
+        let store = far.builder().connect().await.unwrap();
+        ask(&store, 1).await.unwrap();
+        proxy.fall_silent();
+        let keys = ["a", "b", "c", "d", "e"];
+        let asked =
+            futures::future::join_all(keys.into_iter().zip(2..).map(|(key, session)| ask_for(key, &store, session)));
+        let said: Vec<_> = asked.await.into_iter().map(|asked| asked.unwrap_err().to_string()).collect();
+        let starved: Vec<_> = said.iter().filter(|said| said.contains("became free")).collect();
+        assert!(!starved.is_empty(), "{said:?}");
+        let has_both = |said: &&String| said.contains("the server does not answer") && said.contains("fenced");
+        assert!(starved.iter().all(|said| has_both(said)), "{said:?}");
+    });
+}

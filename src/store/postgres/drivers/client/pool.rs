@@ -77,7 +77,8 @@ impl Lender for Pool {
     }
 
     fn remedy(&self) -> &'static str {
-        "keep fenced transactions short, and check that the server accepts new connections"
+        "either the server does not answer, or transactions that wait for fenced ones occupy all connections: check that the server \
+         answers and accepts new connections, and keep fenced transactions short"
     }
 
     fn forget_idle(&self) {
