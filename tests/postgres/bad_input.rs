@@ -181,6 +181,44 @@ fn a_user_who_may_only_read_sees_what_is_held_and_is_told_what_to_grant() {
     });
 }
 
+#[test]
+fn a_user_who_may_not_even_read_is_told_to_be_granted_select_for_a_look() {
+    on_server("bad_blind", |place| async move {
+        drop(place.store().await);
+        place.client().await.batch_execute("CREATE ROLE bad_blind LOGIN").await.unwrap();
+        let blind = Place { url: place.url.replace("postgres@", "bad_blind@"), ..place.clone() };
+        let store = blind.builder().connect().await.unwrap();
+        says(&store.migrate().await.unwrap_err(), &["permission denied", "GRANT SELECT ON"]);
+        let looks = LeaseManager::builder(store, TokioExecutor::new()).build().unwrap();
+        for error in [looks.list("").await.map(drop).unwrap_err(), looks.status("k").await.map(drop).unwrap_err()] {
+            let said = error.to_string();
+            assert!(said.contains("GRANT SELECT ON") && said.contains("if it is to take leases"), "{said}");
+        }
+    });
+}
+
+/// In its transactions the store limits each statement itself. Elsewhere the limit of the user holds.
+#[test]
+fn a_limit_for_statements_is_named_only_where_it_holds() {
+    on_server("bad_hasty", |place| async move {
+        drop(place.store().await);
+        let mut user = place.client().await;
+        let role = "CREATE ROLE bad_hasty LOGIN; ALTER ROLE bad_hasty SET statement_timeout = '500ms'; \
+                    GRANT SELECT ON bad_hasty_store, bad_hasty_record, bad_hasty_session TO bad_hasty";
+        user.batch_execute(role).await.unwrap();
+        let hasty = Place { url: place.url.replace("postgres@", "bad_hasty@"), ..place.clone() };
+        let store = hasty.builder().connect().await.unwrap();
+        let looks = LeaseManager::builder(hasty.builder().connect().await.unwrap(), TokioExecutor::new());
+        let looks = looks.lease(Duration::from_secs(12)).build().unwrap();
+        let transaction = user.transaction().await.unwrap();
+        transaction.batch_execute("LOCK TABLE bad_hasty_record").await.unwrap();
+        let error = store.keys("").await.unwrap_err();
+        says(&error, &["statement timeout", "raise the statement_timeout that the user"]);
+        let error = looks.status("k").await.unwrap_err().to_string();
+        assert!(error.contains("by store_timeout or by a longer lease"), "{error}");
+    });
+}
+
 /// A user with the rights that the message names, and no more.
 #[test]
 fn the_rights_that_are_named_are_enough() {
@@ -285,7 +323,7 @@ fn a_server_without_a_connection_left_is_told_with_the_remedy() {
     on_server("bad_full", |place| async move {
         place.client().await.batch_execute("CREATE ROLE bad_full LOGIN CONNECTION LIMIT 0").await.unwrap();
         let error = refused(PostgresStore::connect(&place.url.replace("postgres@", "bad_full:hunter2@"))).await;
-        says(&error, &["SQLSTATE 53300", "\"bad_full\"", "max_connections"]);
+        says(&error, &["SQLSTATE 53300", "\"bad_full\"", "max_connections", "let fewer programs connect"]);
         assert!(error.retry, "{error}");
     });
 }

@@ -10,11 +10,48 @@ use super::{
     names::Names,
 };
 use crate::{
-    machine::{StoreError, StoreErrorKind},
+    machine::{Batch, StoreError, StoreErrorKind},
     store::tls::{SIGN_ANOTHER, is_of_an_authority, is_of_own},
 };
 
-/// The server ended the transaction with this error, or the connection broke before a commit was sent.
+/// The server ended a transaction of the store with this error, or the connection broke before a commit was sent. Such a transaction
+/// limits its statements itself, so a limit that the user or the database has cut none of them short.
+pub(super) fn of_transaction(failure: &Failure, names: &Names, batch: &Batch) -> StoreError {
+    match failure.code.as_str() {
+        "57014" => of_cancel(failure, "allow more by store_timeout or by a longer lease"),
+        _ if batch.only_looks() => of_look(failure, names),
+        _ => of_statement(failure, names),
+    }
+}
+
+/// A statement that only reads was ended with this error.
+pub(super) fn of_look(failure: &Failure, names: &Names) -> StoreError {
+    match failure.code.as_str() {
+        "42501" => {
+            of_missing_right(failure, names, "SELECT", ", and INSERT, UPDATE and DELETE too if it is to take leases")
+        }
+        _ => of_statement(failure, names),
+    }
+}
+
+fn of_missing_right(failure: &Failure, names: &Names, rights: &str, more: &str) -> StoreError {
+    let [store, record, session] = ["store", "record", "session"].map(|kind| names.table(kind));
+    let message = format!(
+        "the user of the database lacks a right: {}; GRANT {rights} ON {store}, {record}, {session} to it{more}",
+        failure.said
+    );
+    StoreError::permanent(StoreErrorKind::Unsupported, message)
+}
+
+fn of_cancel(failure: &Failure, remedy: &str) -> StoreError {
+    StoreError::busy(format!(
+        "the server cancelled a statement: {}; see pg_stat_activity for what kept it waiting, or, if its time ran out, {remedy}",
+        failure.said
+    ))
+}
+
+/// The server refused a statement with this error, or the connection broke. If the statement is in a transaction of the store, see
+/// [`of_transaction`].
 pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
     let permanent = |message| StoreError::permanent(StoreErrorKind::Unsupported, message);
     match failure.code.as_str() {
@@ -24,24 +61,16 @@ pub(super) fn of_statement(failure: &Failure, names: &Names) -> StoreError {
              PostgresStoreBuilder::prefix",
             names.prefix, failure.said
         )),
-        "42501" => permanent(format!(
-            "the user of the database lacks a right: {}; GRANT SELECT, INSERT, UPDATE, DELETE ON {}, {}, {} to it",
-            failure.said,
-            names.table("store"),
-            names.table("record"),
-            names.table("session")
-        )),
+        "42501" => of_missing_right(failure, names, "SELECT, INSERT, UPDATE, DELETE", ""),
         // After a failover another server is the one that can be written to.
         _ if is_of_a_standby(failure) => StoreError::transient(format!(
             "the server cannot be written to: {}; name the primary in the URL, or all servers with \
              target_session_attrs=read-write",
             failure.said
         )),
-        "57014" => StoreError::busy(format!(
-            "the server cancelled a statement: {}; see pg_stat_activity for what kept it waiting, or, if its time ran out, allow more by \
-             store_timeout",
-            failure.said
-        )),
+        "57014" => {
+            of_cancel(failure, "raise the statement_timeout that the user, the database or the transaction sets")
+        }
         "55P03" => StoreError::locked(format!(
             "another transaction keeps a lease locked: {}; if it is a fenced one, keep it short",
             failure.said
@@ -133,8 +162,8 @@ pub(super) fn of_connect(failure: &Failure, user: &str, hosts: &[&str]) -> Store
         )),
         "3D000" => permanent(format!("{}; create the database, or correct its name in the URL", failure.said)),
         "53300" => StoreError::transient(format!(
-            "the server has no connection left: {}; raise max_connections or the CONNECTION LIMIT of the user {user}, or share a \
-             PostgresStore by clones",
+            "the server has no connection left: {}; raise max_connections or the CONNECTION LIMIT of the user {user}, or let \
+             fewer programs connect; within a program, the clones of a PostgresStore share its connections",
             failure.said
         )),
         "" => of_nobody(&failure.said, hosts),
@@ -230,7 +259,7 @@ pub(super) fn of_create(failure: &Failure, names: &Names) -> StoreError {
 pub(super) fn before_commit(limit: Duration) -> StoreError {
     StoreError::busy(format!(
         "the transaction did not come to its commit within {} ms; see pg_stat_activity for what kept it waiting, or allow more time by \
-         store_timeout",
+         store_timeout or by a longer lease",
         limit.as_millis()
     ))
 }

@@ -314,7 +314,7 @@ async fn list(place: &Place, prefix: &str) -> Result<Vec<Key>, StoreError> {
     if found.as_ref().is_err_and(failure::is_of_a_standby) {
         place.lending.lender().forget_idle();
     }
-    let found = found.map_err(|failure| failure::of_statement(&failure, &place.names))?;
+    let found = found.map_err(|failure| failure::of_look(&failure, &place.names))?;
     Ok(rows::keys_of(found.rows(0)))
 }
 

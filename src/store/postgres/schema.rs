@@ -16,7 +16,7 @@ pub(super) async fn migrate(lending: &Lending, names: &Names, limit: core::time:
     let stands = match version(&mut *lent.loan, names).await {
         Ok(found) => found,
         Err(failure) if failure.code == "42P01" => None,
-        Err(failure) => return Err(failure::of_statement(&failure, names)),
+        Err(failure) => return Err(failure::of_look(&failure, names)),
     };
     let found = match stands {
         Some(found) => found,

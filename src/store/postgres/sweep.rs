@@ -64,7 +64,7 @@ impl Records {
         let late = |_| Err(failure::before_commit(self.limit));
         let asked = timeout(self.limit, options::ask(&self.place.lending, statement)).await;
         let found = asked.unwrap_or_else(late)?;
-        found.map_err(|failure| failure::of_statement(&failure, &self.place.names))
+        found.map_err(|failure| failure::of_look(&failure, &self.place.names))
     }
 }
 

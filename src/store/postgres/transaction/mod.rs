@@ -177,7 +177,7 @@ impl Work {
                 Fault::Overtaken(rows) => contested.add(rows),
                 Fault::Server(_) if unprepared => {}
                 Fault::Server(failure) if used && failure.is_cut() => lending.lender().forget_idle(),
-                Fault::Server(failure) => return Err(failure::of_statement(&failure, names)),
+                Fault::Server(failure) => return Err(failure::of_transaction(&failure, names, &self.batch)),
                 // The user may lack the right to notify. Leases do not depend on it: a waiter that is granted one finds that in the store.
                 Fault::Letter => tells = false,
                 // A listener that does not read fills the server's queue.
