@@ -101,6 +101,17 @@ fn an_output_that_cannot_be_written_gives_71() {
     }
 }
 
+/// tokio would panic at some of these limits.
+#[test]
+fn too_few_open_files_give_71() {
+    let scratch = Scratch::new();
+    for limit in 5..9 {
+        let line = format!("ulimit -n {limit}; exec leasehold list");
+        let done = crate::harness::done(&mut scratch.command("sh", &["-c", &line]));
+        told(&done, 71, &["ulimit -n", "open files"]);
+    }
+}
+
 /// Rust opens it as `/dev/null` before leasehold begins.
 #[test]
 fn an_output_that_is_closed_is_thrown_away() {

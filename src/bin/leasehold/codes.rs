@@ -9,7 +9,7 @@ pub(crate) const NOT_ACQUIRED: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 /// `EX_UNAVAILABLE`: the store cannot be opened, or failed.
 pub(crate) const STORE: u8 = 69;
-/// `EX_OSERR`: the system refused a process, a signal or what was to be written.
+/// `EX_OSERR`: the system refused a process, a signal, open files or what was to be written.
 pub(crate) const SYSTEM: u8 = 71;
 /// `EX_TEMPFAIL`: the lease was lost while the command ran. sysexits(3) says of it that the caller is invited to try
 /// again, which is right for a command that was ended halfway.

@@ -27,7 +27,7 @@ mod wait;
 mod watch;
 mod witness;
 
-use std::process::ExitCode;
+use std::{os::unix::net::UnixStream, process::ExitCode};
 
 use clap::Parser;
 
@@ -57,12 +57,21 @@ fn start() -> Result<Exit, Failure> {
         Ok(cli) => cli,
         Err(error) => return options::told(&error),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|why| Failure::system(format!("the runtime cannot start: {why}")))?;
+    let runtime = spare_descriptors().and_then(|()| tokio::runtime::Builder::new_current_thread().enable_all().build());
+    let runtime = runtime.map_err(|why| {
+        Failure::system(format!("the runtime cannot start: {why}; allow this process more open files, by ulimit -n"))
+    })?;
     let outcome = runtime.block_on(obey(cli.order));
     // A name that is still being looked up must not keep this process from ending.
     runtime.shutdown_background();
     outcome
+}
+
+/// Fails if the runtime could not open all that it needs. For some of that, tokio panics.
+fn spare_descriptors() -> std::io::Result<()> {
+    const PAIRS: usize = 4;
+    let pairs: std::io::Result<Vec<_>> = (0..PAIRS).map(|_| UnixStream::pair()).collect();
+    pairs.map(drop)
 }
 
 async fn obey(order: Order) -> Result<Exit, Failure> {

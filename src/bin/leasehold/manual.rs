@@ -13,7 +13,10 @@ const CODES: [(&str, &str); 9] = [
     ("1", "the lease was not granted at once (-n) or in time (-w); -E chooses another code"),
     ("64", "the command line or the URL of the store is invalid, or this program was built without that store"),
     ("69", "the store could not be opened, or failed"),
-    ("71", "the system refused to start a process or to handle signals, or the output could not be written"),
+    (
+        "71",
+        "the system refused to start a process, to handle signals or to open enough files, or the output could not be written",
+    ),
     ("75", "the lease was lost while the command ran, with --on-loss kill"),
     ("126", "the command cannot be executed"),
     ("127", "the command was not found"),
