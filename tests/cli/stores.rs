@@ -32,6 +32,24 @@ fn without_a_home_a_store_has_to_be_named() {
     assert!(done.code == 69 && done.err.contains("--store"), "{done:?}");
 }
 
+/// Otherwise root would make the folder that is named for users who have none.
+#[test]
+fn a_home_that_is_not_there_is_not_made() {
+    let scratch = Scratch::new();
+    let home = scratch.0.join("nowhere");
+    let mut command = scratch.leasehold(&["run", "k", "true"]);
+    command.env_remove("LEASEHOLD_STORE").env_remove("XDG_STATE_HOME").env("HOME", &home);
+    let refused = done(&mut command);
+    assert!(refused.code == 69 && !home.exists(), "{refused:?}");
+    assert!(
+        ["HOME names no folder", "--store", "XDG_STATE_HOME"].iter().all(|part| refused.err.contains(part)),
+        "{refused:?}"
+    );
+    let state = scratch.0.join("state");
+    let named = done(command.env("XDG_STATE_HOME", &state));
+    assert!(named.code == 0 && state.exists() && !home.exists(), "{named:?}");
+}
+
 #[test]
 fn a_store_that_is_named_goes_before_the_environment() {
     let scratch = Scratch::new();

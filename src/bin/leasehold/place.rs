@@ -91,6 +91,14 @@ impl Place {
         let Some(folder) = file_of(url).and_then(|(file, _)| file.parent()).filter(|_| self.is_own()) else {
             return Ok(());
         };
+        if let Some(home) = state_home().is_none().then(home).flatten().filter(|home| !home.is_dir()) {
+            // Of a user who has none, HOME names a folder that nobody is to make, such as /nonexistent.
+            let home = home.display();
+            return Err(Failure::new(
+                STORE,
+                format!("{home}: HOME names no folder; name a store by --store, or set XDG_STATE_HOME"),
+            ));
+        }
         let refused = |why| {
             let folder = folder.display();
             Failure::new(STORE, format!("{folder}: the folder cannot be made: {why}; name a store by --store"))
@@ -164,8 +172,20 @@ fn own_file() -> Result<String, Failure> {
 }
 
 fn state_folder() -> Option<PathBuf> {
-    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(Path::new(".local/state"))))
+    state_home().or_else(|| Some(home()?.join(".local/state")))
+}
+
+fn state_home() -> Option<PathBuf> {
+    absolute_in("XDG_STATE_HOME")
+}
+
+fn home() -> Option<PathBuf> {
+    absolute_in("HOME")
+}
+
+/// The path in a variable. The specification of XDG_STATE_HOME ignores relative ones.
+fn absolute_in(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// Connects to a store; only who holds leases cares how long they last.
