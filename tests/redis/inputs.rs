@@ -228,7 +228,12 @@ async fn a_user_with_few_rights_is_enough_and_one_with_fewer_is_told() {
     let store = open(&user("enough", rights), "rights").await;
     store.transact(ask(1), now(), BUSY).await.unwrap();
     store.keys("").await.unwrap();
-    let words = ["NOPERM", "grant them to the user", "CONFIG|GET and INFO are recommended"];
+    let words = [
+        "NOPERM",
+        "grant them to the user",
+        "TIME if it is to make reservations",
+        "CONFIG|GET and INFO are recommended",
+    ];
     let error = refusal(user("fewer", "+hget"), "rights", &words).await;
     assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false));
     let elsewhere = Client::open(format!("redis://enough:secret@127.0.0.1:{}/1", server.port())).unwrap();

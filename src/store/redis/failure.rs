@@ -154,7 +154,8 @@ pub(super) fn of_silence(address: &str, error: &RedisError, stage: Stage<'_>) ->
 /// Nothing was answered in time.
 pub(super) fn of_time(address: &str, limit: Duration, writing: bool) -> StoreError {
     let message = format!(
-        "Redis at {address} did not answer within {} ms; look at the network and at SLOWLOG GET; store_timeout gives a lease more time",
+        "Redis at {address} did not answer within {} ms; look at the network and at SLOWLOG GET; store_timeout or a longer lease \
+         gives it more time",
         limit.as_millis()
     );
     if writing { StoreError::unknown(message) } else { StoreError::busy(message) }
@@ -205,11 +206,11 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
     match code_of(error) {
         "NOAUTH" | "WRONGPASS" => of_password(address, error),
         "NOPERM" => unsupported(told(
-            "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, ZADD, ZREM, ZRANGEBYLEX, TIME, PING, PUBLISH \
-             and SUBSCRIBE for the keys and channels that begin with its prefix in braces; HLEN, HRANDFIELD and HMGET if it is to delete \
-             records that nobody uses; SELECT for another database than 0; and CLUSTER SLOTS in a cluster: grant them to the user. CONFIG|GET \
-             and INFO are recommended: without them the store checks neither maxmemory-policy nor whether this is the master, and \
-             its durability is Ephemeral",
+            "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, ZADD, ZREM, ZRANGEBYLEX, PING, PUBLISH and \
+             SUBSCRIBE for the keys and channels that begin with its prefix in braces; TIME if it is to make reservations; HLEN, \
+             HRANDFIELD and HMGET if it is to delete records that nobody uses; SELECT for another database than 0; and CLUSTER SLOTS \
+             in a cluster: grant them to the user. CONFIG|GET and INFO are recommended: without them the store checks neither \
+             maxmemory-policy nor whether this is the master, and its durability is Ephemeral",
         )),
         "WRONGTYPE" => unsupported(told(
             "another program uses a key that begins like the prefix in braces, as in {leasehold}:rows; choose another prefix, by \
