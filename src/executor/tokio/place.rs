@@ -81,13 +81,15 @@ impl Place {
     /// Adopts a runtime. False if it has ended.
     pub(super) fn settle(self: &Arc<Self>, runtime: Handle) -> bool {
         let mut place = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.lives.swap(true, Ordering::AcqRel) {
+        if self.lives.load(Ordering::Acquire) {
             // Another thread did. With two tenants, the end of one would pass for the end of the other.
             return true;
         }
         if *self.first.get_or_init(|| runtime.id()) != runtime.id() {
             self.has_moved.store(true, Ordering::Release);
         }
+        // After it is known whether the runtime is another one: who sees that it lives asks no more.
+        self.lives.store(true, Ordering::Release);
         // A runtime that ends drops its tasks. One that has ended drops them at once.
         let tenant = Tenant(Arc::downgrade(self));
         let task = runtime.spawn(async move {

@@ -104,8 +104,8 @@ impl Machine {
         }
     }
 
-    /// Asks those who block a try whether they use the key. If the try and the holders share, only waiters block it: then it asks the
-    /// nearest waiter.
+    /// Asks those who keep a try from its lease whether they use the key. The holders may share it, as the try wants to: then only those
+    /// who wait are in its way, and the nearest of them is asked.
     fn ask_those_ahead(&mut self, slot: &Slot, ahead: &[Sighting]) {
         match ahead.last() {
             Some(seen) if slot.mode == Mode::Shared && matches!(seen.entry, Entry::Waiter(_)) => {
@@ -209,7 +209,7 @@ impl Machine {
         let known =
             seeking.twin.as_mut().filter(|twin| (twin.seen.holder, twin.seen.entry) == (seen.holder, seen.entry));
         match known {
-            // It renewed its lease after its time to go was over, or its beacon still stood then.
+            // It renewed its lease after it had had its time to go, or its beacon stood then.
             Some(twin) if twin.until.is_none() && (twin.lives || twin.seen.beat != seen.beat) => {
                 self.refuse_twin(slot, now);
                 false
@@ -226,7 +226,7 @@ impl Machine {
         }
     }
 
-    /// A twin whose beacon still stands is alive; it may have released the key since it was seen, so the store is asked once more. Without
+    /// A twin whose beacon still stands is alive; it may have given the key back since it was seen, so the store is asked once more. Without
     /// a beacon nobody knows yet: it is a holder like any other.
     pub(super) fn judge_twin_if_due(&mut self, slot: &Slot, now: Monotonic) {
         let Some(seeking) = self.cohorts.change_seeking(slot) else { return };

@@ -94,6 +94,7 @@ impl Machine {
         let mut rest = transaction.operations.clone();
         rest.iter_mut().for_each(|operation| operation.is_locked = true);
         rest.retain(|operation| {
+            self.robbed_nobody(operation);
             let is_late =
                 operation.action == Action::Look || now.since(operation.since) >= self.config.store_timeout_ms;
             let waits = !(is_found && is_late) && (is_own || !operation.goes_with_session());
@@ -106,7 +107,6 @@ impl Machine {
     }
 
     fn wait_for_lock(&mut self, operation: &PendingOperation, now: Monotonic) {
-        self.robbed_nobody(operation);
         if let Action::Acquire(ask) = &operation.action
             && self.store_queue.will_send_for(&operation.slot.key, is_ask_for(ask.request))
         {
