@@ -533,6 +533,6 @@ fn a_server_that_stopped_answering_is_not_taken_for_a_fence() {
         let starved: Vec<_> = said.iter().filter(|said| said.contains("became free")).collect();
         assert!(!starved.is_empty(), "{said:?}");
         let has_both = |said: &&String| said.contains("the server does not answer") && said.contains("fenced");
-        assert!(starved.iter().all(|said| has_both(said)), "{said:?}");
+        assert!(starved.iter().all(has_both), "{said:?}");
     });
 }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
+    failure::KEYS_MAY_BE_LOCKED,
     id::SessionId,
     input::{Slot, TurnId},
     key::Key,
@@ -46,7 +47,11 @@ impl PendingOperation {
 
     /// Whether all that is sent in the same transaction would fail, or wait, with it.
     pub(super) fn holds_up(&self) -> bool {
-        self.is_refused || self.is_locked
+        self.is_refused || self.is_at_locked_key()
+    }
+
+    pub(super) fn is_at_locked_key(&self) -> bool {
+        KEYS_MAY_BE_LOCKED && self.is_locked
     }
 
     /// Whether both go in one transaction if they go apart: they need just the same locked key.

@@ -115,7 +115,7 @@ impl Machine {
         let mut pending = core::mem::take(&mut self.store_queue.waiting);
         let mut apart = self.store_queue.take_apart(&mut pending);
         // Of what waited to be tried again, some may have changed its sense.
-        apart.retain(|operation| !operation.is_locked || self.is_current(operation));
+        apart.retain(|operation| !operation.is_at_locked_key() || self.is_current(operation));
         if self.beats_alone(&pending) {
             self.store_queue.waiting = pending;
             self.store_queue.waiting.append(&mut apart);
@@ -123,7 +123,7 @@ impl Machine {
         }
         let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;
         // What goes alone ends no session, and a request would wait behind an earlier one of its own context.
-        let ends_first = self.session.stale() > 0 && apart.iter().any(PendingOperation::acquires);
+        let ends_first = KEYS_MAY_BE_LOCKED && self.session.stale() > 0 && apart.iter().any(PendingOperation::acquires);
         let goes_alone = !apart.is_empty() && !has_to_send && !ends_first && is_its_turn;
         if goes_alone {
             let first = take_first(&mut apart);
