@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use leasehold_browser_tests::Engine;
 use serde_json::{Value, json};
 
 use crate::world::{SOON, World, given_back, hold};
 
 /// Chromium makes a hidden page's timers slow from the fifth on of those that set one another.
 const DEEPEST: u64 = 4;
+/// In other browsers it does not matter. On a busy machine their store answers so late that an alarm or two rings before. If alarms set one
+/// another, there are twenty after ten beats.
+const DEEPEST_ELSEWHERE: u64 = 8;
 
 /// Nobody knows how long a page sleeps that is hidden, nor how long one slept that is shown: the lease is in doubt until
 /// the store has answered, and good from then on.
@@ -65,7 +69,8 @@ pub async fn alarms_do_not_set_one_another(world: &World) -> anyhow::Result<()> 
     tab.until(beats, Value::Null, SOON).await?;
     let deepest = tab.run("return deepest", Value::Null).await?.as_u64().context("a number")?;
     world.note(&format!("{deepest} alarms set one another at most"));
-    ensure!((1..=DEEPEST).contains(&deepest), "{deepest} alarms set one another");
+    let most = if world.engine == Engine::Chromium { DEEPEST } else { DEEPEST_ELSEWHERE };
+    ensure!((1..=most).contains(&deepest), "{deepest} alarms set one another");
     let valid = tab.run("return lease.valid", Value::Null).await?;
     ensure!(valid == true, "the lease was lost");
     Ok(())
