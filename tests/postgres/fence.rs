@@ -201,7 +201,7 @@ fn whoever_waits_with_a_time_limit_outlasts_a_long_fenced_transaction() {
     });
 }
 
-/// All these requests go in one transaction at first.
+/// All these requests but the first go in one transaction at first.
 #[test]
 fn whoever_waits_for_a_fenced_transaction_is_granted_other_keys_meanwhile() {
     on_server("fence_other", |place| async move {
@@ -214,8 +214,8 @@ fn whoever_waits_for_a_fenced_transaction_is_granted_other_keys_meanwhile() {
         let (mut wait, mut others) = (std::pin::pin!(wait), std::pin::pin!(others));
         let granted = tokio::select! {
             biased;
-            early = &mut wait => panic!("it was answered during the fenced transaction: {early:?}"),
             granted = timeout(PATIENCE, &mut others) => granted.unwrap(),
+            early = &mut wait => panic!("it was answered during the fenced transaction: {early:?}"),
         };
         for other in granted {
             other.unwrap().release().await.unwrap();
