@@ -14,7 +14,7 @@ mod guards;
 mod pump;
 mod questions;
 mod registry;
-mod rooms;
+mod scratch;
 mod transactions;
 mod unheard;
 mod wakers;

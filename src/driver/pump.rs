@@ -8,7 +8,7 @@ use core::{
 use std::sync::{MutexGuard, PoisonError};
 
 use super::registry::{Effect, Response};
-use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight, rooms, wakers::wake_all};
+use super::{Core, Driver, baton::MOST_FOR_OTHERS, flight::Flight, scratch, wakers::wake_all};
 use crate::executor::{HAS_MANY_CONTEXTS, MaybeSendFuture, Shared, this_thread};
 use crate::machine::{Batch, Command, Event, Input, Monotonic, Now, Output, SessionId};
 use crate::oneshot::Sender;
@@ -48,7 +48,7 @@ impl Driver {
             core.registry.note_result(result, now.monotonic);
         }
         if HAS_MANY_CONTEXTS {
-            core.machine.lend(rooms::take_outputs());
+            core.machine.lend(scratch::take_outputs());
         }
         core.machine.handle(input, now);
         core.sort_news();
@@ -204,7 +204,7 @@ impl Core {
         let deed = self.deeds.pop_front();
         if HAS_MANY_CONTEXTS {
             if self.deeds.is_empty() {
-                rooms::keep_deeds(mem::take(&mut self.deeds));
+                scratch::keep_deeds(mem::take(&mut self.deeds));
             }
         } else if self.deeds.is_empty() && self.deeds.capacity() > 1 {
             self.deeds = VecDeque::new();
@@ -233,7 +233,7 @@ impl Core {
                 Output::Event(event) => self.sort_event(event, now),
             }
         }
-        rooms::keep_outputs(outputs);
+        scratch::keep_outputs(outputs);
         wake
     }
 
@@ -247,7 +247,7 @@ impl Core {
 
     pub(super) fn plan_deed(&mut self, deed: Deed) {
         if HAS_MANY_CONTEXTS && self.deeds.capacity() == 0 {
-            self.deeds = rooms::take_deeds();
+            self.deeds = scratch::take_deeds();
         }
         self.deeds.reserve_exact(usize::from(self.deeds.is_empty()));
         self.deeds.push_back(deed);

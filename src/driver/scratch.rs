@@ -8,7 +8,7 @@ use std::thread::LocalKey;
 use super::pump::Deed;
 use crate::machine::Output;
 
-/// A buffer with more room than this is freed.
+/// A larger buffer is freed.
 const MOST: usize = 64;
 
 std::thread_local! {
@@ -17,14 +17,14 @@ std::thread_local! {
 }
 
 /// The thread's buffer, or a new one: a thread that is ending has none.
-fn take<T: Default>(room: &'static LocalKey<Cell<T>>) -> T {
-    room.try_with(Cell::take).unwrap_or_default()
+fn take<T: Default>(buffer: &'static LocalKey<Cell<T>>) -> T {
+    buffer.try_with(Cell::take).unwrap_or_default()
 }
 
-fn keep<T>(room: &'static LocalKey<Cell<T>>, capacity: usize, empty: T) {
+fn keep<T>(buffer: &'static LocalKey<Cell<T>>, capacity: usize, empty: T) {
     if (1..=MOST).contains(&capacity) {
         // If the thread is ending, the buffer is dropped.
-        let _ = room.try_with(|room| room.set(empty));
+        let _ = buffer.try_with(|buffer| buffer.set(empty));
     }
 }
 
