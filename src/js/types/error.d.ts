@@ -9,7 +9,7 @@ import type { HolderStatus } from "./status.js";
  * | `Timeout` | `TimeoutError` | the time-out passed before the grant: others held the key, this manager itself did, or the store had not answered yet. If the store failed and nobody was seen to hold the key, the code is `Store` |
  * | `Closed` | `InvalidStateError` | the manager was closed |
  * | `InstanceInUse` | | another living context with the same `instance` holds the key: give each context an `instance` of its own |
- * | `UpgradeConflict` | | another upgrade of the key is under way; if another holder upgrades, release this lease and acquire the key again; if it is an earlier call on this lease, await that call |
+ * | `UpgradeConflict` | | another holder or guard upgrades the key, or has upgraded it; release this lease and acquire the key again; if an earlier call on this lease does it, await that call |
  * | `InUse` | | a lease or a lock that {@link LeaseManager.delete} was to delete is held |
  * | `InvalidKey` | | the key is empty, too long, or not well-formed text |
  * | `InvalidOptions` | | an unknown option, or a value that does not fit |
