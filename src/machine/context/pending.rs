@@ -33,10 +33,18 @@ pub(super) struct PendingOperation {
     pub(super) looked: bool,
     /// It fails for so long that nobody waits for it any more.
     pub(super) is_late: bool,
-    /// The store refused it for good. It goes alone from then on, or all that went along would fail with it.
-    pub(super) is_refused: bool,
-    /// Somebody else kept one of its records locked. From then on it is sent separately from operations at other keys.
-    pub(super) is_locked: bool,
+    pub(super) company: Company,
+}
+
+/// With what else an operation may share a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Company {
+    #[default]
+    Anything,
+    /// With what needs the same key and no other. Somebody else kept one of its records locked, so all that went along would wait with it.
+    SameKey,
+    /// It goes alone. The store refused it for good, so all that went along would fail with it.
+    Nothing,
 }
 
 impl PendingOperation {
@@ -47,16 +55,27 @@ impl PendingOperation {
 
     /// Whether all that is sent in the same transaction would fail, or wait, with it.
     pub(super) fn holds_up(&self) -> bool {
-        self.is_refused || self.is_at_locked_key()
+        self.company != Company::Anything
     }
 
-    pub(super) fn is_at_locked_key(&self) -> bool {
-        KEYS_MAY_BE_LOCKED && self.is_locked
+    /// Whether the store refused it for good.
+    pub(super) fn is_refused(&self) -> bool {
+        self.company == Company::Nothing
+    }
+
+    /// Whether somebody else kept one of its records locked when it was sent last.
+    pub(super) fn is_locked(&self) -> bool {
+        KEYS_MAY_BE_LOCKED && self.company == Company::SameKey
+    }
+
+    /// It goes with no more than this from now on.
+    pub(super) fn keep_to(&mut self, company: Company) {
+        self.company = self.company.max(company);
     }
 
     /// Whether both go in one transaction if they go apart: they need just the same locked key.
     pub(super) fn goes_apart_with(&self, other: &Self) -> bool {
-        let may_share = |operation: &Self| operation.all.is_empty() && !operation.is_refused;
+        let may_share = |operation: &Self| operation.all.is_empty() && !operation.is_refused();
         may_share(self) && may_share(other) && self.slot.key == other.slot.key
     }
 

@@ -8,7 +8,7 @@ use super::{
     id::RequestId,
     input::Slot,
     output::{LostReason, Refusal},
-    pending::{PendingOperation, Transaction},
+    pending::{Company, PendingOperation, Transaction},
     record::{Acquire, Action, Ending, Way},
     store_queue::is_ask_for,
     time::Monotonic,
@@ -92,7 +92,7 @@ impl Machine {
         let is_found = !transaction.has_several_keys();
         let is_own = transaction.session == self.session.id();
         let mut rest = transaction.operations.clone();
-        rest.iter_mut().for_each(|operation| operation.is_locked = true);
+        rest.iter_mut().for_each(|operation| operation.keep_to(Company::SameKey));
         rest.retain(|operation| {
             self.robbed_nobody(operation);
             let is_late =
@@ -328,7 +328,9 @@ impl Machine {
             self.tell_verified(query, Err(error.clone()));
         }
         let mut again = operation.unasked();
-        again.is_refused |= !error.retry;
+        if !error.retry {
+            again.keep_to(Company::Nothing);
+        }
         self.retry(&again, now);
     }
 
@@ -397,8 +399,10 @@ impl Machine {
         }
         let mut again = operation.clone();
         again.maybe_released |= released;
-        again.is_refused |= !error.retry;
-        again.is_late = again.is_refused || now.since(operation.since) >= self.operation_limit_ms();
+        if !error.retry {
+            again.keep_to(Company::Nothing);
+        }
+        again.is_late = again.is_refused() || now.since(operation.since) >= self.operation_limit_ms();
         if again.is_late {
             again.turn.take().into_iter().for_each(|turn| self.tell_released(turn, Err(error.clone())));
         }

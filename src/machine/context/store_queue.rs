@@ -10,7 +10,7 @@ use super::{
     id::RequestId,
     input::{Slot, TurnId},
     key::Key,
-    pending::{PendingOperation, Sent, Transaction},
+    pending::{Company, PendingOperation, Sent, Transaction},
     record::Action,
     time::{Monotonic, earliest},
     token::Token,
@@ -106,8 +106,7 @@ impl StoreQueue {
             looked: false,
             is_late: false,
             contended: false,
-            is_refused: false,
-            is_locked: false,
+            company: Company::default(),
         });
         &mut self.waiting[last]
     }
@@ -227,13 +226,13 @@ impl StoreQueue {
     /// those, or a request would find the key taken by a lease that its own context gave back.
     fn take_apart(&mut self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
         if !KEYS_MAY_BE_LOCKED {
-            return take(pending, &|operation| operation.is_refused);
+            return take(pending, &|operation| operation.is_refused());
         }
-        let locked = pending.iter().chain(&self.later).filter(|operation| operation.is_locked);
+        let locked = pending.iter().chain(&self.later).filter(|operation| operation.is_locked());
         let keys: Vec<_> = locked.map(|operation| operation.slot.key.clone()).collect();
         let mut rest = take(pending, &|operation| operation.holds_up() || keys.iter().any(|key| operation.needs(key)));
         let mut apart = take(&mut self.later, &|operation| {
-            operation.is_locked && rest.iter().any(|other| other.goes_apart_with(operation))
+            operation.is_locked() && rest.iter().any(|other| other.goes_apart_with(operation))
         });
         apart.append(&mut rest);
         apart
@@ -294,7 +293,7 @@ impl StoreQueue {
             return false;
         }
         self.retry_at = None;
-        let mut refused = take(&mut self.later, &|operation| operation.is_refused).into_iter();
+        let mut refused = take(&mut self.later, &|operation| operation.is_refused()).into_iter();
         self.waiting.append(&mut self.later);
         self.waiting.extend(refused.next());
         self.later.extend(refused);

@@ -115,7 +115,7 @@ impl Machine {
         let mut pending = core::mem::take(&mut self.store_queue.waiting);
         let mut apart = self.store_queue.take_apart(&mut pending);
         // Of what waited to be tried again, some may have changed its sense.
-        apart.retain(|operation| !operation.is_at_locked_key() || self.is_current(operation));
+        apart.retain(|operation| !operation.is_locked() || self.is_current(operation));
         if self.beats_alone(&pending) {
             self.store_queue.waiting = pending;
             self.store_queue.waiting.append(&mut apart);

@@ -234,7 +234,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P6",
         "what needs a locked key goes together with later requests",
         Scenario("locked::a_key_that_stays_locked"),
-        &[edit("src/machine/context/retry.rs", "rest.iter_mut().for_each(|operation| operation.is_locked = true);", "")],
+        &[edit("src/machine/context/retry.rs", "rest.iter_mut().for_each(|operation| operation.keep_to(Company::SameKey));", "")],
     ),
     Mutant::new(
         "P6",
