@@ -200,6 +200,7 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
+    use crate::store::FenceError;
 
     #[test]
     fn a_refusal_names_the_key_and_the_remedy() {
@@ -227,8 +228,11 @@ mod tests {
             (LostReason::Stolen, "is lost: another context stole it; acquire another one"),
             (LostReason::Closed, "is lost: the manager was closed; make another manager"),
         ] {
-            let text = AcquireError::Lost { key: "k".into(), reason }.to_string();
-            assert!(text.ends_with(words), "{text:?}");
+            let of_a_request = AcquireError::Lost { key: "k".into(), reason }.to_string();
+            let of_a_fence = FenceError::Lost { key: "k".into(), reason }.to_string();
+            for text in [of_a_request, of_a_fence] {
+                assert!(text.ends_with(words), "{text:?}");
+            }
         }
     }
 

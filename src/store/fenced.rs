@@ -4,7 +4,7 @@ use core::future::Future;
 use std::string::String;
 
 use super::Reach;
-use crate::executor::{MaybeSendSync, Shared};
+use crate::executor::{DROPS_TASKS, MaybeSendSync, Shared};
 use crate::machine::{LostReason, Quoted, Records, StoreError, StoreId, Ticket};
 
 /// An open transaction of the user's, in which [`LeaseGuard::fence`](crate::LeaseGuard::fence) checks a lease.
@@ -125,6 +125,8 @@ pub enum FenceError {
 impl core::fmt::Display for FenceError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
+            // The constant keeps the words out of the npm package, which shows the name.
+            Self::Lost { key, reason } if DROPS_TASKS => reason.explain(key, out),
             Self::Lost { key, reason } => {
                 write!(out, "the lease of the key {} is lost: {}; acquire another one", Quoted(key), reason.name())
             }
