@@ -16,7 +16,8 @@ async fn becomes_exclusive(guard: &LeaseGuard) {
 
 fn faulty(memory: &MemoryStore) -> (LeaseManager, FaultyStore<MemoryStore>) {
     let store = FaultyStore::new(memory.clone());
-    (LeaseManager::builder(store.clone(), TokioExecutor::new()).build().unwrap(), store)
+    // An upgrade goes on for a lease although the store fails.
+    (LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(ms(2_000)).build().unwrap(), store)
 }
 
 /// The first upgrade fails while its task is busy elsewhere, and is dropped after the second one was granted.
