@@ -1,18 +1,28 @@
-//! A map in one sorted vector.
-//!
-//! In a wasm that people download, each kind of B-tree costs 10 kB and more; this costs a few hundred bytes, and is fast
-//! for as many entries as a context has.
+//! A map whose keys are kept in order.
+
+#[cfg(not(feature = "js"))]
+mod chunked;
+#[cfg(feature = "js")]
+mod flat;
+#[cfg(test)]
+mod tests;
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+// The one switch: a server may have 100,000 keys, and what a page downloads has no room for what they need.
+#[cfg(not(feature = "js"))]
+use chunked::Entries;
+#[cfg(feature = "js")]
+use flat::Entries;
+
 /// A map whose keys are kept in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SortedMap<K, V>(Vec<(K, V)>);
+pub(crate) struct SortedMap<K, V>(Entries<(K, V)>);
 
 impl<K, V> SortedMap<K, V> {
     pub(crate) const fn new() -> Self {
-        Self(Vec::new())
+        Self(Entries::new())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -24,7 +34,7 @@ impl<K, V> SortedMap<K, V> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     pub(crate) fn first(&self) -> Option<&(K, V)> {
@@ -32,15 +42,15 @@ impl<K, V> SortedMap<K, V> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.0.iter().map(|(key, value)| (key, value))
+        self.0.from(0).map(|(key, value)| (key, value))
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
-        self.0.iter().map(|(key, _)| key)
+        self.0.from(0).map(|(key, _)| key)
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
-        self.0.iter().map(|(_, value)| value)
+        self.0.from(0).map(|(_, value)| value)
     }
 
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
@@ -48,13 +58,13 @@ impl<K, V> SortedMap<K, V> {
     }
 
     /// The entries after those of which `before` holds.
-    pub(crate) fn from(&self, before: impl Fn(&K) -> bool) -> &[(K, V)] {
-        let start = self.0.partition_point(|(key, _)| before(key));
-        &self.0[start..]
+    pub(crate) fn from(&self, before: impl Fn(&K) -> bool) -> impl Iterator<Item = &(K, V)> {
+        let start = self.find_by(|key| if before(key) { Ordering::Less } else { Ordering::Greater });
+        self.0.from(start.unwrap_or_else(|start| start))
     }
 
     pub(crate) fn into_pairs(self) -> Vec<(K, V)> {
-        self.0
+        self.0.into_vec()
     }
 
     pub(crate) fn into_values(self) -> Vec<V> {
@@ -71,28 +81,8 @@ impl<K, V> SortedMap<K, V> {
 }
 
 impl<K, V> SortedMap<K, V> {
-    /// A vector would make room for four at once, and most maps of a context hold one entry.
-    fn put_in(&mut self, at: usize, entry: (K, V)) {
-        if self.len() == self.0.capacity() {
-            self.0.reserve_exact(self.len() / 8 + 1);
-        }
-        self.0.insert(at, entry);
-    }
-}
-
-impl<K, V> SortedMap<K, V> {
-    /// A binary search that, unlike the vector's own, stops at the first equal key: most maps hold one entry.
     fn find_by(&self, compare: impl Fn(&K) -> Ordering) -> Result<usize, usize> {
-        let (mut start, mut end) = (0, self.len());
-        while start < end {
-            let middle = start.midpoint(end);
-            match compare(&self.0[middle].0) {
-                Ordering::Less => start = middle + 1,
-                Ordering::Equal => return Ok(middle),
-                Ordering::Greater => end = middle,
-            }
-        }
-        Err(start)
+        self.0.find(|(key, _)| compare(key))
     }
 
     /// Removes the entry for which `compare` returns `Equal`. The caller need not own a key to search for it.
@@ -103,10 +93,16 @@ impl<K, V> SortedMap<K, V> {
 }
 
 impl<K, V> SortedMap<K, V> {
-    /// The entry at an index that [`find`](Self::find) returned. An index is valid until an entry is inserted or removed.
+    /// The entry at a place that [`find`](Self::find) returned. A place is valid until an entry is inserted or removed.
     pub(crate) fn at_mut(&mut self, at: usize) -> (&K, &mut V) {
-        let (key, value) = &mut self.0[at];
+        let (key, value) = self.0.at_mut(at);
         (key, value)
+    }
+
+    /// Puts in an entry at the place that [`find`](Self::find) returned for its key, and returns its place. The places in `kept` stay
+    /// valid.
+    pub(crate) fn insert_at(&mut self, at: usize, entry: (K, V), kept: &mut [usize]) -> usize {
+        self.0.insert(at, entry, kept)
     }
 
     pub(crate) fn remove_at(&mut self, at: usize) {
@@ -115,7 +111,7 @@ impl<K, V> SortedMap<K, V> {
 }
 
 impl<K: Ord, V> SortedMap<K, V> {
-    /// `Ok` with the index of the key, or `Err` with the index at which to insert it.
+    /// `Ok` with the place of the key, or `Err` with the place at which to insert it.
     pub(crate) fn find(&self, key: &K) -> Result<usize, usize> {
         self.find_by(|known| known.cmp(key))
     }
@@ -126,18 +122,18 @@ impl<K: Ord, V> SortedMap<K, V> {
 
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
         let at = self.find(key).ok()?;
-        Some(&self.0[at].1)
+        Some(&self.0.at(at).1)
     }
 
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let at = self.find(key).ok()?;
-        Some(&mut self.0[at].1)
+        Some(&mut self.0.at_mut(at).1)
     }
 
     pub(crate) fn insert(&mut self, key: K, value: V) {
         match self.find(&key) {
-            Ok(at) => self.0[at].1 = value,
-            Err(at) => self.put_in(at, (key, value)),
+            Ok(at) => self.0.at_mut(at).1 = value,
+            Err(at) => _ = self.0.insert(at, (key, value), &mut []),
         }
     }
 
@@ -150,11 +146,8 @@ impl<K: Ord, V> SortedMap<K, V> {
 impl<K: Ord + Clone, V: Default> SortedMap<K, V> {
     /// The value of a key, made if there is none.
     pub(crate) fn or_default(&mut self, key: &K) -> &mut V {
-        let at = self.find(key).unwrap_or_else(|at| {
-            self.put_in(at, (key.clone(), V::default()));
-            at
-        });
-        &mut self.0[at].1
+        let at = self.find(key).unwrap_or_else(|at| self.0.insert(at, (key.clone(), V::default()), &mut []));
+        &mut self.0.at_mut(at).1
     }
 }
 
@@ -166,28 +159,31 @@ impl<K, V> Default for SortedMap<K, V> {
 
 impl<K, V> IntoIterator for SortedMap<K, V> {
     type Item = (K, V);
-    type IntoIter = alloc::vec::IntoIter<(K, V)>;
+    type IntoIter = <Entries<(K, V)> as IntoIterator>::IntoIter;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn it_is_a_map_in_order() {
-        let mut map = SortedMap::new();
-        for (key, value) in [(3, 'c'), (1, 'a'), (2, 'b'), (1, 'A')] {
-            map.insert(key, value);
+/// A binary search that, unlike the vector's own, stops at the first equal entry: most maps hold one entry.
+#[cfg_attr(not(feature = "js"), inline(always))]
+fn find_in<T>(entries: &[T], compare: impl Fn(&T) -> Ordering) -> Result<usize, usize> {
+    let (mut start, mut end) = (0, entries.len());
+    while start < end {
+        let middle = start.midpoint(end);
+        match compare(&entries[middle]) {
+            Ordering::Less => start = middle + 1,
+            Ordering::Equal => return Ok(middle),
+            Ordering::Greater => end = middle,
         }
-        assert!(map.iter().eq([(&1, &'A'), (&2, &'b'), (&3, &'c')]));
-        assert_eq!((map.get(&2), map.get(&4), map.len()), (Some(&'b'), None, 3));
-        assert_eq!((map.remove(&1), map.remove(&1)), (Some('A'), None));
-        *map.or_default(&9) = 'i';
-        map.retain(|key, _| *key != 2);
-        assert!(map.into_iter().eq([(3, 'c'), (9, 'i')]));
+    }
+    Err(start)
+}
+
+/// A vector would make room for four at once, and most maps of a context hold one entry.
+fn make_room<T>(entries: &mut Vec<T>) {
+    if entries.len() == entries.capacity() {
+        entries.reserve_exact(entries.len() / 8 + 1);
     }
 }

@@ -29,8 +29,8 @@ struct Hub(Mutex<Seats>);
 #[derive(Default)]
 struct Seats {
     taken: SortedMap<u64, Seat>,
-    /// Each session with the number of its seat, sorted, so that a message to one session looks at no other. Empty where contexts are few.
-    by_session: Vec<(SessionId, u64)>,
+    /// Each session with the number of its seat, so that a message to one session looks at no other. Empty where contexts are few.
+    by_session: SortedMap<(SessionId, u64), ()>,
     last: u64,
 }
 
@@ -82,15 +82,9 @@ impl Hub {
 }
 
 impl Seats {
-    /// The index in `by_session` of a seat that is there, or at which to insert it.
-    fn place(&self, session: SessionId, number: u64) -> usize {
-        self.by_session.partition_point(|known| *known < (session, number))
-    }
-
     fn take(&mut self, number: u64, seat: Seat) {
         if HAS_MANY_CONTEXTS {
-            let at = self.place(seat.session, number);
-            self.by_session.insert(at, (seat.session, number));
+            self.by_session.insert((seat.session, number), ());
         }
         self.taken.insert(number, seat);
     }
@@ -98,8 +92,7 @@ impl Seats {
     fn leave(&mut self, number: u64) -> Option<Seat> {
         let seat = self.taken.remove(&number)?;
         if HAS_MANY_CONTEXTS {
-            let at = self.place(seat.session, number);
-            self.by_session.remove(at);
+            self.by_session.remove(&(seat.session, number));
         }
         Some(seat)
     }
@@ -108,8 +101,9 @@ impl Seats {
     fn visit(&self, recipient: Option<SessionId>, mut visit: impl FnMut(u64, &Seat)) {
         if HAS_MANY_CONTEXTS && let Some(session) = recipient {
             // As a rule, a session has one seat.
-            let own = self.by_session[self.place(session, 0)..].iter().take_while(|(known, _)| *known == session);
-            own.filter_map(|(_, number)| Some((number, self.taken.get(number)?)))
+            let own = self.by_session.from(|(known, _)| *known < session).map(|((known, number), ())| (known, number));
+            own.take_while(|(known, _)| **known == session)
+                .filter_map(|(_, number)| Some((number, self.taken.get(number)?)))
                 .for_each(|(at, seat)| visit(*at, seat));
             return;
         }

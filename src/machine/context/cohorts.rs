@@ -17,7 +17,7 @@ use super::{
 pub(super) struct Cohorts {
     by_slot: SortedMap<Slot, Box<Cohort>>,
     by_time: SortedMap<(Monotonic, Slot), ()>,
-    /// The indices in `by_slot` of the cohorts that [`settle`](Self::settle) must plan again.
+    /// The places in `by_slot` of the cohorts that [`settle`](Self::settle) must plan again.
     touched: Vec<usize>,
     /// Those that wait in a queue.
     waiting: SortedMap<Slot, ()>,
@@ -49,7 +49,7 @@ impl Cohorts {
         self.get(slot)?.held()
     }
 
-    /// Marks the cohort at this index for `settle`. Most calls in a row mark the same one.
+    /// Marks the cohort at this place for `settle`. Most calls in a row mark the same one.
     fn touch(&mut self, at: usize) -> &mut Cohort {
         if self.touched.last() != Some(&at) {
             self.touched.reserve_exact(usize::from(self.touched.is_empty()));
@@ -78,16 +78,11 @@ impl Cohorts {
     }
 
     pub(super) fn change_or_make(&mut self, slot: &Slot) -> &mut Cohort {
-        let at = self.by_slot.find(slot).unwrap_or_else(|at| self.make(at, slot));
+        let at = self.by_slot.find(slot).unwrap_or_else(|at| {
+            let cohort = (slot.clone(), Box::default());
+            self.by_slot.insert_at(at, cohort, &mut self.touched)
+        });
         self.touch(at)
-    }
-
-    fn make(&mut self, at: usize, slot: &Slot) -> usize {
-        if at < self.by_slot.len() {
-            self.touched.iter_mut().filter(|touched| **touched >= at).for_each(|touched| *touched += 1);
-        }
-        self.by_slot.insert(slot.clone(), Box::default());
-        at
     }
 
     /// All slots.

@@ -146,9 +146,8 @@ impl Sessions {
     /// those whose ids follow its own, so that all are seen by somebody.
     pub(super) fn peers_of(&self, id: SessionId) -> Vec<Peer> {
         let mut peers = Vec::new();
-        let following = self.rows.from(|session| *session <= id);
-        let all = self.rows.from(|_| false);
-        for (session, row) in following.iter().chain(&all[..all.len() - following.len()]) {
+        let following = self.rows.from(|session| *session <= id).map(|(session, row)| (session, row));
+        for (session, row) in following.chain(self.rows.iter().take_while(|(session, _)| **session <= id)) {
             let Some(row) = row.as_ref().filter(|row| *session != id && row.unreadable.is_none()) else { continue };
             peers.push(Peer { session: *session, beat: row.beat, lease_ms: row.lease_ms });
             if peers.len() == PEERS {
