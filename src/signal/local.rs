@@ -31,6 +31,8 @@ struct Seats {
     taken: SortedMap<u64, Seat>,
     /// Each session with the number of its seat, so that a message to one session looks at no other. Empty where contexts are few.
     by_session: SortedMap<(SessionId, u64), ()>,
+    /// Each session whose beacon is watched, with the number of a seat that watches it and the watch's own. Empty where contexts are few.
+    watchers: SortedMap<(SessionId, u64, u64), ()>,
     last: u64,
 }
 
@@ -93,6 +95,9 @@ impl Seats {
         let seat = self.taken.remove(&number)?;
         if HAS_MANY_CONTEXTS {
             self.by_session.remove(&(seat.session, number));
+            for (watch, session) in seat.watches.iter() {
+                self.watchers.remove(&(*session, number, *watch));
+            }
         }
         Some(seat)
     }
@@ -117,9 +122,35 @@ impl Seats {
         stands
     }
 
+    /// Notes that a seat watches a beacon, if it is taken.
+    fn watch(&mut self, number: u64, watch: u64, session: SessionId) {
+        let Some(seat) = self.taken.get_mut(&number) else { return };
+        seat.watches.insert(watch, session);
+        if HAS_MANY_CONTEXTS {
+            self.watchers.insert((session, number, watch), ());
+        }
+    }
+
+    fn unwatch(&mut self, number: u64, watch: u64) -> Option<&Seat> {
+        let seat = self.taken.get_mut(&number)?;
+        let session = seat.watches.remove(&watch)?;
+        if HAS_MANY_CONTEXTS {
+            self.watchers.remove(&(session, number, watch));
+        }
+        Some(seat)
+    }
+
     /// Ends the watches of a beacon that is gone; who is to be told.
     fn end_watches(&mut self, gone: SessionId) -> Vec<(WeakShared<dyn Inbox>, u64)> {
         let mut told = Vec::new();
+        if HAS_MANY_CONTEXTS {
+            let from = self.watchers.from(|(session, ..)| *session < gone).map(|(watcher, ())| *watcher);
+            let ended: Vec<_> = from.take_while(|(session, ..)| *session == gone).collect();
+            for (_, number, watch) in ended {
+                told.extend(self.unwatch(number, watch).map(|seat| (seat.inbox.clone(), watch)));
+            }
+            return told;
+        }
         for seat in self.taken.values_mut() {
             seat.watches.retain(|watch, session| {
                 if *session == gone {
@@ -183,20 +214,17 @@ impl Signals for LocalSignals {
         }
         let mut seats = self.hub.seats();
         let stands = seats.stands(session);
-        let Some(seat) = seats.taken.get_mut(&self.seat) else { return };
         if stands {
-            seat.watches.insert(watch, session);
-            return;
+            return seats.watch(self.seat, watch, session);
         }
+        let Some(seat) = seats.taken.get(&self.seat) else { return };
         let inbox = seat.inbox.clone();
         drop(seats);
         tell(&inbox, Notice::BeaconGone { watch });
     }
 
     fn unwatch(&self, watch: u64) {
-        if let Some(seat) = self.hub.seats().taken.get_mut(&self.seat) {
-            seat.watches.remove(&watch);
-        }
+        self.hub.seats().unwatch(self.seat, watch);
     }
 }
 
@@ -241,6 +269,24 @@ mod tests {
         assert!(seats.stands(SessionId(7)) && !seats.stands(SessionId(3)));
         seats.leave(3);
         assert!(!seats.stands(SessionId(7)));
+    }
+
+    #[test]
+    fn who_watches_a_beacon_is_told_once_when_it_is_gone_and_nobody_else() {
+        let mut seats = seats(&[7, 3, 8, 9]);
+        for (number, watch, session) in [(2, 5, 7), (3, 1, 7), (3, 2, 8), (4, 6, 7), (4, 9, 7), (99, 1, 7)] {
+            seats.watch(number, watch, SessionId(session));
+        }
+        seats.unwatch(4, 9);
+        seats.leave(2);
+        let told = |seats: &mut Seats, gone| {
+            let told = seats.end_watches(SessionId(gone));
+            told.into_iter().map(|(_, watch)| watch).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&mut seats, 7), [1, 6]);
+        assert_eq!((told(&mut seats, 7), told(&mut seats, 9)), (Vec::new(), Vec::new()));
+        assert_eq!(told(&mut seats, 8), [2]);
+        assert_eq!((seats.watchers.len(), seats.by_session.len()), (0, 3));
     }
 
     fn visited(seats: &Seats, recipient: Option<u128>) -> Vec<u64> {
