@@ -16,6 +16,9 @@ use chunked::Entries;
 #[cfg(feature = "js")]
 use flat::Entries;
 
+/// Whether a context may have so many keys that the queue of its store is better searched once for many of them than once for each.
+pub(crate) const HAS_MANY_KEYS: bool = !cfg!(feature = "js");
+
 /// A map whose keys are kept in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SortedMap<K, V>(Entries<(K, V)>);

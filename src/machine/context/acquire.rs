@@ -248,7 +248,12 @@ impl Machine {
 
     /// Every request that was sent and did not end in a release ends in a withdrawal.
     pub(super) fn withdraw(&mut self, slot: &Slot, seeking: &Seeking, now: Monotonic) {
-        self.store_queue.recall(slot, is_ask_for(seeking.request));
+        let leaves = matches!(seeking.way, Way::Plain) && self.store_queue.leaves_obsolete();
+        if !leaves {
+            self.store_queue.recall(slot, is_ask_for(seeking.request));
+        } else if self.store_queue.is_mostly_obsolete() {
+            self.drop_all_obsolete();
+        }
         if seeking.sent {
             self.withdraw_request(slot, seeking.request, now);
         }

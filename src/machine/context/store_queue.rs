@@ -12,10 +12,14 @@ use super::{
     key::Key,
     pending::{Company, PendingOperation, Sent, Transaction},
     record::Action,
+    sorted::HAS_MANY_KEYS,
     time::{Monotonic, earliest},
     token::Token,
 };
 use room::Room;
+
+/// What is longer is not searched for each request that was given up.
+const LONG: usize = 64;
 
 /// Late answers of so many transactions are still looked at.
 const REMEMBERED: usize = 4;
@@ -34,6 +38,8 @@ pub(super) struct StoreQueue {
     went_alone: bool,
     /// Whether the last transaction was a heartbeat that was sent alone, before everything that waited.
     beat_alone: bool,
+    /// How many requests that nobody makes any more may still wait.
+    obsolete: u32,
     /// What one transaction may carry, once the store has refused a larger one.
     room: Room,
 }
@@ -262,6 +268,19 @@ impl StoreQueue {
     /// Takes back what was not sent yet.
     pub(super) fn recall(&mut self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> Vec<PendingOperation> {
         self.take_unsent(&|operation| is_it(&operation.action) && operation.slot == *slot)
+    }
+
+    /// Whether the queue is so long that a request that was given up may stay in it. It is not sent: `drop_obsolete` comes before each
+    /// transaction. A search for each of thousands of requests that time out together would take quadratic time.
+    pub(super) fn leaves_obsolete(&mut self) -> bool {
+        let leaves = HAS_MANY_KEYS && self.waiting.len() > LONG && self.later.is_empty();
+        self.obsolete += u32::from(leaves);
+        leaves
+    }
+
+    /// Whether it pays to search the queue for all of them.
+    pub(super) fn is_mostly_obsolete(&self) -> bool {
+        self.obsolete as usize > self.waiting.len() / 2
     }
 
     /// Takes back what was not sent yet and makes sense in one session only.

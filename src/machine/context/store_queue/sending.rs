@@ -13,6 +13,7 @@ use super::super::{
     output::Command,
     pending::{PendingOperation, Sent, Transaction},
     record::{Acquire, Action, Batch, Operation, SessionStep, Way},
+    sorted::HAS_MANY_KEYS,
     time::Monotonic,
 };
 use super::take;
@@ -25,18 +26,33 @@ impl Machine {
             self.store_queue.retry_at = Some(now.plus(delay_ms));
         }
         if self.may_send() && !self.store_queue.waiting.is_empty() {
-            let mut operations = core::mem::take(&mut self.store_queue.waiting);
             // Operations that do not fit in the next transaction are examined later: otherwise each transaction would cost as much as the
             // whole queue. Refused operations and those at a locked key are sent separately, so they take no room here, and all of them are
             // examined.
-            let mut most = self.store_queue.room.beside(0);
-            operations.retain(|operation| {
-                let stays = (most == 0 && !operation.holds_up()) || self.is_current(operation);
-                most = most.saturating_sub(usize::from(stays && !operation.holds_up()));
-                stays
-            });
-            self.store_queue.waiting = operations;
+            self.keep_current(self.store_queue.room.beside(0));
         }
+    }
+
+    /// Drops all that changed its sense.
+    pub(in super::super) fn drop_all_obsolete(&mut self) {
+        self.keep_current(usize::MAX);
+        self.store_queue.obsolete = 0;
+    }
+
+    /// Drops what changed its sense from before so many operations that stay.
+    fn keep_current(&mut self, mut most: usize) {
+        let mut operations = core::mem::take(&mut self.store_queue.waiting);
+        let before = operations.len();
+        operations.retain(|operation| {
+            let stays = (most == 0 && !operation.holds_up()) || self.is_current(operation);
+            most = most.saturating_sub(usize::from(stays && !operation.holds_up()));
+            stays
+        });
+        if HAS_MANY_KEYS {
+            let dropped = u32::try_from(before - operations.len()).unwrap_or(u32::MAX);
+            self.store_queue.obsolete = self.store_queue.obsolete.saturating_sub(dropped);
+        }
+        self.store_queue.waiting = operations;
     }
 
     /// Sends what waits, unless a transaction is in flight.
