@@ -68,7 +68,7 @@ impl Machine {
         let way = if first.steal { Way::Steal } else { Way::Plain };
         let wait = cohort.turns.any_waits();
         self.seek_by(slot, way, wait, now);
-        self.end_silent(slot, now);
+        self.end_silent(slot, now, false);
         self.ask(slot, now);
     }
 
@@ -125,7 +125,7 @@ impl Machine {
         let mut asks = Vec::with_capacity(slots.len());
         for slot in &slots {
             self.seek_by(slot, Way::Plain, false, now);
-            self.end_silent(slot, now);
+            self.end_silent(slot, now, false);
             if let Some(ask) = self.request(slot) {
                 asks.push((slot.key.clone(), ask));
             }

@@ -129,15 +129,14 @@ impl Cohorts {
         self.waiting.contains_key(slot)
     }
 
-    /// One of the cohorts that wait at each key: a look there serves all of them.
-    pub(super) fn looking(&self) -> Vec<Slot> {
-        let mut looking = Vec::<Slot>::new();
-        for slot in self.waiting.keys() {
-            if looking.last().is_none_or(|last| last.key != slot.key) {
-                looking.push(slot.clone());
-            }
-        }
-        looking
+    /// The keys at which cohorts wait: a look there serves all of them.
+    pub(super) fn looking(&self) -> Vec<Key> {
+        self.waiting.keys().map(|slot| slot.key.clone()).collect()
+    }
+
+    /// How many cohorts are to be planned again, or more.
+    pub(super) fn touched(&self) -> usize {
+        self.touched.len()
     }
 
     /// A lease went from one task to the next.

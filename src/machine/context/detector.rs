@@ -12,7 +12,7 @@ use super::{
     input::Slot,
     key::Key,
     record::Action,
-    sorted::SortedMap,
+    sorted::{HAS_MANY_KEYS, SortedMap},
     store_queue::StoreQueue,
     time::{Monotonic, earliest},
     token::Token,
@@ -48,9 +48,19 @@ impl Observation {
 
 impl Observations {
     /// When the first of those ahead will have been silent for too long, unless that is being dealt with.
-    pub(super) fn next_judgement(&self, slot: &Slot, cohort: &Cohort, store_queue: &StoreQueue) -> Option<Monotonic> {
+    pub(super) fn next_judgement(
+        &self,
+        slot: &Slot,
+        cohort: &Cohort,
+        store_queue: &StoreQueue,
+        ending: Option<&[Slot]>,
+    ) -> Option<Monotonic> {
         let seeking = cohort.seeking().filter(|seeking| seeking.queued && !seeking.ahead.is_empty())?;
-        if store_queue.carries(slot, |action| matches!(action, Action::End { .. })) {
+        let is_ending = match ending {
+            Some(ending) => ending.binary_search(slot).is_ok(),
+            None => store_queue.is_ending(slot, u32::MAX),
+        };
+        if is_ending {
             return None;
         }
         let mut next = None;
@@ -187,25 +197,36 @@ impl Machine {
         self.detached.iter().position(|(known, detached)| (known, *detached) == (key, token))
     }
 
-    pub(super) fn judge_if_silent(&mut self, slot: &Slot, now: Monotonic) {
-        let Some(cohort) = self.cohorts.get(slot) else { return };
-        if self.observed.next_judgement(slot, cohort, &self.store_queue).is_some_and(|at| at <= now) {
-            self.end_silent(slot, now);
-            self.look_at(&slot.key, now);
+    pub(super) fn judge_silent(&mut self, slots: &[Slot], now: Monotonic) {
+        let ending = self.store_queue.ending(slots.len());
+        let mut keys = Vec::new();
+        for slot in slots {
+            let Some(cohort) = self.cohorts.get(slot) else { continue };
+            let judgement = self.observed.next_judgement(slot, cohort, &self.store_queue, ending.as_deref());
+            if judgement.is_some_and(|at| at <= now) {
+                self.end_silent(slot, now, ending.is_some());
+                keys.push(slot.key.clone());
+            }
         }
+        self.look_at_each(keys, now);
     }
 
     /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
-    pub(super) fn end_silent(&mut self, slot: &Slot, now: Monotonic) {
+    pub(super) fn end_silent(&mut self, slot: &Slot, now: Monotonic, is_first: bool) {
         let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
         let ahead = seeking.map_or(&[][..], |seeking| &seeking.ahead.holders);
         for (target, beat) in self.observed.silent_at(&slot.key, ahead, now) {
-            self.end_session_of(slot, target, beat, now);
+            self.end_session_of(slot, target, beat, now, is_first);
         }
     }
 
-    pub(super) fn end_session_of(&mut self, slot: &Slot, target: SessionId, beat: u64, now: Monotonic) {
+    /// Ends a session that stands before a slot. `is_first` says that no session is being ended for that slot yet.
+    pub(super) fn end_session_of(&mut self, slot: &Slot, target: SessionId, beat: u64, now: Monotonic, is_first: bool) {
         let end = Action::End { target, beat };
+        if HAS_MANY_KEYS && is_first {
+            self.store_queue.push(slot, end, None, now);
+            return;
+        }
         // One that failed is not waited for: the same evidence would be found at once and for ever.
         self.store_queue.recall(slot, |action| *action == end);
         if !self.store_queue.carries(slot, |action| *action == end) {

@@ -1,5 +1,7 @@
 //! Looking how far one's own requests got: once a key, for all of them.
 
+use alloc::vec::Vec;
+
 use super::{
     Machine,
     cohort::Cohort,
@@ -23,10 +25,20 @@ impl Machine {
 
     /// Looks at each key at which this context waits.
     pub(super) fn look_at_all(&mut self, now: Monotonic) {
+        self.look_at_each(self.cohorts.looking(), now);
+    }
+
+    /// Looks at each of these keys once.
+    pub(super) fn look_at_each(&mut self, mut keys: Vec<Key>, now: Monotonic) {
+        if keys.is_empty() {
+            return;
+        }
         let asked = self.store_queue.unsent(|action| *action == Action::Look);
-        for slot in &self.cohorts.looking() {
-            if asked.binary_search_by(|asked| asked.key.cmp(&slot.key)).is_err() {
-                self.push_look(&slot.key, now);
+        keys.sort_unstable();
+        keys.dedup();
+        for key in &keys {
+            if asked.binary_search_by(|asked| asked.key.cmp(key)).is_err() {
+                self.push_look(key, now);
             }
         }
     }

@@ -230,7 +230,9 @@ impl Machine {
     /// What every input ends with: timers and watches follow the cohorts, and what is to be sent is sent.
     fn settle(&mut self, now: Monotonic) {
         let (observed, store_queue) = (&self.observed, &self.store_queue);
-        let begin_or_end = self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, store_queue));
+        let ending = store_queue.ending(self.cohorts.touched());
+        let begin_or_end =
+            self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, store_queue, ending.as_deref()));
         begin_or_end.iter().for_each(|slot| self.watches.neighbours_changed(slot));
         self.sync_watches();
         self.drop_obsolete(now);
@@ -245,15 +247,16 @@ impl Machine {
     fn fire_due(&mut self, now: Monotonic) {
         self.give_up_on_silent_store(now);
         self.doubt_if_expired(now);
-        for slot in &self.cohorts.due(now) {
+        let due = self.cohorts.due(now);
+        for slot in &due {
             self.time_out_turns(slot, now);
             self.end_overdue_users(slot, now);
             self.end_linger_if_due(slot, now);
             self.look_if_due(slot, now);
             self.end_probe_if_due(slot, now);
             self.judge_twin_if_due(slot, now);
-            self.judge_if_silent(slot, now);
         }
+        self.judge_silent(&due, now);
         self.beat_if_due(now);
         self.presence.give_up_rising(now);
         self.rest_if_due(now);

@@ -348,11 +348,11 @@ impl Machine {
             let slot = Slot { key: key.clone(), mode: Mode::Exclusive, own: None };
             return self.end_stray(&slot, request, Some(block.first), now);
         };
-        if self.store_queue.carries(&slot, |action| matches!(action, Action::AcquireAll(_))) {
+        let Some(seeking) = self.cohorts.get(&slot).and_then(Cohort::seeking) else { return };
+        if !seeking.asked && self.store_queue.carries(&slot, |action| matches!(action, Action::AcquireAll(_))) {
             // Of several keys, all are granted or none: their own answer says so.
             return;
         }
-        let Some(seeking) = self.cohorts.get(&slot).and_then(Cohort::seeking) else { return };
         let is_old = seeking.queued && block.first <= seeking.last_token;
         if seeking.request != request || !seeking.sent || is_old {
             return;

@@ -18,6 +18,9 @@ use super::{
 };
 use room::Room;
 
+/// For so many slots the queue is searched one by one.
+const FEW: usize = 8;
+
 /// What is longer is not searched for each request that was given up.
 const LONG: usize = 64;
 
@@ -206,6 +209,18 @@ impl StoreQueue {
             matches!(operation.action, Action::End { .. }) && operation.slot == *slot && operation.attempts < failures
         };
         any(&[&self.waiting, &self.later, self.in_flight_operations()], &is_it)
+    }
+
+    /// The slots for which sessions are being ended, in order, where so many slots are looked for that one search serves all of them.
+    pub(super) fn ending(&self, sought: usize) -> Option<Vec<Slot>> {
+        if !HAS_MANY_KEYS || sought <= FEW {
+            return None;
+        }
+        let operations = self.waiting.iter().chain(&self.later).chain(self.in_flight_operations());
+        let ends = operations.filter(|operation| matches!(operation.action, Action::End { .. }));
+        let mut slots: Vec<_> = ends.map(|operation| operation.slot.clone()).collect();
+        slots.sort_unstable();
+        Some(slots)
     }
 
     /// Puts what did not fit into one transaction at the front of the queue.

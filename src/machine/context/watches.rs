@@ -78,11 +78,15 @@ impl Machine {
     /// A beacon is gone, seen so after the rows were read: its holder is dead.
     pub(super) fn beacon_gone(&mut self, watch: u64, now: Monotonic) {
         let Some((session, watch)) = self.watches.take(watch) else { return };
+        let ending = self.store_queue.ending(watch.slots.len());
+        let mut keys = Vec::new();
         for slot in watch.slots.keys() {
             self.twin_died(slot, session, now);
-            self.end_session_of(slot, session, watch.beat, now);
-            self.look_at(&slot.key, now);
+            let is_first = ending.as_ref().is_some_and(|ending| ending.binary_search(slot).is_err());
+            self.end_session_of(slot, session, watch.beat, now, is_first);
+            keys.push(slot.key.clone());
         }
+        self.look_at_each(keys, now);
     }
 
     /// With the session, whatever watched for it has gone.

@@ -1,9 +1,9 @@
 //! Many keys: what is looked for is looked for once for all of them.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 
-use super::{Script, granted, named};
-use crate::machine::{Input, Key, Turn, TurnId};
+use super::{OTHER, Script, granted, looked, named, seen};
+use crate::machine::{Action, Input, Key, Operation, Outcome, RequestId, Token, Turn, TurnId};
 
 const KEYS: u64 = 100;
 
@@ -13,6 +13,79 @@ fn key(number: u64) -> Key {
 
 fn ask(number: u64) -> Turn {
     Turn::new(TurnId(number), key(number))
+}
+
+/// Waits for many keys that another context holds. Requests are numbered as their keys.
+fn waiting_for_many(mut script: Script, beacon: bool) -> Script {
+    let waits = || Outcome::Waiting { last_token: Token(127), position: 1, ahead: [seen(1, beacon)].into() };
+    script.ask_for(ask(1));
+    let (first, _) = script.sent();
+    (2..=KEYS).for_each(|number| _ = script.ask_for(ask(number)));
+    script.reply(first, [waits()]);
+    script.answer((2..=KEYS).map(|_| waits()));
+    script
+}
+
+/// How many keys are among the operations that were just sent and are like this. None may be there twice.
+fn keys_of(script: &Script, is_it: impl Fn(&Action) -> bool) -> usize {
+    let operations = script.sent().1.operations;
+    let keys: Vec<_> = operations.iter().filter(|operation| is_it(&operation.action)).map(|found| &found.key).collect();
+    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "one key was found twice");
+    keys.len()
+}
+
+fn ends(action: &Action) -> bool {
+    *action == Action::End { target: OTHER, beat: 1 }
+}
+
+fn looks(action: &Action) -> bool {
+    *action == Action::Look
+}
+
+/// What the store says to those who end the holder of all keys, and look.
+fn all_ended(script: &Script) -> Vec<Outcome> {
+    let said = |operation: &Operation| match operation.action {
+        Action::Look => {
+            let request = operation.key.as_str()[1..].parse().unwrap();
+            looked(RequestId(request), 127, 1)
+        }
+        _ => Outcome::Ended,
+    };
+    script.sent().1.operations.iter().map(said).collect()
+}
+
+#[test]
+fn s4_a_silent_holder_of_many_keys_is_ended_at_each_of_them_once() {
+    let mut script = waiting_for_many(Script::new(), false);
+    for _ in 0..60 {
+        script.tick(1_000);
+        if !script.is_sent() {
+            continue;
+        }
+        if keys_of(&script, ends) == 0 {
+            let said = all_ended(&script);
+            script.answer(said);
+            continue;
+        }
+        assert_eq!((keys_of(&script, ends), keys_of(&script, looks)), (100, 100));
+        // While that is under way, nothing is done about it again.
+        let (id, said) = (script.sent().0, all_ended(&script));
+        for _ in 0..20 {
+            script.tick(100);
+            assert!(!script.is_sent());
+        }
+        script.reply(id, said);
+        assert!(!script.is_sent() || keys_of(&script, ends) == 0, "{:?}", script.outputs);
+        return;
+    }
+    panic!("a silent holder is ended at last");
+}
+
+#[test]
+fn s4_a_holder_of_many_keys_whose_beacon_is_gone_is_ended_at_each_of_them_once() {
+    let mut script = waiting_for_many(Script::new(), true);
+    script.input(Input::BeaconGone { watch: 1 });
+    assert_eq!((keys_of(&script, ends), keys_of(&script, looks)), (100, 100));
 }
 
 /// A service gives up requests by the thousand while its store hangs.
