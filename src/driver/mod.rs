@@ -177,7 +177,7 @@ impl Driver {
 
     /// Whether a guard of this context holds the key.
     pub(crate) fn holds(&self, key: &Key) -> bool {
-        self.core().registry.holds(key)
+        self.core().machine.is_used(key)
     }
 
     /// Asks for a lease; dropping the receiver is not enough to stop asking, see [`abandon`](Self::abandon).

@@ -261,8 +261,7 @@ impl Core {
             self.sort_news();
             Some(Deed::Close(mem::take(&mut self.closing)))
         } else {
-            let holder = self.machine.session();
-            let effect = self.registry.note(event, holder, now);
+            let effect = self.registry.note(event, &self.machine, now);
             self.sort_news();
             // Only if no deed is planned before this one. The deed that this thread is performing has already begun, so the order stays.
             let is_next = self.deeds.is_empty() && self.pumping.is_none_or(|pumping| pumping == this_thread());

@@ -10,8 +10,8 @@ use super::questions::{Answer, Questions};
 use crate::client::fate::Fate;
 use crate::executor::Shared;
 use crate::machine::{
-    self, Batch, Key, LostReason, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, Reply, SessionId, SessionStep,
-    Slot, StoreError, StoreErrorKind, Token, TurnId,
+    self, Batch, Key, LostReason, Machine, Mode, Monotonic, Outcome, Refusal, ReleaseOutcome, Reply, SessionId,
+    SessionStep, Slot, StoreError, StoreErrorKind, Token, TurnId,
 };
 use crate::oneshot::{self, Receiver, Sender};
 
@@ -221,17 +221,17 @@ impl Registry {
     }
 
     /// Notes what an event says, and tells what is to be done about it.
-    pub(crate) fn note(&mut self, event: machine::Event, holder: SessionId, now: Monotonic) -> Option<Effect> {
-        self.holder = holder;
+    pub(crate) fn note(&mut self, event: machine::Event, machine: &Machine, now: Monotonic) -> Option<Effect> {
+        self.holder = machine.session();
         match event {
             machine::Event::Granted { turn, token } => self.granted(turn, token, now),
             machine::Event::Busy { turn } => self.refused(turn, Response::Busy, now),
-            machine::Event::Failed { turn, refusal: Refusal::Timeout } => self.timed_out(turn, now),
+            machine::Event::Failed { turn, refusal: Refusal::Timeout } => self.timed_out(turn, machine, now),
             machine::Event::Failed { turn, refusal } => self.refused(turn, Response::Failed(refusal), now),
             machine::Event::Verified { query, result } => self.answer(query, Response::Verified(result)),
             machine::Event::Status { query, result } => self.answer(query, Response::Status(Box::new(result))),
             machine::Event::Waiting { turn, ahead } => self.waits(turn, ahead),
-            machine::Event::WaitsLong { turn } => self.waits_long(turn, now),
+            machine::Event::WaitsLong { turn } => self.waits_long(turn, machine, now),
             machine::Event::Suspect { turn } => self.doubt(turn, true),
             machine::Event::Certain { turn } => self.doubt(turn, false),
             machine::Event::Upgraded { query, turn, token } => self.upgraded(query, turn, token),
@@ -283,13 +283,13 @@ impl Registry {
         self.questions.remove(turn).map(|question| Effect::Answer(question, response))
     }
 
-    fn timed_out(&mut self, turn: TurnId, now: Monotonic) -> Option<Effect> {
+    fn timed_out(&mut self, turn: TurnId, machine: &Machine, now: Monotonic) -> Option<Effect> {
         let question = self.questions.get_mut(turn)?;
         let waited = span(question.asked_at, now);
         let (asked_at, held_elsewhere) = (question.asked_at, question.queued);
         let response = match question.slot.clone() {
             Some(slot) => {
-                let held_here = self.holds(&slot.key);
+                let held_here = machine.is_used(&slot.key);
                 match self.failure_since(asked_at).filter(|_| !held_here && !held_elsewhere) {
                     // Nobody was seen to hold the key, and the latest transaction failed during the wait: the store is the reason.
                     Some(failure) => Response::Failed(Refusal::Store(failure)),
@@ -317,15 +317,6 @@ impl Registry {
     fn failure_since(&self, then: Monotonic) -> Option<StoreError> {
         let (_, failure) = self.failure.as_ref().filter(|(at, failure)| *at >= then && failure.may_pass())?;
         Some(failure.clone())
-    }
-
-    /// Whether a guard of this context holds the key.
-    pub(crate) fn holds(&self, key: &Key) -> bool {
-        let is_held = |fate: &Fate| {
-            let state = fate.state();
-            !state.releasing && state.lost.is_none()
-        };
-        self.guards.iter().any(|(_, fate)| fate.slot.key == *key && is_held(fate))
     }
 
     fn refused(&mut self, turn: TurnId, refusal: Response, now: Monotonic) -> Option<Effect> {
@@ -357,10 +348,10 @@ impl Registry {
         None
     }
 
-    fn waits_long(&mut self, turn: TurnId, now: Monotonic) -> Option<Effect> {
+    fn waits_long(&mut self, turn: TurnId, machine: &Machine, now: Monotonic) -> Option<Effect> {
         let Question { slot, asked_at, origin, .. } = self.questions.get_mut(turn)?;
         let (key, waited_ms, origin) = (slot.as_ref()?.key.clone(), now.since(*asked_at), origin.clone());
-        let held_here = self.holds(&key);
+        let held_here = machine.is_used(&key);
         if Event::are_heard() {
             let long = Event::WaitsLong { key: key.clone(), waited_ms, held_here };
             self.news.push(Effect::Tell(long, self.holder, origin));

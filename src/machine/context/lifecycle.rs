@@ -304,11 +304,19 @@ impl Machine {
 
     /// The keys of the guards that live.
     pub(crate) fn used_keys(&self) -> Vec<Key> {
-        let used = |cohort: &Cohort| cohort.held().is_some_and(|held| !held.users.is_empty());
         let mut keys = Vec::new();
-        for slot in self.cohorts.pick(None, &|_, cohort| used(cohort)) {
+        for slot in self.used(None) {
             keys.push(slot.key);
         }
         keys
+    }
+
+    /// Whether a guard of this context holds the key.
+    pub(crate) fn is_used(&self, key: &Key) -> bool {
+        !self.used(Some(key)).is_empty()
+    }
+
+    fn used(&self, key: Option<&Key>) -> Vec<Slot> {
+        self.cohorts.pick(key, &|_, cohort| cohort.held().is_some_and(|held| !held.users.is_empty()))
     }
 }
