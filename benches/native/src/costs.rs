@@ -7,8 +7,8 @@ use std::time::Duration;
 use cpu_time::ThreadTime;
 use futures::future::join_all;
 use leasehold::machine::{
-    Batch, Command, Config, Event, Input, Key, Machine, Monotonic, Now, Options, Output, Record, Records, Row,
-    SessionId, SessionStep, StoreClock, StoreId, StoreNow, Turn, TurnId, Wall,
+    Action, Batch, Command, Config, Event, Input, Key, Machine, Monotonic, Now, Operation, Options, Output, Record,
+    Records, Row, SessionId, SessionStep, StoreClock, StoreId, StoreNow, Turn, TurnId, Wall,
 };
 use leasehold::{LeaseManager, store::MemoryStore};
 
@@ -108,11 +108,14 @@ pub(crate) async fn measure(figures: &mut Figures) {
     texts(figures);
     fresh_names(figures);
     requests_at_once(figures);
+    requests_given_up(figures);
+    silent_holder(figures);
     forming(figures).await;
     local_waiters(figures).await;
     awaited_keys(figures).await;
     dropped_guards(figures).await;
     crowded_process(figures).await;
+    contexts_gone(figures).await;
 }
 
 /// A heartbeat of one who holds many keys, and what it takes to doubt them all and be certain again.
@@ -222,6 +225,59 @@ fn requests_at_once(figures: &mut Figures) {
         let start = ThreadTime::now();
         turns.into_iter().for_each(|turn| context.acquire(turn));
         let each = micros(start.elapsed()) / count as f64;
+        first = first.min(each);
+        figures.add(name, each, Target::AtMost(first * 2.0));
+    }
+}
+
+/// Requests that are given up while the store answers the first: each costs the same, however many wait.
+fn requests_given_up(figures: &mut Figures) {
+    let names = [
+        (100, "requests_100_given_up_each_us"),
+        (2_000, "requests_2000_given_up_each_us"),
+        (16_000, "requests_16000_given_up_each_us"),
+    ];
+    let mut first = f64::INFINITY;
+    for (count, name) in names {
+        let mut context = Context::new(1);
+        let turns: Vec<_> = (0..count).map(|id| turn(id, &format!("key {id}"))).collect();
+        turns.iter().for_each(|turn| context.acquire(turn.clone()));
+        let start = ThreadTime::now();
+        for turn in turns {
+            context.handle(Input::Cancel { turn: turn.id, slot: turn.slot() });
+        }
+        let each = micros(start.elapsed()) / count as f64;
+        first = first.min(each);
+        figures.add(name, each, Target::AtMost(first * 2.0));
+    }
+}
+
+/// A context waits for many keys of another one that falls silent: to end it, and to be granted the keys, costs the same for each.
+fn silent_holder(figures: &mut Figures) {
+    let names = [
+        (100, "silent_holder_of_100_keys_each_us"),
+        (1_000, "silent_holder_of_1000_keys_each_us"),
+        (10_000, "silent_holder_of_10000_keys_each_us"),
+    ];
+    let mut first = f64::INFINITY;
+    for (count, name) in names {
+        let (mut records, mut holder, mut waiter) = (store(), Context::new(1), Context::new(2));
+        for context in [&mut holder, &mut waiter] {
+            (0..count).for_each(|id| context.acquire(turn(id, &format!("key {id}"))));
+            context.run(&mut records);
+        }
+        let each = loop {
+            waiter.ms += 500;
+            let start = ThreadTime::now();
+            waiter.handle(Input::Tick);
+            let is_end = |operation: &Operation| matches!(operation.action, Action::End { .. });
+            let ends = waiter.sent.as_ref().is_some_and(|(_, batch)| batch.operations.iter().any(is_end));
+            waiter.run(&mut records);
+            if ends {
+                break micros(start.elapsed()) / count as f64;
+            }
+        };
+        assert_eq!(waiter.granted as u64, count, "all keys were those of the silent holder");
         first = first.min(each);
         figures.add(name, each, Target::AtMost(first * 2.0));
     }
@@ -389,5 +445,26 @@ async fn crowded_process(figures: &mut Figures) {
         let each = micros(start.elapsed()) / f64::from(HAND_OFFS);
         first = if count == 1 { each } else { first };
         figures.add(name, each, Target::AtMost(first * 1.5));
+    }
+}
+
+/// Contexts of one process that hold a key each, and close: each costs the same, however many there are.
+async fn contexts_gone(figures: &mut Figures) {
+    let mut first = f64::INFINITY;
+    for (count, name) in [
+        (100, "contexts_100_gone_each_us"),
+        (1_000, "contexts_1000_gone_each_us"),
+        (10_000, "contexts_10000_gone_each_us"),
+    ] {
+        let store = MemoryStore::new();
+        let contexts: Vec<_> = (0..count).map(|_| leases::eager(store.clone())).collect();
+        let names: Vec<_> = (0..count).map(|number| format!("key {number}")).collect();
+        let guards = join_all(contexts.iter().zip(&names).map(|(leases, name)| leases.lock(name).acquire())).await;
+        let start = ThreadTime::now();
+        drop(guards);
+        drop(contexts);
+        let each = micros(start.elapsed()) / f64::from(count);
+        first = first.min(each);
+        figures.add(name, each, Target::AtMost(first * 2.0));
     }
 }
