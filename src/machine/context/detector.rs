@@ -198,6 +198,9 @@ impl Machine {
     }
 
     pub(super) fn judge_silent(&mut self, slots: &[Slot], now: Monotonic) {
+        if slots.is_empty() {
+            return;
+        }
         let ending = self.store_queue.ending(slots.len());
         let mut keys = Vec::new();
         for slot in slots {

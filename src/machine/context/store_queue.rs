@@ -212,15 +212,18 @@ impl StoreQueue {
     }
 
     /// The slots for which sessions are being ended, in order, where so many slots are looked for that one search serves all of them.
+    #[inline]
     pub(super) fn ending(&self, sought: usize) -> Option<Vec<Slot>> {
-        if !HAS_MANY_KEYS || sought <= FEW {
-            return None;
-        }
+        // Nearly every input touches one cohort.
+        (HAS_MANY_KEYS && sought > FEW).then(|| self.search_for_endings())
+    }
+
+    fn search_for_endings(&self) -> Vec<Slot> {
         let operations = self.waiting.iter().chain(&self.later).chain(self.in_flight_operations());
         let ends = operations.filter(|operation| matches!(operation.action, Action::End { .. }));
         let mut slots: Vec<_> = ends.map(|operation| operation.slot.clone()).collect();
         slots.sort_unstable();
-        Some(slots)
+        slots
     }
 
     /// Puts what did not fit into one transaction at the front of the queue.
