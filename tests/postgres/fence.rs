@@ -366,6 +366,23 @@ fn an_old_snapshot_shows_no_lease_that_is_gone() {
     });
 }
 
+/// A script of statements may have a COMMIT of its own. What the user executes then is in no transaction, and nothing would keep the lease.
+#[test]
+fn a_transaction_that_is_over_is_refused() {
+    on_server("fence_over", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        for end in ["COMMIT", "ROLLBACK", "BEGIN; SELECT 1; COMMIT"] {
+            let mut transaction = user.transaction().await.unwrap();
+            transaction.batch_execute(end).await.unwrap();
+            let refused = guard.fence(&mut transaction).await.unwrap_err();
+            assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("is over")), "{end}: {refused}");
+            drop(transaction.rollback().await);
+        }
+        assert!(guard.is_valid());
+    });
+}
+
 /// The texts of the store cannot be read in the encoding that the user chose: that is an error, and nobody writes.
 #[test]
 fn a_session_that_reads_text_in_another_encoding_is_refused() {

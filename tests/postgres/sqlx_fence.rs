@@ -255,6 +255,23 @@ fn an_old_snapshot_shows_no_lease_that_is_gone() {
     });
 }
 
+/// A script of statements may have a COMMIT of its own. What the user executes then is in no transaction, and nothing would keep the lease.
+#[test]
+fn a_transaction_that_is_over_is_refused() {
+    on_server("sqlx_fence_over", |place| async move {
+        let (pool, leases) = (notes(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        for end in ["COMMIT", "ROLLBACK"] {
+            let mut transaction = pool.begin().await.unwrap();
+            transaction.execute(end).await.unwrap();
+            let refused = guard.fence(&mut transaction).await.unwrap_err();
+            assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("is over")), "{end}: {refused}");
+            drop(transaction.rollback().await);
+        }
+        assert!(guard.is_valid());
+    });
+}
+
 /// Two leases in one transaction, one after the other.
 #[test]
 fn a_transaction_is_fenced_by_several_leases() {

@@ -32,7 +32,11 @@ const ELSEWHERE: &str = "the lease is not kept in the database of this transacti
     lease's PostgresStore is connected to, by the same server and port";
 const READ_ONLY: &str =
     "the transaction is read-only, so there is nothing to fence; begin it with read_only(false), on the primary";
+const OVER: &str = "the transaction is over, so nothing would keep the lease until the write; fence it before COMMIT or ROLLBACK, and execute \
+    no script in it that has a COMMIT of its own";
 const MAY_WRITE: &str = "current_setting('transaction_read_only')";
+/// Outside of a transaction, the server refuses a savepoint. It would take the locks of a fence, and let go of them at once.
+const IN_TRANSACTION: [&str; 2] = ["SAVEPOINT leasehold_fence", "RELEASE SAVEPOINT leasehold_fence"];
 
 struct Check<'a> {
     fence: &'a dyn Fence,
@@ -46,8 +50,8 @@ impl Check<'_> {
         let (ticket, names) = (self.fence.ticket(), self.names);
         let keys: Vec<Key> = ticket.batch.keys();
         let mut round = Round::default();
-        if let Some(first) = first {
-            round.add(first);
+        for statement in IN_TRANSACTION.into_iter().chain(first) {
+            round.add(statement);
         }
         let place = round.add(&ask_database(is_by_cluster(&names.database), MAY_WRITE));
         let mut locks: Vec<i64> = keys.iter().map(|key| names.lock_of_key(key)).collect();
@@ -113,6 +117,7 @@ impl Check<'_> {
 
 fn failed(failure: &Failure, names: &Names) -> FenceError {
     match failure.code.as_str() {
+        "25P01" => FenceError::Misuse(OVER.into()),
         "25006" => FenceError::Misuse(READ_ONLY.into()),
         "25P02" => FenceError::Store(StoreError::transient(
             "the transaction had failed before its fence was checked; roll it back and begin another one",
