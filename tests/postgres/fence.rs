@@ -9,7 +9,7 @@ use leasehold::{
     machine::{Applied, LostReason, StoreErrorKind},
 };
 use tokio::{runtime::Runtime, task::spawn_blocking, time::timeout};
-use tokio_postgres::{Client, Transaction, types::ToSql};
+use tokio_postgres::{Client, IsolationLevel, Transaction, types::ToSql};
 
 use crate::{
     other::{Other, say, told},
@@ -353,16 +353,44 @@ fn an_old_snapshot_shows_no_lease_that_is_gone() {
         // The holder hears nothing of the theft before its next heartbeat: the record alone tells it.
         let deaf = place.builder().without_signals().connect().await.unwrap();
         let leases = LeaseManager::builder(deaf, TokioExecutor::new()).lease(PATIENCE * 60).build().unwrap();
-        for level in [tokio_postgres::IsolationLevel::RepeatableRead, tokio_postgres::IsolationLevel::Serializable] {
+        for level in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
             let guard = acquire(&leases).await;
             let mut transaction = user.build_transaction().isolation_level(level).start().await.unwrap();
             note(&transaction, &place, "old").await.unwrap();
             let stolen = thief.lock("k").steal().await.unwrap();
-            assert!(guard.fence(&mut transaction).await.is_err(), "{level:?}");
+            let refused = guard.fence(&mut transaction).await.unwrap_err();
+            assert!(
+                matches!(&refused, FenceError::Store(error) if error.message.contains("begin another one")),
+                "{refused}"
+            );
             drop(transaction.commit().await);
             stolen.release().await.unwrap();
         }
         assert_eq!(noted(&place).await, [""; 0]);
+    });
+}
+
+/// The lease is newer than the snapshot, which does not show it. It is not lost for that.
+#[test]
+fn a_snapshot_that_is_older_than_the_lease_is_no_loss() {
+    on_server("fence_older", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        for (key, level) in [("a", IsolationLevel::RepeatableRead), ("b", IsolationLevel::Serializable)] {
+            let mut transaction = user.build_transaction().isolation_level(level).start().await.unwrap();
+            note(&transaction, &place, "old").await.unwrap();
+            let guard = leases.lock(key).acquire().await.unwrap();
+            let refused = guard.fence(&mut transaction).await.unwrap_err();
+            let FenceError::Store(error) = refused else { panic!("{level:?}: {refused}") };
+            assert!(error.message.contains("begin another one") && error.retry, "{error}");
+            assert_eq!(error.applied, Applied::No);
+            drop(transaction.commit().await);
+            assert!(guard.is_valid());
+            let mut transaction = user.build_transaction().isolation_level(level).start().await.unwrap();
+            drop(guard.fence(&mut transaction).await.unwrap());
+            note(&transaction, &place, "new").await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+        assert_eq!(noted(&place).await, ["new"; 2]);
     });
 }
 

@@ -247,7 +247,11 @@ fn an_old_snapshot_shows_no_lease_that_is_gone() {
             let mut transaction = pool.begin_with(begin).await.unwrap();
             note(&mut transaction, &place, "old").await.unwrap();
             let stolen = thief.lock("k").steal().await.unwrap();
-            assert!(guard.fence(&mut transaction).await.is_err(), "{begin}");
+            let refused = guard.fence(&mut transaction).await.unwrap_err();
+            assert!(
+                matches!(&refused, FenceError::Store(error) if error.message.contains("begin another one")),
+                "{refused}"
+            );
             drop(transaction.commit().await);
             stolen.release().await.unwrap();
         }

@@ -34,7 +34,10 @@ const READ_ONLY: &str =
     "the transaction is read-only, so there is nothing to fence; begin it with read_only(false), on the primary";
 const OVER: &str = "the transaction is over, so nothing would keep the lease until the write; fence it before COMMIT or ROLLBACK, and execute \
     no script in it that has a COMMIT of its own";
-const MAY_WRITE: &str = "current_setting('transaction_read_only')";
+const OLDER: &str = "the snapshot of the transaction does not show the lease, which is newer, or lost; roll the transaction back, and begin \
+    another one";
+/// Whether the transaction may write, and whether it sees others as of one moment.
+const MANNER: &str = "current_setting('transaction_read_only'), current_setting('transaction_isolation')";
 /// Outside of a transaction, the server refuses a savepoint. It would take the locks of a fence, and let go of them at once.
 const IN_TRANSACTION: [&str; 2] = ["SAVEPOINT leasehold_fence", "RELEASE SAVEPOINT leasehold_fence"];
 
@@ -53,7 +56,7 @@ impl Check<'_> {
         for statement in IN_TRANSACTION.into_iter().chain(first) {
             round.add(statement);
         }
-        let place = round.add(&ask_database(is_by_cluster(&names.database), MAY_WRITE));
+        let place = round.add(&ask_database(is_by_cluster(&names.database), MANNER));
         let mut locks: Vec<i64> = keys.iter().map(|key| names.lock_of_key(key)).collect();
         locks.sort_unstable();
         round.add(&names.lock_shared(&locks));
@@ -71,6 +74,10 @@ impl Check<'_> {
         self.check_place(&answers, place)?;
         let mut records = Records::new();
         load_records(&mut records, &keys, answers.rows(found));
+        // Of a row that the snapshot shows, the lock has told whether it has changed since.
+        if answers.rows(found).len() < keys.len() && has_snapshot(&answers, place) {
+            return Err(FenceError::Store(StoreError::transient(OLDER)));
+        }
         let store = self.store_id(StoreText::of(&answers, store), &mut records)?;
         // Only the own row: it takes the heartbeat, and tells what became of a grant that is gone.
         if ticket.renews() || !ticket.finds_its_grant(&records) {
@@ -115,9 +122,19 @@ impl Check<'_> {
     }
 }
 
+/// Whether the transaction sees others as of one moment.
+fn has_snapshot(answers: &Answers, place: usize) -> bool {
+    let level = answers.first(place).and_then(|row| row.text(3));
+    level.is_some_and(|level| ["repeatable read", "serializable"].contains(&level))
+}
+
 fn failed(failure: &Failure, names: &Names) -> FenceError {
     match failure.code.as_str() {
         "25P01" => FenceError::Misuse(OVER.into()),
+        "40001" => FenceError::Store(StoreError::transient(format!(
+            "the lease's rows have changed since the snapshot of the transaction: {}; roll the transaction back, and begin another one",
+            failure.said
+        ))),
         "25006" => FenceError::Misuse(READ_ONLY.into()),
         "25P02" => FenceError::Store(StoreError::transient(
             "the transaction had failed before its fence was checked; roll it back and begin another one",
