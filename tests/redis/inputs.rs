@@ -250,6 +250,31 @@ async fn a_user_with_few_rights_is_enough_and_one_with_fewer_is_told() {
     assert!(error.message.contains("grant them to the user") && error.applied == Applied::No, "{error}");
 }
 
+/// A command that was taken away answers in other words than one that the user may not run. Trying again does not help.
+#[tokio::test]
+async fn a_command_that_the_server_does_not_have_is_told_with_the_remedy() {
+    let Some(server) = Server::start(&["--rename-command", "ZADD", "hidden"]) else { return };
+    let store = open(&server.client(), "renamed").await;
+    let error = store.transact(ask(1), now(), BUSY).await.expect_err("it may not write the ids of sessions");
+    assert!(error.message.contains("ZADD") && error.message.contains("rename-command"), "{error}");
+    assert_eq!((error.kind, error.retry, error.applied), (StoreErrorKind::Unsupported, false, Applied::No));
+    assert_eq!(server.ask::<Vec<String>>(&["HKEYS", "{renamed}:rows"]), ["store"], "nothing was written");
+}
+
+/// The user has all rights that the store needs, and none on what the script writes.
+#[tokio::test]
+async fn a_fenced_script_whose_user_lacks_its_key_is_told_so() {
+    let Some(server) = Server::start(&[]) else { return };
+    let words = ["ACL", "SETUSER", "few", "on", ">secret", "~{scripts}:*", "&{scripts}:*", "+@all"];
+    let _: String = server.ask(&words);
+    let few = Client::open(format!("redis://few:secret@127.0.0.1:{}/", server.port())).unwrap();
+    let (store, leases) = context(&few, "scripts").await;
+    let guard = leases.build().unwrap().lock("k").acquire().await.unwrap();
+    let refused = guard.fence(store.script("return redis.call('INCR', KEYS[1])").key("visits")).await;
+    let Err(FenceError::Store(error)) = refused else { panic!("{refused:?}") };
+    assert!(error.message.contains("A fenced script also needs its own keys and commands"), "{error}");
+}
+
 /// It loads for as long as the test looks: each of its keys takes a tenth of a second.
 #[tokio::test]
 async fn a_server_that_still_loads_its_data_is_told() {

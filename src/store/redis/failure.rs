@@ -209,8 +209,9 @@ pub(super) fn of_refusal(address: &str, error: &RedisError, stage: Stage<'_>) ->
             "the store needs the commands EVAL, EVALSHA, HGET, HSET, HDEL, HSETNX, HSCAN, ZADD, ZREM, ZRANGEBYLEX, PING, PUBLISH and \
              SUBSCRIBE for the keys and channels that begin with its prefix in braces; TIME if it is to make reservations; HLEN, \
              HRANDFIELD and HMGET if it is to delete records that nobody uses; SELECT for another database than 0; and CLUSTER SLOTS \
-             in a cluster: grant them to the user. CONFIG|GET and INFO are recommended: without them the store checks neither \
-             maxmemory-policy nor whether this is the master, and its durability is Ephemeral",
+             in a cluster: grant them to the user, and take none of them from the server by rename-command. A fenced script also needs its \
+             own keys and commands. CONFIG|GET and INFO are recommended: without them the store checks neither maxmemory-policy nor \
+             whether this is the master, and its durability is Ephemeral",
         )),
         "WRONGTYPE" => unsupported(told(
             "another program uses a key that begins like the prefix in braces, as in {leasehold}:rows; choose another prefix, by \
@@ -251,13 +252,14 @@ pub(super) fn of_redirects(address: &str, error: &RedisError, stage: Stage<'_>) 
     stage.error(format!("Redis at {address} refused: {}; wait until the slot of the store has been moved", Told(error)))
 }
 
+/// What a server says of a command that the user may not run, or that it does not have; in a script and outside.
+const REFUSALS: [&str; 3] = ["user executing the script can't", "command called from script", "unknown command"];
+
 /// The code of a refusal. Without rights, or without the command, a server answers with the code of all that went wrong.
 fn code_of(error: &RedisError) -> &str {
     let detail = detail_of(error);
     match error.code().unwrap_or_default() {
-        "ERR" if detail.contains("user executing the script can't") || detail.starts_with("unknown command") => {
-            "NOPERM"
-        }
+        "ERR" if REFUSALS.iter().any(|words| detail.contains(words)) => "NOPERM",
         // The library reports a refused SELECT with a message of its own.
         _ if detail.contains("has no permissions to run") => "NOPERM",
         code => code,
