@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use leasehold::{FenceError, LeaseGuard, LeaseManager, LostReason, executor::TokioExecutor, store::SqliteStore};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::runtime::Runtime;
 
 use crate::{Scratch, connect, file, manager};
@@ -283,6 +283,24 @@ fn a_transaction_that_is_over_is_refused() {
         transaction.execute_batch("COMMIT").unwrap();
         let refused = guard.fence(&transaction).await.expect_err("there is nothing left to fence");
         assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("over")), "{refused}");
+    });
+}
+
+/// The file may be written, and so may all beside it: the remedy is another one.
+#[test]
+fn a_connection_that_cannot_write_is_refused_with_the_remedy() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let guard = manager(&scratch.0).build().unwrap().lock("k").acquire().await.unwrap();
+        let only_reads = Connection::open_with_flags(file(&scratch.0), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let only_asks = notes(&scratch.0);
+        only_asks.execute_batch("PRAGMA query_only = ON").unwrap();
+        for mut database in [only_reads, only_asks] {
+            let transaction = database.transaction().unwrap();
+            let refused = guard.fence(&transaction).await.expect_err("it cannot write");
+            assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("query_only")), "{refused}");
+        }
+        assert!(guard.is_valid());
     });
 }
 

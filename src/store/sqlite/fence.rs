@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, ErrorCode, Transaction};
 
 use super::{
     failure::{self, Trouble},
@@ -110,6 +110,9 @@ fn judge(transaction: &Connection, fence: &dyn Fence) -> Result<(), FenceError> 
     rows.write_changed(&mut records).map_err(failed)
 }
 
+const READ_ONLY: &str = "the connection of the transaction cannot write, so there is nothing to fence; open it for reading and writing, without \
+    PRAGMA query_only, as a user who may write to the file";
+
 fn failed(trouble: Trouble) -> FenceError {
     FenceError::Store(trouble.into_error())
 }
@@ -141,6 +144,9 @@ fn lock(transaction: &Connection, tables: &Tables) -> Result<(), FenceError> {
     if failure::is_busy(&error) {
         let sentence = "another connection writes; begin the transaction with TransactionBehavior::Immediate, and set a busy_timeout";
         return Err(FenceError::Store(StoreError::transient(format!("{sentence} (SQLite: {error})"))));
+    }
+    if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) {
+        return Err(FenceError::Misuse(READ_ONLY.into()));
     }
     Err(FenceError::Store(failure::meaning(&error)))
 }
