@@ -301,3 +301,41 @@ async fn a_node_that_has_lost_its_cluster_writes_nothing_and_says_so() {
     cluster.settle();
     store.transact(ask(2), now(), BUSY).await.unwrap();
 }
+
+/// The guide names these rights, and no others for a store in a cluster.
+#[tokio::test]
+async fn the_rights_that_the_guide_names_are_enough_in_a_cluster() {
+    let guide = include_str!("../../docs/beyond-one-process.md");
+    let rights =
+        guide.lines().find_map(|line| line.strip_prefix("ACL SETUSER app on >secret ")).expect("it names them");
+    let Some(cluster) = Cluster::start(PATIENT) else { return };
+    let rights = rights.replace("{leasehold}", "{rights}");
+    for node in &cluster.nodes {
+        let mut words = vec!["ACL", "SETUSER", "app", "on", ">secret"];
+        words.extend(rights.split(' ').chain(["+cluster|slots", "+asking"]));
+        let _: String = node.ask(&words);
+    }
+    let hosts: Vec<_> = cluster.nodes.iter().map(Server::address).collect();
+    let url = format!("redis-cluster://app:secret@{}", hosts.join(","));
+    let (slot, owner) = (cluster.slot("rights"), cluster.owner("rights"));
+    let (from, to) = (&cluster.nodes[owner], &cluster.nodes[(owner + 1) % 3]);
+    let context = async || {
+        let store = RedisStore::connect_with_prefix(&url, "rights").await.unwrap();
+        LeaseManager::builder(store, TokioExecutor::new()).lease(LONG_LEASE).build().unwrap()
+    };
+    let (leases, others) = (context().await, context().await);
+    let guard = leases.lock("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(others.lock("k").acquire());
+    let _: String = to.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id_of(from)]);
+    let _: String = from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id_of(to)]);
+    for key in ["{rights}:rows", "{rights}:sessions"] {
+        let _: String = from.ask(&["MIGRATE", "127.0.0.1", &to.port().to_string(), key, "0", "30000"]);
+    }
+    assert!(guard.verify().await.unwrap());
+    for node in [to, from] {
+        let _: String = node.ask(&["CLUSTER", "SETSLOT", &slot, "NODE", &id_of(to)]);
+    }
+    groups::are_heard_by(to, "rights", 2).await;
+    guard.release().await.unwrap();
+    timeout(BUSY, waiting).await.expect("it is told").unwrap().unwrap();
+}
