@@ -37,6 +37,10 @@ async fn an_address_that_cannot_be_right_is_refused_with_its_remedy() {
         let error = refusal(address).await;
         assert!(!error.retry && error.message.contains(remedy), "{address}: {error}");
     }
+    // Otherwise the first server would be taken for a part of the password.
+    let error = refusal("etcd://me:secret@127.0.0.1:1,me:secret@127.0.0.1:2").await;
+    assert!(!error.retry && error.message.contains("once, before the first server"), "{error}");
+    assert!(!error.message.contains("secret"), "{error}");
     // Without a network no name can be resolved either, so this failure may pass.
     let error = refusal("etcd://no-such-host.invalid:2379").await;
     assert!(error.retry && error.message.contains("check the address"), "{error}");

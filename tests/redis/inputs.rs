@@ -60,6 +60,18 @@ async fn an_address_that_leads_nowhere_is_told() {
     refused("unix:///no/such/socket", &["/no/such/socket"]).await;
 }
 
+/// Otherwise the first server would be taken for a part of the password.
+#[tokio::test]
+async fn a_user_that_is_repeated_before_each_server_is_refused() {
+    for (kind, end) in [("cluster", ""), ("sentinel", "/mymaster")] {
+        let url = format!("redis-{kind}://me:secret@127.0.0.1:1,me:secret@127.0.0.1:2{end}");
+        let error = from_url(&url).await.err().expect("it is no address");
+        assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false), "{error}");
+        assert!(error.message.contains("once, before the first server"), "{error}");
+        assert!(!error.message.contains("secret"), "{error}");
+    }
+}
+
 /// The tests' own client is built without TLS.
 #[tokio::test]
 async fn an_address_that_asks_for_tls_names_the_feature_and_the_other_way() {

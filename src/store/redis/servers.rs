@@ -120,6 +120,7 @@ impl FromStr for RedisServers {
             return Ok(Self { servers: Servers::Single(tls::open(url, &files)?), files });
         };
         let parts = Parts::of(place, query, &parameters, (scheme, &files));
+        parts.check_login()?;
         let servers = match kind {
             "sentinel" => parts.sentinel()?,
             "cluster" => parts.cluster()?,
@@ -199,6 +200,17 @@ impl<'a> Parts<'a> {
             parameters: parameters.iter().map(|one| one.split_once('=').unwrap_or((one, ""))).collect(),
             files,
         }
+    }
+
+    /// With a second @, a server would be taken for a part of the password.
+    fn check_login(&self) -> Result<(), StoreError> {
+        if self.login.matches('@').count() < 2 {
+            return Ok(());
+        }
+        Err(failure::unsupported(
+            "there is more than one @ before the last server in the URL; write user:password@ once, before the first server, and \
+             percent-encode each @ in them as %40",
+        ))
     }
 
     /// A client of each server; one without a port listens at `port`.
