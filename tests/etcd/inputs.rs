@@ -65,6 +65,14 @@ async fn a_server_that_is_down_may_come_back() {
     assert!(error.message.contains("127.0.0.1"), "{error}");
 }
 
+/// As a host that does not exist is, or one behind a firewall.
+#[tokio::test]
+async fn a_server_that_says_nothing_is_told_with_what_to_check() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let error = refusal(&format!("etcd://{}", listener.local_addr().unwrap())).await;
+    assert!(error.retry && error.message.contains("check the host and the port"), "{error}");
+}
+
 #[tokio::test]
 async fn what_is_no_etcd_is_refused() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

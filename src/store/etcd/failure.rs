@@ -27,6 +27,8 @@ pub(super) struct Load {
     pub(super) bytes: usize,
 }
 
+/// Said of a server that gave no answer within the time that connecting may take.
+pub(super) const SILENCE: &str = "did not answer in time";
 /// gRPC's number for a method that the server does not have.
 const UNIMPLEMENTED: i32 = 12;
 
@@ -87,7 +89,7 @@ impl Failure {
             // A server that is shutting down hangs up as well, so trying again may help.
             let nobody =
                 "etcd gives no answer; check the host and the port in its address, and that it runs and has a leader";
-            let nobody = has(&["Connection refused", "timed out", "unreachable"]).then_some(nobody);
+            let nobody = has(&["Connection refused", "timed out", "unreachable", SILENCE]).then_some(nobody);
             // Without a network, no name can be resolved either, so trying again may help.
             let unknown =
                 "the host name cannot be resolved; check the address of etcd, and the network and DNS of this machine";

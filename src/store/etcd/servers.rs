@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     address::{Address, refused},
-    failure::{Failure, Load},
+    failure::{Failure, Load, SILENCE},
     tls,
 };
 use crate::machine::StoreError;
@@ -141,7 +141,7 @@ impl Servers {
             let mut found = client.get(self.probe.clone(), Some(options)).await?;
             Ok((client, found.take_header()))
         });
-        let dialled = dialled.await.map_err(|_| Failure::late(format!("{host} did not answer in time")))?;
+        let dialled = dialled.await.map_err(|_| Failure::late(format!("{host} {SILENCE}")))?;
         dialled.map_err(|error| named(host, Failure::of(&error, Load::default())))
     }
 
