@@ -1,6 +1,6 @@
 //! Transactions of the user's own, checked for a lease.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use leasehold::{FenceError, LeaseGuard, LeaseManager, LostReason, executor::TokioExecutor, store::SqliteStore};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
@@ -301,6 +301,21 @@ fn a_connection_that_cannot_write_is_refused_with_the_remedy() {
             assert!(matches!(&refused, FenceError::Misuse(why) if why.contains("query_only")), "{refused}");
         }
         assert!(guard.is_valid());
+    });
+}
+
+/// The user did open the file of the store, so that it is no misuse.
+#[test]
+fn a_file_that_was_moved_while_it_was_open_is_told_as_such() {
+    let scratch = Scratch::new();
+    Runtime::new().unwrap().block_on(async {
+        let guard = manager(&scratch.0).build().unwrap().lock("k").acquire().await.unwrap();
+        let mut database = notes(&scratch.0);
+        let transaction = database.transaction().unwrap();
+        fs::rename(file(&scratch.0), scratch.0.join("elsewhere.db")).unwrap();
+        let refused = guard.fence(&transaction).await.expect_err("others may open another file by now");
+        let FenceError::Store(error) = &refused else { panic!("{refused}") };
+        assert!(error.message.contains("deleted or moved") && !error.retry, "{error}");
     });
 }
 

@@ -3,7 +3,7 @@
 use std::{
     fs,
     future::{Ready, ready},
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -16,7 +16,7 @@ use super::{
     schema::Tables,
 };
 use crate::executor::Shared;
-use crate::machine::{Records, StoreError, StoreId};
+use crate::machine::{Records, StoreError, StoreErrorKind, StoreId};
 use crate::store::{Fence, FenceError, Fenced, FencedTransaction, Reach};
 
 type Verdict = Result<Fenced, FenceError>;
@@ -125,16 +125,33 @@ fn tables_in(transaction: &Connection, reach: &Reach) -> Result<Tables, FenceErr
         let mut list = attached.query([]).ok()?;
         while let Ok(Some(database)) = list.next() {
             let (name, file): (String, String) = (database.get(1).ok()?, database.get(2).unwrap_or_default());
-            let Ok(path) = fs::canonicalize(Path::new(&file)) else { continue };
+            let Some((path, is_there)) = place_of(Path::new(&file)) else { continue };
             if let Some(prefix) = file::prefix_of(directory, &path) {
-                return Some(Tables::new(&name, prefix));
+                return Some(if is_there { Ok(Tables::new(&name, prefix)) } else { Err(gone(&file)) });
             }
         }
         None
     };
     let elsewhere =
         "the lease is not kept in the database of this transaction: open the file of the SqliteStore, or attach it";
-    found().ok_or_else(|| FenceError::Misuse(elsewhere.into()))
+    found().unwrap_or_else(|| Err(FenceError::Misuse(elsewhere.into())))
+}
+
+/// The path of a file without links, and whether the file is there.
+fn place_of(file: &Path) -> Option<(PathBuf, bool)> {
+    if let Ok(path) = fs::canonicalize(file) {
+        return Some((path, true));
+    }
+    let folder = fs::canonicalize(file.parent()?).ok()?;
+    Some((folder.join(file.file_name()?), false))
+}
+
+/// Others who open the path make another file there.
+fn gone(file: &str) -> FenceError {
+    FenceError::Store(StoreError::permanent(
+        StoreErrorKind::Closed,
+        format!("{file}: while it was open, the file was deleted or moved; open it again"),
+    ))
 }
 
 /// Takes the write lock, and writes nothing.
