@@ -242,3 +242,27 @@ test("locks say by a TypeError which value does not fit", async () => {
   await refuse(/signal must be an AbortSignal; it is null/, "a", { signal: null }, () => {});
   await refuse(/signal must be an AbortSignal; it is \[object AbortController\]/, "a", { signal: new AbortController() }, () => {});
 });
+
+test("where a library replaced Promise, as zone.js does, no request is answered before its lease is granted", async (t) => {
+  const { Promise: own } = globalThis;
+  t.after(() => (globalThis.Promise = own));
+  // No promise of an async function is an instance of it.
+  globalThis.Promise = class extends own {};
+  const { signal } = new AbortController();
+  const early = [];
+  for (const [name, ask] of Object.entries(waits)) {
+    const [leases, other] = await pair(`replaced ${name}`);
+    const holding = name === "lock" ? other.locks.request("notes", never) : other.acquire("notes");
+    await settle();
+    const asked = ask(leases, signal).then((got) => (isHeld ? early.push(name) : got), (error) => early.push(`${name}: ${error}`));
+    let isHeld = true;
+    await settle();
+    isHeld = false;
+    holding.catch(() => {});
+    await other.close();
+    const got = await asked;
+    if (got.release) assert.deepEqual([got.valid, await got.release()], [true, "released"], name);
+    await leases.close();
+  }
+  assert.deepEqual(early, []);
+});

@@ -211,11 +211,12 @@ export class LeaseManager extends EventTarget {
     return holders.find(({ mode }) => mode === "exclusive") ?? null;
   }
 
-  /** The lease, or a promise of it: to await what is there costs some engines more than the lease itself. */
+  /** The lease, or a promise of it: to await what is there costs some engines more than the lease itself. A promise of an async function
+   *  is no instance of a Promise that a library has put in the place of the engine's. */
   #lease(key, wish, steal, stopped) {
     const made = (wasm) => new Lease(INTERNAL, wasm, key, stopped);
     const wasm = this.#request(key, wish, steal);
-    return wasm instanceof Promise ? wasm.then(made) : made(wasm);
+    return wasm.then ? wasm.then(made) : made(wasm);
   }
 
   /** The same; a time-out tells who was in the way. */
