@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { before, test } from "node:test";
 import { join } from "node:path";
 import { install, lacksBundlers, place, root } from "./packed.mjs";
@@ -52,4 +53,14 @@ test("what is wrong is refused, line by line", { skip: lacksBundlers }, () => {
     const refused = stdout.match(/^wrong\.mts\(\d+/gm).map((place) => Number(place.slice("wrong.mts(".length)));
     assert.deepEqual(refused, [3, 4, 6, 7, 8], stdout);
   }
+});
+
+test("a LeaseError is an Error to tools that ask for its base types, as typescript-eslint does", { skip: lacksBundlers }, () => {
+  const ts = createRequire(join(place, "package.json"))("typescript-5.2");
+  const file = join(folder, "node_modules/leasehold/types/error.d.ts");
+  const program = ts.createProgram([file], { strict: true, target: ts.ScriptTarget.ES2022, types: [] });
+  const checker = program.getTypeChecker();
+  const named = checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(file)));
+  const isError = (type) => type.symbol?.name === "Error" || (type.isClassOrInterface() && checker.getBaseTypes(type).some(isError));
+  assert.ok(isError(checker.getDeclaredTypeOfSymbol(named.find(({ name }) => name === "LeaseError"))));
 });

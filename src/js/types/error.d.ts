@@ -39,8 +39,13 @@ export type LeaseErrorCode =
   | "InitFailed"
   | "Internal";
 
-/** A `DOMException`, but for its `code`, which is a number there. */
-interface DOMExceptionWithoutCode extends Omit<DOMException, "code"> {}
+/** A `DOMException`, but for its `code`, which is a number there. Tools such as typescript-eslint look for the `Error`. */
+interface DOMExceptionWithoutCode extends Omit<DOMException, "code" | "name" | "message">, Error {
+  /** As in the table of {@link LeaseErrorCode}. */
+  readonly name: string;
+  /** What went wrong, and what to do about it. */
+  readonly message: string;
+}
 declare const DOMExceptionWithoutCode: { new (message?: string, name?: string): DOMExceptionWithoutCode };
 
 /** Every failure of this package. It is a `DOMException`; its `code` tells what went wrong. */
