@@ -103,12 +103,14 @@ export function refuseClones(object, method) {
   object[method] = object[method];
 }
 
-/** Has `using` and `await using` call a method of the object; with `mustWait`, only `await using`. Where an engine lacks the symbol, a
- *  computed name in the class would make a method called "undefined". */
+/** What compiled code looks for where an engine lacks the symbol, as esbuild, Babel and SWC compile `using`. */
+const symbol = (name) => Symbol[name] ?? Symbol.for(`Symbol.${name}`);
+
+/** Has `using` and `await using` call a method of the object; with `mustWait`, only `await using`. */
 export function disposes({ prototype }, method, mustWait = false) {
-  if (Symbol.asyncDispose) prototype[Symbol.asyncDispose] = prototype[method];
-  if (!Symbol.dispose || mustWait) return;
-  prototype[Symbol.dispose] = function () {
+  prototype[symbol("asyncDispose")] = prototype[method];
+  if (mustWait) return;
+  prototype[symbol("dispose")] = function () {
     this[method]().catch(() => {});
   };
 }

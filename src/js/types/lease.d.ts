@@ -172,10 +172,10 @@ export class Lease {
    */
   release(): Promise<ReleaseOutcome>;
 
-  /** {@link release} in the background; only where the engine has the symbol. */
+  /** {@link release} in the background, for `using`. Where the engine lacks the symbol, it is `Symbol.for("Symbol.dispose")`. */
   [Symbol.dispose](): void;
 
-  /** {@link release}, for `await using`; only where the engine has the symbol. */
+  /** {@link release}, for `await using`. Where the engine lacks the symbol, it is `Symbol.for("Symbol.asyncDispose")`. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
