@@ -63,8 +63,8 @@ function identify(source) {
 
 async function start(wasm, name) {
   let advice = 'serve leasehold_bg.wasm there, or call init() with another source, or import from "leasehold/inline"';
-  // Before version 8, Vite's development server moves the script but not the wasm.
-  if (name.includes("/.vite/deps/")) advice = 'set optimizeDeps: { exclude: ["leasehold"] } in vite.config.js, or import from "leasehold/inline"';
+  // Before version 8, Vite's development server moves the script but not the wasm: to .vite/deps/, in Nuxt to vite/client/deps/.
+  if (/vite\/.*deps\//.test(name)) advice = 'set Vite\'s optimizeDeps: { exclude: ["leasehold"] }, or import from "leasehold/inline"';
   try {
     const source = isUrl(wasm) ? await read(wasm) : wasm;
     advice = "is it this version's, and does the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src?";
