@@ -52,13 +52,14 @@ test("other options", async () => {
   await open({ hearbeatMS: 5 }, "did you mean `heartbeatMs`?");
   await open({ storage: "memory" }, "did you mean `store`?");
   await open({ toString: 1 }, "`toString`", "there are leaseMs, heartbeatMs, storeTimeoutMs, lingerMs, beacon, instance, debug, store");
-  await open({ timeoutMs: 5 }, "`timeoutMs`", "an option of a request: `acquire(key, { timeoutMs })`");
+  await open({ timeoutMs: 5 }, "`timeoutMs`", "an option of `leases.acquire()`");
   await open({ beacon: 1 }, "beacon", "true or false");
   await open({ store: "disk" }, '"indexeddb" or "memory"', '"disk"');
   const leases = await openManager();
   const acquire = (options, ...words) =>
     refused(() => leases.acquire("notes", options), "InvalidOptions", LEASE_ERROR, ...words);
   await acquire({ timeout: 5 }, "did you mean `timeoutMs`?");
+  for (const name of ["leaseMs", "heartbeatMs", "store"]) await acquire({ [name]: 5 }, `\`${name}\``, "an option of `LeaseManager.open()`");
   await acquire({ timeoutMs: -1 }, "-1");
   await acquire({ timeoutMs: NaN }, "timeoutMs must be a number of milliseconds, 0 or more, or Infinity; it is NaN");
   await acquire({ timeoutMs: "5" }, '"5"');

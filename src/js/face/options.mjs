@@ -145,10 +145,11 @@ const METHODS = { steal: "use `steal(key)`", ifAvailable: "use `tryAcquire(key)`
 function advice(stranger, names) {
   if (stranger === "timeoutMs") {
     if (names.includes("share")) return "use `acquire` or `run`, which wait";
-    if (names.includes("leaseMs")) return "it is an option of a request: `acquire(key, { timeoutMs })`";
+    if (names.includes("leaseMs")) return "it is an option of `leases.acquire()`";
     if (names[0] === "signal" && !names[1]) return "use `signal: AbortSignal.timeout(ms)`";
   }
   if (stranger === "shared" && names.includes("mode")) return 'use `mode: "shared"`';
+  if (Object.hasOwn(OPEN, stranger)) return "it is an option of `LeaseManager.open()`";
   if (Object.hasOwn(METHODS, stranger)) return METHODS[stranger];
   const far = names.map((name) => distance(stranger.toLowerCase(), name.toLowerCase()));
   const least = Math.min(...far);
