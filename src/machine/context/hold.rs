@@ -41,14 +41,14 @@ impl Machine {
         }
     }
 
-    /// The lease was stolen before this context heard that it was granted. Those who wait ask again. If the grant was a theft, its thief
-    /// does not steal again, because it would rob the later thief.
+    /// The lease was stolen before this context heard that it was granted. Those who wait ask again, but for who asked for one very lease,
+    /// or for several at once. If the grant was a theft, its thief does not steal again, because it would rob the later thief.
     fn robbed_unheard(&mut self, slot: &Slot, now: Monotonic) {
         let stole = |cohort: &&mut Cohort| cohort.seeking().is_some_and(|seeking| seeking.thefts > 0);
         if let Some(thief) = self.cohorts.change(slot).filter(stole).and_then(|cohort| cohort.turns.pop_thief()) {
             self.refuse(thief, Refusal::Lost(LostReason::Stolen));
         }
-        self.seek(slot, now);
+        self.seek_anew(slot, LostReason::Stolen, now);
     }
 
     /// Gives the lease to the next turns, as long as they may have it, and it is beyond doubt.

@@ -14,6 +14,7 @@ mod overtaken;
 mod presence;
 mod protocol;
 mod refused;
+mod robbed;
 mod served;
 mod sessions;
 mod sure;
