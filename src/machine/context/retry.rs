@@ -20,6 +20,9 @@ pub(super) const ATTEMPTS: u32 = 3;
 impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.
     pub(super) fn failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
+        if error.applied == Applied::No {
+            transaction.operations.iter().for_each(|operation| self.robbed_nobody(operation));
+        }
         let is_too_large = error.kind == StoreErrorKind::TooLarge;
         if is_too_large && self.divided(transaction, error, now) {
             return;
@@ -65,7 +68,6 @@ impl Machine {
         let is_own = transaction.session == self.session.id();
         let (again, gone): (Vec<_>, Vec<_>) =
             transaction.operations.iter().cloned().partition(|operation| is_own || !operation.goes_with_session());
-        again.iter().for_each(|operation| self.robbed_nobody(operation));
         if !self.store_queue.divide(transaction.load(), again) {
             return false;
         }
@@ -94,7 +96,6 @@ impl Machine {
         let mut rest = transaction.operations.clone();
         rest.iter_mut().for_each(|operation| operation.keep_to(Company::SameKey));
         rest.retain(|operation| {
-            self.robbed_nobody(operation);
             let is_late =
                 operation.action == Action::Look || now.since(operation.since) >= self.config.store_timeout_ms;
             let waits = !(is_found && is_late) && (is_own || !operation.goes_with_session());

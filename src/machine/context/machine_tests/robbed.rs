@@ -8,7 +8,7 @@ use super::{
 };
 use crate::machine::{
     Acquire, Action, Batch, Beat, Body, Event, Input, LostReason, Message, Mode, Operation, Outcome, Refusal, Reply,
-    RequestId, SessionStep, Token, Turn, TurnId, Way,
+    RequestId, SessionStep, StoreError, Token, Turn, TurnId, Way,
 };
 
 impl Served {
@@ -78,4 +78,21 @@ fn i14_of_several_keys_none_is_asked_for_alone_because_it_was_stolen() {
     served.hear_late(id, reply, ("b", token));
     assert!(!served.is_granted(2), "{:?}", served.told);
     assert_eq!(served.refusals(2), [Refusal::Lost(LostReason::Stolen)]);
+}
+
+/// The thief joins a request that was granted unheard and then stolen. The store refuses its first attempt, so nothing came of that.
+#[test]
+fn a_theft_that_was_certainly_not_carried_out_counts_as_none() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    served.ask(Turn::new(TurnId(1), named("k")));
+    served.lose_reply();
+    served.rob("k");
+    served.ask(Turn { steal: true, ..Turn::new(TurnId(2), named("k")) });
+    let id = served.script.sent().0;
+    served.input(Input::Reply { id, result: Err(StoreError::transient("down")) });
+    served.serve();
+    served.pass(5_000);
+    assert!(served.is_granted(2), "{:?}", served.told);
 }

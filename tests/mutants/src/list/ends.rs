@@ -181,7 +181,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "etcd",
         "a theft that was too large counts as tried",
         Rule("divided::a_theft_that_was_too_large"),
-        &[edit(RETRY, "        again.iter().for_each(|operation| self.robbed_nobody(operation));\n", "")],
+        &[edit(
+            RETRY,
+            "            transaction.operations.iter().for_each(|operation| self.robbed_nobody(operation));\n",
+            "",
+        )],
     ),
     Mutant::new(
         "rule o",
