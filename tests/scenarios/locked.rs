@@ -11,7 +11,7 @@ use leasehold::{
     AcquireError, LeaseManager, Mode, StoreError,
     executor::{Executor, SimExecutor},
     machine::{Batch, Monotonic, Now, Reply, StoreClock, StoreErrorKind},
-    store::{MemoryStore, Reach, Store},
+    store::{Fault, MemoryStore, Reach, Store},
 };
 
 use crate::support::world::{HEARTBEAT, LEASE, World, everywhere, ms};
@@ -466,5 +466,61 @@ fn a_try_that_shares_beside_readers_of_its_own_context_is_answered_while_the_key
             let ((), tried) = both.expect("it does not wait until the lock ends");
             assert!(tried.unwrap().is_none() && since(world, start) <= 12_000, "{asks}: {} ms", since(world, start));
         }
+    });
+}
+
+/// Requests at another locked key come and go all the time.
+#[test]
+fn a_request_is_not_overtaken_for_ever_by_those_at_another_locked_key() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        let _mine = leases.lock("mine").acquire().await.unwrap();
+        store.lock("a");
+        store.lock("b");
+        let crowd = async {
+            loop {
+                let _ = world.within(ms(100), leases.lock("a").acquire()).await;
+            }
+        };
+        let wait = async {
+            let ask = async {
+                let guard = leases.lock("b").timeout(LEASE * 3).acquire().await.unwrap();
+                (guard, world.now())
+            };
+            let unlock = async {
+                world.sim.pass(ms(2_000)).await;
+                store.unlock("b");
+                world.now()
+            };
+            let ((_guard, granted), unlocked) = join(ask, unlock).await;
+            assert!(granted.since(unlocked) <= 2_000, "{} ms", granted.since(unlocked));
+        };
+        futures::future::select(Box::pin(wait), Box::pin(crowd)).await;
+    });
+}
+
+#[test]
+fn what_was_dropped_at_a_locked_key_is_given_back_before_it_is_tried_again_with_others() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        let guard = leases.lock("k").acquire().await.unwrap();
+        store.lock("k");
+        drop(guard);
+        world.sim.pass(ms(515)).await;
+        store.unlock("k");
+        let all = leases.lock_all([("k", Mode::Exclusive), ("l", Mode::Exclusive)]);
+        assert!(all.try_acquire().await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn what_was_dropped_while_the_store_refused_is_given_back_before_it_is_tried_again() {
+    everywhere(async |world| {
+        let tab = world.tab().with(|builder| builder.linger(ms(0)));
+        let guard = tab.leases.lock("k").acquire().await.unwrap();
+        tab.store.inject(Fault::Refuse);
+        drop(guard);
+        world.sim.pass(ms(1)).await;
+        assert!(tab.leases.lock("k").try_acquire().await.unwrap().is_some());
     });
 }

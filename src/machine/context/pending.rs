@@ -1,6 +1,7 @@
 //! What a context wants of its store, until it is answered: operations, and the transactions that carry them.
 
 use alloc::vec::Vec;
+use core::iter;
 
 use super::{
     failure::KEYS_MAY_BE_LOCKED,
@@ -34,6 +35,8 @@ pub(super) struct PendingOperation {
     /// It fails for so long that nobody waits for it any more.
     pub(super) is_late: bool,
     pub(super) company: Company,
+    /// It was tried again before its time, because a request for its key was to be sent.
+    pub(super) is_hurried: bool,
 }
 
 /// With what else an operation may share a transaction.
@@ -73,15 +76,25 @@ impl PendingOperation {
         self.company = self.company.max(company);
     }
 
+    /// Whether it gives back what a request for its key would find taken.
+    pub(super) fn gives_back(&self) -> bool {
+        matches!(self.action, Action::Release { .. } | Action::Withdraw { .. })
+    }
+
     /// Whether both go in one transaction if they go apart: they need just the same locked key.
     pub(super) fn goes_apart_with(&self, other: &Self) -> bool {
         let may_share = |operation: &Self| operation.all.is_empty() && !operation.is_refused();
         may_share(self) && may_share(other) && self.slot.key == other.slot.key
     }
 
+    /// The keys whose records it needs.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        iter::once(&self.slot).chain(&self.all).map(|slot| &slot.key)
+    }
+
     /// Whether it needs the record of this key.
     pub(super) fn needs(&self, key: &Key) -> bool {
-        self.slot.key == *key || self.all.iter().any(|slot| slot.key == *key)
+        self.keys().any(|known| known == key)
     }
 
     /// The same, of which nobody waits to hear.
@@ -96,7 +109,7 @@ impl PendingOperation {
 
     /// Whether the end of the session does the same, and nobody waits to hear of it.
     pub(super) fn ends_with_session(&self) -> bool {
-        self.turn.is_none() && matches!(self.action, Action::Release { .. } | Action::Withdraw { .. })
+        self.turn.is_none() && self.gives_back()
     }
 
     /// Whether it makes sense in one session only. A request is carried over to the next session.

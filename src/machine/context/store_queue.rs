@@ -12,7 +12,7 @@ use super::{
     key::Key,
     pending::{Company, PendingOperation, Sent, Transaction},
     record::Action,
-    sorted::HAS_MANY_KEYS,
+    sorted::{HAS_MANY_KEYS, SortedMap},
     time::{Monotonic, earliest},
     token::Token,
 };
@@ -116,6 +116,7 @@ impl StoreQueue {
             is_late: false,
             contended: false,
             company: Company::default(),
+            is_hurried: false,
         });
         &mut self.waiting[last]
     }
@@ -246,20 +247,42 @@ impl StoreQueue {
         self.went_alone = true;
     }
 
-    /// Takes the operations that would hold up the rest, and all others that need a locked key. What waits to try such a key again goes before
-    /// those, or a request would find the key taken by a lease that its own context gave back.
+    /// Takes what waits. If something is to be given back at the key of a request, and waits to be tried again, it goes right before the
+    /// request, which would find the key taken by its own context otherwise. But it does so once only, or a store that refuses it at once
+    /// would be asked again and again.
+    fn take_waiting(&mut self) -> Vec<PendingOperation> {
+        let waiting = core::mem::take(&mut self.waiting);
+        let may_hurry = |operation: &PendingOperation| operation.gives_back() && !operation.is_hurried;
+        if !KEYS_MAY_BE_LOCKED || !self.later.iter().any(may_hurry) {
+            return waiting;
+        }
+        let requests = waiting.iter().filter(|operation| operation.acquires());
+        let mut wanted: Vec<_> = requests.flat_map(PendingOperation::keys).cloned().collect();
+        wanted.sort_unstable();
+        let mut earlier = SortedMap::<Key, Vec<_>>::new();
+        let is_wanted = |operation: &PendingOperation| wanted.binary_search(&operation.slot.key).is_ok();
+        for mut operation in take(&mut self.later, &|operation| may_hurry(operation) && is_wanted(operation)) {
+            operation.is_hurried = true;
+            earlier.or_default(&operation.slot.key.clone()).push(operation);
+        }
+        let mut pending = Vec::with_capacity(waiting.len() + earlier.len());
+        for operation in waiting {
+            if operation.acquires() {
+                operation.keys().filter_map(|key| earlier.remove(key)).for_each(|mut first| pending.append(&mut first));
+            }
+            pending.push(operation);
+        }
+        pending
+    }
+
+    /// Takes the operations that would hold up the rest, and all others that need a locked key.
     fn take_apart(&mut self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
         if !KEYS_MAY_BE_LOCKED {
             return take(pending, &|operation| operation.is_refused());
         }
         let locked = pending.iter().chain(&self.later).filter(|operation| operation.is_locked());
         let keys: Vec<_> = locked.map(|operation| operation.slot.key.clone()).collect();
-        let mut rest = take(pending, &|operation| operation.holds_up() || keys.iter().any(|key| operation.needs(key)));
-        let mut apart = take(&mut self.later, &|operation| {
-            operation.is_locked() && rest.iter().any(|other| other.goes_apart_with(operation))
-        });
-        apart.append(&mut rest);
-        apart
+        take(pending, &|operation| operation.holds_up() || keys.iter().any(|key| operation.needs(key)))
     }
 
     /// The store accepted a transaction of this size.
@@ -330,6 +353,9 @@ impl StoreQueue {
             return false;
         }
         self.retry_at = None;
+        if KEYS_MAY_BE_LOCKED {
+            self.later.iter_mut().for_each(|operation| operation.is_hurried = false);
+        }
         let mut refused = take(&mut self.later, &|operation| operation.is_refused()).into_iter();
         self.waiting.append(&mut self.later);
         self.waiting.extend(refused.next());

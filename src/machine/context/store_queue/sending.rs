@@ -128,10 +128,8 @@ impl Machine {
         if self.store_queue.waiting.is_empty() && !has_to_send {
             return None;
         }
-        let mut pending = core::mem::take(&mut self.store_queue.waiting);
+        let mut pending = self.store_queue.take_waiting();
         let mut apart = self.store_queue.take_apart(&mut pending);
-        // Of what waited to be tried again, some may have changed its sense.
-        apart.retain(|operation| !operation.is_locked() || self.is_current(operation));
         if self.beats_alone(&pending) {
             self.store_queue.waiting = pending;
             self.store_queue.waiting.append(&mut apart);
