@@ -30,6 +30,8 @@ struct Locking {
     refused: Arc<Mutex<usize>>,
     /// So many transactions are carried out, and their answers are lost.
     lost: Arc<Mutex<usize>>,
+    /// The server is down for so many transactions.
+    down: Arc<Mutex<usize>>,
     /// So long each transaction takes at least.
     pace: Arc<Mutex<Duration>>,
 }
@@ -62,6 +64,15 @@ impl Store for Locking {
     async fn transact(&self, batch: Batch, _: Now, limit: Duration) -> Result<Reply, StoreError> {
         let pace = *self.pace.lock().unwrap();
         self.sim.sleep(pace).await;
+        let is_down = {
+            let mut down = self.down.lock().unwrap();
+            let is_down = *down > 0;
+            *down = down.saturating_sub(1);
+            is_down
+        };
+        if is_down {
+            return Err(StoreError::transient("the server is down"));
+        }
         let until = self.sim.now().monotonic.plus(u64::try_from(PATIENCE.as_millis()).unwrap());
         while self.waits(&batch) {
             if self.sim.now().monotonic >= until {
@@ -99,6 +110,7 @@ fn open(world: &World) -> (Locking, LeaseManager) {
         locked: Arc::default(),
         refused: Arc::default(),
         lost: Arc::default(),
+        down: Arc::default(),
         pace: Arc::new(Mutex::new(ms(1))),
     };
     (store.clone(), manager(&store, sim))
@@ -522,5 +534,29 @@ fn what_was_dropped_while_the_store_refused_is_given_back_before_it_is_tried_aga
         drop(guard);
         world.sim.pass(ms(1)).await;
         assert!(tab.leases.lock("k").try_acquire().await.unwrap().is_some());
+    });
+}
+
+/// The first opening was carried out unheard. The store is down for a moment while the request goes apart.
+#[test]
+fn a_request_at_a_locked_key_does_not_meet_an_earlier_session_although_the_store_is_down_for_a_moment() {
+    everywhere(async |world| {
+        let (store, leases) = open(world);
+        store.lose_answers(1);
+        let trouble = async {
+            world.sim.pass(ms(10)).await;
+            store.lock("k");
+            world.sim.pass(ms(300)).await;
+            *store.down.lock().unwrap() = 3;
+            world.sim.pass(ms(260)).await;
+            store.unlock("k");
+        };
+        let start = world.now();
+        let ask = async {
+            let guard = leases.lock("k").timeout(LEASE * 3).acquire().await.unwrap();
+            (guard, since(world, start))
+        };
+        let ((_guard, after), ()) = join(ask, trouble).await;
+        assert!(after < 3_000, "{after} ms");
     });
 }

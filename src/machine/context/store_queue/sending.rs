@@ -77,11 +77,9 @@ impl Machine {
         let forgets = self.forgets_beside(pending.len(), goes_alone);
         // A request would wait behind an earlier session of its own context, which ends with this transaction or before.
         let rest = room.split(&mut pending, self.session.stale() + forgets.len());
-        let step = if goes_alone && !pending.iter().any(PendingOperation::acquires) {
-            SessionStep::Stay
-        } else {
-            self.step_for(&pending, rest.is_empty(), sent)
-        };
+        // A request that goes apart opens the session if need be, and ends an earlier one of its own context.
+        let goes_bare = goes_alone && !pending.iter().any(PendingOperation::acquires);
+        let step = if goes_bare { SessionStep::Stay } else { self.step_for(&pending, rest.is_empty(), sent) };
         self.store_queue.put_first(rest);
         let opens = matches!(step, SessionStep::Open { .. });
         let is_sure = pending.iter().all(|operation| self.is_sure_of(operation));
@@ -89,7 +87,7 @@ impl Machine {
         for operation in &mut pending {
             operations.push(self.stamp(operation, sent));
         }
-        let most = if goes_alone { 0 } else { room.beside(operations.len() + forgets.len()) };
+        let most = if goes_bare { 0 } else { room.beside(operations.len() + forgets.len()) };
         let ends = self.session.endings(most, |peer, read_at| now.since(read_at) >= silence_ms(peer.lease_ms));
         let mut batch = Batch { session, step, ends: ends.clone(), operations, forgets: forgets.clone(), sure_ms: 0 };
         if is_sure && batch.rests_on_records() {
@@ -124,8 +122,9 @@ impl Machine {
     /// Takes what is sent next, and says whether it is sent alone. What the store refused for good, and what needs a locked key, takes
     /// turns with all the rest, so that neither side has to wait for all of the other.
     fn take_next(&mut self, now: Monotonic) -> Option<(Vec<PendingOperation>, bool)> {
-        let has_to_send = self.has_to_send(now);
-        if self.store_queue.waiting.is_empty() && !has_to_send {
+        let ends = self.ends_stale_at().is_some_and(|at| at <= now);
+        let has_to_send = self.session.wants_beat() || self.session.wants_close();
+        if self.store_queue.waiting.is_empty() && !has_to_send && !ends {
             return None;
         }
         let mut pending = self.store_queue.take_waiting();
@@ -136,9 +135,9 @@ impl Machine {
             return Some((Vec::new(), false));
         }
         let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;
-        // What goes alone ends no session, and a request would wait behind an earlier one of its own context.
-        let ends_first = KEYS_MAY_BE_LOCKED && self.session.stale() > 0 && apart.iter().any(PendingOperation::acquires);
-        let goes_alone = !apart.is_empty() && !has_to_send && !ends_first && is_its_turn;
+        let takes_ends_along = KEYS_MAY_BE_LOCKED && apart.iter().any(PendingOperation::acquires);
+        let has_to_end = ends && !takes_ends_along;
+        let goes_alone = !apart.is_empty() && !has_to_send && !has_to_end && is_its_turn;
         if goes_alone {
             let first = take_first(&mut apart);
             pending.append(&mut apart);
@@ -157,12 +156,6 @@ impl Machine {
         let is_its_turn = self.session.has_failed() && !self.store_queue.beat_alone;
         self.store_queue.beat_alone = is_wanted && is_its_turn;
         self.store_queue.beat_alone
-    }
-
-    /// Whether something is to be sent although nobody asked for anything.
-    fn has_to_send(&self, now: Monotonic) -> bool {
-        let ends = self.ends_stale_at().is_some_and(|at| at <= now);
-        self.session.wants_beat() || self.session.wants_close() || ends
     }
 
     /// When stale sessions are ended by a transaction of their own: what is tried again takes them along.
