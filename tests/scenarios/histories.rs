@@ -42,6 +42,7 @@ const PLAIN: How = How {
     late_ms: 0,
     pauses: false,
     forgets: false,
+    locks: false,
     crowd: 12,
     clocks: BOTH,
     histories: 400,
@@ -51,7 +52,7 @@ const JUMPED: &str = "the wall clock jumped";
 const TOO_LATE: &[&str] = &["an answer came after the time limit", JUMPED];
 const SIGNALS: &[&str] = &["a signal was lost", "a signal came twice", "a signal overtook another", JUMPED];
 
-const HOWS: [How; 9] = [
+const HOWS: [How; 11] = [
     PLAIN,
     How { name: "on_a_slow_store", applies_ms: (0, 2_000), answers_ms: (0, 2_000), expected: TOO_LATE, ..PLAIN },
     // Just within the time limit: a belief that counted from the answer would outlast the lease. By observed clocks it
@@ -110,6 +111,22 @@ const HOWS: [How; 9] = [
         late_ms: 1_000,
         forgets: true,
         expected: &["a commit was lost"],
+        ..PLAIN
+    },
+    How {
+        name: "with_locked_keys",
+        locks: true,
+        expected: &["a key was locked for too long", "a transaction was too large"],
+        ..PLAIN
+    },
+    How {
+        name: "with_locked_keys_and_late_answers",
+        locks: true,
+        lease_ms: 10_000,
+        applies_ms: (0, 1_500),
+        answers_ms: (0, 1_500),
+        late_ms: 10_000,
+        expected: &["a key was locked for too long", "a transaction was too large"],
         ..PLAIN
     },
     How { name: "in_a_crowd", applies_ms: (0, 300), answers_ms: (0, 300), crowd: 50, ..PLAIN },
@@ -176,6 +193,8 @@ histories!(
     with_short_leases,
     on_clocks_that_pause,
     on_a_store_that_forgets,
+    with_locked_keys,
+    with_locked_keys_and_late_answers,
     in_a_crowd
 );
 

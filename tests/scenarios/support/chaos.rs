@@ -37,6 +37,8 @@ pub(crate) struct How {
     pub(crate) pauses: bool,
     /// Whether the store may lose its last commit; then wall clocks do not jump, for tokens rest on them.
     pub(crate) forgets: bool,
+    /// Whether others keep records locked, and stores refuse what is too large, or for good.
+    pub(crate) locks: bool,
     /// How many contexts there are at most.
     pub(crate) crowd: u64,
     pub(crate) clocks: &'static [StoreClock],
@@ -169,7 +171,12 @@ impl Chaos {
     pub(crate) async fn strike(&mut self) {
         let chosen = self.dice().index(self.contexts.len());
         let context = &self.contexts[chosen];
-        let what = self.dice().below(if self.how.pauses { 28 } else { 20 });
+        let most = match self.how {
+            How { locks: true, .. } => 36,
+            How { pauses: true, .. } => 28,
+            _ => 20,
+        };
+        let what = self.dice().below(most);
         self.oracle.tell(|| format!("strike {what} at {} {:04x}", context.number, context.leases.session().0 & 0xffff));
         match what {
             0 => self.freeze(context),
@@ -187,13 +194,37 @@ impl Chaos {
             15 => self.suspend(chosen),
             16 | 17 => self.wake(),
             18 | 19 => {}
+            hitch if self.how.locks => self.hitch(context, hitch),
             fall if fall % 2 == 0 => self.sleep(context),
             _ => self.asleep().for_each(|context| context.executor.resume()),
         }
     }
 
+    /// What happens to a server that others use, too, or to the connection to it.
+    fn hitch(&self, context: &Context, what: u64) {
+        let (dice, keys) = (self.dice(), self.vault.keys().len());
+        match what {
+            20..=24 => self.vault.lock(dice.index(keys)),
+            25 => (0..keys).for_each(|key| self.vault.lock(key)),
+            26 | 27 => self.vault.unlock(Some(dice.index(keys))),
+            28 | 29 => self.vault.unlock(None),
+            30 | 31 => context.line.narrow(Some(1 + dice.index(3))),
+            32 => {
+                self.oracle.may_lose(context.number, LostReason::StoreFailed);
+                context.line.fail(1 + dice.below(3));
+            }
+            33 => context.line.be_busy(1 + dice.below(4)),
+            34 => {
+                self.oracle.may_lose(context.number, LostReason::StoreFailed);
+                context.line.tell(true);
+            }
+            _ => context.line.tell(false),
+        }
+    }
+
     /// All troubles end.
     pub(crate) fn heal(&mut self) {
+        self.vault.unlock(None);
         for context in self.contexts.iter().chain(&self.closed) {
             context.executor.resume();
             context.line.heal();

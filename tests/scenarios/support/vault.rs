@@ -43,6 +43,8 @@ struct Room {
     forgets: bool,
     keys: Vec<Key>,
     state: Mutex<State>,
+    /// The keys whose records somebody else keeps locked.
+    locked: Mutex<BTreeSet<usize>>,
     oracle: Oracle,
 }
 
@@ -87,7 +89,15 @@ impl Vault {
             undo: None,
         };
         let keys = (0..keys).map(|key| Key::new(&format!("k{key}")).unwrap()).collect();
-        Self(Arc::new(Room { number, clock, forgets, keys, state: Mutex::new(state), oracle }))
+        Self(Arc::new(Room {
+            number,
+            clock,
+            forgets,
+            keys,
+            state: Mutex::new(state),
+            locked: Mutex::default(),
+            oracle,
+        }))
     }
 
     pub(crate) fn clock(&self) -> StoreClock {
@@ -100,6 +110,23 @@ impl Vault {
 
     pub(crate) fn keys(&self) -> &[Key] {
         &self.0.keys
+    }
+
+    /// Somebody else locks the record of this key.
+    pub(crate) fn lock(&self, key: usize) {
+        self.0.oracle.tell(|| format!("k{key} is locked"));
+        self.0.locked.lock().unwrap().insert(key);
+    }
+
+    pub(crate) fn unlock(&self, key: Option<usize>) {
+        self.0.oracle.tell(|| format!("{key:?} is unlocked"));
+        self.0.locked.lock().unwrap().retain(|locked| key.is_some_and(|key| key != *locked));
+    }
+
+    /// Whether somebody else keeps a record of the transaction locked.
+    pub(crate) fn is_locked(&self, batch: &Batch) -> bool {
+        let locked = self.0.locked.lock().unwrap();
+        !locked.is_empty() && batch.keys().iter().any(|key| locked.contains(&self.index(key)))
     }
 
     /// The grant that a guard's token is of.

@@ -1,11 +1,13 @@
 //! Who takes leases in every way there is, and does with them what may be done.
 
 use std::{
+    future::poll_fn,
     pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
 };
 
 use futures::future::{Either, select};
@@ -104,7 +106,7 @@ impl Worker {
     }
 
     async fn ask(&self) -> Result<Vec<Held>, AcquireError> {
-        match self.dice().below(16) {
+        match self.dice().below(if self.how.locks { 10 } else { 16 }) {
             0 => self.ask_for_all().await,
             1 => self.take_over().await,
             _ => self.ask_for_one().await,
@@ -172,9 +174,29 @@ impl Worker {
 
     /// What a future gives, unless it is dropped before.
     async fn dropped<T>(&self, future: impl Future<Output = T>, units: u64) -> Option<T> {
+        if self.how.locks && self.dice().one_in(2) {
+            return self.dropped_after(future, self.dice().below(6)).await;
+        }
         match select(pin!(future), self.executor.sleep(self.span(units))).await {
             Either::Left((answer, _)) => Some(answer),
             Either::Right(_) => self.count("a request was dropped", None),
+        }
+    }
+
+    /// The same, after so many polls.
+    async fn dropped_after<T>(&self, future: impl Future<Output = T>, polls: u64) -> Option<T> {
+        let (mut future, mut left) = (pin!(future), polls);
+        let answer = poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => {
+                left -= 1;
+                Poll::Pending
+            }
+        });
+        match answer.await {
+            Some(answer) => Some(answer),
+            None => self.count("a request was dropped", None),
         }
     }
 
@@ -239,7 +261,12 @@ impl Worker {
         let what = self.dice().below(24);
         self.oracle.tell(|| format!("{} does {what} with {:?} of k{}", self.context, guard.token(), held.key));
         match what {
+            0..4 if self.how.locks && self.dice().one_in(4) => drop(self.dropped(guard.verify(), 2).await),
             0..4 => self.verify(guard).await,
+            5 if self.how.locks && self.dice().one_in(2) => {
+                self.oracle.downgrades(guard);
+                drop(self.dropped(guard.downgrade(), 2).await);
+            }
             4 => drop(guard.extend(self.span(40) + ms(1)).await),
             5 | 6 => {
                 self.oracle.downgrades(guard);
@@ -304,6 +331,10 @@ impl Worker {
         }
         let is_whole = dice.one_in(2);
         if !is_whole {
+            return;
+        }
+        if self.how.locks && dice.one_in(3) {
+            drop(self.dropped(guard.release(), 2).await);
             return;
         }
         let (first, again) = (guard.release().await, guard.release().await);
