@@ -269,3 +269,24 @@ fn share(file: &Path, directory: &Path) -> std::io::Result<()> {
 fn share(_file: &Path, _directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::{env, process};
+
+    use super::*;
+
+    /// Anything less may lose the latest commits at a power failure, and the tokens in them.
+    #[test]
+    fn each_commit_is_synced_to_the_disk() {
+        let folder = env::temp_dir().join(format!("leasehold-synced-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = LeaseFile::open(&folder.join("leases.db"), "leasehold").unwrap();
+        let setting =
+            |name| file.connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0)).unwrap();
+        const FULL: i64 = 2;
+        assert_eq!(setting("synchronous"), FULL);
+        drop(file);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
