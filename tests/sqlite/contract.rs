@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures::executor::block_on;
 use leasehold::{
     machine::{
-        Acquire, Action, Batch, Beat, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, SessionStep,
-        StoreClock, Wall,
+        Acquire, Action, Applied, Batch, Beat, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId,
+        SessionStep, StoreClock, StoreErrorKind, Wall,
     },
     signal::{DirectorySignals, contract::Half},
     store::{Durability, Reach, SqliteStore, Store, contract},
@@ -89,6 +89,20 @@ fn the_store_s_thread_notifies_the_waiter_that_it_grants() {
         assert!(since.elapsed() < Duration::from_secs(30), "nothing was heard");
         std::thread::yield_now();
     }
+}
+
+/// Jobs of the same process were before it, until its time was over. Its context has given it up by then, and may have asked again.
+#[test]
+fn a_transaction_whose_turn_comes_too_late_is_not_begun() {
+    let scratch = Scratch::new();
+    let store = SqliteStore::open(file(&scratch.0)).unwrap();
+    let acquire = Operation { key: Key::new("k").unwrap(), action: Action::Acquire(Acquire::new(RequestId(1), 1)) };
+    let step =
+        SessionStep::Open { beat: Beat { beat: 1, lease_ms: 60_000, ..Beat::default() }, instance: String::new() };
+    let batch = Batch { step, ..Batch::new(SessionId(1), vec![acquire]) };
+    let late = block_on(store.transact(batch, Now::default(), Duration::ZERO)).unwrap_err();
+    assert_eq!((late.kind, late.applied), (StoreErrorKind::Busy, Applied::No), "{late}");
+    assert!(block_on(store.keys("")).unwrap().is_empty(), "it took effect");
 }
 
 #[test]
