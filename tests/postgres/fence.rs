@@ -320,6 +320,59 @@ fn a_transaction_elsewhere_is_refused_with_the_remedy() {
     });
 }
 
+/// It has the same leases, by the same store's id, and nobody there knows of a theft.
+#[test]
+fn a_transaction_in_a_copy_of_the_database_is_refused() {
+    on_server("fence_copy", |place| async move {
+        let (leases, own) = (manager(&place).await, place.client().await);
+        let guard = acquire(&leases).await;
+        own.batch_execute("CREATE DATABASE fence_copy").await.unwrap();
+        let copy = Place { url: place.url_of("fence_copy"), ..place.clone() };
+        drop(copy.store().await);
+        let mut user = notes(&copy).await;
+        let store = own.query_one("SELECT text FROM fence_copy_store", &[]).await.unwrap();
+        user.execute("UPDATE fence_copy_store SET text = $1", &[&store.get::<_, String>(0)]).await.unwrap();
+        for (table, name) in [("record", "key"), ("session", "id")] {
+            let row = own.query_one(&format!("SELECT {name}, text FROM fence_copy_{table}"), &[]).await.unwrap();
+            let put = format!("INSERT INTO fence_copy_{table} VALUES ($1, $2)");
+            user.execute(&put, &[&row.get::<_, Vec<u8>>(0), &row.get::<_, String>(1)]).await.unwrap();
+        }
+        let mut transaction = user.transaction().await.unwrap();
+        note(&transaction, &copy, "copied").await.unwrap();
+        let refused = guard.fence(&mut transaction).await.unwrap_err();
+        assert!(
+            matches!(&refused, FenceError::Misuse(sentence) if sentence.contains("begin the transaction in the database"))
+        );
+        drop(transaction.commit().await);
+        assert_eq!(noted(&copy).await, [""; 0]);
+    });
+}
+
+/// Another context deletes the session's row. The fence waits for it, and does not write the row anew.
+#[test]
+fn a_fence_that_renews_brings_no_session_back_that_is_being_ended() {
+    on_server("fence_ended", |place| async move {
+        let (mut user, leases, other) = (notes(&place).await, manager(&place).await, place.client().await);
+        let guard = acquire(&leases).await;
+        let own = other.query_one("SELECT id FROM fence_ended_session", &[]).await.unwrap();
+        let id: Vec<u8> = own.get(0);
+        other.batch_execute("BEGIN; DELETE FROM fence_ended_session").await.unwrap();
+        let mut transaction = user.transaction().await.unwrap();
+        let watch = place.client().await;
+        let ends = async {
+            let waits =
+                "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%fence_ended_session%'";
+            until("the fence waits", async || !watch.query(waits, &[]).await.unwrap().is_empty()).await;
+            other.batch_execute("COMMIT").await.unwrap();
+        };
+        let (passed, ()) = futures::join!(guard.fence_and_renew(&mut transaction), ends);
+        drop(passed);
+        drop(transaction.commit().await);
+        let back = watch.query("SELECT FROM fence_ended_session WHERE id = $1", &[&id]).await.unwrap();
+        assert!(back.is_empty(), "the session is back");
+    });
+}
+
 #[test]
 fn a_transaction_that_cannot_write_or_has_failed_is_refused() {
     on_server("fence_read_only", |place| async move {
