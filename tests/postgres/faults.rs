@@ -34,11 +34,15 @@ async fn ask(store: &PostgresStore, session: u128) -> Result<Reply, StoreError> 
 }
 
 async fn ask_for(key: &str, store: &PostgresStore, session: u128) -> Result<Reply, StoreError> {
+    ask_within(LIMIT, key, store, session).await
+}
+
+async fn ask_within(limit: Duration, key: &str, store: &PostgresStore, session: u128) -> Result<Reply, StoreError> {
     let acquire = Operation { key: Key::new(key).unwrap(), action: Action::Acquire(Acquire::new(RequestId(1), 1)) };
     let mut batch = Batch::new(SessionId(session), vec![acquire]);
     let beat = Beat { beat: 1, lease_ms: 60_000, ..Beat::default() };
     batch.step = SessionStep::Open { beat, instance: String::new() };
-    store.transact(batch, TokioExecutor::new().now(), LIMIT).await
+    store.transact(batch, TokioExecutor::new().now(), limit).await
 }
 
 fn is_granted(reply: &Reply) -> bool {
@@ -113,6 +117,27 @@ fn a_context_that_stops_inside_a_transaction_blocks_nobody_for_long() {
         let rows = place.client().await.query("SELECT text FROM faults_stall_session", &[]).await.unwrap();
         assert_eq!(rows.len(), 1, "what was given up was applied later");
         assert!(!is_granted(&ask(&stopped, 1).await.unwrap()));
+    });
+}
+
+/// The server is still at the commit when the time is over, and comes to its end later.
+#[test]
+fn a_commit_that_outlasts_the_time_limit_is_unknown_and_may_take_effect() {
+    const HELD: i64 = 5;
+    on_server("faults_slow_commit", |place| async move {
+        let (store, user) = (place.store().await, place.client().await);
+        let waits_at_its_commit = format!(
+            "CREATE FUNCTION faults_slow_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             PERFORM set_config('lock_timeout', '0', true), pg_advisory_xact_lock({HELD}); RETURN NULL; END $$; \
+             CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON faults_slow_commit_record DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION faults_slow_commit(); SELECT pg_advisory_lock({HELD})"
+        );
+        user.batch_execute(&waits_at_its_commit).await.unwrap();
+        let error = ask_within(Duration::from_secs(1), "k", &store, 1).await.unwrap_err();
+        assert_eq!((error.applied, error.retry), (Applied::Unknown, true), "{error}");
+        user.batch_execute(&format!("SELECT pg_advisory_unlock({HELD})")).await.unwrap();
+        let rows = "SELECT FROM faults_slow_commit_record";
+        until("it is committed", async || user.query(rows, &[]).await.unwrap().len() == 1).await;
     });
 }
 
