@@ -10,7 +10,10 @@ use futures::future::try_join_all;
 use leasehold::{
     AcquireError, LeaseGuard, LeaseManager, StoreError,
     executor::{Executor, TokioExecutor},
-    machine::{Acquire, Action, Batch, Beat, Key, Operation, Outcome, Reply, RequestId, SessionId, SessionStep, Way},
+    machine::{
+        Acquire, Action, Batch, Beat, Key, Operation, Outcome, Reply, RequestId, SessionId, SessionStep,
+        StoreErrorKind, Way,
+    },
     store::{PostgresStore, Store},
 };
 use tokio::{
@@ -201,9 +204,20 @@ async fn ask(
     key: &str,
     action: Action,
 ) -> Result<Reply, StoreError> {
+    ask_within(Duration::from_secs(10), store, session, step, key, action).await
+}
+
+async fn ask_within(
+    limit: Duration,
+    store: &PostgresStore,
+    session: u128,
+    step: SessionStep,
+    key: &str,
+    action: Action,
+) -> Result<Reply, StoreError> {
     let operations = vec![Operation { key: Key::new(key).unwrap(), action }];
     let batch = Batch { step, ..Batch::new(SessionId(session), operations) };
-    store.transact(batch, TokioExecutor::new().now(), Duration::from_secs(10)).await
+    store.transact(batch, TokioExecutor::new().now(), limit).await
 }
 
 /// A new session takes a key.
@@ -275,6 +289,30 @@ fn a_session_that_is_never_quiet_can_be_stolen_from() {
         }
         assert!(!beating.is_finished(), "it was never quiet");
         beating.abort();
+    });
+}
+
+/// A transaction waits for the lock of another program for a tenth of its time, and then says what is in the way. Otherwise it would wait
+/// until its statement is cancelled, and that tells nobody that the key is locked.
+#[test]
+fn a_transaction_says_that_its_key_is_locked_before_its_statement_is_cancelled() {
+    on_server("locked_limit", |place| async move {
+        let (store, user) = (place.store().await, place.client().await);
+        open(&store, 1, "another").await;
+        for number in 2..7 {
+            let acquire = Action::Acquire(Acquire::new(RequestId(number), number));
+            let reply = ask(&store, 1, SessionStep::Stay, "k", acquire).await.unwrap();
+            let Outcome::Granted(granted) = &reply.answers[0].outcome else { panic!("{reply:?}") };
+            let release = Action::Release { token: granted.block.first, request: RequestId(number) };
+            ask(&store, 1, SessionStep::Stay, "k", release).await.unwrap();
+        }
+        user.batch_execute("BEGIN; SELECT FROM locked_limit_record FOR UPDATE").await.unwrap();
+        // The first one is decided by what the store remembers, and the second one is not.
+        for _ in 0..2 {
+            let (limit, acquire) = (Duration::from_secs(3), Action::Acquire(Acquire::new(RequestId(9), 9)));
+            let refused = ask_within(limit, &store, 1, SessionStep::Stay, "k", acquire).await.unwrap_err();
+            assert_eq!(refused.kind, StoreErrorKind::Locked, "{refused}");
+        }
     });
 }
 
