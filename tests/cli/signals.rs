@@ -225,21 +225,22 @@ fn who_is_stopped_while_it_waits_is_in_nobodys_way() {
     let holder = scratch.ready(&[], "echo ready; exec sleep 600");
     let other = Connection::open(scratch.file()).unwrap();
     other.busy_timeout(Duration::from_secs(3)).unwrap();
-    let start_and_stop = |moment: Duration| {
+    let start_and_stop = |order: &str, moment: Duration| {
         // A group of its own makes it the job of a process that can continue it: the kernel stops no others by TSTP.
-        let waits = Running::start(scratch.leasehold(&["run", "-q", "k", "echo", "granted"]).process_group(0));
+        let waits = Running::start(scratch.leasehold(&[order, "-q", "k", "echo", "granted"]).process_group(0));
         thread::sleep(moment);
         waits.signal(Signal::SIGTSTP);
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
         until("the stop", || matches!(waitpid(waits.pid(), Some(flags)), Ok(WaitStatus::Stopped(..))));
         waits
     };
-    for moment in (0..40).map(|round| Duration::from_micros(1_500 * round)) {
-        let _stopped = start_and_stop(moment);
+    for round in 0..40 {
+        let order = if round % 2 == 0 { "run" } else { "elect" };
+        let _stopped = start_and_stop(order, Duration::from_micros(1_500 * round));
         other.execute_batch("BEGIN IMMEDIATE; ROLLBACK").expect("others can write to the store");
         assert_eq!(queued(&scratch), 0, "it waits while it is stopped");
     }
-    let stopped = start_and_stop(Duration::from_millis(60));
+    let stopped = start_and_stop("run", Duration::from_millis(60));
     holder.signal(Signal::SIGTERM);
     let next = scratch.done(&["run", "-q", "-w", "15", "k", "echo", "next"]);
     assert_eq!((next.code, &*next.out), (0, "next\n"), "{next:?}");
