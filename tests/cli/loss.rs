@@ -69,11 +69,38 @@ fn what_the_command_has_started_is_killed_too() {
 #[test]
 fn a_command_that_is_stopped_is_ended_too() {
     let scratch = Scratch::new();
-    let running = scratch.ready(&["--grace", "1"], "echo ready; kill -STOP $$; echo never");
+    let running = scratch.ready(&[], "trap 'echo told; exit 0' TERM; echo ready; kill -STOP $$; echo never");
     running.until_err("is stopped");
     steal(&scratch);
-    assert_eq!(running.line(), None);
+    assert_eq!(running.line().as_deref(), Some("told"), "it goes on, and hears TERM");
     ended(running, "another process stole it");
+}
+
+/// Takes the lease of `k` away, and tells nobody.
+pub(crate) fn take_unheard(scratch: &Scratch) {
+    let other = Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(crate::harness::LIMIT).unwrap();
+    let value: String = other
+        .query_row("SELECT name FROM pragma_table_info('leasehold_record') LIMIT 1 OFFSET 1", [], |row| row.get(0))
+        .unwrap();
+    let ended = format!(
+        "UPDATE leasehold_record SET {value} = json_set({value}, '$.grants', json('[]'), '$.revision', {value} ->> '$.revision' + 1)"
+    );
+    assert_eq!(other.execute(&ended, []).unwrap(), 1);
+}
+
+/// The command has ended by itself by then. Whoever was only to be warned goes by the code of the command.
+#[test]
+fn a_loss_that_only_the_release_finds_has_the_code_of_a_loss() {
+    let scratch = Scratch::new();
+    for (on_loss, expected) in [("kill", 75), ("warn", 6)] {
+        let options = ["--lease", "600", "--on-loss", on_loss];
+        let running = scratch.ready(&options, &format!("trap 'exit 6' USR1; {NAPS}"));
+        take_unheard(&scratch);
+        running.signal(Signal::SIGUSR1);
+        let (code, err) = running.end();
+        assert!(code == expected && err.contains("had been lost before the command ended"), "{code}: {err}");
+    }
 }
 
 #[test]
