@@ -47,6 +47,22 @@ async fn what_cannot_be_read_is_left_as_it_is() {
     contract::unreadable(async || open(&server.client(), "unreadable").await, write, read).await;
 }
 
+/// Another hand spoils the store's own row, and then restores it.
+#[tokio::test]
+async fn a_store_that_can_be_read_again_works_again() {
+    let Some(server) = shared() else { return };
+    let (store, name) = (open(&server.client(), "restored").await, Row::Store.to_string());
+    let write = |text: &str| server.ask::<i64>(&["HSET", "{restored}:rows", &name, text]);
+    let sound: String = server.ask(&["HGET", "{restored}:rows", &name]);
+    store.transact(ask(1), now(), BUSY).await.unwrap();
+    write("spoilt");
+    assert!(store.transact(ask(2), now(), BUSY).await.is_err());
+    write(&sound);
+    // The first one may still go by the text that it remembers.
+    drop(store.transact(ask(2), now(), BUSY).await);
+    store.transact(ask(2), now(), BUSY).await.unwrap();
+}
+
 #[test]
 fn threads_take_turns() {
     let Some(server) = shared() else { return };
