@@ -9,7 +9,7 @@ use redis::{Client, RedisError, Value};
 use tokio::{runtime::Runtime, task::spawn_blocking};
 
 use crate::{
-    LONG_LEASE, SHORT_LEASE, context,
+    LONG_LEASE, SHORT_LEASE, context, open,
     other::{Other, say, told},
     shared,
 };
@@ -44,6 +44,18 @@ async fn a_script_runs_with_its_own_keys_and_arguments_while_its_lease_is_curren
     assert_eq!(number(&guard, add(&store, "runs: n", 2)).await, Ok(2));
     assert_eq!(number(&guard, add(&store, "runs: n", 3)).await, Ok(5));
     assert_eq!(server.ask::<i64>(&["HLEN", "{runs}:rows"]), before, "the rows stay as they were");
+}
+
+/// A handle of the store that has not read the lease yet reads it before it judges.
+#[tokio::test]
+async fn a_script_of_a_fresh_handle_runs_under_a_lease_of_another() {
+    let Some(server) = shared() else { return };
+    let (_store, leases) = context(&server.client(), "unseen").await;
+    let leases = leases.lease(LONG_LEASE).build().unwrap();
+    let guard = leases.lock("k").acquire().await.unwrap();
+    let fresh = open(&server.client(), "unseen").await;
+    assert_eq!(number(&guard, add(&fresh, "unseen: n", 1)).await, Ok(1));
+    assert!(guard.is_valid());
 }
 
 #[tokio::test]
