@@ -5,7 +5,10 @@ use std::time::Duration;
 use etcd_client::{Client, GetOptions};
 use leasehold::{
     executor::process_clock,
-    machine::{Action, Batch, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, StoreClock, Wall},
+    machine::{
+        Acquire, Action, Batch, Key, Monotonic, Now, Operation, Outcome, RequestId, SessionId, SessionStep, StoreClock,
+        Wall,
+    },
     store::{Durability, EtcdStore, Store, contract},
 };
 use tokio::runtime::Runtime;
@@ -65,6 +68,22 @@ fn what_it_cannot_read_stays() {
             found.kvs().first().map(|found| found.value_str().unwrap().to_owned())
         };
         contract::unreadable(open, put, text).await;
+    });
+}
+
+/// Another process ends the session, and this one still remembers its row.
+#[test]
+fn a_session_that_ended_meanwhile_is_granted_nothing() {
+    let Some(address) = server::shared() else { return };
+    Runtime::new().unwrap().block_on(async {
+        let (own, other) = (connect(&address, "ended").await, connect(&address, "ended").await);
+        own.transact(ask(1), process_clock(), BUSY).await.unwrap();
+        let end = Batch { step: SessionStep::Close, ..Batch::new(SessionId(1), Vec::new()) };
+        other.transact(end, process_clock(), BUSY).await.unwrap();
+        let acquire = Action::Acquire(Acquire::new(RequestId(2), 2));
+        let another = Operation { key: Key::new("another").unwrap(), action: acquire };
+        let reply = own.transact(Batch::new(SessionId(1), vec![another]), process_clock(), BUSY).await.unwrap();
+        assert!(!matches!(reply.answers[0].outcome, Outcome::Granted(_)), "{reply:?}");
     });
 }
 
