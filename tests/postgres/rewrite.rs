@@ -87,6 +87,26 @@ fn a_store_with_another_id_or_format_is_noticed() {
     });
 }
 
+/// Also a transaction that is decided by memory is synced to the disk, and sees what others have committed before each of its statements.
+#[test]
+fn what_a_user_has_set_for_transactions_does_not_hold_for_those_of_the_store() {
+    on_server("rewrite_settings", |place| async move {
+        let client = place.client().await;
+        drop(place.store().await);
+        let note = "CREATE TABLE rewrite_settings_seen (synced text, isolation text); \
+             CREATE FUNCTION rewrite_settings() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO rewrite_settings_seen \
+             VALUES (current_setting('synchronous_commit'), current_setting('transaction_isolation')); RETURN NEW; END $$; \
+             CREATE TRIGGER rewrite_settings BEFORE INSERT OR UPDATE ON rewrite_settings_record \
+             FOR EACH ROW EXECUTE FUNCTION rewrite_settings()";
+        client.batch_execute(note).await.unwrap();
+        let settings = "options=-csynchronous_commit%3Doff%20-cdefault_transaction_isolation%3Dserializable";
+        settled(&Place { url: format!("{}?{settings}", place.url), ..place.clone() }).await;
+        let seen = client.query("SELECT DISTINCT synced, isolation FROM rewrite_settings_seen", &[]).await.unwrap();
+        let seen: Vec<(&str, &str)> = seen.iter().map(|row| (row.get(0), row.get(1))).collect();
+        assert_eq!(seen, [("on", "read committed")]);
+    });
+}
+
 /// Whether a rewrite waits for a lock.
 async fn rewrite_waits(place: &Place, name: &str) -> bool {
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock' \
