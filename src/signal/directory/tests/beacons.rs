@@ -25,6 +25,18 @@ use crate::signal::{Notice, Signals};
 const TOO_SOON: Duration = Duration::from_millis(2_499);
 const LONG_ENOUGH: Duration = Duration::from_millis(2_500);
 
+/// Others find an unlocked file under the name, as a dead context leaves it.
+#[test]
+fn a_beacon_in_whose_place_another_file_stands_is_raised_again() {
+    let scratch = Scratch::new();
+    let mut beacon = Beacon::raise(&scratch.0, OWN).unwrap();
+    let path = beacon::path(&scratch.0, OWN);
+    fs::remove_file(&path).unwrap();
+    drop(File::create(&path).unwrap());
+    assert!(!beacon.gets_lost());
+    assert!(beacon::is_seen(&scratch.0, OWN));
+}
+
 #[test]
 fn a_beacon_that_is_locked_stands_however_long_one_looks() {
     let scratch = Scratch::new();

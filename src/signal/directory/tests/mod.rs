@@ -123,6 +123,9 @@ fn a_sweep_removes_what_the_dead_left_and_nothing_of_the_living() {
     let (rising, opening) = (scratch.file(OWN, "rising"), scratch.file(OWN, "opening"));
     let (locked, _bound) = (File::create(&rising).unwrap(), UnixDatagram::bind(&opening).unwrap());
     locked.lock().unwrap();
+    mark(&locked, Duration::from_secs(10));
+    let about_to_be_locked = scratch.file(SessionId(4), "rising");
+    drop(File::create(about_to_be_locked).unwrap());
     let foreign = scratch.0.join("notes.beacon");
     fs::write(&foreign, "").unwrap();
     mark(&File::create(scratch.file(OTHER, "rising")).unwrap(), Duration::from_secs(10));
@@ -135,8 +138,8 @@ fn a_sweep_removes_what_the_dead_left_and_nothing_of_the_living() {
     let mut left: Vec<_> = names(&scratch.0).unwrap().collect();
     left.sort();
     let own = ["beacon", "opening", "rising", "socket"].map(|kind| name_of(OWN, kind));
-    let young = name_of(SessionId(3), "beacon");
-    assert_eq!(left, [own.as_slice(), &[young, "notes.beacon".into()]].concat());
+    let young = [name_of(SessionId(3), "beacon"), name_of(SessionId(4), "rising")];
+    assert_eq!(left, [own.as_slice(), &young, &["notes.beacon".into()]].concat());
     drop(living);
 }
 

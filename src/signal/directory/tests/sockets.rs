@@ -57,6 +57,17 @@ fn a_deleted_socket_is_opened_again_and_heard() {
 }
 
 #[test]
+fn a_context_that_is_awake_looks_for_its_socket() {
+    let scratch = Scratch::new();
+    let (inbox, _notices) = inbox();
+    let ear = Ear::open(&scratch.0, OWN);
+    let listener = Shared::new(Listener::new(&scratch.0, OWN, ear, None, Shared::downgrade(&inbox)));
+    fs::remove_file(scratch.file(OWN, "socket")).unwrap();
+    listener.keep();
+    assert!(ear::tell(&scratch.0, OWN, "hello"), "others find it again");
+}
+
+#[test]
 fn a_message_for_all_reaches_more_than_a_few() {
     let scratch = Scratch::new();
     let sockets: Vec<_> =
