@@ -348,6 +348,23 @@ fn a_transaction_in_a_copy_of_the_database_is_refused() {
     });
 }
 
+/// A newer program has changed them, and may keep leases in another way.
+#[test]
+fn tables_of_another_version_let_nobody_write() {
+    on_server("fence_version", |place| async move {
+        let (mut user, leases) = (notes(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        user.batch_execute("UPDATE fence_version_store SET schema = schema + 1").await.unwrap();
+        let mut transaction = user.transaction().await.unwrap();
+        note(&transaction, &place, "milk").await.unwrap();
+        let refused = guard.fence(&mut transaction).await.unwrap_err();
+        let FenceError::Store(error) = refused else { panic!("{refused}") };
+        assert!(error.message.contains("update this program"), "{error}");
+        drop(transaction.commit().await);
+        assert_eq!(noted(&place).await, [""; 0]);
+    });
+}
+
 /// Another context deletes the session's row. The fence waits for it, and does not write the row anew.
 #[test]
 fn a_fence_that_renews_brings_no_session_back_that_is_being_ended() {
