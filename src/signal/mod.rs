@@ -18,6 +18,8 @@ mod pointers;
 
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use broadcast::BroadcastSignals;
+#[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
+pub(crate) use broadcast::forsake_locks;
 #[cfg(all(feature = "store-sqlite-unbundled", not(all(target_family = "wasm", target_os = "unknown"))))]
 pub(crate) use delivery::deliver;
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]

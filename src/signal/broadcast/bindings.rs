@@ -1,5 +1,7 @@
 //! Web Locks and what they need, which web-sys has only behind an unstable flag.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use js_sys::{Function, Promise};
 use wasm_bindgen::prelude::*;
 
@@ -58,8 +60,24 @@ extern "C" {
     pub(super) fn abort(this: &AbortController);
 }
 
-/// The lock manager, if there is one here.
+/// Whether the Web Locks of this context may be others than those of contexts that are made from now on.
+static FORSAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Has this context do without Web Locks from now on. When Chromium clears a site's data, it gives new pages of the site other Web Locks than
+/// those that open pages go on to use: neither sees who holds the others'. So the absence of a beacon would prove nothing.
+pub(crate) fn forsake_locks() {
+    FORSAKEN.store(true, Relaxed);
+}
+
+pub(super) fn are_forsaken() -> bool {
+    FORSAKEN.load(Relaxed)
+}
+
+/// The lock manager, if there is one here that all others use, too.
 pub(super) fn locks() -> Option<LockManager> {
+    if are_forsaken() {
+        return None;
+    }
     let locks = js_sys::global().unchecked_into::<Global>().navigator()?.locks()?;
     locks.made_of_leases().is_none().then_some(locks)
 }

@@ -16,7 +16,8 @@ use super::{Beacons, Inbox, Notice, Signals};
 use crate::executor::WeakShared;
 use crate::machine::{Message, SessionId};
 
-use bindings::{LockManager, locks};
+pub(crate) use bindings::forsake_locks;
+use bindings::{LockManager, are_forsaken, locks};
 use channel::{Channel, LastPosted};
 use lock::{HeldLock, LockRequest, Looks};
 
@@ -139,7 +140,7 @@ impl Awake {
     }
 
     fn watch(self: &Rc<Self>, watch: u64, name: String) {
-        let Some(locks) = &self.locks else { return };
+        let Some(locks) = self.locks.as_ref().filter(|_| !are_forsaken()) else { return };
         self.end_watch(watch);
         self.looks.borrow_mut().get_or_insert_with(Looks::begin);
         let mut watches = self.watches.borrow_mut();

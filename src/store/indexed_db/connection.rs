@@ -11,13 +11,14 @@ use web_sys::{Event, IdbDatabase, IdbFactory, IdbKeyRange, IdbOpenDbRequest, Idb
 use super::{
     attach::ATTACHED_STORE,
     bindings::{Database, Transaction, TransactionOptions, global},
-    ending::{Ending, HeardClose, Watchers},
+    ending::{CLOSE, Ending, HeardClose, Watchers},
     failure,
     pending::Pending,
     rows,
 };
 use crate::machine::{Key, Row, SessionId, StoreError, StoreErrorKind, StoreId};
 use crate::oneshot::Receiver;
+use crate::signal::forsake_locks;
 
 /// The one object store of an own database.
 const OBJECT_STORE: &str = "leases";
@@ -48,9 +49,9 @@ pub(super) struct Connection {
     counted: Cell<bool>,
     /// The transactions that wait for this context.
     open: RefCell<Vec<Transaction>>,
-    on_close: Closure<dyn Fn(Event)>,
-    /// `None` on the user's connection: only who owns it may close it.
-    on_version_change: Option<Closure<dyn Fn(Event)>>,
+    on_end: Closure<dyn Fn(Event)>,
+    /// If not, it is the user's: only who owns it may close it.
+    is_own: bool,
     /// On the user's connection: the call that closes it.
     _heard_close: Option<HeardClose>,
 }
@@ -84,34 +85,35 @@ impl Connection {
 
     /// The connection of an own database.
     fn new(database: Database, watchers: &Watchers) -> Self {
-        let mut connection = Self::on(database, OBJECT_STORE, Ending::new(watchers, true));
+        let connection = Self::on(database, OBJECT_STORE, Ending::new(watchers, true), true);
         // Somebody wants to delete the database or to make a newer one, and waits until all others have let go.
-        let on_version_change = Closure::<dyn Fn(Event)>::new({
-            let (ending, database) = (Rc::clone(&connection.ending), connection.database.clone());
-            move |_| {
-                ending.come();
-                database.close();
-            }
-        });
-        connection.database.set_onversionchange(Some(on_version_change.as_ref().unchecked_ref()));
-        connection.on_version_change = Some(on_version_change);
+        connection.database.set_onversionchange(Some(connection.on_end.as_ref().unchecked_ref()));
         connection
     }
 
     /// The user's connection. No handler of the user's is replaced, and what `close` does is done after it was heard.
     pub(super) fn attached(database: Database, watchers: &Watchers) -> Self {
-        let mut connection = Self::on(database, ATTACHED_STORE, Ending::new(watchers, false));
+        let mut connection = Self::on(database, ATTACHED_STORE, Ending::new(watchers, false), false);
         connection._heard_close = HeardClose::hear(&connection.database, &connection.ending);
         connection
     }
 
-    fn on(database: Database, object_store: &'static str, ending: Rc<Ending>) -> Self {
-        let on_close = Closure::<dyn Fn(Event)>::new({
-            let ending = Rc::clone(&ending);
-            move |_| ending.come()
+    fn on(database: Database, object_store: &'static str, ending: Rc<Ending>, is_own: bool) -> Self {
+        let on_end = Closure::<dyn Fn(Event)>::new({
+            let (ending, database) = (Rc::clone(&ending), database.clone());
+            move |event: Event| {
+                // The browser has closed it, perhaps because it clears the site's data.
+                if event.type_() == CLOSE {
+                    forsake_locks();
+                }
+                ending.come();
+                if is_own {
+                    database.close();
+                }
+            }
         });
         // It fails for what is no event target only.
-        let _ = database.add_event_listener_with_callback("close", on_close.as_ref().unchecked_ref());
+        let _ = database.add_event_listener_with_callback(CLOSE, on_end.as_ref().unchecked_ref());
         let options = Object::new().unchecked_into::<TransactionOptions>();
         options.set_durability("relaxed");
         Self {
@@ -126,8 +128,8 @@ impl Connection {
             left: RefCell::default(),
             counted: Cell::new(false),
             open: RefCell::default(),
-            on_close,
-            on_version_change: None,
+            on_end,
+            is_own,
             _heard_close: None,
         }
     }
@@ -139,7 +141,7 @@ impl Connection {
 
     /// Has the next transaction open another connection, unless it is the user's.
     pub(super) fn give_up(&self) {
-        if self.on_version_change.is_some() {
+        if self.is_own {
             self.ending.note();
         }
     }
@@ -177,7 +179,7 @@ impl Connection {
     pub(super) fn foresee(&self, key: &Key) -> Option<String> {
         let left = self.left.borrow();
         let left = left.as_ref().filter(|left| left.key == *key && left.stayed >= OFTEN)?;
-        self.on_version_change.as_ref().map(|_| left.text.clone())
+        self.is_own.then(|| left.text.clone())
     }
 
     /// Notes what a transaction has read in a record.
@@ -260,8 +262,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let _ = self.database.remove_event_listener_with_callback("close", self.on_close.as_ref().unchecked_ref());
-        if self.on_version_change.is_some() {
+        let _ = self.database.remove_event_listener_with_callback(CLOSE, self.on_end.as_ref().unchecked_ref());
+        if self.is_own {
             self.database.set_onversionchange(None);
             self.database.close();
         }

@@ -16,7 +16,8 @@ use super::bindings::Database;
 use crate::executor::WeakShared;
 use crate::store::StoreWatcher;
 
-const CLOSE: &str = "close";
+/// The event, and the method.
+pub(super) const CLOSE: &str = "close";
 
 /// The managers over the store, which hear when a connection ends.
 pub(super) type Watchers = Rc<RefCell<Vec<WeakShared<dyn StoreWatcher>>>>;

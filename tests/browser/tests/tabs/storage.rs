@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use leasehold_browser_tests::Tab;
 use serde_json::{Value, json};
 
-use crate::world::{LASTING_MS, SOON, World, given_back, hold, now_ms};
+use crate::world::{LASTING_MS, SOON, World, given_back, hold, lasting, now_ms};
 
 /// A beat often enough that a loss is noticed soon, by a lease that does not run out meanwhile.
 fn quick() -> Value {
@@ -21,6 +21,25 @@ pub async fn cleared_site_data_is_told_and_tokens_grow(world: &World) -> anyhow:
     other.goto(&cleared).await?;
     ensure_lost(&holder, "StoreCleared").await?;
     larger_token(&holder, first).await.map(drop)
+}
+
+/// Chromium gives pages that are made from then on other Web Locks than those that were there before: neither see the others' beacons.
+pub async fn old_and_new_pages_take_turns_after_site_data_is_cleared(world: &World) -> anyhow::Result<()> {
+    let (old, other) = (world.tab(lasting()).await?, world.bare_tab().await?);
+    hold(&old, "notes").await?;
+    other.goto(&world.server.url("/tests/cleared.html")).await?;
+    ensure_lost(&old, "StoreCleared").await?;
+    let new = world.tab(lasting()).await?;
+    for (holder, rival) in [(&old, &new), (&new, &old)] {
+        hold(holder, "notes").await?;
+        for ask in ["acquire('notes', { timeoutMs: 2_000 })", "acquire('notes', { timeoutMs: 0 })"] {
+            let asked = rival.run(&format!("return attempt(() => leases.{ask})"), Value::Null).await?;
+            ensure!(asked["code"] == "Timeout", "{ask} of what another page holds says {asked}");
+        }
+        let kept = holder.run(&given_back("lease"), Value::Null).await?;
+        ensure!(kept == json!([true, true, "released"]), "the lease that the other page asked for: {kept}");
+    }
+    Ok(())
 }
 
 /// Another page of the site deletes the database: the connections give way.
