@@ -106,6 +106,7 @@ impl Bell {
     fn ring(&self) {
         let Some(driver) = self.driver.upgrade() else { return };
         if driver.core().forget_alarm(self.id, self.at) {
+            driver.renew_watch();
             driver.handle(Input::Tick);
         }
     }

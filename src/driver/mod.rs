@@ -27,7 +27,7 @@ use futures::future::{Either, select};
 
 use crate::client::error::AcquireError;
 use crate::client::fate::Fate;
-use crate::executor::{Executor, Lifecycle, LifecycleWatcher, MaybeSendSync, Shared, ThreadMark, WeakShared};
+use crate::executor::{Executor, Lifecycle, LifecycleWatch, LifecycleWatcher, Shared, ThreadMark, WeakShared};
 use crate::machine::{
     Config, Input, InvalidKey, Key, LostReason, Machine, Now, Parcel, Refusal, Reply, SessionId, Slot, StoreError,
     StoreId, Ticket, Turn, TurnId, whole_ms,
@@ -70,7 +70,7 @@ pub(crate) struct Driver {
     last_key: Mutex<Option<Key>>,
     this: WeakShared<Self>,
     /// Ends the watching when it is dropped.
-    lifecycle: Mutex<Option<Box<dyn MaybeSendSync>>>,
+    lifecycle: Mutex<Option<Box<dyn LifecycleWatch>>>,
 }
 
 struct Core {

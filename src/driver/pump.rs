@@ -120,6 +120,13 @@ impl Driver {
         None
     }
 
+    /// Unless the context has closed.
+    pub(super) fn renew_watch(&self) {
+        if let Some(watch) = &*self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner) {
+            watch.renew();
+        }
+    }
+
     /// What the platform does concerns a closed context no more.
     fn end_watching(&self) {
         let watching = self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -142,6 +149,7 @@ impl Driver {
 
     fn wake(&self, session: SessionId, beacon: bool) {
         let Some(this) = self.this.upgrade() else { return };
+        self.renew_watch();
         let beacon = beacon && self.beacons;
         let inbox: Shared<dyn Inbox> = this;
         if !self.signals.wake(session, beacon, Shared::downgrade(&inbox)) {

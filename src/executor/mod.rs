@@ -56,6 +56,13 @@ pub trait LifecycleWatcher: MaybeSendSync {
     fn lifecycle(&self, event: Lifecycle);
 }
 
+/// What tells a watcher until it is dropped.
+pub trait LifecycleWatch: MaybeSendSync {
+    /// Called with each session and at each heartbeat: what the platform has removed meanwhile is put back, such as the listeners of a page.
+    /// It must not call the watcher. Unless it is overridden, it does nothing.
+    fn renew(&self) {}
+}
+
 /// What a lease manager needs of the world it runs in.
 ///
 /// # Behavior
@@ -119,7 +126,7 @@ pub trait Executor: MaybeSendSync + Debug + 'static {
 
     /// Tells the watcher what the platform does to this context, until what is returned is dropped. `None` where the
     /// platform does nothing, or does not tell.
-    fn watch_lifecycle(&self, _watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+    fn watch_lifecycle(&self, _watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn LifecycleWatch>> {
         None
     }
 }

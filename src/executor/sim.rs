@@ -16,7 +16,7 @@ use core::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Executor, Lifecycle, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
+use super::{Executor, Lifecycle, LifecycleWatch, LifecycleWatcher, MaybeSendFuture, Shared, WeakShared};
 use crate::machine::{Monotonic, Now, Wall, whole_ms};
 
 /// More polls than this in one [`block_on`](SimExecutor::block_on) mean that the world runs in circles.
@@ -294,7 +294,7 @@ impl Executor for SimExecutor {
     }
 
     /// `None`, as for native processes: so no lease lingers here either, by default, in a store that processes share.
-    fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+    fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn LifecycleWatch>> {
         let mut state = self.world.state();
         state.watchers.retain(|(_, watcher)| watcher.strong_count() > 0);
         state.watchers.push((self.context, watcher));

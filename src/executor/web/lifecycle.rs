@@ -10,7 +10,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 use web_sys::{Event, EventTarget};
 
-use super::super::{Lifecycle, LifecycleWatcher, MaybeSendSync, WeakShared};
+use super::super::{Lifecycle, LifecycleWatch, LifecycleWatcher, WeakShared};
 
 /// The event, and whether it is the document's; else it is the window's.
 const EVENTS: [(&str, bool); 6] = [
@@ -35,7 +35,7 @@ struct Listeners {
 }
 
 /// Listens to the page, if this is one.
-pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn LifecycleWatch>> {
     let window = js_sys::global().unchecked_into::<Global>();
     let document = Rc::new(window.document().ok()??);
     if document.prerendering() == Some(true) {
@@ -65,9 +65,8 @@ fn meaning(event: &PageEvent, document: &Document) -> Lifecycle {
         _ if document.prerendering() == Some(true) => Lifecycle::Suspending,
         "pagehide" if event.persisted() == Some(false) => Lifecycle::Ending,
         "pagehide" | "freeze" => Lifecycle::Suspending,
-        "pageshow" | "resume" | "prerenderingchange" => Lifecycle::Resumed,
-        _ if document.hidden() => Lifecycle::Hidden,
-        _ => Lifecycle::Shown,
+        "visibilitychange" => [Lifecycle::Shown, Lifecycle::Hidden][usize::from(document.hidden())],
+        _ => Lifecycle::Resumed,
     }
 }
 
@@ -82,6 +81,13 @@ impl Listeners {
                 false => target.remove_event_listener_with_callback(name, listener),
             };
         }
+    }
+}
+
+impl LifecycleWatch for Listeners {
+    /// `document.open()` removes all listeners of a page. To add one that is still there changes nothing.
+    fn renew(&self) {
+        self.listen(true);
     }
 }
 

@@ -8,7 +8,7 @@ use core::time::Duration;
 use js_sys::{Date, Uint8Array};
 use wasm_bindgen::prelude::*;
 
-use super::{Executor, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, WeakShared};
+use super::{Executor, LifecycleWatch, LifecycleWatcher, MaybeSendFuture, WeakShared};
 use crate::machine::{Monotonic, Now, Wall};
 use timer::Timer;
 
@@ -79,7 +79,7 @@ impl Executor for WebExecutor {
 
     /// Listens to [the page's life cycle](https://developer.chrome.com/docs/web-platform/page-lifecycle-api). Workers have
     /// none.
-    fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+    fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn LifecycleWatch>> {
         lifecycle::watch(watcher)
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use leasehold::{
     StoreError,
-    executor::{Executor, LifecycleWatcher, MaybeSendFuture, MaybeSendSync, SimExecutor, WeakShared},
+    executor::{Executor, LifecycleWatch, LifecycleWatcher, MaybeSendFuture, SimExecutor, WeakShared},
     machine::{Batch, Message, Monotonic, Now, Reply, SessionId, StoreClock},
     signal::{Beacons, Inbox, LocalSignals, Notice, Signals},
     store::{Reach, Store},
@@ -326,7 +326,7 @@ impl Executor for PausingExecutor {
         self.sim.has_crashed()
     }
 
-    fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn MaybeSendSync>> {
+    fn watch_lifecycle(&self, watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn LifecycleWatch>> {
         self.sim.watch_lifecycle(watcher)
     }
 }

@@ -178,6 +178,36 @@ async fn away_until_late(world: &World) -> anyhow::Result<bool> {
     Ok(true)
 }
 
+/// `document.open()` removes all listeners of a page, ours as well: they are back with the next session, or at the next heartbeat.
+pub async fn a_page_that_was_written_anew_gives_its_lease_up(world: &World) -> anyhow::Result<()> {
+    let write = "document.open(); document.write('<p>written anew'); document.close()";
+    for first in ["written", "held"] {
+        let quick = json!({ "leaseMs": LASTING_MS, "heartbeatMs": 250 });
+        let (holder, waiter) = (world.tab(quick.clone()).await?, world.tab(quick).await?);
+        if first == "written" {
+            holder.run(write, Value::Null).await?;
+        }
+        hold(&holder, "notes").await?;
+        if first == "held" {
+            holder.run(write, Value::Null).await?;
+        }
+        wait_in_queue(&waiter, "notes").await?;
+        let beat = waiter.run("return (await beats('notes'))[0]", Value::Null).await?;
+        waiter.until("return (await beats('notes'))[0] > arg + 1", beat, SOON).await?;
+        // It is heard after our own.
+        let leave = "addEventListener('pagehide', () => (localStorage.left = lease.valid))";
+        holder.run(leave, Value::Null).await?;
+        holder.goto(&world.elsewhere()).await?;
+        granted(&waiter, SOON).await?;
+        let left = waiter.run("return localStorage.left", Value::Null).await?;
+        ensure!(left == "false", "first {first}, and a page that is left believes in its lease: {left}");
+        for tab in [holder, waiter] {
+            tab.close().await?;
+        }
+    }
+    Ok(())
+}
+
 /// With nobody waiting yet, nobody sees it go: whoever comes later finds its session ended.
 pub async fn a_page_that_nobody_waits_behind_leaves_its_key_free(world: &World) -> anyhow::Result<()> {
     for options in [lasting(), without_beacon()] {
