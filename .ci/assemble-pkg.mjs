@@ -4,6 +4,11 @@ import { copyFileSync, cpSync, existsSync, readFileSync, readdirSync, rmSync, wr
 
 const folder = process.argv[2];
 
+/** The name of the wasm's memory, by which .ci/shrink-wasm.mjs tells the builds apart. */
+const MEMORY = /\bwasm\.(_[0-9a-f]{6})\.buffer\b/;
+/** What hands the wasm to the glue. */
+const FINALIZE = /^function __wbg_finalize_init\(instance, module\) \{\n[^}]*\}\n/m;
+
 /** How the glue opens a channel. */
 const OPENS_CHANNEL = /const ret = new BroadcastChannel\(.*;\n/;
 
@@ -59,22 +64,22 @@ function leadHome(page) {
  *  of its own, for which bundlers would emit the wasm a second time. */
 function withOwnLoader(glue) {
   const [imports, generated, ...more] = glue.split(/^async function __wbg_load\b/m);
-  if (!generated || more.length > 0 || !/^function __wbg_finalize_init\(instance, module\)/m.test(imports)) {
+  if (!generated || more.length > 0 || !FINALIZE.test(imports) || !MEMORY.test(imports)) {
     fail("wasm-bindgen's glue has changed: see what has become of its loader");
   }
   if (!imports.includes("console.warn(")) fail("the glue no longer calls console.warn(): replace what it calls instead by warn()");
   if (!OPENS_CHANNEL.test(imports)) fail("the glue opens its channels in another way: call their unref() there, where they have it");
-  return `import { warn } from "./options.mjs";
-${shorter(imports).replaceAll("console.warn(", "warn(")}
+  return `import { isA, warn } from "./options.mjs";
+${shorter(imports).replace(FINALIZE, "").replaceAll("console.warn(", "warn(")}
 function orNone(value) {
   return isLikeNone(value) ? 0 : addHeapObject(value);
 }
 
 export default async function load(source) {
-  // Some simulated browsers have none.
-  const start = globalThis.Response && source instanceof Response ? "instantiateStreaming" : "instantiate";
-  const made = await WebAssembly[start](source, __wbg_get_imports());
-  __wbg_finalize_init(made.instance ?? made);
+  const made = await WebAssembly[isA("Response", source) ? "instantiateStreaming" : "instantiate"](source, __wbg_get_imports());
+  const { exports } = made.instance ?? made;
+  if (!exports.${imports.match(MEMORY)[1]}) throw new Error("another build");
+  wasm = exports;
 }\n`;
 }
 
@@ -83,6 +88,13 @@ export default async function load(source) {
  *  `globalThis`. The face passes the wasm nothing that cannot be copied, so nothing has to be freed halfway. */
 function shorter(glue) {
   return glue
+    // The wasm exports what this would do without.
+    .replace(/^ +if \(realloc === undefined\) \{\n[^}]*\}\n/m, "")
+    .replace(/^( +)ptr = ptr >>> 0;\n +return decodeText\(getUint8ArrayMemory0\(\).*\n/m, "$1return decodeText(getArrayU8FromWasm0(ptr, len));\n")
+    .replace("ptr / 1, ptr / 1 + len", "ptr, ptr + len")
+    // A memory that has grown has another buffer, and the one before is empty.
+    .replace(/(\w+) === null \|\| \1\.byteLength === 0/, "!$1?.byteLength")
+    .replace(/^( +if \()(\w+) === null \|\| \2\.buffer\.detached .* (wasm\.\w+\.buffer)\)\) \{$/m, "$1$2?.buffer !== $3) {")
     // In Node.js an open channel would keep the process alive.
     .replace(OPENS_CHANNEL, "$&ret.unref?.();\n")
     .replaceAll(/isLikeNone\((\w+)\) \? 0 : addHeapObject\(\1\)/g, "orNone($1)")

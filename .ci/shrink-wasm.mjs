@@ -1,5 +1,6 @@
 // Makes the wasm that wasm-bindgen left as small as it gets, compressed above all: node .ci/shrink-wasm.mjs WASM GLUE
 import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 
 const [file, glue] = process.argv.slice(2);
@@ -85,14 +86,16 @@ function withLastArgument(javascript, call, argument) {
   return head + longer.join("");
 }
 
-/** Gives short names to all that the wasm and its glue give each other. */
+/** Gives short names to all that the wasm and its glue give each other. Those of two builds are alike, so the name of the memory tells the
+ *  builds apart. */
 function shortenNames() {
   let count = 0;
   const short = () => (count++).toString(36);
   let wasm = readFileSync(text, "utf8");
+  const build = createHash("sha256").update(wasm).digest("hex").slice(0, 6);
   let javascript = readFileSync(glue, "utf8");
   wasm = wasm.replaceAll(/^ \(export "(\w+)"/gm, (_, name) => {
-    const letter = `_${short()}`;
+    const letter = `_${name === "memory" ? build : short()}`;
     javascript = javascript.replaceAll(new RegExp(`\\bwasm\\.${name}\\b`, "g"), `wasm.${letter}`);
     return ` (export "${letter}"`;
   });

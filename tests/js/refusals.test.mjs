@@ -321,6 +321,70 @@ test("wasm that does not load is told, and another try is free", () => {
   assert.deepEqual([same, rest], ["true", []]);
 });
 
+test("the wasm of another program or build is refused, and another try is free", () => {
+  const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
+  const script = `
+    const tell = ({ code, message }) => console.log(code, message);
+    await init(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0])).catch(tell);
+    const bytes = (await import("node:fs")).readFileSync(new URL(${wasm}));
+    const { name } = WebAssembly.Module.exports(new WebAssembly.Module(bytes)).find(({ kind }) => kind === "memory");
+    // As every build, it calls what it exports alike.
+    const other = Buffer.from(bytes);
+    other.write("_" + "x".repeat(name.length - 1), other.indexOf(name));
+    await init(other).catch(tell);
+    await init(bytes);
+    await (await LeaseManager.open("app", { store: "memory" })).close();
+    console.log("loaded");`;
+  const [empty, other, ...rest] = run(script).split("\n");
+  assert.match(empty, /^InitFailed .* 8 bytes: Error: another build; serve this version's leasehold_bg\.wasm/);
+  assert.match(other, /^InitFailed .* bytes: Error: another build; serve this version's leasehold_bg\.wasm/);
+  assert.deepEqual(rest, ["loaded"]);
+});
+
+test("a server that never answers fails open() at last, and another try is free", () => {
+  const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
+  // Where nothing more comes, two minutes pass in 0.1 s.
+  const before = `
+    const limits = [];
+    let answers = "nothing";
+    const { timeout } = AbortSignal;
+    AbortSignal.timeout = (ms) => limits.push(ms) && timeout.call(AbortSignal, answers === "all" ? ms : 100);`;
+  const script = `
+    const tell = ({ code, message }) => console.log(code, message);
+    const bytes = (await import("node:fs")).readFileSync(new URL(${wasm}));
+    const server = (await import("node:http")).createServer((_, response) => {
+      if (answers === "nothing") return;
+      response.setHeader("Content-Type", "application/wasm");
+      if (answers === "all") response.end(bytes);
+      else response.write(bytes.subarray(0, 1000));
+    });
+    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const url = "http://127.0.0.1:" + server.address().port + "/leasehold_bg.wasm";
+    await init(url).catch(tell);
+    answers = "the beginning";
+    await init(url).catch(tell);
+    answers = "all";
+    await (await LeaseManager.open("app", { store: "memory" })).close();
+    console.log(limits.join(" "));
+    server.closeAllConnections();
+    server.close();`;
+  const [silent, slow, limits, ...rest] = run(script, before).split("\n");
+  assert.match(silent, /^InitFailed .*leasehold_bg\.wasm: TimeoutError: .*; serve leasehold_bg\.wasm there, or call init\(\) with another source/);
+  assert.match(slow, /^InitFailed .*leasehold_bg\.wasm: TimeoutError: /);
+  assert.deepEqual([limits, rest], ["120000 120000 120000", []]);
+});
+
+test("a fetch that a browser may have refused names what must allow it", () => {
+  const script = `
+    const tell = ({ code, message }) => console.log(code, message);
+    await init("http://127.0.0.1:1/leasehold_bg.wasm").catch(tell);
+    globalThis.fetch = async () => new Response("", { status: 404 });
+    await init("http://127.0.0.1:1/leasehold_bg.wasm").catch(tell);`;
+  const [refused, absent] = run(script).split("\n");
+  assert.match(refused, /^InitFailed .*: TypeError: .*; serve .*; let the Content-Security-Policy allow it in its connect-src; another origin needs CORS$/);
+  assert.match(absent, /^InitFailed .*: Error: HTTP status 404; serve .*"leasehold\/inline"$/);
+});
+
 test("an address that is none leaves another try free", () => {
   const wasm = JSON.stringify(new URL("../../pkg/leasehold_bg.wasm", import.meta.url));
   const script = `

@@ -61,14 +61,18 @@ function identify(source) {
   return [source, "a WebAssembly.Module"];
 }
 
+/** What a browser may have refused: scripts are told of a fetch only that it failed. */
+const ACCESS = "; let the Content-Security-Policy allow it in its connect-src; another origin needs CORS";
+
 async function start(wasm, name) {
   let advice = 'serve leasehold_bg.wasm there, or call init() with another source, or import from "leasehold/inline"';
   // Before version 8, Vite's development server moves the script but not the wasm: to .vite/deps/, in Nuxt to vite/client/deps/.
   if (/vite\/.*deps\//.test(name)) advice = 'set Vite\'s optimizeDeps: { exclude: ["leasehold"] }, or import from "leasehold/inline"';
+  let source;
   try {
-    const source = isUrl(wasm) ? await read(wasm) : wasm;
-    advice = "is it this version's, and does the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src?";
-    if (!globalThis.WebAssembly) advice = "WebAssembly is switched off here; allow it in the browser's settings";
+    source = isUrl(wasm) ? await read(wasm) : wasm;
+    advice = "serve this version's leasehold_bg.wasm, and let the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src";
+    if (!globalThis.WebAssembly) advice = "allow WebAssembly in the browser's settings";
     // If WebAssembly is missing, this line fails before the glue looks at `Response`. That look would make Node.js load a wasm of its own,
     // and end because it cannot.
     await load(WebAssembly && source);
@@ -76,12 +80,17 @@ async function start(wasm, name) {
   } catch (cause) {
     // Another try may succeed.
     chosen = undefined;
+    if (!source && cause instanceof TypeError) advice += ACCESS;
     throw cause instanceof LeaseError ? cause : new LeaseError("InitFailed", `the wasm did not load from ${name}: ${cause}; ${advice}`, { cause });
   }
 }
 
+/** How long a server may take for the whole wasm, in ms. It may come uncompressed at 20 kbit a second. */
+const LIMIT_MS = 120_000;
+
 export async function download(url) {
-  const response = await fetch(url);
+  // The browser alone would wait for ever.
+  const response = await fetch(url, { signal: AbortSignal.timeout?.(LIMIT_MS) });
   if (!response.ok) throw new Error(`HTTP status ${response.status}`);
   const type = response.headers.get("Content-Type");
   if (type === "application/wasm") return response;
