@@ -4,7 +4,7 @@ use leasehold::{AcquireError, LeaseManager, LostReason, Mode, executor::Lifecycl
 
 use crate::support::{
     doubles::SlowStore,
-    world::{everywhere, ms, secs},
+    world::{LEASE, everywhere, ms, secs},
 };
 
 /// The twin dies while somebody else is ahead of the try in the queue, and the context looks at the store before the verdict on the twin.
@@ -152,6 +152,26 @@ fn a_dead_writer_in_the_queue_refuses_no_try_of_a_reader() {
                 false => three.leases.lock(key).shared().try_acquire().await.unwrap().is_some(),
             };
             assert!(is_granted, "of several: {of_several}");
+        }
+    });
+}
+
+/// No other context has a place behind the writer, so only the readers' own context can notice that it is dead.
+#[test]
+fn a_reader_waits_no_longer_for_a_dead_writer_than_any_other_request() {
+    everywhere(async |world| {
+        for (key, beacon) in [("k", true), ("l", false)] {
+            let tab = || if beacon { world.tab() } else { world.dark_tab() };
+            let (reader, writer) = (tab(), tab());
+            let first = reader.leases.lock(key).shared().acquire().await.unwrap();
+            let mut write = Box::pin(writer.leases.lock(key).acquire());
+            assert!(world.within(secs(1), &mut write).await.is_none());
+            let second = reader.leases.lock(key).shared().acquire();
+            assert!(world.within(LEASE * 3, second).await.is_none(), "the writer lives, beacon: {beacon}");
+            writer.crash(write);
+            let second = world.within(LEASE * 3, reader.leases.lock(key).shared().acquire()).await;
+            assert!(second.is_some_and(|guard| guard.unwrap().is_valid()), "beacon: {beacon}");
+            assert!(first.is_valid());
         }
     });
 }

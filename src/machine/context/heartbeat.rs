@@ -36,6 +36,11 @@ impl Machine {
         // Of leases that go from task to task here, nobody else would say that others wait.
         let passed_on = self.cohorts.take_passed_on();
         self.ask_about(&passed_on, now);
+        for slot in &passed_on {
+            if self.waits_for_queue_only(slot) {
+                self.look_at(&slot.key, now);
+            }
+        }
     }
 
     /// The store did not take a heartbeat: it goes again soon. Whoever waits for a lease in doubt hears of the failure.

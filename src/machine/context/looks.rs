@@ -66,11 +66,21 @@ impl Machine {
                 None => self.ask(slot, now),
             }
         }
+        for slot in &self.cohorts.pick(Some(key), &|slot, _| self.waits_for_queue_only(slot)) {
+            self.judge_queue(slot, ahead, now);
+        }
         for (request, at) in found {
             if at.is_some() {
                 self.end_stray_place(key, request, now);
             }
         }
+    }
+
+    /// Only the queue keeps the next request from sharing what this context holds. If whoever stands there is dead, and nobody else has a
+    /// place behind it, no other context would ever notice. The next heartbeat asks whether anybody still queues.
+    fn judge_queue(&mut self, slot: &Slot, queue: &[Sighting], now: Monotonic) {
+        self.observe(slot, queue, now);
+        self.end_silent(slot, now, false);
     }
 
     /// Others of this context stand before it.

@@ -41,8 +41,9 @@ impl Transition<'_> {
         if let Some(place) = first {
             let upgrades = self.record.queue[place].upgrades;
             self.sight_grants(upgrades, &mut ahead);
-            self.sight_waiters(place, &mut ahead);
         }
+        // A holder without a place looks for those who keep its next requests from joining.
+        self.sight_waiters(first.unwrap_or(self.record.queue.len()), &mut ahead);
         Outcome::Looked { requests, last_token: self.record.last_token, ahead }
     }
 

@@ -221,6 +221,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "S4",
+        "a reader that waits for its own context's lease never judges a writer that queues",
+        Scenario("probing::a_reader_waits_no_longer"),
+        &[edit("src/machine/context/looks.rs", "self.observe(slot, queue, now);\n        self.end_silent(slot, now, false);", "self.observe(slot, queue, now);")],
+    ),
+    Mutant::new(
         "P4",
         "a try leaves its priority to those who wait on",
         Scenario("stale::a_try_lends"),
