@@ -337,5 +337,5 @@ async fn the_rights_that_the_guide_names_are_enough_in_a_cluster() {
     }
     groups::are_heard_by(to, "rights", 2).await;
     guard.release().await.unwrap();
-    timeout(BUSY, waiting).await.expect("it is told").unwrap().unwrap();
+    drop(timeout(BUSY, waiting).await.expect("it is told").unwrap().unwrap());
 }

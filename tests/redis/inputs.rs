@@ -65,7 +65,7 @@ async fn an_address_that_leads_nowhere_is_told() {
 async fn a_user_that_is_repeated_before_each_server_is_refused() {
     for (kind, end) in [("cluster", ""), ("sentinel", "/mymaster")] {
         let url = format!("redis-{kind}://me:secret@127.0.0.1:1,me:secret@127.0.0.1:2{end}");
-        let error = from_url(&url).await.err().expect("it is no address");
+        let error = from_url(&url).await.expect_err("it is no address");
         assert_eq!((error.kind, error.retry), (StoreErrorKind::Unsupported, false), "{error}");
         assert!(error.message.contains("once, before the first server"), "{error}");
         assert!(!error.message.contains("secret"), "{error}");

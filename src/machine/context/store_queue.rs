@@ -276,7 +276,7 @@ impl StoreQueue {
     }
 
     /// Takes the operations that would hold up the rest, and all others that need a locked key.
-    fn take_apart(&mut self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
+    fn take_apart(&self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
         if !KEYS_MAY_BE_LOCKED {
             return take(pending, &|operation| operation.is_refused());
         }
