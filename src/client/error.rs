@@ -168,8 +168,8 @@ impl fmt::Display for AcquireError {
             Self::InvalidOptions(invalid) => invalid.fmt(out),
             Self::UpgradeConflict { key } => write!(
                 out,
-                "another holder or guard of the key {} upgrades it, or has upgraded it; release this lease and acquire the key again; if \
-                 an earlier call on this lease does it, await that call",
+                "another holder or guard upgrades the key {}, or has upgraded it; release this lease and acquire the key again; if an \
+                 earlier call on this lease upgrades it, await that call",
                 Quoted(key)
             ),
             // The constant keeps the words out of the npm package, which shows the name.

@@ -142,7 +142,7 @@ test("of two who upgrade one is refused, and releases", async () => {
   const upgrading = left.upgrade();
   await settle();
   await refused(() => right.upgrade(), "UpgradeConflict", LEASE_ERROR, 'the key "notes"', "release this lease");
-  await refused(() => left.upgrade(), "UpgradeConflict", LEASE_ERROR, "an earlier call on this lease, await that call");
+  await refused(() => left.upgrade(), "UpgradeConflict", LEASE_ERROR, "if an earlier call on this lease upgrades it, await that call");
   assert.deepEqual([right.mode, right.valid], ["shared", true]);
   await right.release();
   await upgrading;

@@ -9,7 +9,7 @@ import type { HolderStatus } from "./status.js";
  * | `Timeout` | `TimeoutError` | the time-out passed before the grant: others held the key, this manager itself did, or the store had not answered yet. If the store failed and nobody was seen to hold the key, the code is `Store` |
  * | `Closed` | `InvalidStateError` | the manager was closed |
  * | `InstanceInUse` | | another living context with the same `instance` holds the key: give each context an `instance` of its own |
- * | `UpgradeConflict` | | another holder or guard upgrades the key, or has upgraded it; release this lease and acquire the key again; if an earlier call on this lease does it, await that call |
+ * | `UpgradeConflict` | | another holder or guard upgrades the key, or has upgraded it; release this lease and acquire the key again; if an earlier call on this lease upgrades it, await that call |
  * | `InUse` | | a lease or a lock that {@link LeaseManager.delete} was to delete is held |
  * | `InvalidKey` | | the key is empty, too long, or not well-formed text |
  * | `InvalidOptions` | | an unknown option, or a value that does not fit |
@@ -39,7 +39,7 @@ export type LeaseErrorCode =
   | "InitFailed"
   | "Internal";
 
-/** A `DOMException`, but for its `code`, which is a number there. Tools such as typescript-eslint look for the `Error`. */
+/** A `DOMException`, but for its `code`, which is a number there. Tools such as typescript-eslint look for `Error` among its bases. */
 interface DOMExceptionWithoutCode extends Omit<DOMException, "code" | "name" | "message">, Error {
   /** As in the table of {@link LeaseErrorCode}. */
   readonly name: string;
