@@ -88,11 +88,11 @@ export default async function load(source) {
  *  `globalThis`. The face passes the wasm nothing that cannot be copied, so nothing has to be freed halfway. */
 function shorter(glue) {
   return glue
-    // The wasm exports what this would do without.
+    // Our wasm always exports the `realloc` that this code could do without.
     .replace(/^ +if \(realloc === undefined\) \{\n[^}]*\}\n/m, "")
     .replace(/^( +)ptr = ptr >>> 0;\n +return decodeText\(getUint8ArrayMemory0\(\).*\n/m, "$1return decodeText(getArrayU8FromWasm0(ptr, len));\n")
     .replace("ptr / 1, ptr / 1 + len", "ptr, ptr + len")
-    // A memory that has grown has another buffer, and the one before is empty.
+    // Once a memory has grown, it has another buffer, and the earlier buffer is empty.
     .replace(/(\w+) === null \|\| \1\.byteLength === 0/, "!$1?.byteLength")
     .replace(/^( +if \()(\w+) === null \|\| \2\.buffer\.detached .* (wasm\.\w+\.buffer)\)\) \{$/m, "$1$2?.buffer !== $3) {")
     // In Node.js an open channel would keep the process alive.

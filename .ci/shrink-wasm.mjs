@@ -86,8 +86,8 @@ function withLastArgument(javascript, call, argument) {
   return head + longer.join("");
 }
 
-/** Gives short names to all that the wasm and its glue give each other. Those of two builds are alike, so the name of the memory tells the
- *  builds apart. */
+/** Gives short names to all that the wasm and its glue give each other. Two builds use the same short
+ *  names, so the name of the memory tells the builds apart. */
 function shortenNames() {
   let count = 0;
   const short = () => (count++).toString(36);

@@ -168,8 +168,8 @@ impl LeaseGuard {
     ///
     /// # Errors
     /// [`AcquireError::UpgradeConflict`] if another holder that shares the key is already upgrading: both would wait for
-    /// ever. Release the guard, so that the other can go on. Also if the lease is exclusive already, and other guards of this manager
-    /// joined it. [`AcquireError::Lost`] if the lease is lost,
+    /// ever. Release the guard, so that the other can go on. The error is the same if the lease is already exclusive and other
+    /// guards of this manager have joined it. [`AcquireError::Lost`] if the lease is lost,
     /// [`AcquireError::Released`] if this guard was released, and a store's error.
     ///
     /// # Cancel safety

@@ -120,7 +120,7 @@ impl Driver {
         None
     }
 
-    /// Unless the context has closed.
+    /// Renews the watch of the life cycle, unless the context has closed.
     pub(super) fn renew_watch(&self) {
         if let Some(watch) = &*self.lifecycle.lock().unwrap_or_else(PoisonError::into_inner) {
             watch.renew();

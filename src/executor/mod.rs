@@ -56,10 +56,10 @@ pub trait LifecycleWatcher: MaybeSendSync {
     fn lifecycle(&self, event: Lifecycle);
 }
 
-/// What tells a watcher until it is dropped.
+/// Tells a [`LifecycleWatcher`] what the platform does, until this is dropped.
 pub trait LifecycleWatch: MaybeSendSync {
-    /// Called with each session and at each heartbeat: what the platform has removed meanwhile is put back, such as the listeners of a page.
-    /// It must not call the watcher. Unless it is overridden, it does nothing.
+    /// Puts back what the platform has removed meanwhile, such as the listeners of a page. A manager calls this with each new session and
+    /// at each heartbeat. It must not call the watcher. By default it does nothing.
     fn renew(&self) {}
 }
 

@@ -10,13 +10,13 @@ mod tests;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-// The one switch: a server may have 100,000 keys, and what a page downloads has no room for what they need.
+// A server may have 100,000 keys, but the wasm that pages download has no room for the code that they need. Only this line decides.
 #[cfg(not(feature = "js"))]
 use chunked::Entries;
 #[cfg(feature = "js")]
 use flat::Entries;
 
-/// Whether a context may have so many keys that the queue of its store is better searched once for many of them than once for each.
+/// Whether a context may have so many keys that one search of its store queue for many of them is cheaper than a search for each.
 pub(crate) const HAS_MANY_KEYS: bool = !cfg!(feature = "js");
 
 /// A map whose keys are kept in order.
@@ -102,8 +102,8 @@ impl<K, V> SortedMap<K, V> {
         (key, value)
     }
 
-    /// Puts in an entry at the place that [`find`](Self::find) returned for its key, and returns its place. The places in `kept` stay
-    /// valid.
+    /// Inserts an entry at the place that [`find`](Self::find) returned for its key, and returns the place that it has then. The places in
+    /// `kept` are corrected, so that they stay valid.
     pub(crate) fn insert_at(&mut self, at: usize, entry: (K, V), kept: &mut [usize]) -> usize {
         self.0.insert(at, entry, kept)
     }

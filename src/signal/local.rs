@@ -31,7 +31,7 @@ struct Seats {
     taken: SortedMap<u64, Seat>,
     /// Each session with the number of its seat, so that a message to one session looks at no other. Empty where contexts are few.
     by_session: SortedMap<(SessionId, u64), ()>,
-    /// Each session whose beacon is watched, with the number of a seat that watches it and the watch's own. Empty where contexts are few.
+    /// Each session whose beacon is watched, with the number of a seat that watches it and the number of the watch. Empty where contexts are few.
     watchers: SortedMap<(SessionId, u64, u64), ()>,
     last: u64,
 }
@@ -122,7 +122,7 @@ impl Seats {
         stands
     }
 
-    /// Notes that a seat watches a beacon, if it is taken.
+    /// Notes that a seat watches a beacon, if the seat is taken.
     fn watch(&mut self, number: u64, watch: u64, session: SessionId) {
         let Some(seat) = self.taken.get_mut(&number) else { return };
         seat.watches.insert(watch, session);

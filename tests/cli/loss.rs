@@ -89,7 +89,7 @@ pub(crate) fn take_unheard(scratch: &Scratch) {
     assert_eq!(other.execute(&ended, []).unwrap(), 1);
 }
 
-/// The command has ended by itself by then. Whoever was only to be warned goes by the code of the command.
+/// The command has ended by itself by then. With `--on-loss warn`, its own code counts.
 #[test]
 fn a_loss_that_only_the_release_finds_has_the_code_of_a_loss() {
     let scratch = Scratch::new();

@@ -71,7 +71,7 @@ fn what_it_cannot_read_stays() {
     });
 }
 
-/// Another process ends the session, and this one still remembers its row.
+/// Another process ends the session, while this one still remembers the row of the session.
 #[test]
 fn a_session_that_ended_meanwhile_is_granted_nothing() {
     let Some(address) = server::shared() else { return };

@@ -65,7 +65,7 @@ async fn a_server_that_is_down_may_come_back() {
     assert!(error.message.contains("127.0.0.1"), "{error}");
 }
 
-/// As a host that does not exist is, or one behind a firewall.
+/// Like a host that does not exist, or one behind a firewall.
 #[tokio::test]
 async fn a_server_that_says_nothing_is_told_with_what_to_check() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

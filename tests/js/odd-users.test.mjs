@@ -246,7 +246,7 @@ test("locks say by a TypeError which value does not fit", async () => {
 test("where a library replaced Promise, as zone.js does, no request is answered before its lease is granted", async (t) => {
   const { Promise: own } = globalThis;
   t.after(() => (globalThis.Promise = own));
-  // No promise of an async function is an instance of it.
+  // No promise of an async function is an instance of this class.
   globalThis.Promise = class extends own {};
   const { signal } = new AbortController();
   const early = [];

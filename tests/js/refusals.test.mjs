@@ -307,7 +307,7 @@ test("wasm that does not load is told, and another try is free", () => {
     const tell = (error) => console.log(error.code, error.message);
     await init(new Uint8Array(8)).catch(tell);
     await init("http://127.0.0.1:1/node_modules/.vite/deps/leasehold_bg.wasm").catch(tell);
-    // As Nuxt has it.
+    // As in Nuxt.
     await init("http://127.0.0.1:1/_nuxt/@fs/node_modules/.cache/vite/client/deps/leasehold_bg.wasm").catch(tell);
     await LeaseManager.open("app", { store: "memory" }).catch(tell);
     const module = new WebAssembly.Module((await import("node:fs")).readFileSync(new URL(${wasm})));
@@ -328,7 +328,7 @@ test("the wasm of another program or build is refused, and another try is free",
     await init(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0])).catch(tell);
     const bytes = (await import("node:fs")).readFileSync(new URL(${wasm}));
     const { name } = WebAssembly.Module.exports(new WebAssembly.Module(bytes)).find(({ kind }) => kind === "memory");
-    // As every build, it calls what it exports alike.
+    // In another build, only the memory has another name.
     const other = Buffer.from(bytes);
     other.write("_" + "x".repeat(name.length - 1), other.indexOf(name));
     await init(other).catch(tell);
@@ -381,7 +381,7 @@ test("a fetch that a browser may have refused names what must allow it", () => {
     globalThis.fetch = async () => new Response("", { status: 404 });
     await init("http://127.0.0.1:1/leasehold_bg.wasm").catch(tell);`;
   const [refused, absent] = run(script).split("\n");
-  assert.match(refused, /^InitFailed .*: TypeError: .*; serve .*; let the Content-Security-Policy allow it in its connect-src; another origin needs CORS$/);
+  assert.match(refused, /^InitFailed .*: TypeError: .*; serve .*; let the Content-Security-Policy allow it in its connect-src, and CORS, if it is of another origin$/);
   assert.match(absent, /^InitFailed .*: Error: HTTP status 404; serve .*"leasehold\/inline"$/);
 });
 

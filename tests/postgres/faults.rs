@@ -120,7 +120,7 @@ fn a_context_that_stops_inside_a_transaction_blocks_nobody_for_long() {
     });
 }
 
-/// The server is still at the commit when the time is over, and comes to its end later.
+/// The time limit ends while the server commits. The commit succeeds later.
 #[test]
 fn a_commit_that_outlasts_the_time_limit_is_unknown_and_may_take_effect() {
     const HELD: i64 = 5;

@@ -320,7 +320,7 @@ fn a_transaction_elsewhere_is_refused_with_the_remedy() {
     });
 }
 
-/// It has the same leases, by the same store's id, and nobody there knows of a theft.
+/// The copy has the same leases and the same id of its store, but hears of no theft.
 #[test]
 fn a_transaction_in_a_copy_of_the_database_is_refused() {
     on_server("fence_copy", |place| async move {
@@ -348,7 +348,7 @@ fn a_transaction_in_a_copy_of_the_database_is_refused() {
     });
 }
 
-/// A newer program has changed them, and may keep leases in another way.
+/// A newer program has changed the tables, and may keep leases in another way.
 #[test]
 fn tables_of_another_version_let_nobody_write() {
     on_server("fence_version", |place| async move {
@@ -365,7 +365,7 @@ fn tables_of_another_version_let_nobody_write() {
     });
 }
 
-/// Another context deletes the session's row. The fence waits for it, and does not write the row anew.
+/// Another context deletes the session's row. The fence waits until that is committed, and does not write the row anew.
 #[test]
 fn a_fence_that_renews_brings_no_session_back_that_is_being_ended() {
     on_server("fence_ended", |place| async move {
@@ -440,7 +440,7 @@ fn an_old_snapshot_shows_no_lease_that_is_gone() {
     });
 }
 
-/// The lease is newer than the snapshot, which does not show it. It is not lost for that.
+/// The lease is newer than the snapshot, which therefore does not show it. The lease is not lost.
 #[test]
 fn a_snapshot_that_is_older_than_the_lease_is_no_loss() {
     on_server("fence_older", |place| async move {
@@ -464,7 +464,7 @@ fn a_snapshot_that_is_older_than_the_lease_is_no_loss() {
     });
 }
 
-/// A script of statements may have a COMMIT of its own. What the user executes then is in no transaction, and nothing would keep the lease.
+/// A script of statements may have a COMMIT of its own. What the user executes then is in no transaction, so nothing would keep the lease.
 #[test]
 fn a_transaction_that_is_over_is_refused() {
     on_server("fence_over", |place| async move {

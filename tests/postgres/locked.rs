@@ -139,8 +139,7 @@ fn fences_that_overlap_without_a_pause_keep_nobody_from_the_key() {
             users.push(place.client().await);
         }
         let named = Place { url: format!("{}?application_name=locked_overlap", place.url), ..place.clone() };
-        // A tenth of the store time-out: so long a transaction keeps its place among those that wait for the record. A busy machine
-        // takes its time.
+        // A transaction waits for the record for a tenth of the store time-out. That has to be long enough on a busy machine.
         let late =
             LeaseManager::builder(named.store().await, TokioExecutor::new()).lease(LONG * 10).store_timeout(LONG);
         let late = late.build().unwrap();
@@ -292,8 +291,8 @@ fn a_session_that_is_never_quiet_can_be_stolen_from() {
     });
 }
 
-/// A transaction waits for the lock of another program for a tenth of its time, and then says what is in the way. Otherwise it would wait
-/// until its statement is cancelled, and that tells nobody that the key is locked.
+/// A transaction waits for the lock of another program for a tenth of its time limit, and then says that the key is locked. Otherwise the
+/// server would cancel its statement, and the error would not name the lock.
 #[test]
 fn a_transaction_says_that_its_key_is_locked_before_its_statement_is_cancelled() {
     on_server("locked_limit", |place| async move {

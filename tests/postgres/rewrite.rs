@@ -87,7 +87,7 @@ fn a_store_with_another_id_or_format_is_noticed() {
     });
 }
 
-/// Also a transaction that is decided by memory is synced to the disk, and sees what others have committed before each of its statements.
+/// Even a transaction that the store decides from memory is synced to the disk, and each of its statements sees what others have committed.
 #[test]
 fn what_a_user_has_set_for_transactions_does_not_hold_for_those_of_the_store() {
     on_server("rewrite_settings", |place| async move {

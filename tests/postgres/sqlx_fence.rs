@@ -259,7 +259,7 @@ fn an_old_snapshot_shows_no_lease_that_is_gone() {
     });
 }
 
-/// A script of statements may have a COMMIT of its own. What the user executes then is in no transaction, and nothing would keep the lease.
+/// A script of statements may have a COMMIT of its own. What the user executes then is in no transaction, so nothing would keep the lease.
 #[test]
 fn a_transaction_that_is_over_is_refused() {
     on_server("sqlx_fence_over", |place| async move {

@@ -47,7 +47,7 @@ async fn what_cannot_be_read_is_left_as_it_is() {
     contract::unreadable(async || open(&server.client(), "unreadable").await, write, read).await;
 }
 
-/// Another hand spoils the store's own row, and then restores it.
+/// Another program spoils the store's own row, and then restores it.
 #[tokio::test]
 async fn a_store_that_can_be_read_again_works_again() {
     let Some(server) = shared() else { return };

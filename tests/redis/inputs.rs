@@ -262,7 +262,7 @@ async fn a_user_with_few_rights_is_enough_and_one_with_fewer_is_told() {
     assert!(error.message.contains("grant them to the user") && error.applied == Applied::No, "{error}");
 }
 
-/// A command that was taken away answers in other words than one that the user may not run. Trying again does not help.
+/// The server says something else of a missing command than of one that the user may not run. Trying again does not help.
 #[tokio::test]
 async fn a_command_that_the_server_does_not_have_is_told_with_the_remedy() {
     let Some(server) = Server::start(&["--rename-command", "ZADD", "hidden"]) else { return };

@@ -537,7 +537,7 @@ fn what_was_dropped_while_the_store_refused_is_given_back_before_it_is_tried_aga
     });
 }
 
-/// The first opening was carried out unheard. The store is down for a moment while the request goes apart.
+/// The store opened an earlier session, but the answer was lost. It is down for a moment while the request is sent separately.
 #[test]
 fn a_request_at_a_locked_key_does_not_meet_an_earlier_session_although_the_store_is_down_for_a_moment() {
     everywhere(async |world| {

@@ -91,7 +91,7 @@ fn the_store_s_thread_notifies_the_waiter_that_it_grants() {
     }
 }
 
-/// Jobs of the same process were before it, until its time was over. Its context has given it up by then, and may have asked again.
+/// Other jobs of the process came first, until its time limit was over. By then its context has given it up, and may have asked again.
 #[test]
 fn a_transaction_whose_turn_comes_too_late_is_not_begun() {
     let scratch = Scratch::new();

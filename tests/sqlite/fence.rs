@@ -286,7 +286,7 @@ fn a_transaction_that_is_over_is_refused() {
     });
 }
 
-/// The file may be written, and so may all beside it: the remedy is another one.
+/// The file and its folder are writable, so the remedy is not to change their rights.
 #[test]
 fn a_connection_that_cannot_write_is_refused_with_the_remedy() {
     let scratch = Scratch::new();
@@ -304,7 +304,7 @@ fn a_connection_that_cannot_write_is_refused_with_the_remedy() {
     });
 }
 
-/// The user did open the file of the store, so that it is no misuse.
+/// The user did open the file of the store, so this is no misuse.
 #[test]
 fn a_file_that_was_moved_while_it_was_open_is_told_as_such() {
     let scratch = Scratch::new();

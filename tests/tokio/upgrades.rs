@@ -16,7 +16,7 @@ async fn becomes_exclusive(guard: &LeaseGuard) {
 
 fn faulty(memory: &MemoryStore) -> (LeaseManager, FaultyStore<MemoryStore>) {
     let store = FaultyStore::new(memory.clone());
-    // An upgrade goes on for a lease although the store fails.
+    // While the store fails, an upgrade is tried again for the length of a lease.
     (LeaseManager::builder(store.clone(), TokioExecutor::new()).lease(ms(2_000)).build().unwrap(), store)
 }
 

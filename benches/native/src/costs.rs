@@ -252,7 +252,7 @@ fn requests_given_up(figures: &mut Figures) {
     }
 }
 
-/// A context waits for many keys of another one that falls silent: to end it, and to be granted the keys, costs the same for each.
+/// A context waits for many keys of another one that falls silent. To end it, and to be granted the keys, costs the same for each key.
 fn silent_holder(figures: &mut Figures) {
     let names = [
         (100, "silent_holder_of_100_keys_each_us"),

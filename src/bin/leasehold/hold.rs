@@ -85,7 +85,7 @@ async fn late(guard: &LeaseGuard, rules: &Rules) -> Duration {
         // After a pause of this process a heartbeat is only overdue. A lease in doubt, of which nothing is left, has
         // the grace to be confirmed.
         let limit = if left.is_zero() { rules.grace.max(rules.probe) } else { rules.probe };
-        // Whatever this answers, what is left tells whether the lease was confirmed.
+        // The answer does not matter: what is left of the lease tells whether it was confirmed.
         let _ = timeout(limit, guard.verify()).await;
         if guard.remaining() <= enough {
             return guard.remaining();

@@ -85,7 +85,7 @@ impl Listeners {
 }
 
 impl LifecycleWatch for Listeners {
-    /// `document.open()` removes all listeners of a page. To add one that is still there changes nothing.
+    /// `document.open()` removes all listeners of a page. Adding a listener that is still there changes nothing.
     fn renew(&self) {
         self.listen(true);
     }

@@ -103,7 +103,7 @@ export function refuseClones(object, method) {
   object[method] = object[method];
 }
 
-/** What compiled code looks for where an engine lacks the symbol, as esbuild, Babel and SWC compile `using`. */
+/** The symbol, or, where the engine lacks it, what `using` looks for after esbuild, Babel or SWC has compiled it. */
 const symbol = (name) => Symbol[name] ?? Symbol.for(`Symbol.${name}`);
 
 /** Has `using` and `await using` call a method of the object; with `mustWait`, only `await using`. */

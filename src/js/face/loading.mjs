@@ -61,8 +61,8 @@ function identify(source) {
   return [source, "a WebAssembly.Module"];
 }
 
-/** What a browser may have refused: scripts are told of a fetch only that it failed. */
-const ACCESS = "; let the Content-Security-Policy allow it in its connect-src; another origin needs CORS";
+/** What to check if the fetch failed: a browser does not tell scripts why. */
+const ACCESS = "; let the Content-Security-Policy allow it in its connect-src, and CORS, if it is of another origin";
 
 async function start(wasm, name) {
   let advice = 'serve leasehold_bg.wasm there, or call init() with another source, or import from "leasehold/inline"';
@@ -72,7 +72,7 @@ async function start(wasm, name) {
   try {
     source = isUrl(wasm) ? await read(wasm) : wasm;
     advice = "serve this version's leasehold_bg.wasm, and let the Content-Security-Policy allow 'wasm-unsafe-eval' in its script-src";
-    if (!globalThis.WebAssembly) advice = "allow WebAssembly in the browser's settings";
+    if (!globalThis.WebAssembly) advice = "WebAssembly is switched off here; allow it in the browser's settings";
     // If WebAssembly is missing, this line fails before the glue looks at `Response`. That look would make Node.js load a wasm of its own,
     // and end because it cannot.
     await load(WebAssembly && source);
@@ -85,7 +85,7 @@ async function start(wasm, name) {
   }
 }
 
-/** How long a server may take for the whole wasm, in ms. It may come uncompressed at 20 kbit a second. */
+/** How long a server may take for the whole wasm, in ms: long enough for the uncompressed wasm at 20 kbit a second. */
 const LIMIT_MS = 120_000;
 
 export async function download(url) {

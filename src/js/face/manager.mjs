@@ -211,8 +211,8 @@ export class LeaseManager extends EventTarget {
     return holders.find(({ mode }) => mode === "exclusive") ?? null;
   }
 
-  /** The lease, or a promise of it: to await what is there costs some engines more than the lease itself. A promise of an async function
-   *  is no instance of a Promise that a library has put in the place of the engine's. */
+  /** The lease, or a promise of it: to await what is there costs some engines more than the lease itself. The
+   *  engine's promise is not an `instanceof Promise` if a library has replaced the global `Promise`. */
   #lease(key, wish, steal, stopped) {
     const made = (wasm) => new Lease(INTERNAL, wasm, key, stopped);
     const wasm = this.#request(key, wish, steal);

@@ -45,9 +45,9 @@ export class LeaseGroup implements Iterable<Lease> {
   /** The leases, in the order in which they were asked for. */
   [Symbol.iterator](): IterableIterator<Lease>;
 
-  /** {@link release} in the background, for `using`. Where the engine lacks the symbol, it is `Symbol.for("Symbol.dispose")`. */
+  /** {@link release} in the background, for `using`. Where the engine lacks the symbol, its name is `Symbol.for("Symbol.dispose")`. */
   [Symbol.dispose](): void;
 
-  /** {@link release}, for `await using`. Where the engine lacks the symbol, it is `Symbol.for("Symbol.asyncDispose")`. */
+  /** {@link release}, for `await using`. Where the engine lacks the symbol, its name is `Symbol.for("Symbol.asyncDispose")`. */
   [Symbol.asyncDispose](): Promise<void>;
 }

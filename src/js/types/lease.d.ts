@@ -172,10 +172,10 @@ export class Lease {
    */
   release(): Promise<ReleaseOutcome>;
 
-  /** {@link release} in the background, for `using`. Where the engine lacks the symbol, it is `Symbol.for("Symbol.dispose")`. */
+  /** {@link release} in the background, for `using`. Where the engine lacks the symbol, its name is `Symbol.for("Symbol.dispose")`. */
   [Symbol.dispose](): void;
 
-  /** {@link release}, for `await using`. Where the engine lacks the symbol, it is `Symbol.for("Symbol.asyncDispose")`. */
+  /** {@link release}, for `await using`. Where the engine lacks the symbol, its name is `Symbol.for("Symbol.asyncDispose")`. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 

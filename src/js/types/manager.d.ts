@@ -306,7 +306,7 @@ export class LeaseManager extends EventTarget {
    */
   close(): Promise<void>;
 
-  /** {@link close}, for `await using`. Where the engine lacks the symbol, it is `Symbol.for("Symbol.asyncDispose")`. */
+  /** {@link close}, for `await using`. Where the engine lacks the symbol, its name is `Symbol.for("Symbol.asyncDispose")`. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 

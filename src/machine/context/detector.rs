@@ -223,7 +223,7 @@ impl Machine {
         }
     }
 
-    /// Ends a session that stands before a slot. `is_first` says that no session is being ended for that slot yet.
+    /// Ends a session that is ahead of a slot. `is_first` says that no session is being ended for that slot yet.
     pub(super) fn end_session_of(&mut self, slot: &Slot, target: SessionId, beat: u64, now: Monotonic, is_first: bool) {
         let end = Action::End { target, beat };
         if HAS_MANY_KEYS && is_first {

@@ -41,8 +41,9 @@ impl Machine {
         }
     }
 
-    /// The lease was stolen before this context heard that it was granted. Those who wait ask again, but for who asked for one very lease,
-    /// or for several at once. If the grant was a theft, its thief does not steal again, because it would rob the later thief.
+    /// The lease was stolen before this context heard that it was granted. Those who wait ask again, except a request
+    /// for this very lease, or for several keys at once, which fails. If the grant was a theft, its thief does not steal again, because it
+    /// would rob the later thief.
     fn robbed_unheard(&mut self, slot: &Slot, now: Monotonic) {
         let stole = |cohort: &&mut Cohort| cohort.seeking().is_some_and(|seeking| seeking.thefts > 0);
         if let Some(thief) = self.cohorts.change(slot).filter(stole).and_then(|cohort| cohort.turns.pop_thief()) {

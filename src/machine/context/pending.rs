@@ -39,14 +39,14 @@ pub(super) struct PendingOperation {
     pub(super) is_hurried: bool,
 }
 
-/// With what else an operation may share a transaction.
+/// What may share a transaction with an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Company {
     #[default]
     Anything,
-    /// With what needs the same key and no other. Somebody else kept one of its records locked, so all that went along would wait with it.
+    /// Operations that need the same key and no other. Somebody else kept one of its records locked, so all others would wait with it.
     SameKey,
-    /// It goes alone. The store refused it for good, so all that went along would fail with it.
+    /// No other operation. The store refused it for good, so all others would fail with it.
     Nothing,
 }
 
@@ -71,7 +71,7 @@ impl PendingOperation {
         KEYS_MAY_BE_LOCKED && self.company == Company::SameKey
     }
 
-    /// It goes with no more than this from now on.
+    /// From now on, no more than this may share a transaction with it.
     pub(super) fn keep_to(&mut self, company: Company) {
         self.company = self.company.max(company);
     }

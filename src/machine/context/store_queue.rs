@@ -18,10 +18,10 @@ use super::{
 };
 use room::Room;
 
-/// For so many slots the queue is searched one by one.
+/// For up to so many slots, the queue is searched once for each; for more, once for all of them.
 const FEW: usize = 8;
 
-/// What is longer is not searched for each request that was given up.
+/// A queue that is longer is not searched for each request that was given up.
 const LONG: usize = 64;
 
 /// Late answers of so many transactions are still looked at.
@@ -41,7 +41,7 @@ pub(super) struct StoreQueue {
     went_alone: bool,
     /// Whether the last transaction was a heartbeat that was sent alone, before everything that waited.
     beat_alone: bool,
-    /// How many requests that nobody makes any more may still wait.
+    /// How many requests that were given up may still be in the queue.
     obsolete: u32,
     /// What one transaction may carry, once the store has refused a larger one.
     room: Room,
@@ -212,7 +212,7 @@ impl StoreQueue {
         any(&[&self.waiting, &self.later, self.in_flight_operations()], &is_it)
     }
 
-    /// The slots for which sessions are being ended, in order, where so many slots are looked for that one search serves all of them.
+    /// The slots for which sessions are being ended, in order. `None` if so few slots are sought that a search for each is cheaper.
     #[inline]
     pub(super) fn ending(&self, sought: usize) -> Option<Vec<Slot>> {
         // Nearly every input touches one cohort.
@@ -247,9 +247,9 @@ impl StoreQueue {
         self.went_alone = true;
     }
 
-    /// Takes what waits. If something is to be given back at the key of a request, and waits to be tried again, it goes right before the
-    /// request, which would find the key taken by its own context otherwise. But it does so once only, or a store that refuses it at once
-    /// would be asked again and again.
+    /// Takes what waits. A release or withdrawal that waits to be tried again goes right before a request for its key. Otherwise the
+    /// request would find the key taken by its own context. This happens only once, so that a store that refuses it at once is not asked
+    /// without end.
     fn take_waiting(&mut self) -> Vec<PendingOperation> {
         let waiting = core::mem::take(&mut self.waiting);
         let may_hurry = |operation: &PendingOperation| operation.gives_back() && !operation.is_hurried;
@@ -311,15 +311,15 @@ impl StoreQueue {
         self.take_unsent(&|operation| is_it(&operation.action) && operation.slot == *slot)
     }
 
-    /// Whether the queue is so long that a request that was given up may stay in it. It is not sent: `drop_obsolete` comes before each
-    /// transaction. A search for each of thousands of requests that time out together would take quadratic time.
+    /// Whether the queue is so long that a request that was given up may stay in it. The request is not sent, because `drop_obsolete` runs
+    /// before each transaction. A search for each of thousands of requests that time out together would take quadratic time.
     pub(super) fn leaves_obsolete(&mut self) -> bool {
         let leaves = HAS_MANY_KEYS && self.waiting.len() > LONG && self.later.is_empty();
         self.obsolete += u32::from(leaves);
         leaves
     }
 
-    /// Whether it pays to search the queue for all of them.
+    /// Whether so many requests were given up that one search for all of them pays.
     pub(super) fn is_mostly_obsolete(&self) -> bool {
         self.obsolete as usize > self.waiting.len() / 2
     }

@@ -16,7 +16,7 @@ use super::{find_in, make_room};
 /// The largest chunk.
 const MOST: usize = 128;
 
-/// A place is the index of a chunk, and in so many lower bits the index in that chunk.
+/// A place, where an entry is, holds the index of a chunk, and in this many lowest bits the index within that chunk.
 const BITS: u32 = 8;
 
 const fn place(chunk: usize, at: usize) -> usize {
@@ -118,8 +118,8 @@ impl<T> Entries<T> {
         }
     }
 
-    /// Puts in an entry at a place that [`find`](Self::find) returned, and says where it stands then. `kept` are places of other entries,
-    /// which are told anew.
+    /// Inserts an entry at a place that [`find`](Self::find) returned, and returns the place that it has then. `kept` holds places of other
+    /// entries, and corrects them.
     pub(super) fn insert(&mut self, at: usize, entry: T, kept: &mut [usize]) -> usize {
         match self {
             Self::Few(entries) if entries.len() < MOST => {
@@ -175,7 +175,7 @@ impl<T> Entries<T> {
     }
 }
 
-/// None of this is inlined: most maps hold one entry, and a hit asks many of them.
+/// None of this is inlined, because most maps hold one entry, and each acquisition asks many maps.
 impl<T> Chunks<T> {
     #[inline(never)]
     fn at(&self, at: usize) -> &T {
@@ -189,7 +189,7 @@ impl<T> Chunks<T> {
         &mut self.chunks[chunk][at]
     }
 
-    /// The rest of a chunk, and the chunks behind it.
+    /// The rest of a chunk, and the chunks after it.
     #[inline(never)]
     fn from(&self, from: usize) -> (&[T], &[Vec<T>]) {
         let (chunk, at) = parts(from);
@@ -198,7 +198,7 @@ impl<T> Chunks<T> {
 
     #[inline(never)]
     fn find(&self, compare: impl Fn(&T) -> Ordering) -> Result<usize, usize> {
-        // Each chunk but the last one ends before what stands in the next.
+        // The first chunk whose last entry is not less than what is looked for, or else the last chunk.
         let others = &self.chunks[..self.chunks.len() - 1];
         let chunk = others.partition_point(|chunk| chunk.last().is_none_or(|last| compare(last) == Ordering::Less));
         find_in(&self.chunks[chunk], compare).map(|at| place(chunk, at)).map_err(|at| place(chunk, at))
@@ -328,7 +328,7 @@ impl<T> IntoIterator for Entries<T> {
     }
 }
 
-// How the entries are cut depends on how they came: only the entries count.
+// Which entries share a chunk depends on the order in which they came. So only the entries are compared.
 
 impl<T: PartialEq> PartialEq for Entries<T> {
     fn eq(&self, other: &Self) -> bool {
@@ -355,7 +355,7 @@ impl<T: fmt::Debug> fmt::Debug for Entries<T> {
 mod tests {
     use super::*;
 
-    /// So an insertion moves at most one chunk of entries; and where there are many, one in 64 moves the chunks.
+    /// So an insertion moves the entries of one chunk at most. Where there are many entries, one insertion in 64 also moves the chunks.
     #[test]
     fn no_chunk_is_large_and_no_two_neighbours_are_small() {
         let mut entries = Entries::new();

@@ -60,11 +60,11 @@ extern "C" {
     pub(super) fn abort(this: &AbortController);
 }
 
-/// Whether the Web Locks of this context may be others than those of contexts that are made from now on.
+/// Whether new contexts may have other Web Locks than this one.
 static FORSAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Has this context do without Web Locks from now on. When Chromium clears a site's data, it gives new pages of the site other Web Locks than
-/// those that open pages go on to use: neither sees who holds the others'. So the absence of a beacon would prove nothing.
+/// Makes this context do without Web Locks from now on. When Chromium clears a site's data, it gives new pages of the site Web Locks of
+/// their own: neither new pages nor open ones see the locks of the others. So a missing beacon would prove nothing.
 pub(crate) fn forsake_locks() {
     FORSAKEN.store(true, Relaxed);
 }
@@ -73,7 +73,7 @@ pub(super) fn are_forsaken() -> bool {
     FORSAKEN.load(Relaxed)
 }
 
-/// The lock manager, if there is one here that all others use, too.
+/// The lock manager, if there is one here that all other contexts use, too.
 pub(super) fn locks() -> Option<LockManager> {
     if are_forsaken() {
         return None;

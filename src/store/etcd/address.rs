@@ -69,7 +69,7 @@ fn scheme(text: &str) -> (Option<bool>, &str) {
 /// A user with a password, both percent-encoded.
 fn named(user: &str) -> Result<(String, String), StoreError> {
     let parts = user.split_once(':').and_then(|(name, password)| Some((decoded(name)?, decoded(password)?)));
-    // With a second @, a server would be taken for a part of the password.
+    // If there were a second @, the first server would be taken for a part of the password.
     parts.filter(|(name, _)| !name.is_empty() && !user.contains('@')).ok_or_else(|| {
         refused(
             "what stands before @ in the address of etcd is not user:password; write it once, before the first server, and percent-encode \

@@ -27,7 +27,7 @@ pub(super) struct Load {
     pub(super) bytes: usize,
 }
 
-/// Said of a server that gave no answer within the time that connecting may take.
+/// What an error says of a server that did not answer within the time limit for connecting.
 pub(super) const SILENCE: &str = "did not answer in time";
 /// gRPC's number for a method that the server does not have.
 const UNIMPLEMENTED: i32 = 12;

@@ -50,7 +50,7 @@ pub(super) struct Connection {
     /// The transactions that wait for this context.
     open: RefCell<Vec<Transaction>>,
     on_end: Closure<dyn Fn(Event)>,
-    /// If not, it is the user's: only who owns it may close it.
+    /// Whether the connection is our own. Otherwise it is the user's, and only the user may close it.
     is_own: bool,
     /// On the user's connection: the call that closes it.
     _heard_close: Option<HeardClose>,
@@ -102,7 +102,7 @@ impl Connection {
         let on_end = Closure::<dyn Fn(Event)>::new({
             let (ending, database) = (Rc::clone(&ending), database.clone());
             move |event: Event| {
-                // The browser has closed it, perhaps because it clears the site's data.
+                // The browser has closed the connection, perhaps to clear the site's data.
                 if event.type_() == CLOSE {
                     forsake_locks();
                 }

@@ -16,7 +16,7 @@ use super::bindings::Database;
 use crate::executor::WeakShared;
 use crate::store::StoreWatcher;
 
-/// The event, and the method.
+/// The name of the event and of the method.
 pub(super) const CLOSE: &str = "close";
 
 /// The managers over the store, which hear when a connection ends.

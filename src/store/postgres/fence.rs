@@ -32,13 +32,13 @@ const ELSEWHERE: &str = "the lease is not kept in the database of this transacti
     lease's PostgresStore is connected to, by the same server and port";
 const READ_ONLY: &str =
     "the transaction is read-only, so there is nothing to fence; begin it with read_only(false), on the primary";
-const OVER: &str = "the transaction is over, so nothing would keep the lease until the write; fence it before COMMIT or ROLLBACK, and execute \
-    no script in it that has a COMMIT of its own";
-const OLDER: &str = "the snapshot of the transaction does not show the lease, which is newer, or lost; roll the transaction back, and begin \
-    another one";
-/// Whether the transaction may write, and whether it sees others as of one moment.
+const OVER: &str = "the transaction is over, so nothing would keep the lease until you write; call fence before COMMIT or ROLLBACK, and \
+    execute no script with a COMMIT of its own in the transaction";
+const OLDER: &str = "the snapshot of the transaction does not show the lease, which is newer than the snapshot, or lost; roll the transaction \
+    back, and begin another one";
+/// Whether the transaction may write, and its isolation level.
 const MANNER: &str = "current_setting('transaction_read_only'), current_setting('transaction_isolation')";
-/// Outside of a transaction, the server refuses a savepoint. It would take the locks of a fence, and let go of them at once.
+/// Outside of a transaction, the server refuses a savepoint. Without one, it would take the locks of a fence and release them at once.
 const IN_TRANSACTION: [&str; 2] = ["SAVEPOINT leasehold_fence", "RELEASE SAVEPOINT leasehold_fence"];
 
 struct Check<'a> {
@@ -74,7 +74,7 @@ impl Check<'_> {
         self.check_place(&answers, place)?;
         let mut records = Records::new();
         load_records(&mut records, &keys, answers.rows(found));
-        // Of a row that the snapshot shows, the lock has told whether it has changed since.
+        // A row that the snapshot shows has not changed since, or else locking it would have failed. Other rows may be newer.
         if answers.rows(found).len() < keys.len() && has_snapshot(&answers, place) {
             return Err(FenceError::Store(StoreError::transient(OLDER)));
         }
@@ -122,7 +122,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether the transaction sees others as of one moment.
+/// Whether all statements of the transaction see the same snapshot.
 fn has_snapshot(answers: &Answers, place: usize) -> bool {
     let level = answers.first(place).and_then(|row| row.text(3));
     level.is_some_and(|level| ["repeatable read", "serializable"].contains(&level))

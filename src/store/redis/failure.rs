@@ -252,7 +252,7 @@ pub(super) fn of_redirects(address: &str, error: &RedisError, stage: Stage<'_>) 
     stage.error(format!("Redis at {address} refused: {}; wait until the slot of the store has been moved", Told(error)))
 }
 
-/// What a server says of a command that the user may not run, or that it does not have; in a script and outside.
+/// What a server says, in a script and outside, of a command that the user may not run, or that the server does not have.
 const REFUSALS: [&str; 3] = ["user executing the script can't", "command called from script", "unknown command"];
 
 /// The code of a refusal. Without rights, or without the command, a server answers with the code of all that went wrong.

@@ -202,14 +202,14 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// With a second @, a server would be taken for a part of the password.
+    /// Refuses a second @, because the first server would be taken for a part of the password.
     fn check_login(&self) -> Result<(), StoreError> {
         if self.login.matches('@').count() < 2 {
             return Ok(());
         }
         Err(failure::unsupported(
             "there is more than one @ before the last server in the URL; write user:password@ once, before the first server, and \
-             percent-encode each @ in them as %40",
+             percent-encode each @ in the user and the password as %40",
         ))
     }
 

@@ -137,7 +137,7 @@ fn tables_in(transaction: &Connection, reach: &Reach) -> Result<Tables, FenceErr
     found().unwrap_or_else(|| Err(FenceError::Misuse(elsewhere.into())))
 }
 
-/// The path of a file without links, and whether the file is there.
+/// The path of a file, with all links resolved, and whether the file is there.
 fn place_of(file: &Path) -> Option<(PathBuf, bool)> {
     if let Ok(path) = fs::canonicalize(file) {
         return Some((path, true));
@@ -146,7 +146,7 @@ fn place_of(file: &Path) -> Option<(PathBuf, bool)> {
     Some((folder.join(file.file_name()?), false))
 }
 
-/// Others who open the path make another file there.
+/// The error of a file that was deleted or moved: others who open its path make another file there.
 fn gone(file: &str) -> FenceError {
     FenceError::Store(StoreError::permanent(
         StoreErrorKind::Closed,

@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// Anything less may lose the latest commits at a power failure, and the tokens in them.
+    /// With less, a power failure may undo the latest commits, and with them the latest tokens.
     #[test]
     fn each_commit_is_synced_to_the_disk() {
         let folder = env::temp_dir().join(format!("leasehold-synced-{}", process::id()));

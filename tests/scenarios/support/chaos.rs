@@ -37,7 +37,7 @@ pub(crate) struct How {
     pub(crate) pauses: bool,
     /// Whether the store may lose its last commit; then wall clocks do not jump, for tokens rest on them.
     pub(crate) forgets: bool,
-    /// Whether others keep records locked, and stores refuse what is too large, or for good.
+    /// Whether others keep records locked, and the store refuses transactions that are too large, and some others for good.
     pub(crate) locks: bool,
     /// How many contexts there are at most.
     pub(crate) crowd: u64,

@@ -19,7 +19,7 @@ use crate::support::{
     world::{Dice, ms},
 };
 
-/// A context sends no more transactions at one moment.
+/// A context never sends more transactions than this at one moment.
 const MOST_AT_ONCE: usize = 500;
 
 /// One context's connection, which may fail or dawdle. Clones are the same.
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Watchers {
 struct Trouble {
     always: Option<Fault>,
     lost_answers: u64,
-    /// A transaction with more than this is too large.
+    /// A transaction with more operations than this is too large.
     most: Option<usize>,
     /// The next so many transactions fail for good.
     failures: u64,
@@ -79,7 +79,7 @@ impl Line {
         self.trouble.lock().unwrap().lost_answers = count;
     }
 
-    /// A transaction with more is too large.
+    /// From now on, a transaction with more operations than this is too large.
     pub(crate) fn narrow(&self, most: Option<usize>) {
         self.trouble.lock().unwrap().most = most;
     }
@@ -151,7 +151,7 @@ impl Line {
         None
     }
 
-    /// Waits until nobody else keeps a record of the transaction locked. Whether it need not wait for too long.
+    /// Waits until nobody else keeps a record of the transaction locked. Returns `false` if that takes too long.
     async fn passes_locks(&self, batch: &Batch) -> bool {
         let patience_ms = self.limit_ms / 10;
         let until = self.sim.now().monotonic.plus(patience_ms);

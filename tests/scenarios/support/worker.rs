@@ -183,7 +183,7 @@ impl Worker {
         }
     }
 
-    /// The same, after so many polls.
+    /// What a future gives, unless it is dropped first, after so many polls.
     async fn dropped_after<T>(&self, future: impl Future<Output = T>, polls: u64) -> Option<T> {
         let (mut future, mut left) = (pin!(future), polls);
         let answer = poll_fn(|context| match future.as_mut().poll(context) {

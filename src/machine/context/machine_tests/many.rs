@@ -1,4 +1,4 @@
-//! Many keys: what is looked for is looked for once for all of them.
+//! Many keys: one search of the queue serves all of them.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -15,7 +15,7 @@ fn ask(number: u64) -> Turn {
     Turn::new(TurnId(number), key(number))
 }
 
-/// Waits for many keys that another context holds. Requests are numbered as their keys.
+/// Waits for many keys that another context holds. A request has the number of its key.
 fn waiting_for_many(mut script: Script, beacon: bool) -> Script {
     let waits = || Outcome::Waiting { last_token: Token(127), position: 1, ahead: [seen(1, beacon)].into() };
     script.ask_for(ask(1));
@@ -26,7 +26,7 @@ fn waiting_for_many(mut script: Script, beacon: bool) -> Script {
     script
 }
 
-/// How many keys are among the operations that were just sent and are like this. None may be there twice.
+/// At how many keys such an operation was just sent. No key may occur twice.
 fn keys_of(script: &Script, is_it: impl Fn(&Action) -> bool) -> usize {
     let operations = script.sent().1.operations;
     let keys: Vec<_> = operations.iter().filter(|operation| is_it(&operation.action)).map(|found| &found.key).collect();
@@ -42,7 +42,7 @@ fn looks(action: &Action) -> bool {
     *action == Action::Look
 }
 
-/// What the store says to those who end the holder of all keys, and look.
+/// What the store answers to operations that end the holder or look.
 fn all_ended(script: &Script) -> Vec<Outcome> {
     let said = |operation: &Operation| match operation.action {
         Action::Look => {
@@ -68,7 +68,7 @@ fn s4_a_silent_holder_of_many_keys_is_ended_at_each_of_them_once() {
             continue;
         }
         assert_eq!((keys_of(&script, ends), keys_of(&script, looks)), (100, 100));
-        // While that is under way, nothing is done about it again.
+        // While that transaction is under way, nothing more is sent.
         let (id, said) = (script.sent().0, all_ended(&script));
         for _ in 0..20 {
             script.tick(100);

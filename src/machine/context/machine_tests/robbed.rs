@@ -12,7 +12,7 @@ use crate::machine::{
 };
 
 impl Served {
-    /// Another context steals the key, and gives it back at once. Returns its token.
+    /// Another context steals the key, and gives it back at once. Returns the token of the stolen lease.
     fn rob(&mut self, key: &str) -> Token {
         let beat = Beat { beat: 1, lease_ms: LEASE_MS, ..Beat::default() };
         let ask = Acquire { way: Way::Steal, ..Acquire::new(RequestId(1), 1) };
@@ -26,7 +26,7 @@ impl Served {
         reply.answers[0].robbed[0].1
     }
 
-    /// Lets the context hear of a theft, and then of what it sent before that.
+    /// Lets the context hear of a theft first, and only then the answer to what it sent before.
     fn hear_late(&mut self, id: u64, reply: Reply, (key, token): (&str, Token)) {
         let body = Body::Stolen { holder: ME, token };
         self.input(Input::Message(Message { store: STORE, key: named(key), body }));
@@ -43,7 +43,7 @@ impl Served {
     }
 }
 
-/// S15. Who takes over a lease is granted that one, and no other.
+/// S15. A guard that takes over a lease gets this lease and no other.
 #[test]
 fn a_lease_that_was_stolen_while_it_was_taken_over_is_not_replaced_by_another_one() {
     let mut served = Served::new();
@@ -80,7 +80,7 @@ fn i14_of_several_keys_none_is_asked_for_alone_because_it_was_stolen() {
     assert_eq!(served.refusals(2), [Refusal::Lost(LostReason::Stolen)]);
 }
 
-/// The thief joins a request that was granted unheard and then stolen. The store refuses its first attempt, so nothing came of that.
+/// The thief joins a request whose lease was stolen before its context heard of the grant. The store refuses the first attempt to steal.
 #[test]
 fn a_theft_that_was_certainly_not_carried_out_counts_as_none() {
     let mut served = Served::new();

@@ -33,13 +33,13 @@ impl Machine {
         }
     }
 
-    /// Drops all that changed its sense.
+    /// Drops all operations that are no longer current.
     pub(in super::super) fn drop_all_obsolete(&mut self) {
         self.keep_current(usize::MAX);
         self.store_queue.obsolete = 0;
     }
 
-    /// Drops what changed its sense from before so many operations that stay.
+    /// Drops operations that are no longer current. After `most` that stay, it examines only those that are sent separately.
     fn keep_current(&mut self, mut most: usize) {
         let mut operations = core::mem::take(&mut self.store_queue.waiting);
         let before = operations.len();

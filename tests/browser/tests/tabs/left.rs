@@ -178,7 +178,7 @@ async fn away_until_late(world: &World) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// `document.open()` removes all listeners of a page, ours as well: they are back with the next session, or at the next heartbeat.
+/// `document.open()` removes all listeners of a page. Ours are back with the next session, or at the next heartbeat.
 pub async fn a_page_that_was_written_anew_gives_its_lease_up(world: &World) -> anyhow::Result<()> {
     let write = "document.open(); document.write('<p>written anew'); document.close()";
     for first in ["written", "held"] {
@@ -194,7 +194,7 @@ pub async fn a_page_that_was_written_anew_gives_its_lease_up(world: &World) -> a
         wait_in_queue(&waiter, "notes").await?;
         let beat = waiter.run("return (await beats('notes'))[0]", Value::Null).await?;
         waiter.until("return (await beats('notes'))[0] > arg + 1", beat, SOON).await?;
-        // It is heard after our own.
+        // This listener runs after our own.
         let leave = "addEventListener('pagehide', () => (localStorage.left = lease.valid))";
         holder.run(leave, Value::Null).await?;
         holder.goto(&world.elsewhere()).await?;

@@ -23,7 +23,7 @@ pub async fn cleared_site_data_is_told_and_tokens_grow(world: &World) -> anyhow:
     larger_token(&holder, first).await.map(drop)
 }
 
-/// Chromium gives pages that are made from then on other Web Locks than those that were there before: neither see the others' beacons.
+/// From then on, Chromium gives new pages Web Locks of their own: neither new pages nor open ones see the beacons of the others.
 pub async fn old_and_new_pages_take_turns_after_site_data_is_cleared(world: &World) -> anyhow::Result<()> {
     let (old, other) = (world.tab(lasting()).await?, world.bare_tab().await?);
     hold(&old, "notes").await?;
