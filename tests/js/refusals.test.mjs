@@ -381,7 +381,7 @@ test("a fetch that a browser may have refused names what must allow it", () => {
     globalThis.fetch = async () => new Response("", { status: 404 });
     await init("http://127.0.0.1:1/leasehold_bg.wasm").catch(tell);`;
   const [refused, absent] = run(script).split("\n");
-  assert.match(refused, /^InitFailed .*: TypeError: .*; serve .*; let the Content-Security-Policy allow it in its connect-src, and CORS, if it is of another origin$/);
+  assert.match(refused, /^InitFailed .*: TypeError: .*; serve .*; allow it in the Content-Security-Policy's connect-src, and by CORS$/);
   assert.match(absent, /^InitFailed .*: Error: HTTP status 404; serve .*"leasehold\/inline"$/);
 });
 

@@ -62,7 +62,7 @@ function identify(source) {
 }
 
 /** What to check if the fetch failed: a browser does not tell scripts why. */
-const ACCESS = "; let the Content-Security-Policy allow it in its connect-src, and CORS, if it is of another origin";
+const ACCESS = "; allow it in the Content-Security-Policy's connect-src, and by CORS";
 
 async function start(wasm, name) {
   let advice = 'serve leasehold_bg.wasm there, or call init() with another source, or import from "leasehold/inline"';
