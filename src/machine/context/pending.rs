@@ -61,6 +61,11 @@ impl PendingOperation {
         self.company != Company::Anything
     }
 
+    /// Whether it is not sent with the rest: it would hold that up, or needs one of these keys.
+    pub(super) fn goes_apart(&self, locked: &[Key]) -> bool {
+        self.holds_up() || (KEYS_MAY_BE_LOCKED && self.keys().any(|key| locked.binary_search(key).is_ok()))
+    }
+
     /// Whether the store refused it for good.
     pub(super) fn is_refused(&self) -> bool {
         self.company == Company::Nothing
@@ -90,11 +95,6 @@ impl PendingOperation {
     /// The keys whose records it needs.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
         iter::once(&self.slot).chain(&self.all).map(|slot| &slot.key)
-    }
-
-    /// Whether it needs the record of this key.
-    pub(super) fn needs(&self, key: &Key) -> bool {
-        self.keys().any(|known| known == key)
     }
 
     /// The same, of which nobody waits to hear.

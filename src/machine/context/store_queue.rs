@@ -277,12 +277,19 @@ impl StoreQueue {
 
     /// Takes the operations that would hold up the rest, and all others that need a locked key.
     fn take_apart(&self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
+        let locked = self.locked_keys(pending);
+        take(pending, &|operation| operation.goes_apart(&locked))
+    }
+
+    /// The keys at which something that waits, or is to be tried again, was found locked. They are sorted.
+    fn locked_keys(&self, waiting: &[PendingOperation]) -> Vec<Key> {
         if !KEYS_MAY_BE_LOCKED {
-            return take(pending, &|operation| operation.is_refused());
+            return Vec::new();
         }
-        let locked = pending.iter().chain(&self.later).filter(|operation| operation.is_locked());
-        let keys: Vec<_> = locked.map(|operation| operation.slot.key.clone()).collect();
-        take(pending, &|operation| operation.holds_up() || keys.iter().any(|key| operation.needs(key)))
+        let locked = waiting.iter().chain(&self.later).filter(|operation| operation.is_locked());
+        let mut keys: Vec<_> = locked.map(|operation| operation.slot.key.clone()).collect();
+        keys.sort_unstable();
+        keys
     }
 
     /// The store accepted a transaction of this size.

@@ -2,8 +2,8 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use super::{OTHER, Script, granted, looked, named, seen};
-use crate::machine::{Action, Input, Key, Operation, Outcome, RequestId, Token, Turn, TurnId};
+use super::{OTHER, Script, granted, looked, named, seen, served::Served};
+use crate::machine::{Action, Input, Key, Mode, Operation, Outcome, RequestId, StoreError, Token, Turn, TurnId};
 
 const KEYS: u64 = 100;
 
@@ -106,4 +106,38 @@ fn requests_that_were_given_up_are_neither_sent_nor_piled_up() {
     script.reply(first, [granted(64)]);
     let asked: Vec<_> = script.sent().1.operations.into_iter().map(|operation| operation.key).collect();
     assert_eq!(asked, (2..=KEYS).map(key).collect::<Vec<_>>());
+}
+
+/// The key of the first request is locked, and thousands of others wait. What is given up among them is not sent.
+fn given_up_behind_a_locked_key(waiting: impl IntoIterator<Item = Turn>, given_up: Turn) {
+    let mut served = Served::new();
+    served.ask(ask(1));
+    let (first, _) = served.script.sent();
+    waiting.into_iter().for_each(|turn| served.ask(turn));
+    served.input(Input::Cancel { turn: given_up.id, slot: given_up.slot() });
+    served.input(Input::Reply { id: first, result: Err(StoreError::locked("kept locked")) });
+    // Requests are numbered as their turns.
+    let is_for_it = |action: &Action| matches!(action, Action::Acquire(ask) if ask.request.0 == given_up.id.0);
+    while !served.is_granted(3_000) {
+        let (id, batch) = served.until_sent();
+        assert!(batch.operations.iter().all(|operation| !is_for_it(&operation.action)));
+        let reply = served.apply(&batch);
+        served.input(Input::Reply { id, result: Ok(reply) });
+    }
+}
+
+fn share(turn: u64) -> Turn {
+    Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), key(1)) }
+}
+
+/// What goes apart leaves room in the next transaction, into which more of the queue fits.
+#[test]
+fn a_request_that_was_given_up_does_not_take_the_room_of_one_that_goes_apart() {
+    let others = (3..=3_000).map(ask);
+    given_up_behind_a_locked_key([share(2)].into_iter().chain(others), ask(1_026));
+}
+
+#[test]
+fn a_request_that_was_given_up_at_a_locked_key_is_not_sent_however_far_behind_it_waits() {
+    given_up_behind_a_locked_key((2..=3_000).map(ask).chain([share(3_001)]), share(3_001));
 }

@@ -27,8 +27,8 @@ impl Machine {
         }
         if self.may_send() && !self.store_queue.waiting.is_empty() {
             // Operations that do not fit in the next transaction are examined later: otherwise each transaction would cost as much as the
-            // whole queue. Refused operations and those at a locked key are sent separately, so they take no room here, and all of them are
-            // examined.
+            // whole queue. Refused operations and those that need a locked key are sent separately, so they take no room here, and all of
+            // them are examined.
             self.keep_current(self.store_queue.room.beside(0));
         }
     }
@@ -43,9 +43,11 @@ impl Machine {
     fn keep_current(&mut self, mut most: usize) {
         let mut operations = core::mem::take(&mut self.store_queue.waiting);
         let before = operations.len();
+        let locked = self.store_queue.locked_keys(&operations);
         operations.retain(|operation| {
-            let stays = (most == 0 && !operation.holds_up()) || self.is_current(operation);
-            most = most.saturating_sub(usize::from(stays && !operation.holds_up()));
+            let goes_apart = operation.goes_apart(&locked);
+            let stays = (most == 0 && !goes_apart) || self.is_current(operation);
+            most = most.saturating_sub(usize::from(stays && !goes_apart));
             stays
         });
         if HAS_MANY_KEYS {

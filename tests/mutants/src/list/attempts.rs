@@ -248,8 +248,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Scenario("locked::a_key_that_stays_locked"),
         &[edit(
             "src/machine/context/store_queue.rs",
-            "operation.holds_up() || keys.iter().any(|key| operation.needs(key))",
-            "operation.holds_up()",
+            "take(pending, &|operation| operation.goes_apart(&locked))",
+            "take(pending, &|operation| operation.holds_up())",
         )],
     ),
 ];

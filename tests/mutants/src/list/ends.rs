@@ -231,7 +231,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("sessions::a_request_that_waited"),
         &[edit(
             SENDING,
-            "let stays = (most == 0 && !operation.holds_up()) || self.is_current(operation);",
+            "let stays = (most == 0 && !goes_apart) || self.is_current(operation);",
             "let stays = most > 0;",
         )],
     ),
