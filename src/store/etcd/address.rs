@@ -69,11 +69,11 @@ fn scheme(text: &str) -> (Option<bool>, &str) {
 /// A user with a password, both percent-encoded.
 fn named(user: &str) -> Result<(String, String), StoreError> {
     let parts = user.split_once(':').and_then(|(name, password)| Some((decoded(name)?, decoded(password)?)));
-    // If there were a second @, the first server would be taken for a part of the password.
-    parts.filter(|(name, _)| !name.is_empty() && !user.contains('@')).ok_or_else(|| {
+    // With a comma or a second @, a server would be taken for the user or a part of the password.
+    parts.filter(|(name, _)| !name.is_empty() && !user.contains(['@', ','])).ok_or_else(|| {
         refused(
             "what stands before @ in the address of etcd is not user:password; write it once, before the first server, and percent-encode \
-             special characters, for example @ as %40",
+             special characters, for example @ as %40 and a comma as %2C",
         )
     })
 }
@@ -169,9 +169,16 @@ mod tests {
         for text in ["", "etcd:", "a,,b", "a:b", "a:99999", "a b:1", "a/b", ":1"] {
             assert!(Address::parse(text).is_err(), "{text:?}");
         }
-        for text in
-            ["me@a", "me:secret%@a", "me:secret%ff@a", ":secret@a", "me:secret@a b", "me:secret", "a,etcd://me:secret"]
-        {
+        for text in [
+            "me@a",
+            "me:secret%@a",
+            "me:secret%ff@a",
+            ":secret@a",
+            "me:secret@a b",
+            "me:secret",
+            "a,etcd://me:secret",
+            "a:1,me:secret@b:1",
+        ] {
             let error = Address::parse(text).err().unwrap().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

@@ -202,14 +202,14 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Refuses a second @, because the first server would be taken for a part of the password.
+    /// Refuses a comma or a second @, because a server would be taken for the user or a part of the password.
     fn check_login(&self) -> Result<(), StoreError> {
-        if self.login.matches('@').count() < 2 {
+        if self.login.matches('@').count() < 2 && !self.login.contains(',') {
             return Ok(());
         }
         Err(failure::unsupported(
-            "there is more than one @ before the last server in the URL; write user:password@ once, before the first server, and \
-             percent-encode each @ in the user and the password as %40",
+            "before the last @ in the URL there is a comma or another @; write user:password@ once, before the first server, and \
+             percent-encode each @ in the user and the password as %40, and each comma as %2C",
         ))
     }
 
@@ -350,6 +350,9 @@ mod tests {
             ("redis-cluster://:secret@a:1/1", "choose a prefix"),
             ("redis-cluster://:secret@a:1/?prefx=secret", "\"prefx\"; it takes only prefix"),
             ("redis-secret://a:1", "redis-cluster://"),
+            ("redis-cluster://me:secret@a:1,me:secret@b:1", "user:password@ once, before the first server"),
+            ("redis-cluster://a:1,me:secret@b:1", "user:password@ once, before the first server"),
+            ("redis-sentinel://me:se,secret@a:1/m", "each comma as %2C"),
             ("rediss://:se?ca=secret@a:1/0", "no such parameter"),
             ("rediss://a:1?ca=/secret@b/ca.pem", "@ as %40"),
             ("redis://a:1?ca=secret", "begin the URL with rediss://"),
