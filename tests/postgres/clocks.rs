@@ -79,7 +79,7 @@ fn a_holder_that_is_cut_off_by_a_restart_is_not_dead_because_the_clock_jumps() {
     Runtime::new().unwrap().block_on(async {
         let place = Place { url: server.url(), prefix: "leasehold".into() };
         let proxy = place.proxy();
-        let holders = builder(&place.behind(proxy.port), true).await.lease(LONG_LEASE).build().unwrap();
+        let holders = builder(&place.behind(proxy.port), true).await.lease(LONG_LEASE / 60).build().unwrap();
         let guard = holders.lock("k").acquire().await.unwrap();
         let user = connect(&place.url).await;
         let stands = "SELECT count(*) FROM leasehold_session WHERE text LIKE '%\"beacon\":1%'";
