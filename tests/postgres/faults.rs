@@ -132,12 +132,14 @@ fn a_commit_that_outlasts_the_time_limit_is_unknown_and_may_take_effect() {
              CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON faults_slow_commit_record DEFERRABLE INITIALLY DEFERRED \
              FOR EACH ROW EXECUTE FUNCTION faults_slow_commit(); SELECT pg_advisory_lock({HELD})"
         );
+        // The connection is made, and its statements are prepared. A busy server takes its time for what is left.
+        ask_for("another", &store, 2).await.unwrap();
         user.batch_execute(&waits_at_its_commit).await.unwrap();
-        let error = ask_within(Duration::from_secs(1), "k", &store, 1).await.unwrap_err();
+        let error = ask_within(Duration::from_secs(3), "k", &store, 1).await.unwrap_err();
         assert_eq!((error.applied, error.retry), (Applied::Unknown, true), "{error}");
         user.batch_execute(&format!("SELECT pg_advisory_unlock({HELD})")).await.unwrap();
         let rows = "SELECT FROM faults_slow_commit_record";
-        until("it is committed", async || user.query(rows, &[]).await.unwrap().len() == 1).await;
+        until("it is committed", async || user.query(rows, &[]).await.unwrap().len() == 2).await;
     });
 }
 
