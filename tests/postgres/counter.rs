@@ -7,6 +7,7 @@ use std::{
 
 use leasehold::{LeaseManager, executor::TokioExecutor};
 use tokio::runtime::Runtime;
+use tokio_postgres::IsolationLevel;
 
 use crate::{
     other::{Other, killing_lasts, say},
@@ -74,15 +75,17 @@ fn kill_and_start(place: &Place) -> (usize, usize) {
 fn nothing_is_lost(prefix: &str) {
     on_server(prefix, |place| async move {
         drop(place.store().await);
-        let user = place.client().await;
+        let mut user = place.client().await;
         let tables = format!(
             "CREATE TABLE {prefix}_count (n bigint); INSERT INTO {prefix}_count VALUES (0); \
              CREATE TABLE {prefix}_log (at bigserial, n bigint, token bigint)"
         );
         user.batch_execute(&tables).await.unwrap();
         let (killed, said) = tokio::task::block_in_place(|| kill_and_start(&place));
-        let log = user.query(&format!("SELECT n, token FROM {prefix}_log ORDER BY n, at"), &[]).await.unwrap();
-        let count: i64 = user.query_one(&format!("SELECT n FROM {prefix}_count"), &[]).await.unwrap().get(0);
+        // In one snapshot: the server may still commit for a process that was killed a moment ago.
+        let reading = user.build_transaction().isolation_level(IsolationLevel::RepeatableRead).start().await.unwrap();
+        let log = reading.query(&format!("SELECT n, token FROM {prefix}_log ORDER BY n, at"), &[]).await.unwrap();
+        let count: i64 = reading.query_one(&format!("SELECT n FROM {prefix}_count"), &[]).await.unwrap().get(0);
         println!("{prefix}: {count} turns, {killed} kills");
         assert_eq!(usize::try_from(count).unwrap(), log.len(), "each turn is counted once");
         for (number, row) in log.iter().enumerate() {
