@@ -152,7 +152,11 @@ impl Listeners {
     fn watched() -> Self {
         let added = Array::new();
         Reflect::set(&global(), &"added".into(), &added).unwrap();
-        let adds = "function (...given) { added.push([this, ...given]); return original.apply(this, given) }";
+        // A listener that is added twice is there once.
+        let adds = "function (...given) {
+            if (!added.some((one) => one[0] === this && one[1] === given[0] && one[2] === given[1])) added.push([this, ...given]);
+            return original.apply(this, given);
+        }";
         // What was added before, by another test, is not there to be found.
         let removes = "function (...given) {
             const at = added.findIndex((one) => one[0] === this && one[1] === given[0] && one[2] === given[1]);
