@@ -35,6 +35,7 @@ mod programs;
 #[path = "../processes/proxy.rs"]
 mod proxy;
 mod real;
+mod replicas;
 mod rewrite;
 #[path = "../stores/scenarios.rs"]
 mod scenarios;

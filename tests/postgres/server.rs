@@ -229,7 +229,7 @@ impl Place {
 
     /// A proxy in front of the server. It can tell a commit from the name of the isolation level.
     pub(crate) fn proxy(&self) -> Proxy {
-        Proxy::start(self.port(), Wire { commit: b"; COMMIT\0", committed: b"COMMIT\0" })
+        Proxy::start(self.port(), Wire { commit: b"COMMIT\0", committed: b"COMMIT\0" })
     }
 
     /// The same by way of another port.

@@ -411,11 +411,10 @@ impl Attempt<'_> {
         changed.owners.iter().copied().filter(|owner| *owner != self.work.batch.session).collect()
     }
 
-    /// Commits at the end of a round. The statement timeout must not cut short the wait for replicas: the server would answer as if they
-    /// had the transaction. `first_letter` is the place of the first notification.
+    /// Commits at the end of a round. The statement timeout does not cut short the wait for replicas: PostgreSQL ends it before it commits.
+    /// `first_letter` is the place of the first notification.
     async fn commit(&mut self, mut round: Round, first_letter: usize) -> Result<Answers, Fault> {
-        let writes = round.add("SET LOCAL statement_timeout = 0");
-        round.add("COMMIT");
+        let writes = round.add("COMMIT");
         self.committing.store(true, Ordering::Relaxed);
         match self.loan.carry(&round).await {
             Ok(answers) => Ok(answers),
