@@ -267,9 +267,9 @@ fn the_death_of_a_context_that_waits_or_waited_is_seen() {
         let cases = [(LOOKED, true), (LOOKED, false), (OLD, true), (OLD, false)];
         futures::future::join_all((0..).zip(cases).map(async |(case, (age, waits))| {
             let (holder, _told) = awake(&place, case).await;
-            holder.watch(1, SessionId(90 + case));
-            // Its beacon is up, so this watch lasts.
+            // Its beacon is up, so the watch lasts. A look at it while it is raised would keep it down.
             let (_another, _told) = awake(&place, 90 + case).await;
+            holder.watch(1, SessionId(90 + case));
             let (other, told) = awake(&place, 10 + case).await;
             other.watch(1, SessionId(case));
             sleep(age).await;
