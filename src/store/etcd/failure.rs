@@ -130,7 +130,9 @@ fn of_status(said: &str, code: i32, load: Load) -> Option<Failure> {
         because("this etcd knows no users; leave user:password@ out of its address".into())
     } else if has("database space exceeded") {
         // The server that found this out has written all the same.
-        let message = format!("etcd has no room left; compact and defragment it, then disarm its alarm (etcd: {said})");
+        let message = format!(
+            "etcd has no room left; free some by etcdctl compact and etcdctl defrag, then run etcdctl alarm disarm (etcd: {said})"
+        );
         let error = StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(message) };
         return Some(Failure { error, in_doubt: true });
     } else if has("invalid auth token") || has("auth store is old") || has("too many requests") {

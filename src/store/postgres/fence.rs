@@ -132,7 +132,8 @@ fn failed(failure: &Failure, names: &Names) -> FenceError {
     match failure.code.as_str() {
         "25P01" => FenceError::Misuse(OVER.into()),
         "40001" => FenceError::Store(StoreError::transient(format!(
-            "the lease's rows have changed since the snapshot of the transaction: {}; roll the transaction back, and begin another one",
+            "PostgreSQL cannot serialise the transaction, probably because the lease's rows have changed since its snapshot: {}; roll it \
+             back, and begin another one",
             failure.said
         ))),
         "25006" => FenceError::Misuse(READ_ONLY.into()),
