@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    fmt::Debug,
     fs,
     io::{BufRead, BufReader, Read},
     os::unix::process::ExitStatusExt,
@@ -220,4 +221,16 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(start.elapsed() < LIMIT, "{what} did not come");
         thread::sleep(Duration::from_millis(3));
     }
+}
+
+/// A machine that is busy for a moment spoils what is measured. Then the next attempt is made, and one of them must be right.
+pub(crate) fn is_right_once<T: Debug>(attempts: impl IntoIterator<Item = T>, is_right: impl Fn(&T) -> bool) {
+    let mut wrong = Vec::new();
+    for attempt in attempts {
+        if is_right(&attempt) {
+            return;
+        }
+        wrong.push(attempt);
+    }
+    panic!("{wrong:?}");
 }

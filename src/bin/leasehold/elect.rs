@@ -76,6 +76,7 @@ async fn term(
     let term = campaign(job, options, &opened, signals).await;
     match term {
         Ok(Term::Lost) => *store = Some(opened),
+        Ok(Term::Stopped) => opened.leave_to_stop().await,
         _ => opened.leave().await,
     }
     term

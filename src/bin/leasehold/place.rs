@@ -26,6 +26,7 @@ use super::life::Eyes;
 use super::options::{Place, Waiting};
 use super::output::tell;
 use super::signals::{self, Call, Signals};
+use super::wait::STOP;
 use super::witness::{LastError, Witness};
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
@@ -274,7 +275,7 @@ pub(crate) async fn open_in_time(
         match call {
             Call::End(signal) => return Err(Failure::signalled(signal)),
             // It may be in the midst of a transaction.
-            Call::Stop => match timeout(LEAST_OPENING, opening.as_mut()).await {
+            Call::Stop => match timeout(STOP, opening.as_mut()).await {
                 Ok(opened) => {
                     signals.put_off_stop();
                     break opened;

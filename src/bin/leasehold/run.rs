@@ -62,7 +62,10 @@ async fn attempt(
         Ok(Waited::Called(Call::Stop)) => Ok(Attempt::Stopped),
         Err(failure) => Err(failure),
     };
-    opened.leave().await;
+    match ended {
+        Ok(Attempt::Stopped) => opened.leave_to_stop().await,
+        _ => opened.leave().await,
+    }
     ended
 }
 

@@ -23,6 +23,9 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// who is in the way, and within the second we leave the queue.
 const LAST_LOOK: Duration = Duration::from_millis(750);
 const LEAVE: Duration = Duration::from_millis(250);
+/// A process that is stopped in the midst of a transaction keeps all others from the store until it goes on. So a stop waits for so long
+/// until the store has opened, or is closed.
+pub(crate) const STOP: Duration = Duration::from_secs(5);
 /// Whoever asked us to end is not kept waiting for a store that does not answer. The system frees what we leave.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The same for the release.
@@ -279,5 +282,10 @@ impl Opened {
     /// server after a lease of silence.
     pub(crate) async fn leave(&self) {
         close_within(if self.is_silent.get() { LEAVE } else { PATIENCE }, &self.leases).await;
+    }
+
+    /// As [`leave`](Self::leave), before this process is stopped.
+    pub(crate) async fn leave_to_stop(&self) {
+        close_within(STOP, &self.leases).await;
     }
 }
