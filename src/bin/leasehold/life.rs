@@ -11,8 +11,9 @@ use leasehold::{
 
 use super::table::wall_ms;
 
-/// A request that waits notices a dead process within this time, even if its beacon file was deleted.
-const DEATH: Duration = Duration::from_secs(10);
+/// A request that waits notices a dead process within this time, even if its beacon file was deleted. That takes 3 s, and several times
+/// as long on a busy machine.
+const DEATH: Duration = Duration::from_secs(20);
 /// How long the store may take to answer, on top of the silence that proves a death.
 const ANSWERS: Duration = Duration::from_secs(1);
 

@@ -69,13 +69,21 @@ impl Waiting {
         if first.is_some() {
             return Ok(first);
         }
-        let Some(status) = opened.at_last(opened.leases.status(key)).await else { return Ok(None) };
+        let Some(status) = self.look(opened, key).await else { return Ok(None) };
         let mut heartbeats = Heartbeats::default();
         let Some(limit) = opened.eyes.patience(&status?, mode, &mut heartbeats) else { return Ok(None) };
         match select(pin!(in_time(request(), limit)), pin!(sign_of_life(opened, key, mode, heartbeats))).await {
             Either::Left((asked, _)) => asked,
             Either::Right(((), _)) => Ok(None),
         }
+    }
+
+    /// Who is in the way. The store has just answered a try, so it is not silent, and the look has its own time limit: on a busy machine it
+    /// may take longer than [`LAST_LOOK`].
+    async fn look(&self, opened: &Opened, key: &str) -> Option<Result<LeaseStatus, AcquireError>> {
+        let look = opened.leases.status(key);
+        let has_tried = self.nonblock || self.wait.is_some_and(|limit| limit.is_zero());
+        if has_tried { Some(look.await) } else { opened.at_last(look).await }
     }
 
     /// Waits without end. A request without a limit fails after an outage of a lease, or when the store refuses it three times. It is then
