@@ -25,6 +25,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     thread,
     time::Duration,
@@ -144,9 +145,9 @@ fn a_second_runtime_has_timers() {
     assert!(told.expect("the time-out fires").is_err() && held.is_valid());
 }
 
-/// Signals whose thread is preempted as it begins to rest.
+/// Signals whose thread is preempted as it begins to rest. They tell of that, and of the end of the rest.
 #[derive(Debug)]
-struct Preempted(LocalSignals);
+struct Preempted(LocalSignals, mpsc::Sender<&'static str>);
 
 impl Signals for Preempted {
     fn beacons(&self) -> Beacons {
@@ -158,8 +159,10 @@ impl Signals for Preempted {
     }
 
     fn rest(&self) {
-        thread::sleep(ms(300));
+        let _ = self.1.send("begins");
+        thread::sleep(ms(600));
         self.0.rest();
+        let _ = self.1.send("rests");
     }
 
     fn send(&self, message: &Message) {
@@ -179,15 +182,16 @@ impl Signals for Preempted {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn rest_and_wake_keep_their_order() {
     let store = MemoryStore::with_clock(StoreClock::Observed);
-    let signals = Preempted(LocalSignals::new(&store.reach()));
+    let (tell, told) = mpsc::channel();
+    let signals = Preempted(LocalSignals::new(&store.reach()), tell);
     let one = LeaseManager::builder(store.clone(), TokioExecutor::new()).signals(signals).build().unwrap();
     let two = manager(&store);
     one.lock("k").acquire().await.unwrap().release().await.unwrap();
     // The rest comes ten seconds later, on the thread of the alarm, and is still under way here. This thread needs no
     // timer, which that one might hold up.
-    thread::sleep(ms(10_150));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok("begins"));
     let first = one.lock("k").acquire().await.unwrap();
-    thread::sleep(ms(400));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok("rests"));
     let second = two.lock("k").timeout(ms(500)).acquire().await;
     assert!(second.is_err(), "evicted while its holder lives");
     assert!(first.is_valid());

@@ -217,7 +217,7 @@ fn what_a_drop_leaves_over_is_done_although_its_runtime_stands_still() {
     let Dropped { home, leases, asked, _kept } = Dropped::with(|builder| builder, &[]);
     let (ended, end) = channel();
     home.spawn(async move {
-        let later = leases.lock("later").timeout(ms(1_000)).acquire().await.is_ok();
+        let later = leases.lock("later").timeout(ms(4_000)).acquire().await.is_ok();
         let granted = join_all(asked).await.iter().all(Result::is_ok);
         ended.send((later, granted)).unwrap();
     });

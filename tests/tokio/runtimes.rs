@@ -289,15 +289,16 @@ fn a_request_that_waited_behind_an_upgrade_holds_nothing_when_its_runtime_ended(
     assert!(next.is_ok(), "nobody holds it: {next:?}");
 }
 
-/// The guard that upgrades may hold for 30 ms only. Nobody drives the runtime, so the machine learns only at its end that the time is over.
-/// Then the upgrade fails. The requests behind it must hold nothing: nobody would release it.
+/// The guard that upgrades may hold for two seconds only, which is enough for the requests on a busy machine. Nobody drives the runtime, so
+/// the machine learns only at its end that the time is over. Then the upgrade fails. The requests behind it must hold nothing: nobody would
+/// release it.
 #[test]
 fn a_request_that_waited_behind_an_overdue_holder_holds_nothing_when_its_runtime_ended() {
     let store = MemoryStore::new();
     let (leases, other) = (manager(&store), runtime());
     let first = Builder::new_current_thread().enable_time().build().unwrap();
     let shared = |leases: LeaseManager| async move { leases.lock("k").shared().acquire().await };
-    let short = leases.lock("k").shared().max_hold(ms(30)).acquire();
+    let short = leases.lock("k").shared().max_hold(ms(2_000)).acquire();
     let guard = Arc::new(first.block_on(short).unwrap());
     let sharer = first.block_on(shared(leases.clone())).unwrap();
     let upgraded = guard.clone();
@@ -310,7 +311,7 @@ fn a_request_that_waited_behind_an_overdue_holder_holds_nothing_when_its_runtime
         }
     });
     // Nobody drives the runtime meanwhile.
-    thread::sleep(ms(100));
+    thread::sleep(ms(2_100));
     drop(first);
     assert!(soon(upgrade).is_err());
     waiting.into_iter().for_each(|waits| tells_of_the_end(soon(waits)));
