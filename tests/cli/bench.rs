@@ -31,7 +31,10 @@ fn a_theft_of_its_key_ends_nothing_but_a_round() {
     loop {
         let thief = scratch.done(&["steal", &key]);
         thefts += 1;
-        assert_eq!(thief.code, 0, "{thief:?}");
+        // On a busy machine, the bench may keep a thief from the file until its time limit.
+        let is_late = thief.code == 69
+            && ["did not answer within", "until the time limit"].iter().any(|why| thief.err.contains(why));
+        assert!(thief.code == 0 || is_late, "{thief:?}");
         if bench.has_ended() {
             break;
         }
@@ -45,7 +48,7 @@ fn a_theft_of_its_key_ends_nothing_but_a_round() {
 fn a_bench_that_is_stopped_leaves_the_store_to_others_and_goes_on() {
     let scratch = Scratch::new();
     let other = rusqlite::Connection::open(scratch.file()).unwrap();
-    other.busy_timeout(std::time::Duration::from_secs(3)).unwrap();
+    other.busy_timeout(crate::harness::LIMIT).unwrap();
     let bench = start(&scratch);
     for _ in 0..20 {
         bench.signal(Signal::SIGTSTP);

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Done, Scratch};
+use crate::{
+    harness::{Done, Running, Scratch, is_right_once},
+    wall_clock::WallClock,
+};
 
 fn told(done: &Done, code: i32, parts: &[&str]) {
     assert_eq!(done.code, code, "{done:?}");
@@ -56,8 +59,7 @@ fn a_key_that_is_taken_gives_1_or_the_code_that_was_chosen() {
             arguments.extend(options);
             arguments.extend(chosen.iter().flat_map(|code| ["-E", *code]));
             arguments.extend(["k", "--", "sh", "-c", "echo ran"]);
-            let done = scratch.done(&arguments);
-            assert_eq!((done.code, &*done.out, &*done.err), (code, "", ""), "{options:?}");
+            scratch.ends(&arguments, (code, "", ""));
         }
     }
     drop(holder);
@@ -295,7 +297,7 @@ fn a_holder_whose_lease_ran_out_is_in_the_way_of_nobody_who_only_tries() {
 }
 
 /// Whether a wait ended before its limit, by which a holder that stays silent is proved dead.
-fn is_refused_soon(waits: crate::harness::Running, limit: Duration) {
+fn is_refused_soon(waits: Running, limit: Duration) {
     let start = Instant::now();
     let (code, err) = waits.end();
     assert_eq!(code, 1, "{err}");
@@ -329,21 +331,32 @@ fn a_holder_whose_files_were_deleted_refuses_who_only_tries() {
 /// shows its death.
 #[test]
 fn a_holder_whose_clock_is_wrong_refuses_who_only_tries_until_it_is_dead() {
-    let Some(clock) = crate::wall_clock::WallClock::new() else { return };
+    let Some(clock) = WallClock::new() else { return };
     let scratch = Scratch::new();
     for off in [-3_600, 3_600] {
         clock.jump(off);
-        let mut command = scratch.leasehold(&["run", "--lease", "8", "k", "sh", "-c", "echo ready; exec sleep 600"]);
-        let holder = crate::harness::Running::start(command.envs(clock.environment()));
-        assert_eq!(holder.line().as_deref(), Some("ready"), "{}", holder.err());
-        for options in [&["-n"][..], &["-w", "0.5"]] {
-            let waits = scratch.start(&[&["run", "-q"][..], options, &["k", "true"]].concat());
-            is_refused_soon(waits, Duration::from_secs(8));
-        }
-        drop(holder);
-        let done = scratch.done(&["run", "-q", "-n", "k", "echo", "granted"]);
-        assert_eq!((done.code, &*done.out, &*done.err), (0, "granted\n", ""), "{off} s");
+        // On a busy machine, the heartbeats of a short lease may be late, or leasehold may give up too soon.
+        let refuses = |lease| refuses_by_a_wrong_clock(&scratch, &clock, lease);
+        is_right_once([8, 8, 24].into_iter().map(refuses), Result::is_ok);
     }
+}
+
+fn refuses_by_a_wrong_clock(scratch: &Scratch, clock: &WallClock, lease: u64) -> Result<(), String> {
+    let script = "echo ready; exec sleep 600";
+    let mut command = scratch.leasehold(&["run", "--lease", &lease.to_string(), "k", "sh", "-c", script]);
+    let holder = Running::start(command.envs(clock.environment()));
+    assert_eq!(holder.line().as_deref(), Some("ready"), "{}", holder.err());
+    for options in [&["-n"][..], &["-w", "0.5"]] {
+        let start = Instant::now();
+        let done = scratch.done(&[&["run", "-q"][..], options, &["k", "true"]].concat());
+        let took = start.elapsed();
+        if done.code != 1 || took >= Duration::from_secs(lease) {
+            return Err(format!("{options:?} with a lease of {lease} s, after {took:?}: {done:?}"));
+        }
+    }
+    drop(holder);
+    scratch.ends(&["run", "-q", "-n", "k", "echo", "granted"], (0, "granted\n", ""));
+    Ok(())
 }
 
 /// A dead one beside a living one proves nothing about the key.
@@ -377,7 +390,10 @@ fn a_store_that_does_not_answer_gives_69() {
     assert_eq!(scratch.done(&["run", "k", "true"]).code, 0);
     let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
     let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
-    told(&scratch.done(&["run", "--lease", "1", "k", "true"]), 69, &["write lock"]);
+    // leasehold hears from SQLite a tenth before its own time limit. On a busy machine it may hear too late, and is asked again.
+    let ask = || scratch.done(&["run", "--lease", "4", "k", "true"]);
+    let heard = std::iter::repeat_with(ask).take(5).find(|done| !done.err.contains("did not answer within"));
+    told(&heard.expect("leasehold hears from SQLite"), 69, &["write lock"]);
     drop(busy);
 }
 
@@ -417,25 +433,29 @@ fn the_seconds_of_w_include_those_of_the_opening() {
 /// Another program locks the file while leasehold waits for the key.
 #[test]
 fn a_file_that_is_locked_prolongs_the_wait_by_little() {
-    const LIMIT: Duration = Duration::from_secs(2);
-    let took = || {
-        let scratch = Scratch::new();
-        let holder = scratch.ready(&["--lease", "600"], "echo ready; exec sleep 600");
-        let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
-        other.busy_timeout(crate::harness::LIMIT).unwrap();
-        let begun = Instant::now();
-        let waiter = scratch.start(&["run", "-q", "-w", "2", "k", "true"]);
-        crate::show::until_queued(&scratch, 1);
-        let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
-        assert_eq!(waiter.end(), (1, String::new()));
-        let took = begun.elapsed();
-        drop(busy);
-        drop(holder);
-        assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 0, "who gave up is in nobody's way");
-        took
-    };
-    // Something else may keep the machine busy for a while.
-    let took: Vec<_> = (0..4).map(|_| took()).collect();
-    let good = LIMIT..LIMIT + Duration::from_millis(1_500);
-    assert!(took.iter().any(|took| good.contains(took)), "{took:?}");
+    // On a busy machine, a wait takes longer even if nobody locks the file.
+    let attempts = std::iter::repeat_with(|| [waits_for_a_file(false), waits_for_a_file(true)]);
+    is_right_once(attempts.take(5), |[free, locked]| {
+        let limit = free.clone().unwrap_or_default() + Duration::from_millis(1_500);
+        locked.as_ref().is_ok_and(|took| *took >= Duration::from_secs(2) && *took < limit)
+    });
+}
+
+/// How long leasehold takes that is to wait for 2 s. On a busy machine, it may give up before it is seen in the queue, or with other words.
+fn waits_for_a_file(is_locked: bool) -> Result<Duration, String> {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--lease", "600"], "echo ready; exec sleep 600");
+    let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
+    other.busy_timeout(crate::harness::LIMIT).unwrap();
+    let begun = Instant::now();
+    let mut waiter = scratch.start(&["run", "-q", "-w", "2", "k", "true"]);
+    crate::harness::until("the queue", || waiter.has_ended() || crate::show::queued(&scratch) == 1);
+    let busy = is_locked.then(|| other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap());
+    let was_seen = !waiter.has_ended();
+    let (code, err) = waiter.end();
+    let took = begun.elapsed();
+    drop(busy);
+    drop(holder);
+    assert_eq!(scratch.done(&["run", "-n", "k", "true"]).code, 0, "who gave up is in nobody's way");
+    if was_seen && (code, &*err) == (1, "") { Ok(took) } else { Err(format!("seen: {was_seen}, code {code}: {err}")) }
 }

@@ -75,6 +75,21 @@ impl Scratch {
         done(&mut self.leasehold(arguments))
     }
 
+    /// Runs the program, which ends with this code and these words on stdout and stderr. On a machine so busy that this takes half a second,
+    /// the program may say more, or give up too soon. Then it is run again.
+    pub(crate) fn ends(&self, arguments: &[&str], expected: (i32, &str, &str)) {
+        for _ in 0..20 {
+            let start = Instant::now();
+            let done = self.done(arguments);
+            if (done.code, &*done.out, &*done.err) == expected {
+                return;
+            }
+            let took = start.elapsed();
+            assert!(took > Duration::from_millis(500), "{arguments:?} after {took:?}: {done:?}");
+        }
+        panic!("{arguments:?} never ends with {expected:?}");
+    }
+
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
         Running::start(&mut self.leasehold(arguments))
     }

@@ -14,7 +14,7 @@ use nix::{
 };
 
 use crate::{
-    harness::{Done, Running, Scratch, until},
+    harness::{Done, Running, Scratch, is_right_once, until},
     proxy::{Proxy, Way, Wire},
     signals::NAPS,
     wall_clock::WallClock,
@@ -102,11 +102,11 @@ fn a_dead_holder_does_not_delay_a_refusal(place: &Place) {
         assert_eq!(place.done("run", &["-n", "k", "true"]).code, 1);
         begun.elapsed()
     };
-    took();
+    // Something else may keep the machine busy for a while. Then a refusal by a living holder takes as long.
+    let by_the_living = (0..3).map(|_| took()).max();
     drop(holder);
-    // Something else may keep the machine busy for a while.
-    let took: Vec<_> = (0..5).map(|_| took()).collect();
-    assert!(took.iter().any(|took| *took < Duration::from_millis(700)), "{took:?}");
+    let limit = by_the_living.max(Some(Duration::from_millis(700))).expect("it is one of two");
+    is_right_once((0..5).map(|_| took()), |took| *took < limit);
 }
 
 /// The clock of the holder's machine is an hour behind. Otherwise a process would wait for the proof of a death that never comes.
@@ -132,21 +132,29 @@ fn a_holder_whose_clock_is_behind_is_alive(place: &Place) {
     });
 }
 
-/// KILL comes before anybody else can be granted the key.
+/// KILL comes before anybody else can be granted the key. On a busy machine, the command may not come to say that it heard of TERM, and the
+/// test may hear of its end too late.
 fn a_server_that_falls_silent_ends_the_command_before_the_lease(place: &Place) {
-    const LEASE: Duration = Duration::from_secs(4);
+    let ends = |lease| (lease, ends_when_the_server_falls_silent(place, lease));
+    is_right_once([4, 4, 12].into_iter().map(ends), |(lease, (told, took))| {
+        told.as_deref() == Some("told") && *took < Duration::from_secs(*lease)
+    });
+}
+
+fn ends_when_the_server_falls_silent(place: &Place, lease: u64) -> (Option<String>, Duration) {
     let proxy = Proxy::start(place.port, WIRE);
     let url = place.url.replace(&format!(":{}", place.port), &format!(":{}", proxy.port));
-    let options = ["--store", &url, "--lease", "4", "--grace", "0.5"];
+    let options = ["--store", &url, "--lease", &lease.to_string(), "--grace", "0.5"];
     let holder = place.scratch.ready(&options, &format!("echo ready; echo $$; trap 'echo told' TERM; {NAPS}"));
     let command = Pid::from_raw(holder.line().unwrap().parse().unwrap());
     assert_eq!(holder.line().as_deref(), Some("ready"), "the trap is set");
     proxy.fall_silent();
     let silent = Instant::now();
-    assert_eq!(holder.line().as_deref(), Some("told"));
+    let told = holder.line();
     until("its end", || kill(command, None) == Err(Errno::ESRCH));
-    assert!(silent.elapsed() < LEASE, "{:?}", silent.elapsed());
+    let took = silent.elapsed();
     ended(holder, "cannot be renewed");
+    (told, took)
 }
 
 /// `timeout` tells its child to end, and then the group of its child.

@@ -30,7 +30,10 @@ impl House {
         let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
         // Another user may not be let into the folder that the program is in.
         let program = scratch.0.with_extension("program");
-        fs::copy(env!("CARGO_BIN_EXE_leasehold"), &program).unwrap();
+        // Not by this process: a child of another test, which has not become its program yet, would still have the new file open for
+        // writing, and nobody could run it.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_leasehold")).arg(&program).status();
+        assert!(copied.unwrap().success());
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let house = Self { scratch, is_root, program };
         house.own(&house.scratch.0);
