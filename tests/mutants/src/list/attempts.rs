@@ -239,13 +239,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "P6",
         "what needs a locked key goes together with later requests",
-        Scenario("locked::a_key_that_stays_locked"),
+        Scenario("locked::turns::a_key_that_stays_locked"),
         &[edit("src/machine/context/retry.rs", "rest.iter_mut().for_each(|operation| operation.keep_to(Company::SameKey));", "")],
     ),
     Mutant::new(
         "P6",
         "a later request for a locked key goes together with all others",
-        Scenario("locked::a_key_that_stays_locked"),
+        Scenario("locked::turns::a_key_that_stays_locked"),
         &[edit(
             "src/machine/context/store_queue.rs",
             "take(pending, &|operation| operation.goes_apart(&locked))",
