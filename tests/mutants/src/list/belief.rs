@@ -10,6 +10,7 @@ const RUN: &str = "src/client/run.rs";
 const HOLD: &str = "src/machine/context/hold.rs";
 const REPLY: &str = "src/machine/context/reply.rs";
 const SESSION: &str = "src/machine/context/session.rs";
+const BELIEF: &str = "src/machine/context/session/belief.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -17,7 +18,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a holder counts from the answer",
         Rule("opening::s16_nothing"),
         &[edit(
-            SESSION,
+            BELIEF,
             "self.confirm(transaction.sent, lease_ms, now);",
             "self.confirm(Sent { at: now, ..transaction.sent }, lease_ms, now);",
         )],
@@ -79,7 +80,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S8",
         "nobody reads in the answer what was stolen",
         Rule("sessions::s8_the_robbed"),
-        &[edit(SESSION, "for (key, token) in robbed {", "for (key, token) in robbed.iter().take(0) {")],
+        &[edit(BELIEF, "for (key, token) in robbed {", "for (key, token) in robbed.iter().take(0) {")],
     ),
     Mutant::new(
         "S13",
@@ -125,7 +126,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S16",
         "a heartbeat that finds no row is a heartbeat",
         Rule("sessions::s16_"),
-        &[edit(SESSION, "            if transaction.is_of_session() &&", "            if transaction.opens &&")],
+        &[edit(BELIEF, "            if transaction.is_of_session() &&", "            if transaction.opens &&")],
     ),
     Mutant::new(
         "rule k",
@@ -138,7 +139,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "what was sent before a sleep dispels the doubt",
         Rule("doubt::what_was_sent"),
         &[edit(
-            SESSION,
+            BELIEF,
             "session.doubted.is_some_and(|doubted| sent.transaction > doubted)",
             "session.doubted.is_some()",
         )],
@@ -148,7 +149,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "what ran out by one's own clock is lost",
         Scenario("l6_work_in_doubt_goes_on"),
         &[edit(
-            SESSION,
+            BELIEF,
             "        self.suspect(now);\n        if asked {",
             "        self.suspect(now);
         for slot in &self.cohorts.pick(None, &|_, cohort| cohort.held().is_some()) {

@@ -7,6 +7,7 @@ use crate::{
 };
 
 const SESSION: &str = "src/machine/context/session.rs";
+const BELIEF: &str = "src/machine/context/session/belief.rs";
 const LIFE: &str = "src/machine/context/lifecycle.rs";
 const RETRY: &str = "src/machine/context/retry.rs";
 const SENDING: &str = "src/machine/context/store_queue/sending.rs";
@@ -17,7 +18,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a loss is told, and a late heartbeat revives the guard",
         Histories("on_a_prompt_store"),
         &[edit(
-            SESSION,
+            BELIEF,
             "self.outputs.push(Output::Event(Event::Suspect { turn: user.turn }));",
             "self.outputs.push(Output::Event(Event::Lost { turn: user.turn, reason: LostReason::Expired }));",
         )],
@@ -113,7 +114,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "an answer to an earlier session counts",
         Rule("suspension::"),
         &[
-            edit(SESSION, "if transaction.session != self.session.id {", "if false {"),
+            edit(BELIEF, "if transaction.session != self.session.id {", "if false {"),
             edit(LIFE, "        self.drop_unanswered(now);\n        match farewell", "        match farewell"),
             edit(LIFE, "        self.drop_all(SUSPENDED, now);\n", ""),
         ],
@@ -169,7 +170,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "etcd",
         "a session that was never opened is lost",
         Rule("divided::sessions_that_end"),
-        &[edit(SESSION, " && (transaction.opens || self.session.is_open) {", " {")],
+        &[edit(BELIEF, " && (transaction.opens || self.session.is_open) {", " {")],
     ),
     Mutant::new(
         "etcd",
@@ -373,14 +374,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S10",
         "a context that closes rests before it has told of the grant",
         Rule("presence::s10_a_context_that_closes"),
-        &[edit(SESSION, "self.rest_after(transaction);", "self.rest();")],
+        &[edit(BELIEF, "self.rest_after(transaction);", "self.rest();")],
     ),
     Mutant::new(
         "S10",
         "a context whose session has ended rests before it has told of the grant",
         Rule("presence::s10_a_context_whose_session_has_ended"),
         &[edit(
-            SESSION,
+            BELIEF,
             "        self.end_session_by(transaction, now);\n        self.lose_all(",
             "        self.session.end();\n        self.leave_session(now);\n        self.lose_all(",
         )],

@@ -36,7 +36,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "who opens counts the silence of the others from before its read",
         Rule("sessions::s3_peers"),
         &[edit(
-            "src/machine/context/session.rs",
+            "src/machine/context/session/belief.rs",
             "meet_peers(&reply.peers, now)",
             "meet_peers(&reply.peers, transaction.sent.at)",
         )],

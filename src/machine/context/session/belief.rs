@@ -1,0 +1,192 @@
+//! Until when a context believes in its session, when it doubts, and what it loses with it.
+
+use super::super::{
+    Machine,
+    cohort::Cohort,
+    config::belief_ms,
+    input::{Slot, TurnId},
+    key::Key,
+    output::{Event, LostReason, Output},
+    pending::{Sent, Transaction},
+    record::Reply,
+    time::{Monotonic, Now},
+    token::Token,
+};
+
+impl Machine {
+    /// What a transaction's answer says of the session that sent it.
+    pub(in super::super) fn session_answered(&mut self, transaction: &Transaction, reply: &Reply, now: Monotonic) {
+        if !transaction.ends.is_empty() {
+            self.session.forget_stale_failures();
+        }
+        if transaction.session != self.session.id {
+            return;
+        }
+        let Some(robbed) = &reply.robbed else {
+            // When a batch is divided, a part without a request may go before the one that opens the session.
+            if transaction.is_of_session() && (transaction.opens || self.session.is_open) {
+                let reason = if self.session.was_valid(now) { LostReason::Evicted } else { LostReason::Expired };
+                self.lose_session_by(transaction.sent.transaction, reason, now);
+            }
+            return;
+        };
+        if transaction.opens {
+            self.session.is_open = true;
+            self.session.meet_peers(&reply.peers, now);
+        }
+        for (key, token) in robbed {
+            self.robbed_of(key, *token, now);
+        }
+        if let Some(lease_ms) = transaction.lease_ms {
+            self.session.failures = 0;
+            // It raised the floor above whatever was unanswered when it was sent.
+            self.session.unanswered = self.session.unanswered.filter(|late| *late > transaction.sent.transaction);
+            self.confirm(transaction.sent, lease_ms, now);
+        }
+    }
+
+    /// A grant of this session was stolen. Whatever says later that it was granted is out of date.
+    pub(in super::super) fn robbed_of(&mut self, key: &Key, token: Token, now: Monotonic) {
+        if self.session.was_robbed(key, token) {
+            return;
+        }
+        self.session.robbed.insert((key.clone(), token), ());
+        if let Some(slot) = self.cohorts.slot_of_grant(key, token) {
+            self.lose(&slot, LostReason::Stolen, now);
+        }
+    }
+
+    /// The store confirmed an opening or a heartbeat that was sent then.
+    pub(in super::super) fn confirm(&mut self, sent: Sent, lease_ms: u64, now: Monotonic) {
+        let session = &mut self.session;
+        session.valid_until = session.valid_until.max(sent.at.plus(belief_ms(lease_ms)));
+        if session.doubted.is_some_and(|doubted| sent.transaction > doubted) {
+            session.doubted = None;
+        }
+        if !session.told_suspect || session.belief_left(now) == 0 {
+            return;
+        }
+        session.told_suspect = false;
+        for slot in &self.cohorts.slots() {
+            let Some(held) = self.cohorts.held(slot) else { continue };
+            for user in &held.users {
+                self.outputs.push(Output::Event(Event::Certain { turn: user.turn }));
+            }
+            let is_settled =
+                !held.users.is_empty() && self.cohorts.get(slot).is_some_and(|cohort| cohort.turns.is_empty());
+            if !is_settled {
+                self.hand_out(slot, now);
+                // Whoever it was for may have gone while it was in doubt.
+                self.stop_if_unwanted(slot, now);
+            }
+        }
+    }
+
+    /// Time passed otherwise than it should: nothing is believed until the store has answered.
+    pub(in super::super) fn doubt(&mut self, now: Monotonic) {
+        self.session.doubted = Some(self.store_queue.last_transaction());
+        self.suspect(now);
+    }
+
+    /// Tells all guards that they are in doubt, and asks the store at once.
+    pub(in super::super) fn suspect(&mut self, now: Monotonic) {
+        if !core::mem::replace(&mut self.session.told_suspect, true) {
+            for slot in &self.cohorts.slots() {
+                let Some(held) = self.cohorts.held(slot) else { continue };
+                for user in &held.users {
+                    self.outputs.push(Output::Event(Event::Suspect { turn: user.turn }));
+                }
+            }
+        }
+        if self.session.is_open && self.cohorts.any_beats() {
+            self.heartbeat_at = Some(now);
+        }
+    }
+
+    /// When the context must begin to doubt, unless it does already.
+    pub(in super::super) fn belief_ends(&self) -> Option<Monotonic> {
+        let session = &self.session;
+        let counts = session.is_open && !session.told_suspect && self.cohorts.any_held();
+        counts.then_some(session.valid_until)
+    }
+
+    /// What ran out by the holder's own clock is in doubt, not lost: nobody may have ended the session yet. Whoever holds a
+    /// lock cannot ask whether it is in doubt: unless the store was not asked yet, it is lost.
+    pub(in super::super) fn doubt_if_expired(&mut self, now: Monotonic) {
+        if self.belief_ends().is_none_or(|end| end > now) {
+            return;
+        }
+        let asked = self.session.failures > 0 || self.store_queue.carries_beat();
+        self.suspect(now);
+        if asked {
+            self.heartbeat_at = None;
+            self.lose_locks(now);
+        }
+    }
+
+    /// The locks of `leases.locks` are lost: nobody can ask whether they are in doubt.
+    pub(in super::super) fn lose_locks(&mut self, now: Monotonic) {
+        for slot in &self.cohorts.pick(None, &|slot, cohort| slot.key.is_of_lock() && cohort.held().is_some()) {
+            self.lose(slot, LostReason::Expired, now);
+        }
+    }
+
+    /// Loses the session, because a transaction's answer says that it has ended. The same answer may name contexts that this one must tell
+    /// of a grant.
+    pub(in super::super) fn lose_session_by(&mut self, transaction: u64, reason: LostReason, now: Monotonic) {
+        self.end_session_by(transaction, now);
+        self.lose_all(reason, now);
+    }
+
+    /// Loses the session, because the store refuses heartbeats for good. The row may still be there: the next session ends it, or would
+    /// wait behind its own predecessor.
+    pub(in super::super) fn lose_refused_session(&mut self, now: Monotonic) {
+        self.session.end_unsure(now);
+        self.leave_session(now);
+        self.lose_all(LostReason::StoreFailed, now);
+    }
+
+    /// Everything that the session held is lost, and whoever still waits queues again under the next one.
+    fn lose_all(&mut self, reason: LostReason, now: Monotonic) {
+        for slot in &self.cohorts.slots() {
+            let believed = self.drop_hold(slot, reason).is_some();
+            let tries = self.cohorts.get(slot).and_then(Cohort::seeking).is_some_and(|seeking| !seeking.wait);
+            match slot.own {
+                // It goes again as it is: for several keys at once, or for one very lease.
+                Some(_) if tries => {}
+                Some(_) if !believed => self.seek(slot, now),
+                _ => self.seek_anew(slot, reason, now),
+            }
+        }
+    }
+
+    /// This transaction deletes the session's row, or found it gone. The id is dead from now on, whatever becomes of a deletion.
+    pub(in super::super) fn end_session_by(&mut self, transaction: u64, now: Monotonic) {
+        self.session.end();
+        self.drop_all_of_session(now);
+        self.rest_after(transaction);
+    }
+
+    /// What was to be given back is lost with the session. Its row may remain, so the beacon goes.
+    pub(in super::super) fn leave_session(&mut self, now: Monotonic) {
+        self.drop_all_of_session(now);
+        self.fall();
+    }
+
+    pub(in super::super) fn drop_all_of_session(&mut self, now: Monotonic) {
+        self.heartbeat_at = None;
+        self.drop_operations_of_session(now);
+        self.forget_watches();
+    }
+
+    /// How long the guard of this turn is still valid, in ms; 0 if it is lost, released or in doubt.
+    pub fn remaining_ms(&self, turn: TurnId, slot: &Slot, now: Now) -> u64 {
+        match self.cohorts.held(slot).filter(|held| held.is_used_by(turn)) {
+            Some(held) if !self.clocks.in_doubt(now, &self.config) => {
+                let at = now.monotonic;
+                self.session.belief_left(at).min(held.limit_ms(turn, at))
+            }
+            _ => 0,
+        }
+    }
+}
