@@ -12,7 +12,7 @@ const SESSION: &str = "src/machine/context/session.rs";
 const AGAIN_AS_IT_WAS: &[Edit] = &[
     edit("src/machine/context/store_queue/sending.rs", "self.renew_ask(&operation.slot, ask);", ""),
     edit(
-        "src/machine/context/retry.rs",
+        "src/machine/context/retry/requests.rs",
         "if !self.store_queue.will_send_for(&operation.slot.key, is_ask_for(request)) {",
         "{",
     ),

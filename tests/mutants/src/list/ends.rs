@@ -10,6 +10,7 @@ const SESSION: &str = "src/machine/context/session.rs";
 const BELIEF: &str = "src/machine/context/session/belief.rs";
 const LIFE: &str = "src/machine/context/lifecycle.rs";
 const RETRY: &str = "src/machine/context/retry.rs";
+const REQUESTS: &str = "src/machine/context/retry/requests.rs";
 const SENDING: &str = "src/machine/context/store_queue/sending.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -308,20 +309,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I11",
         "nobody waits out a silent store",
         Scenario("who_said_for_how_long"),
-        &[edit(RETRY, "upgrades && self.outlasts(&operation.slot, error)", "upgrades && false")],
+        &[edit(REQUESTS, "upgrades && self.outlasts(&operation.slot, error)", "upgrades && false")],
     ),
     Mutant::new(
         "I11",
         "a store that refuses ends every wait",
         Scenario("who_said_for_how_long"),
-        &[edit(RETRY, "if !error.may_pass() {", "if !error.is_slowness() {")],
+        &[edit(REQUESTS, "if !error.may_pass() {", "if !error.is_slowness() {")],
     ),
     Mutant::new(
         "I11",
         "a look that is not answered ends the wait",
         Scenario("who_said_for_how_long"),
         &[edit(
-            RETRY,
+            REQUESTS,
             "} else if self.outlasts(slot, error) {",
             "} else if !error.retry && self.outlasts(slot, error) {",
         )],
@@ -330,7 +331,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "I11",
         "a waiter that was frozen blames the store without asking it again",
         Scenario("a_waiter_that_was_frozen"),
-        &[edit(RETRY, "(self.has_hardly_asked() || now.since", "(false || now.since")],
+        &[edit(REQUESTS, "(self.has_hardly_asked() || now.since", "(false || now.since")],
     ),
     Mutant::new(
         "I11",
@@ -400,14 +401,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "P3",
         "a theft that was told to have failed goes on",
         Rule("failing::a_theft_that_was_told"),
-        &[edit(RETRY, "        self.rob_no_more(&operation.slot);\n", "")],
+        &[edit(REQUESTS, "        self.rob_no_more(&operation.slot);\n", "")],
     ),
     Mutant::new(
         "rule 6",
         "who asks anew was never asked before",
         Rule("overtaken::"),
         &[edit(
-            RETRY,
+            REQUESTS,
             "error.applied == Applied::No && !seeking.retried && !seeking.queued;",
             "error.applied == Applied::No && operation.attempts == 0 && !seeking.queued;",
         )],

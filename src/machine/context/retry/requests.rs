@@ -1,0 +1,168 @@
+//! Requests and looks that gave no answer: they are tried again, or whoever waits for them is told.
+
+use super::super::{
+    Machine,
+    failure::{Applied, StoreError},
+    id::RequestId,
+    input::Slot,
+    output::{LostReason, Refusal},
+    pending::PendingOperation,
+    record::Action,
+    store_queue::is_ask_for,
+    time::Monotonic,
+};
+use super::ATTEMPTS;
+
+impl Machine {
+    pub(super) fn ask_failed(
+        &mut self,
+        request: RequestId,
+        operation: &PendingOperation,
+        error: &StoreError,
+        now: Monotonic,
+    ) {
+        let limit_ms = self.config.lease_ms;
+        let Some(cohort) = self.cohorts.get(&operation.slot) else { return };
+        let Some(seeking) = cohort.seeking().filter(|seeking| seeking.request == request) else { return };
+        // A store that is slow is waited for, as anybody who holds the key would be.
+        let waits_out_a_lease = seeking.queued || (seeking.wait && error.is_slowness());
+        let has_hardly_asked = operation.attempts + 1 < ATTEMPTS || self.has_hardly_asked();
+        let patience = has_hardly_asked || waits_out_a_lease && now.since(seeking.heard_at) < limit_ms;
+        let known_unsent = error.applied == Applied::No && !seeking.retried && !seeking.queued;
+        let upgrades = cohort.held().is_some();
+        if error.retry && patience {
+            self.note_retry(&operation.slot);
+            return self.retry_ask(operation, request, now);
+        }
+        if !upgrades && self.outlasts(&operation.slot, error) {
+            self.note_retry(&operation.slot);
+            return self.retry_for_the_rest(operation, request, now);
+        }
+        let refusal = Refusal::Store(error.clone());
+        if upgrades {
+            return self.upgrade_failed(operation, refusal, known_unsent, error.retry, now);
+        }
+        self.fail_turns(&operation.slot, &refusal);
+        if !known_unsent {
+            self.withdraw_request(&operation.slot, request, now);
+        }
+    }
+
+    /// Tries again, unless a newer attempt is still to be sent: the older attempt must not come after the newer one.
+    fn retry_ask(&mut self, operation: &PendingOperation, request: RequestId, now: Monotonic) {
+        if !self.store_queue.will_send_for(&operation.slot.key, is_ask_for(request)) {
+            self.retry(operation, now);
+        }
+    }
+
+    /// Those who are left may want less than those who went: they rob nobody, and go before fewer.
+    fn retry_for_the_rest(&mut self, operation: &PendingOperation, request: RequestId, now: Monotonic) {
+        self.rob_no_more(&operation.slot);
+        let Some(acquire) = self.request(&operation.slot) else { return };
+        if let Some(seeking) = self.cohorts.change_seeking(&operation.slot) {
+            seeking.priority = acquire.priority;
+        }
+        let again = PendingOperation { action: Action::Acquire(acquire), ..operation.clone() };
+        self.retry_ask(&again, request, now);
+    }
+
+    fn note_retry(&mut self, slot: &Slot) {
+        if let Some(seeking) = self.cohorts.change_seeking(slot) {
+            seeking.retried = true;
+        }
+    }
+
+    /// Who upgrades is told. The store may have exchanged the lease for another one all the same: a withdrawal would take
+    /// that, and so the request goes on, until the store says what it did.
+    fn upgrade_failed(
+        &mut self,
+        operation: &PendingOperation,
+        refusal: Refusal,
+        unsent: bool,
+        retry: bool,
+        now: Monotonic,
+    ) {
+        if unsent {
+            return self.end_upgrade(&operation.slot, refusal, now);
+        }
+        if !retry {
+            return self.lose(&operation.slot, LostReason::StoreFailed, now);
+        }
+        let upgrade = self.cohorts.change_held(&operation.slot).and_then(|held| held.upgrade.as_mut());
+        let Some(upgrade) = upgrade else { return };
+        let awaited = upgrade.awaited();
+        (upgrade.cancelled, upgrade.again) = (true, None);
+        let Some(seeking) = upgrade.seeking.as_mut() else { return };
+        (seeking.wait, seeking.retried) = (false, true);
+        let request = seeking.request;
+        if let Some(query) = awaited {
+            self.refuse(query, refusal);
+        }
+        self.retry_ask(operation, request, now);
+    }
+
+    pub(super) fn ask_all_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
+        // A call that waits for several keys is as patient as one that waits for a single key.
+        let waits_out_a_lease = operation.looked && error.is_slowness();
+        let is_early = waits_out_a_lease && now.since(operation.since) < self.config.lease_ms;
+        let patience = operation.attempts + 1 < ATTEMPTS
+            || self.has_hardly_asked()
+            || is_early
+            // All turns of one call share its time limit.
+            || operation.all.iter().all(|slot| self.outlasts(slot, error));
+        if error.retry && patience {
+            operation.all.iter().for_each(|slot| self.note_retry(slot));
+            return self.retry(operation, now);
+        }
+        let Action::AcquireAll(asks) = &operation.action else { return };
+        for (slot, (_, ask)) in operation.all.iter().zip(asks) {
+            self.fail_turns(slot, &Refusal::Store(error.clone()));
+            self.withdraw_request(slot, ask.request, now);
+        }
+    }
+
+    /// Whoever waits for a store that has not answered for a lease is told.
+    pub(super) fn look_failed(&mut self, operation: &PendingOperation, error: &StoreError, now: Monotonic) {
+        let lease_ms = self.config.lease_ms;
+        for slot in &self.cohorts.pick(Some(&operation.slot.key), &|_, cohort| cohort.waits()) {
+            let Some(cohort) = self.cohorts.get(slot) else { continue };
+            let Some(seeking) = cohort.seeking() else { continue };
+            if error.retry && (self.has_hardly_asked() || now.since(seeking.heard_at) < lease_ms) {
+                continue;
+            }
+            let request = seeking.request;
+            if cohort.held().is_some() {
+                self.give_up_upgrade(slot, error, now);
+            } else if self.outlasts(slot, error) {
+                self.want_less(slot, now);
+            } else {
+                self.fail_turns(slot, &Refusal::Store(error.clone()));
+                self.withdraw_request(slot, request, now);
+            }
+        }
+        if error.retry {
+            self.retry(operation, now);
+        }
+    }
+
+    /// Who waits to hold exclusively what it shares is told, too. The guard goes on sharing.
+    fn give_up_upgrade(&mut self, slot: &Slot, error: &StoreError, now: Monotonic) {
+        let upgrade = self.cohorts.held(slot).and_then(|held| held.upgrade.as_ref());
+        if let Some(query) = upgrade.and_then(|upgrade| upgrade.awaited()) {
+            self.refuse(query, Refusal::Store(error.clone()));
+            self.cancel_upgrade(query, slot, now);
+        }
+    }
+
+    /// If the store may answer again, refuses the turns without a time limit, so that they do not wait for ever. The turns with a limit
+    /// wait until it ends. Returns whether any turn is left.
+    pub(super) fn outlasts(&mut self, slot: &Slot, error: &StoreError) -> bool {
+        if !error.may_pass() {
+            return false;
+        }
+        let Some(cohort) = self.cohorts.change(slot) else { return false };
+        let (unlimited, anybody_left) = (cohort.turns.take_unlimited(), !cohort.turns.is_empty());
+        unlimited.iter().for_each(|turn| self.refuse(turn.id, Refusal::Store(error.clone())));
+        anybody_left
+    }
+}
