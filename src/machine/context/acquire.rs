@@ -68,7 +68,7 @@ impl Machine {
         let way = if first.steal { Way::Steal } else { Way::Plain };
         let wait = cohort.turns.any_waits();
         self.seek_by(slot, way, wait, now);
-        self.end_silent(slot, now, false);
+        self.end_silent(slot, now);
         self.ask(slot, now);
     }
 
@@ -125,7 +125,7 @@ impl Machine {
         let mut asks = Vec::with_capacity(slots.len());
         for slot in &slots {
             self.seek_by(slot, Way::Plain, false, now);
-            self.end_silent(slot, now, false);
+            self.end_silent(slot, now);
             if let Some(ask) = self.request(slot) {
                 asks.push((slot.key.clone(), ask));
             }
@@ -248,12 +248,7 @@ impl Machine {
 
     /// Every request that was sent and did not end in a release ends in a withdrawal.
     pub(super) fn withdraw(&mut self, slot: &Slot, seeking: &Seeking, now: Monotonic) {
-        let leaves = matches!(seeking.way, Way::Plain) && self.store_queue.leaves_obsolete();
-        if !leaves {
-            self.store_queue.recall(slot, is_ask_for(seeking.request));
-        } else if self.store_queue.is_mostly_obsolete() {
-            self.drop_all_obsolete();
-        }
+        self.store_queue.give_up_request(slot, seeking.request);
         if seeking.sent {
             self.withdraw_request(slot, seeking.request, now);
         }

@@ -129,11 +129,6 @@ impl Cohorts {
         self.waiting.contains_key(slot)
     }
 
-    /// The keys at which cohorts wait. A look at a key serves all cohorts that wait there.
-    pub(super) fn looking(&self) -> Vec<Key> {
-        self.waiting.keys().map(|slot| slot.key.clone()).collect()
-    }
-
     /// How many cohorts are to be planned again. A cohort may be counted twice.
     pub(super) fn touched(&self) -> usize {
         self.touched.len()

@@ -2,6 +2,7 @@
 //! stand still.
 
 use alloc::vec::Vec;
+use core::slice;
 
 use super::{
     Entry, Machine, Sighting,
@@ -12,8 +13,8 @@ use super::{
     input::Slot,
     key::Key,
     record::Action,
-    sorted::{HAS_MANY_KEYS, SortedMap},
-    store_queue::StoreQueue,
+    sorted::SortedMap,
+    store_queue::Endings,
     time::{Monotonic, earliest},
     token::Token,
 };
@@ -48,19 +49,9 @@ impl Observation {
 
 impl Observations {
     /// When the first of those ahead will have been silent for too long, unless that is being dealt with.
-    pub(super) fn next_judgement(
-        &self,
-        slot: &Slot,
-        cohort: &Cohort,
-        store_queue: &StoreQueue,
-        ending: Option<&[Slot]>,
-    ) -> Option<Monotonic> {
+    pub(super) fn next_judgement(&self, slot: &Slot, cohort: &Cohort, endings: &Endings<'_>) -> Option<Monotonic> {
         let seeking = cohort.seeking().filter(|seeking| seeking.queued && !seeking.ahead.is_empty())?;
-        let is_ending = match ending {
-            Some(ending) => ending.binary_search(slot).is_ok(),
-            None => store_queue.is_ending(slot, u32::MAX),
-        };
-        if is_ending {
+        if endings.include(slot) {
             return None;
         }
         let mut next = None;
@@ -201,40 +192,35 @@ impl Machine {
         if slots.is_empty() {
             return;
         }
-        let ending = self.store_queue.ending(slots.len());
-        let mut keys = Vec::new();
+        let endings = self.store_queue.endings(slots.len());
+        let mut silent = Vec::new();
         for slot in slots {
             let Some(cohort) = self.cohorts.get(slot) else { continue };
-            let judgement = self.observed.next_judgement(slot, cohort, &self.store_queue, ending.as_deref());
-            if judgement.is_some_and(|at| at <= now) {
-                self.end_silent(slot, now, ending.is_some());
-                keys.push(slot.key.clone());
+            if self.observed.next_judgement(slot, cohort, &endings).is_some_and(|at| at <= now) {
+                silent.push(slot.clone());
             }
         }
-        self.look_at_each(keys, now);
+        for slot in &silent {
+            // No session is being ended for this slot yet, so nothing has to be searched for.
+            for (target, beat) in self.silent_ahead(slot, now) {
+                self.store_queue.push(slot, Action::End { target, beat }, None, now);
+            }
+        }
+        self.look_at_each(&silent, now);
+    }
+
+    /// Ends the sessions ahead of a slot that are taken for dead.
+    pub(super) fn end_silent(&mut self, slot: &Slot, now: Monotonic) {
+        for (target, beat) in self.silent_ahead(slot, now) {
+            self.store_queue.end_session(slice::from_ref(slot), target, beat, now);
+        }
     }
 
     /// Whoever stood still for a whole lease and a margin, by this context's own clock, is taken for dead.
-    pub(super) fn end_silent(&mut self, slot: &Slot, now: Monotonic, is_first: bool) {
+    fn silent_ahead(&self, slot: &Slot, now: Monotonic) -> Vec<(SessionId, u64)> {
         let seeking = self.cohorts.get(slot).and_then(Cohort::seeking);
         let ahead = seeking.map_or(&[][..], |seeking| &seeking.ahead.holders);
-        for (target, beat) in self.observed.silent_at(&slot.key, ahead, now) {
-            self.end_session_of(slot, target, beat, now, is_first);
-        }
-    }
-
-    /// Ends a session that is ahead of a slot. `is_first` says that no session is being ended for that slot yet.
-    pub(super) fn end_session_of(&mut self, slot: &Slot, target: SessionId, beat: u64, now: Monotonic, is_first: bool) {
-        let end = Action::End { target, beat };
-        if HAS_MANY_KEYS && is_first {
-            self.store_queue.push(slot, end, None, now);
-            return;
-        }
-        // One that failed is not waited for: the same evidence would be found at once and for ever.
-        self.store_queue.recall(slot, |action| *action == end);
-        if !self.store_queue.carries(slot, |action| *action == end) {
-            self.store_queue.push(slot, end, None, now);
-        }
+        self.observed.silent_at(&slot.key, ahead, now)
     }
 
     /// A session that stood in the way has ended, or was heard since.

@@ -25,18 +25,19 @@ impl Machine {
 
     /// Looks at each key at which this context waits.
     pub(super) fn look_at_all(&mut self, now: Monotonic) {
-        self.look_at_each(self.cohorts.looking(), now);
+        self.look_at_each(&self.cohorts.waiting(), now);
     }
 
-    /// Looks at each of these keys once.
-    pub(super) fn look_at_each(&mut self, mut keys: Vec<Key>, now: Monotonic) {
-        if keys.is_empty() {
+    /// Looks once at each key of these slots: that serves all cohorts that wait there.
+    pub(super) fn look_at_each(&mut self, slots: &[Slot], now: Monotonic) {
+        if slots.is_empty() {
             return;
         }
         let asked = self.store_queue.unsent(|action| *action == Action::Look);
+        let mut keys: Vec<_> = slots.iter().map(|slot| &slot.key).collect();
         keys.sort_unstable();
         keys.dedup();
-        for key in &keys {
+        for key in keys {
             if asked.binary_search_by(|asked| asked.key.cmp(key)).is_err() {
                 self.push_look(key, now);
             }
@@ -80,7 +81,7 @@ impl Machine {
     /// place behind it, no other context would ever notice. The next heartbeat asks whether anybody still queues.
     fn judge_queue(&mut self, slot: &Slot, queue: &[Sighting], now: Monotonic) {
         self.observe(slot, queue, now);
-        self.end_silent(slot, now, false);
+        self.end_silent(slot, now);
     }
 
     /// Others of this context stand before it.

@@ -229,10 +229,8 @@ impl Machine {
 
     /// What every input ends with: timers and watches follow the cohorts, and what is to be sent is sent.
     fn settle(&mut self, now: Monotonic) {
-        let (observed, store_queue) = (&self.observed, &self.store_queue);
-        let ending = store_queue.ending(self.cohorts.touched());
-        let begin_or_end =
-            self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, store_queue, ending.as_deref()));
+        let (observed, endings) = (&self.observed, self.store_queue.endings(self.cohorts.touched()));
+        let begin_or_end = self.cohorts.settle(|slot, cohort| observed.next_judgement(slot, cohort, &endings));
         begin_or_end.iter().for_each(|slot| self.watches.neighbours_changed(slot));
         self.sync_watches();
         self.drop_obsolete(now);

@@ -51,6 +51,26 @@ pub(super) enum Company {
 }
 
 impl PendingOperation {
+    /// An operation that was not sent yet.
+    pub(super) fn new(slot: &Slot, action: Action, turn: Option<TurnId>, now: Monotonic) -> Self {
+        Self {
+            slot: slot.clone(),
+            all: Vec::new(),
+            action,
+            turn,
+            attempts: 0,
+            since: now,
+            believed_until: Monotonic::default(),
+            maybe_released: false,
+            contended: false,
+            tells: None,
+            looked: false,
+            is_late: false,
+            company: Company::default(),
+            is_hurried: false,
+        }
+    }
+
     /// Whether it is about this slot.
     pub(super) fn concerns(&self, slot: &Slot) -> bool {
         self.slot == *slot || self.all.contains(slot)
@@ -110,6 +130,11 @@ impl PendingOperation {
     /// Whether the end of the session does the same, and nobody waits to hear of it.
     pub(super) fn ends_with_session(&self) -> bool {
         self.turn.is_none() && self.gives_back()
+    }
+
+    /// Whether nothing else waits for it, and the session need not go on for it.
+    pub(super) fn may_go_unsent(&self) -> bool {
+        self.holds_up() && self.ends_with_session()
     }
 
     /// Whether it makes sense in one session only. A request is carried over to the next session.

@@ -1,25 +1,24 @@
 //! Operations on their way: one transaction in flight per context, the rest waits and goes together.
 
+mod apart;
 mod room;
+mod search;
 mod sending;
 
 use alloc::vec::Vec;
 
 use super::{
-    failure::KEYS_MAY_BE_LOCKED,
-    id::RequestId,
+    id::{RequestId, SessionId},
     input::{Slot, TurnId},
     key::Key,
-    pending::{Company, PendingOperation, Sent, Transaction},
+    pending::{PendingOperation, Sent, Transaction},
     record::Action,
-    sorted::{HAS_MANY_KEYS, SortedMap},
+    sorted::HAS_MANY_KEYS,
     time::{Monotonic, earliest},
-    token::Token,
 };
 use room::Room;
-
-/// For up to so many slots, the queue is searched once for each; for more, once for all of them.
-const FEW: usize = 8;
+pub(super) use search::Endings;
+use search::sorted_slots;
 
 /// A queue that is longer is not searched for each request that was given up.
 const LONG: usize = 64;
@@ -27,6 +26,17 @@ const LONG: usize = 64;
 /// Late answers of so many transactions are still looked at.
 const REMEMBERED: usize = 4;
 
+/// Where an operation is until it is answered or given up:
+///
+/// ```text
+///   push ──▶ waiting ───── sent ────▶ in flight ── answered ──▶ gone
+///             ▲   ▲                     │   │
+///             │   └──── too large ──────┘   │ failed, or not answered in time
+///             └── due ───── later ◀─────────┘
+/// ```
+///
+/// A transaction that is not answered in time is `overdue`: its operations are tried again, and a late answer still counts.
+/// `PendingOperation::company` says which operations are sent apart from the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct StoreQueue {
     waiting: Vec<PendingOperation>,
@@ -42,30 +52,12 @@ pub(super) struct StoreQueue {
     /// Whether the last transaction was a heartbeat that was sent alone, before everything that waited.
     beat_alone: bool,
     /// How many requests that were given up may still be in the queue.
-    obsolete: u32,
+    given_up: usize,
     /// What one transaction may carry, once the store has refused a larger one.
     room: Room,
 }
 
 impl StoreQueue {
-    /// Whether nothing is under way, and nothing waits but what the end of the session does as well.
-    pub(super) fn ends_with_session(&self) -> bool {
-        let is_over = |operation: &PendingOperation| operation.holds_up() && operation.ends_with_session();
-        self.later.iter().all(is_over)
-            && self.transaction.is_none()
-            && self.waiting.iter().all(PendingOperation::ends_with_session)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.later.is_empty() && self.transaction.is_none()
-    }
-
-    /// Whether there is nothing for which the session must go on.
-    pub(super) fn is_idle(&self) -> bool {
-        let lists: [&[PendingOperation]; 3] = [&self.waiting, &self.later, self.in_flight_operations()];
-        !any(&lists, &|operation| !(operation.holds_up() && operation.ends_with_session())) && !self.carries_beat()
-    }
-
     /// Gives up everything.
     pub(super) fn drain(&mut self) -> Vec<PendingOperation> {
         let overdue = core::mem::take(&mut self.overdue);
@@ -102,33 +94,13 @@ impl StoreQueue {
         let last = self.waiting.len();
         // Mostly it goes alone.
         self.waiting.reserve_exact(usize::from(last == 0));
-        self.waiting.push(PendingOperation {
-            slot: slot.clone(),
-            all: Vec::new(),
-            action,
-            turn,
-            attempts: 0,
-            since: now,
-            believed_until: Monotonic::default(),
-            maybe_released: false,
-            tells: None,
-            looked: false,
-            is_late: false,
-            contended: false,
-            company: Company::default(),
-            is_hurried: false,
-        });
+        self.waiting.push(PendingOperation::new(slot, action, turn, now));
         &mut self.waiting[last]
     }
 
     /// The transaction that was sent last.
     pub(super) fn last_transaction(&self) -> u64 {
         self.last_id
-    }
-
-    /// Whether something failed and is to be tried again, whoever else has gone.
-    pub(super) fn retries(&self) -> bool {
-        self.later.iter().any(|operation| !operation.is_late)
     }
 
     pub(super) fn next_wake(&self) -> Option<Monotonic> {
@@ -176,55 +148,19 @@ impl StoreQueue {
         Some(transaction)
     }
 
-    /// A key at which something of the session is still under way.
-    pub(super) fn any_key(&self) -> Option<&Key> {
-        let lists: [&[PendingOperation]; 3] = [&self.waiting, &self.later, self.in_flight_operations()];
-        let mut operations = lists.into_iter().flatten();
-        operations.find(|operation| operation.is_of_session()).map(|operation| &operation.slot.key)
-    }
-
-    /// Whether a heartbeat is on its way.
-    pub(super) fn carries_beat(&self) -> bool {
-        self.transaction.as_ref().is_some_and(|transaction| transaction.lease_ms.is_some())
-    }
-
-    pub(super) fn carries(&self, slot: &Slot, is_it: impl Fn(&Action) -> bool) -> bool {
-        let lists: [&[PendingOperation]; 3] = [&self.waiting, &self.later, self.in_flight_operations()];
-        any(&lists, &|operation| is_it(&operation.action) && operation.concerns(slot))
-    }
-
-    /// Whether something for the key is still to be sent, whatever its slot.
-    pub(super) fn will_send_for(&self, key: &Key, is_it: impl Fn(&Action) -> bool) -> bool {
-        any(&[&self.waiting, &self.later], &|operation| is_it(&operation.action) && operation.slot.key == *key)
-    }
-
-    /// Whether the transaction in flight gives this grant back.
-    pub(super) fn releases(&self, key: &Key, token: Token, request: RequestId) -> bool {
-        let release = Action::Release { token, request };
-        any(&[self.in_flight_operations()], &|operation| operation.action == release && operation.slot.key == *key)
-    }
-
-    /// Whether the store is being asked to end a session that stands in the way of this slot, and has failed fewer than `failures` times.
-    pub(super) fn is_ending(&self, slot: &Slot, failures: u32) -> bool {
-        let is_it = |operation: &PendingOperation| {
-            matches!(operation.action, Action::End { .. }) && operation.slot == *slot && operation.attempts < failures
-        };
-        any(&[&self.waiting, &self.later, self.in_flight_operations()], &is_it)
-    }
-
-    /// The slots for which sessions are being ended, in order. `None` if so few slots are sought that a search for each is cheaper.
-    #[inline]
-    pub(super) fn ending(&self, sought: usize) -> Option<Vec<Slot>> {
-        // Nearly every input touches one cohort.
-        (HAS_MANY_KEYS && sought > FEW).then(|| self.search_for_endings())
-    }
-
-    fn search_for_endings(&self) -> Vec<Slot> {
-        let operations = self.waiting.iter().chain(&self.later).chain(self.in_flight_operations());
-        let ends = operations.filter(|operation| matches!(operation.action, Action::End { .. }));
-        let mut slots: Vec<_> = ends.map(|operation| operation.slot.clone()).collect();
-        slots.sort_unstable();
-        slots
+    /// Asks the store to end a session that stands in the way of these slots, which are sorted: one search for all of them.
+    pub(super) fn end_session(&mut self, slots: &[Slot], target: SessionId, beat: u64, now: Monotonic) {
+        let end = Action::End { target, beat };
+        let is_it =
+            |operation: &PendingOperation| operation.action == end && slots.binary_search(&operation.slot).is_ok();
+        // One that failed is not waited for: the same evidence would be found at once and for ever.
+        self.take_unsent(&is_it);
+        let under_way = sorted_slots(&[self.in_flight_operations()], &is_it);
+        for slot in slots {
+            if under_way.binary_search(slot).is_err() {
+                self.push(slot, end.clone(), None, now);
+            }
+        }
     }
 
     /// Puts what did not fit into one transaction at the front of the queue.
@@ -242,68 +178,9 @@ impl StoreQueue {
         can_be_smaller
     }
 
-    /// What needs a locked key is sent only after everything else.
-    pub(super) fn defer_locked(&mut self) {
-        self.went_alone = true;
-    }
-
-    /// Takes what waits. A release or withdrawal that waits to be tried again goes right before a request for its key. Otherwise the
-    /// request would find the key taken by its own context. This happens only once, so that a store that refuses it at once is not asked
-    /// without end.
-    fn take_waiting(&mut self) -> Vec<PendingOperation> {
-        let waiting = core::mem::take(&mut self.waiting);
-        let may_hurry = |operation: &PendingOperation| operation.gives_back() && !operation.is_hurried;
-        if !KEYS_MAY_BE_LOCKED || !self.later.iter().any(may_hurry) {
-            return waiting;
-        }
-        let requests = waiting.iter().filter(|operation| operation.acquires());
-        let mut wanted: Vec<_> = requests.flat_map(PendingOperation::keys).cloned().collect();
-        wanted.sort_unstable();
-        let mut earlier = SortedMap::<Key, Vec<_>>::new();
-        let is_wanted = |operation: &PendingOperation| wanted.binary_search(&operation.slot.key).is_ok();
-        for mut operation in take(&mut self.later, &|operation| may_hurry(operation) && is_wanted(operation)) {
-            operation.is_hurried = true;
-            earlier.or_default(&operation.slot.key.clone()).push(operation);
-        }
-        let mut pending = Vec::with_capacity(waiting.len() + earlier.len());
-        for operation in waiting {
-            if operation.acquires() {
-                operation.keys().filter_map(|key| earlier.remove(key)).for_each(|mut first| pending.append(&mut first));
-            }
-            pending.push(operation);
-        }
-        pending
-    }
-
-    /// Takes the operations that would hold up the rest, and all others that need a locked key.
-    fn take_apart(&self, pending: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
-        let locked = self.locked_keys(pending);
-        take(pending, &|operation| operation.goes_apart(&locked))
-    }
-
-    /// The keys at which something that waits, or is to be tried again, was found locked. They are sorted.
-    fn locked_keys(&self, waiting: &[PendingOperation]) -> Vec<Key> {
-        if !KEYS_MAY_BE_LOCKED {
-            return Vec::new();
-        }
-        let locked = waiting.iter().chain(&self.later).filter(|operation| operation.is_locked());
-        let mut keys: Vec<_> = locked.map(|operation| operation.slot.key.clone()).collect();
-        keys.sort_unstable();
-        keys
-    }
-
     /// The store accepted a transaction of this size.
     pub(super) fn note_taken(&mut self, load: usize) {
         self.room.widen(load);
-    }
-
-    /// The slots for which such an operation is still to be sent. They are sorted, so that a caller with thousands of slots finds each
-    /// quickly.
-    pub(super) fn unsent(&self, is_it: impl Fn(&Action) -> bool) -> Vec<Slot> {
-        let unsent = self.waiting.iter().chain(&self.later).filter(|operation| is_it(&operation.action));
-        let mut slots: Vec<_> = unsent.map(|operation| operation.slot.clone()).collect();
-        slots.sort_unstable();
-        slots
     }
 
     /// Takes what was not sent yet, and is like this.
@@ -318,17 +195,20 @@ impl StoreQueue {
         self.take_unsent(&|operation| is_it(&operation.action) && operation.slot == *slot)
     }
 
-    /// Whether the queue is so long that a request that was given up may stay in it. The request is not sent, because `drop_obsolete` runs
-    /// before each transaction. A search for each of thousands of requests that time out together would take quadratic time.
-    pub(super) fn leaves_obsolete(&mut self) -> bool {
-        let leaves = HAS_MANY_KEYS && self.waiting.len() > LONG && self.later.is_empty();
-        self.obsolete += u32::from(leaves);
-        leaves
+    /// Takes back a request that was given up. In a long queue it stays until the queue is searched for all such requests: a search for
+    /// each of thousands that time out together would take quadratic time. It is not sent, because `drop_obsolete` runs before each
+    /// transaction.
+    pub(super) fn give_up_request(&mut self, slot: &Slot, request: RequestId) {
+        if HAS_MANY_KEYS && self.waiting.len() > LONG && self.later.is_empty() {
+            self.given_up += 1;
+        } else {
+            self.recall(slot, is_ask_for(request));
+        }
     }
 
     /// Whether so many requests were given up that one search for all of them pays.
-    pub(super) fn is_mostly_obsolete(&self) -> bool {
-        self.obsolete as usize > self.waiting.len() / 2
+    fn is_mostly_given_up(&self) -> bool {
+        HAS_MANY_KEYS && self.given_up > self.waiting.len() / 2
     }
 
     /// Takes back what was not sent yet and makes sense in one session only.
@@ -349,26 +229,6 @@ impl StoreQueue {
         self.waiting.append(&mut looks);
         self.retry_at = self.retry_at.filter(|_| !self.later.is_empty());
     }
-
-    fn in_flight_operations(&self) -> &[PendingOperation] {
-        self.transaction.as_ref().map_or(&[], |transaction| &transaction.operations)
-    }
-
-    /// What was refused for good goes one at a time. Whether some of that stays.
-    fn collect_due(&mut self, now: Monotonic) -> bool {
-        if self.retry_at.is_none_or(|at| at > now) {
-            return false;
-        }
-        self.retry_at = None;
-        if KEYS_MAY_BE_LOCKED {
-            self.later.iter_mut().for_each(|operation| operation.is_hurried = false);
-        }
-        let mut refused = take(&mut self.later, &|operation| operation.is_refused()).into_iter();
-        self.waiting.append(&mut self.later);
-        self.waiting.extend(refused.next());
-        self.later.extend(refused);
-        !self.later.is_empty()
-    }
 }
 
 /// Takes the operations that are like this out of a list.
@@ -380,10 +240,6 @@ fn take(operations: &mut Vec<PendingOperation>, is_it: &dyn Fn(&PendingOperation
         }
     }
     taken
-}
-
-fn any(lists: &[&[PendingOperation]], is_it: &dyn Fn(&PendingOperation) -> bool) -> bool {
-    lists.iter().any(|list| list.iter().any(is_it))
 }
 
 pub(super) fn is_ask_for(request: RequestId) -> impl Fn(&Action) -> bool {

@@ -49,7 +49,7 @@ impl Machine {
         let Some(upgrade) = held.upgrade.as_mut().filter(|upgrade| sole && upgrade.seeking.is_none()) else { return };
         upgrade.seeking = Some(Seeking::new(request, way, true, now));
         self.last_request = request;
-        self.end_silent(slot, now, false);
+        self.end_silent(slot, now);
         self.ask(slot, now);
     }
 

@@ -78,15 +78,10 @@ impl Machine {
     /// A beacon is gone, seen so after the rows were read: its holder is dead.
     pub(super) fn beacon_gone(&mut self, watch: u64, now: Monotonic) {
         let Some((session, watch)) = self.watches.take(watch) else { return };
-        let ending = self.store_queue.ending(watch.slots.len());
-        let mut keys = Vec::new();
-        for slot in watch.slots.keys() {
-            self.twin_died(slot, session, now);
-            let is_first = ending.as_ref().is_some_and(|ending| ending.binary_search(slot).is_err());
-            self.end_session_of(slot, session, watch.beat, now, is_first);
-            keys.push(slot.key.clone());
-        }
-        self.look_at_each(keys, now);
+        let slots: Vec<_> = watch.slots.keys().cloned().collect();
+        slots.iter().for_each(|slot| self.twin_died(slot, session, now));
+        self.store_queue.end_session(&slots, session, watch.beat, now);
+        self.look_at_each(&slots, now);
     }
 
     /// With the session, whatever watched for it has gone.

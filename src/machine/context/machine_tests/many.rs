@@ -81,6 +81,38 @@ fn s4_a_silent_holder_of_many_keys_is_ended_at_each_of_them_once() {
     panic!("a silent holder is ended at last");
 }
 
+/// Its session is ended because of its silence when its beacon is seen gone, too. That is no reason to ask twice, whether the first attempt
+/// is under way or has failed.
+#[test]
+fn s4_a_holder_of_many_keys_is_not_ended_twice_because_it_was_silent_before_its_beacon_was_gone() {
+    for fails in [false, true] {
+        let mut script = waiting_for_many(Script::new(), true);
+        while !script.is_sent() || keys_of(&script, ends) == 0 {
+            match script.is_sent() {
+                true => _ = script.answer(all_ended(&script)),
+                false => _ = script.tick(1_000),
+            }
+        }
+        let (id, said) = (script.sent().0, all_ended(&script));
+        if fails {
+            script.input(Input::Reply { id, result: Err(StoreError::transient("the server is down")) });
+            script.input(Input::BeaconGone { watch: 1 });
+        } else {
+            script.input(Input::BeaconGone { watch: 1 });
+            script.reply(id, said);
+        }
+        let mut asked = 0;
+        for _ in 0..10 {
+            while script.is_sent() {
+                asked += keys_of(&script, ends);
+                script.answer(all_ended(&script));
+            }
+            script.tick(1_000);
+        }
+        assert_eq!(asked, if fails { 100 } else { 0 });
+    }
+}
+
 #[test]
 fn s4_a_holder_of_many_keys_whose_beacon_is_gone_is_ended_at_each_of_them_once() {
     let mut script = waiting_for_many(Script::new(), true);

@@ -16,7 +16,7 @@ use super::super::{
     sorted::HAS_MANY_KEYS,
     time::Monotonic,
 };
-use super::take;
+use super::apart::take_first;
 
 impl Machine {
     /// Drops what changed its sense while it waited, before anybody looks whether there is anything left to send.
@@ -25,18 +25,15 @@ impl Machine {
             let delay_ms = self.backoff_ms(u32::MAX);
             self.store_queue.retry_at = Some(now.plus(delay_ms));
         }
-        if self.may_send() && !self.store_queue.waiting.is_empty() {
+        if self.store_queue.is_mostly_given_up() {
+            self.keep_current(usize::MAX);
+            self.store_queue.given_up = 0;
+        } else if self.may_send() && !self.store_queue.waiting.is_empty() {
             // Operations that do not fit in the next transaction are examined later: otherwise each transaction would cost as much as the
             // whole queue. Refused operations and those that need a locked key are sent separately, so they take no room here, and all of
             // them are examined.
             self.keep_current(self.store_queue.room.beside(0));
         }
-    }
-
-    /// Drops all operations that are no longer current.
-    pub(in super::super) fn drop_all_obsolete(&mut self) {
-        self.keep_current(usize::MAX);
-        self.store_queue.obsolete = 0;
     }
 
     /// Drops operations that are no longer current. After `most` that stay, it examines only those that are sent separately.
@@ -51,8 +48,7 @@ impl Machine {
             stays
         });
         if HAS_MANY_KEYS {
-            let dropped = u32::try_from(before - operations.len()).unwrap_or(u32::MAX);
-            self.store_queue.obsolete = self.store_queue.obsolete.saturating_sub(dropped);
+            self.store_queue.given_up = self.store_queue.given_up.saturating_sub(before - operations.len());
         }
         self.store_queue.waiting = operations;
     }
@@ -311,16 +307,4 @@ impl Machine {
         again.attempts += 1;
         self.store_queue.later.push(again);
     }
-}
-
-/// Takes the first of what is sent alone, and all that needs the same locked key and no other, in the order in which it was wanted.
-fn take_first(apart: &mut Vec<PendingOperation>) -> Vec<PendingOperation> {
-    let first = apart.remove(0);
-    if !KEYS_MAY_BE_LOCKED {
-        return Vec::from([first]);
-    }
-    let mut together = take(apart, &|operation| operation.goes_apart_with(&first));
-    together.insert(0, first);
-    together.sort_by_key(|operation| operation.since);
-    together
 }

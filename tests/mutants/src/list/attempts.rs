@@ -224,7 +224,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "S4",
         "a reader that waits for its own context's lease never judges a writer that queues",
         Scenario("probing::a_reader_waits_no_longer"),
-        &[edit("src/machine/context/looks.rs", "self.observe(slot, queue, now);\n        self.end_silent(slot, now, false);", "self.observe(slot, queue, now);")],
+        &[edit("src/machine/context/looks.rs", "self.observe(slot, queue, now);\n        self.end_silent(slot, now);", "self.observe(slot, queue, now);")],
     ),
     Mutant::new(
         "P4",
@@ -247,7 +247,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a later request for a locked key goes together with all others",
         Scenario("locked::turns::a_key_that_stays_locked"),
         &[edit(
-            "src/machine/context/store_queue.rs",
+            "src/machine/context/store_queue/apart.rs",
             "take(pending, &|operation| operation.goes_apart(&locked))",
             "take(pending, &|operation| operation.holds_up())",
         )],
