@@ -1,0 +1,124 @@
+//! While a fenced transaction is open: who waits for it, and who does not.
+
+use futures::future::join_all;
+use leasehold::{AcquireError, machine::StoreErrorKind};
+use tokio::time::timeout;
+
+use super::{SHORT, WHILE, acquire, briefly, manager, note, noted, notes};
+use crate::server::{PATIENCE, on_server, until};
+
+/// A thief is granted the lease when the fenced transaction is over, and not before.
+#[test]
+fn while_a_fenced_transaction_is_open_nobody_is_granted_the_lease() {
+    on_server("fence_open", |place| async move {
+        let (mut user, leases, thief) = (notes(&place).await, manager(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        let steal = thief.lock("k").steal();
+        let mut steal = std::pin::pin!(steal);
+        assert!(timeout(WHILE, steal.as_mut()).await.is_err(), "the lease was granted during a fenced transaction");
+        note(&transaction, &place, "in time").await.unwrap();
+        transaction.commit().await.unwrap();
+        let stolen = timeout(PATIENCE, steal).await.unwrap().unwrap();
+        assert!(stolen.token() > guard.token());
+        assert_eq!(noted(&place).await, ["in time"]);
+    });
+}
+
+/// It is short against a lease, but longer than all attempts of a request together.
+#[test]
+fn whoever_waits_with_a_time_limit_outlasts_a_long_fenced_transaction() {
+    on_server("fence_long", |place| async move {
+        let (mut user, leases, waiter) = (notes(&place).await, briefly(&place).await, briefly(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        let wait = waiter.lock("k").timeout(PATIENCE).acquire();
+        let mut wait = std::pin::pin!(wait);
+        let early = timeout(3 * SHORT, wait.as_mut()).await;
+        assert!(early.is_err(), "it was answered during the fenced transaction: {early:?}");
+        transaction.commit().await.unwrap();
+        drop(guard);
+        assert!(wait.await.is_ok());
+    });
+}
+
+/// All these requests but the first go in one transaction at first.
+#[test]
+fn whoever_waits_for_a_fenced_transaction_is_granted_other_keys_meanwhile() {
+    on_server("fence_other", |place| async move {
+        let (mut user, leases, waiter) = (notes(&place).await, manager(&place).await, manager(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        let wait = waiter.lock("k").timeout(PATIENCE).acquire();
+        let others = join_all((0..10).map(|number| waiter.lock(&format!("other {number}")).acquire()));
+        let (mut wait, mut others) = (std::pin::pin!(wait), std::pin::pin!(others));
+        let granted = tokio::select! {
+            biased;
+            granted = timeout(PATIENCE, &mut others) => granted.unwrap(),
+            early = &mut wait => panic!("it was answered during the fenced transaction: {early:?}"),
+        };
+        for other in granted {
+            other.unwrap().release().await.unwrap();
+        }
+        let tried = timeout(WHILE, wait.as_mut()).await;
+        assert!(tried.is_err(), "the fenced transaction is still open: {tried:?}");
+        transaction.commit().await.unwrap();
+        guard.release().await.unwrap();
+        let _guard = wait.await.unwrap();
+    });
+}
+
+/// Two holders who share a lease write at once, and a heartbeat does not wait for either.
+#[test]
+fn fences_of_a_shared_lease_do_not_wait_for_each_other() {
+    on_server("fence_shared", |place| async move {
+        let (mut users, mut guards) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            users.push(notes(&place).await);
+            guards.push(manager(&place).await.lock("k").shared().acquire().await.unwrap());
+        }
+        let mut transactions = Vec::new();
+        for (user, guard) in users.iter_mut().zip(&guards) {
+            let mut transaction = user.transaction().await.unwrap();
+            drop(timeout(PATIENCE, guard.fence(&mut transaction)).await.expect("it waits for nobody").unwrap());
+            transactions.push(transaction);
+        }
+        for transaction in transactions {
+            note(&transaction, &place, "shared").await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+        assert_eq!(noted(&place).await, ["shared", "shared"]);
+    });
+}
+
+/// It stands still inside a fenced transaction: the lease is granted to nobody until the server ends that connection.
+#[test]
+fn a_lease_is_not_granted_while_its_holder_stands_still_inside_a_fence() {
+    on_server("fence_still", |place| async move {
+        let (mut user, leases) = (notes(&place).await, briefly(&place).await);
+        let guard = acquire(&leases).await;
+        let mut transaction = user.transaction().await.unwrap();
+        drop(guard.fence(&mut transaction).await.unwrap());
+        note(&transaction, &place, "still").await.unwrap();
+        leases.close().await;
+        let next = briefly(&place).await;
+        let early = next.lock("k").timeout(SHORT * 2).acquire().await;
+        // On a busy machine, what the server says of the lock may come too late.
+        let is_kept_out = |error: &AcquireError| match error {
+            AcquireError::Store(error) => matches!(error.kind, StoreErrorKind::Busy | StoreErrorKind::Locked),
+            error => matches!(error, AcquireError::Timeout { .. }),
+        };
+        assert!(early.as_ref().is_err_and(is_kept_out), "{early:?}");
+        let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%fence_still_notes%'";
+        until("the connection is ended", async || {
+            place.client().await.query_one(kill, &[]).await.unwrap().get::<_, i64>(0) > 0
+        })
+        .await;
+        assert!(timeout(PATIENCE, next.lock("k").acquire()).await.unwrap().unwrap().is_valid());
+        assert!(transaction.commit().await.is_err());
+        assert_eq!(noted(&place).await, [""; 0]);
+    });
+}

@@ -1,0 +1,81 @@
+//! Fences that carry a heartbeat.
+
+use std::time::Duration;
+
+use leasehold::{LeaseManager, executor::TokioExecutor};
+
+use super::{acquire, holder, manager, note, noted, notes};
+use crate::server::{on_server, until};
+
+/// The heartbeat is in the row of the session once the transaction is committed, and not if it is rolled back.
+#[test]
+fn a_fence_that_renews_writes_a_heartbeat_with_the_transaction() {
+    on_server("fence_renews", |place| async move {
+        let (mut user, _leases, guard) = holder(&place).await;
+        let rows = async || -> Vec<String> {
+            let rows = place.client().await.query("SELECT text FROM fence_renews_session", &[]).await.unwrap();
+            rows.iter().map(|row| row.get(0)).collect()
+        };
+        let before = rows().await;
+        for commits in [false, true] {
+            let mut transaction = user.transaction().await.unwrap();
+            let fenced = guard.fence_and_renew(&mut transaction).await.unwrap();
+            note(&transaction, &place, "renewed").await.unwrap();
+            if commits {
+                transaction.commit().await.unwrap();
+                fenced.committed();
+            } else {
+                transaction.rollback().await.unwrap();
+            }
+            assert_eq!(rows().await != before, commits);
+        }
+        assert!(guard.is_valid());
+        assert_eq!(noted(&place).await, ["renewed"]);
+    });
+}
+
+/// With a short lease, no heartbeat but the fences' would be in time: the store is asked for nothing else.
+#[test]
+fn fences_that_renew_keep_a_lease_alive() {
+    on_server("fence_alive", |place| async move {
+        let lease = Duration::from_secs(2);
+        let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
+        let leases = builder.lease(lease).build().unwrap();
+        let (mut user, guard) = (notes(&place).await, acquire(&leases).await);
+        let since = std::time::Instant::now();
+        while since.elapsed() < lease * 3 / 2 {
+            let mut transaction = user.transaction().await.unwrap();
+            let fenced = guard.fence_and_renew(&mut transaction).await.unwrap();
+            note(&transaction, &place, "alive").await.unwrap();
+            transaction.commit().await.unwrap();
+            fenced.committed();
+        }
+        assert!(guard.is_valid());
+        assert_eq!(guard.release().await.unwrap(), leasehold::ReleaseOutcome::Released);
+    });
+}
+
+/// Another context deletes the session's row. The fence waits until that is committed, and does not write the row anew.
+#[test]
+fn a_fence_that_renews_brings_no_session_back_that_is_being_ended() {
+    on_server("fence_ended", |place| async move {
+        let (mut user, leases, other) = (notes(&place).await, manager(&place).await, place.client().await);
+        let guard = acquire(&leases).await;
+        let own = other.query_one("SELECT id FROM fence_ended_session", &[]).await.unwrap();
+        let id: Vec<u8> = own.get(0);
+        other.batch_execute("BEGIN; DELETE FROM fence_ended_session").await.unwrap();
+        let mut transaction = user.transaction().await.unwrap();
+        let watch = place.client().await;
+        let ends = async {
+            let waits =
+                "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%fence_ended_session%'";
+            until("the fence waits", async || !watch.query(waits, &[]).await.unwrap().is_empty()).await;
+            other.batch_execute("COMMIT").await.unwrap();
+        };
+        let (passed, ()) = futures::join!(guard.fence_and_renew(&mut transaction), ends);
+        drop(passed);
+        drop(transaction.commit().await);
+        let back = watch.query("SELECT FROM fence_ended_session WHERE id = $1", &[&id]).await.unwrap();
+        assert!(back.is_empty(), "the session is back");
+    });
+}
