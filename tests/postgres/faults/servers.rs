@@ -1,0 +1,110 @@
+//! Servers that die, come back, or stand in for another one.
+
+use leasehold::store::{PostgresStore, Store};
+use tokio::{runtime::Runtime, time::timeout};
+
+use super::{ask, is_granted, manager, on_own_server};
+use crate::{
+    outage,
+    server::{PATIENCE, Place, Server, until},
+};
+
+/// The server dies while one context holds and another waits. Both go on when it is back.
+#[test]
+fn a_holder_and_a_waiter_outlive_a_crash_of_the_server() {
+    on_own_server(async |server, place| {
+        let (one, other) = (manager(place.store().await), manager(place.store().await));
+        let guard = one.lock("k").acquire().await.unwrap();
+        let waiting = tokio::spawn(async move { (other.lock("k").acquire().await, other) });
+        let queued = async || one.status("k").await.is_ok_and(|status| !status.queue.is_empty());
+        until("the other one waits", queued).await;
+        server.crash();
+        assert!(one.status("k").await.is_err(), "nobody answers");
+        server.restart();
+        until("the server answers", async || one.status("k").await.is_ok()).await;
+        assert!(guard.is_valid() && !waiting.is_finished());
+        let token = guard.token();
+        guard.release().await.unwrap();
+        let (granted, _other) = timeout(PATIENCE, waiting).await.unwrap().unwrap();
+        assert!(granted.unwrap().token() > token);
+    });
+}
+
+#[test]
+fn who_said_for_how_long_waits_for_the_server() {
+    on_own_server(async |server, place| {
+        let serve = |up| if up { server.restart() } else { server.crash() };
+        outage::who_said_for_how_long_waits_for_the_server(manager(place.store().await), serve).await;
+    });
+}
+
+/// A store over the primary and another server, which is started anew.
+async fn beside(primary: &Server, other: &Server) -> PostgresStore {
+    let url = format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", primary.port, other.port);
+    Place { url, prefix: "leasehold".into() }.store().await
+}
+
+/// Meanwhile the standby answers, and takes no writes.
+#[test]
+fn a_context_goes_on_by_the_primary_when_that_is_back() {
+    let (Some(primary), Some(standby)) = (Server::start(), Server::start()) else { return };
+    standby.crash();
+    standby.make_standby();
+    standby.restart();
+    Runtime::new().unwrap().block_on(async {
+        let store = beside(&primary, &standby).await;
+        ask(&store, 1).await.unwrap();
+        primary.crash();
+        let error = ask(&store, 1).await.unwrap_err();
+        assert!(error.message.contains("cannot be written to"), "{error}");
+        primary.restart();
+        assert!(is_granted(&ask(&store, 1).await.unwrap()));
+    });
+}
+
+/// Of what happened after the standby lost the primary, it knows nothing.
+#[test]
+fn a_look_is_not_answered_by_a_standby() {
+    let (Some(primary), Some(standby)) = (Server::start(), Server::start()) else { return };
+    Runtime::new().unwrap().block_on(async {
+        let place = Place { url: primary.url(), prefix: "leasehold".into() };
+        place.store().await.close().await;
+        primary.crash();
+        standby.crash();
+        standby.copy(&primary);
+        standby.make_standby();
+        standby.restart();
+        primary.restart();
+        let holder = manager(place.store().await);
+        let guard = holder.lock("k").acquire().await.unwrap();
+        let onlooker = manager(beside(&primary, &standby).await);
+        assert_eq!(onlooker.status("k").await.unwrap().holders.len(), 1);
+        primary.crash();
+        let told = onlooker.status("k").await;
+        let listed = onlooker.list("").await;
+        primary.restart();
+        for told in [told.map(|_| ()), listed.map(|_| ())] {
+            assert!(told.as_ref().is_err_and(|error| error.to_string().contains("cannot be written to")), "{told:?}");
+        }
+        assert_eq!(onlooker.status("k").await.unwrap().holders.len(), 1);
+        assert_eq!(onlooker.list("").await.unwrap().len(), 1);
+        assert!(guard.verify().await.unwrap(), "it was held all the time");
+    });
+}
+
+/// An error that stays would cost the leases, and end whoever waits.
+#[test]
+fn a_second_host_that_refuses_the_user_does_not_say_that_the_first_one_is_gone_for_good() {
+    let (Some(primary), Some(other)) = (Server::start(), Server::start()) else { return };
+    other.crash();
+    other.ask_for_encryption();
+    other.restart();
+    Runtime::new().unwrap().block_on(async {
+        let store = beside(&primary, &other).await;
+        primary.crash();
+        let error = ask(&store, 1).await.unwrap_err();
+        assert!(error.retry && error.message.contains("28000"), "{error}");
+        primary.restart();
+        assert!(is_granted(&ask(&store, 1).await.unwrap()));
+    });
+}
