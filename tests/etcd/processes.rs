@@ -13,7 +13,7 @@ use crate::{
     Scratch, connect,
     contract::client,
     fence::{self, Written},
-    other::killing_lasts,
+    other::kills_more,
     prefix, server, start, told,
 };
 
@@ -68,7 +68,7 @@ fn a_fenced_counter_is_exact_though_processes_are_killed() {
         found.kvs().first().map_or(0, |found| found.value_str().unwrap().parse::<u64>().unwrap())
     };
     let (began, mut counters, mut kills) = (Instant::now(), [start(), start(), start()], 0_usize);
-    while began.elapsed() < killing_lasts() {
+    while kills_more(began, || kills > 4) {
         // Somewhere in their work, after they got on a bit since the last death.
         let (goal, since) = (counted() + 5, Instant::now());
         while counted() < goal {

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 use tokio_postgres::IsolationLevel;
 
 use crate::{
-    other::{Other, killing_lasts, say},
+    other::{Other, kills_more, say},
     server::{Place, on_server},
 };
 
@@ -50,7 +50,7 @@ pub(crate) fn count(url: &str, prefix: &str) {
 fn kill_and_start(place: &Place) -> (usize, usize) {
     let mut others = [Other::start("counter", place), Other::start("counter", place)];
     let (since, mut killed, mut said) = (Instant::now(), 0, 0);
-    while since.elapsed() < killing_lasts() {
+    while kills_more(since, || killed > 2) {
         let other = &mut others[killed % 2];
         // It has counted, and is anywhere in a later turn.
         other.hear();

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio, id},
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Names what the other process is to do; without it, a test is the first process.
@@ -20,6 +20,12 @@ pub(crate) fn killing_lasts() -> Duration {
     Duration::from_secs(
         env::var("LEASEHOLD_KILL_SECONDS").map_or(10, |seconds| seconds.parse().expect("whole seconds")),
     )
+}
+
+/// Whether more processes are to be killed. On a busy machine that goes on for up to six times as long, until it proves enough.
+pub(crate) fn kills_more(began: Instant, proves_enough: impl FnOnce() -> bool) -> bool {
+    let killed_for = began.elapsed();
+    killed_for < killing_lasts() || (killed_for < 6 * killing_lasts() && !proves_enough())
 }
 
 /// What both processes share, in words: a directory, or a server and a prefix.
