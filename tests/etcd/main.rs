@@ -21,6 +21,8 @@ mod histories;
 mod inputs;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+#[path = "../stores/leases.rs"]
+mod leases;
 mod network;
 #[path = "../processes/other.rs"]
 mod other;

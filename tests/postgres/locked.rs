@@ -25,29 +25,33 @@ use tokio::{
 use tokio_postgres::error::SqlState;
 
 use crate::{
+    leases::with_longer_leases,
     proxy::Way as Direction,
     server::{Place, Server, on_server, until},
 };
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(1_500);
-/// Long enough for a holder that does not beat to be replaced.
-const LOCKED: Duration = Duration::from_secs(5);
 
 fn manager(store: PostgresStore, lease: Duration) -> LeaseManager {
     LeaseManager::builder(store, TokioExecutor::new()).lease(lease).build().unwrap()
 }
 
-/// For as long as the records stay locked the guard is valid, and somebody who waits for its key is not granted it.
-async fn stays_valid(place: &Place, guard: &LeaseGuard, key: &str) {
+/// While the records stay locked, somebody who waits for the key of a valid guard is not granted it. A holder that did not beat would be
+/// replaced within that time. Returns when the guard became invalid, if it did.
+async fn stays_valid(place: &Place, guard: &LeaseGuard, key: &str, lease: Duration) -> Result<(), String> {
     let rival = manager(place.store().await, LONG);
     let mut taking = pin!(rival.lock(key).acquire());
     let since = Instant::now();
-    while since.elapsed() < LOCKED {
-        assert!(guard.is_valid(), "in doubt after {:?}", since.elapsed());
-        assert!(futures::poll!(taking.as_mut()).is_pending(), "taken from its holder after {:?}", since.elapsed());
+    while since.elapsed() < lease * 10 / 3 {
+        let is_taken = futures::poll!(taking.as_mut()).is_ready();
+        assert!(!is_taken || !guard.is_valid(), "taken from its holder after {:?}", since.elapsed());
+        if !guard.is_valid() {
+            return Err(format!("in doubt after {:?}", since.elapsed()));
+        }
         sleep(Duration::from_millis(10)).await;
     }
+    Ok(())
 }
 
 /// Asks again and again, as a request without a time limit is refused after a lease.
@@ -66,26 +70,30 @@ fn wanting(wants: impl Future<Output = ()> + Send + 'static) -> JoinSet<()> {
 fn who_waits_for_a_key_inside_of_a_fence_keeps_what_it_holds() {
     on_server("locked_waits", |place| async move {
         for queues_first in [false, true] {
-            let [fenced, own] = [format!("fenced {queues_first}"), format!("own {queues_first}")];
-            let (other, leases) = (manager(place.store().await, LONG), manager(place.store().await, SHORT));
-            let mut user = place.client().await;
-            let (fences, guard) =
-                (other.lock(&fenced).acquire().await.unwrap(), leases.lock(&own).acquire().await.unwrap());
-            let mut transaction = user.transaction().await.unwrap();
-            let mut waiting = JoinSet::new();
-            if queues_first {
-                waiting = wanting(want(leases.clone(), fenced.clone()));
-                let queued = async || other.status(&fenced).await.is_ok_and(|status| !status.queue.is_empty());
-                until("it waits", queued).await;
-            }
-            drop(fences.fence(&mut transaction).await.unwrap());
-            if !queues_first {
-                waiting = wanting(want(leases.clone(), fenced));
-            }
-            stays_valid(&place, &guard, &own).await;
-            waiting.abort_all();
+            with_longer_leases(SHORT, async |lease| keeps_what_it_holds(&place, queues_first, lease).await).await;
         }
     });
+}
+
+async fn keeps_what_it_holds(place: &Place, queues_first: bool, lease: Duration) -> Result<(), String> {
+    let [fenced, own] = [format!("fenced {queues_first} {lease:?}"), format!("own {queues_first} {lease:?}")];
+    let (other, leases) = (manager(place.store().await, LONG), manager(place.store().await, lease));
+    let mut user = place.client().await;
+    let (fences, guard) = (other.lock(&fenced).acquire().await.unwrap(), leases.lock(&own).acquire().await.unwrap());
+    let mut transaction = user.transaction().await.unwrap();
+    let mut waiting = JoinSet::new();
+    if queues_first {
+        waiting = wanting(want(leases.clone(), fenced.clone()));
+        let queued = async || other.status(&fenced).await.is_ok_and(|status| !status.queue.is_empty());
+        until("it waits", queued).await;
+    }
+    drop(fences.fence(&mut transaction).await.unwrap());
+    if !queues_first {
+        waiting = wanting(want(leases.clone(), fenced));
+    }
+    let kept = stays_valid(place, &guard, &own, lease).await;
+    waiting.abort_all();
+    kept
 }
 
 /// A look takes no lock: it neither waits for a fence nor keeps others waiting.
@@ -110,22 +118,27 @@ fn what_is_held_is_listed_although_a_fence_keeps_it_locked() {
 #[test]
 fn contexts_that_wait_leave_a_heartbeat_of_the_same_pool_its_connection() {
     on_server("locked_pool", |place| async move {
-        let (other, shared) = (manager(place.store().await, LONG), place.store().await);
-        let (mut user, mut fenced) = (place.client().await, Vec::new());
-        let mut transaction = user.transaction().await.unwrap();
-        for number in 0..6 {
-            let guard = other.lock(&format!("fenced {number}")).acquire().await.unwrap();
-            drop(guard.fence(&mut transaction).await.unwrap());
-            fenced.push(guard);
-        }
-        let leases = manager(shared.clone(), SHORT);
-        let guard = leases.lock("own").acquire().await.unwrap();
-        let mut waiting = JoinSet::new();
-        for number in 0..6 {
-            waiting.spawn(want(manager(shared.clone(), LONG), format!("fenced {number}")));
-        }
-        stays_valid(&place, &guard, "own").await;
-        waiting.abort_all();
+        with_longer_leases(SHORT, async |lease| {
+            let (other, shared) = (manager(place.store().await, LONG), place.store().await);
+            let keys: Vec<_> = (0..6).map(|number| format!("fenced {number} {lease:?}")).collect();
+            let (mut user, mut fenced) = (place.client().await, Vec::new());
+            let mut transaction = user.transaction().await.unwrap();
+            for key in &keys {
+                let guard = other.lock(key).acquire().await.unwrap();
+                drop(guard.fence(&mut transaction).await.unwrap());
+                fenced.push(guard);
+            }
+            let (leases, own) = (manager(shared.clone(), lease), format!("own {lease:?}"));
+            let guard = leases.lock(&own).acquire().await.unwrap();
+            let mut waiting = JoinSet::new();
+            for key in keys {
+                waiting.spawn(want(manager(shared.clone(), LONG), key));
+            }
+            let kept = stays_valid(&place, &guard, &own, lease).await;
+            waiting.abort_all();
+            kept
+        })
+        .await;
     });
 }
 

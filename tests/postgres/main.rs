@@ -15,6 +15,8 @@ mod fence;
 mod histories;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+#[path = "../stores/leases.rs"]
+mod leases;
 mod locked;
 mod measure;
 #[path = "../processes/other.rs"]

@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use crate::{
+    leases::with_longer_leases,
     proxy::{Commit, Proxy},
     server::{PATIENCE, Place, on_server, until},
 };
@@ -180,32 +181,35 @@ fn a_key_is_acquired_and_released_although_a_commit_or_its_answer_is_lost() {
 #[test]
 fn a_stream_of_shared_locks_of_one_record_leaves_other_leases_alone() {
     on_server("rewrite_stream", |place| async move {
-        let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
-        let leases = builder.lease(Duration::from_secs(3)).linger(Duration::ZERO).build().unwrap();
-        for _ in 0..5 {
-            turn(&leases).await;
-        }
-        let held = leases.lock("held").acquire().await.unwrap();
-        let mut fences = JoinSet::new();
-        for offset_ms in [0, 50, 100] {
-            let user = place.client().await;
-            fences.spawn(async move {
-                sleep(Duration::from_millis(offset_ms)).await;
-                let lock = "BEGIN; SELECT text FROM rewrite_stream_record WHERE key = 'k' FOR SHARE; \
+        with_longer_leases(Duration::from_secs(3), async |lease| {
+            let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
+            let leases = builder.lease(lease).linger(Duration::ZERO).build().unwrap();
+            for _ in 0..5 {
+                turn(&leases).await;
+            }
+            let held = leases.lock("held").acquire().await.unwrap();
+            let mut fences = JoinSet::new();
+            for offset_ms in [0, 50, 100] {
+                let user = place.client().await;
+                fences.spawn(async move {
+                    sleep(Duration::from_millis(offset_ms)).await;
+                    let lock = "BEGIN; SELECT text FROM rewrite_stream_record WHERE key = 'k' FOR SHARE; \
                     SELECT pg_sleep(0.15); COMMIT";
-                loop {
-                    user.batch_execute(lock).await.unwrap();
-                }
-            });
-        }
-        sleep(Duration::from_millis(300)).await;
-        let asking = tokio::spawn(async move { leases.lock("k").timeout(PATIENCE).acquire().await.map(drop) });
-        let since = Instant::now();
-        while since.elapsed() < Duration::from_secs(8) {
-            assert!(held.is_valid(), "in doubt after {:?}", since.elapsed());
-            sleep(Duration::from_millis(20)).await;
-        }
-        asking.abort();
+                    loop {
+                        user.batch_execute(lock).await.unwrap();
+                    }
+                });
+            }
+            sleep(Duration::from_millis(300)).await;
+            let asking = tokio::spawn(async move { leases.lock("k").timeout(PATIENCE).acquire().await.map(drop) });
+            let since = Instant::now();
+            while since.elapsed() < lease * 8 / 3 && held.is_valid() {
+                sleep(Duration::from_millis(20)).await;
+            }
+            asking.abort();
+            if held.is_valid() { Ok(()) } else { Err(format!("in doubt after {:?}", since.elapsed())) }
+        })
+        .await;
     });
 }
 

@@ -24,6 +24,8 @@ mod histories;
 mod inputs;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+#[path = "../stores/leases.rs"]
+mod leases;
 #[path = "../processes/other.rs"]
 mod other;
 #[path = "../stores/outage.rs"]

@@ -11,6 +11,8 @@ mod files;
 mod histories;
 #[path = "../stores/clocks.rs"]
 mod jumps;
+#[path = "../stores/leases.rs"]
+mod leases;
 mod locks;
 #[path = "../processes/other.rs"]
 mod other;

@@ -10,7 +10,9 @@ use std::{
 };
 
 use futures::{future::join_all, poll};
-use leasehold::{AcquireError, LeaseManager, LeaseManagerBuilder, LostReason, Mode, ReleaseOutcome, Token};
+use leasehold::{AcquireError, LeaseGuard, LeaseManager, LeaseManagerBuilder, LostReason, Mode, ReleaseOutcome, Token};
+
+use crate::leases::with_longer_leases;
 
 /// Longer than anything takes, however busy the machine is.
 const BUSY: Duration = Duration::from_secs(60);
@@ -29,7 +31,19 @@ async fn contexts(open: &impl AsyncFn() -> LeaseManagerBuilder, many: usize) -> 
 
 /// One whose lease ends soon, unless it is renewed.
 async fn brief(open: &impl AsyncFn() -> LeaseManagerBuilder) -> LeaseManager {
-    open().await.lease(SHORT).build().expect("the options fit together")
+    lasting(open, SHORT).await
+}
+
+async fn lasting(open: &impl AsyncFn() -> LeaseManagerBuilder, lease: Duration) -> LeaseManager {
+    open().await.lease(lease).build().expect("the options fit together")
+}
+
+/// Whether a holder that lives and renews its lease has kept it. It may be late on a busy machine. But whoever is granted the lease in its
+/// place is granted it only after the holder has stopped believing.
+fn is_kept(holder: &LeaseGuard, other: Option<&LeaseGuard>) -> Result<(), String> {
+    let is_valid = holder.is_valid();
+    assert!(!is_valid || other.is_none(), "a holder that renews its lease is overtaken: {holder:?}, {other:?}");
+    if is_valid { Ok(()) } else { Err(format!("{holder:?}")) }
 }
 
 fn ms(ms: u64) -> Duration {
@@ -80,16 +94,22 @@ pub(crate) async fn s2_taken_then_refused_then_released_then_taken(open: impl As
 }
 
 pub(crate) async fn s3_renewal_keeps_the_lease(open: impl AsyncFn() -> LeaseManagerBuilder) {
-    let (one, two) = (brief(&open).await, brief(&open).await);
-    let guard = one.lock("k").acquire().await.unwrap();
-    let refused = two.lock("k").timeout(SHORT * 3).acquire().await;
-    assert!(matches!(refused, Err(AcquireError::Timeout { held_elsewhere: true, .. })), "{refused:?}");
-    assert!(guard.is_valid());
+    with_longer_leases(SHORT, async |lease| {
+        let [one, two] = [lasting(&open, lease).await, lasting(&open, lease).await];
+        let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
+        let refused = two.lock("k").timeout(lease * 3).acquire().await;
+        is_kept(&guard, refused.as_ref().ok())?;
+        match refused {
+            Err(AcquireError::Timeout { held_elsewhere: true, .. }) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
 }
 
 pub(crate) async fn s4_a_holder_that_does_not_renew_is_overtaken_and_told(open: impl AsyncFn() -> LeaseManagerBuilder) {
     let (one, two) = (brief(&open).await, brief(&open).await);
-    let guard = one.lock("k").auto_renew(false).acquire().await.unwrap();
+    let guard = one.lock("k").auto_renew(false).timeout(BUSY).acquire().await.unwrap();
     let next = two.lock("k").timeout(BUSY).acquire().await.unwrap();
     assert!(next.token() > guard.token());
     assert!(!guard.is_valid());
@@ -100,7 +120,7 @@ pub(crate) async fn s4_a_holder_that_does_not_renew_is_overtaken_and_told(open: 
 
 /// Acquires `k`, drops the guard without a release, and returns its token. The context lives on, but does not renew the lease.
 async fn orphan(leases: &LeaseManager, mode: Mode) -> Token {
-    let guard = leases.lock("k").mode(mode).acquire().await.unwrap();
+    let guard = leases.lock("k").mode(mode).timeout(BUSY).acquire().await.unwrap();
     let token = guard.token();
     drop(guard.into_parts());
     token
@@ -160,17 +180,26 @@ pub(crate) async fn s10_a_reader_blocks_writers_until_the_last_one_has_gone(
 }
 
 pub(crate) async fn s12_of_two_readers_only_the_silent_one_is_overtaken(open: impl AsyncFn() -> LeaseManagerBuilder) {
-    let (one, two, three) = (brief(&open).await, brief(&open).await, brief(&open).await);
-    let silent = one.lock("k").shared().auto_renew(false).acquire().await.unwrap();
-    let live = two.lock("k").shared().acquire().await.unwrap();
-    let mut writer = Box::pin(three.lock("k").timeout(BUSY).acquire());
-    assert!(poll!(&mut writer).is_pending());
-    let lost = tokio::time::timeout(BUSY / 2, silent.lost()).await;
-    assert_eq!(lost, Ok(LostReason::Expired), "the silent reader is told");
-    assert!(tokio::time::timeout(ms(300), &mut writer).await.is_err(), "a reader that lives is waited for");
-    assert!(live.is_valid() && !silent.is_valid());
-    assert_eq!(live.release().await.unwrap(), ReleaseOutcome::Released);
-    assert!(writer.await.unwrap().token() > silent.token());
+    with_longer_leases(SHORT, async |lease| {
+        let [one, two, three] = [lasting(&open, lease).await, lasting(&open, lease).await, lasting(&open, lease).await];
+        let silent = one.lock("k").shared().auto_renew(false).timeout(BUSY).acquire().await.unwrap();
+        let live = two.lock("k").shared().timeout(BUSY).acquire().await.unwrap();
+        let mut writer = Box::pin(three.lock("k").timeout(BUSY * 2).acquire());
+        assert!(poll!(&mut writer).is_pending());
+        let lost = tokio::time::timeout(BUSY, silent.lost()).await;
+        assert_eq!(lost, Ok(LostReason::Expired), "the silent reader is told");
+        let early = tokio::time::timeout(ms(300), &mut writer).await;
+        is_kept(&live, early.as_ref().ok().and_then(|early| early.as_ref().ok()))?;
+        assert!(early.is_err(), "a reader that lives is waited for: {early:?}");
+        assert!(!silent.is_valid());
+        let released = live.release().await;
+        if released != Ok(ReleaseOutcome::Released) {
+            return Err(format!("the release of the reader that lives: {released:?}"));
+        }
+        assert!(writer.await.unwrap().token() > silent.token());
+        Ok(())
+    })
+    .await;
 }
 
 pub(crate) async fn s13_a_key_is_free_a_lease_after_its_reader_or_writer_was_dropped(
@@ -245,7 +274,7 @@ pub(crate) async fn s20_a_waiter_of_another_worker_is_served_when_the_guard_is_g
     open: impl AsyncFn() -> LeaseManagerBuilder,
 ) {
     let (one, two) = (brief(&open).await, brief(&open).await);
-    let guard = one.lock("k").acquire().await.unwrap();
+    let guard = one.lock("k").timeout(BUSY).acquire().await.unwrap();
     let held = guard.token();
     let wait = async { two.lock("k").timeout(BUSY).acquire().await.unwrap() };
     let vanish = async {
@@ -299,12 +328,14 @@ pub(crate) async fn g7_fifty_workers_count_exactly(open: impl AsyncFn() -> Lease
 }
 
 pub(crate) async fn r2_of_many_tries_one_succeeds_and_extends(open: impl AsyncFn() -> LeaseManagerBuilder) {
-    let contexts = join_all((0..6).map(|_| brief(&open))).await;
+    // Nobody waits for the end of this lease. A shorter one would leave the store less time to answer.
+    let lease = BUSY / 3;
+    let contexts = join_all((0..6).map(|_| lasting(&open, lease))).await;
     let tries = join_all(contexts.iter().map(|leases| leases.lock("k").try_acquire())).await;
     let winners: Vec<_> = tries.into_iter().filter_map(Result::unwrap).collect();
     assert_eq!(winners.len(), 1);
     winners[0].extend(BUSY).await.unwrap();
-    assert!(winners[0].remaining() > SHORT);
+    assert!(winners[0].remaining() > lease);
 }
 
 pub(crate) async fn r3_who_finds_it_taken_learns_by_whom(open: impl AsyncFn() -> LeaseManagerBuilder) {

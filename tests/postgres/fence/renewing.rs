@@ -5,7 +5,10 @@ use std::time::Duration;
 use leasehold::{LeaseManager, executor::TokioExecutor};
 
 use super::{acquire, holder, manager, note, noted, notes};
-use crate::server::{on_server, until};
+use crate::{
+    leases::with_longer_leases,
+    server::{on_server, until},
+};
 
 /// The heartbeat is in the row of the session once the transaction is committed, and not if it is rolled back.
 #[test]
@@ -38,20 +41,25 @@ fn a_fence_that_renews_writes_a_heartbeat_with_the_transaction() {
 #[test]
 fn fences_that_renew_keep_a_lease_alive() {
     on_server("fence_alive", |place| async move {
-        let lease = Duration::from_secs(2);
-        let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
-        let leases = builder.lease(lease).build().unwrap();
-        let (mut user, guard) = (notes(&place).await, acquire(&leases).await);
-        let since = std::time::Instant::now();
-        while since.elapsed() < lease * 3 / 2 {
-            let mut transaction = user.transaction().await.unwrap();
-            let fenced = guard.fence_and_renew(&mut transaction).await.unwrap();
-            note(&transaction, &place, "alive").await.unwrap();
-            transaction.commit().await.unwrap();
-            fenced.committed();
-        }
-        assert!(guard.is_valid());
-        assert_eq!(guard.release().await.unwrap(), leasehold::ReleaseOutcome::Released);
+        with_longer_leases(Duration::from_secs(2), async |lease| {
+            let builder = LeaseManager::builder(place.store().await, TokioExecutor::new());
+            let leases = builder.lease(lease).build().unwrap();
+            let (mut user, guard) = (notes(&place).await, acquire(&leases).await);
+            let since = std::time::Instant::now();
+            while since.elapsed() < lease * 3 / 2 {
+                let mut transaction = user.transaction().await.unwrap();
+                let fenced = guard.fence_and_renew(&mut transaction).await.map_err(|late| late.to_string())?;
+                note(&transaction, &place, "alive").await.unwrap();
+                transaction.commit().await.unwrap();
+                fenced.committed();
+            }
+            if !guard.is_valid() {
+                return Err(format!("{guard:?}"));
+            }
+            assert_eq!(guard.release().await.unwrap(), leasehold::ReleaseOutcome::Released);
+            Ok(())
+        })
+        .await;
     });
 }
 
