@@ -10,14 +10,17 @@ use std::{
 };
 
 use leasehold::{
-    executor::{SimExecutor, WeakShared},
-    machine::{Message, SessionId},
+    LostReason,
+    executor::{Executor as _, SimExecutor, WeakShared},
+    machine::{Action, Batch, Key, Message, Operation, SessionId},
     signal::{
         Beacons, Inbox, LocalSignals, Notice, Signals,
         contract::{self, Half},
     },
-    store::Reach,
+    store::{Reach, Store},
 };
+
+use crate::support::world::{HEARTBEAT, LEASE, everywhere, ms};
 
 /// A store that no other test shares.
 fn reach() -> Reach {
@@ -189,4 +192,67 @@ fn the_contract_names_the_rule_that_signals_break() {
         let sentence = literal.or_else(|| sentence.downcast_ref::<String>().cloned()).expect("a panic has a sentence");
         assert!(sentence.contains(rule), "{flaw:?} is refused with {sentence:?}");
     }
+}
+
+/// Signals of a store whose server can be replaced.
+#[derive(Debug)]
+struct Wire {
+    inner: LocalSignals,
+    inbox: Arc<Mutex<Option<WeakShared<dyn Inbox>>>>,
+}
+
+impl Signals for Wire {
+    fn beacons(&self) -> Beacons {
+        self.inner.beacons()
+    }
+
+    fn wake(&self, session: SessionId, beacon: bool, inbox: WeakShared<dyn Inbox>) -> bool {
+        *self.inbox.lock().unwrap() = Some(inbox.clone());
+        self.inner.wake(session, beacon, inbox)
+    }
+
+    fn rest(&self) {
+        self.inner.rest();
+    }
+
+    fn send(&self, message: &Message) {
+        self.inner.send(message);
+    }
+
+    fn watch(&self, watch: u64, session: SessionId) {
+        self.inner.watch(watch, session);
+    }
+
+    fn unwatch(&self, watch: u64) {
+        self.inner.unwatch(watch);
+    }
+}
+
+/// A heartbeat reads no records: without the question, the context would believe in the lost lease for ever.
+#[test]
+fn a_holder_whose_new_server_lacks_the_grant_learns_of_it_when_the_store_reconnects() {
+    everywhere(async |world| {
+        let inbox = Arc::default();
+        let wire = Wire { inner: LocalSignals::new(&reach()), inbox: Arc::clone(&inbox) };
+        let tab = world.dark_tab().with(|builder| builder.beacon(false).signals(wire));
+        let (lost, kept) =
+            (tab.leases.lock("lost").acquire().await.unwrap(), tab.leases.lock("kept").acquire().await.unwrap());
+        let grant = tab.leases.status("lost").await.unwrap().holders.pop().expect("it is held");
+        let seen = tab.store.take_seen();
+        let request = seen.iter().flat_map(|batch| &batch.operations).find_map(|operation| match &operation.action {
+            Action::Acquire(ask) if operation.key.as_str() == "lost" => Some(ask.request),
+            _ => None,
+        });
+        let action = Action::Release { token: grant.token, request: request.expect("it was asked for") };
+        let key = Key::new("lost").unwrap();
+        let loss = Batch::new(grant.holder, vec![Operation { key, action }]);
+        world.shared.transact(loss, world.sim.now(), LEASE).await.unwrap();
+        world.sim.pass(HEARTBEAT * 2).await;
+        assert!(lost.is_valid(), "no heartbeat shows it");
+        let told = inbox.lock().unwrap().clone().and_then(|inbox: WeakShared<dyn Inbox>| inbox.upgrade());
+        told.expect("it is awake").notice(Notice::Reconnected);
+        let reason = world.within(ms(1), lost.lost()).await;
+        assert_eq!(reason, Some(LostReason::Evicted));
+        assert!(kept.is_valid() && kept.verify().await.unwrap());
+    });
 }
