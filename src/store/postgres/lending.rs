@@ -80,3 +80,78 @@ impl Lent<'_> {
         self.loan.give_back();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, vec::Vec};
+
+    use async_trait::async_trait;
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::store::postgres::carrier::{Answers, Carrier, Failure, Round};
+
+    /// A pool of so many connections, which only lends.
+    struct Pool(usize, Arc<Semaphore>);
+
+    struct Connection<'a>(#[expect(dead_code, reason = "it is given back when this is dropped")] SemaphorePermit<'a>);
+
+    #[async_trait]
+    impl Carrier for Connection<'_> {
+        async fn carry(&mut self, _: &Round) -> Result<Answers, Failure> {
+            Ok(Answers::default())
+        }
+    }
+
+    impl Loan for Connection<'_> {
+        fn give_back(self: Box<Self>) {}
+    }
+
+    #[async_trait]
+    impl Lender for Pool {
+        async fn lend(&self) -> Result<(Box<dyn Loan + '_>, bool), StoreError> {
+            let permit = self.1.acquire().await.map_err(|_| pool_closed(self.name()))?;
+            Ok((Box::new(Connection(permit)), false))
+        }
+
+        fn name(&self) -> &'static str {
+            "the test's pool"
+        }
+
+        fn most(&self) -> usize {
+            self.0
+        }
+    }
+
+    fn over(connections: usize) -> Lending {
+        Lending::new(Box::new(Pool(connections, Arc::new(Semaphore::new(connections)))))
+    }
+
+    /// How many transactions that may wait for records are under way at once.
+    fn at_once(lending: &Lending) -> Vec<Lent<'_>> {
+        let next = || lending.wait(Errand::Any).now_or_never()?.ok();
+        core::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn a_heartbeat_finds_a_connection_while_all_other_transactions_wait() {
+        for (connections, others) in [(2, 1), (3, 2), (4, 3), (100, 3)] {
+            let lending = over(connections);
+            let waiting = at_once(&lending);
+            assert_eq!(waiting.len(), others, "of {connections}");
+            let beat = lending.wait(Errand::Heartbeat).now_or_never();
+            assert!(beat.is_some_and(|lent| lent.is_ok()), "of {connections}");
+        }
+    }
+
+    /// It serves all transactions in turn: if it were kept for heartbeats, no lease would ever be granted.
+    #[test]
+    fn the_only_connection_of_a_pool_is_not_kept_for_heartbeats() {
+        let lending = over(1);
+        let waiting = at_once(&lending);
+        assert_eq!(waiting.len(), 1);
+        assert!(lending.wait(Errand::Heartbeat).now_or_never().is_none(), "there is no second one");
+        drop(waiting);
+        assert!(lending.wait(Errand::Heartbeat).now_or_never().is_some_and(|lent| lent.is_ok()));
+    }
+}
