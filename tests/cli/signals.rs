@@ -272,6 +272,30 @@ fn who_is_stopped_while_the_file_is_locked_leaves_the_queue_first() {
     assert_eq!(queued(&scratch), 0, "it waits while it is stopped");
 }
 
+/// Whom it robs is known only once, so `^Z` does not tear it off between the theft and its report.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_theft_that_is_told_to_stop_is_carried_out_and_reported() {
+    let scratch = Scratch::new();
+    let holder = scratch.ready(&["--on-loss", "warn"], "echo ready; exec sleep 600");
+    let mut other = Connection::open(scratch.file()).unwrap();
+    let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+    // A group of its own makes it the job of a process that can continue it: the kernel stops no others by TSTP.
+    let thief = Running::start(scratch.leasehold(&["steal", "k"]).process_group(0));
+    let listens = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", thief.pid())).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        caught & (1 << (Signal::SIGTSTP as i32 - 1)) != 0
+    };
+    until("it listens", listens);
+    thief.signal(Signal::SIGTSTP);
+    drop(busy);
+    assert!(thief.line().is_some_and(|line| line.starts_with("took \"k\" from ")), "{}", thief.err());
+    assert_eq!(thief.end(), (0, String::new()));
+    holder.until_err("another process stole it");
+}
+
 /// As some programs leave it to what they start.
 #[test]
 fn a_blocked_chld_keeps_nobody_from_noticing_the_end_of_the_command() {
