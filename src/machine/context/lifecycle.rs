@@ -15,7 +15,8 @@ use super::{
     time::Monotonic,
 };
 
-pub(super) const SUSPENDED: &str = "the context was suspended, or lost its store, before the store answered";
+pub(super) const SUSPENDED: &str =
+    "the context was suspended, as a frozen or prerendered page is, or lost its store, before the store answered";
 
 /// Whether a context takes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

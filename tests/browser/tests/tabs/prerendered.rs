@@ -19,6 +19,9 @@ pub async fn a_prerendered_page_is_granted_nothing_before_somebody_goes_to_it(wo
     tab.run(PRERENDER, json!(page)).await?;
     let asks = other.until("return localStorage.getItem('asks')", Value::Null, SOON).await;
     ensure!(asks.context("no page is prerendered")? == "true", "the page was not prerendered");
+    let looked = other.run("return JSON.parse(localStorage.getItem('looked'))", Value::Null).await?;
+    let names_the_cause = looked["message"].as_str().is_some_and(|message| message.contains("prerendered page"));
+    ensure!(looked["code"] == "Store" && names_the_cause, "a look at the key says {looked}");
     // Longer than the page would wait for a Web Lock before it asks without one.
     let turns = "for (let turn = 0; turn < 40; turn++) {
             const lease = await leases.tryAcquire('notes');
