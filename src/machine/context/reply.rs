@@ -25,6 +25,9 @@ impl Machine {
     pub(super) fn reply(&mut self, id: u64, result: Result<Reply, StoreError>, now: Monotonic) {
         let Some((transaction, overdue)) = self.store_queue.land(id) else { return };
         let done = result.is_ok();
+        if let Err(StoreError { applied: Applied::No, .. }) = result {
+            transaction.operations.iter().for_each(|operation| self.robbed_nobody(operation));
+        }
         match result {
             Ok(reply) if overdue => self.late_reply(&transaction, &reply, now),
             Err(error) if overdue => self.late_failure(&transaction, &error, now),

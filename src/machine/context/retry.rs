@@ -21,9 +21,6 @@ pub(super) const ATTEMPTS: u32 = 3;
 impl Machine {
     /// The transaction gave no answer: what it carried is tried again, or given up with the error.
     pub(super) fn failed(&mut self, transaction: &Transaction, error: &StoreError, now: Monotonic) {
-        if error.applied == Applied::No {
-            transaction.operations.iter().for_each(|operation| self.robbed_nobody(operation));
-        }
         let is_too_large = error.kind == StoreErrorKind::TooLarge;
         if is_too_large && self.divided(transaction, error, now) {
             return;
@@ -119,7 +116,7 @@ impl Machine {
     }
 
     /// A theft that was certainly not tried.
-    fn robbed_nobody(&mut self, operation: &PendingOperation) {
+    pub(super) fn robbed_nobody(&mut self, operation: &PendingOperation) {
         if let Action::Acquire(Acquire { request, way: Way::Steal, .. }) = operation.action
             && let Some(seeking) = self.cohorts.change_seeking(&operation.slot)
             && seeking.request == request

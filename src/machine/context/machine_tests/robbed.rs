@@ -96,3 +96,25 @@ fn a_theft_that_was_certainly_not_carried_out_counts_as_none() {
     served.pass(5_000);
     assert!(served.is_granted(2), "{:?}", served.told);
 }
+
+/// The thief joins as above. The first attempt to steal is given up before its failure is heard.
+#[test]
+fn a_theft_that_failed_late_counts_as_none() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.serve();
+    served.ask(Turn::new(TurnId(1), named("k")));
+    served.lose_reply();
+    served.rob("k");
+    served.ask(Turn { steal: true, ..Turn::new(TurnId(2), named("k")) });
+    let first = served.script.sent().0;
+    served.script.tick(5_000);
+    let (second, batch) = served.until_sent();
+    assert!(second != first, "it was given up");
+    served.input(Input::Reply { id: first, result: Err(StoreError::transient("down")) });
+    let reply = served.apply(&batch);
+    served.input(Input::Reply { id: second, result: Ok(reply) });
+    served.serve();
+    served.pass(5_000);
+    assert!(served.is_granted(2), "{:?}", served.told);
+}

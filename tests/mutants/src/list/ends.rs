@@ -9,6 +9,7 @@ use crate::{
 const SESSION: &str = "src/machine/context/session.rs";
 const BELIEF: &str = "src/machine/context/session/belief.rs";
 const LIFE: &str = "src/machine/context/lifecycle.rs";
+const REPLY: &str = "src/machine/context/reply.rs";
 const RETRY: &str = "src/machine/context/retry.rs";
 const REQUESTS: &str = "src/machine/context/retry/requests.rs";
 const SENDING: &str = "src/machine/context/store_queue/sending.rs";
@@ -184,7 +185,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a theft that was too large counts as tried",
         Rule("divided::a_theft_that_was_too_large"),
         &[edit(
-            RETRY,
+            REPLY,
             "            transaction.operations.iter().for_each(|operation| self.robbed_nobody(operation));\n",
             "",
         )],
