@@ -8,6 +8,7 @@ mod doubt;
 mod ending;
 mod failing;
 mod fence;
+mod given_back;
 mod many;
 mod opening;
 mod overtaken;

@@ -18,6 +18,11 @@ impl StoreQueue {
             self.later.iter_mut().for_each(|operation| operation.is_hurried = false);
         }
         let mut refused = take(&mut self.later, &|operation| operation.is_refused()).into_iter();
+        if KEYS_MAY_BE_LOCKED {
+            // A request that came meanwhile would find its key taken by its own context.
+            let returns = take(&mut self.later, &|operation| operation.gives_back() && !operation.holds_up());
+            self.put_first(returns);
+        }
         self.waiting.append(&mut self.later);
         self.waiting.extend(refused.next());
         self.later.extend(refused);
@@ -73,6 +78,19 @@ impl StoreQueue {
         keys.sort_unstable();
         keys
     }
+}
+
+/// Where the operation is whose turn it is to be sent alone. A request for several keys waits until its own context has given back what
+/// it still has of them, or the request would find them taken.
+pub(super) fn next_apart(apart: &[PendingOperation], others: &[PendingOperation]) -> Option<usize> {
+    if !KEYS_MAY_BE_LOCKED {
+        return (!apart.is_empty()).then_some(0);
+    }
+    let returned = |key: &Key| {
+        let returns = |operation: &PendingOperation| operation.gives_back() && operation.slot.key == *key;
+        apart.iter().chain(others).any(returns)
+    };
+    apart.iter().position(|operation| operation.all.is_empty() || !operation.keys().any(returned))
 }
 
 /// Takes the first of what is sent alone, and all that needs the same locked key and no other, in the order in which it was wanted.

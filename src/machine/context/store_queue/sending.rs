@@ -16,7 +16,7 @@ use super::super::{
     sorted::HAS_MANY_KEYS,
     time::Monotonic,
 };
-use super::apart::take_first;
+use super::apart::{next_apart, take_first};
 
 impl Machine {
     /// Drops what changed its sense while it waited, before anybody looks whether there is anything left to send.
@@ -132,11 +132,15 @@ impl Machine {
             self.store_queue.waiting.append(&mut apart);
             return Some((Vec::new(), false));
         }
-        let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;
+        let first = next_apart(&apart, &pending);
+        let is_its_turn = first.is_some() && (pending.is_empty() || !self.store_queue.went_alone);
         let takes_ends_along = KEYS_MAY_BE_LOCKED && apart.iter().any(PendingOperation::acquires);
         let has_to_end = ends && !takes_ends_along;
-        let goes_alone = !apart.is_empty() && !has_to_send && !has_to_end && is_its_turn;
+        let goes_alone = !has_to_send && !has_to_end && is_its_turn;
         if goes_alone {
+            if KEYS_MAY_BE_LOCKED {
+                apart.rotate_left(first.unwrap_or_default());
+            }
             let first = take_first(&mut apart);
             pending.append(&mut apart);
             apart = core::mem::replace(&mut pending, first);

@@ -394,8 +394,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         Rule("overtaken::a_release_that_was_refused"),
         &[edit(
             SENDING,
-            "let is_its_turn = pending.is_empty() || !self.store_queue.went_alone;",
-            "let is_its_turn = pending.is_empty();",
+            "first.is_some() && (pending.is_empty() || !self.store_queue.went_alone);",
+            "first.is_some() && pending.is_empty();",
+        )],
+    ),
+    Mutant::new(
+        "I14",
+        "a request for several keys that goes apart overtakes what its context gives back",
+        Rule("given_back::a_try_for_several_keys_of_which"),
+        &[edit(
+            "src/machine/context/store_queue/apart.rs",
+            "operation.all.is_empty() || !operation.keys().any(returned)",
+            "operation.all.is_empty() || operation.keys().count() > 0",
         )],
     ),
     Mutant::new(

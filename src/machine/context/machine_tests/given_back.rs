@@ -1,0 +1,93 @@
+//! What is given back goes before a request for its key, whatever failed, and whatever is locked.
+
+use alloc::vec::Vec;
+
+use super::{
+    named,
+    served::{Served, slot},
+};
+use crate::machine::{Batch, Input, Key, Mode, StoreError, Turn, TurnId};
+
+fn transient() -> StoreError {
+    StoreError::transient("down")
+}
+
+fn locked() -> StoreError {
+    StoreError::locked("kept locked")
+}
+
+impl Served {
+    fn hold(key: &str) -> Self {
+        let mut served = Self::new();
+        served.ask(Turn::new(TurnId(1), named(key)));
+        served.serve();
+        served
+    }
+
+    fn release(&mut self, key: &str) {
+        self.input(Input::Release { turn: TurnId(1), slot: slot(key, Mode::Exclusive) });
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        let id = self.script.sent().0;
+        self.input(Input::Reply { id, result: Err(error) });
+    }
+
+    /// Something else is sent, and its answer takes time.
+    fn begin_another(&mut self) -> (u64, Batch) {
+        self.ask(Turn::new(TurnId(9), named("z")));
+        self.script.sent()
+    }
+
+    /// It takes so long that what failed is due again.
+    fn end_another(&mut self, (id, batch): (u64, Batch)) {
+        self.script.tick(100);
+        let reply = self.apply(&batch);
+        self.input(Input::Reply { id, result: Ok(reply) });
+        self.serve();
+        self.pass(1_000);
+    }
+
+    fn try_all(&mut self, keys: [&str; 2]) {
+        let tries = |(id, key): (u64, Key)| Turn { alone: true, wait: false, ..Turn::new(TurnId(id), key) };
+        let turns: Vec<_> = (2..).zip(keys.map(named)).map(tries).collect();
+        self.input(Input::AcquireAll(turns));
+    }
+}
+
+#[test]
+fn a_try_does_not_find_its_key_taken_by_a_lease_whose_release_failed() {
+    let mut served = Served::hold("k");
+    served.release("k");
+    served.fail(transient());
+    let another = served.begin_another();
+    served.ask(Turn { wait: false, ..Turn::new(TurnId(2), named("k")) });
+    served.end_another(another);
+    assert!(served.is_granted(2), "{:?}", served.told);
+}
+
+#[test]
+fn a_try_for_several_keys_does_not_find_one_taken_by_a_lease_whose_release_failed() {
+    for error in [transient(), locked()] {
+        let mut served = Served::hold("k");
+        served.release("k");
+        served.fail(error);
+        let another = served.begin_another();
+        served.try_all(["j", "k"]);
+        served.end_another(another);
+        assert!(served.is_granted(2) && served.is_granted(3), "{:?}", served.told);
+    }
+}
+
+/// The request goes apart, because another of its keys was found locked.
+#[test]
+fn a_try_for_several_keys_of_which_one_is_locked_goes_after_the_release_of_another() {
+    let mut served = Served::hold("j");
+    served.input(Input::Inspect { query: TurnId(8), key: named("k") });
+    served.fail(locked());
+    let another = served.begin_another();
+    served.release("j");
+    served.try_all(["j", "k"]);
+    served.end_another(another);
+    assert!(served.is_granted(2) && served.is_granted(3), "{:?}", served.told);
+}
