@@ -150,6 +150,11 @@ impl Machine {
             }
         }
         if endings.iter().any(|ending| ending.beat.is_none()) {
+            // The store did not refuse the end itself: somebody keeps the key of an operation locked that went along.
+            let is_locked = KEYS_MAY_BE_LOCKED && error.kind == StoreErrorKind::Locked;
+            if is_locked && !transaction.operations.is_empty() {
+                return self.session.end_later(&endings, now);
+            }
             self.end_stale_later(transaction.opens, &endings, error, now);
         }
     }

@@ -91,3 +91,24 @@ fn a_try_for_several_keys_of_which_one_is_locked_goes_after_the_release_of_anoth
     served.end_another(another);
     assert!(served.is_granted(2) && served.is_granted(3), "{:?}", served.told);
 }
+
+/// The first opening is carried out late, and grants the key to a session that nobody uses any more.
+#[test]
+fn an_earlier_session_is_not_forgotten_however_long_a_key_stays_locked() {
+    let mut served = Served::new();
+    served.ask(Turn::new(TurnId(1), named("k")));
+    let (first, late) = served.script.sent();
+    served.ask(Turn::new(TurnId(9), named("z")));
+    served.script.tick(5_000);
+    let (second, batch) = served.script.sent();
+    let reply = served.apply(&batch);
+    served.input(Input::Reply { id: second, result: Ok(reply) });
+    let reply = served.apply(&late);
+    served.input(Input::Reply { id: first, result: Ok(reply) });
+    for _ in 0..5 {
+        served.until_sent();
+        served.fail(locked());
+    }
+    served.pass(4_000);
+    assert!(served.is_granted(1), "{:?}", served.told);
+}

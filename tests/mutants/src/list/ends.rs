@@ -409,6 +409,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     ),
     Mutant::new(
+        "S1",
+        "an earlier session is forgotten because a key stays locked",
+        Rule("given_back::an_earlier_session_is_not_forgotten"),
+        &[edit(
+            RETRY,
+            "if is_locked && !transaction.operations.is_empty() {",
+            "if is_locked && transaction.operations.is_empty() {",
+        )],
+    ),
+    Mutant::new(
         "P3",
         "a theft that was told to have failed goes on",
         Rule("failing::a_theft_that_was_told"),
