@@ -139,6 +139,11 @@ impl Cohorts {
         self.passed_on.insert(slot.clone(), ());
     }
 
+    /// How many leases went from one task to the next, or keep a turn back because of the queue, since the last heartbeat.
+    pub(super) fn passed_on(&self) -> usize {
+        self.passed_on.len()
+    }
+
     /// Those whose lease went from task to task since the last call.
     pub(super) fn take_passed_on(&mut self) -> Vec<Slot> {
         let slots: Vec<_> = core::mem::take(&mut self.passed_on).keys().cloned().collect();

@@ -12,8 +12,8 @@ use super::{
     id::{RequestId, SessionId},
     input::Slot,
     key::Key,
-    record::Action,
-    sorted::SortedMap,
+    record::{Action, NEAREST},
+    sorted::{HAS_MANY_KEYS, SortedMap},
     store_queue::Endings,
     time::{Monotonic, earliest},
     token::Token,
@@ -159,7 +159,12 @@ impl Machine {
         if let Some(seeking) = self.cohorts.change_seeking(slot) {
             seeking.ahead = Ahead::of(ahead);
         }
-        self.observed.forget_beyond(REMEMBERED.max(ahead.len()), &self.cohorts);
+        let mut most = REMEMBERED.max(ahead.len());
+        if HAS_MANY_KEYS {
+            // Those who keep readers of this context from joining it stand ahead of no request.
+            most = most.max(self.cohorts.passed_on() * NEAREST);
+        }
+        self.observed.forget_beyond(most, &self.cohorts);
         self.watches.neighbours_changed(slot);
         for seen in ahead.iter().filter(|seen| seen.holder == me) {
             if let Entry::Grant(token) = seen.entry {

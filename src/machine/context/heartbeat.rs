@@ -32,15 +32,12 @@ impl Machine {
         }
         self.heartbeat_at = None;
         self.session.want_beat();
-        self.look_at_all(now);
         // Of leases that go from task to task here, nobody else would say that others wait.
         let passed_on = self.cohorts.take_passed_on();
         self.ask_about(&passed_on, now);
-        for slot in &passed_on {
-            if self.waits_for_queue_only(slot) {
-                self.look_at(&slot.key, now);
-            }
-        }
+        let mut slots = self.cohorts.waiting();
+        slots.extend(passed_on.into_iter().filter(|slot| self.waits_for_queue_only(slot)));
+        self.look_at_each(&slots, now);
     }
 
     /// The store did not take a heartbeat: it goes again soon. Whoever waits for a lease in doubt hears of the failure.

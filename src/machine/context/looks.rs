@@ -23,11 +23,6 @@ impl Machine {
         }
     }
 
-    /// Looks at each key at which this context waits.
-    pub(super) fn look_at_all(&mut self, now: Monotonic) {
-        self.look_at_each(&self.cohorts.waiting(), now);
-    }
-
     /// Looks once at each key of these slots: that serves all cohorts that wait there.
     pub(super) fn look_at_each(&mut self, slots: &[Slot], now: Monotonic) {
         if slots.is_empty() {

@@ -2,8 +2,11 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use super::{OTHER, Script, granted, looked, named, seen, served::Served};
-use crate::machine::{Action, Input, Key, Mode, Operation, Outcome, RequestId, StoreError, Token, Turn, TurnId};
+use super::{OTHER, Script, block, granted, looked, named, seen, served::Served};
+use crate::machine::{
+    Action, Entry, Granted, Input, Key, Mode, Operation, Outcome, RequestId, SessionId, Sighting, StoreError, Token,
+    Turn, TurnId,
+};
 
 const KEYS: u64 = 100;
 
@@ -159,7 +162,11 @@ fn given_up_behind_a_locked_key(waiting: impl IntoIterator<Item = Turn>, given_u
 }
 
 fn share(turn: u64) -> Turn {
-    Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), key(1)) }
+    share_key(turn, 1)
+}
+
+fn share_key(turn: u64, number: u64) -> Turn {
+    Turn { mode: Mode::Shared, ..Turn::new(TurnId(turn), key(number)) }
 }
 
 /// What goes apart leaves room in the next transaction, into which more of the queue fits.
@@ -172,4 +179,53 @@ fn a_request_that_was_given_up_does_not_take_the_room_of_one_that_goes_apart() {
 #[test]
 fn a_request_that_was_given_up_at_a_locked_key_is_not_sent_however_far_behind_it_waits() {
     given_up_behind_a_locked_key((2..=3_000).map(ask).chain([share(3_001)]), share(3_001));
+}
+
+/// What a store answers where a writer of its own queues at each key, behind readers.
+fn behind_writers(operation: &Operation) -> Outcome {
+    match operation.action {
+        Action::Acquire(_) => Outcome::Granted(Granted { block: block(64), previous: Token(0), contended: true }),
+        Action::Verify { .. } => Outcome::Current { contended: true, refill: None },
+        Action::Look => {
+            let number: u64 = operation.key.as_str()[1..].parse().unwrap();
+            let holder = SessionId(u128::from(1_000 + number));
+            let writer = Sighting { holder, entry: Entry::Waiter(RequestId(99)), ..seen(1, false) };
+            Outcome::Looked { requests: Vec::new(), last_token: Token(127), ahead: [writer].into() }
+        }
+        _ => Outcome::Ended,
+    }
+}
+
+/// Each writer has a session of its own, and no other context waits behind it.
+#[test]
+fn a_reader_notices_each_of_many_dead_writers() {
+    const WRITERS: u64 = 300;
+    let mut script = Script::new();
+    let mut ended = BTreeSet::new();
+    let mut serve = |script: &mut Script| {
+        while script.is_sent() {
+            let operations = script.sent().1.operations;
+            ended.extend(operations.iter().filter_map(|operation| match operation.action {
+                Action::End { target, .. } => Some(target),
+                _ => None,
+            }));
+            script.answer(operations.iter().map(behind_writers));
+        }
+        ended.len() as u64
+    };
+    for number in 0..WRITERS {
+        script.ask_for(share_key(number, number));
+        serve(&mut script);
+    }
+    // Now the readers' context may hand the leases on no longer.
+    script.tick(100);
+    for number in 0..WRITERS {
+        script.ask_for(share_key(WRITERS + number, number));
+        serve(&mut script);
+    }
+    let all = (0..350).any(|_| {
+        script.tick(100);
+        serve(&mut script) == WRITERS
+    });
+    assert!(all, "{} of {WRITERS} writers are ended after a lease, a margin and two heartbeats", ended.len());
 }
