@@ -74,6 +74,9 @@ impl LeaseGuard {
     }
 
     fn check<T: FencedTransaction>(&self, transaction: T, renew: bool) -> T::Answer {
+        if let Err(error) = self.driver().check_process() {
+            return transaction.refuse(FenceError::Store(error));
+        }
         match self.begin_fence(renew) {
             Some(fence) => transaction.check(Shared::new(fence)),
             None => transaction.refuse(match self.loss() {

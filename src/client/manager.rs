@@ -353,6 +353,7 @@ impl LeaseManager {
 
 /// The store's keys, within the time limit of a store operation.
 async fn stored_keys(driver: &Driver, prefix: &str) -> Result<Vec<Key>, Box<AcquireError>> {
+    driver.check_process().map_err(AcquireError::from)?;
     let limit = driver.store_timeout;
     let listed = driver.within(limit, (*driver.store).keys(prefix)).await;
     let late = || StoreError::transient(format!("the store did not list its keys within {} ms", whole_ms(limit)));

@@ -9,7 +9,9 @@ mod baton;
 mod closing;
 mod event;
 mod events;
+mod fences;
 mod flight;
+mod forked;
 mod guards;
 mod pump;
 mod questions;
@@ -27,14 +29,15 @@ use futures::future::{Either, select};
 
 use crate::client::error::AcquireError;
 use crate::client::fate::Fate;
-use crate::executor::{Executor, Lifecycle, LifecycleWatch, LifecycleWatcher, Shared, ThreadMark, WeakShared};
+use crate::executor::{
+    Executor, Lifecycle, LifecycleWatch, LifecycleWatcher, ProcessMark, Shared, ThreadMark, WeakShared, this_process,
+};
 use crate::machine::{
-    Config, Input, InvalidKey, Key, LostReason, Machine, Now, Parcel, Refusal, Reply, SessionId, Slot, StoreError,
-    StoreId, Ticket, Turn, TurnId, whole_ms,
+    Config, Input, InvalidKey, Key, Machine, Now, Parcel, Refusal, SessionId, Slot, StoreError, Turn, TurnId, whole_ms,
 };
 use crate::oneshot::{Receiver, Sender};
 use crate::signal::{Inbox, Notice, Signals};
-use crate::store::{OpenTransaction, Reach, Store, StoreWatcher};
+use crate::store::{Reach, Store, StoreWatcher};
 
 use alarm::Alarm;
 use closing::StoreEnd;
@@ -69,6 +72,8 @@ pub(crate) struct Driver {
     /// Most requests name the same key as the one before.
     last_key: Mutex<Option<Key>>,
     this: WeakShared<Self>,
+    /// The process that built it. A fork copies it into another one.
+    process: ProcessMark,
     /// Ends the watching when it is dropped.
     lifecycle: Mutex<Option<Box<dyn LifecycleWatch>>>,
 }
@@ -142,6 +147,7 @@ impl Driver {
                 core,
                 last_key: Mutex::default(),
                 this,
+                process: this_process(),
                 lifecycle,
             }
         });
@@ -305,45 +311,6 @@ impl Driver {
     /// How long work may go on while its lease is in doubt.
     pub(crate) fn longest_doubt(&self) -> Duration {
         self.core().machine.longest_doubt()
-    }
-
-    /// What a transaction of the user's must check for this guard; `None` if its lease is gone.
-    pub(crate) fn ticket(&self, turn: TurnId, slot: &Slot, renew: bool) -> Option<Ticket> {
-        let now = self.executor.now();
-        let mut core = self.core();
-        let ticket = core.machine.ticket(turn, slot, renew, now)?;
-        if renew {
-            self.step(core, Input::Tick);
-        }
-        Some(ticket)
-    }
-
-    /// Whether a transaction of the user's that found this may commit.
-    pub(crate) fn judge(
-        &self,
-        turn: TurnId,
-        slot: &Slot,
-        ticket: &Ticket,
-        found: (Option<StoreId>, &Reply),
-    ) -> Result<(), LostReason> {
-        let now = self.executor.now();
-        self.core().machine.judge_fence(turn, slot, ticket, found, now)
-    }
-
-    /// Whether the lease of a guard was upgraded, or may have been, after this ticket was made.
-    pub(crate) fn has_outgrown(&self, turn: TurnId, slot: &Slot, ticket: &Ticket) -> bool {
-        self.core().machine.has_outgrown(turn, slot, ticket)
-    }
-
-    /// A transaction of the user's is open; its place among those.
-    pub(crate) fn opened(&self, transaction: Shared<dyn OpenTransaction>) -> u64 {
-        self.core().open.add(transaction)
-    }
-
-    pub(crate) fn over(&self, place: u64) {
-        // Dropped after the lock was let go.
-        let transaction = self.core().open.remove(place);
-        drop(transaction);
     }
 
     pub(crate) fn changed_hands(&self, key: &Key) -> bool {

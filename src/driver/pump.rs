@@ -171,6 +171,9 @@ impl Driver {
         if let Some(result) = (*self.store).transact_at_once(&batch, now) {
             return at_once(result);
         }
+        if let Err(error) = self.check_process() {
+            return at_once(Err(error));
+        }
         let (store, limit) = (self.store.clone(), self.store_timeout);
         let mut transaction: MaybeSendFuture<'static, _> =
             Box::pin(async move { (*store).transact(batch, now, limit).await });

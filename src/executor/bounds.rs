@@ -29,6 +29,12 @@ mod sys {
         THIS.with(|this| *this)
     }
 
+    /// Which process this is. Under WASI there are none, and to ask is a panic.
+    pub(crate) type ProcessMark = u32;
+    pub(crate) fn this_process() -> ProcessMark {
+        if cfg!(target_family = "wasm") { 0 } else { std::process::id() }
+    }
+
     /// A server may have thousands of contexts in one process.
     pub(crate) const HAS_MANY_CONTEXTS: bool = true;
 
@@ -81,6 +87,13 @@ mod sys {
         ThreadMark
     }
 
+    /// Which process this is: nothing forks a page.
+    #[derive(Clone, Copy, PartialEq)]
+    pub(crate) struct ProcessMark;
+    pub(crate) fn this_process() -> ProcessMark {
+        ProcessMark
+    }
+
     /// A page has few contexts, and would have to download the code that finds one among many.
     pub(crate) const HAS_MANY_CONTEXTS: bool = false;
 
@@ -106,5 +119,7 @@ mod sys {
     pub(crate) use process_wide;
 }
 
-pub(crate) use sys::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, poll_proceed, process_wide, this_thread};
+pub(crate) use sys::{
+    HAS_MANY_CONTEXTS, ProcessMark, ThreadMark, after_panic, poll_proceed, process_wide, this_process, this_thread,
+};
 pub use sys::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};

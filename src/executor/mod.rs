@@ -17,7 +17,9 @@ pub(crate) use self::tokio::timers_run_here;
 pub use self::tokio::{TokioExecutor, process_clock};
 #[cfg(all(feature = "web", target_family = "wasm", target_os = "unknown"))]
 pub use self::web::WebExecutor;
-pub(crate) use bounds::{HAS_MANY_CONTEXTS, ThreadMark, after_panic, poll_proceed, process_wide, this_thread};
+pub(crate) use bounds::{
+    HAS_MANY_CONTEXTS, ProcessMark, ThreadMark, after_panic, poll_proceed, process_wide, this_process, this_thread,
+};
 pub use bounds::{MaybeSend, MaybeSendFuture, MaybeSendSync, Shared, WeakShared};
 #[cfg(feature = "test-util")]
 pub use sim::SimExecutor;

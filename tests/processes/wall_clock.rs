@@ -26,18 +26,8 @@ pub(crate) const BACK: i64 = -2 * AN_HOUR;
 impl WallClock {
     /// A clock that is right until it jumps; `None` where none can be made, which in CI is a failure.
     pub(crate) fn new() -> Option<Self> {
-        static SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/processes/wall_clock.c");
-        static COMPILES: OnceLock<bool> = OnceLock::new();
         let scratch = Scratch::new();
-        let library = scratch.0.join("wall_clock.so");
-        let compiled = cfg!(target_os = "linux")
-            && Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(SOURCE).status().is_ok();
-        if !*COMPILES.get_or_init(|| compiled) {
-            assert!(env::var_os("CI").is_none(), "moving a clock needs Linux and a C compiler");
-            println!("SKIPPED: moving a clock needs Linux and a C compiler");
-            return None;
-        }
-        assert!(library.exists(), "the compiler refuses {SOURCE}");
+        let library = preloaded("wall_clock", &scratch)?;
         let clock = Self { scratch, library };
         fs::write(clock.file(), 0_i64.to_ne_bytes()).expect("the folder is ours");
         Some(clock)
@@ -58,4 +48,20 @@ impl WallClock {
         // All processes have mapped the file, so it must not be truncated, even for a moment.
         file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the disk is not full");
     }
+}
+
+/// A library that a process is to preload, from a file of C beside this one; `None` where none can be made, which in CI is a failure.
+pub(crate) fn preloaded(name: &str, scratch: &Scratch) -> Option<PathBuf> {
+    static COMPILES: OnceLock<bool> = OnceLock::new();
+    let source = format!("{}/tests/processes/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let library = scratch.0.join(format!("{name}.so"));
+    let compiled = cfg!(target_os = "linux")
+        && Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).status().is_ok();
+    if !*COMPILES.get_or_init(|| compiled) {
+        assert!(env::var_os("CI").is_none(), "a library to preload needs Linux and a C compiler");
+        println!("SKIPPED: a library to preload needs Linux and a C compiler");
+        return None;
+    }
+    assert!(library.exists(), "the compiler refuses {source}");
+    Some(library)
 }

@@ -7,6 +7,7 @@ mod contract;
 mod examples;
 mod fence;
 mod files;
+mod forks;
 #[path = "../histories/mod.rs"]
 mod histories;
 #[path = "../stores/clocks.rs"]
@@ -44,6 +45,7 @@ fn the_other_process() {
     }
     match role.as_str() {
         "contestant" => processes::contend(&directory),
+        "copy" => forks::go_on_as_a_copy(&directory),
         "counter" => processes::count(&directory),
         "holder" => processes::hold(&directory),
         "jumping holder" => jumps::hold(LEASE, async || manager(&directory)),

@@ -1,0 +1,47 @@
+//! What the transactions of a user ask of the context whose lease fences them.
+
+use super::Driver;
+use crate::executor::Shared;
+use crate::machine::{Input, LostReason, Reply, Slot, StoreId, Ticket, TurnId};
+use crate::store::OpenTransaction;
+
+impl Driver {
+    /// What a transaction of the user's must check for this guard; `None` if its lease is gone.
+    pub(crate) fn ticket(&self, turn: TurnId, slot: &Slot, renew: bool) -> Option<Ticket> {
+        let now = self.executor.now();
+        let mut core = self.core();
+        let ticket = core.machine.ticket(turn, slot, renew, now)?;
+        if renew {
+            self.step(core, Input::Tick);
+        }
+        Some(ticket)
+    }
+
+    /// Whether a transaction of the user's that found this may commit.
+    pub(crate) fn judge(
+        &self,
+        turn: TurnId,
+        slot: &Slot,
+        ticket: &Ticket,
+        found: (Option<StoreId>, &Reply),
+    ) -> Result<(), LostReason> {
+        let now = self.executor.now();
+        self.core().machine.judge_fence(turn, slot, ticket, found, now)
+    }
+
+    /// Whether the lease of a guard was upgraded, or may have been, after this ticket was made.
+    pub(crate) fn has_outgrown(&self, turn: TurnId, slot: &Slot, ticket: &Ticket) -> bool {
+        self.core().machine.has_outgrown(turn, slot, ticket)
+    }
+
+    /// A transaction of the user's is open; its place among those.
+    pub(crate) fn opened(&self, transaction: Shared<dyn OpenTransaction>) -> u64 {
+        self.core().open.add(transaction)
+    }
+
+    pub(crate) fn over(&self, place: u64) {
+        // Dropped after the lock was let go.
+        let transaction = self.core().open.remove(place);
+        drop(transaction);
+    }
+}

@@ -1,0 +1,17 @@
+//! A copy of a context, in a process that a fork made.
+
+use super::Driver;
+use crate::executor::this_process;
+use crate::machine::{StoreError, StoreErrorKind};
+
+const FORKED: &str = "this process was forked after the lease manager was built, and the leases belong to its parent; build a manager \
+    after the fork";
+
+impl Driver {
+    /// Refuses the store to a copy of this context that a fork has made. A copy has its parent's session and connections: each process
+    /// would read answers meant for the other, and both would hold what one of them was granted.
+    pub(crate) fn check_process(&self) -> Result<(), StoreError> {
+        let is_ours = self.process == this_process();
+        is_ours.then_some(()).ok_or_else(|| StoreError::permanent(StoreErrorKind::Unsupported, FORKED))
+    }
+}
