@@ -351,13 +351,31 @@ fn a_full_disk_is_told_and_what_is_held_stays() {
     });
 }
 
+/// Each change is appended to the log, although most only replace rows.
+#[test]
+fn on_a_full_disk_rows_are_still_replaced() {
+    let Some(disk) = SmallDisk::mount("files::on_a_full_disk_rows_are_still_replaced") else { return };
+    let scratch = &disk.0;
+    Runtime::new().unwrap().block_on(async {
+        let leases = manager(scratch).build().unwrap();
+        let guard = leases.lock("k").acquire().await.unwrap();
+        leases.lock("often").acquire().await.unwrap().release().await.unwrap();
+        fs::write(scratch.join("ballast"), vec![0; 1 << 20]).expect_err("the disk is small");
+        for _ in 0..100 {
+            leases.lock("often").acquire().await.unwrap().release().await.unwrap();
+        }
+        assert!(guard.verify().await.unwrap());
+    });
+}
+
 /// A file system of 300 kB.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// If this user may mount nothing, another process runs the test as root of its own namespace, and this returns `None`.
     fn mount(test: &str) -> Option<Self> {
-        let path = std::env::temp_dir().join(format!("leasehold-disk-{}", std::process::id()));
+        let name = format!("leasehold-disk-{}-{}", std::process::id(), test.replace("::", "-"));
+        let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).ok()?;
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=300k", "leasehold"]).arg(&path).output();
         if mounted.is_ok_and(|mounted| mounted.status.success()) {

@@ -99,14 +99,21 @@ impl Desk<'_> {
                 "the SQLite file was busy with other jobs of this process until the time limit",
             ));
         }
-        let reply = patiently(deadline, || {
-            self.look()?;
-            self.rows.transact(batch, now)
-        });
+        let mut reply = self.attempt(batch, now, deadline);
+        if matches!(&reply, Err(trouble) if trouble.is_full()) && self.file.begin_log_again() {
+            reply = self.attempt(batch, now, deadline);
+        }
         let mut reply = reply.map_err(Trouble::into_error)?;
         self.tell_granted(batch.session, &mut reply);
         self.sweep.begin(&mut self.rows, batch.session, now);
         Ok(reply)
+    }
+
+    fn attempt(&mut self, batch: &Batch, now: StoreNow, deadline: Instant) -> Result<Reply, Trouble> {
+        patiently(deadline, || {
+            self.look()?;
+            self.rows.transact(batch, now)
+        })
     }
 
     /// Notifies waiters in other contexts from this thread, before the task that asked even wakes up.

@@ -66,6 +66,11 @@ impl Trouble {
         Self::Failed(StoreError::permanent(StoreErrorKind::Unsupported, sentence))
     }
 
+    /// Whether the disk has no room. Then nothing was written.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Failed(error) if error.kind == StoreErrorKind::Quota)
+    }
+
     /// For whoever waits no longer.
     pub(super) fn into_error(self) -> StoreError {
         match self {
