@@ -42,7 +42,9 @@ pub(super) fn watch(watcher: WeakShared<dyn LifecycleWatcher>) -> Option<Box<dyn
         let watcher = watcher.clone();
         // Nobody can be told before the manager is built.
         spawn_local(async move {
-            watcher.upgrade().into_iter().for_each(|watcher| watcher.lifecycle(Lifecycle::Suspending))
+            if let Some(watcher) = watcher.upgrade() {
+                watcher.lifecycle(Lifecycle::Suspending);
+            }
         });
     }
     let on_event = Closure::<dyn Fn(Event)>::new({

@@ -106,13 +106,14 @@ impl HeardClose {
     /// links of managers that have gone stay until the browser collects their function.
     fn unlink(&self) {
         let close = self.link.close.borrow().clone();
-        let links = LINKS.with_borrow(Clone::clone);
-        for later in links.iter().filter_map(Weak::upgrade) {
-            if Object::is(&later.close.borrow(), &self.own) {
-                later.is_on_object.set(self.link.is_on_object.get());
-                later.close.replace(close.clone());
+        LINKS.with_borrow(|links| {
+            for later in links.iter().filter_map(Weak::upgrade) {
+                if Object::is(&later.close.borrow(), &self.own) {
+                    later.is_on_object.set(self.link.is_on_object.get());
+                    later.close.replace(close.clone());
+                }
             }
-        }
+        });
     }
 }
 
