@@ -131,7 +131,7 @@ fn of_status(said: &str, code: i32, load: Load) -> Option<Failure> {
     } else if has("database space exceeded") {
         // The server that found this out has written all the same.
         let message = format!(
-            "etcd has no room left; free some by etcdctl compact and etcdctl defrag, then run etcdctl alarm disarm (etcd: {said})"
+            "etcd has no room left; free some with etcdctl compact and etcdctl defrag, then run etcdctl alarm disarm (etcd: {said})"
         );
         let error = StoreError { kind: StoreErrorKind::Quota, ..StoreError::transient(message) };
         return Some(Failure { error, in_doubt: true });
