@@ -72,7 +72,7 @@ pub(crate) struct Driver {
     /// Most requests name the same key as the one before.
     last_key: Mutex<Option<Key>>,
     this: WeakShared<Self>,
-    /// The process that built it. A fork copies it into another one.
+    /// The process that built this driver. A fork copies the driver into another process.
     process: ProcessMark,
     /// Ends the watching when it is dropped.
     lifecycle: Mutex<Option<Box<dyn LifecycleWatch>>>,

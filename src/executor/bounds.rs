@@ -29,7 +29,7 @@ mod sys {
         THIS.with(|this| *this)
     }
 
-    /// Which process this is. Under WASI there are none, and to ask is a panic.
+    /// Which process this is. WASI has no processes, and `std::process::id` panics there.
     pub(crate) type ProcessMark = u32;
     pub(crate) fn this_process() -> ProcessMark {
         if cfg!(target_family = "wasm") { 0 } else { std::process::id() }

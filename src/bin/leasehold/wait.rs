@@ -23,8 +23,8 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// who is in the way, and within the second we leave the queue.
 const LAST_LOOK: Duration = Duration::from_millis(750);
 const LEAVE: Duration = Duration::from_millis(250);
-/// A process that is stopped in the midst of a transaction keeps all others from the store until it goes on. So a stop waits for so long
-/// until the store has opened, or is closed.
+/// A process that is stopped in the midst of a transaction keeps all others from the store until it goes on. So before this process is
+/// stopped, it waits this long for the store to open or to close.
 pub(crate) const STOP: Duration = Duration::from_secs(5);
 /// Whoever asked us to end is not kept waiting for a store that does not answer. The system frees what we leave.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -78,8 +78,8 @@ impl Waiting {
         }
     }
 
-    /// Who is in the way. The store has just answered a try, so it is not silent, and the look has its own time limit: on a busy machine it
-    /// may take longer than [`LAST_LOOK`].
+    /// Who is in the way. If the store has just answered a try, it is not silent. Then the look has only its own time limit, because on a
+    /// busy machine it may take longer than [`LAST_LOOK`].
     async fn look(&self, opened: &Opened, key: &str) -> Option<Result<LeaseStatus, AcquireError>> {
         let look = opened.leases.status(key);
         let has_tried = self.nonblock || self.wait.is_some_and(|limit| limit.is_zero());

@@ -139,7 +139,7 @@ impl Cohorts {
         self.passed_on.insert(slot.clone(), ());
     }
 
-    /// How many leases went from one task to the next, or keep a turn back because of the queue, since the last heartbeat.
+    /// Since the last heartbeat, how many leases went from one task to the next, or kept a turn back because of the queue.
     pub(super) fn passed_on(&self) -> usize {
         self.passed_on.len()
     }

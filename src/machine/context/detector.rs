@@ -161,7 +161,7 @@ impl Machine {
         }
         let mut most = REMEMBERED.max(ahead.len());
         if HAS_MANY_KEYS {
-            // Those who keep readers of this context from joining it stand ahead of no request.
+            // Writers that keep readers of this context from joining a lease that it holds stand ahead of no request.
             most = most.max(self.cohorts.passed_on() * NEAREST);
         }
         self.observed.forget_beyond(most, &self.cohorts);
@@ -206,7 +206,7 @@ impl Machine {
             }
         }
         for slot in &silent {
-            // No session is being ended for this slot yet, so nothing has to be searched for.
+            // No session is being ended for this slot yet, so the queue need not be searched.
             for (target, beat) in self.silent_ahead(slot, now) {
                 self.store_queue.push(slot, Action::End { target, beat }, None, now);
             }

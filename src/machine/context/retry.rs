@@ -150,7 +150,7 @@ impl Machine {
             }
         }
         if endings.iter().any(|ending| ending.beat.is_none()) {
-            // The store did not refuse the end itself: somebody keeps the key of an operation locked that went along.
+            // The store did not refuse to end the session: an operation went along whose key somebody keeps locked.
             let is_locked = KEYS_MAY_BE_LOCKED && error.kind == StoreErrorKind::Locked;
             if is_locked && !transaction.operations.is_empty() {
                 return self.session.end_later(&endings, now);

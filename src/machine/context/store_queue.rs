@@ -148,7 +148,8 @@ impl StoreQueue {
         Some(transaction)
     }
 
-    /// Asks the store to end a session that stands in the way of these slots, which are sorted: one search for all of them.
+    /// Asks the store to end a session that stands in the way of these slots. They must be sorted: the queue is searched once for all of
+    /// them.
     pub(super) fn end_session(&mut self, slots: &[Slot], target: SessionId, beat: u64, now: Monotonic) {
         let end = Action::End { target, beat };
         let is_it =

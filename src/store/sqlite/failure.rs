@@ -66,7 +66,7 @@ impl Trouble {
         Self::Failed(StoreError::permanent(StoreErrorKind::Unsupported, sentence))
     }
 
-    /// Whether the disk has no room. Then nothing was written.
+    /// Whether the disk is full. Then nothing was written.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Failed(error) if error.kind == StoreErrorKind::Quota)
     }

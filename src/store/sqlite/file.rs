@@ -150,8 +150,8 @@ impl LeaseFile {
         transaction.commit().map_err(|error| Trouble::of_commit(&error))
     }
 
-    /// Copies the log into the file, so that the next change is written over the log's beginning. On a full disk the log cannot grow, and
-    /// most changes only replace rows. False if a part of the log is still needed, or if the file would have to grow, too.
+    /// Copies the log into the file, so that the next change is written over the log's beginning. On a full disk the log cannot grow, but
+    /// most changes only replace rows. Returns false if somebody still reads a part of the log, or if the file would have to grow, too.
     pub(super) fn begin_log_again(&self) -> bool {
         let copied = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
             Ok(row.get::<_, i64>("log")? == row.get::<_, i64>("checkpointed")?)

@@ -1,4 +1,4 @@
-//! What is given back goes before a request for its key, whatever failed, and whatever is locked.
+//! A release goes before a request for the same key, whatever has failed, and whatever is locked.
 
 use alloc::vec::Vec;
 
@@ -33,13 +33,13 @@ impl Served {
         self.input(Input::Reply { id, result: Err(error) });
     }
 
-    /// Something else is sent, and its answer takes time.
+    /// Sends something else, whose answer takes time.
     fn begin_another(&mut self) -> (u64, Batch) {
         self.ask(Turn::new(TurnId(9), named("z")));
         self.script.sent()
     }
 
-    /// It takes so long that what failed is due again.
+    /// Answers it so late that what has failed is due again.
     fn end_another(&mut self, (id, batch): (u64, Batch)) {
         self.script.tick(100);
         let reply = self.apply(&batch);
@@ -79,7 +79,7 @@ fn a_try_for_several_keys_does_not_find_one_taken_by_a_lease_whose_release_faile
     }
 }
 
-/// The request goes apart, because another of its keys was found locked.
+/// The request is sent separately, because another of its keys was found locked.
 #[test]
 fn a_try_for_several_keys_of_which_one_is_locked_goes_after_the_release_of_another() {
     let mut served = Served::hold("j");

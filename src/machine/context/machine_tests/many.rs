@@ -84,8 +84,8 @@ fn s4_a_silent_holder_of_many_keys_is_ended_at_each_of_them_once() {
     panic!("a silent holder is ended at last");
 }
 
-/// Its session is ended because of its silence when its beacon is seen gone, too. That is no reason to ask twice, whether the first attempt
-/// is under way or has failed.
+/// The store is already being asked to end its session, because it was silent, when its beacon is seen gone, too. That is no reason to ask
+/// twice, whether the first attempt is under way or has failed.
 #[test]
 fn s4_a_holder_of_many_keys_is_not_ended_twice_because_it_was_silent_before_its_beacon_was_gone() {
     for fails in [false, true] {

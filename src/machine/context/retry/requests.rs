@@ -1,4 +1,4 @@
-//! Requests and looks that gave no answer: they are tried again, or whoever waits for them is told.
+//! Requests and looks that failed: they are tried again, or whoever waits for them is told.
 
 use super::super::{
     Machine,

@@ -1,4 +1,4 @@
-//! What does not go with the rest: what the store refused for good, and what needs a locked key.
+//! Operations that are sent separately: those that the store refused for good, and those that need a locked key.
 
 use alloc::vec::Vec;
 
@@ -80,8 +80,8 @@ impl StoreQueue {
     }
 }
 
-/// Where the operation is whose turn it is to be sent alone. A request for several keys waits until its own context has given back what
-/// it still has of them, or the request would find them taken.
+/// The index of the operation that is to be sent alone next. A request for several keys waits until its own context has given back those
+/// of them that it still has. Otherwise the request would find them taken.
 pub(super) fn next_apart(apart: &[PendingOperation], others: &[PendingOperation]) -> Option<usize> {
     if !KEYS_MAY_BE_LOCKED {
         return (!apart.is_empty()).then_some(0);

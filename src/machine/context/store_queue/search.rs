@@ -83,7 +83,7 @@ impl StoreQueue {
         any(&self.lists(), &is_it)
     }
 
-    /// The slots for which sessions are being ended, where so many slots will be looked up.
+    /// The slots for which the store is being asked to end a session. The caller will look up `sought` slots.
     #[inline]
     pub(in super::super) fn endings(&self, sought: usize) -> Endings<'_> {
         let is_end = |operation: &PendingOperation| matches!(operation.action, Action::End { .. });

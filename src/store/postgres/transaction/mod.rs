@@ -411,8 +411,8 @@ impl Attempt<'_> {
         changed.owners.iter().copied().filter(|owner| *owner != self.work.batch.session).collect()
     }
 
-    /// Commits at the end of a round. The statement timeout does not cut short the wait for replicas: PostgreSQL ends it before it commits.
-    /// `first_letter` is the place of the first notification.
+    /// Commits at the end of a round. The statement timeout does not cut short the wait for replicas: PostgreSQL lifts it before
+    /// that wait. `first_letter` is the place of the first notification.
     async fn commit(&mut self, mut round: Round, first_letter: usize) -> Result<Answers, Fault> {
         let writes = round.add("COMMIT");
         self.committing.store(true, Ordering::Relaxed);
