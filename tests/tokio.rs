@@ -145,7 +145,7 @@ fn a_second_runtime_has_timers() {
     assert!(told.expect("the time-out fires").is_err() && held.is_valid());
 }
 
-/// Signals whose thread is preempted as it begins to rest. They tell of that, and of the end of the rest.
+/// Signals whose thread is preempted as they begin to rest. They report that they begin, and that they rest.
 #[derive(Debug)]
 struct Preempted(LocalSignals, mpsc::Sender<&'static str>);
 

@@ -390,7 +390,7 @@ fn a_store_that_does_not_answer_gives_69() {
     assert_eq!(scratch.done(&["run", "k", "true"]).code, 0);
     let mut other = rusqlite::Connection::open(scratch.file()).unwrap();
     let busy = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
-    // leasehold hears from SQLite a tenth before its own time limit. On a busy machine it may hear too late, and is asked again.
+    // leasehold hears from SQLite a tenth before its own time limit. On a busy machine it may hear too late, and is run again.
     let ask = || scratch.done(&["run", "--lease", "4", "k", "true"]);
     let heard = std::iter::repeat_with(ask).take(5).find(|done| !done.err.contains("did not answer within"));
     told(&heard.expect("leasehold hears from SQLite"), 69, &["write lock"]);
@@ -441,7 +441,7 @@ fn a_file_that_is_locked_prolongs_the_wait_by_little() {
     });
 }
 
-/// How long leasehold takes that is to wait for 2 s. On a busy machine, it may give up before it is seen in the queue, or with other words.
+/// How long a leasehold takes that may wait for 2 s. On a busy machine, it may give up before it is seen in the queue, or say other things.
 fn waits_for_a_file(is_locked: bool) -> Result<Duration, String> {
     let scratch = Scratch::new();
     let holder = scratch.ready(&["--lease", "600"], "echo ready; exec sleep 600");

@@ -126,7 +126,7 @@ fn a_lease_that_cannot_be_renewed_ends_the_command_before_the_lease() {
     });
 }
 
-/// When the command heard of TERM, and when it was killed, after its store fell silent.
+/// How long after its store fell silent the command heard of TERM, and how long after that silence began it was killed.
 fn told_and_killed() -> (Duration, Duration) {
     let scratch = Scratch::new();
     let script = format!("echo ready; echo $$; trap 'echo told' TERM; {NAPS}");
@@ -137,7 +137,7 @@ fn told_and_killed() -> (Duration, Duration) {
     other.busy_timeout(Duration::from_secs(10)).unwrap();
     let busy = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     let start = Instant::now();
-    // Without a word if the machine is so busy that the command does not run before KILL.
+    // It says nothing if the machine is so busy that the command does not run before KILL.
     let said = running.line();
     let told = if said.as_deref() == Some("told") { start.elapsed() } else { Duration::MAX };
     until("its end", || kill(command, None) == Err(Errno::ESRCH));

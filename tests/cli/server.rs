@@ -132,7 +132,7 @@ fn a_holder_whose_clock_is_behind_is_alive(place: &Place) {
     });
 }
 
-/// KILL comes before anybody else can be granted the key. On a busy machine, the command may not come to say that it heard of TERM, and the
+/// KILL comes before anybody else can be granted the key. On a busy machine, the command may not get to say that it heard of TERM, and the
 /// test may hear of its end too late.
 fn a_server_that_falls_silent_ends_the_command_before_the_lease(place: &Place) {
     let ends = |lease| (lease, ends_when_the_server_falls_silent(place, lease));

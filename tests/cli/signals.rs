@@ -272,7 +272,7 @@ fn who_is_stopped_while_the_file_is_locked_leaves_the_queue_first() {
     assert_eq!(queued(&scratch), 0, "it waits while it is stopped");
 }
 
-/// Whom it robs is known only once, so `^Z` does not tear it off between the theft and its report.
+/// The store says only once whom it robs, so `^Z` must not stop it between the theft and its report.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_theft_that_is_told_to_stop_is_carried_out_and_reported() {

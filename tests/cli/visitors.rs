@@ -30,8 +30,8 @@ impl House {
         let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
         // Another user may not be let into the folder that the program is in.
         let program = scratch.0.with_extension("program");
-        // Not by this process: a child of another test, which has not become its program yet, would still have the new file open for
-        // writing, and nobody could run it.
+        // This process does not copy it: a child that another test forks would have the new file open for writing until its `exec`, and
+        // nobody could run the file meanwhile.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_leasehold")).arg(&program).status();
         assert!(copied.unwrap().success());
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

@@ -268,7 +268,7 @@ fn the_death_of_a_context_that_waits_or_waited_is_seen() {
         let cases = [(LOOKED, true), (LOOKED, false), (OLD, true), (OLD, false)];
         futures::future::join_all((0..).zip(cases).map(async |(case, (age, waits))| {
             let (holder, _told) = awake(&place, case).await;
-            // Its beacon is up, so the watch lasts. A look at it while it is raised would keep it down.
+            // Its beacon is up, so the watch lasts. A look while the beacon is being raised would keep it down.
             let (_another, _told) = awake(&place, 90 + case).await;
             holder.watch(1, SessionId(90 + case));
             let (other, told) = awake(&place, 10 + case).await;
@@ -288,7 +288,7 @@ fn the_death_of_a_context_that_waits_or_waited_is_seen() {
 }
 
 /// The first waiter dies, and the holder 200 ms later. For 10 s after it connected, the second waiter believes in a death only if it has seen
-/// the beacon. So it must see the holder's beacon within those 200 ms. A machine that is busy for a moment may be late each time but one.
+/// the beacon. So it must see the holder's beacon within those 200 ms. A busy machine may be late: one attempt that is in time is enough.
 #[test]
 fn a_waiter_that_has_just_connected_sees_two_deaths_soon() {
     on_server("signals_two_deaths", |place| async move {

@@ -22,7 +22,7 @@ pub(crate) fn killing_lasts() -> Duration {
     )
 }
 
-/// Whether more processes are to be killed. On a busy machine that goes on for up to six times as long, until it proves enough.
+/// Whether more processes are to be killed. On a busy machine the killing goes on for up to six times as long, until it proves enough.
 pub(crate) fn kills_more(began: Instant, proves_enough: impl FnOnce() -> bool) -> bool {
     let killed_for = began.elapsed();
     killed_for < killing_lasts() || (killed_for < 6 * killing_lasts() && !proves_enough())

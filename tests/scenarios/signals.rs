@@ -228,7 +228,7 @@ impl Signals for Wire {
     }
 }
 
-/// A heartbeat reads no records: without the question, the context would believe in the lost lease for ever.
+/// A heartbeat reads no records: if the context did not ask about its leases then, it would believe in the lost one for ever.
 #[test]
 fn a_holder_whose_new_server_lacks_the_grant_learns_of_it_when_the_store_reconnects() {
     everywhere(async |world| {

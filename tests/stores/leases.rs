@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Tests what a holder keeps that renews a short lease in time. A busy machine may make the holder late. Its guard knows that, and `test`
-/// returns how: then it is made anew with longer leases. So only a lease that is lost however long it is fails the test.
+/// Runs a test in which a holder keeps a short lease by renewing it in time. On a busy machine the holder may be late. Its guard knows
+/// that, and `test` returns what happened: then it is run again with longer leases. So it fails only if every lease is lost, however long.
 pub(crate) async fn with_longer_leases(shortest: Duration, test: impl AsyncFn(Duration) -> Result<(), String>) {
     let mut late = Vec::new();
     for factor in [1, 3, 9] {

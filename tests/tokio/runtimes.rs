@@ -290,8 +290,8 @@ fn a_request_that_waited_behind_an_upgrade_holds_nothing_when_its_runtime_ended(
 }
 
 /// The guard that upgrades may hold for two seconds only, which is enough for the requests on a busy machine. Nobody drives the runtime, so
-/// the machine learns only at its end that the time is over. Then the upgrade fails. The requests behind it must hold nothing: nobody would
-/// release it.
+/// the context learns only when the runtime ends that the time is over. Then the upgrade fails. The requests behind it must hold nothing:
+/// nobody would release it.
 #[test]
 fn a_request_that_waited_behind_an_overdue_holder_holds_nothing_when_its_runtime_ended() {
     let store = MemoryStore::new();

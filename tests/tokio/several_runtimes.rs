@@ -163,7 +163,7 @@ fn renewing(memory: &MemoryStore, runtime: &Runtime) -> (LeaseManager, LeaseGuar
     (leases, held)
 }
 
-/// Waits until the lease was renewed so often, but not until its end is near, which sets an alarm, too.
+/// Waits until the lease has been renewed this many times, but not until its end is near: that sets an alarm, too.
 async fn renewals(leases: &LeaseManager, so_often: u64) {
     let renewed = async {
         while leases.stats().renewed < so_often {
