@@ -135,7 +135,7 @@ fn every_guide_is_in_the_index() {
 fn every_rule_of_the_protocol_has_a_heading() {
     let numbered = |name: &str, count: u32| (1..=count).map(|number| format!("{name}{number}")).collect::<Vec<_>>();
     let letters = ["a", "e", "f", "k", "l", "o", "q", "r", "s", "t"].map(str::to_owned);
-    let families = [numbered("s", 16), numbered("i", 14), numbered("p", 7), numbered("rule-", 10), letters.to_vec()];
+    let families = [numbered("s", 17), numbered("i", 14), numbered("p", 7), numbered("rule-", 10), letters.to_vec()];
     let missing: Vec<_> = families.concat().into_iter().filter(|rule| !has_heading("docs/protocol.md", rule)).collect();
     assert!(missing.is_empty(), "docs/protocol.md has no heading for {missing:?}");
 }

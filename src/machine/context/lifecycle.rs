@@ -16,7 +16,7 @@ use super::{
 };
 
 pub(super) const SUSPENDED: &str =
-    "the context was suspended, as a frozen or prerendered page is, or lost its store, before the store answered";
+    "before the store answered, the context was suspended (a frozen or prerendered page) or lost its store";
 
 /// Whether a context takes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
