@@ -152,6 +152,26 @@ fn a_permanent_failure_of_renewal_is_told() {
     assert!(outputs.contains(&Output::Event(Event::Lost { turn: TurnId(1), reason: LostReason::StoreFailed })));
 }
 
+/// The next session raises a beacon of its own. It ends the old one, and so need not give back what that one held.
+#[test]
+fn a_session_whose_heartbeats_are_refused_for_good_ends_with_its_beacon_and_with_what_it_was_to_send() {
+    let mut script = Script::with_beacon();
+    script.acquire(1, true);
+    script.input(Input::BeaconStands(ME));
+    script.answer([granted(64)]);
+    script.tick(5_000);
+    let (heartbeat, slot) = (script.sent().0, script.slot());
+    script.input(Input::Release { turn: TurnId(1), slot });
+    let error = StoreError::permanent(StoreErrorKind::Unavailable, "gone");
+    let outputs = script.input(Input::Reply { id: heartbeat, result: Err(error) });
+    assert!(outputs.contains(&Output::Command(Command::Fall)), "{outputs:?}");
+    script.acquire(2, true);
+    script.until_sent();
+    let (_, batch) = script.sent();
+    assert!(script.opens() && batch.session != ME && batch.ends.iter().any(|ending| ending.session == ME), "{batch:?}");
+    assert!(matches!(script.actions()[..], [Action::Acquire(_)]), "{batch:?}");
+}
+
 /// In a session that is open: what it left there goes; of one that may be open by that, the session goes.
 #[test]
 fn an_answer_that_comes_after_its_time_limit_leaves_nothing_behind() {
