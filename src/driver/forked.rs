@@ -3,6 +3,7 @@
 use super::Driver;
 use crate::executor::this_process;
 use crate::machine::{StoreError, StoreErrorKind};
+use crate::store::Reach;
 
 const FORKED: &str = "this process was forked after the lease manager was built, and the leases belong to its parent; build a manager \
     after the fork";
@@ -11,7 +12,12 @@ impl Driver {
     /// Refuses the store to a copy of this context that a fork has made. A copy has its parent's session and connections: each process
     /// would read answers meant for the other, and both would hold what one of them was granted.
     pub(crate) fn check_process(&self) -> Result<(), StoreError> {
-        let is_ours = self.process == this_process();
-        is_ours.then_some(()).ok_or_else(|| StoreError::permanent(StoreErrorKind::Unsupported, FORKED))
+        self.is_ours().then_some(()).ok_or_else(|| StoreError::permanent(StoreErrorKind::Unsupported, FORKED))
+    }
+
+    /// Whether this is no copy that a fork has made, or one whose store was copied with it. A copy has its parent's ids, too: it would put a
+    /// beacon into the place of its parent's.
+    pub(super) fn is_ours(&self) -> bool {
+        self.process == this_process() || matches!((*self.store).reach(), Reach::Process(_))
     }
 }

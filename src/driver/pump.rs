@@ -152,7 +152,7 @@ impl Driver {
         self.renew_watch();
         let beacon = beacon && self.beacons;
         let inbox: Shared<dyn Inbox> = this;
-        if !self.signals.wake(session, beacon, Shared::downgrade(&inbox)) {
+        if !self.is_ours() || !self.signals.wake(session, beacon, Shared::downgrade(&inbox)) {
             self.handle(Input::NoBeacon);
         }
     }

@@ -1,9 +1,22 @@
 //! A process that a fork made has a copy of its parent's manager, with the session of the parent.
 
-use std::{env, fs, path::Path, time::Duration};
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    os::unix::{fs::DirEntryExt as _, process::parent_id},
+    path::Path,
+    process, thread,
+    time::Duration,
+};
+
+use leasehold::{LeaseManager, executor::TokioExecutor, store::MemoryStore};
 
 use rusqlite::TransactionBehavior;
-use tokio::{runtime::Runtime, time::timeout};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
 
 use crate::{Other, Scratch, connect, manager, say, told, wall_clock::preloaded};
 
@@ -55,4 +68,69 @@ fn a_forked_copy_of_a_manager_uses_neither_its_store_nor_its_leases() {
     assert_eq!(copy.hear(), "StoreFailed");
     assert_eq!(copy.hear(), "closed");
     assert_eq!(session(), parent, "the copy ends nothing of its parent");
+}
+
+/// Longer than any test.
+const LONG_LEASE: Duration = Duration::from_secs(1_000);
+
+/// The other process: builds its managers too early, before it forks. The copy asks for a lease while its parent holds one.
+pub(crate) fn fork_too_late(directory: &Path) {
+    let leases = manager(directory).lease(LONG_LEASE).build().unwrap();
+    let here = LeaseManager::builder(MemoryStore::new(), TokioExecutor::new()).build().unwrap();
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (held, asked) = (directory.join("held"), directory.join("asked"));
+    if parent_id() == 0 {
+        until_exists(&held);
+        let before = signs(directory);
+        runtime().block_on(async {
+            // Nothing here may panic: nobody would end the process.
+            say(&format!("{:?}", leases.lock("another").try_acquire().await));
+            let guard = here.lock("k").acquire().await;
+            say(&format!("{} {}", guard.is_ok(), here.list("").await.is_ok()));
+        });
+        told().next();
+        drop((leases, here));
+        say(if signs(directory) == before { "nothing has changed" } else { "it has changed the signs of its parent" });
+        // The copy has no thread that could end the process.
+        process::exit(0);
+    }
+    let runtime = runtime();
+    let guard = runtime.block_on(leases.lock("k").acquire()).unwrap();
+    say("held");
+    fs::write(held, "").unwrap();
+    until_exists(&asked);
+    say(&format!("holds: {:?}", runtime.block_on(guard.verify())));
+}
+
+fn until_exists(path: &Path) {
+    while !path.exists() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// By which files others see and reach the processes that use the leases.
+fn signs(directory: &Path) -> Vec<(OsString, u64)> {
+    let entries = fs::read_dir(directory.join("leases.db-leasehold.d")).unwrap();
+    let mut signs: Vec<_> = entries.map(|entry| entry.unwrap()).map(|entry| (entry.file_name(), entry.ino())).collect();
+    signs.sort_unstable();
+    signs
+}
+
+/// The copy has the ids of its parent. So it put its beacon and its socket into the place of its parent's. When the copy ended, its beacon
+/// fell, and whoever had seen it took the lease away from the parent.
+#[test]
+fn a_forked_copy_of_a_manager_leaves_the_beacon_of_its_parent_alone() {
+    let scratch = Scratch::new();
+    let Some(library) = preloaded("forked", &scratch) else { return };
+    let program = env::current_exe().expect("this test is a file");
+    let mut parent = Other::start_by(&program, "too late", &scratch, |command| {
+        command.env("LD_PRELOAD", library);
+    });
+    assert_eq!(parent.hear(), "held");
+    let refused = parent.hear();
+    assert!(refused.contains(WHY), "{refused}");
+    assert_eq!(parent.hear(), "true true", "a copy of a store in memory is a store of its own");
+    assert_eq!(parent.ask("end"), "nothing has changed");
+    fs::write(scratch.0.join("asked"), "").unwrap();
+    assert_eq!(parent.hear(), "holds: Ok(true)");
 }

@@ -50,6 +50,7 @@ fn the_other_process() {
         "holder" => processes::hold(&directory),
         "jumping holder" => jumps::hold(LEASE, async || manager(&directory)),
         "jumping waiter" => jumps::wait(LEASE, async || manager(&directory)),
+        "too late" => forks::fork_too_late(&directory),
         "until shutdown" => processes::hold_until_shutdown(&directory),
         "rival writer" => locks::write_at_once(&directory),
         "opener" => files::open_as_told(&directory),

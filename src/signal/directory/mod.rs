@@ -13,6 +13,7 @@ use std::{
     fs, io,
     iter::Peekable,
     path::{self, Path, PathBuf},
+    process,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
 };
@@ -89,13 +90,18 @@ const FEW: usize = 64;
 /// What stands between [`wake`](Signals::wake) and [`rest`](Signals::rest).
 #[derive(Debug)]
 struct Awake {
+    /// A fork copies it into another one, where the thread of the listener does not run.
+    process: u32,
     session: SessionId,
     listener: Shared<Listener>,
 }
 
 impl Drop for Awake {
     fn drop(&mut self) {
-        self.listener.end();
+        // The thread that the copy does not have still has its part of the listener. So the files of the parent stay.
+        if self.process == process::id() {
+            self.listener.end();
+        }
     }
 }
 
@@ -171,7 +177,7 @@ impl Signals for DirectorySignals {
             listener.end();
             return false;
         }
-        *self.awake() = Some(Awake { session, listener });
+        *self.awake() = Some(Awake { process: process::id(), session, listener });
         if let (true, Some(inbox)) = (stands, inbox.upgrade()) {
             inbox.notice(Notice::BeaconStands(session));
         }
