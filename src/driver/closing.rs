@@ -35,6 +35,10 @@ impl Driver {
             // Either all is released, or the driver is gone, and its leases with it.
             closed.await;
         }
+        if !self.is_ours() {
+            // A copy would close the connections of its parent, or wait for a thread that only the parent has.
+            return;
+        }
         let left = Duration::from_millis(end.since(now()));
         // The constant keeps out of the npm package what its store does not need: that closes at once.
         let closing = if DROPS_TASKS { self.close_store_once() } else { (*self.store).close() };

@@ -70,6 +70,8 @@ fn a_forked_copy_of_a_manager_uses_neither_its_store_nor_its_leases() {
     assert_eq!(session(), parent, "the copy ends nothing of its parent");
 }
 
+/// Sooner than a store that does not answer is given up.
+const SOON: Duration = Duration::from_secs(6);
 /// Longer than any test.
 const LONG_LEASE: Duration = Duration::from_secs(1_000);
 
@@ -87,6 +89,7 @@ pub(crate) fn fork_too_late(directory: &Path) {
             say(&format!("{:?}", leases.lock("another").try_acquire().await));
             let guard = here.lock("k").acquire().await;
             say(&format!("{} {}", guard.is_ok(), here.list("").await.is_ok()));
+            say(&format!("{:?}", timeout(SOON, leases.close()).await));
         });
         told().next();
         drop((leases, here));
@@ -130,6 +133,7 @@ fn a_forked_copy_of_a_manager_leaves_the_beacon_of_its_parent_alone() {
     let refused = parent.hear();
     assert!(refused.contains(WHY), "{refused}");
     assert_eq!(parent.hear(), "true true", "a copy of a store in memory is a store of its own");
+    assert_eq!(parent.hear(), "Ok(())", "the store of the copy has no thread, and over a server it has the parent's connections");
     assert_eq!(parent.ask("end"), "nothing has changed");
     fs::write(scratch.0.join("asked"), "").unwrap();
     assert_eq!(parent.hear(), "holds: Ok(true)");
