@@ -15,8 +15,8 @@ impl Driver {
         self.is_ours().then_some(()).ok_or_else(|| StoreError::permanent(StoreErrorKind::Unsupported, FORKED))
     }
 
-    /// Whether this is no copy that a fork has made, or one whose store was copied with it. A copy has its parent's ids, too: it would put a
-    /// beacon into the place of its parent's.
+    /// Whether this is no copy that a fork has made, or one whose store was copied with it. A copy has its parent's ids, too: it would put
+    /// its beacon into the place of its parent's.
     pub(super) fn is_ours(&self) -> bool {
         self.process == this_process() || matches!((*self.store).reach(), Reach::Process(_))
     }

@@ -133,7 +133,7 @@ fn a_forked_copy_of_a_manager_leaves_the_beacon_of_its_parent_alone() {
     let refused = parent.hear();
     assert!(refused.contains(WHY), "{refused}");
     assert_eq!(parent.hear(), "true true", "a copy of a store in memory is a store of its own");
-    assert_eq!(parent.hear(), "Ok(())", "the store of the copy has no thread, and over a server it has the parent's connections");
+    assert_eq!(parent.hear(), "Ok(())", "the thread of the store, and the connections to a server, are the parent's");
     assert_eq!(parent.ask("end"), "nothing has changed");
     fs::write(scratch.0.join("asked"), "").unwrap();
     assert_eq!(parent.hear(), "holds: Ok(true)");
