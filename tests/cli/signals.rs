@@ -272,6 +272,30 @@ fn who_is_stopped_while_the_file_is_locked_leaves_the_queue_first() {
     assert_eq!(queued(&scratch), 0, "it waits while it is stopped");
 }
 
+/// The file is locked for longer than a process waits before it stops. By its end the process would be stopped, and hear nothing.
+#[test]
+fn who_is_to_end_or_to_go_on_before_it_has_left_the_queue_does_not_stop() {
+    for order in ["run", "elect"] {
+        let scratch = Scratch::new();
+        let holder = scratch.ready(&[], "echo ready; exec sleep 600");
+        let start = || Running::start(scratch.leasehold(&[order, "-q", "k", "echo", "granted"]).process_group(0));
+        let (ends, goes_on) = (start(), start());
+        until_queued(&scratch, 2);
+        let other = Connection::open(scratch.file()).unwrap();
+        other.busy_timeout(LIMIT).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        [&ends, &goes_on].into_iter().for_each(|waits| waits.signal(Signal::SIGTSTP));
+        thread::sleep(Duration::from_millis(500));
+        ends.signal(Signal::SIGTERM);
+        goes_on.signal(Signal::SIGCONT);
+        assert_eq!(ends.end(), (143, String::new()));
+        other.execute_batch("ROLLBACK").unwrap();
+        holder.signal(Signal::SIGTERM);
+        assert_eq!(goes_on.line().as_deref(), Some("granted"));
+        assert_eq!(goes_on.end(), (0, String::new()));
+    }
+}
+
 /// The store says only once whom it robs, so `^Z` must not stop it between the theft and its report.
 #[test]
 #[cfg(target_os = "linux")]

@@ -33,6 +33,7 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
                 signals::stop();
                 continue;
             }
+            Ok(Term::Continued) => continue,
             // The same campaign goes on in the store that is there now.
             Err(failure) if failure.is_gone => {
                 wait::open_another(&failure, options.waiting.quiet).await;
@@ -53,6 +54,8 @@ enum Term {
     Over(Exit),
     /// It was interrupted by TSTP, and has left the queue and the store.
     Stopped,
+    /// The same, but CONT came before it stopped.
+    Continued,
 }
 
 /// One campaign, and what follows. After a loss the store stays open for the next one: the same manager knows of the lease that it had, and
@@ -76,7 +79,13 @@ async fn term(
     let term = campaign(job, options, &opened, signals).await;
     match term {
         Ok(Term::Lost) => *store = Some(opened),
-        Ok(Term::Stopped) => opened.leave_to_stop().await,
+        Ok(Term::Stopped) => {
+            return Ok(match opened.leave_to_stop(signals).await {
+                Some(Call::Stop) => Term::Stopped,
+                Some(Call::End(signal)) => Term::Over(signal.into()),
+                None => Term::Continued,
+            });
+        }
         _ => opened.leave().await,
     }
     term

@@ -272,16 +272,22 @@ pub(crate) async fn open_in_time(
             Either::Left((opened, _)) => break opened,
             Either::Right((call, _)) => call,
         };
-        match call {
-            Call::End(signal) => return Err(Failure::signalled(signal)),
-            // It may be in the midst of a transaction.
-            Call::Stop => match timeout(STOP, opening.as_mut()).await {
-                Ok(opened) => {
-                    signals.put_off_stop();
-                    break opened;
-                }
-                Err(_) => signals::stop(),
-            },
+        if let Call::End(signal) = call {
+            return Err(Failure::signalled(signal));
+        }
+        // It may be in the midst of a transaction.
+        let opened = match select(pin!(timeout(STOP, opening.as_mut())), pin!(signals.called_off())).await {
+            Either::Left((opened, _)) => Ok(opened.ok()),
+            Either::Right((ended, _)) => Err(ended),
+        };
+        match opened {
+            Ok(Some(opened)) => {
+                signals.put_off_stop();
+                break opened;
+            }
+            Ok(None) => signals::stop(),
+            Err(Some(signal)) => return Err(Failure::signalled(signal)),
+            Err(None) => {}
         }
     };
     let Ok(opened) = opened else { return Err(not_in_time(patience, last.take())) };

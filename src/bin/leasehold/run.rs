@@ -27,6 +27,7 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
         match attempt(&job, &options, begun, patience, &mut signals).await {
             Ok(Attempt::Over(exit)) => return Ok(exit),
             Ok(Attempt::Stopped) => signals::stop(),
+            Ok(Attempt::Continued) => {}
             Err(failure) if failure.is_gone => wait::open_another(&failure, options.waiting.quiet).await,
             Err(failure) => return Err(failure),
         }
@@ -38,6 +39,8 @@ enum Attempt {
     Over(Exit),
     /// It was interrupted by TSTP, and has left the queue and the store.
     Stopped,
+    /// The same, but CONT came before it stopped.
+    Continued,
 }
 
 async fn attempt(
@@ -62,11 +65,15 @@ async fn attempt(
         Ok(Waited::Called(Call::Stop)) => Ok(Attempt::Stopped),
         Err(failure) => Err(failure),
     };
-    match ended {
-        Ok(Attempt::Stopped) => opened.leave_to_stop().await,
-        _ => opened.leave().await,
-    }
-    ended
+    let Ok(Attempt::Stopped) = ended else {
+        opened.leave().await;
+        return ended;
+    };
+    Ok(match opened.leave_to_stop(signals).await {
+        Some(Call::Stop) => Attempt::Stopped,
+        Some(Call::End(signal)) => Attempt::Over(signal.into()),
+        None => Attempt::Continued,
+    })
 }
 
 impl Job<'_> {

@@ -2,10 +2,12 @@
 
 use std::{
     fs,
-    future::poll_fn,
+    future::{pending, poll_fn},
+    pin::pin,
     task::{Context, Poll, Waker},
 };
 
+use futures::future::{Either, select};
 use nix::sys::signal::{Signal, raise};
 use tokio::signal::unix::{self, SignalKind};
 
@@ -127,6 +129,20 @@ impl Signals {
                 signal if is_ending(signal) => return Call::End(signal),
                 _ => {}
             }
+        }
+    }
+
+    /// Ends if this process, which is about to [`stop`], is not to do so: with the signal that ends it, or with `None` because CONT came.
+    pub(crate) async fn called_off(&mut self) -> Option<Signal> {
+        let continued = async {
+            match unix::signal(SignalKind::from_raw(Signal::SIGCONT as i32)) {
+                Ok(mut stream) => _ = stream.recv().await,
+                Err(_) => pending().await,
+            }
+        };
+        match select(pin!(self.end()), pin!(continued)).await {
+            Either::Left((signal, _)) => Some(signal),
+            Either::Right(_) => None,
         }
     }
 

@@ -292,8 +292,15 @@ impl Opened {
         close_within(if self.is_silent.get() { LEAVE } else { PATIENCE }, &self.leases).await;
     }
 
-    /// As [`leave`](Self::leave), before this process is stopped.
-    pub(crate) async fn leave_to_stop(&self) {
-        close_within(STOP, &self.leases).await;
+    /// As [`leave`](Self::leave), before this process is stopped. Returns what is asked of it then; `None` if that is nothing any more.
+    pub(crate) async fn leave_to_stop(&self, signals: &mut Signals) -> Option<Call> {
+        let mut leaving = pin!(close_within(STOP, &self.leases));
+        match select(leaving.as_mut(), pin!(signals.called_off())).await {
+            Either::Left(_) => Some(Call::Stop),
+            Either::Right((ended, _)) => {
+                let _ = timeout(PATIENCE, leaving).await;
+                ended.map(Call::End)
+            }
+        }
     }
 }
