@@ -80,9 +80,8 @@ fn i14_of_several_keys_none_is_asked_for_alone_because_it_was_stolen() {
     assert_eq!(served.refusals(2), [Refusal::Lost(LostReason::Stolen)]);
 }
 
-/// The thief joins a request whose lease was stolen before its context heard of the grant. The store refuses the first attempt to steal.
-#[test]
-fn a_theft_that_was_certainly_not_carried_out_counts_as_none() {
+/// A thief joins a request whose lease was stolen before its context heard of the grant.
+fn joined_by_a_thief() -> Served {
     let mut served = Served::new();
     served.ask(Turn::new(TurnId(9), named("z")));
     served.serve();
@@ -90,6 +89,13 @@ fn a_theft_that_was_certainly_not_carried_out_counts_as_none() {
     served.lose_reply();
     served.rob("k");
     served.ask(Turn { steal: true, ..Turn::new(TurnId(2), named("k")) });
+    served
+}
+
+/// The store refuses the first attempt to steal.
+#[test]
+fn a_theft_that_was_certainly_not_carried_out_counts_as_none() {
+    let mut served = joined_by_a_thief();
     let id = served.script.sent().0;
     served.input(Input::Reply { id, result: Err(StoreError::transient("down")) });
     served.serve();
@@ -97,16 +103,10 @@ fn a_theft_that_was_certainly_not_carried_out_counts_as_none() {
     assert!(served.is_granted(2), "{:?}", served.told);
 }
 
-/// The thief joins as above. The first attempt to steal is given up before its failure is heard.
+/// The first attempt to steal is given up before its failure is heard.
 #[test]
 fn a_theft_that_failed_late_counts_as_none() {
-    let mut served = Served::new();
-    served.ask(Turn::new(TurnId(9), named("z")));
-    served.serve();
-    served.ask(Turn::new(TurnId(1), named("k")));
-    served.lose_reply();
-    served.rob("k");
-    served.ask(Turn { steal: true, ..Turn::new(TurnId(2), named("k")) });
+    let mut served = joined_by_a_thief();
     let first = served.script.sent().0;
     served.script.tick(5_000);
     let (second, batch) = served.until_sent();
