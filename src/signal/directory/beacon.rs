@@ -4,11 +4,11 @@ use std::{
     fs::{self, File, Metadata},
     io,
     path::{Path, PathBuf},
+    process,
     time::{Duration, Instant, SystemTime},
 };
 
 use super::name_of;
-use crate::executor::{ProcessMark, this_process};
 use crate::machine::SessionId;
 
 pub(super) const KIND: &str = "beacon";
@@ -29,7 +29,7 @@ pub(super) fn path(directory: &Path, session: SessionId) -> PathBuf {
 /// A beacon of this context. Dropping it lowers it, unless a fork has copied it into another process: the lock is still the parent's.
 #[derive(Debug)]
 pub(super) struct Beacon {
-    process: ProcessMark,
+    process: u32,
     directory: PathBuf,
     session: SessionId,
     /// All open and locked. The last one has the name. Somebody deleted the others, but whoever has one of them open still looks
@@ -43,7 +43,7 @@ impl Beacon {
     pub(super) fn raise(directory: &Path, session: SessionId) -> io::Result<Self> {
         let files = vec![lock_file(directory, session)?];
         Ok(Self {
-            process: this_process(),
+            process: process::id(),
             directory: directory.to_owned(),
             session,
             files,
@@ -99,7 +99,7 @@ impl Beacon {
 
 impl Drop for Beacon {
     fn drop(&mut self) {
-        if self.process != this_process() {
+        if self.process != process::id() {
             return;
         }
         // The name goes first, for the session's row is gone. Whoever finds a row needs the file, to see that its context is dead.

@@ -13,12 +13,13 @@ use std::{
     fs, io,
     iter::Peekable,
     path::{self, Path, PathBuf},
+    process,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
 };
 
 use super::{Beacons, Inbox, Notice, Signals};
-use crate::executor::{ProcessMark, Shared, WeakShared, this_process};
+use crate::executor::{Shared, WeakShared};
 use crate::machine::{Message, SessionId};
 use crate::store::Reach;
 
@@ -90,7 +91,7 @@ const FEW: usize = 64;
 #[derive(Debug)]
 struct Awake {
     /// A fork copies it into another one, where the thread of the listener does not run.
-    process: ProcessMark,
+    process: u32,
     session: SessionId,
     listener: Shared<Listener>,
 }
@@ -98,7 +99,7 @@ struct Awake {
 impl Drop for Awake {
     fn drop(&mut self) {
         // The thread that the copy does not have still has its part of the listener. So the files of the parent stay.
-        if self.process == this_process() {
+        if self.process == process::id() {
             self.listener.end();
         }
     }
@@ -176,7 +177,7 @@ impl Signals for DirectorySignals {
             listener.end();
             return false;
         }
-        *self.awake() = Some(Awake { process: this_process(), session, listener });
+        *self.awake() = Some(Awake { process: process::id(), session, listener });
         if let (true, Some(inbox)) = (stands, inbox.upgrade()) {
             inbox.notice(Notice::BeaconStands(session));
         }
