@@ -8,7 +8,7 @@ use super::hold::Rules;
 use super::options::{self, Elect};
 use super::output::tell;
 use super::place::{self, Opened, Patience};
-use super::signals::{self, Call, Signals};
+use super::signals::{Call, Signals};
 use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
 
@@ -28,12 +28,8 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
         match term(&job, &options, begun, &mut patience, &mut store, &mut signals).await {
             Ok(Term::Lost) => tell(&format!("the lead of {key:?} was lost; campaigning again")),
             Ok(Term::Over(exit)) => return Ok(exit),
-            // The same campaign goes on afterwards.
-            Ok(Term::Stopped) => {
-                signals::stop();
-                continue;
-            }
-            Ok(Term::Continued) => continue,
+            // The same campaign goes on.
+            Ok(Term::Interrupted) => continue,
             // The same campaign goes on in the store that is there now.
             Err(failure) if failure.is_gone => {
                 wait::open_another(&failure, options.waiting.quiet).await;
@@ -52,10 +48,8 @@ pub(crate) async fn elect(mut options: Elect) -> Result<Exit, Failure> {
 enum Term {
     Lost,
     Over(Exit),
-    /// It was interrupted by TSTP, and has left the queue and the store.
-    Stopped,
-    /// The same, but CONT came before it stopped.
-    Continued,
+    /// TSTP came: it leaves the queue and the store, and then this process is stopped and continued.
+    Interrupted,
 }
 
 /// One campaign, and what follows. After a loss the store stays open for the next one: the same manager knows of the lease that it had, and
@@ -79,12 +73,9 @@ async fn term(
     let term = campaign(job, options, &opened, signals).await;
     match term {
         Ok(Term::Lost) => *store = Some(opened),
-        Ok(Term::Stopped) => {
-            return Ok(match opened.leave_to_stop(signals).await {
-                Some(Call::Stop) => Term::Stopped,
-                Some(Call::End(signal)) => Term::Over(signal.into()),
-                None => Term::Continued,
-            });
+        Ok(Term::Interrupted) => {
+            let ended = opened.leave_and_stop(signals).await;
+            return Ok(ended.map_or(Term::Interrupted, |signal| Term::Over(signal.into())));
         }
         _ => opened.leave().await,
     }
@@ -101,7 +92,7 @@ async fn campaign(job: &Job<'_>, options: &Elect, opened: &Opened, signals: &mut
             Ended::Lost { wanted: Some(exit) } | Ended::Itself { exit, .. } => Ok(Term::Over(exit)),
         },
         Waited::Called(Call::End(signal)) => Ok(Term::Over(signal.into())),
-        Waited::Called(Call::Stop) => Ok(Term::Stopped),
+        Waited::Called(Call::Stop) => Ok(Term::Interrupted),
         Waited::Taken => Ok(Term::Over(options.waiting.refused())),
     }
 }

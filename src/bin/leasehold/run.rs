@@ -7,7 +7,7 @@ use super::codes::{Exit, Failure};
 use super::hold::Rules;
 use super::options::{self, OnLoss, Run};
 use super::place::{self, Patience};
-use super::signals::{self, Call, Signals};
+use super::signals::{Call, Signals};
 use super::supervise::{Ended, Job};
 use super::wait::{self, Waited};
 use super::witness::LastError;
@@ -26,8 +26,7 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
     loop {
         match attempt(&job, &options, begun, patience, &mut signals).await {
             Ok(Attempt::Over(exit)) => return Ok(exit),
-            Ok(Attempt::Stopped) => signals::stop(),
-            Ok(Attempt::Continued) => {}
+            Ok(Attempt::Interrupted) => {}
             Err(failure) if failure.is_gone => wait::open_another(&failure, options.waiting.quiet).await,
             Err(failure) => return Err(failure),
         }
@@ -37,10 +36,8 @@ pub(crate) async fn run(mut options: Run) -> Result<Exit, Failure> {
 
 enum Attempt {
     Over(Exit),
-    /// It was interrupted by TSTP, and has left the queue and the store.
-    Stopped,
-    /// The same, but CONT came before it stopped.
-    Continued,
+    /// TSTP came: it left the queue and the store, and then this process was stopped and continued.
+    Interrupted,
 }
 
 async fn attempt(
@@ -62,18 +59,14 @@ async fn attempt(
         }
         Ok(Waited::Taken) => Ok(Attempt::Over(options.waiting.refused())),
         Ok(Waited::Called(Call::End(signal))) => Ok(Attempt::Over(signal.into())),
-        Ok(Waited::Called(Call::Stop)) => Ok(Attempt::Stopped),
+        Ok(Waited::Called(Call::Stop)) => {
+            let ended = opened.leave_and_stop(signals).await;
+            return Ok(ended.map_or(Attempt::Interrupted, |signal| Attempt::Over(signal.into())));
+        }
         Err(failure) => Err(failure),
     };
-    let Ok(Attempt::Stopped) = ended else {
-        opened.leave().await;
-        return ended;
-    };
-    Ok(match opened.leave_to_stop(signals).await {
-        Some(Call::Stop) => Attempt::Stopped,
-        Some(Call::End(signal)) => Attempt::Over(signal.into()),
-        None => Attempt::Continued,
-    })
+    opened.leave().await;
+    ended
 }
 
 impl Job<'_> {

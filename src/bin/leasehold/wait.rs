@@ -7,6 +7,7 @@ use leasehold::{
     AcquireError, HolderStatus, LeaseGuard, LeaseManager, LeaseRequest, LeaseStatus, Mode, ReleaseOutcome,
     machine::SessionId,
 };
+use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 
 use super::codes::{Exit, Failure};
@@ -14,7 +15,7 @@ use super::life::{Eyes, Heartbeats};
 use super::options::Waiting;
 use super::output::tell;
 use super::place::Opened;
-use super::signals::{Call, Signals};
+use super::signals::{self, Call, Signals};
 use super::table::printable;
 
 /// A shorter wait is not worth a word.
@@ -292,14 +293,27 @@ impl Opened {
         close_within(if self.is_silent.get() { LEAVE } else { PATIENCE }, &self.leases).await;
     }
 
-    /// As [`leave`](Self::leave), before this process is stopped. Returns what is asked of it then; `None` if that is nothing any more.
-    pub(crate) async fn leave_to_stop(&self, signals: &mut Signals) -> Option<Call> {
+    /// As [`leave`](Self::leave), and stops this process. It returns when the process is continued, or without a stop: with the signal that
+    /// ends the process, or because CONT came meanwhile.
+    pub(crate) async fn leave_and_stop(self, signals: &mut Signals) -> Option<Signal> {
+        let called_off = self.leave_unless_called_off(signals).await;
+        drop(self);
+        match called_off {
+            Ok(()) => {
+                signals::stop();
+                None
+            }
+            Err(ended) => ended,
+        }
+    }
+
+    async fn leave_unless_called_off(&self, signals: &mut Signals) -> Result<(), Option<Signal>> {
         let mut leaving = pin!(close_within(STOP, &self.leases));
         match select(leaving.as_mut(), pin!(signals.called_off())).await {
-            Either::Left(_) => Some(Call::Stop),
+            Either::Left(_) => Ok(()),
             Either::Right((ended, _)) => {
                 let _ = timeout(PATIENCE, leaving).await;
-                ended.map(Call::End)
+                Err(ended)
             }
         }
     }
