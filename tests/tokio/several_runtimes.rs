@@ -30,10 +30,22 @@ fn single() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
+/// A runtime that has a thread of its own, and goes on while nobody drives it.
+fn multi() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
+}
+
 fn soon<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Option<T> {
     let (ended, end) = mpsc::channel();
     thread::spawn(move || ended.send(block_on(future)));
     end.recv_timeout(ms(12_000)).ok()
+}
+
+fn is_answered(leases: &LeaseManager, runtime: &Runtime) {
+    let asks = leases.clone();
+    let asking = runtime.spawn(async move { asks.lock("free").timeout(ms(2_000)).acquire().await });
+    let told = soon(async move { asking.await.unwrap() });
+    assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
 }
 
 fn faulty(memory: &MemoryStore) -> (LeaseManager, FaultyStore<MemoryStore>) {
@@ -45,8 +57,7 @@ fn faulty(memory: &MemoryStore) -> (LeaseManager, FaultyStore<MemoryStore>) {
 /// A request panics in one runtime, which ends before it runs another task. Who waits elsewhere has a time limit of 2 s.
 fn waits_while_a_runtime_ends(end: impl FnOnce(Runtime, &LeaseManager, &FaultyStore<MemoryStore>)) {
     let memory = MemoryStore::new();
-    let (other, second) =
-        (Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap(), manager(&memory));
+    let (other, second) = (multi(), manager(&memory));
     let _taken = other.block_on(second.lock("k").acquire()).unwrap();
     let (leases, store) = faulty(&memory);
     let first = single();
@@ -95,17 +106,14 @@ fn who_waits_elsewhere_is_told_when_a_runtime_ends_by_a_panic() {
 fn who_asks_elsewhere_is_answered_while_the_runtime_of_a_panic_is_idle() {
     let memory = MemoryStore::new();
     let (leases, store) = faulty(&memory);
-    let (first, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let (first, other) = (single(), multi());
     let _held = first.block_on(leases.lock("held").acquire()).unwrap();
     // The alarm of that request rings; the next one is a heartbeat, some seconds later.
     first.block_on(async { tokio::time::sleep(ms(500)).await });
     store.inject(Fault::Panic);
     let broken = first.block_on(AssertUnwindSafe(leases.lock("broken").acquire()).catch_unwind());
     assert!(broken.is_err());
-    let asks = leases.clone();
-    let asking = other.spawn(async move { asks.lock("free").timeout(ms(2_000)).acquire().await });
-    let told = soon(async move { asking.await.unwrap() });
-    assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
+    is_answered(&leases, &other);
     drop(first);
 }
 
@@ -113,13 +121,10 @@ fn who_asks_elsewhere_is_answered_while_the_runtime_of_a_panic_is_idle() {
 fn who_asks_elsewhere_is_answered_while_the_runtime_is_idle() {
     let memory = MemoryStore::new();
     let (leases, _store) = faulty(&memory);
-    let (first, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let (first, other) = (single(), multi());
     let _held = first.block_on(leases.lock("held").acquire()).unwrap();
     first.block_on(async { tokio::time::sleep(ms(500)).await });
-    let asks = leases.clone();
-    let asking = other.spawn(async move { asks.lock("free").timeout(ms(2_000)).acquire().await });
-    let told = soon(async move { asking.await.unwrap() });
-    assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
+    is_answered(&leases, &other);
     drop(first);
 }
 
@@ -127,8 +132,7 @@ fn who_asks_elsewhere_is_answered_while_the_runtime_is_idle() {
 #[test]
 fn a_request_in_a_runtime_without_timers_harms_nobody_elsewhere() {
     let memory = MemoryStore::new();
-    let (other, second) =
-        (Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap(), manager(&memory));
+    let (other, second) = (multi(), manager(&memory));
     let _taken = other.block_on(second.lock("k").acquire()).unwrap();
     let (leases, _store) = faulty(&memory);
     let _held = other.block_on(leases.lock("held").acquire()).unwrap();
@@ -181,7 +185,7 @@ fn takes_a_turn(leases: &LeaseManager, runtime: &Runtime) {
 #[test]
 fn a_lease_is_renewed_although_another_runtime_has_ended() {
     let memory = MemoryStore::new();
-    let home = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let home = multi();
     let (leases, held) = renewing(&memory, &home);
     let short = single();
     takes_a_turn(&leases, &short);
@@ -194,7 +198,7 @@ fn a_lease_is_renewed_although_another_runtime_has_ended() {
 #[test]
 fn a_lease_is_renewed_although_another_runtime_stands_still() {
     let memory = MemoryStore::new();
-    let home = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+    let home = multi();
     let (leases, held) = renewing(&memory, &home);
     let idle = single();
     takes_a_turn(&leases, &idle);
@@ -274,7 +278,7 @@ fn a_lease_is_renewed_elsewhere_although_the_request_there_needs_no_earlier_alar
 #[test]
 fn who_asks_elsewhere_is_answered_although_the_first_runtime_was_left_with_a_question() {
     let (leases, store) = faulty(&MemoryStore::new());
-    let (first, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let (first, other) = (single(), multi());
     let _held = first.block_on(leases.lock("held").acquire()).unwrap();
     store.inject(Fault::Silence);
     first.block_on(async {
@@ -284,10 +288,7 @@ fn who_asks_elsewhere_is_answered_although_the_first_runtime_was_left_with_a_que
             tokio::task::yield_now().await;
         }
     });
-    let asks = leases.clone();
-    let asking = other.spawn(async move { asks.lock("free").timeout(ms(2_000)).acquire().await });
-    let told = soon(async move { asking.await.unwrap() });
-    assert!(told.is_some(), "it waits for 2 s, and has had no answer after 12");
+    is_answered(&leases, &other);
     drop(first);
 }
 
@@ -295,7 +296,7 @@ fn who_asks_elsewhere_is_answered_although_the_first_runtime_was_left_with_a_que
 #[test]
 fn a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last() {
     let memory = MemoryStore::new();
-    let (home, other) = (single(), Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap());
+    let (home, other) = (single(), multi());
     let (leases, second) = (often(memory.clone()).linger(ms(0)).build().unwrap(), manager(&memory));
     let _taken = other.block_on(second.lock("taken").acquire()).unwrap();
     let _first = home.block_on(leases.lock("first").acquire()).unwrap();
@@ -311,8 +312,7 @@ fn a_lease_is_renewed_elsewhere_although_the_first_runtime_was_used_last() {
 #[test]
 fn a_lease_is_renewed_elsewhere_although_a_release_went_down_with_the_first_runtime() {
     for others in 0..4 {
-        let several = || Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
-        let (home, other) = (several(), several());
+        let (home, other) = (multi(), multi());
         let store = FaultyStore::new(MemoryStore::new());
         let leases = often(store.clone()).linger(ms(0)).store_timeout(ms(100)).build().unwrap();
         let short = home.block_on(leases.lock("short").acquire()).unwrap();
@@ -392,7 +392,7 @@ fn a_leader_whose_runtime_has_ended_leads_no_more_when_another_begins() {
     // As from another process: no message from it keeps the first one going.
     let deaf = LocalSignals::new(&Reach::Named("nobody hears this".into()));
     let (one, other) = (brief().build().unwrap(), brief().signals(deaf).build().unwrap());
-    let (first, second) = (Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap(), single());
+    let (first, second) = (multi(), single());
     drop(first.block_on(one.lock("warm").acquire()).unwrap());
     let leads = Arc::new(AtomicBool::new(false));
     let (shown, (begun, begins)) = (leads.clone(), mpsc::channel());
